@@ -108,9 +108,7 @@ def convert(path: Path) -> int:
     from storewise.dataset.conversion import Options
     from storewise.dataset.conversion import convert as convert_to
     from storewise.dataset.home import home_of
-    from storewise.dataset.memory import spare
 
-    spare()
     inputs = sorted(map(str, copies_of(path).iterdir()))
     with tempfile.TemporaryDirectory(dir=path.parent) as directory:
         return convert_to(inputs, home_of(f"{directory}/set"), Options()).documents
@@ -140,6 +138,10 @@ def measure(method: str, path: Path, repeats: int) -> None:
         modules = ["Bio.SearchIO", "Bio.AlignIO"]
     else:
         modules = [f"storewise.{name}" for name in ("ssearch.parse.arrow", "dataset.conversion")]
+    if method.startswith("convert"):
+        from storewise.dataset.memory import spare
+
+        spare()  # as the command does
     for module in modules:
         importlib.import_module(module)
     documents = 0

@@ -143,6 +143,9 @@ def convert(
         "--scratch": scratch,
     }
     if to == "parquet":
+        from storewise.dataset.memory import spare
+
+        spare()  # before the inputs are listed, which imports Arrow
         _data_set(
             sorted(outputs_of(files)),
             output,
@@ -190,10 +193,8 @@ def _data_set(
     from storewise.dataset.conversion import Options
     from storewise.dataset.conversion import convert as convert_to
     from storewise.dataset.home import home_of
-    from storewise.dataset.memory import spare
     from storewise.dataset.settings import Wanted, parse_size
 
-    spare()
     wanted = Wanted(
         by=by,
         partitions=partitions,

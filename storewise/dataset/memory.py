@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib.abc import MetaPathFinder
 from types import ModuleType
-
-import pyarrow as pa
 
 
 class _NoPandas(MetaPathFinder):
@@ -21,10 +20,13 @@ class _NoPandas(MetaPathFinder):
 def spare() -> None:
     """Have Arrow take memory from the system, and do without pandas, as long as this process lives.
 
-    Arrow's own allocator keeps 60 MB of what was given back. At its first conversion Arrow imports
-    pandas, if that is there: 40 MB and 0.4 s. `to_pandas` fails in this process from here on.
+    To be called before Arrow is imported, whose own allocator keeps 60 MB of what was given back;
+    child processes do as this one. At its first conversion Arrow imports pandas, if that is there:
+    40 MB and 0.4 s. `to_pandas` fails in this process from here on.
     """
-    pa.set_memory_pool(pa.system_memory_pool())
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+    import pyarrow as pa
+
     if "pandas" in sys.modules:
         return
     finder = _NoPandas()

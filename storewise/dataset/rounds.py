@@ -200,10 +200,12 @@ def run_round(
     processes: int,
     quarantine: bool,
     read: Callable[[int], None],
+    wrote: Callable[[float], None],
 ) -> Commit:
     """Read inputs and write their files; returns the commit that has still to be made.
 
-    `read` is told the stored bytes of inputs that have been read. Raises InputError for a bad
+    `read` is told the stored bytes of inputs that have been read, `wrote` the share of the files
+    that has been written. Raises InputError for a bad
     input, if those are not to be left out.
     """
     chunks = [
@@ -235,7 +237,6 @@ def run_round(
         some, runs = read_in_memory(chunks[0])
         read(chunks[0].text)
         written = _write_runs(runs, wanted(some), folders.out, name, settings)
-        added = [file for files in written for file in files]
     else:
         spills = []
         results = in_processes(read_chunk, chunks, processes, killed=_killed, begin=spare)
@@ -249,7 +250,10 @@ def run_round(
             for partition in range(settings.partitions)
         )
         written = in_processes(_write, jobs, processes, killed=_killed, begin=spare)
-        added = [file for files in written for file in files]
+    added = []
+    for files in written:
+        added += files
+        wrote(1 / (len(KINDS) * settings.partitions))
     check_rows(home, documents, added)
     table = rows_table(rows, equal, number)
     commit = Commit(table, sorted(added))

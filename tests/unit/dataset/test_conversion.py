@@ -348,3 +348,17 @@ def test_places_that_cannot_be_written(tmp_path: Path) -> None:
     (other / "dataset.json").write_text('{"format": 7}')
     with pytest.raises(StorewiseError, match="has format 7, this version knows 1"):
         convert(BOTH[:1], home_of(other), Options())
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_progress_goes_on_while_files_are_written(
+    tmp_path: Path, request: pytest.FixtureRequest, in_memory: bool
+) -> None:
+    if not in_memory:
+        request.getfixturevalue("spilled")
+    told: list[tuple[int, int]] = []
+    convert(BOTH, home_of(tmp_path / "set"), Options(), lambda *of: told.append(of))
+    total = sum(Path(path).stat().st_size for path in BOTH)
+    assert {of for _, of in told} == {total}
+    assert told == sorted(told) and told[-1] == (total, total)
+    assert len([done for done, _ in told if total / 2 < done < total]) >= len(KINDS) - 1
