@@ -66,7 +66,7 @@ def test_all_documents_are_there_in_order(tmp_path: Path, by: Any, partitions: i
 def test_so_they_are_when_they_were_spilled(
     tmp_path: Path, by: Any, partitions: int, spilled: None
 ) -> None:
-    wanted = Wanted(by=by, partitions=partitions, row_group=500, target_bytes=6_000)
+    wanted = Wanted(by=by, partitions=partitions, row_group=500, target_bytes=1_200)
     root = made(tmp_path, BOTH, wanted=wanted)
     assert stored(root) == expected(BOTH)
     check_order(root, by)
@@ -94,8 +94,8 @@ def test_what_readers_are_told(tmp_path: Path) -> None:
 
 def test_partitions_follow_from_the_text() -> None:
     assert Wanted().new(1 << 20).partitions == 1
-    assert Wanted().new(300 << 30).partitions == 64
-    assert Wanted(target_bytes=1 << 20).new(20 << 20).partitions == 3
+    assert Wanted().new(1500 << 30).partitions == 64
+    assert Wanted(target_bytes=1 << 20).new(100 << 20).partitions == 3
     assert Wanted(partitions=200).new(1).partitions == 200
     with pytest.raises(StorewiseError, match="1 to 256"):
         Settings(partitions=257)
@@ -280,7 +280,7 @@ def test_a_killed_conversion_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spilled: None, step: str, nth: int
 ) -> None:
     root = tmp_path / "set"
-    wanted = Wanted(partitions=2, target_bytes=6_000, row_group=200)
+    wanted = Wanted(partitions=2, target_bytes=1_200, row_group=200)
     with monkeypatch.context() as patched:
         left = [nth]
 
