@@ -20,6 +20,13 @@ def number(value: float) -> str:
     return f"{rounded:,.{max(0, digits)}f}"
 
 
+def count(value: float) -> str:
+    """How many there are: ``3``, ``1,042``, ``1.1 million``; three digits where a mean is none."""
+    if value >= 999_950:
+        return f"{value / 1e6:,.1f} million".replace(".0 million", " million")
+    return f"{value:,.0f}" if value >= 100 or float(value).is_integer() else number(value)
+
+
 def all_of(words: Sequence[str], link: str = "and") -> str:
     """``a``, ``a and b``, ``a, b and c``."""
     if len(words) < 2:

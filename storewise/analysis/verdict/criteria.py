@@ -19,6 +19,7 @@ from storewise.analysis.common.engines import BASELINE, CEILING, external
 from storewise.analysis.common.frames import records
 from storewise.analysis.judge import comparable_steps as comparable
 from storewise.analysis.judge.comparable_steps import headline_rates, loads
+from storewise.analysis.judge.corpus import VOLUME, files_of_corpus
 from storewise.analysis.judge.cost import AS_PLACED
 from storewise.analysis.measure.throughput import FINISH
 from storewise.analysis.model.tables import Tables
@@ -255,6 +256,20 @@ def disk(tables: Tables) -> Criterion:
     """Bytes per document at the end of the load."""
     rows = with_source(tables.storage_summary)
     return named("disk", "storage_summary", rows[rows["measure"] == "bytes_per_document"])
+
+
+def inodes(tables: Tables) -> Criterion:
+    """Files and directories at the end of the load, of the largest volume: they are no share of the
+    documents. Of the files themselves the note says how many the full corpus has."""
+    rows = with_source(tables.storage_summary)
+    rows = rows[rows["measure"] == "inodes"]
+    if VOLUME in rows:
+        rows = rows[rows[VOLUME] == rows[VOLUME].max()]
+    files = files_of_corpus(tables)
+    if files is not None:
+        note = f"the full corpus has {files:,} files"
+        rows = rows.assign(**{NOTE: rows[NOTE].where(rows["engine"] != BASELINE, note)})
+    return named("inodes", "storage_summary", rows)
 
 
 def cost(tables: Tables) -> Criterion | None:

@@ -20,7 +20,7 @@ from typing import Any
 
 from storewise.analysis.common.engines import BASELINE, CEILING, label, promise, varying_factors
 from storewise.analysis.common.frames import missing, records
-from storewise.analysis.common.text import number, seconds, setting
+from storewise.analysis.common.text import count, number, seconds, setting
 from storewise.analysis.judge import comparable_steps as comparable
 from storewise.analysis.judge.differences import holm, p_of
 from storewise.analysis.measure.scaling import as_estimate
@@ -185,6 +185,9 @@ def comparison(criterion: Criterion, better: Standing, worse: Standing) -> str:
     Neither figure may be 0.
     """
     a, b = better.estimate.mean, worse.estimate.mean
+    if criterion.name == "inodes":
+        # Few of them are nothing worth a ratio.
+        return f"has {count(a)} instead of {count(b)}"
     factor = max(a, b) / min(a, b)
     if criterion.more:
         rate = criterion.unit.endswith("/s")
