@@ -23,6 +23,9 @@ class CriterionName:
     """Its weight where the study gives none."""
 
 
+#: A unit that is counted, and said by the title.
+INODES = "inodes"
+
 #: In the order of the verdict's columns.
 CRITERIA = (
     CriterionName("load", "loading", "load", "documents/s", True),
@@ -35,7 +38,7 @@ CRITERIA = (
     CriterionName("disk", "space on disk", "disk", "B/document", False),
     # Below ten thousand no quota is near, and three files are not a hundred times better than three
     # hundred. Who runs out of them sees it at once; to all others it matters little.
-    CriterionName("inodes", "files and directories", "files", "1", False, 10_000.0, 0.1),
+    CriterionName("inodes", "files and directories", "files", INODES, False, 10_000.0, 0.1),
     CriterionName("cost", "cost", "cost", "", False),
     # A minute once, where jobs wait for minutes, is nothing.
     CriterionName("setup", "time to set up", "set up", "s", False, 60.0),

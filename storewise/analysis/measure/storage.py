@@ -68,15 +68,14 @@ def storage(
         count, size = operations.get(INSERT, 0.0), sizes.get(step)
         if step[:2] not in loads or count <= 0:
             continue
-        values = counted.get(step, {})
-        rows += [(*step, measure, value, UNITS[measure]) for measure, value in values.items()]
-        if size is None:
-            continue
-        values = {"store_bytes": size, "bytes_per_document": size / count}
-        if inputs is not None and inputs.bytes and step[0] not in partial:
-            values["share_of_input"] = size / inputs.bytes
-        if read := text.get(step, {}).get(INSERT, 0.0):
-            values["share_of_raw_input"] = size / read
+        values: dict[str, float] = {}
+        if size is not None:
+            values = {"store_bytes": size, "bytes_per_document": size / count}
+            if inputs is not None and inputs.bytes and step[0] not in partial:
+                values["share_of_input"] = size / inputs.bytes
+            if read := text.get(step, {}).get(INSERT, 0.0):
+                values["share_of_raw_input"] = size / read
+        values |= counted.get(step, {})
         rows += [(*step, measure, value, UNITS[measure]) for measure, value in values.items()]
     return pd.DataFrame(rows, columns=COLUMNS)
 

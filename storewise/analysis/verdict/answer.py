@@ -236,7 +236,8 @@ def _fewer_files(criteria: Sequence[Criterion], name: str) -> Iterator[str]:
     ):
         return
     if base.estimate.mean > max(one.least, standing.estimate.mean):
-        yield f"{count(standing.estimate.mean)} files instead of {count(base.estimate.mean)}."
+        mine, files = count(standing.estimate.mean), count(base.estimate.mean)
+        yield f"{mine} files and directories instead of {files}."
 
 
 def _between(tables: Tables, criteria: Sequence[Criterion], names: Sequence[str]) -> Iterator[str]:
