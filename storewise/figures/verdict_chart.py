@@ -161,7 +161,7 @@ def _configuration(criteria: Sequence[Criterion], name: str) -> str:
 
 def _column(criterion: Criterion) -> Column:
     scale = scale_of(criterion)
-    unit = {"1": "", "s": "", INODES: ""}.get(
+    unit = {"1": "", "s": "", INODES: "with directories"}.get(
         criterion.unit, criterion.unit.replace("10^6", "million")
     )
     return Column(

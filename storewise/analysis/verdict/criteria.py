@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from storewise.analysis.common.engines import BASELINE, CEILING, external
-from storewise.analysis.common.frames import records
+from storewise.analysis.common.frames import key_of, records
+from storewise.analysis.common.text import count
 from storewise.analysis.judge import comparable_steps as comparable
 from storewise.analysis.judge.comparable_steps import headline_rates, loads
 from storewise.analysis.judge.corpus import VOLUME, files_of_corpus
@@ -260,16 +261,26 @@ def disk(tables: Tables) -> Criterion:
 
 def inodes(tables: Tables) -> Criterion:
     """Files and directories at the end of the load, of the largest volume: they are no share of the
-    documents. Of the files themselves the note says how many the full corpus has."""
-    rows = with_source(tables.storage_summary)
-    rows = rows[rows["measure"] == "inodes"]
-    if VOLUME in rows:
-        rows = rows[rows[VOLUME] == rows[VOLUME].max()]
+    documents. Notes say how many metadata operations made them, and of the files themselves how
+    many the full corpus has."""
+    sizes = with_source(tables.storage_summary)
+    if VOLUME in sizes:
+        sizes = sizes[sizes[VOLUME] == sizes[VOLUME].max()]
+    rows = sizes[sizes["measure"] == "inodes"]
+    keys = [*tables.results.factors, "phase", "step"]
+    operations = {
+        key_of(row, keys): f"at least {count(row['mean'])} metadata operations in the load"
+        for row in records(sizes[sizes["measure"] == "metadata_operations"])
+    }
     files = files_of_corpus(tables)
-    if files is not None:
-        note = f"the full corpus has {files:,} files"
-        rows = rows.assign(**{NOTE: rows[NOTE].where(rows["engine"] != BASELINE, note)})
-    return named("inodes", "storage_summary", rows)
+    of_files = f"the full corpus has {files:,} files" if files is not None else ""
+    notes = [
+        of_files if row["engine"] == BASELINE else operations.get(key_of(row, keys), "")
+        for row in records(rows)
+    ]
+    least = BY_KEY["inodes"].least
+    about = f"fewer than {least:,.0f} count as that many"
+    return named("inodes", "storage_summary", rows.assign(**{NOTE: notes}), about=about)
 
 
 def cost(tables: Tables) -> Criterion | None:

@@ -161,9 +161,15 @@ def storage_table(tables: Tables) -> Table:
     names = [name for name in cells.row_keys(sizes, tables) if name != "step"]
     present = [name for name in _SIZES if name in set(sizes["measure"])]
     wide = wide_of(sizes, names, "measure", "mean").reindex(columns=[*names, *present, ROWS])
+    caption = "Storage after the load"
+    if "inodes" in present:
+        caption += (
+            "; files are those of all workers or servers together, of the files themselves the "
+            "inputs too"
+        )
     return Table.of(
         "storage",
-        "Storage after the load",
+        caption,
         records(wide),
         [
             *cells.levels(names),
