@@ -109,7 +109,7 @@ def weights_in_words(used: Sequence[Criterion], *, weighted: bool, brief: bool =
             titles = f"{len(main)} criteria"
         # Where the study gives no weights some criteria count less than the others.
         less = [f"{_percent(c.weight / most)} of that for {c.title}" for c in used if c not in main]
-        words = f"equal weights of {titles}" if len(main) > 1 else titles
+        words = f"{'equal weights' if len(main) > 1 else 'a weight'} of {titles}"
         return f"{words}{f', and {all_of(less)}' if less else ''}"
     ordered = sorted(used, key=lambda c: -c.weight)
     return f"weights of {all_of([f'{_percent(c.weight)} {c.title}' for c in ordered])}"

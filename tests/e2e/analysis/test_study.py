@@ -16,7 +16,7 @@ from support.paths import ROOT
 from support.results import synthetic
 from support.results.made import Made
 
-from storewise.analysis.common.text import all_of, binary, number, seconds
+from storewise.analysis.common.text import all_of, binary, count, number, seconds
 from storewise.analysis.files.inputs import InputTotals
 from storewise.analysis.measure import host_load as host
 from storewise.analysis.measure import throughput, verification
@@ -484,6 +484,9 @@ def test_numbers_in_words() -> None:
         "0.0123",
         "15,600",
         "unknown",
+    ]
+    assert [count(v) for v in (6, 6.0000000001, 6.5, 1025.5, 999_949, 1_119_820, 2e6)] == [
+        *("6", "6", "6.50", "1,026", "999,949", "1.1 million", "2 million"),
     ]
     assert all_of(["a", "b", "c"]) == "a, b and c"
     assert binary(1536) == "1.50 KiB"
