@@ -385,19 +385,19 @@ class Engine(ABC):
                 raise EngineError(f"{self.name}: {directory} is not a directory")
         return cluster.stores
 
-    def directories(self, settings: Mapping[str, Any], own: Path) -> tuple[Path, ...] | None:
-        """Where the files are that a quota counts: `own`, which Storewise gives a loading worker or
-        a node, unless the settings name another place.
-
-        None where they cannot be counted: in S3, in HDFS, or where several nodes share a place."""
-        return (own,)
-
     def check_kinds(self, settings: Mapping[str, Any], kinds: tuple[Kind, ...]) -> None:  # noqa: B027
         """EngineError for settings that do not fit what the workload stores."""
 
     def level(self, word: str) -> str:
         """The consistency level that a study's word means: a level, or `strong` or `weak`."""
         return self.vocabulary.get(word, word)
+
+    def directories(self, settings: Mapping[str, Any], own: Path) -> tuple[Path, ...] | None:
+        """Where the files are that a quota counts: `own`, which Storewise gives a loading worker or
+        a node, unless the settings name another place.
+
+        None where they cannot be counted: in S3, in HDFS, or where several nodes share a place."""
+        return (own,)
 
     @abstractmethod
     def connect(self, cluster: Cluster, mode: Mode) -> Client:
