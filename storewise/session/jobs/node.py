@@ -279,13 +279,13 @@ class _Node:
             self.frame.tell(error)
             raise
         finally:
-            if self.census is not None:
-                self.census.close()
             if faults is not None and (left := faults.end()):
                 self._warn(f"{job.node}: slowing could not be undone: {left}")
             try:
                 taken = sampler.stop() if sampler is not None else []
                 self.samples += [s._replace(worker=None, node=job.node) for s in taken]
+                if self.census is not None:
+                    self.census.close()
             finally:
                 with undisturbed():
                     gone = self._end(server, keep=self.trial.keep_data and closed)
