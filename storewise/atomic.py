@@ -61,13 +61,18 @@ def read_as(kind: type[T], path: Path) -> T:
     return cast(T, _reader(kind).validate_json(path.read_bytes()))
 
 
-def holds(directory: Path, name: str) -> bool:
-    """Whether a directory has a file, looked up by listing it.
+def listed(directory: Path) -> frozenset[str]:
+    """The names in a directory; none where there is no such directory.
 
     Opening a directory makes an NFS client ask its server whether it has changed (close-to-open
     consistency); that a path did not exist may stay cached for a minute.
     """
     try:
-        return name in os.listdir(directory)  # noqa: PTH208
+        return frozenset(os.listdir(directory))  # noqa: PTH208
     except FileNotFoundError:
-        return False
+        return frozenset()
+
+
+def holds(directory: Path, name: str) -> bool:
+    """Whether a directory has a file, looked up by listing it (`listed`)."""
+    return name in listed(directory)

@@ -30,7 +30,7 @@ RATE, TIME, SIZE = "rate", "time", "size"
 #: Percentiles of service times, and of response times where a rate was set: in a closed loop both
 #: are the same.
 PERCENTILES = ("p50", "p99")
-SIZES = ("bytes_per_document", "node_bytes")
+SIZES = ("bytes_per_document", "node_bytes", "inodes")
 _KEYS = ["phase", "step", "measure"]
 _COLUMNS = ["trial", *_KEYS, "value", "unit", "kind", "part"]
 

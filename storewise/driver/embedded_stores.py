@@ -16,6 +16,8 @@ from storewise.engines.contract.engine import Cluster, SourceFile
 from storewise.engines.registry import engine
 from storewise.errors import StorewiseError
 from storewise.metrics.host import file_system, is_network
+from storewise.metrics.inodes import Inodes, inodes_of_paths
+from storewise.s3.uri import is_remote
 from storewise.workloads.registry import workload
 
 #: Of clients: plain values.
@@ -87,3 +89,15 @@ def _sources(job: ClientJob, notes: Notes) -> tuple[SourceFile, ...]:
     if not engine(job.trial.engine).flags.rereads:
         return ()
     return workload(job.trial.workload).sources(job.shards, job.written, notes)
+
+
+def inputs_kept(job: WorkerJob) -> Inodes | None:
+    """The input files of a trial whose engine answers from them, for its first worker alone; none
+    of other engines and workers. None where some lie on S3, which has no inodes."""
+    if not engine(job.trial.engine).flags.rereads:
+        return Inodes()
+    # Of the whole trial: workers' files lie in the same directories.
+    paths = [file.path for file in workload(job.trial.workload).sources(job.shards, (), ())]
+    if any(map(is_remote, paths)):
+        return None
+    return inodes_of_paths(paths) if job.worker == 0 else Inodes()

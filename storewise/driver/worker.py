@@ -6,7 +6,7 @@ import logging
 import platform
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import asdict, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -17,7 +17,7 @@ import psutil
 from storewise.driver.client_pool import Pool
 from storewise.driver.client_process import Word
 from storewise.driver.earlier_phases import read_earlier
-from storewise.driver.embedded_stores import make_stores
+from storewise.driver.embedded_stores import inputs_kept, make_stores
 from storewise.driver.progress import StepProgress
 from storewise.driver.rate_search import (
     Tried,
@@ -35,11 +35,13 @@ from storewise.engines.contract.engine import Engine
 from storewise.engines.registry import engine as engine_named
 from storewise.errors import ConfigError, StorewiseError
 from storewise.metrics.canary import run_canary
+from storewise.metrics.census import Census
 from storewise.metrics.hdr import write_log
 from storewise.metrics.host import file_system, is_network
 from storewise.metrics.sampler import Sampler, Watched, elect
 from storewise.metrics.schema import Sample
 from storewise.session.coordination.barrier import Barrier
+from storewise.session.coordination.cluster import LOADED
 from storewise.session.coordination.trial_job import write_trial_part
 from storewise.workloads.alignments.stored_files import write_files
 from storewise.workloads.contract import RefusedFile, SearchParams
@@ -103,7 +105,12 @@ class _Worker:
             trial.engine,
         )
         self.job = job = read_earlier(job, self.check)
-        with closing(Pool(job, threads, self.check, self.log)) as pool:
+        with ExitStack() as stack:
+            pool = stack.enter_context(closing(Pool(job, threads, self.check, self.log)))
+            # Its thread comes after the fork of the clients, which wait for their first step.
+            census = self._census()
+            if census is not None:
+                stack.enter_context(closing(census))
             faults = StepFaults(
                 job, self.embedded, lambda name: self._meet(name, pool), pool.check, self.log
             )
@@ -115,7 +122,29 @@ class _Worker:
             pool.tell(Word.END)
             pool.gather()
             pool.finish()
+            if census is not None:
+                # What clients have beside their stores while they work has gone.
+                self._count(census)
+        if self.spec.loads and job.worker == 0:
+            (job.live / LOADED).touch()
         self._write(faults.crashes)
+
+    def _count(self, census: Census) -> None:
+        """Files and directories after the load; nothing where some lie on S3."""
+        kept = inputs_kept(self.job)
+        if kept is not None:
+            taken = census.take(self.job.phase, kept)
+            self.samples += [s._replace(worker=self.job.worker) for s in taken]
+            self.warnings += [f"{self.job.phase}: {text}" for text in census.warnings]
+
+    def _census(self) -> Census | None:
+        """Of what this worker loads into stores in its own processes; of servers their nodes have
+        one."""
+        job, store = self.job, self.job.store
+        if not (self.spec.loads and self.embedded and self.engine.flags.stores) or store is None:
+            return None
+        directories = self.engine.directories(job.trial.settings, store)
+        return None if directories is None else Census(directories, self.log)
 
     def _search(self, pool: Pool, planned: Step, search: SearchParams, faults: StepFaults) -> None:
         """One planned step whose rate is searched for: as many steps as the search takes."""

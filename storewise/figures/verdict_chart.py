@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from storewise.analysis.common.engines import BASELINE, title
-from storewise.analysis.common.text import number, seconds
+from storewise.analysis.common.text import count, number, seconds
 from storewise.analysis.files.parts import host_of, part_versions
 from storewise.analysis.model.tables import Tables
 from storewise.analysis.verdict.bars import Bar, bars, ceiling_of, scale_of
 from storewise.analysis.verdict.criteria import Criterion
 from storewise.analysis.verdict.decision import Verdict
 from storewise.analysis.verdict.standings import interval
+from storewise.study.criteria import INODES
 
 #: Columns of the chart; what counts comes first where there are more criteria.
 COLUMNS = 8
@@ -160,7 +161,9 @@ def _configuration(criteria: Sequence[Criterion], name: str) -> str:
 
 def _column(criterion: Criterion) -> Column:
     scale = scale_of(criterion)
-    unit = {"1": "", "s": ""}.get(criterion.unit, criterion.unit.replace("10^6", "million"))
+    unit = {"1": "", "s": "", INODES: "with directories"}.get(
+        criterion.unit, criterion.unit.replace("10^6", "million")
+    )
     return Column(
         criterion.short,
         unit,
@@ -178,7 +181,7 @@ def short_number(value: float, unit: str) -> str:
     for letter, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if abs(value) >= (THOUSANDS if letter == "k" else size):
             return f"{number(value / size)}{letter}"
-    return number(value)
+    return count(value) if unit == INODES else number(value)
 
 
 def _entry(criterion: Criterion, bar: Bar | None, name: str) -> Entry:

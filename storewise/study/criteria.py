@@ -19,7 +19,12 @@ class CriterionName:
     least: float = 0.0
     """Figures below this count as this in scores, which are made of ratios: no store is endlessly
     better because it needs no servers, or lost nothing."""
+    default: float = 1.0
+    """Its weight where the study gives none."""
 
+
+#: A unit that is counted, and said by the title.
+INODES = "inodes"
 
 #: In the order of the verdict's columns.
 CRITERIA = (
@@ -31,6 +36,9 @@ CRITERIA = (
     CriterionName("scaling", "scaling", "scaling", "1", True),
     CriterionName("slow_node", "rate with a slow node", "slow node", "1", True),
     CriterionName("disk", "space on disk", "disk", "B/document", False),
+    # Below ten thousand no quota is near, and three files are not a hundred times better than three
+    # hundred. Who runs out of them sees it at once; to all others it matters little.
+    CriterionName("inodes", "files and directories", "files", INODES, False, 10_000.0, 0.1),
     CriterionName("cost", "cost", "cost", "", False),
     # A minute once, where jobs wait for minutes, is nothing.
     CriterionName("setup", "time to set up", "set up", "s", False, 60.0),

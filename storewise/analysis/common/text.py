@@ -20,6 +20,17 @@ def number(value: float) -> str:
     return f"{rounded:,.{max(0, digits)}f}"
 
 
+def count(value: float) -> str:
+    """How many there are: ``3``, ``1,042``, ``1.1 million``; three digits where a mean is none."""
+    if not math.isfinite(value):
+        return "unknown"
+    if value >= 999_950:
+        return f"{value / 1e6:,.1f} million".replace(".0 million", " million")
+    # The geometric mean of equal numbers may differ from them in the last digit.
+    whole = math.isclose(value, round(value), rel_tol=1e-9)
+    return f"{value:,.0f}" if value >= 100 or whole else number(value)
+
+
 def all_of(words: Sequence[str], link: str = "and") -> str:
     """``a``, ``a and b``, ``a, b and c``."""
     if len(words) < 2:

@@ -82,6 +82,16 @@ def corpus_of(study: Mapping[str, Any]) -> Corpus | None:
         return None
 
 
+def files_of_corpus(tables: Tables) -> int | None:
+    """The input files of the full corpus; None where they are those that were loaded."""
+    if not has_inputs(tables.results.study):
+        return None
+    corpus, inputs = corpus_of(tables.results.study), tables.results.inputs
+    if corpus is not None:
+        return corpus.files
+    return inputs.listed if inputs is not None and inputs.listed > inputs.files else None
+
+
 def full_size(tables: Tables) -> FullSize | None:
     """The corpus in documents; None where it is what was loaded, or the study loaded no texts."""
     study = tables.results.study

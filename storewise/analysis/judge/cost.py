@@ -16,16 +16,16 @@ from typing import Any, Literal
 import pandas as pd
 from pydantic import ValidationError
 
-from storewise.analysis.common.engines import CEILING, embedded, external
+from storewise.analysis.common.engines import BASELINE, CEILING, embedded, external
 from storewise.analysis.common.frames import grouped, key_of, missing, records, rows_of
 from storewise.analysis.common.text import all_of
 from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.files.parts import Part, host_of, instance_of
 from storewise.analysis.judge.comparable_steps import LOAD_RATE, OTHER_RATE, loads, set_rates
-from storewise.analysis.judge.corpus import corpus_disk, corpus_warnings, full_size
+from storewise.analysis.judge.corpus import corpus_disk, corpus_warnings, files_of_corpus, full_size
 from storewise.analysis.measure.scaling import as_estimate
 from storewise.analysis.model.tables import Judged, Tables
-from storewise.analysis.stats.intervals import ESTIMATE
+from storewise.analysis.stats.intervals import ESTIMATE, Estimate
 from storewise.metrics.ec2_instance import market
 from storewise.study.prices import HostPrice, Prices
 
@@ -141,6 +141,7 @@ def costs(tables: Tables) -> Judged:
     rows = _phases(tables, factors, prices, hour)
     if not rows:
         return Judged(pd.DataFrame(columns=columns))
+    rows += _corpus_files(tables, factors)
     full = full_size(tables)
     if full is not None:
         warnings += corpus_warnings(tables, full)
@@ -160,6 +161,22 @@ def costs(tables: Tables) -> Judged:
                     }
                 )
     return Judged(pd.DataFrame(rows, columns=columns), warnings)
+
+
+def _corpus_files(tables: Tables, factors: list[str]) -> list[dict[str, Any]]:
+    """How many files the full corpus is where nobody loads it: how many a store would have does
+    not follow from how many it has now."""
+    files, sizes = files_of_corpus(tables), tables.storage_summary
+    if files is None:
+        return []
+    rows = sizes[(sizes["measure"] == "inodes") & (sizes["engine"] == BASELINE)]
+    known = Estimate(1, files, files, files, "counted", 0.0, 1.0)
+    place = {"basis": "inputs only", "paced": False, "note": "", "unit": "1"}
+    return [
+        {**{name: row[name] for name in (*factors, "phase", "step")}, **place}
+        | {"measure": "corpus_files", **known.columns()}
+        for row in records(rows)
+    ]
 
 
 def _joined(*texts: str) -> str:

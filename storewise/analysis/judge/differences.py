@@ -96,13 +96,13 @@ def compared_figures(tables: Tables) -> pd.DataFrame:
     """Means over repeats that are compared: factors, phase, step, measure, unit, ESTIMATE.
 
     They are the rates of `headline_rates`, p50 and p99 of the service time of each operation, and
-    the store's bytes per document.
+    the store's bytes per document and its files and directories.
     """
     columns = [*tables.results.factors, *_KEYS, *ESTIMATE]
     times = named_times(tables.latency_summary, TIMES)
     times = times[times["time"] == "service"].assign(mean=lambda rows: rows["value"])
     sizes = tables.storage_summary
-    sizes = sizes[sizes["measure"] == "bytes_per_document"]
+    sizes = sizes[sizes["measure"].isin(["bytes_per_document", "inodes"])]
     frames = [headline_rates(tables, tables.summary), times, sizes]
     filled = [frame.reindex(columns=columns) for frame in frames if len(frame)]
     if not filled:

@@ -14,15 +14,19 @@ import pandas as pd
 from storewise.analysis.common.engines import node_names
 from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.files.parts import SESSION, Part
+from storewise.analysis.measure.storage import NODE_INODES, inode_measures
 from storewise.layout import SESSION_PART
 
-#: Times of each node, in s, and what its data directory had in the end, in bytes.
+#: Times of each node, in s, what its data directory had in the end, in bytes, and files after the
+#: load with the metadata operations until then.
 _NODE_METRICS = ["queue_time", "ready_time", "stop_time", "clock_offset", "node_bytes"]
+_NODE_METRICS += NODE_INODES
 _SESSION_METRICS = ["form_time", "formed_time", "close_time"]
 NODE_COLUMNS = ["trial", "node", "role", "host", "address", "guard", "ports", "open_ports"]
 NODE_COLUMNS += ["version", "threads", "memory_mb", *_NODE_METRICS, "kept"]
 SESSION_COLUMNS = ["trial", "nodes", "hosts", "queue_time", "ready_time"]
-SESSION_COLUMNS += [*_SESSION_METRICS, "node_bytes"]
+_SUMS = ("node_bytes", "files", "inodes", "metadata_operations")
+SESSION_COLUMNS += [*_SESSION_METRICS, *_SUMS]
 
 
 def nodes(parts: Sequence[Part], samples: pd.DataFrame) -> pd.DataFrame:
@@ -93,8 +97,9 @@ def _open_ports(part: Part) -> str | None:
 def sessions(table: pd.DataFrame, samples: pd.DataFrame) -> pd.DataFrame:
     """One row per trial with servers: how many on which hosts, and its times in s.
 
-    `table` is `nodes`. Queue and ready times are those of the node that was last; `node_bytes` is
-    the sum over the data directories of all servers.
+    `table` is `nodes`. Queue and ready times are those of the node that was last; `node_bytes`,
+    `files`, `inodes` and `metadata_operations` are the sums over the data directories of all
+    servers, missing where one of these does not tell its own.
     """
     figures = _figures(samples, ["trial"], _SESSION_METRICS)
     rows = [
@@ -105,11 +110,18 @@ def sessions(table: pd.DataFrame, samples: pd.DataFrame) -> pd.DataFrame:
             "queue_time": group["queue_time"].max(),
             "ready_time": group["ready_time"].max(),
             "node_bytes": group["node_bytes"].sum(min_count=len(group)),
+            **_inodes(group),
             **figures.get((trial,), {}),
         }
         for trial, group in table.groupby("trial", sort=True)
     ]
     return pd.DataFrame(rows, columns=SESSION_COLUMNS)
+
+
+def _inodes(group: pd.DataFrame) -> dict[str, float]:
+    """The measures of files of all nodes of a trial."""
+    sums = {name: group[name].astype(float).sum(min_count=len(group)) for name in NODE_INODES}
+    return inode_measures(sums)
 
 
 def session_warnings(parts: Sequence[Part]) -> list[StudyWarning]:

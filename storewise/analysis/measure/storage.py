@@ -4,17 +4,21 @@ The size is that at the end of the load, after the engine's final flush: of embe
 allocated blocks, summed over the stores of all workers; of servers what the server itself counts
 as its documents and indexes, or as its database. ``node_bytes`` is what the data directories of
 all servers of a trial held when these ended: logs, system tables and preallocated files too.
+
+``inodes`` are the files and directories at the end of the load, of all workers or servers of a
+trial together: what a quota counts. ``metadata_operations`` are how often at least files were
+created, renamed or removed and directories made until then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from storewise.analysis.common.frames import numbered
+from storewise.analysis.common.frames import grouped, numbered
 from storewise.analysis.files.inputs import InputTotals
 from storewise.analysis.measure.throughput import (
     INSERT,
@@ -31,8 +35,16 @@ UNITS = {
     "share_of_input": "1",
     "share_of_raw_input": "1",
     "node_bytes": "B",
+    "files": "1",
+    "inodes": "1",
+    "metadata_operations": "1",
 }
 COLUMNS = [*STEP, "measure", "value", "unit"]
+#: Metric of files after the load -> the measure of all workers' or servers'.
+_INODES = {"store_files": "files", "store_inodes": "inodes"}
+_OPERATIONS = ("files_created", "files_renamed", "files_removed", "directories_made")
+#: Metrics of nodes and what they make together.
+NODE_INODES = (*_INODES, *_OPERATIONS)
 
 
 def storage(
@@ -50,29 +62,67 @@ def storage(
     )
     sizes = _sizes(samples[samples["metric"] == "store_bytes"])
     loads = loading(samples)
+    counted = _counted(samples)
     rows = []
     for step, operations in inserted.items():
         count, size = operations.get(INSERT, 0.0), sizes.get(step)
-        if step[:2] not in loads or size is None or count <= 0:
+        if step[:2] not in loads or count <= 0:
             continue
-        values = {"store_bytes": size, "bytes_per_document": size / count}
-        if inputs is not None and inputs.bytes and step[0] not in partial:
-            values["share_of_input"] = size / inputs.bytes
-        if read := text.get(step, {}).get(INSERT, 0.0):
-            values["share_of_raw_input"] = size / read
+        values: dict[str, float] = {}
+        if size is not None:
+            values = {"store_bytes": size, "bytes_per_document": size / count}
+            if inputs is not None and inputs.bytes and step[0] not in partial:
+                values["share_of_input"] = size / inputs.bytes
+            if read := text.get(step, {}).get(INSERT, 0.0):
+                values["share_of_raw_input"] = size / read
+        values |= counted.get(step, {})
         rows += [(*step, measure, value, UNITS[measure]) for measure, value in values.items()]
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def node_storage(sessions: pd.DataFrame, stored: pd.DataFrame) -> pd.DataFrame:
-    """``node_bytes`` of each trial with servers, beside the other measures of its load.
+def node_storage(sessions: pd.DataFrame, samples: pd.DataFrame) -> pd.DataFrame:
+    """What the servers of each trial tell of their directories, beside the measures of its load.
 
-    `sessions` is `sessions.sessions`, `stored` is `storage`.
+    `sessions` is `sessions.sessions`.
     """
-    loads = stored[STEP].drop_duplicates("trial")
-    table = sessions[sessions["node_bytes"] > 0].merge(loads, on="trial")
-    table = table.assign(measure="node_bytes", unit=UNITS["node_bytes"])
-    return table.rename(columns={"node_bytes": "value"})[COLUMNS]
+    loads = pd.DataFrame(list(_loads(samples)), columns=STEP).drop_duplicates("trial")
+    table = sessions.merge(loads, on="trial")
+    measures = [name for name in UNITS if name in sessions]
+    table = table.melt(id_vars=STEP, value_vars=measures, var_name="measure")
+    table = table[(table["value"] > 0) | (table["measure"] == "metadata_operations")]
+    return table.dropna(subset="value").assign(unit=table["measure"].map(UNITS))[COLUMNS]
+
+
+def _loads(samples: pd.DataFrame) -> dict[StepKey, int]:
+    """How many workers loaded, by trial, phase and step."""
+    loads = loading(samples)
+    times = samples[(samples["metric"] == "duration") & samples["worker"].notna()]
+    times = times.astype({"trial": str, "phase": str})
+    workers: dict[Any, int] = times.groupby(STEP)["worker"].nunique().to_dict()
+    return {step: count for step, count in workers.items() if step[:2] in loads}
+
+
+def _counted(samples: pd.DataFrame) -> dict[StepKey, dict[str, float]]:
+    """Files and metadata operations of embedded stores, workers summed, by trial, phase and step.
+
+    There are none where one of the loading workers does not tell its own: a part is no whole.
+    """
+    workers = _loads(samples)
+    rows = samples[samples["metric"].isin(NODE_INODES) & samples["worker"].notna()]
+    sums: dict[StepKey, dict[str, float]] = {}
+    for (*step, metric), group in grouped(rows, [*STEP, "metric"]):
+        key: StepKey = (str(step[0]), str(step[1]), int(step[2]))
+        if group["worker"].nunique() == workers.get(key):
+            sums.setdefault(key, {})[metric] = float(group["value"].sum())
+    return {key: inode_measures(found) for key, found in sums.items()}
+
+
+def inode_measures(found: Mapping[str, float]) -> dict[str, float]:
+    """The measures that these metrics make."""
+    measures = {name: found[metric] for metric, name in _INODES.items() if metric in found}
+    if all(metric in found for metric in _OPERATIONS):
+        measures["metadata_operations"] = sum(found[metric] for metric in _OPERATIONS)
+    return measures
 
 
 def _sizes(rows: pd.DataFrame) -> dict[StepKey, float]:

@@ -111,7 +111,7 @@ def measure(
         load_times=load_times(against_files),
         parameters=parameters,
         steps=measured_steps(samples, series, parameters),
-        storage=_by_trial([stored, node_storage(session_table, stored)]),
+        storage=_by_trial([stored, node_storage(session_table, samples)]),
         load=load,
         host=host,
         cpu=cpu.astype(dict.fromkeys(("trial", "phase", "host"), "category")),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from storewise.analysis.common.engines import BASELINE, embedded, title
-from storewise.analysis.common.text import all_of
+from storewise.analysis.common.text import all_of, count
 from storewise.analysis.judge.bottlenecks import FOREIGN_CPU
 from storewise.analysis.measure.breakeven import times_asked
 from storewise.analysis.model.tables import Tables
@@ -46,6 +46,7 @@ _BETTER = {
     "query": "faster answers",
     "latency": "shorter waits (slowest 1 %)",
     "disk": "smaller",
+    "inodes": "fewer files",
     "cost": "cheaper",
     "setup": "sooner set up",
 }
@@ -107,7 +108,7 @@ def answer(
         name = recommendation.choice
         never = pays and not math.isfinite(pays.get(name, math.inf))
         sentence = f"Keep the files: {name} never pays for its load." if never else f"Take {name}."
-        beside = " ".join(_beside(criteria, used, name, pays))
+        beside = " ".join([*_beside(criteria, used, name, pays), *_fewer_files(criteria, name)])
     elif recommendation.among:
         names = _in_order(recommendation.among, scored)
         sentence = f"No store is clearly better: {names_of(names)}."
@@ -223,6 +224,20 @@ def _beside(
     if behind:
         times, one = max(behind, key=lambda item: item[0])
         yield f"But {one.stores[0].label}: {_factor(times)} {_better(one)} than {name}."
+
+
+def _fewer_files(criteria: Sequence[Criterion], name: str) -> Iterator[str]:
+    """What is left of the input files in a store, where there are so many that quotas matter."""
+    one = next((c for c in criteria if c.name == "inodes"), None)
+    if (
+        one is None
+        or (standing := one.of(name)) is None
+        or (base := one.of(title(BASELINE))) is None
+    ):
+        return
+    if base.estimate.mean > max(one.least, standing.estimate.mean):
+        mine, files = count(standing.estimate.mean), count(base.estimate.mean)
+        yield f"{mine} files and directories instead of {files}."
 
 
 def _between(tables: Tables, criteria: Sequence[Criterion], names: Sequence[str]) -> Iterator[str]:

@@ -16,9 +16,11 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from storewise.analysis.common.engines import BASELINE, CEILING, external
-from storewise.analysis.common.frames import records
+from storewise.analysis.common.frames import key_of, records
+from storewise.analysis.common.text import count
 from storewise.analysis.judge import comparable_steps as comparable
 from storewise.analysis.judge.comparable_steps import headline_rates, loads
+from storewise.analysis.judge.corpus import VOLUME, files_of_corpus
 from storewise.analysis.judge.cost import AS_PLACED
 from storewise.analysis.measure.throughput import FINISH
 from storewise.analysis.model.tables import Tables
@@ -255,6 +257,30 @@ def disk(tables: Tables) -> Criterion:
     """Bytes per document at the end of the load."""
     rows = with_source(tables.storage_summary)
     return named("disk", "storage_summary", rows[rows["measure"] == "bytes_per_document"])
+
+
+def inodes(tables: Tables) -> Criterion:
+    """Files and directories at the end of the load, of the largest volume: they are no share of the
+    documents. Notes say how many metadata operations made them, and of the files themselves how
+    many the full corpus has."""
+    sizes = with_source(tables.storage_summary)
+    if VOLUME in sizes:
+        sizes = sizes[sizes[VOLUME] == sizes[VOLUME].max()]
+    rows = sizes[sizes["measure"] == "inodes"]
+    keys = [*tables.results.factors, "phase", "step"]
+    operations = {
+        key_of(row, keys): f"at least {count(row['mean'])} metadata operations in the load"
+        for row in records(sizes[sizes["measure"] == "metadata_operations"])
+    }
+    files = files_of_corpus(tables)
+    of_files = f"the full corpus has {files:,} files" if files is not None else ""
+    notes = [
+        of_files if row["engine"] == BASELINE else operations.get(key_of(row, keys), "")
+        for row in records(rows)
+    ]
+    least = BY_KEY["inodes"].least
+    about = f"fewer than {least:,.0f} count as that many"
+    return named("inodes", "storage_summary", rows.assign(**{NOTE: notes}), about=about)
 
 
 def cost(tables: Tables) -> Criterion | None:

@@ -42,7 +42,7 @@ from storewise.analysis.verdict.recommend import Recommendation, recommend, weig
 from storewise.analysis.verdict.scores import Counted, Score, scores, usable
 from storewise.analysis.verdict.standings import comparison, figure, standings
 from storewise.analysis.verdict.uses import choices
-from storewise.study.criteria import KEYS
+from storewise.study.criteria import BY_KEY, KEYS
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +171,7 @@ def criteria_of(tables: Tables) -> list[Criterion]:
         scaling(tables),
         slow_node(tables),
         figures_of.disk(tables),
+        figures_of.inodes(tables),
         figures_of.cost(tables),
         setup(tables),
         loss(tables),
@@ -221,12 +222,13 @@ def weighed(
     """The criteria with the shares of their weights, the scores, and the criteria of choices as
     scores take them (those of weight 0 included).
 
-    Without `weights` of the study those count equally that were measured for all choices and tell
-    them apart at all; cost does not where it is the same figure as loading, turned over.
+    Without `weights` of the study those count that were measured for all choices and tell them
+    apart at all, with the weights of `storewise.study.criteria`, which are mostly equal; cost does
+    not where it is the same figure as loading, turned over.
     """
     choices = {s.label for c in criteria for s in c.stores}
     default = {
-        c.name: 1.0
+        c.name: BY_KEY[c.name].default if c.name in BY_KEY else 1.0
         for c in criteria
         if c.counts
         and {s.label for s in c.stores} == choices

@@ -101,10 +101,16 @@ def weights_in_words(used: Sequence[Criterion], *, weighted: bool, brief: bool =
     """``equal weights of loading and reading``, ``weights of 75 % reading and 25 % loading``."""
     if len(used) == 1:
         return f"{used[0].title} alone"
-    if not weighted or len({c.weight for c in used}) == 1:
-        if brief and len(used) > _NAMED:
-            return f"equal weights of {len(used)} criteria"
-        return f"equal weights of {all_of([c.title for c in used])}"
+    most = max(c.weight for c in used)
+    main = [c for c in used if c.weight == most]
+    if not weighted or len(main) == len(used):
+        titles = all_of([c.title for c in main])
+        if brief and len(main) > _NAMED:
+            titles = f"{len(main)} criteria"
+        # Where the study gives no weights some criteria count less than the others.
+        less = [f"{_percent(c.weight / most)} of that for {c.title}" for c in used if c not in main]
+        words = f"{'equal weights' if len(main) > 1 else 'a weight'} of {titles}"
+        return f"{words}{f', and {all_of(less)}' if less else ''}"
     ordered = sorted(used, key=lambda c: -c.weight)
     return f"weights of {all_of([f'{_percent(c.weight)} {c.title}' for c in ordered])}"
 

@@ -20,12 +20,13 @@ from typing import Any
 
 from storewise.analysis.common.engines import BASELINE, CEILING, label, promise, varying_factors
 from storewise.analysis.common.frames import missing, records
-from storewise.analysis.common.text import number, seconds, setting
+from storewise.analysis.common.text import count, number, seconds, setting
 from storewise.analysis.judge import comparable_steps as comparable
 from storewise.analysis.judge.differences import holm, p_of
 from storewise.analysis.measure.scaling import as_estimate
 from storewise.analysis.stats.intervals import Estimate, ratio
 from storewise.analysis.verdict.criteria import CHOSEN_BY, NOTE, SOURCE_ROW, Criterion, Standing
+from storewise.study.criteria import INODES
 
 #: Factors that give a cluster its shape and are named with the choice.
 SHAPE = ("nodes", "replicas")
@@ -161,12 +162,14 @@ def interval(estimate: Estimate, unit: str = "") -> str:
 
 def quantity(value: float, unit: str) -> str:
     """A figure alone; times with a unit that suits them."""
+    if unit == INODES:
+        return count(value)
     return seconds(value) if unit == "s" and value > 0 else number(value)
 
 
 def with_unit(value: float, unit: str) -> str:
     """A figure with its unit."""
-    if unit == "1" or (unit == "s" and value > 0):
+    if unit in ("1", INODES) or (unit == "s" and value > 0):
         return quantity(value, unit)
     return f"{number(value)} {unit.replace('10^6', 'million')}"
 
@@ -185,6 +188,9 @@ def comparison(criterion: Criterion, better: Standing, worse: Standing) -> str:
     Neither figure may be 0.
     """
     a, b = better.estimate.mean, worse.estimate.mean
+    if criterion.unit == INODES:
+        # Few of them are nothing worth a ratio.
+        return f"has {count(a)} instead of {count(b)}"
     factor = max(a, b) / min(a, b)
     if criterion.more:
         rate = criterion.unit.endswith("/s")

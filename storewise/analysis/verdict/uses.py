@@ -39,7 +39,7 @@ USES = (
     _use("look_up", "load once and look up by id", ["read"], ["load", "disk"]),
     _use("questions", "ask a biologist's questions", ["scan", "aggregate"], ["load", "disk"]),
     _use("write", "write from many clients at once", ["load"], ["scaling", "disk"]),
-    _use("small", "keep it small", ["disk"], []),
+    _use("small", "keep it small", ["disk"], ["inodes"]),
     _use("crash", "must survive a crash", ["loss"], ["read", "slow_node"]),
 )
 

@@ -392,6 +392,13 @@ class Engine(ABC):
         """The consistency level that a study's word means: a level, or `strong` or `weak`."""
         return self.vocabulary.get(word, word)
 
+    def directories(self, settings: Mapping[str, Any], own: Path) -> tuple[Path, ...] | None:
+        """Where the files are that a quota counts: `own`, which Storewise gives a loading worker or
+        a node, unless the settings name another place.
+
+        None where they cannot be counted: in S3, in HDFS, or where several nodes share a place."""
+        return (own,)
+
     @abstractmethod
     def connect(self, cluster: Cluster, mode: Mode) -> Client:
         """Open one process's connection; raises EngineError with the store's own words."""

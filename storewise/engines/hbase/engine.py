@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import closing
+from pathlib import Path
 from typing import Any, ClassVar
 
 from storewise.engines.contract.engine import Client, Cluster, Endpoint, Flags, Mode
@@ -145,6 +146,9 @@ class HbaseEngine(ServerEngine):
             f"HBase {installed.version}, Java {number}",
             {**installed.environment, "CLASSPATH": path},
         )
+
+    def directories(self, settings: Mapping[str, Any], own: Path) -> tuple[Path, ...] | None:
+        return None if settings.get("rootdir") else (own,)
 
     def launch(self, node: Node) -> Launch:
         return launch_of(node, self.settings_of(node.settings))

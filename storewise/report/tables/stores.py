@@ -9,7 +9,7 @@ import pandas as pd
 
 from storewise.analysis.common.engines import BASELINE, CEILING, varying_factors
 from storewise.analysis.common.frames import grouped, records
-from storewise.analysis.common.text import binary, number, seconds
+from storewise.analysis.common.text import binary, count, number, seconds
 from storewise.analysis.measure.latency import supported
 from storewise.analysis.model.tables import Tables
 from storewise.report.data.rows import ROWS, wide_marks
@@ -149,18 +149,27 @@ _SIZES: dict[str, tuple[str, Show]] = {
     "share_of_input": ("share of the inputs on disk", number),
     "share_of_raw_input": ("share of the inputs decompressed", number),
     "node_bytes": ("data directories of servers", binary),
+    "files": ("files", count),
+    "inodes": ("files and directories", count),
+    "metadata_operations": ("metadata operations of the load, at least", count),
 }
 
 
 def storage_table(tables: Tables) -> Table:
-    """Bytes on disk over repeats."""
+    """Bytes on disk and files over repeats."""
     sizes = tables.storage_summary
     names = [name for name in cells.row_keys(sizes, tables) if name != "step"]
     present = [name for name in _SIZES if name in set(sizes["measure"])]
     wide = wide_of(sizes, names, "measure", "mean").reindex(columns=[*names, *present, ROWS])
+    caption = "Storage after the load"
+    if "inodes" in present:
+        caption += (
+            "; files are those of all workers or servers together, of the files themselves the "
+            "inputs too"
+        )
     return Table.of(
         "storage",
-        "Storage after the load",
+        caption,
         records(wide),
         [
             *cells.levels(names),

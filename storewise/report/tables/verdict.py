@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from storewise.analysis.common.engines import BASELINE, title
-from storewise.analysis.common.text import number, seconds
+from storewise.analysis.common.text import count, number, seconds
 from storewise.analysis.measure.breakeven import times_asked
 from storewise.analysis.stats.intervals import Estimate
 from storewise.analysis.verdict.criteria import Criterion, Standing
@@ -16,6 +16,7 @@ from storewise.analysis.verdict.decision import Verdict
 from storewise.analysis.verdict.scores import Score
 from storewise.report.data.rows import source_label
 from storewise.report.tables.cells import Cell, Table, text_cell
+from storewise.study.criteria import INODES
 
 #: The judged table that is shown here and not among the others.
 NAME = "verdict"
@@ -50,7 +51,7 @@ def verdict_tables(verdict: Verdict) -> list[Table]:
     if scores:
         add("score", lambda name: _score(scores.get(name)))
     for criterion in verdict.criteria:
-        unit = "" if criterion.unit in ("", "1", "s") else f", {criterion.unit}"
+        unit = "" if criterion.unit in ("", "1", "s", INODES) else f", {criterion.unit}"
         weight = f", weight {criterion.weight:.0%}" if criterion.weight else ""
         add(
             f"{criterion.title}{unit.replace('10^6', 'million')}{weight}",
@@ -70,7 +71,7 @@ def _standing(criterion: Criterion, standings: Mapping[str, Standing], name: str
         nothing = name == title(BASELINE) and criterion.name == "load"
         return Cell("nothing to load", math.inf, True) if nothing else _NONE
     # A time has the unit that suits it; of all others the heading has the unit.
-    show = seconds if criterion.unit == "s" else number
+    show = {"s": seconds, INODES: count}.get(criterion.unit, number)
     notes = _interval(standing.estimate, show)
     # Said in words too: not everybody sees what is bold.
     notes = [_rank(standing.rank)] * bool(standing.rank) + notes

@@ -10,6 +10,7 @@ All lie in the live directory of the trial:
 | ``answering/<node>.json`` | the node's job | its server answers |
 | ``endpoints/<node>.json`` | the node's job | its server answers, here, and has settled |
 | ``cluster.json`` | form | the cluster is formed: clients may connect |
+| ``loaded`` | the first loading worker | the load has ended: nodes count their files |
 | ``stop`` | close | nodes end in order |
 | ``gone/<node>.json`` | the node's job | its server has ended |
 """
@@ -35,6 +36,7 @@ T = TypeVar("T")
 
 CREDENTIALS = Path("credentials/secret.json")
 CLUSTER = "cluster.json"
+LOADED = "loaded"
 STOP = "stop"
 NODES = "nodes"
 ADDRESSES = "addresses"

@@ -9,11 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from storewise.atomic import holds
+from storewise.atomic import listed
 from storewise.engines.contract.engine import Endpoint
 from storewise.engines.contract.server import OUTLIVE_SECONDS, Installation, NodeSpec, ServerEngine
 from storewise.errors import ConfigError, EngineError, StorewiseError
 from storewise.metrics.canary import run_canary
+from storewise.metrics.census import Census
 from storewise.metrics.host import file_system, host_name, is_network, tree_bytes
 from storewise.metrics.sampler import Sampler, Watched, elect
 from storewise.metrics.schema import Sample
@@ -25,6 +26,7 @@ from storewise.session.coordination.cluster import (
     CLUSTER,
     ENDPOINTS,
     GONE,
+    LOADED,
     NODES,
     STOP,
     GoneNode,
@@ -111,6 +113,8 @@ class _Node:
             self.seconds = job.runtime_minutes * 60 - reserve_of(job.runtime_minutes * 60)
         self.samples: list[Sample] = []
         self.warnings: list[str] = []
+        self.census: Census | None = None
+        """Until the load has ended."""
 
     def check(self) -> None:
         self.frame.check()
@@ -239,6 +243,9 @@ class _Node:
             times["started_at"] = time.time()
             sampling.start(time.perf_counter_ns())
             sampler = sampling
+            directories = self.engine.directories(self.trial.settings, node.directory)
+            if directories is not None:
+                self.census = Census(directories, self.log)
             guard = self.engine.guards(server.endpoint)
             record = ReadyNode(
                 *(job.node, server.endpoint, node.installation.version, guard, server.pid, ready_at)
@@ -277,6 +284,8 @@ class _Node:
             try:
                 taken = sampler.stop() if sampler is not None else []
                 self.samples += [s._replace(worker=None, node=job.node) for s in taken]
+                if self.census is not None:
+                    self.census.close()
             finally:
                 with undisturbed():
                     gone = self._end(server, keep=self.trial.keep_data and closed)
@@ -289,7 +298,9 @@ class _Node:
     def _until_stopped(self, server: Server, faults: FaultExecutor, sampler: Sampler) -> None:
         logged = time.monotonic()
         file = ProgressFile(self.live, self.job.node, self.log)
-        while not holds(self.live, STOP):
+        while STOP not in (told := listed(self.live)):
+            if LOADED in told:
+                self._count()
             self.check()
             if (text := faults.failure(ORDERS_EVERY)) is not None:
                 raise EngineError(text)
@@ -300,6 +311,8 @@ class _Node:
             if time.monotonic() - logged > _LOG_EVERY:
                 logged = time.monotonic()
                 self.log.info("%d bytes of data", tree_bytes((server.node.directory,)))
+        if LOADED in told:
+            self._count()
         file.remove()
         self.log.info("the session is closed")
         # Those end first that need this server for an orderly end.
@@ -311,6 +324,14 @@ class _Node:
                 names = ", ".join(missing)
                 self.log.warning("%s not gone after %.0f s: ending", names, OUTLIVE_SECONDS)
                 return
+
+    def _count(self) -> None:
+        """Files and directories when the load has ended, once."""
+        census, self.census = self.census, None
+        if census is not None:
+            taken = census.take(PHASE)
+            self.samples += [s._replace(node=self.job.node) for s in taken]
+            self.warnings += [f"{self.job.node}: {text}" for text in census.warnings]
 
     def _outlived(self) -> list[str]:
         """The nodes that are to end before this one and have not."""

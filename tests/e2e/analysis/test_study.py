@@ -9,17 +9,19 @@ from types import SimpleNamespace
 from typing import Any
 
 import jinja2
+import numpy as np
 import pandas as pd
 import pytest
 from support.paths import ROOT
 from support.results import synthetic
 from support.results.made import Made
 
-from storewise.analysis.common.text import all_of, binary, number, seconds
+from storewise.analysis.common.text import all_of, binary, count, number, seconds
 from storewise.analysis.files.inputs import InputTotals
 from storewise.analysis.measure import host_load as host
 from storewise.analysis.measure import throughput, verification
-from storewise.analysis.measure.storage import storage
+from storewise.analysis.measure.sessions import NODE_COLUMNS, sessions
+from storewise.analysis.measure.storage import node_storage, storage
 from storewise.analysis.model.tables import Tables
 from storewise.analysis.pipeline.build import build_tables
 from storewise.analysis.pipeline.load import load_results
@@ -342,6 +344,60 @@ def test_storage_by_hand() -> None:
     }
 
 
+def inodes_of(worker: int, files: int, inodes: int, *operations: int) -> list[Sample]:
+    """What a loading worker tells of its files; of operations perhaps nothing."""
+    kinds = ("files_created", "files_renamed", "files_removed", "directories_made")
+    values = {"store_files": files, "store_inodes": inodes}
+    values |= dict(zip(kinds, operations, strict=bool(operations)))
+    return [Sample("write", name, n, "1", worker=worker) for name, n in values.items()]
+
+
+def loaded_by(*workers: int) -> list[Sample]:
+    rows = [synthetic.counts("write", "insert", [(1, 100)], worker=worker) for worker in workers]
+    return [one for row in rows for one in row] + [
+        one for worker in workers for one in synthetic.times("write", 2.0, worker=worker)
+    ]
+
+
+def test_files_by_hand() -> None:
+    rows = [*loaded_by(0, 1), *inodes_of(0, 3, 5, 10, 4, 3, 1), *inodes_of(1, 4, 7, 1, 0, 0, 0)]
+    table = storage(frame(rows), None)
+    assert dict(zip(table["measure"], table["value"], strict=True)) == {
+        "files": 7,
+        "inodes": 12,
+        "metadata_operations": 19,
+    }
+    assert set(table["unit"]) == {"1"}
+
+
+def test_a_part_of_the_workers_says_nothing_of_all_files() -> None:
+    rows = [*loaded_by(0, 1), *inodes_of(0, 3, 5, 10, 4, 3, 1), *inodes_of(1, 4, 7)]
+    assert set(storage(frame(rows), None)["measure"]) == {"files", "inodes"}
+    rows = [*loaded_by(0, 1), *inodes_of(0, 3, 5, 10, 4, 3, 1)]
+    assert storage(frame(rows), None).empty
+
+
+def test_files_of_servers_are_those_of_all_nodes() -> None:
+    samples = frame(loaded_by(0))
+    trial = str(samples["trial"].iloc[0])
+    names = ["store_files", "store_inodes", "files_created", "files_renamed"]
+    names += ["files_removed", "directories_made"]
+    nodes = pd.DataFrame(columns=NODE_COLUMNS, index=range(2)).assign(trial=trial, node_bytes=100.0)
+    for name, values in zip(names, [(3, 4), (5, 6), (10, 20), (1, 0), (0, 2), (0, 0)], strict=True):
+        nodes[name] = values
+    table = node_storage(sessions(nodes, samples), samples)
+    assert dict(zip(table["measure"], table["value"], strict=True)) == {
+        "node_bytes": 200,
+        "files": 7,
+        "inodes": 11,
+        "metadata_operations": 33,
+    }
+    assert set(map(tuple, table[["trial", "phase", "step"]].to_numpy())) == {(trial, "write", 0)}
+    nodes["store_inodes"] = [5, np.nan]
+    table = node_storage(sessions(nodes, samples), samples)
+    assert set(table["measure"]) == {"node_bytes", "files", "metadata_operations"}
+
+
 def test_host_load_by_hand() -> None:
     rows = [
         *synthetic.times("read", 2.5),
@@ -428,6 +484,9 @@ def test_numbers_in_words() -> None:
         "0.0123",
         "15,600",
         "unknown",
+    ]
+    assert [count(v) for v in (6, 6.0000000001, 6.5, 1025.5, 999_949, 1_119_820, 2e6)] == [
+        *("6", "6", "6.50", "1,026", "999,949", "1.1 million", "2 million"),
     ]
     assert all_of(["a", "b", "c"]) == "a, b and c"
     assert binary(1536) == "1.50 KiB"

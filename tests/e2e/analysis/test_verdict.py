@@ -68,6 +68,20 @@ def estimate(mean: float, half: float = 0.1, n: int = 3) -> dict[str, Any]:
     return {"n": n, "mean": mean, "low": low, "high": high, "resampled": "repeats"}
 
 
+def counted(tables: Tables, **inodes: float) -> Tables:
+    """The tables with files and directories of engines, and twice as many metadata operations."""
+    sizes = tables.storage_summary
+    sizes = sizes[sizes["measure"] == "bytes_per_document"]
+    engine = sizes["engine"].astype(str)
+    added = []
+    for measure, times in (("inodes", 1), ("metadata_operations", 2)):
+        rows = sizes[engine.isin(inodes)].assign(measure=measure, unit="1")
+        means = rows["engine"].astype(str).map(inodes) * times
+        added.append(rows.assign(mean=means, low=means, high=means, error=0.0))
+    both = pd.concat([tables.storage_summary, *added], ignore_index=True)
+    return replace(tables, storage_summary=both)
+
+
 # What is judged -----------------------------------------------------------------------------------
 
 
@@ -105,7 +119,7 @@ def test_judged_table_and_files_are_of_the_verdict(embedded: Tables, tmp_path: P
     lines = (tmp_path / "verdict.csv").read_text().splitlines()
     assert len(lines) == 1 + len(table_of(result))
     assert data["sensitivity"]["not_measured"] == [
-        *("scan", "aggregate", "slow_node", "setup", "loss")
+        *("scan", "aggregate", "slow_node", "inodes", "setup", "loss")
     ]
 
 
@@ -150,7 +164,8 @@ def test_clear_winner_with_evidence_and_what_would_change_it(embedded: Tables) -
     assert second.startswith(
         "What would change it: Parquet files would come first by its means if "
     )
-    assert "scanning, aggregation, rate with a slow node, time to set up and loss" in second
+    missing = "rate with a slow node, files and directories, time to set up and loss"
+    assert f"scanning, aggregation, {missing}" in second
     assert [c.weight for c in result.criteria if c.name == "read"] == [1.0]
     assert sum(c.weight for c in result.criteria) == 1.0
 
@@ -452,3 +467,63 @@ def test_where_no_search_found_a_rate_the_rest_is_judged(embedded: Tables) -> No
     result = verdict(replace(embedded, searches=searches))
     assert [c.name for c in result.criteria] == [c.name for c in verdict(embedded).criteria]
     assert any("found no rate" in sentence for sentence in result.text)
+
+
+# Files and directories ----------------------------------------------------------------------------
+
+
+def test_a_few_files_more_are_no_reason(embedded: Tables) -> None:
+    before = verdict(embedded)
+    result = verdict(counted(embedded, sqlite=6, parquet=9_000))
+    criterion = one(result, "inodes")
+    assert criterion.leaders == ("SQLite",)
+    assert criterion.weight == 0, "they count alike"
+    assert result.recommendation.sentences[0] == before.recommendation.sentences[0]
+    assert [s.relative for s in result.scores] == [s.relative for s in before.scores]
+    assert "SQLite, 6 (with 1 worker; at least 12 metadata operations in the load)" in (
+        criterion.sentence
+    )
+    assert "the best has 6 instead of 9,000." in criterion.sentence
+
+
+def test_a_million_files_count_a_little(embedded: Tables) -> None:
+    result = verdict(counted(embedded, sqlite=6, parquet=1_119_820))
+    shares = {c.name: c.weight for c in result.criteria if c.weight}
+    assert shares["inodes"] == pytest.approx(shares["disk"] / 10)
+    assert "the best has 6 instead of 1.1 million." in one(result, "inodes").sentence
+    (text,) = [line for line in result.text if line.startswith("Scores are")]
+    assert "here with equal weights of loading, reading and space on disk, and 10 % of that" in text
+    assert "for files and directories" in text
+    alone = verdict(weighing(counted(embedded, sqlite=6, parquet=1_119_820), inodes=1))
+    assert alone.recommendation.choice == "SQLite"
+    # Ten thousand are the least that counts: the ratio is not 187,000.
+    second = alone.scores[1].relative.mean
+    assert second == pytest.approx(10_000 / 1_119_820)
+
+
+def test_files_of_the_largest_volume_count(embedded: Tables) -> None:
+    tables = counted(embedded, sqlite=40_000, parquet=20_000)
+    sizes = tables.storage_summary.assign(volume=1.0)
+    small = sizes[sizes["measure"] == "inodes"].assign(volume=0.5, mean=3.0, low=3.0, high=3.0)
+    sizes = pd.concat([sizes, small], ignore_index=True)
+    result = verdict(replace(tables, storage_summary=sizes))
+    assert [s.estimate.mean for s in one(result, "inodes").stores] == [20_000, 40_000]
+
+
+def test_the_inputs_are_what_stores_replace(tmp_path: Path) -> None:
+    study = tmp_path / "study"
+    synthetic.make_study(study, engines=["sqlite", "parquet", "null"], workers=[1], repeats=3)
+    tables = tables_of(study)
+    sizes = counted(tables, sqlite=6, parquet=12).storage_summary
+    base = sizes[(sizes["measure"] == "inodes") & (sizes["engine"] == "sqlite")]
+    base = base.assign(engine="files", mean=1_119_821.0, low=1_119_821.0, high=1_119_821.0)
+    sizes = pd.concat([sizes, base], ignore_index=True)
+    corpus = {"files": 2_000_000, "bytes": 10**13}
+    for known in ({}, {"corpus": corpus}):
+        results = replace(tables.results, study={**tables.results.study, "weights": {"read": 1}})
+        results = replace(results, study={**results.study, **known})
+        result = verdict(replace(tables, storage_summary=sizes, results=results))
+        sentence = one(result, "inodes").sentence
+        assert "Without any store (SSEARCH files): 1.1 million" in sentence
+        assert ("the full corpus has 2,000,000 files" in sentence) == bool(known)
+        assert result.answer.beside.endswith("6 files and directories instead of 1.1 million.")

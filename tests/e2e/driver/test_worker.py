@@ -1,6 +1,7 @@
 """Worker jobs as real processes with real stores: what they measure and write."""
 
 import logging
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -13,7 +14,8 @@ from support.waiting import exit_code
 from storewise.errors import ConfigError, StorewiseError
 from storewise.metrics.hdr import merge_logs, tags
 from storewise.metrics.schema import read_part
-from storewise.ssearch.inputs.shards import load_shards
+from storewise.ssearch.inputs.manifest import build_manifest
+from storewise.ssearch.inputs.shards import load_shards, write_shards
 from storewise.workloads.alignments.stored_files import StoredFiles
 
 #: What whole studies of `make test` measure, too.
@@ -103,7 +105,39 @@ def test_a_trial_of_two_workers(engine, wide):
         assert total(wide / "verify.parquet", "counted_documents") == expected
         assert total(wide / "verify.parquet", "lost_documents") == 0
         assert sum(total(p, "store_bytes", second=None) for p in write) > 0
+    counted = [[total(p, m) for p in write] for m in ("store_files", "store_inodes")]
+    if engine == "null":
+        assert counted == [[0, 0], [0, 0]], "it has no store"
+    else:
+        # Nothing was changed since the load.
+        for worker, (files, inodes) in enumerate(zip(*counted, strict=True)):
+            store = str(wide / f"store.{worker}")
+            assert files == len(lines("find", store, "-type", "f"))
+            assert inodes == len(lines("find", store))
+            assert total(write[worker], "files_created") >= files > 0
     assert not [p for p in wide.rglob("*") if p.name.startswith(".") and p.name.endswith(".tmp")]
+
+
+def lines(*command):
+    """What a program prints, by lines."""
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+
+
+def test_files_are_kept_with_their_inputs(place):
+    """The engine `files` needs the inputs: they are its files."""
+    inputs = place / "inputs" / "run"
+    inputs.mkdir(parents=True)
+    for path in load_shards(place / "shards.parquet")["path"].to_pylist():
+        shutil.copy(path, inputs)
+    paths = sorted(map(str, inputs.iterdir()))
+    build_manifest(paths, place / "manifest.parquet")
+    write_shards(place / "manifest.parquet", 1, place / "shards.parquet")
+    measured = trial("files", ["write"], processes=1)
+    driving.run_here(measured, place, "write")
+    write = place / "write.0.parquet"
+    found = lines("find", str(inputs), str(place / "store.0"))
+    assert total(write, "store_inodes") == len(found)
+    assert total(write, "store_files") == len(paths) + 1
 
 
 def test_warmup_is_marked_and_kept(place):

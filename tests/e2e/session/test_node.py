@@ -18,6 +18,7 @@ from storewise.engines.registry import ENGINES
 from storewise.errors import Aborted, ConfigError, EngineError, StorewiseError
 from storewise.metrics.schema import read_part
 from storewise.session.coordination.cluster import (
+    LOADED,
     STOP,
     gone_nodes,
     make_credentials,
@@ -98,6 +99,24 @@ def meanwhile(job: NodeJob) -> threading.Thread:
     thread.start()
     wait_until(lambda: "data0" in ready_nodes(live_of(job)), 20, "the node is ready")
     return thread
+
+
+def test_files_are_counted_when_the_load_has_ended(live: Path) -> None:
+    job = node_job(live, trial())
+    thread = meanwhile(job)
+    directory = Path(started_nodes(live)["data0"].directory)
+    before = len(list(directory.rglob("*")))
+    (directory / "table").touch()
+    (directory / "log").touch()
+    (directory / "log").unlink()
+    (live / LOADED).touch()
+    (live / STOP).touch()
+    thread.join(20)
+    rows = {r["metric"]: r for r in read_part(job.result)[0].to_pylist() if r["second"] is None}
+    assert rows["store_inodes"]["value"] == 1 + before + 1, "the directory itself counts"
+    assert rows["store_inodes"]["node"] == "data0"
+    seen = {name: rows[name]["value"] for name in ("files_created", "files_removed")}
+    assert seen == {"files_created": 2, "files_removed": 1}
 
 
 @pytest.mark.parametrize("keep", [False, True])

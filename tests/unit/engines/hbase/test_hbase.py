@@ -212,6 +212,12 @@ def test_a_root_of_the_site() -> None:
             assert [step[-5:] for step in launch.cleanup] == cleanup
 
 
+def test_files_at_a_root_of_the_site_are_not_counted() -> None:
+    own = Path("node")
+    assert ENGINE.directories({}, own) == (own,)
+    assert ENGINE.directories({"rootdir": "hdfs://name:8020/user/me/"}, own) is None
+
+
 def test_memory_levels_and_java() -> None:
     launch, _ = launched("regionserver0", Topology(nodes=2, memory_mb=8192), heap_share=0.75)
     assert "-Xmx6144m" in launch.command

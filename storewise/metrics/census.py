@@ -1,0 +1,59 @@
+"""What a store's files are after its load, and at least how many metadata operations made them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+from storewise.metrics.inodes import Inodes, count_inodes
+from storewise.metrics.metadata_operations import MetadataOperations
+from storewise.metrics.schema import METRICS, Sample
+
+NONE = Inodes()
+
+
+class Census:
+    """Counts the metadata operations in some directories from its construction to `take`, and what
+    is there then. `close` it in any case.
+
+    `warnings` say why operations were not counted at all.
+    """
+
+    def __init__(self, directories: Sequence[Path], log: logging.Logger) -> None:
+        self._directories, self._log = directories, log
+        self._operations: MetadataOperations | None = None
+        self.warnings: list[str] = []
+        try:
+            self._operations = MetadataOperations(directories)
+        except OSError as error:
+            self._warn(f"metadata operations of the load were not counted: {error.strerror}")
+
+    def take(self, phase: str, kept: Inodes = NONE) -> list[Sample]:
+        """Rows of a result part; `kept` lies elsewhere and belongs to the store, too."""
+        values: dict[str, int] = {}
+        operations, self._operations = self._operations, None
+        if operations is not None:
+            seen = operations.stop()
+            values = {
+                "files_created": seen.created,
+                "files_renamed": seen.renamed,
+                "files_removed": seen.removed,
+                "directories_made": seen.directories_made,
+            }
+            if operations.missed:
+                self._log.info("more metadata operations than counted: %s", operations.missed)
+        there = count_inodes(self._directories) + kept
+        self._log.info("%d files in %d directories; %s", there.files, there.directories, values)
+        values |= {"store_files": there.files, "store_inodes": there.all}
+        return [Sample(phase, name, n, METRICS[name]) for name, n in values.items()]
+
+    def close(self) -> None:
+        """Count no more; a second call does nothing."""
+        operations, self._operations = self._operations, None
+        if operations is not None:
+            operations.close()
+
+    def _warn(self, text: str) -> None:
+        self._log.warning("%s", text)
+        self.warnings.append(text)

@@ -1,0 +1,168 @@
+"""Files of a directory are counted as `find` and a quota do, and what was done to them."""
+
+import errno
+import logging
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from storewise.metrics import metadata_operations
+from storewise.metrics.census import Census
+from storewise.metrics.inodes import Inodes, count_inodes, inodes_of_paths
+from storewise.metrics.metadata_operations import MetadataOperations, Operations
+from storewise.metrics.schema import METRICS
+
+LOG = logging.getLogger("test")
+
+
+def touch(*paths: Path) -> None:
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("x")
+
+
+def until_watched(seen: MetadataOperations, *directories: Path) -> None:
+    """Return when its thread has seen these: it has a minute."""
+    until = time.monotonic() + 60
+    while not {str(one) for one in directories} <= set(seen._paths.values()):
+        assert time.monotonic() < until
+        os.sched_yield()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    (tmp_path / "store").mkdir()
+    return tmp_path / "store"
+
+
+def test_links_count_once_and_odd_files_count(store: Path) -> None:
+    touch(store / "a", store / "deep" / "er" / "b")
+    (store / "hard").hardlink_to(store / "a")
+    (store / "soft").symlink_to(store / "deep")
+    os.mkfifo(store / "pipe")
+    assert count_inodes([store]) == Inodes(files=4, directories=3)
+    assert count_inodes([store]).all == 7
+    # A link from one root to another is one inode, too.
+    touch(store.parent / "other" / "c")
+    (store.parent / "other" / "again").hardlink_to(store / "a")
+    assert count_inodes([store, store.parent / "other"]) == Inodes(5, 4)
+
+
+def test_what_is_not_there_counts_nothing(store: Path) -> None:
+    assert count_inodes([]) == count_inodes([store / "none"]) == Inodes()
+    assert count_inodes([store]) == Inodes(0, 1)
+
+
+def test_inputs_count_with_the_directories_that_hold_them(store: Path) -> None:
+    paths = [store / "run" / "a" / "1", store / "run" / "a" / "2", store / "run" / "b" / "c" / "3"]
+    touch(*paths)
+    known = inodes_of_paths(map(str, [*paths, paths[0]]))
+    assert known == count_inodes([store / "run"]) == Inodes(3, 4)
+    assert inodes_of_paths([str(paths[0])]) == Inodes(1, 1)
+    assert inodes_of_paths([]) == Inodes()
+
+
+def test_operations_are_counted_by_kind(store: Path) -> None:
+    touch(store / "old")
+    seen = MetadataOperations([store])
+    (store / "new").mkdir()
+    until_watched(seen, store / "new")
+    touch(store / "a", store / "b", store / "new" / "c")
+    (store / "a").rename(store / "a2")
+    (store / "new" / "c").replace(store / "new" / "d")
+    (store / "b").unlink()
+    (store / "old").write_text("written to, which is no metadata operation")
+    (store / "late").hardlink_to(store / "a2")
+    found = seen.stop()
+    assert found == Operations(created=4, renamed=2, removed=1, directories_made=1)
+    assert seen.missed == ""
+
+
+def test_directories_that_come_are_watched(store: Path) -> None:
+    seen = MetadataOperations([store])
+    for place in ("one", "one/two", "one/two/three"):
+        (store / place).mkdir()
+        touch(store / place / "file")
+    until_watched(seen, store / "one" / "two" / "three")
+    (store / "one").rename(store / "uno")
+    touch(store / "uno" / "two" / "more")
+    (store / "uno" / "four").mkdir()
+    touch(store / "uno" / "four" / "file")
+    found = seen.stop()
+    assert found == Operations(created=5, renamed=1, removed=0, directories_made=4)
+
+
+def test_a_directory_that_is_renamed_at_once_counts_with_what_it_holds(store: Path) -> None:
+    (store.parent / "elsewhere").mkdir()
+    touch(store.parent / "elsewhere" / "old")
+    for _ in range(20):  # whether it is seen under its first name is chance
+        seen = MetadataOperations([store])
+        touch(store / "one" / "file")
+        (store / "one").rename(store / "two")
+        (store.parent / "elsewhere").rename(store / "moved")
+        found = seen.stop()
+        assert found == Operations(created=1, renamed=2, directories_made=1)
+        (store / "moved").rename(store.parent / "elsewhere")
+        shutil.rmtree(store / "two")
+
+
+def test_thousands_of_operations_are_counted(store: Path) -> None:
+    seen = MetadataOperations([store])
+    for number in range(3000):
+        temporary = store / f".{number}.tmp"
+        touch(temporary)
+        temporary.rename(store / f"{number}")
+    found = seen.stop()
+    assert found.created <= 3000
+    assert found.renamed <= 3000
+    if not seen.missed:
+        assert found == Operations(created=3000, renamed=3000)
+
+
+def test_a_census_has_rows_of_the_schema(store: Path) -> None:
+    census = Census([store], LOG)
+    touch(store / "table" / "part")
+    rows = census.take("write", Inodes(10, 2))
+    census.close()
+    assert {row.metric: row.value for row in rows} == {
+        "files_created": 1,
+        "files_renamed": 0,
+        "files_removed": 0,
+        "directories_made": 1,
+        "store_files": 11,
+        "store_inodes": 15,
+    }
+    assert all(row.unit == METRICS[row.metric] and row.phase == "write" for row in rows)
+    assert census.warnings == []
+
+
+def test_where_nobody_may_watch_files_are_counted_all_the_same(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Full:
+        @staticmethod
+        def inotify_init1(flags: int) -> int:
+            return os.open(os.devnull, os.O_RDONLY)
+
+        @staticmethod
+        def inotify_add_watch(handle: int, path: bytes, mask: int) -> int:
+            metadata_operations.ctypes.set_errno(errno.ENOSPC)
+            return -1
+
+    monkeypatch.setattr(metadata_operations, "_LIBC", Full)
+    handles = len(list(Path("/proc/self/fd").iterdir()))
+    census = Census([store], LOG)
+    assert len(list(Path("/proc/self/fd").iterdir())) == handles
+    assert [row.metric for row in census.take("write")] == ["store_files", "store_inodes"]
+    assert "fs.inotify.max_user_watches" in census.warnings[0]
+
+
+def test_a_full_queue_makes_a_lower_bound(store: Path) -> None:
+    seen = MetadataOperations([store])
+    seen._note(-1, metadata_operations._OVERFLOW, "")
+    touch(store / "a")
+    assert seen.stop().created == 1
+    assert "fs.inotify.max_queued_events" in seen.missed
