@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from storewise.atomic import aside
 from storewise.dataset.chunk import InputRow
 from storewise.dataset.writer import DataFile
-from storewise.documents import FULL_DIGEST_BYTES, KINDS
+from storewise.documents import FULL_DIGEST_BYTES
 from storewise.errors import StorewiseError
 
 FOLDER = "inputs"
@@ -48,9 +48,7 @@ SCHEMA = pa.schema(
 )
 _STEM = r"(?:(?P<share>[a-z]+[0-9]+)-)?(?P<number>[0-9]{4,})"
 _COMMIT_NAME = re.compile(rf"{FOLDER}/{_STEM}\{SUFFIX}")
-_DATA_NAME = re.compile(
-    rf"(?:{'|'.join(kind.table for kind in KINDS)})/part=[0-9]+/{_STEM}-[0-9]+\{SUFFIX}"
-)
+_DATA_NAME = re.compile(rf"[a-z][a-z0-9_]*/part=[0-9]+/{_STEM}-[0-9]+\{SUFFIX}")
 
 
 def stem(share: str, number: int) -> str:

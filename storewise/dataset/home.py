@@ -17,7 +17,6 @@ from uuid import uuid4
 
 from storewise.atomic import aside, write_aside
 from storewise.dataset.commits import FOLDER, number_of
-from storewise.documents import KINDS
 from storewise.errors import StorewiseError
 from storewise.s3.uri import Place, is_remote, parse
 
@@ -110,8 +109,7 @@ class Directory:
         return all(path.name.startswith(".") for path in self.root.iterdir())
 
     def names(self) -> list[str]:
-        folders = [self.root / FOLDER]
-        folders += [path for kind in KINDS for path in (self.root / kind.table).glob("part=*")]
+        folders = [self.root / FOLDER, *self.root.glob("*/part=*")]
         files = (file for folder in folders if folder.is_dir() for file in folder.iterdir())
         names = (file.relative_to(self.root).as_posix() for file in files)
         return sorted(name for name in names if number_of(name))
