@@ -22,6 +22,8 @@ from storewise.s3.uri import Place, is_remote, parse
 
 DESCRIPTION = "dataset.json"
 WORK = ".work"
+#: Below it a store that is being loaded keeps what is in no file of the data set yet.
+LOAD = ".load"
 #: On S3 what keeps out other writers.
 LOCK = "lock.txt"
 #: Below it the directory of a writer that has no share.
@@ -69,8 +71,15 @@ class Home(Protocol):
     def delete(self, names: Iterable[str]) -> None:
         """Remove files, as far as they are there."""
 
+    def path(self, name: str) -> str:
+        """Where a file is, as Arrow's file systems name it: its path, or BUCKET/KEY."""
 
-def _sync(directory: Path) -> None:
+    def remove(self) -> None:
+        """Remove all that is there, the data set and whatever else."""
+
+
+def sync(directory: Path) -> None:
+    """Force the names of a directory to disk."""
     handle = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -120,9 +129,13 @@ class Directory:
     def put(self, file: Path, name: str) -> None:
         path = self.root / name
         if file.exists():
+            new = not path.parent.exists()
             path.parent.mkdir(parents=True, exist_ok=True)
             file.replace(path)
-            _sync(path.parent)
+            sync(path.parent)
+            if new:  # its name, and that of the kind's directory
+                sync(path.parent.parent)
+                sync(self.root)
         elif not path.exists():
             raise StorewiseError(
                 f"{path}: was taken away from the work of a conversion that was killed; remove "
@@ -135,6 +148,13 @@ class Directory:
     def delete(self, names: Iterable[str]) -> None:
         for name in names:
             (self.root / name).unlink(missing_ok=True)
+
+    def path(self, name: str) -> str:
+        return str((self.root / name).absolute())
+
+    def remove(self) -> None:
+        if self.root.exists():
+            shutil.rmtree(self.root)
 
 
 class Bucket:
@@ -245,6 +265,16 @@ class Bucket:
 
         for _ in in_threads(remove, names):
             pass
+
+    def path(self, name: str) -> str:
+        place = self._place.below(name)
+        return f"{place.bucket}/{place.key}"
+
+    def remove(self) -> None:
+        from storewise.s3.listing import below
+
+        start = len(self._place.key)
+        self.delete([key[start:] for key, _ in below(self._place)])
 
 
 def home_of(where: str | Path, scratch: Path | None = None) -> Home:

@@ -74,7 +74,6 @@ class Settings:
         if self.target_bytes < 1 or self.row_group < 1:
             raise StorewiseError("target size and rows of a row group must be at least 1")
 
-
     @property
     def by_ids(self) -> bool:
         """Whether ids alone say where a document goes."""

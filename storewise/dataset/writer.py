@@ -31,6 +31,16 @@ class DataFile(NamedTuple):
     rows: int
     bytes: int
 
+    @property
+    def table(self) -> str:
+        """The table whose rows it has."""
+        return self.name.split("/")[0]
+
+    @property
+    def partition(self) -> int:
+        """The number of its partition."""
+        return int(self.name.split("/")[1].removeprefix("part="))
+
 
 @dataclass(slots=True)
 class Source:

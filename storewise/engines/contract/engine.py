@@ -388,6 +388,10 @@ class Engine(ABC):
     def check_kinds(self, settings: Mapping[str, Any], kinds: tuple[Kind, ...]) -> None:  # noqa: B027
         """EngineError for settings that do not fit what the workload stores."""
 
+    def remove(self, cluster: Cluster) -> None:  # noqa: B027
+        """Remove what the stores of an embedded engine have elsewhere than in their directories,
+        which go with the trial."""
+
     def level(self, word: str) -> str:
         """The consistency level that a study's word means: a level, or `strong` or `weak`."""
         return self.vocabulary.get(word, word)
