@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,6 +36,8 @@ from storewise.errors import EngineError, StorewiseError
 class Shared(SqlState):
     """What the clients of a process have in common; `stores` are shelves."""
 
+    check: Callable[[Schema], None]
+    """Raises EngineError for a schema that the settings do not fit."""
     places: Sequence[Store]
     settings: ParquetSettings
     durable: bool
@@ -214,10 +216,10 @@ class ParquetClient(DuckReads[Shared]):
         shared = self._writing("create")
         if schema.index_time != "none" and schema.indexes:
             raise EngineError("parquet has no secondary indexes: its flags say so")
+        shared.check(schema)
         store = shared.places[0]
         with shared.lock:
             with self._failing():
-                shared.settings.wanted(study_fields=schema.study_fields).new(0)
                 store.repair()
             shared.tables = make_tables(schema, self.keys)
             shared.schema = schema

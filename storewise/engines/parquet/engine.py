@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from storewise.documents import KINDS, Kind
-from storewise.engines.contract.engine import Client, Cluster, Engine, Mode
+from storewise.documents import KINDS
+from storewise.engines.contract.engine import Client, Cluster, Engine, Mode, Schema
 from storewise.engines.parquet.settings import ParquetSettings
 from storewise.engines.sql.duckdb_reads import open_duckdb
 from storewise.engines.sql.reads import FLAGS
@@ -42,19 +42,23 @@ class ParquetEngine(Engine):
     Settings = ParquetSettings
     packages = ("duckdb", "pyarrow")
 
-    def check_kinds(self, settings: Mapping[str, Any], kinds: tuple[Kind, ...]) -> None:
+    def check_schema(self, settings: Mapping[str, Any], schema: Schema) -> None:
         checked: ParquetSettings = self.settings_of(settings)
-        if checked.by_names and not set(kinds) <= set(KINDS):
-            tables = ", ".join(kind.table for kind in kinds)
+        if not checked.by_names:
+            return
+        needs = f"`{checked.by_names[0]}` needs the queries and libraries of SSEARCH outputs"
+        if not set(schema.kinds) <= set(KINDS):
+            tables = ", ".join(kind.table for kind in schema.kinds)
+            raise EngineError(f"{needs}; this workload has {tables}: leave it out")
+        if schema.study_fields:
             raise EngineError(
-                f"{checked.by_names[0]} needs queries and libraries of SSEARCH outputs; this "
-                f"workload has {tables}: leave it out"
+                f"{needs}, which are no fields of the published study; leave it out, or set "
+                "`study_fields: false`"
             )
 
     def connect(self, cluster: Cluster, mode: Mode) -> Client:
         settings: ParquetSettings = self.settings_of(cluster.settings)
         level = self.level_of(cluster)
-        self.check_kinds(cluster.settings, cluster.kinds)
         directories = self.stores_of(cluster, mode)
         # Imported here: who looks at the settings of a study need not wait for Arrow.
         from storewise.engines.parquet.client import ParquetClient, Shared
@@ -78,6 +82,7 @@ class ParquetEngine(Engine):
             reader = "pyarrow"
         shelves = shelves_of(stores, writes=writes)
         shared = Shared(
+            check=lambda schema: self.check_schema(cluster.settings, schema),
             mode=mode,
             kinds=cluster.kinds,
             stores=tuple(shelf for some in shelves for shelf in some),
