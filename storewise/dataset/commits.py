@@ -100,14 +100,19 @@ class Commit:
     @classmethod
     def read(cls, path: Path) -> Commit:
         """The commit in a file; StorewiseError where it is none."""
+        return cls.parse(path.read_bytes(), str(path))
+
+    @classmethod
+    def parse(cls, content: bytes, name: str) -> Commit:
+        """The commit that is the content of a file; StorewiseError where it is none."""
         try:
-            table = pq.read_table(path, partitioning=None)
+            table = pq.ParquetFile(pa.BufferReader(content)).read()
             files = json.loads((table.schema.metadata or {})[_FILES_KEY])
             added = [DataFile(*one) for one in files["added"]]
             rows = table.select(SCHEMA.names).cast(SCHEMA)
         except (pa.ArrowException, KeyError, ValueError, TypeError) as error:
             raise StorewiseError(
-                f"{path}: is no list of a data set's inputs ({error}); expected what `storewise "
+                f"{name}: is no list of a data set's inputs ({error}); expected what `storewise "
                 "convert` writes. Take it away if it is another program's"
             ) from error
         return cls(rows, added, list(files["removed"]))

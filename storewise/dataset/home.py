@@ -38,7 +38,7 @@ class Home(Protocol):
 
     def __str__(self) -> str: ...
 
-    def read_text(self, name: str) -> str | None:
+    def read_bytes(self, name: str) -> bytes | None:
         """A small file; None where it is not there."""
 
     def write_text(self, name: str, text: str) -> None:
@@ -96,9 +96,9 @@ class Directory:
     def __str__(self) -> str:
         return str(self.root)
 
-    def read_text(self, name: str) -> str | None:
+    def read_bytes(self, name: str) -> bytes | None:
         try:
-            return (self.root / name).read_text(encoding="utf-8")
+            return (self.root / name).read_bytes()
         except FileNotFoundError:
             return None
 
@@ -171,14 +171,14 @@ class Bucket:
     def __str__(self) -> str:
         return str(self._place)
 
-    def read_text(self, name: str) -> str | None:
+    def read_bytes(self, name: str) -> bytes | None:
         from storewise.s3.client import NotThere, explained, s3
 
         place = self._place.below(name)
         try:
             with explained(place):
                 answer = s3().get_object(Bucket=place.bucket, Key=place.key)
-                return str(answer["Body"].read().decode())
+                return bytes(answer["Body"].read())
         except NotThere:
             return None
 
@@ -194,7 +194,7 @@ class Bucket:
         from storewise.s3.upload import put_text
 
         copy = self.root / WORK / LOCK
-        if copy.exists() and copy.read_text(encoding="utf-8") == self.read_text(LOCK):
+        if copy.exists() and copy.read_bytes() == self.read_bytes(LOCK):
             return
         since = datetime.now(UTC).isoformat(timespec="seconds")
         # The number tells it from the text of any other: S3 answers a second try as the first.
@@ -204,7 +204,7 @@ class Bucket:
         try:
             put_text(place, text, {}, "")
         except Changed as error:
-            who = (self.read_text(LOCK) or "another process").partition(" (")[0]
+            who = (self.read_bytes(LOCK) or b"another process").decode().partition(" (")[0]
             raise StorewiseError(
                 f"{self}: {who} is writing this data set; wait until it has ended. If it was "
                 f"killed, call it again on its host, or remove {place}"

@@ -139,7 +139,7 @@ def dump(settings: Settings) -> str:
     return json.dumps(record, indent=1) + "\n"
 
 
-def parse(text: str, name: str) -> Settings:
+def parse(text: bytes, name: str) -> Settings:
     """The settings in a ``dataset.json``; StorewiseError where it is none of this version."""
     try:
         record = json.loads(text)

@@ -9,33 +9,38 @@ from urllib.parse import urlsplit
 from storewise.s3.client import CONNECT_SECONDS, READ_SECONDS, explained, s3
 
 _AMAZON = (".amazonaws.com", ".amazonaws.com.cn")
+#: Ways of boto3 to keys that do not change. Arrow finds those of roles, and renews them.
+_LASTING = ("env", "shared-credentials-file")
 
 
-@cache
 def file_system() -> Any:
     """Arrow's file system for S3: endpoint, region and credentials are those of `client.s3`.
 
     Paths are BUCKET/KEY. Raises ObjectError where there are no credentials, or no region.
     """
     import boto3
-    from pyarrow import fs
 
     with explained("S3"):
         meta = s3().meta
         credentials = boto3.session.Session().get_credentials()
-    keys: dict[str, Any] = {}
-    # Arrow renews those of roles by itself; it does not know all of the ways in which boto3 finds
-    # keys that do not change.
-    if credentials is not None and credentials.method in ("env", "shared-credentials-file"):
+    keys: tuple[str, str, str | None] | None = None
+    if credentials is not None and credentials.method in _LASTING:
         frozen = credentials.get_frozen_credentials()
-        keys = {"access_key": frozen.access_key, "secret_key": frozen.secret_key}
-        keys["session_token"] = frozen.token
-    endpoint = urlsplit(meta.endpoint_url)
-    if not (endpoint.hostname or "").endswith(_AMAZON):
-        keys |= {"endpoint_override": endpoint.netloc, "scheme": endpoint.scheme}
+        keys = frozen.access_key, frozen.secret_key, frozen.token
+    return _file_system(meta.endpoint_url, meta.region_name, keys)
+
+
+@cache
+def _file_system(endpoint: str, region: str, keys: tuple[str, str, str | None] | None) -> Any:
+    """One for each place and user: it keeps connections."""
+    from pyarrow import fs
+
+    more: dict[str, Any] = {}
+    if keys is not None:
+        more = dict(zip(("access_key", "secret_key", "session_token"), keys, strict=True))
+    url = urlsplit(endpoint)
+    if not (url.hostname or "").endswith(_AMAZON):
+        more |= {"endpoint_override": url.netloc, "scheme": url.scheme}
     return fs.S3FileSystem(
-        region=meta.region_name,
-        connect_timeout=CONNECT_SECONDS,
-        request_timeout=READ_SECONDS,
-        **keys,
+        region=region, connect_timeout=CONNECT_SECONDS, request_timeout=READ_SECONDS, **more
     )

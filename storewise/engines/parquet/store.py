@@ -103,7 +103,7 @@ class Store:
     def look(self) -> None:
         """See what is there."""
         self.state = load_state(self.home)
-        there = self.state.commits or self.home.read_text(DESCRIPTION) is not None
+        there = self.state.commits or self.home.read_bytes(DESCRIPTION) is not None
         self.settings = load_settings(self.home) if there else None
         self.number = self.state.next_number("")
 
