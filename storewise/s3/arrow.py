@@ -23,7 +23,7 @@ def file_system() -> Any:
     with explained("S3"):
         meta = s3().meta
         credentials = boto3.session.Session().get_credentials()
-    keys: tuple[str, str, str | None] | None = None
+    keys: tuple[str | None, ...] | None = None
     if credentials is not None and credentials.method in _LASTING:
         frozen = credentials.get_frozen_credentials()
         keys = frozen.access_key, frozen.secret_key, frozen.token
@@ -31,7 +31,7 @@ def file_system() -> Any:
 
 
 @cache
-def _file_system(endpoint: str, region: str, keys: tuple[str, str, str | None] | None) -> Any:
+def _file_system(endpoint: str, region: str, keys: tuple[str | None, ...] | None) -> Any:
     """One for each place and user: it keeps connections."""
     from pyarrow import fs
 

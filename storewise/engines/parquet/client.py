@@ -295,7 +295,9 @@ class ParquetClient(DuckReads[Shared]):
             raise
         except FAILURES as error:
             self._fail(0, error)
-        except (OSError, pa.ArrowException, StorewiseError) as error:
+        except StorewiseError as error:
+            raise EngineError(f"parquet: {error}") from error  # it names the place
+        except (OSError, pa.ArrowException) as error:
             raise EngineError(f"parquet: {store}: {error}") from error
 
     def _flush(self, kind: Kind) -> None:

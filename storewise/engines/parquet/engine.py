@@ -70,6 +70,8 @@ class ParquetEngine(Engine):
             stores = [Store(path) if writes else opened(path) for path in directories]
             if writes:
                 stores[0].settle(settings.place)
+        except EngineError:
+            raise
         except (StorewiseError, OSError) as error:
             raise EngineError(f"{self.name}: {directories[0]}: {error}") from error
         reader = settings.reader or "duckdb"

@@ -114,9 +114,12 @@ class Store:
             clear(self.home, own, "")
         clear_unfinished(self.directory)
         self.look()
-        for old in self._load.parent.glob("*"):
-            if old != self._load:
-                shutil.rmtree(old)
+        if self._load.exists():
+            for old in self._load.parent.iterdir():
+                if old != self._load:
+                    shutil.rmtree(old)
+        else:
+            self.remove_parts()
 
     @property
     def _load(self) -> Path:
@@ -131,7 +134,7 @@ class Store:
         return sorted(self.parts_of(kind).glob("*.parquet"))
 
     def remove_parts(self) -> None:
-        """Remove the parts of all loads: they are in the data set, or are to be forgotten."""
+        """Remove the parts of all loads: they are in the data set."""
         shutil.rmtree(self.home.root / LOAD, ignore_errors=True)
 
     @property
