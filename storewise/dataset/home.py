@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import os
@@ -26,6 +27,8 @@ WORK = ".work"
 LOAD = ".load"
 #: On S3 what keeps out other writers.
 LOCK = "lock.txt"
+#: What file systems say that have no locks.
+_NO_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK}
 #: Below it the directory of a writer that has no share.
 WHOLE = "whole"
 
@@ -294,17 +297,24 @@ def home_of(where: str | Path, scratch: Path | None = None) -> Home:
 
 
 @contextmanager
-def locked(home: Home, share: str) -> Iterator[Path]:
+def locked(home: Home, share: str, *, alone: bool = False) -> Iterator[Path]:
     """Within, no other process of this file system writes what we write; gives our directory of
     work. A share excludes itself and a writer of the whole. StorewiseError where another is at it.
+
+    `alone`: the caller knows that nobody else writes here, so a file system that has no locks will
+    do (Lustre without the mount option `flock`).
     """
     work = home.root / WORK
     work.mkdir(parents=True, exist_ok=True)
     own = work / (share or WHOLE)
     own.mkdir(exist_ok=True)
     with (work / "lock").open("a") as whole, (own / "lock").open("a") as mine:
-        _lock(whole, home, shared=bool(share))
-        _lock(mine, home, shared=False)
+        for file, shared in ((whole, bool(share)), (mine, False)):
+            try:
+                _lock(file, home, shared=shared)
+            except OSError as error:
+                if not alone or error.errno not in _NO_LOCKS:
+                    raise
         home.claim()
         try:
             yield own

@@ -166,8 +166,8 @@ class ParquetClient(DuckReads[Shared]):
 
     def _dataset(self, table: Table, key: tuple[str, ...], system: Any) -> Any:
         """The files of a FROM item for Arrow; an empty table where there are none."""
-        # DuckDB asks for ids as binary values of any length. Were the columns of another type, Arrow
-        # would convert them row by row instead of looking at the limits of row groups.
+        # DuckDB asks for ids as binary values of any length. Were the columns of another type,
+        # Arrow would convert them row by row and not look at the limits of row groups.
         schema = pa.schema(
             field.with_type(pa.binary()) if pa.types.is_fixed_size_binary(field.type) else field
             for field in arrow_schema(table)

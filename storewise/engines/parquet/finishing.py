@@ -70,7 +70,7 @@ def finish(
         return
     largest = max(sum(part.stat().st_size for part in store.parts(kind)) for kind in todo)
     home = store.home
-    with locked(home, "") as own:
+    with locked(home, "", alone=True) as own:
         folders = Folders(own)
         state = recover(home, folders, "")
         if state.next_number("") != store.number:  # an earlier try had come as far as its journal

@@ -109,7 +109,7 @@ class Store:
 
     def repair(self) -> None:
         """End what a killed process has begun, and see what is there; a store has one writer."""
-        with locked(self.home, "") as own:
+        with locked(self.home, "", alone=True) as own:
             recover(self.home, Folders(own), "")
             clear(self.home, own, "")
         clear_unfinished(self.directory)

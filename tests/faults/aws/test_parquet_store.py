@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.paths import SAMPLE
 from support.s3.server import Bucket, Status
 from support.servers.samples import fill, holds, sample
+from support.workspace import Workspace
 
 from storewise.documents import KINDS, Document, Kind
-from storewise.engines.contract.engine import Client, Cluster
+from storewise.engines.contract.engine import Client, Cluster, Schema
 from storewise.engines.contract.queries import Count, Find, Get, Scan, Where
 from storewise.engines.registry import engine
 from storewise.errors import EngineError
@@ -84,8 +86,6 @@ def test_what_a_killed_trial_left_goes(s3: Bucket, tmp_path: Path) -> None:
 def test_s3_that_refuses_is_one_clear_error(s3: Bucket, tmp_path: Path) -> None:
     cluster = cluster_of(s3, tmp_path / "store")
     client = ENGINE.connect(cluster, "write")
-    from storewise.engines.contract.engine import Schema
-
     client.create(Schema())
     client.insert(Kind.RNA, FIRST[Kind.RNA])
     s3.faults.add(Status(403, "AccessDenied", "no"), target=".parquet", method="PUT")
@@ -102,6 +102,27 @@ def test_s3_that_refuses_is_one_clear_error(s3: Bucket, tmp_path: Path) -> None:
     client = ENGINE.connect(cluster, "read")
     assert client.count(Count(Kind.RNA)) == 60
     client.close()
+
+
+def test_a_trial_leaves_nothing_on_s3(s3: Bucket, tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    workspace.write_study(
+        f"""\
+inputs: {{paths: ["{SAMPLE}/queries_04*"]}}
+engines:
+  parquet: {{place: "{s3.uri}/bench", partition: query, partitions: 2}}
+factors: {{processes: 2, threads: 2}}
+phases: [write, read: {{operations: 40}}, query: {{operations: 5}}]
+"""
+    )
+    done = workspace.snakemake("--omit-from", "analyse")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert set(workspace.counts().values()) == {(workspace.documents(), workspace.documents())}
+    written = {request.target.split("?")[0] for request in s3.faults.seen("PUT", "/bench/")}
+    assert any("store.0-p0" in path and "/align/part=0" in path for path in written)
+    assert any("store.0-p1" in path for path in written)
+    assert s3.keys() == []
+    assert workspace.left_behind() == []
 
 
 def test_a_bucket_that_is_not_there(s3: Bucket, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from pathlib import Path
 from typing import Any
@@ -221,6 +222,17 @@ def test_a_place_elsewhere(tmp_path: Path) -> None:
 def test_wrong_settings_are_named(tmp_path: Path, settings: dict[str, Any], words: str) -> None:
     with pytest.raises(EngineError, match=words):
         ENGINE.connect(Cluster("parquet", stores=(tmp_path,), settings=settings), "write")
+
+
+def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def flock(*_: object) -> None:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    load(tmp_path / "store", INPUTS[:2])
+    assert stored(tmp_path / "store") == expected(INPUTS[:2])
+    with pytest.raises(StorewiseError, match="Function not implemented"):
+        convert(INPUTS, home_of(tmp_path / "set"), Options())
 
 
 def test_other_settings_than_a_data_set_has_are_refused(tmp_path: Path) -> None:
