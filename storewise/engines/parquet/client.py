@@ -61,6 +61,7 @@ class ParquetClient(DuckReads[Shared]):
         super().__init__(connection, shared)
         self._sources: dict[tuple[Kind, int], str] = {}
         self._registered: dict[tuple[str, ...], str] = {}
+        self._everything: dict[tuple[Any, ...], str] = {}
         self._seen = -1
 
     # Finding out what there is.
@@ -189,11 +190,15 @@ class ParquetClient(DuckReads[Shared]):
         stores = self._shared.places
         if self._shared.mode == "write" or not all(store.finished for store in stores):
             return super()._parts(table)
-        files = {
-            store: store.files(table.kind, partitions_of(store, table.kind, where))
-            for store in stores
-        }
-        return [(0, self._from_files(table, files))]
+        partitions = [partitions_of(store, where) for store in stores]
+        key = (table.kind, *partitions)
+        if key not in self._everything:
+            files = {
+                store: store.files(table.kind, some)
+                for store, some in zip(stores, partitions, strict=True)
+            }
+            self._everything[key] = self._from_files(table, files)
+        return [(0, self._everything[key])]
 
     def _table(self, kind: Kind) -> Table:
         self._look()

@@ -5,11 +5,10 @@ Where partitions are ranges of ids a shelf is one partition of a store, else a w
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from storewise.dataset import pieces
-from storewise.documents import Kind
 from storewise.engines.contract.engine import Placement
 from storewise.engines.contract.queries import Where
 from storewise.engines.parquet.store import Store
@@ -60,7 +59,7 @@ class ShelfRouter(Router):
         ]
 
 
-def partitions_of(store: Store, kind: Kind, where: Sequence[Where]) -> Collection[int] | None:
+def partitions_of(store: Store, where: Sequence[Where]) -> tuple[int, ...] | None:
     """The partitions of a store that can have rows which fulfil conditions; None for all."""
     settings = store.settings
     if settings is None or settings.partitions == 1:
@@ -70,9 +69,9 @@ def partitions_of(store: Store, kind: Kind, where: Sequence[Where]) -> Collectio
             continue
         match settings.by, one.field, one.value:
             case "hash", "_id", bytes() as value:
-                return [pieces.partition_of_byte(value[0], settings.partitions)] if value else []
+                return tuple(pieces.partition_of_byte(b, settings.partitions) for b in value[:1])
             case "query", "q", str() as name:
-                return [pieces.partition_of_name(name, settings.partitions)]
+                return (pieces.partition_of_name(name, settings.partitions),)
             case "library", "lib", str() as name:
-                return [pieces.partition_of_name(name, settings.partitions)]
+                return (pieces.partition_of_name(name, settings.partitions),)
     return None

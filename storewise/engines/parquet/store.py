@@ -61,6 +61,9 @@ class Store:
         self.settings: Settings | None = None
         self.number = 1
         """Of the commit that comes next."""
+        self.finished = False
+        """Whether no load was under way at the last look."""
+        self._files: dict[str, list[DataFile]] = {}
 
     def __str__(self) -> str:
         where = str(self.home)
@@ -106,6 +109,10 @@ class Store:
         there = self.state.commits or self.home.read_bytes(DESCRIPTION) is not None
         self.settings = load_settings(self.home) if there else None
         self.number = self.state.next_number("")
+        self.finished = next(self._load.glob("*/*.parquet"), None) is None
+        self._files = {}
+        for file in self.state.files():
+            self._files.setdefault(file.table, []).append(file)
 
     def repair(self) -> None:
         """End what a killed process has begun, and see what is there; a store has one writer."""
@@ -142,17 +149,12 @@ class Store:
         """Whether a load has ended but for the names of its files."""
         return bool(Folders(self.home.root / WORK / WHOLE).commits())
 
-    @property
-    def finished(self) -> bool:
-        """Whether no load is under way."""
-        return next(self._load.glob("*/*.parquet"), None) is None
-
     def files(self, kind: Kind, partitions: Collection[int] | None = None) -> list[DataFile]:
         """The data files of a kind, of all partitions or of some."""
         return [
             file
-            for file in self.state.files()
-            if file.table == kind.table and (partitions is None or file.partition in partitions)
+            for file in self._files.get(kind.table, ())
+            if partitions is None or file.partition in partitions
         ]
 
     def paths(self, files: Sequence[DataFile]) -> list[str]:
@@ -173,11 +175,13 @@ class Store:
         """Bytes of all files, those elsewhere included."""
         places = {self.directory, self.home.root}
         local = directory_bytes(places)
-        return local + (sum(file.bytes for file in self.state.files()) if self.remote else 0)
+        remote = (file.bytes for some in self._files.values() for file in some)
+        return local + (sum(remote) if self.remote else 0)
 
     def number_of_files(self) -> int:
         """Parquet files with documents."""
-        return len(self.state.files()) + sum(1 for _ in self._load.glob("*/*.parquet"))
+        files = sum(map(len, self._files.values()))
+        return files + sum(1 for _ in self._load.glob("*/*.parquet"))
 
 
 def opened(directory: Path) -> Store:
