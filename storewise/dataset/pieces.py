@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ from storewise.dataset.settings import Settings
 from storewise.documents import DIGEST_BYTES, ID_BYTES, ORDINAL_BITS
 
 Integers = npt.NDArray[np.int64]
+Whole = TypeVar("Whole", int, Integers)
 
 #: `input` is a number that its source gives to an input. `library` and `query` are empty where they
 #: are no part of the order. `digest` is the first 7 bytes of ids, `search` a search's ordinal.
@@ -50,8 +51,9 @@ def digest_number(digest: bytes) -> int:
     return int.from_bytes(digest[:DIGEST_BYTES], "big")
 
 
-def partition_of_byte(first: int, partitions: int) -> int:
-    """The partition of the ids that begin with a byte, where partitions are ranges of ids."""
+def partition_of_byte(first: Whole, partitions: int) -> Whole:
+    """The partition of the ids that begin with a byte, or with each of several ones, where
+    partitions are ranges of ids."""
     return first * partitions >> 8
 
 

@@ -81,7 +81,8 @@ def finish(
         settings = describe(home, wanted, int(largest / SHARE_OF_TEXT))
         shutil.rmtree(folders.out, ignore_errors=True)
         number = store.number
-        _register_partitions(connection, tables, source, settings)
+        if not settings.by_ids:
+            _register_partitions(connection, tables, source, settings)
         added: list[DataFile] = []
         replaced: list[str] = []
         documents = 0
@@ -131,15 +132,15 @@ def _register_partitions(
 
 
 def _statement(tables: Mapping[Kind, Table], kind: Kind, source: From, settings: Settings) -> str:
-    """All rows of a table in their order, and the partition of each."""
+    """All rows of a table in their order, and the partition of each where ids do not tell it."""
     table = tables[kind]
     selected = ", ".join(f"t.{quoted(name)}" for name in table.names)
     rows = f"{source(table)} AS t"
-    if kind not in KINDS or (settings.by_ids and settings.partitions == 1):
+    if kind not in KINDS or settings.by_ids:
         key = ", ".join(f"t.{quoted(name)}" for name in table.key)
-        return f"SELECT {selected}, 0 AS {_PART} FROM {rows} ORDER BY {key}"
+        return f"SELECT {selected} FROM {rows} ORDER BY {key}"
     names = _names(kind)
-    if kind is not Kind.TASKS and not settings.by_ids:
+    if kind is not Kind.TASKS:
         rows += f" LEFT JOIN {source(tables[Kind.TASKS])} AS s ON s._id = t.ti"
     of: dict[str, str] = {"hash": "t._id[1:1]", "query": names.query, "library": names.library}
     sql = {"q": names.query, "lib": names.library, "_id": "t._id"}
@@ -180,19 +181,20 @@ class _Writer:
 
     def _partitions(self, batches: Iterable[Any]) -> Iterable[tuple[int, Iterable[Any]]]:
         """The partitions and their row groups; those of one are taken before the next comes."""
-        coming = _Coming(batches, self._schema)
+        coming = _Coming(batches, self._schema, self._settings)
         if not coming.more():
             yield 0, [self._schema.empty_table()]
         while coming.more():
-            yield coming.partition, coming.groups(self._settings)
+            yield coming.partition, coming.groups()
 
 
 class _Coming:
     """Rows as they come, cut where another partition begins."""
 
-    def __init__(self, batches: Iterable[Any], schema: Any) -> None:
+    def __init__(self, batches: Iterable[Any], schema: Any, settings: Settings) -> None:
         self._batches = iter(batches)
         self._schema = schema
+        self._settings = settings
         self._rows: Any = None
         self._parts: Any = None
 
@@ -203,8 +205,14 @@ class _Coming:
             if batch is None:
                 return False
             rows = pa.Table.from_batches([batch])
-            self._parts = rows[_PART].to_numpy()
             self._rows = rows.select(self._schema.names).cast(self._schema)
+            if _PART in rows.column_names:
+                self._parts = rows[_PART].to_numpy()
+            elif self._settings.partitions > 1:
+                first = pieces.ids_of(self._rows["_id"])[:, 0].astype(np.int64)
+                self._parts = pieces.partition_of_byte(first, self._settings.partitions)
+            else:
+                self._parts = np.zeros(len(rows), np.int64)
         return True
 
     @property
@@ -212,12 +220,12 @@ class _Coming:
         """Of the next row."""
         return int(self._parts[0])
 
-    def groups(self, settings: Settings) -> Iterable[Any]:
+    def groups(self) -> Iterable[Any]:
         """The row groups of the partition that comes."""
         partition = self.partition
         waiting: list[Any] = []
         size = 0
-        most = group_rows(settings, self._rows.nbytes // len(self._rows))
+        most = group_rows(self._settings, self._rows.nbytes // len(self._rows))
         while self.more() and self.partition == partition:
             count = int(np.searchsorted(self._parts, partition, "right"))
             count = min(count, most - size)
