@@ -11,7 +11,6 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
-import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 
 from storewise.atomic import aside
@@ -23,11 +22,11 @@ from storewise.engines.contract.queries import Where
 from storewise.engines.parquet.finishing import finish
 from storewise.engines.parquet.settings import ParquetSettings, Reader
 from storewise.engines.parquet.shelves import Shelf, partitions_of
+from storewise.engines.parquet.sources import Sources, Views
 from storewise.engines.parquet.store import Store
 from storewise.engines.sql import arrow
 from storewise.engines.sql.duckdb_reads import FAILURES, DuckReads, sql_string
 from storewise.engines.sql.reads import Part, SqlState
-from storewise.engines.support.batches import arrow_schema
 from storewise.engines.support.table import Table, make_table, make_tables, table_from_names
 from storewise.errors import EngineError, StorewiseError
 
@@ -48,8 +47,7 @@ class Shared(SqlState):
     """A `finish` has failed so late that nothing can be inserted before it is done again."""
     version: int = 0
     """Grows with every change of files; clients look at it before they read."""
-    datasets: dict[tuple[str, ...], Any] = field(default_factory=dict)
-    """Arrow's view of the files of a FROM item, which keeps what it has read of their ends."""
+    views: Views = field(default_factory=Views)
 
 
 class ParquetClient(DuckReads[Shared]):
@@ -60,7 +58,7 @@ class ParquetClient(DuckReads[Shared]):
     def __init__(self, connection: duckdb.DuckDBPyConnection, shared: Shared) -> None:
         super().__init__(connection, shared)
         self._sources: dict[tuple[Kind, int], str] = {}
-        self._registered: dict[tuple[str, ...], str] = {}
+        self._items = Sources(connection, shared.reader, shared.views)
         self._everything: dict[tuple[Any, ...], str] = {}
         self._seen = -1
 
@@ -150,40 +148,10 @@ class ParquetClient(DuckReads[Shared]):
 
     def _from_files(self, table: Table, files: Mapping[Store, Sequence[DataFile]]) -> str:
         """Data files as a FROM item."""
-        paths = [path for store, some in files.items() for path in store.paths(some)]
-        key = (table.name, *paths)
-        if paths and self._shared.reader == "duckdb":
-            listed = ", ".join(map(sql_string, paths))
-            return f"read_parquet([{listed}], hive_partitioning = false)"
-        if key not in self._registered:
-            name = f"storewise_{table.name}_{len(self._registered)}"
-            system = next(iter(files)).file_system()
-            try:
-                self._connection.register(name, self._dataset(table, key, system))
-            except FAILURES as error:
-                self._fail(0, error)
-            self._registered[key] = name
-        return self._registered[key]
-
-    def _dataset(self, table: Table, key: tuple[str, ...], system: Any) -> Any:
-        """The files of a FROM item for Arrow; an empty table where there are none."""
-        # DuckDB asks for ids as binary values of any length. Were the columns of another type,
-        # Arrow would convert them row by row and not look at the limits of row groups.
-        schema = pa.schema(
-            field.with_type(pa.binary()) if pa.types.is_fixed_size_binary(field.type) else field
-            for field in arrow_schema(table)
-        )
-        if len(key) == 1:
-            return schema.empty_table()
-        with self._shared.lock:
-            if key not in self._shared.datasets:
-                self._shared.datasets[key] = pads.FileSystemDataset.from_paths(
-                    list(key[1:]),
-                    schema=schema,
-                    format=pads.ParquetFileFormat(),
-                    filesystem=system,
-                )
-            return self._shared.datasets[key]
+        try:
+            return self._items.of(table, files)
+        except FAILURES as error:
+            self._fail(0, error)
 
     def _parts(self, table: Table, where: Sequence[Where] = ()) -> Sequence[Part]:
         """All files as one source; partitions that no condition can mean are left out."""

@@ -95,7 +95,7 @@ class Store:
             where = str(Path(where).absolute())
         self.home = home_of(where, self.directory)
         self.home.remove()
-        self.home.root.mkdir(parents=True, exist_ok=True)
+        self.home.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_aside(self.directory / PLACE, json.dumps({"place": where}) + "\n")
 
     def remove(self) -> None:
