@@ -19,7 +19,9 @@ help:
 	@echo "make docs       the documentation as a site, docs/_build/html/index.html"
 	@echo "make clean      remove .venv and caches (results stay)"
 
-$(BIN)/storewise: pyproject.toml $(PBS)/pyproject.toml constraints.txt
+CORE := $(wildcard storewise/ssearch/parse/core/*.[ch])
+
+$(BIN)/storewise: pyproject.toml $(PBS)/pyproject.toml constraints.txt $(CORE)
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Storewise needs Python >= 3.11, this is " + sys.version.split()[0] + "; name another one: make PYTHON=python3.12 ...")'
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { echo "Python has no ensurepip; on Debian: apt-get install python3-venv" >&2; exit 1; }
 	@echo "Setting up $(VENV) (about 1 minute)"

@@ -9,6 +9,9 @@ machine that is busy for a while is busy for all. Within a process a method runs
 (imports, and the file's way into the page cache, are not part of it), and the best of all counts.
 Times are of the clock, and of the processor: on a machine that does other work as well, only the
 latter can be compared. Peak memory is the process's (VmHWM).
+
+"convert" makes a data set of several such outputs: `storewise convert --to parquet --jobs 1`, one
+process, of which a thread reads and digests ahead and another writes.
 """
 
 from __future__ import annotations
@@ -41,7 +44,11 @@ WANTED = {
     "arrow, no core": 30.0,
     "bson": 60.0,
     "bson, no core": 20.0,
+    "convert": 50.0,
+    "convert, no core": 15.0,
 }
+#: Outputs of a data set; they differ in their command lines.
+COPIES = 8
 #: Leaves the compiled core out: the same columns are made with numpy.
 NO_CORE = ", no core"
 
@@ -97,6 +104,16 @@ def storewise(encoding: str, mode: str) -> Callable[[Path], int]:
     return run
 
 
+def convert(path: Path) -> int:
+    from storewise.dataset.conversion import Options
+    from storewise.dataset.conversion import convert as convert_to
+    from storewise.dataset.home import home_of
+
+    inputs = sorted(map(str, copies_of(path).iterdir()))
+    with tempfile.TemporaryDirectory(dir=path.parent) as directory:
+        return convert_to(inputs, home_of(f"{directory}/set"), Options()).documents
+
+
 METHODS: dict[str, Callable[[Path], int]] = {
     "Biopython SearchIO": search_io,
     "Biopython AlignIO": align_io,
@@ -107,6 +124,8 @@ METHODS: dict[str, Callable[[Path], int]] = {
     "arrow, no core": storewise("arrow", "auto"),
     "bson, no core": storewise("bson", "auto"),
     "dict, no core": storewise("dict", "auto"),
+    "convert": convert,
+    "convert, no core": convert,
     "for line in file": read_lines,
     "read, count newlines": read_newlines,
 }
@@ -118,7 +137,11 @@ def measure(method: str, path: Path, repeats: int) -> None:
     if method.startswith("Biopython"):
         modules = ["Bio.SearchIO", "Bio.AlignIO"]
     else:
-        modules = ["storewise.ssearch.parse.reader", "storewise.ssearch.parse.arrow"]
+        modules = [f"storewise.{name}" for name in ("ssearch.parse.arrow", "dataset.conversion")]
+    if method.startswith("convert"):
+        from storewise.dataset.memory import spare
+
+        spare()  # as the command does
     for module in modules:
         importlib.import_module(module)
     documents = 0
@@ -172,6 +195,18 @@ def make_output(directory: Path) -> tuple[Path, str]:
     return path, f"ssearch36 {' '.join(options)} on resources/sample/fasta"
 
 
+def copies_of(path: Path) -> Path:
+    return path.parent / "copies"
+
+
+def make_copies(path: Path) -> None:
+    content = path.read_bytes()
+    copies_of(path).mkdir()
+    for number in range(COPIES):
+        changed = content.replace(b"\n", b" copy %d\n" % number, 1)
+        (copies_of(path) / f"{number}.m10").write_bytes(changed)
+
+
 def cpu() -> str:
     info = Path("/proc/cpuinfo")
     if info.exists():
@@ -219,14 +254,15 @@ def table(results: dict[str, dict[str, float]], size: int) -> list[dict[str, Any
     rows: list[dict[str, Any]] = []
     for method, result in results.items():
         rate = result["documents"] / result["seconds"]
+        read = size * (COPIES if method.startswith("convert") else 1)
         rows.append(
             {
                 "method": method,
                 "documents": result["documents"],
-                "complete": result["documents"] == documents,
+                "complete": result["documents"] * size == documents * read,
                 "seconds": result["seconds"],
                 "documents_per_second": rate or None,
-                "megabytes_per_second": size / result["seconds"] / 1e6,
+                "megabytes_per_second": read / result["seconds"] / 1e6,
                 "times_search_io": rate / (base["documents"] / base["seconds"]) or None,
                 "cpu_seconds": result["cpu_seconds"],
                 "times_search_io_cpu": (result["documents"] / result["cpu_seconds"])
@@ -269,9 +305,11 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as directory:
         if options.file:
-            path, origin = options.file, str(options.file)
+            path, origin = Path(directory) / "benchmark.m10", str(options.file)
+            shutil.copy(options.file, path)
         else:
             path, origin = make_output(Path(directory))
+        make_copies(path)
         facts = conditions(path, origin)
         rows = table(run(path, 2 if options.quick else 5), path.stat().st_size)
     print(json.dumps(facts, indent=2))

@@ -152,6 +152,9 @@ def convert(
         "--scratch": scratch,
     }
     if to == "parquet":
+        from storewise.dataset.memory import spare
+
+        spare()  # before the inputs are listed, which imports Arrow
         _data_set(
             sorted(outputs_of(files)),
             output,

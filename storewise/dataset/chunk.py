@@ -1,4 +1,8 @@
-"""A chunk: some inputs that one process reads, and the unit in which a killed run goes on."""
+"""A chunk: some inputs that one process reads, and the unit in which a killed run goes on.
+
+While the process parses one input, a thread reads and digests the next, and another writes the
+last run.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +11,15 @@ import io
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
 from storewise.atomic import write_aside
-from storewise.dataset.runs import RUN_BYTES, Run, RunBuilder, RunWriter
+from storewise.dataset.runs import Run, RunBuilder, RunWriter
 from storewise.dataset.settings import Settings
+from storewise.dataset.threads import Behind, one_ahead
 from storewise.errors import InputError
 from storewise.s3.uri import is_remote
 from storewise.ssearch.parse.reader import DocumentReader
@@ -23,7 +27,7 @@ from storewise.ssearch.parse.remote import Listed, fetched_ahead
 from storewise.ssearch.parse.stream import CHANGED, Digesting, Source, open_input, unreadable
 
 #: Text that is kept in memory while it is digested; longer inputs are read twice.
-KEPT_BYTES = 64 << 20
+KEPT_BYTES = 16 << 20
 ALIGNMENTS_PER_BATCH = 4096
 _READ = 1 << 20
 _DONE = "done.json"
@@ -87,8 +91,8 @@ def read_chunk(chunk: Chunk) -> list[InputRow]:
             return rows
     shutil.rmtree(chunk.directory, ignore_errors=True)
     chunk.directory.mkdir(parents=True)
-    with RunWriter(chunk.directory, chunk.settings) as writer:
-        rows = _read(chunk, writer.write)
+    with RunWriter(chunk.directory, chunk.settings) as writer, Behind() as behind:
+        rows = _read(chunk, lambda run: behind.do(writer.write, run))
     write_aside(done, json.dumps([asdict(row) for row in rows]))
     return rows
 
@@ -99,13 +103,24 @@ def read_in_memory(chunk: Chunk) -> tuple[list[InputRow], list[Run]]:
     return _read(chunk, runs.append), runs
 
 
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """The text of an input and its digest, which the ids need before the first is made."""
+
+    source: Source
+    digest: bytes
+    copy: Path | None = None
+
+
 def _read(chunk: Chunk, take: Callable[[Run], None]) -> list[InputRow]:
     builder = RunBuilder(chunk.settings)
     rows = []
-    with fetched_ahead(chunk.files):
-        for number, file in enumerate(chunk.files):
+    with one_ahead(_contents(chunk)) as contents:
+        for number, (file, content) in enumerate(zip(chunk.files, contents, strict=True)):
             try:
-                rows.append(_read_input(number, file, builder, chunk.directory, take))
+                if isinstance(content, InputError):
+                    raise content
+                rows.append(_read_input(number, file, content, builder, take))
             except InputError as error:
                 if not chunk.quarantine:
                     raise
@@ -115,29 +130,68 @@ def _read(chunk: Chunk, take: Callable[[Run], None]) -> list[InputRow]:
     return rows
 
 
+def _contents(chunk: Chunk) -> Generator[_Content | InputError]:
+    """The contents of a chunk's inputs, or what is wrong with one."""
+    with fetched_ahead(chunk.files):
+        for file in chunk.files:
+            try:
+                yield _content(file, chunk.directory)
+            except InputError as error:
+                yield error
+
+
+def _content(file: Listed, directory: Path) -> _Content:
+    """A short text is kept in memory. A longer one will be read a second time, of an object from a
+    copy: one transfer, and no other object of the name in between."""
+    kept: list[bytes] = []
+    size = 0
+    with open_input(file.path, file) as stream:
+        text = Digesting(stream, file.path)
+        if file.bytes > KEPT_BYTES and not is_remote(file.path):
+            return _Content(file.path, text.digest())
+        while size <= KEPT_BYTES and (data := text.read(_READ)):
+            kept.append(data)
+            size += len(data)
+        if size <= KEPT_BYTES:
+            return _Content(io.BytesIO(b"".join(kept)), text.digest())
+        if not is_remote(file.path):
+            return _Content(file.path, text.digest())
+        directory.mkdir(parents=True, exist_ok=True)
+        with NamedTemporaryFile(dir=directory, suffix=".copy", delete=False) as copy:
+            copy.writelines(kept)
+            while data := text.read(_READ):
+                copy.write(data)
+        return _Content(copy.name, text.digest(), Path(copy.name))
+
+
 def _read_input(
-    number: int, file: Listed, builder: RunBuilder, directory: Path, take: Callable[[Run], None]
+    number: int,
+    file: Listed,
+    content: _Content,
+    builder: RunBuilder,
+    take: Callable[[Run], None],
 ) -> InputRow:
     builder.begin_input()
-    with _content(file, directory) as (content, digest):
-        reader = DocumentReader(
-            content,
-            digest,
-            encoding="arrow",
-            alignments_per_batch=ALIGNMENTS_PER_BATCH,
-            name=file.path,
-        )
-        text = 0
-        for batch in reader:
-            text = batch.bytes_read
-            builder.add(number, digest, batch)
-            if builder.size >= RUN_BYTES:
-                take(builder.take())
+    reader = DocumentReader(
+        content.source,
+        content.digest,
+        encoding="arrow",
+        alignments_per_batch=ALIGNMENTS_PER_BATCH,
+        name=file.path,
+    )
+    text = 0
+    for batch in reader:
+        text = batch.bytes_read
+        builder.add(number, content.digest, batch)
+        if builder.full:
+            take(builder.take())
+    if content.copy is not None:
+        content.copy.unlink()
     _check_unchanged(file)
     counts = reader.counts
     return InputRow(
         *file,
-        digest=digest.hex(),
+        digest=content.digest.hex(),
         text=text,
         queries=counts.queries,
         hits=counts.hits,
@@ -156,33 +210,3 @@ def _check_unchanged(file: Listed) -> None:
         raise unreadable(file.path, error) from error
     if (status.st_size, status.st_mtime_ns) != (file.bytes, file.mtime_ns):
         raise InputError(file.path, CHANGED)
-
-
-@contextmanager
-def _content(file: Listed, directory: Path) -> Iterator[tuple[Source, bytes]]:
-    """The text of an input and its digest, which the ids need before the first is made.
-
-    A short text is kept in memory. A longer one is read a second time, of an object from a copy:
-    one transfer, and no other object of the name in between.
-    """
-    kept = bytearray()
-    with open_input(file.path, file) as stream:
-        text = Digesting(stream, file.path)
-        while len(kept) <= KEPT_BYTES and (data := text.read(_READ)):
-            kept += data
-        if len(kept) <= KEPT_BYTES:
-            yield io.BytesIO(kept), text.digest()
-            return
-        if is_remote(file.path):
-            directory.mkdir(parents=True, exist_ok=True)
-            with NamedTemporaryFile(dir=directory, suffix=".copy") as copy:
-                copy.write(kept)
-                kept.clear()
-                while data := text.read(_READ):
-                    copy.write(data)
-                copy.flush()
-                yield copy.name, text.digest()
-            return
-        kept.clear()
-        digest = text.digest()
-    yield file.path, digest

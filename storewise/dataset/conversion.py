@@ -37,7 +37,8 @@ from storewise.ssearch.parse.stream import STDIN, content_digest
 SMALL_FILES = 8
 _MARK = "conversion.json"
 
-#: Called with stored bytes of inputs: what has been read, and what there is to read.
+#: Called with stored bytes of inputs: what is done, and what there is to do. What has been read
+#: counts as half done.
 Progress = Callable[[int, int], None]
 
 
@@ -208,12 +209,21 @@ def _convert(
     total = sum(file.bytes for file in todo)
     before = len(state.commits)
 
+    written = 0.0
+
     def read(size: int) -> None:
         summary.read += size
-        progress(summary.read, total)
+        progress(round((summary.read + written) / 2), total)
 
     chunks = list(chunks_of(todo, size))
     for inputs in rounds_of(chunks, settings, home.root):
+        stored = sum(file.bytes for chunk in inputs for file in chunk)
+
+        def wrote(share: float, stored: int = stored) -> None:
+            nonlocal written
+            written += share * stored
+            read(0)
+
         number = state.next_number(options.share)
         commit = run_round(
             home,
@@ -226,6 +236,7 @@ def _convert(
             processes=options.processes,
             quarantine=options.quarantine,
             read=read,
+            wrote=wrote,
         )
         _note(summary, commit, {file.path for chunk in inputs for file in chunk})
         commit_round(home, folders, commit, number, options.share)

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from storewise.dataset import pieces as piece
 from storewise.dataset.commits import Commit, State, commit_name, number_of, stem
 from storewise.dataset.home import Home
+from storewise.dataset.memory import spare
 from storewise.dataset.rounds import Folders, check_rows, commit_round
 from storewise.dataset.settings import Settings
 from storewise.dataset.writer import DataFile, Source, kind_named, partition_name, write_files
@@ -97,7 +98,9 @@ def merge_files(
             )
 
     added = [
-        file for files in in_processes(_merge, jobs(), processes, killed=_killed) for file in files
+        file
+        for files in in_processes(_merge, jobs(), processes, killed=_killed, begin=spare)
+        for file in files
     ]
     if not dropped:
         check_rows(home, sum(file.rows for files in groups.values() for file in files), added)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 from storewise.dataset.chunk import Chunk, InputRow, chunk_name, read_chunk, read_in_memory
@@ -18,17 +20,18 @@ from storewise.dataset.commits import (
     without_paths,
 )
 from storewise.dataset.home import WHOLE, Home
+from storewise.dataset.memory import spare
 from storewise.dataset.pieces import digest_number
 from storewise.dataset.runs import Run, spilled
 from storewise.dataset.settings import SHARE_OF_TEXT, Settings, text_bytes
 from storewise.dataset.writer import DataFile, Source, kind_named, write_files
-from storewise.documents import KINDS
+from storewise.documents import KINDS, Kind
 from storewise.errors import StorewiseError
 from storewise.processes import in_processes
 from storewise.ssearch.parse.remote import Listed
 
 #: Text that is read and written by one process without a file between.
-IN_MEMORY = 64 << 20
+IN_MEMORY = 32 << 20
 #: Chunks of a round at most: a process that writes has the files of all of them open.
 _CHUNKS = 400
 #: Bytes of work on disk for a byte of text: spilled runs, and the finished files beside them.
@@ -134,13 +137,14 @@ def _write(job: _Writing) -> list[DataFile]:
 def _write_runs(
     runs: Sequence[Run], keep: Sequence[bool], out: Path, name: str, settings: Settings
 ) -> Iterator[list[DataFile]]:
-    for kind in KINDS:
-        for partition in range(settings.partitions):
-            parts = (run.slices(kind, partition) for run in runs)
-            sources = [
-                Source(pieces, rows.to_batches(), keep) for pieces, rows in parts if len(pieces)
-            ]
-            yield write_files(sources, out, kind, partition, name, settings)
+    def write(kind: Kind, partition: int) -> list[DataFile]:
+        parts = (run.slices(kind, partition) for run in runs)
+        sources = [Source(pieces, rows.to_batches(), keep) for pieces, rows in parts if len(pieces)]
+        return write_files(sources, out, kind, partition, name, settings)
+
+    with ThreadPoolExecutor(2, "write") as pool:
+        jobs = product(reversed(KINDS), range(settings.partitions))
+        yield from pool.map(lambda job: write(*job), jobs)
 
 
 def _killed(what: object) -> StorewiseError:
@@ -196,10 +200,12 @@ def run_round(
     processes: int,
     quarantine: bool,
     read: Callable[[int], None],
+    wrote: Callable[[float], None],
 ) -> Commit:
     """Read inputs and write their files; returns the commit that has still to be made.
 
-    `read` is told the stored bytes of inputs that have been read. Raises InputError for a bad
+    `read` is told the stored bytes of inputs that have been read, `wrote` the share of the files
+    that has been written. Raises InputError for a bad
     input, if those are not to be left out.
     """
     chunks = [
@@ -231,10 +237,9 @@ def run_round(
         some, runs = read_in_memory(chunks[0])
         read(chunks[0].text)
         written = _write_runs(runs, wanted(some), folders.out, name, settings)
-        added = [file for files in written for file in files]
     else:
         spills = []
-        results = in_processes(read_chunk, chunks, processes, killed=_killed)
+        results = in_processes(read_chunk, chunks, processes, killed=_killed, begin=spare)
         for chunk, some in zip(chunks, results, strict=True):
             spills.append((chunk.directory, wanted(some)))
             read(chunk.text)
@@ -244,8 +249,11 @@ def run_round(
             for kind in reversed(KINDS)
             for partition in range(settings.partitions)
         )
-        written = in_processes(_write, jobs, processes, killed=_killed)
-        added = [file for files in written for file in files]
+        written = in_processes(_write, jobs, processes, killed=_killed, begin=spare)
+    added = []
+    for files in written:
+        added += files
+        wrote(1 / (len(KINDS) * settings.partitions))
     check_rows(home, documents, added)
     table = rows_table(rows, equal, number)
     commit = Commit(table, sorted(added))

@@ -18,8 +18,8 @@ from storewise.dataset.settings import Settings
 from storewise.documents import KINDS, Kind
 from storewise.ssearch.parse.arrow import arrow_schema
 
-#: Bytes of Arrow that a run may have.
-RUN_BYTES = 64 << 20
+#: Bytes of Arrow that a run may have, for each partition and at least and at most.
+_PARTITION_BYTES, _LEAST_BYTES, _MOST_BYTES = 1 << 19, 4 << 20, 64 << 20
 #: Rows of a batch in a file: what a reader of many runs has of each in memory.
 BATCH_ROWS = 8192
 #: Of `KINDS` those with a row for each alignment.
@@ -56,6 +56,13 @@ class RunBuilder:
     )
     #: Of the searches of the input that is being read, whose rows may come in several batches.
     _searches: dict[int, piece.Spot] = field(default_factory=dict)
+
+    @property
+    def full(self) -> bool:
+        """Whether what was collected is a run of the size that is to be: of many partitions each
+        shall have rows enough in it."""
+        wanted = self.settings.partitions * _PARTITION_BYTES
+        return self.size >= min(max(wanted, _LEAST_BYTES), _MOST_BYTES)
 
     def begin_input(self) -> None:
         """What comes is of another input."""

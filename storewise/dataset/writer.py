@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from storewise.dataset import pieces as piece
 from storewise.dataset.settings import Settings
+from storewise.dataset.threads import Behind
 from storewise.documents import KINDS, PARAMS_COLUMN, Kind
 from storewise.ssearch.parse.arrow import arrow_schema
 
@@ -21,7 +22,7 @@ from storewise.ssearch.parse.arrow import arrow_schema
 GROUP_BYTES = 128 << 20
 #: Columns with few values, or with the same one in many rows that follow each other. For others
 #: dictionaries would be begun and thrown away.
-_DICTIONARIES = {"t", "f", "q", "lib", "gene", "chr", "seqid", "ti", PARAMS_COLUMN}
+_DICTIONARIES = {"f", "q", "lib", "gene", "chr", "seqid", "ti", PARAMS_COLUMN}
 
 
 class DataFile(NamedTuple):
@@ -61,15 +62,13 @@ class Source:
         """Bytes of a row, about: those of the first batch; 1 where there is no row."""
         if not len(self.pieces):
             return 1
-        self.rows(0, 1)
+        self._fetch(1)
         return max(1, int(self._waiting[0].nbytes) // len(self._waiting[0]))
 
-    def rows(self, start: int, stop: int) -> list[Any]:
-        """Rows `start` to `stop` in batches; `start` is never below an earlier one."""
+    def _fetch(self, stop: int, start: int = 0) -> None:
+        """Have the batches with the rows before `stop`; those without a row from `start` on go."""
         if self._coming is None:
             self._coming = iter(self.batches)
-        while self._waiting and self._start + len(self._waiting[0]) <= start:
-            self._start += len(self._waiting.pop(0))
         end = self._start + sum(map(len, self._waiting))
         while end < stop:
             batch = next(self._coming)
@@ -78,13 +77,23 @@ class Source:
                 self._start = end
             else:
                 self._waiting.append(batch)
+
+    def rows(self, start: int, stop: int) -> list[Any]:
+        """Rows `start` to `stop` in batches; none before `stop` is asked for again."""
+        self._drop(start)
+        self._fetch(stop, start)
         result, at = [], self._start
         for batch in self._waiting:
             first, last = max(start, at), min(stop, at + len(batch))
             if first < last:
                 result.append(batch.slice(first - at, last - first))
             at += len(batch)
+        self._drop(stop)
         return result
+
+    def _drop(self, before: int) -> None:
+        while self._waiting and self._start + len(self._waiting[0]) <= before:
+            self._start += len(self._waiting.pop(0))
 
 
 def kind_named(table: str) -> Kind:
@@ -187,7 +196,17 @@ class PartitionFiles:
         self._settings = settings
         self._schema = schema
         self._order = order
-        self._dictionaries = [name for name in self._schema.names if name in _DICTIONARIES]
+        self._dictionaries = [
+            field.name
+            for field in self._schema
+            if field.name in _DICTIONARIES or pa.types.is_floating(field.type)
+        ]
+        # Smaller than plain numbers and made in half the time; all readers know it.
+        self._encodings = {
+            field.name: "DELTA_BINARY_PACKED"
+            for field in self._schema
+            if pa.types.is_integer(field.type) and field.name not in self._dictionaries
+        }
         self._file: Any = None
         self._writer: Any = None
         self._rows = 0
@@ -215,6 +234,7 @@ class PartitionFiles:
                 compression="zstd",
                 compression_level=self._settings.level,
                 use_dictionary=self._dictionaries,
+                column_encoding=self._encodings,
                 write_page_index=True,
                 sorting_columns=self._sorting(),
             )
@@ -261,9 +281,10 @@ def write_files(
     files = PartitionFiles(directory, kind.table, partition, stem, settings, schema, order)
     group = group_rows(settings, sources[0].row_bytes())
     try:
-        for window, rows in _Plan.of(sources).windows(group):
-            files.write(window.gather(sources, schema))
-            advance(rows)
+        with Behind() as behind:
+            for window, rows in _Plan.of(sources).windows(group):
+                behind.do(files.write, window.gather(sources, schema))
+                advance(rows)
         files.end()
     except BaseException:
         files.abandon()

@@ -49,6 +49,8 @@ class PackedHit(NamedTuple):
     chr: bytes
     has_gene: bool
     has_chr: bool
+    sizes: bytes
+    """How long the texts are, then both flags: five 32-bit integers."""
 
 
 @lru_cache(maxsize=_REMEMBERED_HITS)
@@ -56,13 +58,9 @@ def packed_hit(line: bytes) -> PackedHit:
     """A hit's line (without its `>>`); each library sequence comes back for each query."""
     hit: Hit = read_hit(line)
     gene, chromosome = hit.gene, hit.chromosome
-    return PackedHit(
-        hit.seqid.encode(),
-        (gene or "").encode(),
-        (chromosome or "").encode(),
-        gene is not None,
-        chromosome is not None,
-    )
+    texts = hit.seqid.encode(), (gene or "").encode(), (chromosome or "").encode()
+    has = gene is not None, chromosome is not None
+    return PackedHit(*texts, *has, np.array([*map(len, texts), *has], np.int32).tobytes())
 
 
 class TextColumn:
@@ -176,11 +174,11 @@ class Columns:
 
     def append_hits(self, row: int, hits: Sequence[PackedHit]) -> None:
         """What the hits' lines say of the rows from `row` on."""
-        seqids, genes, chromosomes, has_gene, has_chr = zip(*hits, strict=True)
-        for text, pieces in zip(self.texts[2:], (seqids, genes, chromosomes), strict=True):
-            lengths = np.fromiter(map(len, pieces), np.int64, len(pieces))
-            text.append(row, b"".join(pieces), lengths)
-        self.has[:, row : row + len(hits)] = has_gene, has_chr
+        *texts, _, _, sizes = zip(*hits, strict=True)
+        numbers = np.frombuffer(b"".join(sizes), np.int32).reshape(-1, 5).T
+        for text, pieces, lengths in zip(self.texts[2:], texts, numbers, strict=False):
+            text.append(row, b"".join(pieces), lengths.astype(np.int64))
+        self.has[:, row : row + len(hits)] = numbers[3:]
 
     def append(self, alignment: Alignment, *, opens: bool) -> None:
         """One row, as the reference reader has read it."""

@@ -20,8 +20,9 @@ _SMALL_WINDOW = 1 << 12
 #: After a failure so many alignments at most, first one, then twice as many each time, are left to
 #: the reference reader before the next try.
 _LONGEST_REST = 256
-#: A layout of more keys no program writes.
+#: A layout of more keys, or of a longer one, no program writes.
 _MOST_KEYS = 100
+_LONGEST_KEY = 100
 
 
 class FastReader:
@@ -39,7 +40,8 @@ class FastReader:
 
     def learn(self, layout: Layout, size: int) -> None:
         """Told of each alignment (of `size` bytes) that the reference reader had to read."""
-        if len(layout.keys) + layout.codes > _MOST_KEYS:
+        keys = [*(key for key, _ in layout.keys), *layout.query, *layout.library]
+        if len(keys) + layout.codes > _MOST_KEYS or max(map(len, keys), default=0) > _LONGEST_KEY:
             return
         self._most = max(self._most, 2 * size)
         if layout != self.layout:

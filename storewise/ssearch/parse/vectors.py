@@ -29,8 +29,11 @@ Flags = npt.NDArray[np.bool_]
 _NEWLINE, _BLANK, _MARK, _SEMICOLON, _MINUS, _ZERO, _NINE, _FORWARD, _REVERSE = b"\n >;-09fr"
 _RESIDUES = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz*/\\-"
 _NOT_CONSENSUS = b";>0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+#: With the newlines between its lines.
 _CONSENSUS = bytes(set(range(256)) - set(_NOT_CONSENSUS))
 _DIGITS = b"0123456789"
+#: How the line of a search begins.
+_SEARCH = b">>>"
 _SIGNED = _DIGITS + b"-"
 _REAL = _SIGNED + b"+.eE"
 #: The reference reader takes longer ones.
@@ -50,32 +53,36 @@ _SUMS = tuple(
         (0x0000FFFF0000FFFF, 10000 * (1 << 32) + 1, 32),
     )
 )
+#: The bytes of a word that a number of so many digits, at its end, leaves unused.
+_UNUSED = np.array([(1 << 8 * (_WORD - size)) - 1 for size in range(_WORD + 1)], np.uint64)
 #: Newlines behind a window, so that one may look for a key from each line's start on.
 _BEHIND = 256
 
 
 class _Keys(NamedTuple):
-    """The key lines of an alignment, those of the scores and of both sequences in one row.
+    """The key lines of an alignment, those of the scores and of both sequences one after another.
 
-    `words` are what their beginnings are in eight bytes, at `offsets` from the line's start and
-    with only the bits of `masks`; `sizes` is where the value starts, `longest` how long it may be.
+    `words` are how the lines begin, eight bytes after the other, of which only the bits of `masks`
+    count: a row of words for each line. `sizes` is where a line's value starts, `longest` how long
+    it may be; both have one column.
     """
 
     scores: int
     query: int
-    offsets: Integers
     words: npt.NDArray[np.uint64]
     masks: npt.NDArray[np.uint64]
     sizes: Integers
     longest: Integers
     roles: dict[str, int]
-    """Columns of the fields."""
+    """Lines of the fields."""
     integers: list[str]
     reals: list[str]
-    numbers: list[int]
-    """Columns of numbers that nobody needs."""
+    wanted: list[int]
+    """Lines of the integers, then of numbers that nobody needs."""
+    filled: list[int]
+    """Lines that must have a value."""
     exact: list[int]
-    """Columns of lines without a value."""
+    """Lines without a value."""
 
 
 @lru_cache(maxsize=64)
@@ -94,74 +101,83 @@ def _keys(layout: Layout) -> _Keys:
             else:
                 numbers.append(len(starts))
             starts.append(b"; " + name + b":")
-    passes = max((len(start) + _WORD - 1) // _WORD for start in starts)
-    offsets = np.zeros((passes, len(starts)), np.int64)
-    words = np.zeros(offsets.shape, np.uint64)
-    masks = np.zeros(offsets.shape, np.uint64)
-    for column, start in enumerate(starts):
-        for row in range(passes):
-            at = min(row * _WORD, max(len(start) - _WORD, 0))
-            piece = start[at : at + _WORD]
-            offsets[row, column] = at
-            words[row, column] = int.from_bytes(piece, "little")
-            masks[row, column] = (1 << 8 * len(piece)) - 1
-    longest = np.full(len(starts), np.iinfo(np.int64).max)
-    for role, column in roles.items():
-        longest[column] = _LONGEST_FLOAT if role in FLOATS else _LONGEST_INTEGER
+    longest = np.full((len(starts), 1), np.iinfo(np.int64).max)
+    for role, row in roles.items():
+        longest[row] = _LONGEST_FLOAT if role in FLOATS else _LONGEST_INTEGER
     longest[numbers] = _LONGEST_INTEGER
+    integers = [name for name in INTEGERS if name in roles]
+    width = -(-max(map(len, starts)) // _WORD) * _WORD
+    words = b"".join(start.ljust(width, b"\0") for start in starts)
+    masks = b"".join((b"\xff" * len(start)).ljust(width, b"\0") for start in starts)
     return _Keys(
         scores=len(layout.keys),
         query=len(layout.query),
-        offsets=offsets,
-        words=words,
-        masks=masks,
-        sizes=np.array([len(start) for start in starts]),
+        words=np.frombuffer(words, "<u8").reshape(len(starts), -1),
+        masks=np.frombuffer(masks, "<u8").reshape(len(starts), -1),
+        sizes=np.array([[len(start)] for start in starts]),
         longest=longest,
         roles=roles,
-        integers=[name for name in INTEGERS if name in roles],
+        integers=integers,
         reals=[name for name in FLOATS if name in roles],
-        numbers=numbers,
+        wanted=[*(roles[name] for name in integers), *numbers],
+        filled=[*(row for name, row in roles.items() if name != "frame"), *numbers],
         exact=exact,
     )
 
 
 class _Lines:
-    """The lines of a window: where each starts and ends (at its newline)."""
+    """The lines of a window: where each starts and ends (at its newline).
+
+    A window ends behind the next line that starts with `>>>`. `starts` has one more: where the last
+    line ends.
+    """
 
     def __init__(self, buffer: bytes, start: int, end: int) -> None:
-        size = end - start
+        self.ends, size = _newlines(buffer, start, end)
         self._padded = np.full(size + _BEHIND, _NEWLINE, np.uint8)
         self._padded[:size] = np.frombuffer(buffer, np.uint8, size, start)
         self.bytes: Bytes = self._padded[:size]
-        self.ends = np.flatnonzero(self.bytes == _NEWLINE)
-        self.starts = np.zeros_like(self.ends)
-        np.add(self.ends[:-1], 1, out=self.starts[1:])
-        self.first = self.bytes[self.starts]
-        # Eight bytes from any place on, as one number.
-        self._words = np.ndarray((size + _BEHIND - _WORD,), "<u8", self._padded, strides=(1,))
+        self.starts = np.zeros(len(self.ends) + 1, np.int64)
+        np.add(self.ends, 1, out=self.starts[1:])
+        self.first = self.bytes.take(self.starts[:-1])
 
-    def words(self, places: Integers) -> npt.NDArray[np.uint64]:
-        """Eight bytes from each place on; behind the window are newlines."""
-        return cast(npt.NDArray[np.uint64], self._words[places])
+    def words(self, places: Integers, count: int) -> npt.NDArray[np.uint64]:
+        """The bytes from each place on as `count` numbers of eight bytes, in a last axis; behind
+        the window are newlines."""
+        size = _WORD * count
+        # Elements of many bytes take numpy no longer than those of eight.
+        strings = np.ndarray((len(self._padded) - size,), f"V{size}", self._padded, strides=(1,))
+        return strings[places].view("<u8").reshape(*places.shape, count)
+
+    def word(self, places: Integers) -> npt.NDArray[np.uint64]:
+        """The eight bytes from each place on."""
+        return self.words(places, 1)[..., 0]
 
     def begin(self, places: Integers, text: bytes) -> Flags:
         """Which of the places begin with `text`, of at most eight bytes."""
         mask = np.uint64((1 << 8 * len(text)) - 1)
-        return cast(Flags, self.words(places) & mask == int.from_bytes(text, "little"))
+        return cast(Flags, self.word(places) & mask == int.from_bytes(text, "little"))
 
     def at(self, places: Integers) -> Bytes:
         """The bytes at places; those behind the window are newlines."""
         return self._padded[places]
 
-    def begins(self, numbers: Integers) -> Integers:
-        """Where the lines of these numbers start; one behind the last where that ends."""
-        behind = numbers == len(self.starts)
-        starts = self.starts[np.where(behind, 0, numbers)]
-        return np.where(behind, self.ends[-1] + 1, starts)
+    def text(self, first: Integers, behind: Integers) -> tuple[bytes, Integers]:
+        """Lines from those of numbers `first` to those before `behind`, one alignment after the
+        other, and how many bytes each has without its newlines."""
+        begins, ends = self.starts[first], self.starts[behind]
+        # Every other piece, of what is between them too.
+        edges = np.empty(2 * len(begins) + 1, np.int32)
+        edges[:-1:2], edges[1::2], edges[-1] = begins, ends, ends[-1]
+        buffers = [None, pa.py_buffer(edges), pa.py_buffer(self._padded)]
+        pieces = pa.Array.from_buffers(pa.binary(), 2 * len(begins), buffers)
+        text = pieces.take(pa.array(np.arange(0, 2 * len(begins), 2))).buffers()[2]
+        widths = ends - begins
+        return text.slice(0, int(widths.sum())).to_pybytes(), widths - (behind - first)
 
     def cut(self, count: int) -> None:
         """Keeps the first `count` lines."""
-        self.ends, self.starts = self.ends[:count], self.starts[:count]
+        self.ends, self.starts = self.ends[:count], self.starts[: count + 1]
         self.first = self.first[:count]
 
 
@@ -177,13 +193,13 @@ class _Window:
         if count and 3 * count == len(marks) and not last:
             count -= 1  # what follows it is not in the window
         self.hit, self.query, self.library = (marks[i : 3 * count : 3] for i in range(3))
-        self.behind = np.append(marks[3 : 3 * count + 1 : 3], [len(lines.starts)])[:count]
+        self.behind = np.append(marks[3 : 3 * count + 1 : 3], [len(lines.ends)])[:count]
         self.codes = self.behind - layout.codes
         self.residues = self.library + 1 + len(layout.library)
         self.consensus = self.codes
         if layout.consensus:
             semicolons = np.flatnonzero(lines.first == _SEMICOLON)
-            semicolons = np.append(semicolons, [len(lines.starts)])
+            semicolons = np.append(semicolons, [len(lines.ends)])
             self.consensus = semicolons[np.searchsorted(semicolons, self.residues)]
         self.count = count
         self.failed = False
@@ -216,20 +232,18 @@ class _Window:
         right = np.where(opens, lines.at(at + 2) != _MARK, lines.begin(at, b">--\n"))
         if hit is None:
             right &= np.logical_or.accumulate(opens)
-        first = np.concatenate(
-            [
-                self.hit[:, None] + np.arange(1, keys.scores + 1),
-                self.query[:, None] + np.arange(1, keys.query + 1),
-                self.library[:, None] + np.arange(1, len(layout.library) + 1),
-            ],
-            axis=1,
-        )
-        begins, ends = lines.starts[first], lines.ends[first]
-        for offsets, words, masks in zip(keys.offsets, keys.words, keys.masks, strict=True):
-            right &= (lines.words(begins + offsets) & masks == words).all(axis=1)
-        values = begins + keys.sizes
-        right &= (values[:, keys.exact] == ends[:, keys.exact]).all(axis=1)
-        values[:, keys.exact] = ends[:, keys.exact]
+        begins, ends = self._key_lines()
+        wrong = np.zeros(self.count, np.uint64)
+        read = lines.words(begins, keys.words.shape[1])
+        for i in range(keys.words.shape[1]):
+            differ = read[:, :, i] ^ keys.words[:, i, None]
+            differ &= keys.masks[:, i, None]
+            wrong |= np.bitwise_or.reduce(differ, axis=0)
+        right &= wrong == 0
+        values = begins
+        values += keys.sizes
+        right &= (values[keys.exact] == ends[keys.exact]).all(axis=0)
+        values[keys.exact] = ends[keys.exact]
         for header in (self.query, self.library):
             stop = lines.ends[header]
             right &= stop - lines.starts[header] > _LEAST_HEADER
@@ -239,60 +253,73 @@ class _Window:
             right &= lines.begin(place, b"; al_con") & lines.begin(place + 8, b"s:\n")
         _pass_blanks(lines, values)
         lengths = ends - values
-        right &= (lengths <= keys.longest).all(axis=1)
-        numbers = [column for name, column in keys.roles.items() if name != "frame"]
-        right &= (lengths[:, [*numbers, *keys.numbers]] > 0).all(axis=1)
+        right &= (lengths <= keys.longest).all(axis=0)
+        right &= (lengths[keys.filled] > 0).all(axis=0)
         frame: Bytes = np.zeros(self.count, np.uint8)
         if "frame" in keys.roles:
-            column = keys.roles["frame"]
-            frame = lines.at(values[:, column])
-            right &= (lengths[:, column] == 1) & ((frame == _FORWARD) | (frame == _REVERSE))
+            row = keys.roles["frame"]
+            frame = lines.at(values[row])
+            right &= (lengths[row] == 1) & ((frame == _FORWARD) | (frame == _REVERSE))
         self.keep(right)
         if not self.count:
             return hit
-        values, lengths = values[: self.count], lengths[: self.count]
-        found: dict[str, npt.NDArray[Any]] = {}
-        for names, kind, allowed in (
-            (keys.integers, pa.int64(), _SIGNED), (keys.reals, pa.float64(), _REAL)
-        ):  # fmt: skip
-            wanted = [keys.roles[name] for name in names]
-            read = self._numbers(values[:, wanted], lengths[:, wanted], kind, allowed)
-            found.update(zip(names, read, strict=True))
-        self._texts(values[:, keys.numbers], lengths[:, keys.numbers], _DIGITS)
+        values, lengths = values[:, : self.count], lengths[:, : self.count]
+        found = self._integers(values, lengths)
+        reals = [keys.roles[name] for name in keys.reals]
+        read = self._numbers(values[reals], lengths[reals], pa.float64(), _REAL)
+        found.update(zip(keys.reals, read, strict=True))
         sequences = self._sequences(buffer, start, found, frame)
         if self.count:
             hit = self._append(buffer, start, columns, hit, opens, frame, found, sequences)
         return hit
 
-    def _small_integers(self, ends: Integers, lengths: Integers) -> dict[str, npt.NDArray[Any]]:
-        """The integers, eight digits of each at once; none where one has more or has a sign.
+    def _key_lines(self) -> tuple[Integers, Integers]:
+        """Where the key lines start and end: a row of each key, a column of each alignment."""
+        keys = self._keys
+        begins = np.empty((len(keys.sizes), self.count), np.int64)
+        ends = np.empty_like(begins)
+        row = 0
+        for header, count in (
+            (self.hit, keys.scores),
+            (self.query, keys.query),
+            (self.library, len(self._layout.library)),
+        ):
+            stops = self._lines.ends.take(header + np.arange(count + 1)[:, None])
+            np.add(stops[:-1], 1, out=begins[row : row + count])
+            ends[row : row + count] = stops[1:]
+            row += count
+        return begins, ends
 
-        The digits of a word are added in pairs, the pairs in pairs, and so on (D. Lemire, "Quickly
-        parsing eight digits", 2018). Numbers that nobody needs are only checked; ValueError for
-        those with another byte.
+    def _integers(self, values: Integers, lengths: Integers) -> dict[str, npt.NDArray[Any]]:
+        """The integers; numbers that nobody needs are only checked. ValueError where one is none.
+
+        Eight digits at once: they are added in pairs, the pairs in pairs, and so on (D. Lemire,
+        "Quickly parsing eight digits", 2018).
         """
         keys = self._keys
-        wanted = [*(keys.roles[name] for name in keys.integers), *keys.numbers]
-        sizes = lengths[:, wanted]
-        if not len(sizes) or sizes.max() > _WORD or ends[0, wanted].min() < _WORD:
-            self._texts(ends[:, keys.numbers] - lengths[:, keys.numbers], lengths[:, keys.numbers])
-            return {}
-        unused = (np.uint64(1) << (8 * (_WORD - sizes)).astype(np.uint64)) - np.uint64(1)
-        unused[sizes == 0] = np.iinfo(np.uint64).max
-        words = self._lines.words(ends[:, wanted] - _WORD)
-        words = (words & ~unused) | (_ZEROS & unused)
-        if (((words + _TO_SIGN) | (words - _ZEROS)) & _SIGNS).any():
-            self._texts(ends[:, keys.numbers] - lengths[:, keys.numbers], lengths[:, keys.numbers])
-            return {}
-        for mask, factor, shift in _SUMS:
-            words = ((words & mask) * factor) >> shift
-        return dict(zip(keys.integers, words.T.astype(np.int64), strict=False))
+        ends, sizes = (values + lengths)[keys.wanted], lengths[keys.wanted]
+        if sizes.max() <= _WORD and ends[:, 0].min() >= _WORD:
+            words = self._lines.word(ends - _WORD)
+            unused = _UNUSED.take(sizes)
+            words &= ~unused
+            words |= unused & _ZEROS
+            if not (((words + _TO_SIGN) | (words - _ZEROS)) & _SIGNS).any():
+                words = words[: len(keys.integers)]
+                for mask, factor, shift in _SUMS:
+                    words = ((words & mask) * factor) >> shift
+                return dict(zip(keys.integers, words.astype(np.int64), strict=True))
+        # One has a sign, or more digits, or is none.
+        known = len(keys.integers)
+        self._texts(values[keys.wanted[known:]], lengths[keys.wanted[known:]], _DIGITS)
+        rows = keys.wanted[:known]
+        read = self._numbers(values[rows], lengths[rows], pa.int64(), _SIGNED)
+        return dict(zip(keys.integers, read, strict=True))
 
     def _texts(
-        self, places: Integers, lengths: Integers, allowed: bytes = _DIGITS
+        self, places: Integers, lengths: Integers, allowed: bytes
     ) -> tuple[npt.NDArray[np.int32], Bytes]:
-        """Values column by column as one text; ValueError for a byte that is not allowed."""
-        starts, sizes = places.ravel("F"), lengths.ravel("F")
+        """Values row by row as one text; ValueError for a byte that is not allowed."""
+        starts, sizes = places.ravel(), lengths.ravel()
         ends = np.zeros(len(sizes) + 1, np.int32)
         np.cumsum(sizes, out=ends[1:])
         where = np.repeat(starts - ends[:-1], sizes)
@@ -305,10 +332,10 @@ class _Window:
     def _numbers(
         self, places: Integers, lengths: Integers, kind: pa.DataType, allowed: bytes
     ) -> npt.NDArray[Any]:
-        """The numbers of each column; ValueError where one is none."""
+        """The numbers of each row; ValueError where one is none."""
         ends, text = self._texts(places, lengths, allowed)
         if not len(text):
-            return np.empty((places.shape[1], 0))
+            return np.empty(places.shape)
         begin = text[ends[:-1]]
         odd = np.flatnonzero((begin < _ZERO) | (begin > _NINE))
         if len(odd):  # a minus, behind which must be a digit
@@ -322,7 +349,7 @@ class _Window:
         values = texts.cast(kind).to_numpy()
         if kind == pa.float64() and not np.isfinite(values).all():
             raise ValueError("too large a number")
-        return cast(npt.NDArray[Any], values.reshape(places.shape[1], -1))
+        return cast(npt.NDArray[Any], values.reshape(places.shape))
 
     def _sequences(
         self, buffer: bytes, start: int, found: dict[str, npt.NDArray[Any]], frame: Bytes
@@ -334,39 +361,30 @@ class _Window:
             ("query", self.query + 1 + self._keys.query, self.library),
             ("library", self.residues, self.consensus),
         ):
-            text, widths = self._joined(buffer, start, first, behind)
+            text, widths = self._lines.text(first, behind)
+            text = text.translate(None, b"\n")
             if text.translate(None, _RESIDUES):
                 raise ValueError("no residue")
             result.append((text, widths))
-            minus = np.frombuffer(text, np.uint8) == _MINUS
-            gaps = np.add.reduceat(minus, np.cumsum(widths) - widths, dtype=np.int64)
+            minus = np.flatnonzero(np.frombuffer(text, np.uint8) == _MINUS)
+            ends = np.cumsum(widths)
+            gaps = np.searchsorted(minus, ends) - np.searchsorted(minus, ends - widths)
             span = np.abs(found[f"{which}_stop"] - found[f"{which}_start"]) + 1
             right &= (widths == found["overlap"]) & (widths - gaps == span)
         if frame[0]:
             reverse = found["query_start"] > found["query_stop"]
             right &= (frame[: self.count] == _REVERSE) == reverse
         if self._layout.consensus:
-            text, _ = self._joined(buffer, start, self.consensus + 1, self.codes)
+            text, _ = self._lines.text(self.consensus + 1, self.codes)
             if text.translate(None, _CONSENSUS):
                 raise ValueError("a consensus has no such character")
         if self._layout.codes:
-            begins, ends = self._lines.begins(self.codes), self._lines.begins(self.behind)
+            begins, ends = self._lines.starts[self.codes], self._lines.starts[self.behind]
             for begin, end in zip(begins + start, ends + start, strict=True):
                 if not all(map(CODE_KEY.fullmatch, buffer[begin : end - 1].split(b"\n"))):
                     raise ValueError("no `al_code` line")
         self.keep(right)
         return result
-
-    def _joined(
-        self, buffer: bytes, start: int, first: Integers, behind: Integers
-    ) -> tuple[bytes, Integers]:
-        """Lines of each alignment, without their newlines, and how many bytes each has of them."""
-        begins, ends = self._lines.begins(first), self._lines.begins(behind)
-        pieces = [
-            buffer[begin:end]
-            for begin, end in zip((begins + start).tolist(), (ends + start).tolist(), strict=True)
-        ]
-        return b"".join(pieces).translate(None, b"\n"), (ends - begins) - (behind - first)
 
     def _append(
         self,
@@ -404,24 +422,34 @@ class _Window:
 
 
 def _pass_blanks(lines: _Lines, places: Integers) -> None:
-    """Moves places in a two-dimensional array behind blanks, of which there is mostly one."""
-    places += lines.at(places) == _BLANK
-    rows, columns = np.nonzero(lines.at(places) == _BLANK)
-    while len(rows):
-        places[rows, columns] += 1
-        still = lines.at(places[rows, columns]) == _BLANK
-        rows, columns = rows[still], columns[still]
+    """Moves places behind blanks, of which there is mostly one; `places` is contiguous."""
+    flat = places.reshape(-1)
+    flat += lines.at(flat) == _BLANK
+    still = np.flatnonzero(lines.at(flat) == _BLANK)
+    while len(still):
+        flat[still] += 1
+        still = still[lines.at(flat[still]) == _BLANK]
 
 
-def _mark(buffer: bytes, start: int, end: int) -> int | None:
-    """The first line that starts with `>>>`, or None; `bytes.find` looks at each byte."""
-    for first in range(start, end, _PIECE):
-        size = min(_PIECE + 2, end - first)
-        places = np.flatnonzero(np.frombuffer(buffer, np.uint8, size, first) == _MARK) + first
-        for place in places[:-2][places[2:] - places[:-2] == 2].tolist():
-            if buffer[place - 1] == _NEWLINE:
-                return int(place)
-    return None
+def _newlines(buffer: bytes, start: int, end: int) -> tuple[Integers, int]:
+    """Where the window's newlines are, from its start on, and its size."""
+    window = np.frombuffer(buffer, np.uint8, end - start, start)
+    found: list[Integers] = []
+    for first in range(0, len(window), _PIECE):
+        ends = np.flatnonzero(window[first : first + _PIECE] == _NEWLINE)
+        ends += first
+        marks = ends[: np.searchsorted(ends, len(window) - len(_SEARCH))]
+        for i in range(1, len(_SEARCH) + 1):
+            marks = marks[window.take(marks + i) == _MARK]
+        if len(marks):
+            mark = int(marks[0])
+            behind = buffer.find(b"\n", start + mark + 1) + 1 or len(buffer)
+            ends = ends[: np.searchsorted(ends, mark + 1)]
+            if buffer[behind - 1] == _NEWLINE:
+                ends = np.append(ends, behind - 1 - start)
+            return np.concatenate([*found, ends]), behind - start
+        found.append(ends)
+    return np.concatenate(found) if found else np.empty(0, np.int64), len(window)
 
 
 def take(
@@ -432,15 +460,11 @@ def take(
     Returns the position behind them, the last hit's line (without its `>>`), and whether there it
     met an alignment that failed a check; `hit` is that which a leading `>--` continues.
     """
-    mark = _mark(buffer, start + 1, end)
-    if mark is not None:
-        behind = buffer.find(b"\n", mark)
-        end = len(buffer) if behind < 0 else behind + 1
     lines = _Lines(buffer, start, end)
-    empty = np.flatnonzero(lines.starts == lines.ends)
+    empty = np.flatnonzero(lines.starts[:-1] == lines.ends)
     if len(empty):
         lines.cut(int(empty[0]))
-    if not len(lines.starts):
+    if not len(lines.ends):
         return start, hit, False
     window = _Window(lines, layout, last=len(empty) > 0, most=columns.room)
     if window.count:
@@ -449,5 +473,5 @@ def take(
         except (ValueError, pa.ArrowException):
             return start, hit, True
     if window.count:
-        start += int(lines.begins(window.behind[-1:])[0])
+        start += int(lines.starts[window.behind[-1]])
     return start, hit, window.failed

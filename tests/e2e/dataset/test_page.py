@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import subprocess
 import sys
@@ -27,8 +26,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("number", range(len(EXAMPLES)))
 def test_an_example(place: Path, number: int) -> None:
     code, printed = EXAMPLES[number]
-    if "import polars" in code and importlib.util.find_spec("polars") is None:
-        pytest.skip("polars is not installed: Storewise does not need it")
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=place, capture_output=True, text=True, check=True
     )

@@ -39,7 +39,7 @@ def copies(tmp_path: Path) -> list[str]:
 def spilled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small runs in files, several chunks, and inputs that do not fit into memory."""
     monkeypatch.setattr(rounds, "IN_MEMORY", 0)
-    monkeypatch.setattr(chunk, "RUN_BYTES", 300_000)
+    monkeypatch.setattr(runs, "_MOST_BYTES", 300_000)
     monkeypatch.setattr(chunk, "KEPT_BYTES", 100_000)
     monkeypatch.setattr(chunk, "ALIGNMENTS_PER_BATCH", 100)
     monkeypatch.setattr(runs, "BATCH_ROWS", 64)
@@ -66,7 +66,7 @@ def test_all_documents_are_there_in_order(tmp_path: Path, by: Any, partitions: i
 def test_so_they_are_when_they_were_spilled(
     tmp_path: Path, by: Any, partitions: int, spilled: None
 ) -> None:
-    wanted = Wanted(by=by, partitions=partitions, row_group=500, target_bytes=6_000)
+    wanted = Wanted(by=by, partitions=partitions, row_group=500, target_bytes=1_200)
     root = made(tmp_path, BOTH, wanted=wanted)
     assert stored(root) == expected(BOTH)
     check_order(root, by)
@@ -112,8 +112,8 @@ def test_what_readers_are_told(tmp_path: Path) -> None:
 
 def test_partitions_follow_from_the_text() -> None:
     assert Wanted().new(1 << 20).partitions == 1
-    assert Wanted().new(300 << 30).partitions == 64
-    assert Wanted(target_bytes=1 << 20).new(20 << 20).partitions == 3
+    assert Wanted().new(1500 << 30).partitions == 64
+    assert Wanted(target_bytes=1 << 20).new(100 << 20).partitions == 3
     assert Wanted(partitions=200).new(1).partitions == 200
     with pytest.raises(StorewiseError, match="1 to 256"):
         Settings(partitions=257)
@@ -298,7 +298,7 @@ def test_a_killed_conversion_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spilled: None, step: str, nth: int
 ) -> None:
     root = tmp_path / "set"
-    wanted = Wanted(partitions=2, target_bytes=6_000, row_group=200)
+    wanted = Wanted(partitions=2, target_bytes=1_200, row_group=200)
     with monkeypatch.context() as patched:
         left = [nth]
 
@@ -366,3 +366,17 @@ def test_places_that_cannot_be_written(tmp_path: Path) -> None:
     (other / "dataset.json").write_text('{"format": 7}')
     with pytest.raises(StorewiseError, match="has format 7, this version knows 1"):
         convert(BOTH[:1], home_of(other), Options())
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_progress_goes_on_while_files_are_written(
+    tmp_path: Path, request: pytest.FixtureRequest, in_memory: bool
+) -> None:
+    if not in_memory:
+        request.getfixturevalue("spilled")
+    told: list[tuple[int, int]] = []
+    convert(BOTH, home_of(tmp_path / "set"), Options(), lambda *of: told.append(of))
+    total = sum(Path(path).stat().st_size for path in BOTH)
+    assert {of for _, of in told} == {total}
+    assert told == sorted(told) and told[-1] == (total, total)
+    assert len([done for done, _ in told if total / 2 < done < total]) >= len(KINDS) - 1
