@@ -50,8 +50,16 @@ def convert(
         Literal["query", "library", "hash"] | None,
         typer.Option(
             "--by",
-            help="What documents of one partition share, and the first key of their order. hash: "
-            "the file they come from, for look-ups by id (default).",
+            help="What documents of one partition share. hash: the file they come from, for "
+            "look-ups by id (default).",
+            rich_help_panel=_DATA_SET,
+        ),
+    ] = None,
+    sort: Annotated[
+        Literal["query", "library", "id"] | None,
+        typer.Option(
+            "--sort",
+            help="How files are sorted; by default as --by says.",
             rich_help_panel=_DATA_SET,
         ),
     ] = None,
@@ -135,6 +143,7 @@ def convert(
     processes = jobs or processors()
     only_data_sets = {
         "--by": by,
+        "--sort": sort,
         "--partitions": partitions,
         "--target-size": target_size,
         "--study-fields": study_fields,
@@ -151,6 +160,7 @@ def convert(
             output,
             scratch,
             by=by,
+            sort=sort,
             partitions=partitions,
             target_size=target_size,
             study_fields=study_fields,
@@ -180,6 +190,7 @@ def _data_set(
     scratch: Path | None,
     *,
     by: Literal["query", "library", "hash"] | None,
+    sort: Literal["query", "library", "id"] | None,
     partitions: int | None,
     target_size: str | None,
     study_fields: bool | None,
@@ -197,6 +208,7 @@ def _data_set(
 
     wanted = Wanted(
         by=by,
+        sort=sort,
         partitions=partitions,
         target_bytes=None if target_size is None else parse_size(target_size),
         study_fields=study_fields,

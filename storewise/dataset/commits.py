@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from storewise.atomic import aside
 from storewise.dataset.chunk import InputRow
 from storewise.dataset.writer import DataFile
-from storewise.documents import FULL_DIGEST_BYTES, KINDS
+from storewise.documents import FULL_DIGEST_BYTES
 from storewise.errors import StorewiseError
 
 FOLDER = "inputs"
@@ -48,9 +48,7 @@ SCHEMA = pa.schema(
 )
 _STEM = r"(?:(?P<share>[a-z]+[0-9]+)-)?(?P<number>[0-9]{4,})"
 _COMMIT_NAME = re.compile(rf"{FOLDER}/{_STEM}\{SUFFIX}")
-_DATA_NAME = re.compile(
-    rf"(?:{'|'.join(kind.table for kind in KINDS)})/part=[0-9]+/{_STEM}-[0-9]+\{SUFFIX}"
-)
+_DATA_NAME = re.compile(rf"[a-z][a-z0-9_]*/part=[0-9]+/{_STEM}-[0-9]+\{SUFFIX}")
 
 
 def stem(share: str, number: int) -> str:
@@ -102,14 +100,19 @@ class Commit:
     @classmethod
     def read(cls, path: Path) -> Commit:
         """The commit in a file; StorewiseError where it is none."""
+        return cls.parse(path.read_bytes(), str(path))
+
+    @classmethod
+    def parse(cls, content: bytes, name: str) -> Commit:
+        """The commit that is the content of a file; StorewiseError where it is none."""
         try:
-            table = pq.read_table(path, partitioning=None)
+            table = pq.ParquetFile(pa.BufferReader(content)).read()
             files = json.loads((table.schema.metadata or {})[_FILES_KEY])
             added = [DataFile(*one) for one in files["added"]]
             rows = table.select(SCHEMA.names).cast(SCHEMA)
         except (pa.ArrowException, KeyError, ValueError, TypeError) as error:
             raise StorewiseError(
-                f"{path}: is no list of a data set's inputs ({error}); expected what `storewise "
+                f"{name}: is no list of a data set's inputs ({error}); expected what `storewise "
                 "convert` writes. Take it away if it is another program's"
             ) from error
         return cls(rows, added, list(files["removed"]))

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from storewise.atomic import write_aside
 from storewise.dataset.commits import FOLDER, Commit, Known, State, commit_name, number_of
-from storewise.dataset.home import DESCRIPTION, WORK, Home, clear, locked
+from storewise.dataset.home import DESCRIPTION, LOAD, WORK, Home, clear, locked
 from storewise.dataset.merge import merge_files
 from storewise.dataset.rounds import (
     Folders,
@@ -92,24 +92,27 @@ class Summary:
 
 def load_state(home: Home) -> State:
     """What the commits of a data set say."""
-    names = [name for name in home.names() if name.startswith(f"{FOLDER}/")]
-    return State.of({name: Commit.read(home.local(name)) for name in names})
+    commits: dict[str, Commit] = {}
+    for name in home.names():
+        if name.startswith(f"{FOLDER}/") and (content := home.read_bytes(name)) is not None:
+            commits[name] = Commit.parse(content, f"{home}/{name}")
+    return State.of(commits)
 
 
 def load_settings(home: Home) -> Settings:
     """The settings of a data set; StorewiseError where there is none."""
-    text = home.read_text(DESCRIPTION)
-    if text is None:
+    content = home.read_bytes(DESCRIPTION)
+    if content is None:
         raise StorewiseError(
             f"{home}: is no data set ({DESCRIPTION} is missing); make one with `storewise convert "
             "INPUTS --to parquet -o DATASET`"
         )
-    return parse(text, f"{home}/{DESCRIPTION}")
+    return parse(content, f"{home}/{DESCRIPTION}")
 
 
 def describe(home: Home, wanted: Wanted, text: int) -> Settings:
     """The settings of the data set, which is begun where there is none, for so much text."""
-    there = home.read_text(DESCRIPTION)
+    there = home.read_bytes(DESCRIPTION)
     if there is None:
         if not home.is_empty():
             raise StorewiseError(
@@ -192,8 +195,14 @@ def _unwritable(home: Home, error: OSError) -> StorewiseError:
 def _convert(
     files: Sequence[Listed], home: Home, options: Options, folders: Folders, progress: Progress
 ) -> Summary:
+    if (home.root / LOAD).exists():
+        raise StorewiseError(
+            f"{home}: is the store of a load that has not ended ({LOAD}); end it, or give another "
+            "directory"
+        )
     settings = describe(home, options.wanted, text_of(files))
     state = recover(home, folders, options.share)
+    _check_listed(home, state)
     todo = _new_files(files, state.known())
     size = _begin(files, todo, home, options, folders, state)
     summary = Summary(str(home))
@@ -238,6 +247,19 @@ def _convert(
         )
     summary.count(state)
     return summary
+
+
+def _check_listed(home: Home, state: State) -> None:
+    """Raises StorewiseError for documents of inputs that are in no list: nobody could tell which
+    are there already."""
+    summary = Summary(str(home))
+    summary.count(state)
+    rows = sum(file.rows for file in state.files())
+    if not summary.documents and rows:
+        raise StorewiseError(
+            f"{home}: has {rows} documents and no list of their inputs, as engine parquet loads "
+            "them; make a new data set of the outputs"
+        )
 
 
 def _after(state: State, commit: Commit, name: str) -> State:

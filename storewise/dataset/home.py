@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import os
@@ -17,14 +18,17 @@ from uuid import uuid4
 
 from storewise.atomic import aside, write_aside
 from storewise.dataset.commits import FOLDER, number_of
-from storewise.documents import KINDS
 from storewise.errors import StorewiseError
 from storewise.s3.uri import Place, is_remote, parse
 
 DESCRIPTION = "dataset.json"
 WORK = ".work"
+#: Below it a store that is being loaded keeps what is in no file of the data set yet.
+LOAD = ".load"
 #: On S3 what keeps out other writers.
 LOCK = "lock.txt"
+#: What file systems say that have no locks.
+_NO_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK}
 #: Below it the directory of a writer that has no share.
 WHOLE = "whole"
 
@@ -37,7 +41,7 @@ class Home(Protocol):
 
     def __str__(self) -> str: ...
 
-    def read_text(self, name: str) -> str | None:
+    def read_bytes(self, name: str) -> bytes | None:
         """A small file; None where it is not there."""
 
     def write_text(self, name: str, text: str) -> None:
@@ -70,8 +74,15 @@ class Home(Protocol):
     def delete(self, names: Iterable[str]) -> None:
         """Remove files, as far as they are there."""
 
+    def path(self, name: str) -> str:
+        """Where a file is, as Arrow's file systems name it: its path, or BUCKET/KEY."""
 
-def _sync(directory: Path) -> None:
+    def remove(self) -> None:
+        """Remove all that is there, the data set and whatever else."""
+
+
+def sync(directory: Path) -> None:
+    """Force the names of a directory to disk."""
     handle = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -88,9 +99,9 @@ class Directory:
     def __str__(self) -> str:
         return str(self.root)
 
-    def read_text(self, name: str) -> str | None:
+    def read_bytes(self, name: str) -> bytes | None:
         try:
-            return (self.root / name).read_text(encoding="utf-8")
+            return (self.root / name).read_bytes()
         except FileNotFoundError:
             return None
 
@@ -110,8 +121,7 @@ class Directory:
         return all(path.name.startswith(".") for path in self.root.iterdir())
 
     def names(self) -> list[str]:
-        folders = [self.root / FOLDER]
-        folders += [path for kind in KINDS for path in (self.root / kind.table).glob("part=*")]
+        folders = [self.root / FOLDER, *self.root.glob("*/part=*")]
         files = (file for folder in folders if folder.is_dir() for file in folder.iterdir())
         names = (file.relative_to(self.root).as_posix() for file in files)
         return sorted(name for name in names if number_of(name))
@@ -122,9 +132,13 @@ class Directory:
     def put(self, file: Path, name: str) -> None:
         path = self.root / name
         if file.exists():
+            new = not path.parent.exists()
             path.parent.mkdir(parents=True, exist_ok=True)
             file.replace(path)
-            _sync(path.parent)
+            sync(path.parent)
+            if new:  # its name, and that of the kind's directory
+                sync(path.parent.parent)
+                sync(self.root)
         elif not path.exists():
             raise StorewiseError(
                 f"{path}: was taken away from the work of a conversion that was killed; remove "
@@ -137,6 +151,13 @@ class Directory:
     def delete(self, names: Iterable[str]) -> None:
         for name in names:
             (self.root / name).unlink(missing_ok=True)
+
+    def path(self, name: str) -> str:
+        return str((self.root / name).absolute())
+
+    def remove(self) -> None:
+        if self.root.exists():
+            shutil.rmtree(self.root)
 
 
 class Bucket:
@@ -153,14 +174,14 @@ class Bucket:
     def __str__(self) -> str:
         return str(self._place)
 
-    def read_text(self, name: str) -> str | None:
+    def read_bytes(self, name: str) -> bytes | None:
         from storewise.s3.client import NotThere, explained, s3
 
         place = self._place.below(name)
         try:
             with explained(place):
                 answer = s3().get_object(Bucket=place.bucket, Key=place.key)
-                return str(answer["Body"].read().decode())
+                return bytes(answer["Body"].read())
         except NotThere:
             return None
 
@@ -176,7 +197,7 @@ class Bucket:
         from storewise.s3.upload import put_text
 
         copy = self.root / WORK / LOCK
-        if copy.exists() and copy.read_text(encoding="utf-8") == self.read_text(LOCK):
+        if copy.exists() and copy.read_bytes() == self.read_bytes(LOCK):
             return
         since = datetime.now(UTC).isoformat(timespec="seconds")
         # The number tells it from the text of any other: S3 answers a second try as the first.
@@ -186,7 +207,7 @@ class Bucket:
         try:
             put_text(place, text, {}, "")
         except Changed as error:
-            who = (self.read_text(LOCK) or "another process").partition(" (")[0]
+            who = (self.read_bytes(LOCK) or b"another process").decode().partition(" (")[0]
             raise StorewiseError(
                 f"{self}: {who} is writing this data set; wait until it has ended. If it was "
                 f"killed, call it again on its host, or remove {place}"
@@ -248,6 +269,16 @@ class Bucket:
         for _ in in_threads(remove, names):
             pass
 
+    def path(self, name: str) -> str:
+        place = self._place.below(name)
+        return f"{place.bucket}/{place.key}"
+
+    def remove(self) -> None:
+        from storewise.s3.listing import below
+
+        start = len(self._place.key)
+        self.delete([key[start:] for key, _ in below(self._place)])
+
 
 def home_of(where: str | Path, scratch: Path | None = None) -> Home:
     """The data set at a path or ``s3://BUCKET/PREFIX``.
@@ -266,17 +297,24 @@ def home_of(where: str | Path, scratch: Path | None = None) -> Home:
 
 
 @contextmanager
-def locked(home: Home, share: str) -> Iterator[Path]:
+def locked(home: Home, share: str, *, alone: bool = False) -> Iterator[Path]:
     """Within, no other process of this file system writes what we write; gives our directory of
     work. A share excludes itself and a writer of the whole. StorewiseError where another is at it.
+
+    `alone`: the caller knows that nobody else writes here, so a file system that has no locks will
+    do (Lustre without the mount option `flock`).
     """
     work = home.root / WORK
     work.mkdir(parents=True, exist_ok=True)
     own = work / (share or WHOLE)
     own.mkdir(exist_ok=True)
     with (work / "lock").open("a") as whole, (own / "lock").open("a") as mine:
-        _lock(whole, home, shared=bool(share))
-        _lock(mine, home, shared=False)
+        for file, shared in ((whole, bool(share)), (mine, False)):
+            try:
+                _lock(file, home, shared=shared)
+            except OSError as error:
+                if not alone or error.errno not in _NO_LOCKS:
+                    raise
         home.claim()
         try:
             yield own

@@ -67,10 +67,10 @@ def merge_files(
         by_folder[file.name.rpartition("/")[0]].append(file)
     for kind in KINDS:
         for partition in range(settings.partitions):
-            files = sorted(by_folder[partition_name(kind, partition)], key=_place)
+            files = sorted(by_folder[partition_name(kind.table, partition)], key=_place)
             touched = dropped and any(
                 settings.by != "hash"
-                or piece.partition_of(settings, piece.Search("", ""), digest) == partition
+                or piece.spot_of(settings, None, None, digest).partition == partition
                 for digests in dropped.values()
                 for digest in digests
             )
@@ -85,11 +85,11 @@ def merge_files(
 
     def jobs() -> Iterator[_Merging]:
         for (kind, partition), files in groups.items():
-            tasks = by_folder[partition_name(Kind.TASKS, partition)]
+            tasks = by_folder[partition_name(Kind.TASKS.table, partition)]
             yield _Merging(
                 [home.local(file.name) for file in files],
                 [dropped.get(_place(file)[0], frozenset()) for file in files],
-                [] if settings.by == "hash" else [home.local(file.name) for file in tasks],
+                [] if settings.sort == "id" else [home.local(file.name) for file in tasks],
                 kind.table,
                 partition,
                 folders.out,
@@ -188,7 +188,7 @@ def _source(
                 f"{path}: has documents of searches that are not in the data set; make it again"
             )
         queries = names["q"].take(places).combine_chunks().fill_null("")
-        if settings.by == "library":
+        if settings.sort == "library":
             libraries = names["lib"].take(places).combine_chunks().fill_null("")
     table = pa.table(
         [

@@ -1,6 +1,6 @@
 """Pieces: rows of a kind that follow each other in an input and have one place in the order.
 
-With ``query`` and ``library`` a piece is one search of one input, with ``hash`` a whole input. Its
+A piece is one search of one input, or a whole input where ids alone say where rows go. Its
 rows are in the order of their ids already, so only pieces are sorted; no row is ever compared.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ from storewise.dataset.settings import Settings
 from storewise.documents import DIGEST_BYTES, ID_BYTES, ORDINAL_BITS
 
 Integers = npt.NDArray[np.int64]
+Whole = TypeVar("Whole", int, Integers)
 
 #: `input` is a number that its source gives to an input. `library` and `query` are empty where they
 #: are no part of the order. `digest` is the first 7 bytes of ids, `search` a search's ordinal.
@@ -36,9 +37,11 @@ SCHEMA = pa.schema(
 KEY = ("partition", "library", "query", "digest", "search")
 
 
-class Search(NamedTuple):
-    """What decides where the rows of a search go; empty texts where they do not."""
+class Spot(NamedTuple):
+    """Where the rows of a search go: the partition, and the names that are part of the order,
+    empty where they are none."""
 
+    partition: int
     library: str
     query: str
 
@@ -48,19 +51,29 @@ def digest_number(digest: bytes) -> int:
     return int.from_bytes(digest[:DIGEST_BYTES], "big")
 
 
-def search_of(settings: Settings, library: str | None, query: str | None) -> Search:
-    """The part of a search's names that the order stands on."""
-    if settings.by == "hash":
-        return Search("", "")
-    return Search((library or "") if settings.by == "library" else "", query or "")
+def partition_of_byte(first: Whole, partitions: int) -> Whole:
+    """The partition of the ids that begin with a byte, or with each of several ones, where
+    partitions are ranges of ids."""
+    return first * partitions >> 8
 
 
-def partition_of(settings: Settings, search: Search, digest: int) -> int:
-    """The partition of a search's documents, in every kind."""
+def partition_of_name(name: str, partitions: int) -> int:
+    """The partition of a query, or of a library."""
+    return zlib.crc32(name.encode()) % partitions
+
+
+def spot_of(settings: Settings, library: str | None, query: str | None, digest: int) -> Spot:
+    """Where the documents of a search go, in every kind."""
     if settings.by == "hash":
-        return (digest >> 8 * (DIGEST_BYTES - 1)) * settings.partitions >> 8
-    name = search.library if settings.by == "library" else search.query
-    return zlib.crc32(name.encode()) % settings.partitions
+        first = digest >> 8 * (DIGEST_BYTES - 1)
+        partition = partition_of_byte(first, settings.partitions)
+    else:
+        name = library if settings.by == "library" else query
+        partition = partition_of_name(name or "", settings.partitions)
+    order = settings.order
+    return Spot(
+        partition, (library or "") if "lib" in order else "", (query or "") if "q" in order else ""
+    )
 
 
 def ids_of(column: Any) -> npt.NDArray[np.uint8]:

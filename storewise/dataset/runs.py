@@ -55,7 +55,7 @@ class RunBuilder:
         default_factory=dict
     )
     #: Of the searches of the input that is being read, whose rows may come in several batches.
-    _searches: dict[int, piece.Search] = field(default_factory=dict)
+    _searches: dict[int, piece.Spot] = field(default_factory=dict)
 
     @property
     def full(self) -> bool:
@@ -70,7 +70,7 @@ class RunBuilder:
 
     def add(self, number: int, digest: bytes, batch: Any) -> None:
         """Take a `DocumentBatch` of record batches with all fields, of the input `number`."""
-        if self.settings.by == "hash":
+        if self.settings.by_ids:
             self._add_whole(number, piece.digest_number(digest), batch)
         else:
             self._add_searches(number, piece.digest_number(digest), batch)
@@ -90,28 +90,27 @@ class RunBuilder:
             rows.append(row)
 
     def _add_whole(self, number: int, digest: int, batch: Any) -> None:
-        search = piece.Search("", "")
-        partition = piece.partition_of(self.settings, search, digest)
+        spot = piece.spot_of(self.settings, None, None, digest)
         for kind, part in batch:
             if len(part):
-                self._append(kind, (partition, number, *search, digest, 0, len(part)))
+                self._append(kind, (spot.partition, number, "", "", digest, 0, len(part)))
 
     def _add_searches(self, number: int, digest: int, batch: Any) -> None:
         _, ordinals = piece.digests_and_ordinals(piece.ids_of(batch.tasks.column("_id")))
-        names = (batch.tasks.column(name).to_pylist() for name in ("lib", "q"))
-        for ordinal, library, query in zip(ordinals.tolist(), *names, strict=True):
-            search = piece.search_of(self.settings, library, query)
-            self._searches[ordinal] = search
-            partition = piece.partition_of(self.settings, search, digest)
-            self._append(Kind.TASKS, (partition, number, *search, digest, ordinal, 1))
+        columns = (batch.tasks.column(name).to_pylist() for name in ("lib", "q"))
+        for ordinal, library, query in zip(ordinals.tolist(), *columns, strict=True):
+            spot = piece.spot_of(self.settings, library, query, digest)
+            self._searches[ordinal] = spot
+            row = (spot.partition, number, spot.library, spot.query, digest, ordinal, 1)
+            self._append(Kind.TASKS, row)
         ids = piece.ids_of(batch.align.column("ti"))
         starts = piece.runs_of(ids)
         _, ordinals = piece.digests_and_ordinals(ids[starts[:-1]])
         for ordinal, rows in zip(ordinals.tolist(), np.diff(starts).tolist(), strict=True):
-            search = self._searches[ordinal]
-            partition = piece.partition_of(self.settings, search, digest)
+            spot = self._searches[ordinal]
+            row = (spot.partition, number, spot.library, spot.query, digest, ordinal, rows)
             for kind in ALIGNED:
-                self._append(kind, (partition, number, *search, digest, ordinal, rows))
+                self._append(kind, row)
 
     def take(self) -> Run:
         """What was collected, sorted; the builder is empty then."""

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from importlib.metadata import version
 from typing import Any, Literal, get_args
-
-import pyarrow as pa
 
 from storewise import __version__
 from storewise.errors import StorewiseError
 
 By = Literal["query", "library", "hash"]
+Sort = Literal["query", "library", "id"]
 
 #: Of the directory's layout; another one is not read.
 FORMAT = 1
@@ -25,6 +26,14 @@ TARGET_BYTES = 512_000_000
 SHARE_OF_TEXT = 0.03
 #: Bytes of text for a byte of a compressed input, about.
 EXPANSION = 5
+#: The columns that a file is sorted by.
+ORDERS: Mapping[Sort, Sequence[str]] = {
+    "id": ("_id",),
+    "query": ("q", "_id"),
+    "library": ("lib", "q", "_id"),
+}
+#: How the files of a partition are sorted where nothing is said.
+_USUAL_ORDER: Mapping[By, Sort] = {"hash": "id", "query": "query", "library": "library"}
 _COMPRESSED = (".gz", ".zst", ".zstd")
 _UNITS = {"kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([kmg]i?b)", re.IGNORECASE)
@@ -34,7 +43,8 @@ _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([kmg]i?b)", re.IGNORECASE)
 class Settings:
     """`by` says which documents share a partition, `partitions` how many there are.
 
-    A file ends when it has `target_bytes`. Row groups have `row_group` rows; `level` is zstd's.
+    `sort` says how files are sorted: None for what fits to `by`, and never None afterwards. A file
+    ends when it has `target_bytes`. Row groups have `row_group` rows; `level` is zstd's.
     """
 
     by: By = "hash"
@@ -43,21 +53,37 @@ class Settings:
     study_fields: bool = False
     row_group: int = 32768
     level: int = 1
+    sort: Sort | None = None
 
     def __post_init__(self) -> None:
         if self.by not in get_args(By):
             raise StorewiseError(f"by: {self.by!r} is none of {', '.join(get_args(By))}")
+        if self.sort is None:
+            object.__setattr__(self, "sort", _USUAL_ORDER[self.by])
+        if self.sort not in get_args(Sort):
+            raise StorewiseError(f"sort: {self.sort!r} is none of {', '.join(get_args(Sort))}")
         if not 1 <= self.partitions <= MAX_PARTITIONS:
             raise StorewiseError(
                 f"partitions: expected 1 to {MAX_PARTITIONS}, found {self.partitions}"
             )
-        if self.study_fields and self.by != "hash":
+        if self.study_fields and not self.by_ids:
+            what = f"by: {self.by}" if self.by != "hash" else f"sort: {self.sort}"
             raise StorewiseError(
-                f"by: {self.by} needs the names of queries and libraries, which are no fields of "
+                f"{what} needs the names of queries and libraries, which are no fields of "
                 "the published study; leave --study-fields out, or use --by hash"
             )
         if self.target_bytes < 1 or self.row_group < 1:
             raise StorewiseError("target size and rows of a row group must be at least 1")
+
+    @property
+    def by_ids(self) -> bool:
+        """Whether ids alone say where a document goes."""
+        return self.by == "hash" and self.sort == "id"
+
+    @property
+    def order(self) -> Sequence[str]:
+        """The columns that files are sorted by."""
+        return ORDERS[self.sort or "id"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +96,7 @@ class Wanted:
     study_fields: bool | None = None
     row_group: int | None = None
     level: int | None = None
+    sort: Sort | None = None
 
     def said(self) -> dict[str, Any]:
         """What is not None."""
@@ -108,12 +135,12 @@ def parse_size(text: str) -> int:
 
 def dump(settings: Settings) -> str:
     """The text of ``dataset.json``."""
-    made_by = {"storewise": __version__, "pyarrow": pa.__version__}
+    made_by = {"storewise": __version__, "pyarrow": version("pyarrow")}
     record = {"format": FORMAT, **asdict(settings), "made_by": made_by}
     return json.dumps(record, indent=1) + "\n"
 
 
-def parse(text: str, name: str) -> Settings:
+def parse(text: bytes, name: str) -> Settings:
     """The settings in a ``dataset.json``; StorewiseError where it is none of this version."""
     try:
         record = json.loads(text)

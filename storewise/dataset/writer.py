@@ -32,6 +32,16 @@ class DataFile(NamedTuple):
     rows: int
     bytes: int
 
+    @property
+    def table(self) -> str:
+        """The table whose rows it has."""
+        return self.name.split("/")[0]
+
+    @property
+    def partition(self) -> int:
+        """The number of its partition."""
+        return int(self.name.split("/")[1].removeprefix("part="))
+
 
 @dataclass(slots=True)
 class Source:
@@ -91,9 +101,14 @@ def kind_named(table: str) -> Kind:
     return next(kind for kind in KINDS if kind.table == table)
 
 
-def partition_name(kind: Kind, partition: int) -> str:
-    """The directory of a partition below that of the data set, as Hive names it."""
-    return f"{kind.table}/part={partition:02d}"
+def partition_name(table: str, partition: int) -> str:
+    """The directory of a partition of a table below that of the data set, as Hive names it."""
+    return f"{table}/part={partition:02d}"
+
+
+def group_rows(settings: Settings, row_bytes: int) -> int:
+    """Rows of a row group, where one has about so many bytes in memory."""
+    return min(settings.row_group, max(1, GROUP_BYTES // max(1, row_bytes)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,17 +174,28 @@ class _Plan:
         return rows.combine_chunks().take(pa.array(indices))
 
 
-class _Files:
-    """Parquet files one after another, each until it has the target size."""
+class PartitionFiles:
+    """The Parquet files of a partition one after another, each until it has the target size.
+
+    `order` are the columns that the rows are sorted by.
+    """
 
     def __init__(
-        self, directory: Path, kind: Kind, partition: int, stem: str, settings: Settings
+        self,
+        directory: Path,
+        table: str,
+        partition: int,
+        stem: str,
+        settings: Settings,
+        schema: Any,
+        order: Sequence[str],
     ) -> None:
         self._directory = directory
-        self._folder = partition_name(kind, partition)
+        self._folder = partition_name(table, partition)
         self._stem = stem
         self._settings = settings
-        self._schema = arrow_schema(kind, study_fields=settings.study_fields)
+        self._schema = schema
+        self._order = order
         self._dictionaries = [
             field.name
             for field in self._schema
@@ -179,7 +205,7 @@ class _Files:
         self._encodings = {
             field.name: "DELTA_BINARY_PACKED"
             for field in self._schema
-            if pa.types.is_integer(field.type)
+            if pa.types.is_integer(field.type) and field.name not in self._dictionaries
         }
         self._file: Any = None
         self._writer: Any = None
@@ -191,12 +217,10 @@ class _Files:
 
     def _sorting(self) -> list[Any] | None:
         """What readers are told of the order; nothing where a column of it is in another kind."""
-        by = {"hash": ["_id"], "query": ["q", "_id"], "library": ["lib", "q", "_id"]}
         names = self._schema.names
-        wanted = by[self._settings.by]
-        if not set(wanted) <= set(names):
+        if not set(self._order) <= set(names):
             return None
-        return [pq.SortingColumn(names.index(name)) for name in wanted]
+        return [pq.SortingColumn(names.index(name)) for name in self._order]
 
     def write(self, rows: Any) -> None:
         """Write a row group."""
@@ -253,8 +277,9 @@ def write_files(
     if not sources:
         return []
     schema = arrow_schema(kind, study_fields=settings.study_fields)
-    files = _Files(directory, kind, partition, stem, settings)
-    group = min(settings.row_group, max(1, GROUP_BYTES // sources[0].row_bytes()))
+    order = settings.order
+    files = PartitionFiles(directory, kind.table, partition, stem, settings, schema, order)
+    group = group_rows(settings, sources[0].row_bytes())
     try:
         with Behind() as behind:
             for window, rows in _Plan.of(sources).windows(group):

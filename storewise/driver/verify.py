@@ -80,6 +80,11 @@ def run_verify(job: ClientJob, check: Callable[[], None], log: logging.Logger) -
             f"{engine.title} acknowledged documents and does not have them as they were: "
             + "; ".join(differences)
         )
+    if job.stores and not trial.keep_data:
+        try:
+            engine.remove(reading_cluster(job, ()))
+        except EngineError as error:
+            log.warning("data of this trial may be left until its next run: %s", error)
     verification = "skipped: the engine keeps nothing"
     if engine.flags.stores:
         verification = "required" if must_succeed(engine, trial) else "measured"

@@ -165,11 +165,11 @@ def _check_trial(trial: Trial, store: Engine, text: YamlFile) -> None:
         top = ("factors", factor) if factor in trial.factors else ("engines", trial.engine, *place)
         text.fail(top, message)
     try:
-        kinds = trial.kinds()
+        schema = trial.store_schema()
     except ValidationError:
         return  # the check of the phases says so
     try:
-        store.check_kinds(trial.settings, kinds)
+        store.check_schema(trial.settings, schema)
     except EngineError as error:
         text.fail(("engines", trial.engine), str(error))
     if not isinstance(store, ServerEngine):

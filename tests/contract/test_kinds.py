@@ -93,7 +93,11 @@ BY_ID = {kind: sorted(found, key=itemgetter("_id")) for kind, found in DOCUMENTS
 
 SERVERS = [target for target in stores.SERVERS if target.name in ("postgres", "mariadb", "sql")]
 #: 2 "nodes" of an embedded engine are two stores that one reader has open.
-TARGETS = [Target(name, n) for name in ("sqlite", "duckdb", "parquet") for n in (0, 2)] + SERVERS
+TARGETS = [
+    *(Target(name, n) for name in ("sqlite", "duckdb", "parquet") for n in (0, 2)),
+    Target("parquet", 2, (("reader", "pyarrow"),)),
+    *SERVERS,
+]
 WRITING = [*map(Target, ("sqlite", "duckdb")), *SERVERS]
 
 
@@ -133,10 +137,10 @@ def store(
     if target not in SERVERS and target.nodes:
         stores = (directory / "first", directory / "second")
         for path, part in zip(stores, (slice(0, None, 2), slice(1, None, 2)), strict=True):
-            writer = connect(Cluster(engine=target.name, stores=(path,), kinds=KINDS), "write")
+            writer = connect(target.embedded(path, kinds=KINDS), "write")
             _fill(writer, _schema(target.name), part)
             writer.close()
-        client = connect(Cluster(engine=target.name, stores=stores, kinds=KINDS), "read")
+        client = connect(target.embedded(*stores, kinds=KINDS), "read")
     else:
         client = connect(_fresh(target, clusters, directory), "write")
         _fill(client, _schema(target.name))
@@ -491,6 +495,12 @@ def test_servers_with_tables_of_another_workload_are_refused(
     client.close()
     with pytest.raises(EngineError, match="tables of another workload: usertable; this one has"):
         connect(replace(cluster, kinds=(MEASURES,)), "read")
+
+
+def test_names_of_searches_are_refused_where_there_are_none(tmp_path: Path) -> None:
+    cluster = Cluster("parquet", stores=(tmp_path,), kinds=KINDS, settings={"partition": "query"})
+    with pytest.raises(EngineError, match="`partition: query` needs the queries"):
+        engine("parquet").connect(cluster, "write").create(Schema(kinds=KINDS))
 
 
 def test_null_finds_nothing(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from support.paths import SAMPLE
 from support.servers.samples import ByDigest, connect, fill
-from support.servers.stores import SINGLE, Target, cells
+from support.servers.stores import PARQUET, SINGLE, Target, cells
 
 from storewise.documents import KINDS, Document, Kind
 from storewise.engines.contract.engine import Client, Cluster, Flags, IndexTime, Schema, SourceFile
@@ -120,7 +120,7 @@ def compare(
             assert answer.read >= len(documents[Kind.ALIGN])
 
 
-def embedded(name: str, place: Path, parsed: Parsed, index: IndexTime) -> Cluster:
+def embedded(name: str, place: Path, parsed: Parsed, index: IndexTime, **more: Any) -> Cluster:
     """Two stores: the first file in one, the others in the other."""
     digests = [file[Kind.TASKS][0]["_id"][:7] for file in parsed]
     sources = tuple(
@@ -141,9 +141,10 @@ def embedded(name: str, place: Path, parsed: Parsed, index: IndexTime) -> Cluste
             replace(s, documents=(0,) * 4) for s in sources if s.store == number
         )
         schema = Schema(indexes=INDEXES, index_time=index) if index != "none" else Schema()
-        fill(Cluster(name, stores=(store,), sources=sources_of_store), whole, schema, batch=1000)
+        cluster = Cluster(name, stores=(store,), sources=sources_of_store, settings=more)
+        fill(cluster, whole, schema, batch=1000)
     placement = ByDigest({digest: min(n, 1) for n, digest in enumerate(digests)})
-    return Cluster(name, stores=stores, sources=sources, placement=placement)
+    return Cluster(name, stores=stores, sources=sources, placement=placement, settings=more)
 
 
 @pytest.mark.parametrize(
@@ -161,6 +162,22 @@ def test_answers_of_embedded_stores(
     client = connect(embedded(name, tmp_path, parsed, index), "read")
     try:
         compare(client, engine(name).flags, asked, documents)
+    finally:
+        client.close()
+
+
+@pytest.mark.parametrize("target", cells(PARQUET))
+def test_answers_of_each_layout_of_a_data_set(
+    target: Target,
+    tmp_path: Path,
+    parsed: Parsed,
+    documents: dict[Kind, list[Document]],
+    asked: list[Question],
+) -> None:
+    cluster = embedded("parquet", tmp_path, parsed, "none", **dict(target.settings))
+    client = connect(cluster, "read")
+    try:
+        compare(client, engine("parquet").flags, asked, documents)
     finally:
         client.close()
 

@@ -385,8 +385,12 @@ class Engine(ABC):
                 raise EngineError(f"{self.name}: {directory} is not a directory")
         return cluster.stores
 
-    def check_kinds(self, settings: Mapping[str, Any], kinds: tuple[Kind, ...]) -> None:  # noqa: B027
-        """EngineError for settings that do not fit what the workload stores."""
+    def check_schema(self, settings: Mapping[str, Any], schema: Schema) -> None:  # noqa: B027
+        """EngineError for settings that do not fit what the trial stores."""
+
+    def remove(self, cluster: Cluster) -> None:  # noqa: B027
+        """Remove what the stores of an embedded engine have elsewhere than in their directories,
+        which go with the trial."""
 
     def level(self, word: str) -> str:
         """The consistency level that a study's word means: a level, or `strong` or `weak`."""

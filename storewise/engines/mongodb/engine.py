@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from storewise.documents import Kind
-from storewise.engines.contract.engine import Client, Cluster, Endpoint, Flags, Mode
+from storewise.engines.contract.engine import Client, Cluster, Endpoint, Flags, Mode, Schema
 from storewise.engines.contract.server import (
     Credentials,
     Forming,
@@ -126,8 +125,8 @@ class MongoEngine(ServerEngine):
         sharded = any(spec.role == "router" for spec in forming.specs)
         Former(forming).form(sharded=sharded)
 
-    def check_kinds(self, settings: Mapping[str, Any], kinds: tuple[Kind, ...]) -> None:
-        check_key_field(self.settings_of(settings), kinds)
+    def check_schema(self, settings: Mapping[str, Any], schema: Schema) -> None:
+        check_key_field(self.settings_of(settings), schema.kinds)
 
     def connect(self, cluster: Cluster, mode: Mode) -> Client:
         shared = open_shared(self, cluster, mode)

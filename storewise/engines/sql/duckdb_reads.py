@@ -16,6 +16,7 @@ import duckdb
 from pydantic import Field as Setting
 
 from storewise.engines.contract.engine import EngineSettings
+from storewise.engines.contract.queries import Where
 from storewise.engines.sql.embedded import EmbeddedSql
 from storewise.engines.sql.reads import Part, State
 from storewise.engines.support.table import Row, Table
@@ -114,7 +115,7 @@ class DuckReads(EmbeddedSql[State]):
         except FAILURES as error:
             self._fail(0, error)
 
-    def _parts(self, table: Table) -> Sequence[Part]:
+    def _parts(self, table: Table, where: Sequence[Where] = ()) -> Sequence[Part]:
         """All stores as one source: DuckDB merges them better than we could."""
         sources = [self._source(table, store) for store in range(len(self._stores))]
         if len(sources) == 1:

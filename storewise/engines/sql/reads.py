@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Self, TypeVar
 
 from storewise.documents import Document, Kind
 from storewise.engines.contract.engine import Cluster, Flags, Mode
-from storewise.engines.contract.queries import Count, Find, Get, Histogram, Query, Scan, Top
+from storewise.engines.contract.queries import Count, Find, Get, Histogram, Query, Scan, Top, Where
 from storewise.engines.sql.histogram import Dialect, added_classes, checked_classes, class_of
 from storewise.engines.support.clients import ProcessState, ThreadClient
 from storewise.engines.support.composite_keys import CompositeKey, quoted
@@ -95,8 +95,9 @@ class SqlReads(Dialect, ThreadClient[State, Table]):
     def _source(self, table: Table, store: int) -> str:
         """The FROM item of a table in one store."""
 
-    def _parts(self, table: Table) -> Sequence[Part]:
-        """The groups of stores that statements over all stores read, one after the other."""
+    def _parts(self, table: Table, where: Sequence[Where] = ()) -> Sequence[Part]:
+        """The groups of stores that statements over all stores read, one after the other; what no
+        row can have that fulfils `where` may be left out."""
         return [(store, self._source(table, store)) for store in range(len(self._stores))]
 
     def _scan_parts(self, table: Table, start: bytes) -> Sequence[Part]:
@@ -314,7 +315,7 @@ class SqlReads(Dialect, ThreadClient[State, Table]):
                 rest = f" GROUP BY {name}{end}"
                 return self._select(parts, f"{name}, count(*) AS n", some, (), rest)
         clauses, values = conditions(table, query.where, self.mark, infinite=self.infinite)
-        parts = self._parts(table)
+        parts = self._parts(table, query.where)
         match query:
             case Find():
                 rest = self._order(table, query, clauses)
@@ -322,7 +323,7 @@ class SqlReads(Dialect, ThreadClient[State, Table]):
             case Count():
                 return self._select(parts, "count(*)", clauses, values)
             case Histogram():
-                return self._histogram_requests(table, query, clauses, values)
+                return self._histogram_requests(table, parts, query, clauses, values)
 
     def _order(self, table: Table, query: Find, clauses: list[str]) -> str:
         """ORDER BY and LIMIT of a query; adds the condition that leaves nulls out."""
@@ -338,7 +339,12 @@ class SqlReads(Dialect, ThreadClient[State, Table]):
         return f" ORDER BY {name}{way}, {table.key_list}{end}"
 
     def _histogram_requests(
-        self, table: Table, query: Histogram, clauses: list[str], values: Sequence[Any]
+        self,
+        table: Table,
+        parts: Sequence[Part],
+        query: Histogram,
+        clauses: list[str],
+        values: Sequence[Any],
     ) -> list[Request]:
         column = checked_classes(table, query)
         name = table.expression(column)
@@ -353,7 +359,7 @@ class SqlReads(Dialect, ThreadClient[State, Table]):
                 "GROUP BY n",
                 bound,
             )
-            for store, inner, bound in self._select(self._parts(table), selected, clauses, values)
+            for store, inner, bound in self._select(parts, selected, clauses, values)
         ]
 
     @staticmethod

@@ -28,8 +28,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from storewise.documents import Kind
-from storewise.engines.contract.engine import Cluster, EngineSettings, ExternalEngine, Mode
+from storewise.engines.contract.engine import Cluster, EngineSettings, ExternalEngine, Mode, Schema
 from storewise.engines.sql.reads import FLAGS
 from storewise.engines.sqlalchemy.client import Shared, SqlClient
 from storewise.errors import EngineError
@@ -92,7 +91,7 @@ class SqlEngine(ExternalEngine):
     Settings = SqlSettings
     packages = ("sqlalchemy",)
 
-    def check_kinds(self, settings: Mapping[str, Any], kinds: tuple[Kind, ...]) -> None:
+    def check_schema(self, settings: Mapping[str, Any], schema: Schema) -> None:
         """EngineError for settings that name no place or hold a secret, which is not repeated."""
         chosen = SqlSettings.model_validate(dict(settings))
         places = [n for n in ("url", "url_env", "url_file") if getattr(chosen, n) is not None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from support.paths import TESTS
 from support.servers.samples import EMBEDDED, STORING, load, sample
 
 from storewise.documents import KINDS, Document, Kind, make_id
-from storewise.engines.contract.engine import Cluster, Schema
+from storewise.engines.contract.engine import Cluster, Mode, Schema
 from storewise.engines.contract.queries import Count, Scan
 from storewise.engines.registry import engine
 from storewise.errors import EngineError
@@ -26,6 +27,14 @@ from storewise.errors import EngineError
 WRITER = TESTS / "support" / "servers" / "writer.py"
 #: Levels at which acknowledged documents must outlive a killed process, by the engines' own words.
 SURVIVING = [(n, "durable") for n in STORING] + [("sqlite", "relaxed"), ("duckdb", "relaxed")]
+
+
+#: What a store directory of engine `parquet` holds after a load.
+DATA_SET = sorted(["dataset.json", "inputs", *(kind.table for kind in KINDS)])
+
+
+def _names(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
 
 
 def _writing(name: str, consistency: str, directory: Path) -> subprocess.Popen[str]:
@@ -90,13 +99,12 @@ def test_a_killed_load_can_be_taken_up_again(name: str, tmp_path: Path) -> None:
 
 
 def test_what_a_killed_writer_had_not_finished_is_not_left(tmp_path: Path) -> None:
-    for place in (tmp_path, tmp_path / f"{Kind.TASKS.table}.parts"):
-        place.mkdir(exist_ok=True)
+    parts = tmp_path / ".load" / "0001" / Kind.TASKS.table
+    parts.mkdir(parents=True)
+    for place in (tmp_path, parts):
         (place / ".0000000001.parquet.host.1234.tmp").write_bytes(b"PAR1")
     load("parquet", tmp_path, sample(1, 10))
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
-        f"{kind.table}.parquet" for kind in KINDS
-    )
+    assert _names(tmp_path) == DATA_SET
 
 
 @pytest.mark.parametrize("network", [False, True])
@@ -119,9 +127,9 @@ def test_a_finished_store_is_complete_in_itself(
     expected = {
         "sqlite": ["documents.sqlite"],
         "duckdb": ["documents.duckdb"],
-        "parquet": [f"{kind.table}.parquet" for kind in KINDS],
+        "parquet": DATA_SET,
     }[name]
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(expected)
+    assert _names(tmp_path) == expected
 
 
 @pytest.mark.parametrize("name", STORING)
@@ -251,7 +259,7 @@ def test_a_store_that_is_not_there(name: str, tmp_path: Path) -> None:
     [
         ("sqlite", "documents.sqlite"),
         ("duckdb", "documents.duckdb"),
-        ("parquet", "rna.parquet"),
+        ("parquet", "rna/part=00/0001-0.parquet"),
     ],
 )
 def test_a_damaged_file_is_named(name: str, file_name: str, tmp_path: Path) -> None:
@@ -340,7 +348,7 @@ def test_duckdb_uses_its_indexes(index_time: str, tmp_path: Path) -> None:
 def test_finished_parquet_is_sorted_in_small_groups(tmp_path: Path) -> None:
     documents = {Kind.RNA: [d for s in range(20) for d in sample(s, 1000)[Kind.RNA]]}
     load("parquet", tmp_path, documents, row_group_size=4096)
-    file = pq.ParquetFile(tmp_path / "rna.parquet")
+    file = pq.ParquetFile(tmp_path / "rna" / "part=00" / "0001-0.parquet")
     ids = file.read(["_id"])["_id"].to_pylist()
     assert ids == sorted(d["_id"] for d in documents[Kind.RNA])
     groups = [file.metadata.row_group(n) for n in range(file.metadata.num_row_groups)]
@@ -355,20 +363,100 @@ def test_parts_left_by_a_crash_after_the_merge_do_not_count(tmp_path: Path) -> N
     old, new = sample(1, 10), sample(1, 10)
     for document in new[Kind.RNA]:
         document["s"] = "NEW"
-    stale = tmp_path / "stale"
-    client = engine("parquet").connect(Cluster(engine="parquet", stores=(tmp_path,)), "write")
+    cluster = Cluster(engine="parquet", stores=(tmp_path,))
+    client = engine("parquet").connect(cluster, "write")
     client.create(Schema())
     client.insert(Kind.RNA, old[Kind.RNA])
-    stale.write_bytes((tmp_path / "rna.parts" / "0000000002.parquet").read_bytes())
+    parts = tmp_path / ".load" / "0001" / "rna"
+    stale = {path.name: path.read_bytes() for path in parts.iterdir()}
     client.insert(Kind.RNA, new[Kind.RNA])
     client.finish()
     client.close()
-    # As if the parts had not been removed yet: the merge is newer than they are.
-    (tmp_path / "rna.parts").mkdir()
-    stale.rename(tmp_path / "rna.parts" / "0000000002.parquet")
-    reader = engine("parquet").connect(Cluster(engine="parquet", stores=(tmp_path,)), "read")
+    # As if the parts had not been removed yet: the data set has taken them in.
+    parts.mkdir(parents=True)
+    for name, content in stale.items():
+        (parts / name).write_bytes(content)
+    reader = engine("parquet").connect(cluster, "read")
     assert reader.scan(Scan(Kind.RNA, b"", 99)) == new[Kind.RNA]
     reader.close()
+    load("parquet", tmp_path, sample(2, 10))
+    assert _names(tmp_path) == DATA_SET
+
+
+#: Where a process that ends its load is killed: calls before which it is, and whether the load has
+#: got as far as its journal.
+MOMENTS = {
+    "sorting": ("storewise.dataset.writer:PartitionFiles.end", 2, False),
+    "committing": ("storewise.dataset.home:Directory.put", 2, True),
+    "naming the commit": ("storewise.dataset.home:Directory.put_commit", 0, True),
+    "removing parts": ("storewise.engines.parquet.store:Store.remove_parts", 0, True),
+}
+FINISHING = """
+import os, signal, sys
+from importlib import import_module
+from pathlib import Path
+from storewise.engines.contract.engine import Cluster, Schema
+from storewise.engines.registry import engine
+
+store, moment, calls = sys.argv[1:]
+module, _, name = moment.partition(":")
+owner, _, name = name.rpartition(".")
+owner = getattr(import_module(module), owner)
+before, left = getattr(owner, name), [int(calls)]
+
+def watched(*arguments):
+    if not left[0]:
+        os.kill(os.getpid(), signal.SIGKILL)
+    left[0] -= 1
+    return before(*arguments)
+
+setattr(owner, name, watched)
+client = engine("parquet").connect(Cluster("parquet", stores=(Path(store),)), "write")
+client.create(Schema())
+client.finish()
+"""
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("again", [False, True])
+def test_a_kill_at_the_end_of_a_load(moment: str, again: bool, tmp_path: Path) -> None:
+    """Whoever reads then, or goes on, finds each document once. `again`: after another load."""
+    place, calls, committed = MOMENTS[moment]
+    cluster = Cluster(engine="parquet", stores=(tmp_path,))
+    every = [sample(seed, 30) for seed in range(3)]
+    if again:
+        load("parquet", tmp_path, every[0])
+    client = engine("parquet").connect(cluster, "write")
+    client.create(Schema())
+    for documents in every:  # those of the load before once more
+        for kind in KINDS:
+            client.insert(kind, documents[kind])
+    client.close()
+    command = [sys.executable, "-c", FINISHING, str(tmp_path), place, str(calls)]
+    done = subprocess.run(command, env={**os.environ, "TMPDIR": str(tmp_path.parent)})
+    assert done.returncode == -signal.SIGKILL
+    assert bool(list(tmp_path.glob(".work/whole/*.commit"))) == (
+        committed and moment != "removing parts"
+    )
+
+    def check(mode: Mode) -> None:
+        client = engine("parquet").connect(cluster, mode)
+        if mode == "write":
+            client.create(Schema())
+        for kind in KINDS:
+            documents = [d for some in every for d in some[kind]]
+            assert client.count(Count(kind)) == len(documents)
+            assert client.get_many(kind, [d["_id"] for d in documents]) == documents
+        if mode == "write":
+            client.finish()
+        client.close()
+
+    modes: list[Mode] = ["read", "write", "read"]
+    for mode in modes:
+        check(mode)
+    assert _names(tmp_path) == DATA_SET
+    files = list(tmp_path.glob("*/part=*/*.parquet"))
+    assert len(files) == len(KINDS) and len(list((tmp_path / "inputs").iterdir())) == 1
 
 
 def test_a_store_that_another_process_writes_is_refused(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def stored(root: Path) -> Documents:
     return result
 
 
-def check_order(root: Path, by: str) -> None:
+def check_order(root: Path, by: str, sort: str | None = None) -> None:
     """Fails where rows are not in their order, or documents of one search are apart."""
     names, searches = {}, defaultdict(set)
     for path in files_of(root, Kind.TASKS):
@@ -70,7 +70,8 @@ def check_order(root: Path, by: str) -> None:
             for row in pq.ParquetFile(path).read().to_pylist():
                 search = row["ti"] if kind is not Kind.TASKS else row["_id"]
                 library, query = names[search]
-                before = {"hash": (), "query": (query,), "library": (library, query)}[by]
+                order = sort or {"hash": "id"}.get(by, by)
+                before = {"id": (), "query": (query,), "library": (library, query)}[order]
                 keys.append((*before, row["_id"]))
                 shared = {"hash": row["_id"][:7], "query": query, "library": library}[by]
                 searches[shared].add(path.parent.name)

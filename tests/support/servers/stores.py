@@ -34,6 +34,10 @@ class Target:
         words = [self.name, *([str(self.nodes)] if self.nodes else [])]
         return "-".join([*words, *(str(value) for _, value in self.settings)])
 
+    def embedded(self, *directories: Path, **more: Any) -> Cluster:
+        """The cluster of an embedded engine with these stores."""
+        return Cluster(self.name, stores=directories, settings=dict(self.settings), **more)
+
     @property
     def server(self) -> tuple[str, int]:
         """Which servers it is tested on: those of a database for engine `sql`."""
@@ -243,8 +247,14 @@ SERVERS = [
     for nodes in served.nodes
     for settings in served.settings
 ]
+#: The data set of engine `parquet`, laid out and read in each way.
+PARQUET = [
+    Target("parquet", 0, (("partition", partition), ("reader", reader), ("partitions", 3)))
+    for partition in ("hash", "query", "library")
+    for reader in ("duckdb", "pyarrow")
+]
 #: Every way in which an engine that keeps documents is tested.
-KEEPING = [*map(Target, STORING), *SERVERS]
+KEEPING = [*map(Target, STORING), *PARQUET, *SERVERS]
 
 
 def _pairs(target: Target) -> set[tuple[object, ...]]:
@@ -265,6 +275,7 @@ def pairwise(targets: Iterable[Target]) -> list[Target]:
 
 
 _CHOSEN = pairwise(SERVERS)
+_LAID_OUT = pairwise(PARQUET)
 #: One target of each engine whose servers we start, for what has nothing to do with a layout.
 SINGLE = list({t.name: t for t in _CHOSEN if t.nodes == 1 and t.name != "sql"}.values())
 
@@ -273,7 +284,7 @@ def marks_of(target: Target) -> list[pytest.MarkDecorator]:
     """Where a target's tests run: those of one store together, Java's stores not in every run, and
     combinations beyond the pairs among all cells."""
     if target.name not in SERVED:
-        return []
+        return [] if target not in PARQUET or target in _LAID_OUT else [pytest.mark.all_cells]
     marks = [pytest.mark.xdist_group(target.server[0])]
     if target.name in JAVA:
         marks.append(pytest.mark.slow)

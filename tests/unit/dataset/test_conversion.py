@@ -74,6 +74,24 @@ def test_so_they_are_when_they_were_spilled(
     assert not (root / ".work").exists()
 
 
+@pytest.mark.parametrize(
+    ("by", "sort"), [("hash", "library"), ("query", "id"), ("library", "query")]
+)
+def test_files_may_be_sorted_in_another_way(
+    tmp_path: Path, by: Any, sort: Any, spilled: None
+) -> None:
+    wanted = Wanted(by=by, sort=sort, partitions=3, row_group=500)
+    root = made(tmp_path, BOTH[:4], wanted=wanted)
+    for path in BOTH[4:]:
+        made(tmp_path, [path], update=True)
+    merge(home_of(root))
+    assert stored(root) == expected(BOTH)
+    check_order(root, by, sort)
+    assert all(len(files_of(root, kind)) <= 3 for kind in KINDS)
+    with pytest.raises(StorewiseError, match="sort: query needs the names of queries"):
+        Settings(sort="query", study_fields=True)
+
+
 def test_documents_of_the_study_only(tmp_path: Path) -> None:
     root = made(tmp_path, BOTH, wanted=Wanted(study_fields=True, partitions=2))
     assert stored(root) == expected(BOTH, study_fields=True)

@@ -105,6 +105,30 @@ def test_what_an_engine_cannot_do_is_refused_by_name(tmp_path: Path) -> None:
     assert "secondary indexes" in message
 
 
+@pytest.mark.parametrize(
+    ("engines", "more", "words"),
+    [
+        ("{parquet: {partition: gene}}", "", "engines.parquet.partition"),
+        ("{parquet: {reader: duckdb, place: 's3://b/x'}}", "", "use `reader: pyarrow`"),
+        ("{parquet: {target_size: 12}}", "", "engines.parquet.target_size"),
+        ("{parquet: {target_size: 12 apples}}", "", "'12 apples' is no size"),
+        (
+            "{parquet: {sort: query}}",
+            "study_fields: true\nindexes: []\n",
+            "`sort: query` needs the queries",
+        ),
+        ("[parquet]", "factors: {parquet.partition: [hash, gene]}\n", "parquet.partition"),
+    ],
+)
+def test_layouts_of_a_data_set(tmp_path: Path, engines: str, more: str, words: str) -> None:
+    assert words in refusal(tmp_path, BASE.replace("[null, sqlite]", engines) + more)
+    good = "factors: {parquet.partition: [hash, query], parquet.sort: [id, query]}\n"
+    trials = study(tmp_path, BASE.replace("[null, sqlite]", "[parquet]") + good).trials()
+    assert {(t.settings["partition"], t.settings["sort"]) for t in trials} == {
+        (partition, sort) for partition in ("hash", "query") for sort in ("id", "query")
+    }
+
+
 def test_yaml_that_cannot_be_read(tmp_path: Path) -> None:
     assert "line 2" in refusal(tmp_path, "engines: [a\nfactors: }")
     assert "mapping" in refusal(tmp_path, "- a\n- b\n")

@@ -14,8 +14,8 @@ from bson.objectid import ObjectId
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storewise.documents import KINDS, Field, Kind
-from storewise.engines.contract.engine import Endpoint
+from storewise.documents import Field, Kind
+from storewise.engines.contract.engine import Endpoint, Schema
 from storewise.engines.contract.server import Credentials, Installation, Node, Topology
 from storewise.engines.mongodb.counters import counters_of
 from storewise.engines.mongodb.engine import MongoEngine
@@ -87,9 +87,9 @@ def test_wrong_settings_are_named(settings: dict[str, Any], words: str) -> None:
 def test_a_shard_key_is_a_field_of_the_workload() -> None:
     other = Kind("usertable", (Field("_id", "key", "a key"), Field("field0", "str", "text")))
     settings = {"shard_key_field": "field0"}
-    ENGINE.check_kinds(settings, (other,))
+    ENGINE.check_schema(settings, Schema((other,)))
     with pytest.raises(EngineError, match=r"no document has a field 'field0'; fields: _id, b"):
-        ENGINE.check_kinds(settings, KINDS)
+        ENGINE.check_schema(settings, Schema())
     assert key_field(other, ENGINE.Settings.model_validate(settings)) == "field0"
     assert key_field(Kind.RNA, ENGINE.Settings.model_validate(settings)) == "_id"
 

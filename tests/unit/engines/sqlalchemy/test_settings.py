@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from storewise.engines.contract.engine import Schema
 from storewise.engines.registry import engine
 from storewise.errors import ConfigError, EngineError
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 def _refused(settings: dict[str, Any]) -> str:
     with pytest.raises(EngineError) as caught:
-        engine("sql").check_kinds(settings, ())
+        engine("sql").check_schema(settings, Schema(()))
     return str(caught.value)
 
 

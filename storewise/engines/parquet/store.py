@@ -1,0 +1,196 @@
+"""One store: a data set, and beside it the parts of a load that has not ended.
+
+A load writes numbered files, its parts, into ``.load/NNNN/TABLE``. NNNN is the number of the commit
+that will take them in. So the data set itself tells which parts count: those of its next number.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+from storewise.atomic import clear_unfinished, write_aside
+from storewise.dataset.commits import State
+from storewise.dataset.conversion import load_settings, load_state, recover
+from storewise.dataset.home import (
+    DESCRIPTION,
+    LOAD,
+    WHOLE,
+    WORK,
+    Bucket,
+    Home,
+    clear,
+    home_of,
+    locked,
+)
+from storewise.dataset.rounds import Folders
+from storewise.dataset.settings import Settings
+from storewise.dataset.writer import DataFile
+from storewise.documents import Kind
+from storewise.engines.support.stores import directory_bytes
+from storewise.errors import EngineError, StorewiseError
+from storewise.s3.uri import is_remote
+
+#: In a store directory: where its data set is, if it is elsewhere.
+PLACE = "place.json"
+
+
+def place_of(directory: Path, place: str) -> str:
+    """Where below a setting's `place` the data set of a store directory is.
+
+    The name is the same for each run of a trial, so that the next one finds what a killed one left.
+    """
+    path = directory.absolute()
+    digest = hashlib.blake2b(str(path).encode(), digest_size=6).hexdigest()
+    readable = re.sub(r"[^A-Za-z0-9.-]+", "_", "-".join(path.parts[-3:]))
+    return f"{place.rstrip('/')}/{readable}-{digest}"
+
+
+class Store:
+    """What a store directory stands for. Its data set may be elsewhere (`PLACE`)."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.home = self._home()
+        self.state = State({}, [])
+        self.settings: Settings | None = None
+        self.number = 1
+        """Of the commit that comes next."""
+        self.finished = False
+        """Whether no load was under way at the last look."""
+        self._files: dict[str, list[DataFile]] = {}
+
+    def __str__(self) -> str:
+        where = str(self.home)
+        return where if where == str(self.directory) else f"{self.directory} ({where})"
+
+    def _home(self) -> Home:
+        link = self.directory / PLACE
+        try:
+            place = str(json.loads(link.read_text(encoding="utf-8"))["place"])
+        except FileNotFoundError:
+            return home_of(self.directory)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise EngineError(
+                f"parquet: {link}: does not say where the store is: {error}"
+            ) from error
+        return home_of(place, self.directory)
+
+    @property
+    def remote(self) -> bool:
+        """Whether the data set is on S3."""
+        return isinstance(self.home, Bucket)
+
+    def settle(self, place: str | None) -> None:
+        """Put the data set of a new store below `place`; what a killed run left there goes."""
+        if place is None or (self.directory / PLACE).exists():
+            return
+        where = place_of(self.directory, place)
+        if not is_remote(where):
+            where = str(Path(where).absolute())
+        self.home = home_of(where, self.directory)
+        self.home.remove()
+        self.home.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_aside(self.directory / PLACE, json.dumps({"place": where}) + "\n")
+
+    def remove(self) -> None:
+        """Remove the data set, if it is elsewhere than in the store directory."""
+        if (self.directory / PLACE).exists():
+            self.home.remove()
+
+    def look(self) -> None:
+        """See what is there."""
+        self.state = load_state(self.home)
+        there = self.state.commits or self.home.read_bytes(DESCRIPTION) is not None
+        self.settings = load_settings(self.home) if there else None
+        self.number = self.state.next_number("")
+        self.finished = next(self._load.glob("*/*.parquet"), None) is None
+        self._files = {}
+        for file in self.state.files():
+            self._files.setdefault(file.table, []).append(file)
+
+    def repair(self) -> None:
+        """End what a killed process has begun, and see what is there; a store has one writer."""
+        with locked(self.home, "", alone=True) as own:
+            recover(self.home, Folders(own), "")
+            clear(self.home, own, "")
+        clear_unfinished(self.directory)
+        self.look()
+        if self._load.exists():
+            for old in self._load.parent.iterdir():
+                if old != self._load:
+                    shutil.rmtree(old)
+        else:
+            self.remove_parts()
+
+    @property
+    def _load(self) -> Path:
+        return self.home.root / LOAD / f"{self.number:04d}"
+
+    def parts_of(self, kind: Kind) -> Path:
+        """The directory of a kind's parts."""
+        return self._load / kind.table
+
+    def parts(self, kind: Kind) -> list[Path]:
+        """The parts of a kind, oldest first."""
+        return sorted(self.parts_of(kind).glob("*.parquet"))
+
+    def remove_parts(self) -> None:
+        """Remove the parts of all loads: they are in the data set."""
+        shutil.rmtree(self.home.root / LOAD, ignore_errors=True)
+
+    @property
+    def committing(self) -> bool:
+        """Whether a load has ended but for the names of its files."""
+        return bool(Folders(self.home.root / WORK / WHOLE).commits())
+
+    def files(self, kind: Kind, partitions: Collection[int] | None = None) -> list[DataFile]:
+        """The data files of a kind, of all partitions or of some."""
+        return [
+            file
+            for file in self._files.get(kind.table, ())
+            if partitions is None or file.partition in partitions
+        ]
+
+    def paths(self, files: Sequence[DataFile]) -> list[str]:
+        """Where data files are, as Arrow's file systems name them."""
+        return [self.home.path(file.name) for file in files]
+
+    def file_system(self) -> Any:
+        """Arrow's file system that has the data files."""
+        if self.remote:
+            from storewise.s3.arrow import file_system
+
+            return file_system()
+        from pyarrow import fs
+
+        return fs.LocalFileSystem()
+
+    def disk_bytes(self) -> int:
+        """Bytes of all files, those elsewhere included."""
+        places = {self.directory, self.home.root}
+        local = directory_bytes(places)
+        remote = (file.bytes for some in self._files.values() for file in some)
+        return local + (sum(remote) if self.remote else 0)
+
+    def number_of_files(self) -> int:
+        """Parquet files with documents."""
+        files = sum(map(len, self._files.values()))
+        return files + sum(1 for _ in self._load.glob("*/*.parquet"))
+
+
+def opened(directory: Path) -> Store:
+    """A store to read; EngineError where nothing was loaded, or what is there cannot be read."""
+    store = Store(directory)
+    try:
+        store.look()
+    except (StorewiseError, OSError) as error:
+        raise EngineError(f"parquet: {error}") from error
+    if store.finished and not store.state.commits:
+        raise EngineError(f"parquet: {store} has no Parquet files: nothing was loaded")
+    return store
