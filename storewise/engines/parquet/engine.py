@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 from storewise.documents import KINDS
@@ -55,6 +56,10 @@ class ParquetEngine(Engine):
                 f"{needs}, which are no fields of the published study; leave it out, or set "
                 "`study_fields: false`"
             )
+
+    def directories(self, settings: Mapping[str, Any], own: Path) -> tuple[Path, ...] | None:
+        # Elsewhere are the stores of other writers and trials as well.
+        return None if self.settings_of(settings).place else (own,)
 
     def connect(self, cluster: Cluster, mode: Mode) -> Client:
         settings: ParquetSettings = self.settings_of(cluster.settings)

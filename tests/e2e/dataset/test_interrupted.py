@@ -38,7 +38,7 @@ def convert(tmp_path: Path) -> Callable[[], subprocess.Popen[str]]:
     names.write_text("".join(f"{path}\n" for path in INPUTS))
     command = [sys.executable, str(script), "convert", f"@{names}", "--to", "parquet"]
     command += ["-o", str(tmp_path / "set"), "--jobs", "2", "--partitions", "2"]
-    command += ["--by", "query", "--target-size", "200kB"]
+    command += ["--by", "query", "--target-size", "40kB"]
 
     def start() -> subprocess.Popen[str]:
         return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)

@@ -131,7 +131,7 @@ class Refusing:
 def test_a_refused_insert_is_repeated_and_never_counted_twice(tmp_path: Path) -> None:
     make_inputs(tmp_path, 1)
     driving.run_here(trial("null", [LEAVING]), tmp_path, "write")
-    client, context = Refusing(), context_of(tmp_path)
+    client, context = Refusing(), context_of(tmp_path, encoding="dict")
     acknowledged = refused = 0
     for operation in AlignmentsWorkload().operations("mixed", client, context):  # type: ignore[arg-type]
         try:
