@@ -42,6 +42,7 @@ def run_verify(job: ClientJob, check: Callable[[], None], log: logging.Logger) -
         log.warning("%s", text)
     samples: list[Sample] = []
     results: list[Checked] = []
+    cluster = None
     if engine.flags.stores:
         notes = notes_of(job.before)
         cluster = job.cluster or reading_cluster(job, notes)
@@ -80,9 +81,9 @@ def run_verify(job: ClientJob, check: Callable[[], None], log: logging.Logger) -
             f"{engine.title} acknowledged documents and does not have them as they were: "
             + "; ".join(differences)
         )
-    if job.stores and not trial.keep_data:
+    if cluster is not None and not trial.keep_data:
         try:
-            engine.remove(reading_cluster(job, ()))
+            engine.remove(cluster)
         except EngineError as error:
             log.warning("data of this trial may be left until its next run: %s", error)
     verification = "skipped: the engine keeps nothing"
