@@ -287,7 +287,7 @@ def test_connections_of_many_threads_are_kept(s3, caplog):
 
     for _ in range(2):
         assert all(data == b"x" for _, data in in_threads(read, range(60), at_once=60))
-    assert s3.faults.connections - begun == 60  # the second round's are those of the first
+    assert s3.faults.connections - begun <= 60  # the second round's are those of the first
     assert not caplog.records
 
 
