@@ -149,7 +149,8 @@ def _content(file: Listed, directory: Path) -> _Content:
         text = Digesting(stream, file.path)
         if file.bytes > KEPT_BYTES and not is_remote(file.path):
             return _Content(file.path, text.digest())
-        while size <= KEPT_BYTES and (data := text.read(_READ)):
+        # A plain file comes in one piece, which is not copied.
+        while size <= KEPT_BYTES and (data := text.read(max(file.bytes + 1, _READ))):
             kept.append(data)
             size += len(data)
         if size <= KEPT_BYTES:

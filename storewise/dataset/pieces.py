@@ -34,6 +34,8 @@ SCHEMA = pa.schema(
         ("rows", pa.int64()),
     ]
 )
+#: Rows of pieces, on average, from which on slices of them are faster than copies.
+_LONG_PIECE = 64
 KEY = ("partition", "library", "query", "digest", "search")
 
 
@@ -134,3 +136,14 @@ def spread(starts: Integers, lengths: Integers) -> Integers:
     steps[0] = starts[0]
     steps[ends[:-1]] = starts[1:] - (starts[:-1] + lengths[:-1] - 1)
     return np.cumsum(steps)
+
+
+def arranged(rows: Any, starts: Integers, lengths: Integers) -> Any:
+    """Pieces of a table, one after the other; what need not be copied is not."""
+    ends = starts + lengths
+    if lengths.sum() == len(rows) and (starts[1:] == ends[:-1]).all():
+        return rows
+    if len(starts) * _LONG_PIECE > len(rows):
+        return rows.combine_chunks().take(pa.array(spread(starts, lengths)))
+    pairs = zip(starts.tolist(), lengths.tolist(), strict=True)
+    return pa.concat_tables(rows.slice(start, length) for start, length in pairs)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
+from typing import TypeVar
 
 from storewise.dataset.chunk import Chunk, InputRow, chunk_name, read_chunk, read_in_memory
 from storewise.dataset.commits import (
@@ -29,6 +30,9 @@ from storewise.documents import KINDS, Kind
 from storewise.errors import StorewiseError
 from storewise.processes import in_processes
 from storewise.ssearch.parse.remote import Listed
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 #: Text that is read and written by one process without a file between.
 IN_MEMORY = 32 << 20
@@ -70,7 +74,7 @@ class Folders:
 
 def chunk_bytes(text: int, processes: int) -> int:
     """Bytes of text of a chunk: several for each process, none so large that much is lost."""
-    return min(max(text // (4 * processes), 16 << 20), 256 << 20)
+    return min(max(text // (4 * processes), 64 << 20), 256 << 20)
 
 
 def chunks_of(files: Sequence[Listed], size: int) -> Iterator[list[Listed]]:
@@ -142,9 +146,13 @@ def _write_runs(
         sources = [Source(pieces, rows.to_batches(), keep) for pieces, rows in parts if len(pieces)]
         return write_files(sources, out, kind, partition, name, settings)
 
+    jobs = product(reversed(KINDS), range(settings.partitions))
+    return _in_two_threads(lambda job: write(*job), jobs)
+
+
+def _in_two_threads(work: Callable[[T], R], things: Iterable[T]) -> Iterator[R]:
     with ThreadPoolExecutor(2, "write") as pool:
-        jobs = product(reversed(KINDS), range(settings.partitions))
-        yield from pool.map(lambda job: write(*job), jobs)
+        yield from pool.map(work, things)
 
 
 def _killed(what: object) -> StorewiseError:
@@ -249,7 +257,10 @@ def run_round(
             for kind in reversed(KINDS)
             for partition in range(settings.partitions)
         )
-        written = in_processes(_write, jobs, processes, killed=_killed, begin=spare)
+        if processes == 1:
+            written = _in_two_threads(_write, jobs)
+        else:
+            written = in_processes(_write, jobs, processes, killed=_killed, begin=spare)
     added = []
     for files in written:
         added += files

@@ -186,7 +186,8 @@ def spilled(directory: Path, kind: Kind, partition: int) -> Iterator[tuple[Any, 
         pieces = pa.ipc.open_file(source).read_all()
     if not (directory / f"{kind.table}.arrow").exists():
         return
-    file = pa.ipc.open_file(pa.memory_map(str(directory / f"{kind.table}.arrow")))
+    # Not mapped: the pages would count as memory of this process.
+    file = pa.ipc.open_file(pa.OSFile(str(directory / f"{kind.table}.arrow")))
     runs, partitions = pieces["run"].to_numpy(), pieces["partition"].to_numpy()
     rows = pieces["rows"].to_numpy()
     # Pieces of one run and partition follow each other, as their batches do in the file.

@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 
 from storewise.dataset import pieces as piece
 from storewise.dataset.settings import Settings
-from storewise.dataset.threads import Behind
 from storewise.documents import KINDS, PARAMS_COLUMN, Kind
 from storewise.ssearch.parse.arrow import arrow_schema
 
@@ -167,11 +166,7 @@ class _Plan:
             offsets[mine] = self.start[mine] - start + base
             base += stop - start
             batches += sources[number].rows(start, stop)
-        rows = pa.Table.from_batches(batches, schema)
-        indices = piece.spread(offsets, self.rows)
-        if len(indices) == base and (np.diff(indices) == 1).all():
-            return rows
-        return rows.combine_chunks().take(pa.array(indices))
+        return piece.arranged(pa.Table.from_batches(batches, schema), offsets, self.rows)
 
 
 class PartitionFiles:
@@ -281,10 +276,9 @@ def write_files(
     files = PartitionFiles(directory, kind.table, partition, stem, settings, schema, order)
     group = group_rows(settings, sources[0].row_bytes())
     try:
-        with Behind() as behind:
-            for window, rows in _Plan.of(sources).windows(group):
-                behind.do(files.write, window.gather(sources, schema))
-                advance(rows)
+        for window, rows in _Plan.of(sources).windows(group):
+            files.write(window.gather(sources, schema))
+            advance(rows)
         files.end()
     except BaseException:
         files.abandon()
