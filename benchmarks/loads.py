@@ -243,6 +243,7 @@ class RawInsertMany(Tool):
         from bson.raw_bson import RawBSONDocument
 
         from storewise.engines.mongodb.cluster import DATABASE, as_user
+        from storewise.engines.mongodb.settings import WRITE_CONCERNS
         from storewise.engines.support.batches import documents_of
         from storewise.ssearch.parse.documents import to_bson
 
@@ -260,8 +261,13 @@ class RawInsertMany(Tool):
 
         def load() -> None:
             with as_user(self.cluster.endpoints[0], secrets, 30.0) as connection:
+                database = connection[DATABASE]
                 for name, documents in packed:
-                    connection[DATABASE][name].insert_many(documents, ordered=False)
+                    # As safe as ours: the driver's own write concern does not wait for the disk.
+                    collection = database.get_collection(
+                        name, write_concern=WRITE_CONCERNS["durable"]
+                    )
+                    collection.insert_many(documents, ordered=False)
 
         return load
 
