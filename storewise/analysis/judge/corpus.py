@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from pydantic import ValidationError
-from statsmodels.regression.linear_model import OLS
 
 from storewise.analysis.common.engines import CEILING, counts_copies
 from storewise.analysis.common.frames import grouped, key_of, missing, records
@@ -28,6 +27,7 @@ from storewise.analysis.judge.comparable_steps import LOAD_RATE, loads
 from storewise.analysis.measure.scaling import as_estimate
 from storewise.analysis.model.tables import Tables
 from storewise.analysis.stats.intervals import ESTIMATE, LEVEL
+from storewise.analysis.stats.models import OLS
 from storewise.study.prices import Corpus
 
 VOLUME = "volume"

@@ -31,10 +31,9 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-from statsmodels.regression.linear_model import OLS
-from statsmodels.stats.anova import anova_lm
 
 from storewise.analysis.common.text import some_of
+from storewise.analysis.stats.models import OLS, anova_lm
 from storewise.analysis.stats.residual_checks import Check, Floats, cells, equal_variance, normality
 from storewise.errors import AnalysisError
 

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from scipy import stats
-from statsmodels.stats.diagnostic import het_breuschpagan
+
+from storewise.analysis.stats.models import het_breuschpagan
 
 Floats = npt.NDArray[np.float64]
 #: Residuals up to which Shapiro and Wilk's p is exact enough (scipy's own limit).
