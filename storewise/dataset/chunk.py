@@ -149,8 +149,9 @@ def _content(file: Listed, directory: Path) -> _Content:
         text = Digesting(stream, file.path)
         if file.bytes > KEPT_BYTES and not is_remote(file.path):
             return _Content(file.path, text.digest())
-        # A plain file comes in one piece, which is not copied.
-        while size <= KEPT_BYTES and (data := text.read(max(file.bytes + 1, _READ))):
+        # A short plain file comes in one piece, which is not copied.
+        piece = min(max(file.bytes + 1, _READ), KEPT_BYTES + 1)
+        while size <= KEPT_BYTES and (data := text.read(piece)):
             kept.append(data)
             size += len(data)
         if size <= KEPT_BYTES:

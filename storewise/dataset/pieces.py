@@ -34,7 +34,8 @@ SCHEMA = pa.schema(
         ("rows", pa.int64()),
     ]
 )
-#: Rows of pieces, on average, from which on slices of them are faster than copies.
+#: Rows of pieces, on average, from which on slices serve: they need less memory than copies, and
+#: are written as fast.
 _LONG_PIECE = 64
 KEY = ("partition", "library", "query", "digest", "search")
 
