@@ -199,8 +199,9 @@ class _Window:
         self.consensus = self.codes
         if layout.consensus:
             semicolons = np.flatnonzero(lines.first == _SEMICOLON)
-            semicolons = np.append(semicolons, [len(lines.ends)])
-            self.consensus = semicolons[np.searchsorted(semicolons, self.residues)]
+            found = np.searchsorted(semicolons, self.residues)
+            # Of an alignment that has lost its end even the residues are behind the last line.
+            self.consensus = np.append(semicolons, [len(lines.ends)])[found]
         self.count = count
         self.failed = False
         self.keep(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import zstandard
-from support.inputs.ssearch import DATA, DIGEST, outcome, read
+from support.inputs.ssearch import DATA, DIGEST, REAL, outcome, read
 
 from storewise.errors import InputError
 from storewise.ssearch.inspect import inspect_file
@@ -19,6 +19,8 @@ from storewise.ssearch.parse.stream import content_digest, open_input
 
 CONTENT = (DATA / "ssearch36.m10").read_bytes()
 MODES = ("fast", "reference")
+#: Outputs that are read in no time, of all layouts.
+SHORT = [name for name in REAL if (DATA / name).stat().st_size < 16_000]
 
 
 def failure(content: bytes, mode: str = "fast") -> InputError:
@@ -52,6 +54,19 @@ def test_truncated_anywhere(name: str, mode: str) -> None:
         last = content.rfind(b"\n", 0, cut) + 1
         assert offset in (last, cut) or cut - offset < 3000, cut
         assert line == line_of(content, offset), cut
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_the_last_alignment_of_a_query_loses_its_end(name: str) -> None:
+    """At every line, while what follows it is whole: all readers say where."""
+    content = (DATA / name).read_bytes()
+    begin = max(content.rfind(b"\n>>", 0, content.rfind(b"\n; ")), content.rfind(b"\n>--")) + 1
+    end = content.find(b"\n\n", begin)
+    if end < 0:
+        end = content.index(b"\n>>>", begin)
+    for cut in (i + 1 for i in range(begin, end) if content.startswith(b"\n", i)):
+        damaged = content[:cut] + b"\n" + content[end + 1 :].lstrip(b"\n")
+        assert outcome(damaged, mode="fast") == outcome(damaged, mode="reference"), cut
 
 
 @pytest.mark.parametrize("mode", MODES)
