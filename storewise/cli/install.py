@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Annotated
 
 import typer
@@ -59,8 +63,23 @@ def install(
     for recipe in recipes:
         if force or not state_of(recipe, below):
             say(words.offer(recipe))
-        with saying(recipe.store) as tick:
+        with saying(recipe.store) as tick, _ended_in_order():
             new = install_one(recipe, below, force=force, tick=tick)
         say(words.outcome(recipe, below, new=new))
     for line in words.use(recipes, None if below == usual else below):
         say(line)
+
+
+@contextmanager
+def _ended_in_order() -> Iterator[None]:
+    """SIGTERM and SIGHUP end what is within as Ctrl-C does: nothing of it stays."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
