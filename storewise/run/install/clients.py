@@ -120,7 +120,8 @@ def _fetch_jars_without_maven(
 ) -> None:
     client, wanted = place / "client", place / "jars.txt"
     options = ("--quiet", "--only-binary=:all:", "--target", client)
-    _run("pip", (*_PIP, "install", *options, _SMALL_CLIENT), place, tick)
+    # A user's setting `user`, which many have, and --target exclude each other.
+    _run("pip", (*_PIP, "install", *options, _SMALL_CLIENT), place, tick, {"PIP_USER": "0"})
     lines = []
     for jar in jars:
         group, artefact, version, *classifier = jar.name.split(":")
