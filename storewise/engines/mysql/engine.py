@@ -29,8 +29,9 @@ from storewise.errors import EngineError
 
 VARIABLE = "STOREWISE_MARIADB_BIN"
 _HINT = (
-    "install MariaDB (Debian: mariadb-server; conda: envs/mariadb.yaml) or MySQL's server, or say "
-    f"where it is with the setting `home` or ${VARIABLE}"
+    "`storewise install mariadb` fetches it; or install MariaDB (Debian: mariadb-server; conda: "
+    "envs/mariadb.yaml) or MySQL's server, or say where it is with the setting `home` or "
+    f"${VARIABLE}"
 )
 _USUAL = (
     "/usr/sbin",
@@ -124,6 +125,7 @@ class MysqlEngine(ShardedEngine):
             variable=VARIABLE,
             # --no-defaults: an option file of this host must neither count nor do harm.
             version=("mariadbd", "--no-defaults", "--version"),
+            own=self.name,
             usual=_USUAL,
             hint=_HINT,
         )

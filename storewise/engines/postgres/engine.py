@@ -21,8 +21,8 @@ from storewise.engines.support.installation import find_installation
 from storewise.errors import EngineError
 
 _HINT = (
-    "install PostgreSQL (Debian: postgresql; conda: envs/postgres.yaml), or say where it is with "
-    "the setting `home` or STOREWISE_POSTGRES_BIN"
+    "`storewise install postgres` fetches it; or install PostgreSQL (Debian: postgresql; conda: "
+    "envs/postgres.yaml), or say where it is with the setting `home` or STOREWISE_POSTGRES_BIN"
 )
 #: Versions since this one have what is used here (the counters of pg_stat_wal are the newest).
 _OLDEST = 14
@@ -70,6 +70,7 @@ class PostgresEngine(ShardedEngine):
             settings,
             variable="STOREWISE_POSTGRES_BIN",
             version=("postgres", "--version"),
+            own=self.name,
             usual=("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin"),
             hint=_HINT,
         )
