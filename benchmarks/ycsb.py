@@ -43,7 +43,7 @@ import pyarrow.compute as pc
 from storewise.driver.worker import WorkerJob, run_worker
 from storewise.engines.contract.engine import Cluster, Schema
 from storewise.engines.contract.server import Credentials, Topology
-from storewise.engines.mysql import connection as mysqllink
+from storewise.engines.mysql import link as mysqllink
 from storewise.engines.postgres import client as postgresclient
 from storewise.engines.registry import engine
 from storewise.metrics.host import facts
