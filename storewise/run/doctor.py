@@ -94,7 +94,7 @@ def _engine(name: str, settings: Mapping[str, Any]) -> Finding:
     try:
         store = engine(name)
         there = store.find(settings) if isinstance(store, ServerEngine) else None
-        clients = [f"{client} {its}" for client, its in store.versions().items()]
+        clients = [f"{client} {its}" for client, its in store.versions(settings).items()]
     except EngineError as error:
         if name not in ENGINES:
             known = ", ".join(ENGINES)

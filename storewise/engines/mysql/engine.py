@@ -20,7 +20,7 @@ from storewise.engines.contract.server import (
     Topology,
 )
 from storewise.engines.mysql.client import MysqlClient
-from storewise.engines.mysql.connection import answers
+from storewise.engines.mysql.connection import answers, driver_versions
 from storewise.engines.mysql.launch import launch_of, server_version
 from storewise.engines.mysql.settings import MysqlSettings
 from storewise.engines.sql.sharded_engine import ShardedEngine
@@ -84,10 +84,12 @@ class MysqlEngine(ShardedEngine):
     Settings = MysqlSettings
     guard = "password (hashed challenge)"
     client = MysqlClient
-    packages = ("pymysql",)
     ready_seconds = 90.0
     programs = ("mariadbd", "mariadb-install-db")
     install_hint = _HINT
+
+    def versions(self, settings: Mapping[str, Any] | None = None) -> dict[str, str]:
+        return driver_versions(self.settings_of(settings or {}).driver)
 
     def roles(self, topology: Topology, settings: Mapping[str, Any]) -> tuple[NodeSpec, ...]:
         specs = super().roles(topology, settings)

@@ -59,9 +59,9 @@ class PostgresEngine(ShardedEngine):
     programs = ("postgres", "initdb")
     install_hint = _HINT
 
-    def versions(self) -> dict[str, str]:
+    def versions(self, settings: Mapping[str, Any] | None = None) -> dict[str, str]:
         number = psycopg.pq.version()  # 170005 is 17.5
-        return {**super().versions(), "libpq": f"{number // 10000}.{number % 10000}"}
+        return {**super().versions(settings), "libpq": f"{number // 10000}.{number % 10000}"}
 
     def find(self, settings: Mapping[str, Any]) -> Installation:
         installed = find_installation(
