@@ -26,7 +26,7 @@ _LIMITS = ("read_timeout", "write_timeout")
 
 def versions() -> dict[str, str]:
     """Versions of the module, and of the library in C within it."""
-    return {"mysqlclient": str(__version__), "mysqlclient.library": MySQLdb.get_client_info()}
+    return {"mysqlclient": str(__version__), "C library": MySQLdb.get_client_info()}
 
 
 class CLink(Link):

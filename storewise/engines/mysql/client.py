@@ -168,10 +168,9 @@ class MysqlClient(ShardedClient[Link]):
 
     def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool:
         table = self._table(kind)
-        known = {column.name: column for column in table.columns}
-        for name, value in changes.items():
-            if name in known:
-                check_value(table.name, known[name], value)
+        for column in table.columns:
+            if column.name in changes:
+                check_value(table.name, column, changes[column.name])
         change = super().update
         return again(lambda: change(kind, document_id, changes))
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Generic, NoReturn, TypeVar
+from typing import Any, ClassVar, Generic, NoReturn, Self, TypeVar
 
 from storewise.documents import Field, FieldType, Kind
 from storewise.engines.contract.engine import Cluster, Endpoint, HashPlacement, Mode, Schema
@@ -70,7 +70,7 @@ class Shared(SqlState):
 
 
 class ShardedClient(SqlReads[Shared], Generic[Connection]):
-    """One thread's connections to the servers, each opened when it is first needed.
+    """One thread's connections to the servers; one that is lost is opened again when it is needed.
 
     A subclass gives the driver's part: the class variables, the abstract methods, and what its SQL
     says differently.
@@ -86,6 +86,7 @@ class ShardedClient(SqlReads[Shared], Generic[Connection]):
 
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
+        self._names = [str(store.name) for store in self._stores]
         self._connections: dict[int, Connection] = {}
         self._threads: ThreadPoolExecutor | None = None
         """For the work with all servers but one; started when it is first needed."""
@@ -318,7 +319,7 @@ class ShardedClient(SqlReads[Shared], Generic[Connection]):
     # Reading.
 
     def owner(self, kind: Kind, document_id: bytes) -> str:
-        return str(self._stores[self._store_of(document_id)].name)
+        return self._names[self._store_of(document_id)]
 
     def _store_of(self, document_id: bytes) -> int:
         try:
@@ -361,6 +362,14 @@ class ShardedClient(SqlReads[Shared], Generic[Connection]):
         return self._on_all(lambda store: self._rows(store, sql))
 
     # Connections and threads.
+
+    def for_thread(self) -> Self:
+        """A client with connections of its own. They are open before its thread begins: to sign in
+        takes longer than many operations, and would be measured as the first one."""
+        client = super().for_thread()
+        for store in range(len(self._stores)):
+            client._connection(store)
+        return client
 
     def _disconnect(self) -> None:
         if self._threads is not None:
