@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from storewise.engines.support.servers import sum_counters
-from storewise.engines.valkey.connection import Unreached, Links
+from storewise.engines.valkey.connection import Links, Unreached
 
 #: Those that are kept.
 _NAMES = frozenset(
