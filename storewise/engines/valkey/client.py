@@ -44,8 +44,26 @@ class _Changed(EngineError):
     """Another client has changed a document while it was updated."""
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """How the documents of a kind are kept, and under which keys on each server."""
+
+    form: BsonForm
+    prefixes: tuple[bytes, ...]
+    """What the keys of documents begin with."""
+    orders: tuple[bytes, ...]
+    """The keys of the sorted sets of ids. Names of tables have no colon, so that they are the keys
+    of no document."""
+
+    @classmethod
+    def of(cls, kind: Kind, tags: Sequence[bytes], *, study_fields: bool) -> Kept:
+        orders = tuple(tag + kind.table.encode() for tag in tags)
+        prefixes = tuple(order + b":" for order in orders)
+        return cls(BsonForm(kind, study_fields=study_fields), prefixes, orders)
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
-class Shared(ProcessState[BsonForm]):
+class Shared(ProcessState[Kept]):
     """What the clients of one process have in common."""
 
     settings: ValkeySettings
@@ -75,7 +93,7 @@ def open_shared(engine: Engine, cluster: Cluster, mode: Mode) -> Shared:
     )
 
 
-class ValkeyClient(ThreadClient[Shared, BsonForm]):
+class ValkeyClient(ThreadClient[Shared, Kept]):
     """One thread's client; it has connections of its own."""
 
     engine_name = "valkey"
@@ -113,9 +131,13 @@ class ValkeyClient(ThreadClient[Shared, BsonForm]):
         self._keep(schema)
 
     def _keep(self, schema: Schema) -> None:
-        forms = {kind: BsonForm(kind, study_fields=schema.study_fields) for kind in schema.kinds}
-        with self._shared.lock:
-            self._shared.schema, self._shared.tables = schema, forms
+        shared = self._shared
+        tables = {
+            kind: Kept.of(kind, shared.tags, study_fields=schema.study_fields)
+            for kind in schema.kinds
+        }
+        with shared.lock:
+            shared.schema, shared.tables = schema, tables
 
     def _learn(self) -> None:
         """Take the schema that another client has created."""
@@ -124,7 +146,7 @@ class ValkeyClient(ThreadClient[Shared, BsonForm]):
             schema, _ = described(text.decode(), self._shared.kinds)
             self._keep(schema)
 
-    def _table(self, kind: Kind) -> BsonForm:
+    def _table(self, kind: Kind) -> Kept:
         self._check_open()
         return super()._table(kind)
 
@@ -133,28 +155,21 @@ class ValkeyClient(ThreadClient[Shared, BsonForm]):
             raise EngineError(f"valkey: {document_id!r} is no id of bytes")
         return self._shared.placement.store_of(document_id) if self._servers > 1 else 0
 
-    def _names(self, kind: Kind, server: int) -> tuple[bytes, bytes]:
-        """What the keys of a kind's documents on a server begin with, and the key of their order.
-
-        Names of tables have no colon, so the two never meet."""
-        order = self._shared.tags[server] + kind.table.encode()
-        return order + b":", order
-
     # Writing.
 
     def insert(self, kind: Kind, documents: Sequence[bytes | Document]) -> None:
         """As BSON or as dicts; on each server one transaction."""
         self._writing("insert")
-        form = self._table(kind)
+        kept = self._table(kind)
         parts: dict[int, list[tuple[bytes, bytes]]] = {}
         for document in documents:
             if isinstance(document, bytes):
-                document_id, packed = form.id_of(document), document
+                document_id, packed = kept.form.id_of(document), document
             else:
-                packed, document_id = self._packed(form, document), document["_id"]
+                packed, document_id = self._packed(kept.form, document), document["_id"]
             parts.setdefault(self._server_of(document_id), []).append((document_id, packed))
         if parts:
-            self._transact({server: self._store(kind, server, p) for server, p in parts.items()})
+            self._transact({server: self._store(kept, server, p) for server, p in parts.items()})
 
     def _packed(self, form: BsonForm, document: Document) -> bytes:
         try:
@@ -162,10 +177,10 @@ class ValkeyClient(ThreadClient[Shared, BsonForm]):
         except (BSONError, OverflowError, UnicodeError) as error:
             raise EngineError(f"valkey: {form.table.name}: {error}") from error
 
-    def _store(self, kind: Kind, server: int, part: Sequence[tuple[bytes, bytes]]) -> list[Command]:
+    def _store(self, kept: Kept, server: int, part: Sequence[tuple[bytes, bytes]]) -> list[Command]:
         """Commands that keep documents and their places. Of an id that comes twice the last
         document counts."""
-        prefix, order = self._names(kind, server)
+        prefix, order = kept.prefixes[server], kept.orders[server]
         commands: list[Command] = []
         for start in range(0, len(part), _MOST):
             some = part[start : start + _MOST]
@@ -197,10 +212,10 @@ class ValkeyClient(ThreadClient[Shared, BsonForm]):
     def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool:
         """Read, change and write back; again where another client has changed it meanwhile."""
         self._writing("update")
-        form = self._table(kind)
-        values = form.changes(changes)
+        kept = self._table(kind)
+        values = kept.form.changes(changes)
         server = self._server_of(document_id)
-        key = self._names(kind, server)[0] + document_id
+        key = kept.prefixes[server] + document_id
 
         def once() -> bool:
             _, stored = self._links.ask(server, (b"WATCH", key), (b"GET", key))
@@ -223,21 +238,20 @@ class ValkeyClient(ThreadClient[Shared, BsonForm]):
 
     def delete(self, kind: Kind, document_id: bytes) -> bool:
         self._writing("delete")
-        self._table(kind)
+        kept = self._table(kind)
         server = self._server_of(document_id)
-        prefix, order = self._names(kind, server)
-        commands = [(b"DEL", prefix + document_id), (b"ZREM", order, document_id)]
+        key, order = kept.prefixes[server] + document_id, kept.orders[server]
+        commands = [(b"DEL", key), (b"ZREM", order, document_id)]
         done = self._transact({server: commands})[server]
         return bool(done and done[0])
 
     # Reading.
 
     def get(self, kind: Kind, document_id: bytes) -> Document | None:
-        form = self._table(kind)
+        kept = self._table(kind)
         server = self._server_of(document_id)
-        key = self._names(kind, server)[0] + document_id
-        (stored,) = self._links.ask(server, (b"GET", key))
-        return None if stored is None else self._document(form, stored)
+        stored = self._links.ask_one(server, (b"GET", kept.prefixes[server] + document_id))
+        return None if stored is None else self._document(kept.form, stored)
 
     def _document(self, form: BsonForm, stored: bytes) -> Document:
         try:
@@ -248,32 +262,32 @@ class ValkeyClient(ThreadClient[Shared, BsonForm]):
             ) from error
 
     def get_many(self, kind: Kind, document_ids: Sequence[bytes]) -> list[Document | None]:
-        form = self._table(kind)
+        kept = self._table(kind)
         parts: dict[int, list[bytes]] = {}
         for document_id in dict.fromkeys(document_ids):
             parts.setdefault(self._server_of(document_id), []).append(document_id)
         requests: dict[int, list[Command]] = {}
         for server, ids in parts.items():
-            prefix, _ = self._names(kind, server)
+            prefix = kept.prefixes[server]
             requests[server] = [
                 (b"MGET", *(prefix + document_id for document_id in some))
                 for some in chunks(ids, _MOST)
             ]
         documents: dict[bytes, Document] = {}
         for server, answers in self._links.ask_all(requests).items():
-            values = (value for answer in answers for value in answer)
+            values = chain.from_iterable(answers)
             for document_id, stored in zip(parts[server], values, strict=True):
                 if stored is not None:
-                    documents[document_id] = self._document(form, stored)
+                    documents[document_id] = self._document(kept.form, stored)
         return [documents.get(document_id) for document_id in document_ids]
 
     def scan(self, query: Scan) -> list[Document]:
         """The first ids of all servers, then the documents of the first of these."""
         kind, start, limit = query.kind, query.start, query.limit
-        self._table(kind)
+        kept = self._table(kind)
         documents: list[Document] = []
         while (wanted := limit - len(documents)) > 0:
-            ids = self._ids(kind, start, wanted)
+            ids = self._ids(kept, start, wanted)
             documents += [d for d in self.get_many(kind, ids) if d is not None]
             if len(ids) < wanted:
                 break
@@ -281,23 +295,19 @@ class ValkeyClient(ThreadClient[Shared, BsonForm]):
             start = ids[-1] + b"\0"
         return documents
 
-    def _ids(self, kind: Kind, start: bytes, limit: int) -> list[bytes]:
+    def _ids(self, kept: Kept, start: bytes, limit: int) -> list[bytes]:
         """The first ids that are not below `start`, over all servers."""
-        requests: dict[int, list[Command]] = {}
-        for server in range(self._servers):
-            _, order = self._names(kind, server)
-            span = (b"[" + start, b"+", b"BYLEX", b"LIMIT", 0, limit)
-            requests[server] = [(b"ZRANGE", order, *span)]
-        parts = [answer for (answer,) in self._links.ask_all(requests).values()]
+        span = (b"[" + start, b"+", b"BYLEX", b"LIMIT", 0, limit)
+        requests = {s: [(b"ZRANGE", order, *span)] for s, order in enumerate(kept.orders)}
+        parts = [ids for (ids,) in self._links.ask_all(requests).values()]
         return list(islice(merge(*parts), limit))
 
     def count(self, query: Count) -> int:
         """Of a whole kind as the servers know it; with conditions by a look at every document."""
-        kind = query.kind
-        self._table(kind)
+        kept = self._table(query.kind)
         if query.where:
             return super().count(query)
-        requests = {s: [(b"ZCARD", self._names(kind, s)[1])] for s in range(self._servers)}
+        requests = {s: [(b"ZCARD", order)] for s, order in enumerate(kept.orders)}
         return sum(int(number) for (number,) in self._links.ask_all(requests).values())
 
     # What is known of the store.

@@ -58,6 +58,10 @@ class _Connection(Connection):
     def is_open(self) -> bool:
         return self._sock is not None
 
+    def answer(self, command: Command) -> Any:
+        self.send_packed_command((pack_command(command),), check_health=False)
+        return self.read_response()
+
 
 class Links:
     """One thread's connections, one to each server, each made when it is first needed."""
@@ -71,6 +75,18 @@ class Links:
     def close(self) -> None:
         for link in self._links:
             link.disconnect()
+
+    def ask_one(self, server: int, command: Command) -> Any:
+        """As `ask`, for one command: nearly all reads are, and nothing is in their way."""
+        link = self._links[server]
+        kept = link.is_open
+        try:
+            return link.answer(command)
+        except ValkeyError as error:
+            failure = self._failure(server, error)
+            if not (kept and isinstance(failure, Broken)):
+                raise failure from error
+        return self.ask(server, command)[0]
 
     def ask(self, server: int, *commands: Command, again: bool = True) -> list[Any]:
         """The answers of one server, by its number, to commands that are sent at once."""
@@ -95,7 +111,7 @@ class Links:
 
     def _ask_all(self, requests: Mapping[int, Sequence[Command]]) -> dict[int, list[Any]]:
         answers: dict[int, list[Any]] = {}
-        refused: Refused | None = None
+        refused: EngineError | None = None
         at = 0
         try:
             for at, commands in requests.items():
@@ -107,21 +123,21 @@ class Links:
                     try:
                         found.append(link.read_response())
                     except ResponseError as error:
-                        refused = refused or Refused(f"{self._where(at)}: {_words(error)}")
+                        refused = refused or self._failure(at, error)
                 answers[at] = found
         except BaseException as error:
             # Answers that are still to come would be taken for those to later requests.
             for server in requests.keys() - answers.keys():
                 self._links[server].disconnect()
             if isinstance(error, ValkeyError):
-                raise _kind(error)(f"{self._where(at)}: {_words(error)}") from error
+                raise self._failure(at, error) from error
             raise
         if refused is not None:
             raise refused
         return answers
 
-    def _where(self, server: int) -> str:
-        return f"valkey: {self._endpoints[server]}"
+    def _failure(self, server: int, error: ValkeyError) -> EngineError:
+        return _kind(error)(f"valkey: {self._endpoints[server]}: {_words(error)}")
 
 
 def _kind(error: ValkeyError) -> type[EngineError]:
@@ -129,7 +145,9 @@ def _kind(error: ValkeyError) -> type[EngineError]:
         return EngineError
     if isinstance(error, BusyLoadingError | Silence):
         return Unreached
-    return Broken if isinstance(error, Lost) else EngineError
+    if isinstance(error, Lost):
+        return Broken
+    return Refused if isinstance(error, ResponseError) else EngineError
 
 
 def _words(error: ValkeyError) -> str:
