@@ -1,4 +1,4 @@
-"""What a load of alignments will store, told before it by the manifest and a look at a few files."""
+"""What a load of alignments will store, by the manifest and by a look at a few of the files."""
 
 from __future__ import annotations
 
