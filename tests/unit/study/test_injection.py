@@ -152,9 +152,7 @@ def test_an_option_of_java_runs_nothing(option: str) -> None:
             engine(name).Settings.model_validate({"jvm_options": [option]})
 
 
-@pytest.mark.parametrize(
-    "name", ["postgres", "mariadb", "mongodb", "cassandra", "hbase", "riak", "valkey"]
-)
+@pytest.mark.parametrize("name", TAKEN)
 def test_a_module_is_a_name(name: str) -> None:
     settings = engine(name).Settings
     assert settings.model_validate({"module": "db/postgresql/16.2-gcc+x"}).module  # type: ignore[attr-defined]
