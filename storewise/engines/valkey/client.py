@@ -315,11 +315,13 @@ class ValkeyClient(ThreadClient[Shared, Kept]):
     def owner(self, kind: Kind, document_id: bytes) -> str | None:
         return self._shared.endpoints[self._server_of(document_id)].name
 
-    def disk_bytes(self) -> int:
-        """The logs of writes of all servers; 0 where the level has none."""
+    def disk_bytes(self) -> int | None:
+        """The logs of writes of all servers; None where the level has none."""
         self._check_open()
+        if self._shared.level == "memory":
+            return None
         sizes = (counters_of(self._links, server) for server in range(self._servers))
-        return sum(int(counters.get("aof_current_size", 0)) for counters in sizes)
+        return sum(int(counters["aof_current_size"]) for counters in sizes)
 
     def status(self) -> dict[str, float]:
         self._check_open()
