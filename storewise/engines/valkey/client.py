@@ -8,7 +8,7 @@ tag (`slots`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from heapq import merge
 from itertools import chain, islice
 from typing import Any
@@ -70,9 +70,9 @@ class Shared(ProcessState[Kept]):
     level: str
     credentials: Credentials
     endpoints: tuple[Endpoint, ...]
-    tags: tuple[bytes, ...] = ()
+    tags: tuple[bytes, ...]
     """What the keys of each server begin with."""
-    placement: HashPlacement = field(default_factory=lambda: HashPlacement(1))
+    placement: HashPlacement
 
 
 def open_shared(engine: Engine, cluster: Cluster, mode: Mode) -> Shared:
@@ -109,12 +109,7 @@ class ValkeyClient(ThreadClient[Shared, Kept]):
 
     def greet(self) -> None:
         """EngineError where a server does not answer."""
-        self._all([(b"PING",)])
-
-    def _all(self, commands: Sequence[Command]) -> list[list[Any]]:
-        """The answers of every server to the same commands."""
-        answers = self._links.ask_all(dict.fromkeys(range(self._servers), commands))
-        return [answers[server] for server in range(self._servers)]
+        self._links.ask_all({server: [(b"PING",)] for server in range(self._servers)})
 
     def create(self, schema: Schema) -> None:
         """Keys come into being with their first value; what is kept is the schema."""
@@ -122,7 +117,7 @@ class ValkeyClient(ThreadClient[Shared, Kept]):
         if schema.indexes and schema.index_time != "none":
             raise self._cannot("secondary index")
         key = shared.tags[0] + _SCHEMA
-        (there, _) = self._links.ask(
+        there, _ = self._links.ask(
             0, (b"GET", key), (b"SET", key, describe(schema, "documents").encode())
         )
         if there is None and shared.level == "memory":
