@@ -26,8 +26,8 @@ COMMAND_LINE = {
     "rich",
     "snakemake-executor-plugin-slurm",
 }
-#: What conda-forge does not have.
-FROM_PIP = {"hdrhistogram", "mysqlclient-static"}
+#: What conda-forge does not have; its `valkey` is the server.
+FROM_PIP = {"hdrhistogram", "libvalkey", "mysqlclient-static", "valkey"}
 BIOCONDA = {"fasta3"}
 HEAD = """\
 # Written by envs/generate.py: what a rule's Python needs{more}. Used with

@@ -21,6 +21,7 @@ ENGINES: dict[str, str] = {
     "cassandra": "storewise.engines.cassandra.engine:CassandraEngine",
     "hbase": "storewise.engines.hbase.engine:HbaseEngine",
     "riak": "storewise.engines.riak.engine:RiakEngine",
+    "valkey": "storewise.engines.valkey.engine:ValkeyEngine",
     "sql": "storewise.engines.sqlalchemy.engine:SqlEngine",
 }
 

