@@ -8,6 +8,7 @@ id (`final`).
 
 from __future__ import annotations
 
+import os
 import secrets
 import shutil
 from collections.abc import Mapping, Sequence
@@ -90,6 +91,8 @@ class ChdbClient(EmbeddedSql[Shared]):
     # The stores as databases.
 
     def greet(self) -> None:
+        if self._shared.mode == "write" and not os.access(self._stores[0], os.W_OK | os.X_OK):
+            raise EngineError(f"chdb: {self._stores[0]} cannot be written")
         self._connection()
         super().greet()
         tables = chdb_tables(self._shared.tables)
