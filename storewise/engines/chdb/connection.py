@@ -10,6 +10,7 @@ imported when a client connects, and nowhere else.
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import signal
@@ -69,6 +70,7 @@ class _Process:
                 )
             if self.directory is None:
                 self.directory = Path(tempfile.mkdtemp(prefix="storewise-chdb-")).resolve()
+                atexit.register(_remove, self.directory, os.getpid())
             self.connections += 1
             return self.directory
 
@@ -85,6 +87,12 @@ class _Process:
         with self.lock:
             self.clients += 1
             return self.clients
+
+
+def _remove(directory: Path, process: int) -> None:
+    """Remove what a client has left that nobody closed; not from a process that was forked."""
+    if os.getpid() == process:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 _process = _Process()

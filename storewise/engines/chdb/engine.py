@@ -10,15 +10,12 @@ import sys
 from collections.abc import Mapping
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from storewise.engines.chdb.settings import ChdbSettings
-from storewise.engines.contract.engine import Cluster, Engine, Mode
+from storewise.engines.contract.engine import Client, Cluster, Engine, Mode
 from storewise.engines.sql.reads import FLAGS
 from storewise.errors import EngineError
-
-if TYPE_CHECKING:
-    from storewise.engines.chdb.client import ChdbClient
 
 
 class ChdbEngine(Engine):
@@ -50,7 +47,7 @@ class ChdbEngine(Engine):
                 "'storewise[chdb]')"
             ) from error
 
-    def connect(self, cluster: Cluster, mode: Mode) -> ChdbClient:
+    def connect(self, cluster: Cluster, mode: Mode) -> Client:
         settings: ChdbSettings = self.settings_of(cluster.settings)
         durable = self.level_of(cluster) == "durable"
         stores = self.stores_of(cluster, mode)
