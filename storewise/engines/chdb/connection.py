@@ -16,8 +16,11 @@ import shutil
 import signal
 import tempfile
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import pyarrow as pa
 
@@ -26,16 +29,26 @@ from storewise.engines.support.batches import rows_of
 from storewise.engines.support.table import Row
 from storewise.errors import EngineError
 
-_MASK = signal.pthread_sigmask(signal.SIG_BLOCK, ())
-try:
-    import chdb
-    from chdb.state.sqlitelike import Connection as Driver
-except ImportError as missing:
-    raise EngineError(f"chdb: {missing}: pip install 'storewise[chdb]'") from missing
-# ClickHouse blocks SIGPIPE, which programs that we start would inherit, and takes SIGTSTP (Ctrl-Z).
-signal.pthread_sigmask(signal.SIG_SETMASK, _MASK)
-if threading.current_thread() is threading.main_thread():
-    signal.signal(signal.SIGTSTP, signal.getsignal(signal.SIGTSTP))
+
+@contextmanager
+def _signals_as_before() -> Iterator[None]:
+    """ClickHouse blocks SIGPIPE, which programs that we start would inherit, and takes SIGTSTP
+    (Ctrl-Z): give both back."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTSTP, signal.getsignal(signal.SIGTSTP))
+
+
+with _signals_as_before():
+    try:
+        import chdb
+        from chdb.state.sqlitelike import Connection as Driver
+    except ImportError as missing:
+        raise EngineError(f"chdb: {missing}: pip install 'storewise[chdb]'") from missing
 
 #: What the driver raises.
 FAILURES = (chdb.ChdbError, RuntimeError)
@@ -70,7 +83,6 @@ class _Process:
                 )
             if self.directory is None:
                 self.directory = Path(tempfile.mkdtemp(prefix="storewise-chdb-")).resolve()
-                atexit.register(_remove, self.directory, os.getpid())
             self.connections += 1
             return self.directory
 
@@ -89,13 +101,16 @@ class _Process:
             return self.clients
 
 
-def _remove(directory: Path, process: int) -> None:
-    """Remove what a client has left that nobody closed; not from a process that was forked."""
-    if os.getpid() == process:
-        shutil.rmtree(directory, ignore_errors=True)
-
-
 _process = _Process()
+_open = WeakSet["Connection"]()
+
+
+@atexit.register
+def _close_all() -> None:
+    """Close what nobody has closed, so that the directory goes; a fork's are not its own."""
+    if not _forked:
+        for connection in list(_open):
+            connection.close()
 
 
 class Connection:
@@ -104,11 +119,13 @@ class Connection:
     def __init__(self, settings: ChdbSettings) -> None:
         self.directory = _process.take()
         try:
-            self._driver = Driver(_address(self.directory, settings))
+            with _signals_as_before():
+                self._driver = Driver(_address(self.directory, settings))
         except FAILURES as error:
             _process.give_back()
             raise EngineError(f"chdb: {words(error)}") from error
         self._open = True
+        _open.add(self)
 
     def rows(self, sql: str) -> list[Row]:
         """The rows of a statement; texts and ids are bytes. Raises of FAILURES."""
