@@ -205,6 +205,11 @@ class ChdbClient(EmbeddedSql[Shared]):
         try:
             with aside(self._file(0), durable=self._shared.durable) as place:
                 place.write_text(describe(schema, "columns") + "\n", encoding="utf-8")
+            if self._shared.durable:
+                # ClickHouse syncs what is in a table's directory, not the directories above it.
+                store = self._stores[0]
+                for path in (store / DATA / self._shared.databases[0], store / DATA, store):
+                    _sync(path)
         except OSError as error:
             raise EngineError(f"chdb: {self._file(0)}: {error.strerror}") from error
         self._shared.schemas[0] = schema
@@ -366,6 +371,15 @@ def _indexes(schema: Schema, kind: Kind) -> list[str]:
     if schema.index_time == "none":
         return []
     return [name for of, name in schema.indexes if of is kind]
+
+
+def _sync(directory: Path) -> None:
+    """Have the names in a directory on disk."""
+    number = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
 
 
 def _database(store: Path) -> str:
