@@ -277,6 +277,7 @@ STORES: dict[str, tuple[type[Tool], ...]] = {
     "null": (),
     "sqlite": (SqliteImport,),
     "duckdb": (DuckdbInsert,),
+    "chdb": (),
     "parquet": (ParquetWrite,),
     "postgres": (PsqlCopy, AdbcIngest),
     "mariadb": (MariadbLoad,),

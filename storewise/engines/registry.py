@@ -15,6 +15,7 @@ ENGINES: dict[str, str] = {
     "sqlite": "storewise.engines.sqlite.engine:SqliteEngine",
     "duckdb": "storewise.engines.duckdb.engine:DuckdbEngine",
     "parquet": "storewise.engines.parquet.engine:ParquetEngine",
+    "chdb": "storewise.engines.chdb.engine:ChdbEngine",
     "postgres": "storewise.engines.postgres.engine:PostgresEngine",
     "mariadb": "storewise.engines.mysql.engine:MysqlEngine",
     "mongodb": "storewise.engines.mongodb.engine:MongoEngine",

@@ -34,6 +34,7 @@ LOOKS: Mapping[str, Look] = {
     "null": Look("#9A9A9A", "#8A8A8A", "|", "---"),
     "sqlite": Look("#334EFF", "#0078FF", "o", ""),
     "duckdb": Look("#997100", "#FFE4A6", "s", "///"),
+    "chdb": Look("#B400C3", "#C3D278", "8", "\\\\///"),
     "parquet": Look("#2D805E", "#29CCA8", "^", "..."),
     "postgres": Look("#7C5380", "#B274AB", "D", "xxx"),
     "mariadb": Look("#4C130F", "#E68A73", "v", "\\\\\\"),
