@@ -36,6 +36,7 @@ class MongodbClient(MongoLink):
         """Itself; for unacknowledged writes one connection of the thread's own, because servers
         keep the order of what comes on one connection only, and `flush` needs it."""
         if self._shared.concern.acknowledged or self._shared.mode == "read":
+            self._hold()
             return self
         with self._shared.lock, self._words("connect"):
             return MongodbClient(self._shared, self._shared.connect(maxPoolSize=1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -164,6 +165,7 @@ class MongoLink(ProcessClient[Shared, Form]):
         super().__init__(shared)
         self._mongo = mongo
         shared.opened.append(mongo)
+        self._held = threading.local()
         settings = shared.settings
         database = mongo.get_database(
             DATABASE,
@@ -220,8 +222,10 @@ class MongoLink(ProcessClient[Shared, Form]):
         shared = self._shared
         if shared.alone is None:
             return None
+        held = getattr(self._held, "connection", None)
+        self._held.connection = None
         try:
-            connection = shared.resting.pop()
+            connection = held or shared.resting.pop()
             if not connection.ended():
                 return connection
             connection.close()
@@ -233,6 +237,12 @@ class MongoLink(ProcessClient[Shared, Form]):
             return shared.alone()
         except AutoReconnect:
             return None
+
+    def _hold(self) -> None:
+        """Keep a connection for the calling thread's first command: it is open before that, and no
+        other thread that does the same gets it."""
+        with self._words("connect"):
+            self._held.connection = self._take()
 
     def _give(self, connection: Direct) -> None:
         """Back, for the next one."""
