@@ -95,7 +95,7 @@ def saying(what: str, *, every: float = EVERY) -> Iterator[Callable[[str], None]
         return Text(f"storewise: {what}: {words} ({time.monotonic() - start:.0f} s)")
 
     if console.is_terminal:
-        with console.status(line("")) as status:
+        with console.status(line("starting")) as status:
             yield lambda words: status.update(line(words))
         return
 

@@ -145,6 +145,7 @@ def test_a_full_disk(small_disk: object, tmp_path: Path) -> None:
 def test_engines_use_what_was_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before what is on the PATH, and after what a variable names."""
     monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("STOREWISE_POSTGRES_BIN", raising=False)
     place = tmp_path / ".local" / "share" / "storewise" / "postgres"
     fetch("postgres", place.parent)
     done = storewise("install", "postgres")
