@@ -282,7 +282,8 @@ class Connection:
 
     @seconds.setter
     def seconds(self, seconds: float) -> None:
-        """The kernel keeps the time: Python's own time-outs cost two more system calls each."""
+        # The kernel keeps the time: Python's own time-outs cost two more system calls each.
+        # Zero would be no limit there.
         self._seconds = seconds
         limit = struct.pack("ll", int(seconds), int(seconds % 1 * 1e6) or 1)
         self._socket.settimeout(None)
