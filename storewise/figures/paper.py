@@ -164,8 +164,8 @@ class _Drawing:
 
     def _labels(self, axis: Any, panel: Panel) -> None:
         """The name of each line at its end, moved apart where ends meet."""
-        lines = _named(panel)
-        ends = [self._end_of(panel, one) for one in lines]
+        named = [(one, self._end_of(panel, one)) for one in _named(panel)]
+        lines, ends = [one for one, end in named if end], [end for _, end in named if end]
         to_axes = axis.transData + axis.transAxes.inverted()
         at = [tuple(map(float, to_axes.transform(end))) for end in ends]
         gap = _LINE / (72 * self.height - _AROUND)
@@ -185,15 +185,17 @@ class _Drawing:
                 zorder=5,
             )
 
-    def _end_of(self, panel: Panel, series: Series) -> tuple[float, float]:
-        """The last point of a line, or of what is drawn thin in its colour beyond it."""
+    def _end_of(self, panel: Panel, series: Series) -> tuple[float, float] | None:
+        """The last point of a line, or of what is drawn thin in its colour beyond it; None where
+        none is a number (a phase in which no operation ended has no rate)."""
         lines = [one for one in panel.shown("paper") if one is series or _belongs(one, series)]
         places = [
             place
             for one in lines
             for place in zip(*(self._places(panel, one, s) for s in ("x", "y")), strict=True)
         ]
-        return max(places, key=lambda place: float(place[0]))
+        known = [place for place in places if math.isfinite(place[1])]
+        return max(known, key=lambda place: float(place[0]), default=None)
 
     def _colour(self, series: Series) -> str:
         return series.colour or engine_colour(series.like or series.engine)

@@ -27,7 +27,7 @@ from storewise.figures.captions import (
     stored_figures,
     warnings_of,
 )
-from storewise.figures.chart import Chart, spaced, spread
+from storewise.figures.chart import Axis, Chart, Panel, Point, Series, spaced, spread
 from storewise.figures.paper import draw, tick, to_bytes
 from storewise.figures.style import DARK, GREY, LOOKS, engine_colour, look
 
@@ -257,6 +257,20 @@ def test_labels_are_moved_apart_and_stay_inside() -> None:
     assert spaced([0.5, 0.5], 0.25) == [0.5, 0.75]
     assert spaced([0.9, 1.2], 0.25) == [0.75, 1.0]
     assert sorted(spaced([0.5] * 8, 0.5)) == pytest.approx([i / 8 for i in range(1, 9)])
+
+
+def test_a_line_that_ends_in_nothing_has_its_name_at_its_last_number() -> None:
+    """No operation ended at the higher level: its rate is none, and matplotlib draws no arrow
+    there."""
+    lines = [
+        Series(name, [Point(1.0, 1.0), Point(3.0, y)], record={"engine": name})
+        for name, y in (("valkey", float("nan")), ("sqlite", 2.0), ("duckdb", float("nan")))
+    ]
+    nowhere = Series("parquet", [Point(1.0, float("nan"))], record={"engine": "parquet"})
+    chart = Chart([Panel("reads", Axis(), Axis(), [*lines, nowhere])])
+    figure = draw(chart)
+    assert figure is not None
+    assert to_bytes(figure, "png") and to_bytes(figure, "svg")
 
 
 def test_axis_numbers() -> None:
