@@ -21,15 +21,15 @@ import struct
 import sys
 import threading
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 #: From Linux's ``sys/inotify.h``.
 _MOVED_FROM, _MOVED_TO, _CREATE, _DELETE = 0x40, 0x80, 0x100, 0x200
 _OVERFLOW, _IGNORED, _IS_DIRECTORY = 0x4000, 0x8000, 0x40000000
-_ONLY_DIRECTORIES, _NO_LINKS = 0x01000000, 0x02000000
-_MASK = _MOVED_FROM | _MOVED_TO | _CREATE | _DELETE | _ONLY_DIRECTORIES | _NO_LINKS
+_MASK = _MOVED_FROM | _MOVED_TO | _CREATE | _DELETE
+#: A directory, and no link to one.
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 #: ``struct inotify_event``: watch, mask, cookie, length of the name that follows.
 _EVENT = struct.Struct("iIII")
 _BUFFER = 1 << 18
@@ -172,21 +172,28 @@ class MetadataOperations:
         while todo:
             path = todo.pop()
             try:
-                watch = _checked(_LIBC.inotify_add_watch(self._notes, os.fsencode(path), _MASK))
+                # By its handle it stays the same directory when it is renamed meanwhile: else it
+                # would be watched under its first name, and what it holds never be looked at.
+                directory = os.open(path, _DIRECTORY)
             except (FileNotFoundError, NotADirectoryError):
                 continue
-            new = counted and watch not in self._paths
-            self._paths[watch] = path
-            looked = self._looked.setdefault(watch, set())
-            with suppress(FileNotFoundError), os.scandir(path) as entries:
-                for entry in entries:
-                    inner = entry.is_dir(follow_symlinks=False)
-                    if inner:
-                        todo.append(entry.path)
-                    if new:
-                        looked.add(entry.name)
-                        self._counts.directories_made += inner
-                        self._counts.created += not inner
+            try:
+                place = f"/proc/self/fd/{directory}"
+                watch = _checked(_LIBC.inotify_add_watch(self._notes, place.encode(), _MASK))
+                new = counted and watch not in self._paths
+                self._paths[watch] = path
+                looked = self._looked.setdefault(watch, set())
+                with os.scandir(directory) as entries:
+                    for entry in entries:
+                        inner = entry.is_dir(follow_symlinks=False)
+                        if inner:
+                            todo.append(os.path.join(path, entry.name))  # noqa: PTH118
+                        if new:
+                            looked.add(entry.name)
+                            self._counts.directories_made += inner
+                            self._counts.created += not inner
+            finally:
+                os.close(directory)
 
 
 def _checked(result: int) -> int:

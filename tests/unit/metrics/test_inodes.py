@@ -109,6 +109,33 @@ def test_a_directory_that_is_renamed_at_once_counts_with_what_it_holds(store: Pa
         shutil.rmtree(store / "two")
 
 
+def test_a_directory_that_is_renamed_while_it_is_looked_at_counts(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = MetadataOperations([store])
+    library = metadata_operations._LIBC
+    assert library is not None
+
+    class Renamed:
+        """It is watched when it has its file, and has another name before it is looked into."""
+
+        def inotify_add_watch(self, *arguments: object) -> int:
+            until = time.monotonic() + 60
+            while not any((store / name / "file").exists() for name in ("one", "two")):
+                assert time.monotonic() < until
+                os.sched_yield()
+            watch: int = library.inotify_add_watch(*arguments)
+            if (store / "one").exists():
+                (store / "one").rename(store / "two")
+            return watch
+
+    monkeypatch.setattr(metadata_operations, "_LIBC", Renamed())
+    touch(store / "one" / "file")
+    until_watched(seen, store / "two")
+    touch(store / "two" / "more")
+    assert seen.stop() == Operations(created=2, renamed=1, directories_made=1)
+
+
 def test_thousands_of_operations_are_counted(store: Path) -> None:
     seen = MetadataOperations([store])
     for number in range(3000):
