@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from storewise.engines.chdb.settings import ChdbSettings
 from storewise.engines.contract.engine import Client, Cluster, Engine, Mode
@@ -38,9 +38,9 @@ class ChdbEngine(Engine):
     Settings = ChdbSettings
     packages = ("chdb", "chdb-core")
 
-    def versions(self) -> dict[str, str]:
+    def versions(self, settings: Mapping[str, Any] | None = None) -> dict[str, str]:
         try:
-            return {**super().versions(), "clickhouse": _clickhouse()}
+            return {**super().versions(settings), "clickhouse": _clickhouse()}
         except PackageNotFoundError as error:
             raise EngineError(
                 "chdb is not installed: install Storewise with its extra `chdb` (pip install "
