@@ -228,9 +228,10 @@ def _data_set(
     if not done.inputs:
         say(f"{holds}; nothing is new")
     else:
+        rate = f", {done.text / 1e6 / done.seconds:.0f} MB/s"
         say(
             f"{holds}; read {done.inputs:,} inputs now, {decimal(done.text)} of text in "
-            f"{done.seconds:.1f} s, {done.text / 1e6 / done.seconds:.0f} MB/s"
+            f"{done.seconds:.1f} s{' (some were read before)' if done.resumed else rate}"
         )
 
 

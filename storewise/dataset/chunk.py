@@ -30,7 +30,7 @@ from storewise.ssearch.parse.stream import CHANGED, Digesting, Source, open_inpu
 KEPT_BYTES = 16 << 20
 ALIGNMENTS_PER_BATCH = 4096
 _READ = 1 << 20
-_DONE = "done.json"
+DONE = "done.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ def read_chunk(chunk: Chunk) -> list[InputRow]:
 
     Raises InputError for a bad input, if those are not to be left out.
     """
-    done = chunk.directory / _DONE
+    done = chunk.directory / DONE
     if done.exists():
         rows = [InputRow(**row) for row in json.loads(done.read_bytes())]
         if chunk.quarantine or not any(row.bad for row in rows):

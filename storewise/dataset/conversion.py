@@ -62,8 +62,9 @@ class Summary:
     """What a conversion did and what the data set holds after it.
 
     `inputs` is how many inputs were read now, `read` their stored bytes, `text` bytes of their
-    content. `files`, `bytes` and `documents` are of the whole data set. `equal` has (path, path of
-    the equal input), `bad` messages, `warnings` (path, text).
+    content; where it was `resumed`, a killed run had read some of them. `files`, `bytes` and
+    `documents` are of the whole data set. `equal` has (path, path of the equal input), `bad`
+    messages, `warnings` (path, text).
     """
 
     where: str
@@ -71,6 +72,7 @@ class Summary:
     read: int = 0
     text: int = 0
     seconds: float = 0.0
+    resumed: bool = False
     files: int = 0
     bytes: int = 0
     documents: int = 0
@@ -205,7 +207,7 @@ def _convert(
     _check_listed(home, state)
     todo = _new_files(files, state.known())
     size = _begin(files, todo, home, options, folders, state)
-    summary = Summary(str(home))
+    summary = Summary(str(home), resumed=folders.begun)
     total = sum(file.bytes for file in todo)
     before = len(state.commits)
 

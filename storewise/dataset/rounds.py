@@ -10,7 +10,7 @@ from itertools import product
 from pathlib import Path
 from typing import TypeVar
 
-from storewise.dataset.chunk import Chunk, InputRow, chunk_name, read_chunk, read_in_memory
+from storewise.dataset.chunk import DONE, Chunk, InputRow, chunk_name, read_chunk, read_in_memory
 from storewise.dataset.commits import (
     Commit,
     Known,
@@ -57,6 +57,11 @@ class Folders:
     def chunks(self) -> Path:
         """Runs of inputs that were read."""
         return self.own / "chunks"
+
+    @property
+    def begun(self) -> bool:
+        """Whether a killed run has read inputs that no round has committed."""
+        return any(self.chunks.glob(f"*/{DONE}"))
 
     @property
     def out(self) -> Path:

@@ -29,8 +29,12 @@ def simulate(directory: Path, *options: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("options", "qsub", "phase_jobs"),
-    [((), 2 * WORKERS + NODES, 2 * WORKERS), (("--arrays", "--per-job", "10"), 3, 8)],
-    ids=["a job each", "arrays of shared jobs"],
+    [
+        pytest.param(
+            (), 2 * WORKERS + NODES, 2 * WORKERS, id="a job each", marks=pytest.mark.all_cells
+        ),
+        pytest.param(("--arrays", "--per-job", "10"), 3, 8, id="arrays of shared jobs"),
+    ],
 )
 def test_all_stages_of_a_trial_with_many_workers(tmp_path, options, qsub, phase_jobs):
     figures = simulate(tmp_path, *options)

@@ -33,11 +33,17 @@ def command(place: Workspace, name: str, scale: str, *more: str) -> list[str]:
 
 #: What `make test` runs: sensors' readings on an embedded store, alignments on a server.
 EVERY_RUN = ("mahmood2015", "niec2014-vertical")
-DESIGNS = [n if n in EVERY_RUN else pytest.param(n, marks=pytest.mark.slow) for n in PAPER]
+#: One of each other study; the rest of niec2014 differs in its factors.
+SLOW = ("altoros2013", "balasubramanian2014", "andor2019")
+
+MARKS = {
+    name: [] if name in EVERY_RUN else pytest.mark.slow if name in SLOW else pytest.mark.all_cells
+    for name in PAPER
+}
 
 
 @pytest.mark.needs("postgres")
-@pytest.mark.parametrize("name", DESIGNS)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=MARKS[n]) for n in PAPER])
 def test_a_tiny_run_of_each_design(tmp_path: Path, name: str) -> None:
     place = workspace(tmp_path)
     done = place.run(command(place, name, "tiny"))

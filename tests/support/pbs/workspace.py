@@ -137,7 +137,11 @@ class PbsWorkspace(Workspace):
         if isinstance(self.pbs, RealPbs):
             return result + self.pbs.left()
         # The directory itself is PBS's: it is removed once, also where a server still writes there.
-        return [*result, *map(str, self.pbs.scratch.glob("*/*"))]
+        # (Path.glob would fail over one that is removed while it is read.)
+        for top, directories, files in os.walk(self.pbs.scratch):
+            if Path(top) != self.pbs.scratch:
+                result += [f"{top}/{name}" for name in (*directories, *files)]
+        return result
 
     def nothing_left(self, seconds: float) -> float:
         """Wait until nothing is left, also no Snakemake; returns the seconds that it took."""
