@@ -11,7 +11,7 @@ PBS := plugins/snakemake-executor-plugin-pbs
 help:
 	@echo "make run        set up .venv and run the default study"
 	@echo "make env        only set up .venv"
-	@echo "make cassandra  fetch Cassandra's jars with Maven; the same for hbase"
+	@echo "make cassandra  storewise install cassandra; the same for hbase"
 	@echo "make test       set up what the tests need and run those of every day"
 	@echo "make test-slow  the others: Java's stores, schedulers, S3, most kills"
 	@echo "make test-all   all of them, with every cell of every table"
@@ -63,12 +63,8 @@ run: env
 # Where `storewise doctor` finds them. Another place is named by STOREWISE_CASSANDRA_HOME and so on.
 STORES ?= $(HOME)/.local/share/storewise
 
-cassandra hbase:
-	@command -v mvn >/dev/null || { echo "Maven is needed; on Debian: apt-get install maven" >&2; exit 1; }
-	rm -rf "$(STORES)/$@.part"
-	mvn -B -q -f envs/$@/pom.xml dependency:copy-dependencies -DincludeScope=runtime "-DoutputDirectory=$(STORES)/$@.part/lib"
-	rm -rf "$(STORES)/$@"
-	mv "$(STORES)/$@.part" "$(STORES)/$@"
+cassandra hbase: env
+	@$(BIN)/storewise install --prefix "$(STORES)" $@
 
 lint: test-env
 	$(BIN)/ruff check .

@@ -34,7 +34,9 @@ from storewise.engines.contract.engine import Cluster, Schema
 from storewise.engines.registry import engine
 
 CASES = [
-    (name, level) for name in ("sqlite", "duckdb", "parquet") for level in ("durable", "relaxed")
+    (name, level)
+    for name in ("sqlite", "duckdb", "chdb", "parquet")
+    for level in ("durable", "relaxed")
 ]
 PER_FILE = 8000
 

@@ -222,7 +222,7 @@ class MariadbLoad(Tool):
 
     def ready(self, ready: list[Part]) -> Callable[[], None]:
         from storewise.engines.mysql.client import load_sql
-        from storewise.engines.mysql.connection import DATABASE
+        from storewise.engines.mysql.link import DATABASE
         from storewise.engines.mysql.load_columns import load_lines
 
         commands = ["SET sql_mode = 'ANSI_QUOTES'"]
@@ -277,6 +277,7 @@ STORES: dict[str, tuple[type[Tool], ...]] = {
     "null": (),
     "sqlite": (SqliteImport,),
     "duckdb": (DuckdbInsert,),
+    "chdb": (),
     "parquet": (ParquetWrite,),
     "postgres": (PsqlCopy, AdbcIngest),
     "mariadb": (MariadbLoad,),

@@ -26,8 +26,8 @@ COMMAND_LINE = {
     "rich",
     "snakemake-executor-plugin-slurm",
 }
-#: What conda-forge does not have.
-FROM_PIP = {"hdrhistogram"}
+#: What conda-forge does not have; its `valkey` is the server.
+FROM_PIP = {"hdrhistogram", "libvalkey", "mysqlclient-static", "valkey"}
 BIOCONDA = {"fasta3"}
 HEAD = """\
 # Written by envs/generate.py: what a rule's Python needs{more}. Used with
@@ -43,6 +43,7 @@ def environments() -> dict[str, str]:
     pip: list[str] = []
     for text in project["project"]["dependencies"]:
         name, bounds = re.fullmatch(r"([\w-]+)(?:\[[\w,]+\])?(.*)", text).groups()  # type: ignore[union-attr]
+        bounds = bounds.replace(";", " ;")  # a marker, as pip's own files have it
         if name not in COMMAND_LINE:
             (pip if name in FROM_PIP else conda).append(f"{NAMES.get(name, name)} {bounds}")
     result = {}

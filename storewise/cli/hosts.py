@@ -54,7 +54,8 @@ def doctor(
 ) -> None:
     """Which stores and tools can run on this machine? And if not: what to install.
 
-    Prints a line for each: yes with its version, or no with what is missing. Exit status 0 only if
+    Prints a line for each: yes with its version and where its servers' programs are, or no with
+    what is missing. Exit status 0 only if
     all that you named runs; without names it is always 0.
 
     Example: `storewise doctor`, or `storewise doctor postgres mongodb`, or
@@ -76,7 +77,8 @@ def doctor(
         if json_:
             print_line(finding)
         else:
-            state = f"yes  {finding.version}" if finding.runs else f"no   {finding.advice}"
+            place = f" (in {finding.place})" if finding.place else ""
+            state = f"yes  {finding.version}{place}" if finding.runs else f"no   {finding.advice}"
             typer.echo(f"{finding.name:<{width}}  {state}")
     named = bool(engines) or study is not None
     raise typer.Exit(1 if named and not all(finding.runs for finding in findings) else 0)

@@ -16,6 +16,7 @@ from storewise.cli.console import say
 from storewise.cli.convert import convert
 from storewise.cli.cost import cost
 from storewise.cli.hosts import doctor, profiles_app, sessions
+from storewise.cli.install import install
 from storewise.cli.measures import measures
 from storewise.cli.publish import publish, pull
 from storewise.cli.report import report
@@ -79,7 +80,19 @@ def _options(
 
 app.add_typer(profiles_app, name="profiles")
 for command in (
-    *(inspect, convert, manifest, init, doctor, sessions, measures, analyse, compare, watch),
+    *(
+        inspect,
+        convert,
+        manifest,
+        init,
+        doctor,
+        install,
+        sessions,
+        measures,
+        analyse,
+        compare,
+        watch,
+    ),
     *(report, publish, pull, cost, run),
 ):
     app.command()(command)

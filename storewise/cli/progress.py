@@ -21,6 +21,7 @@ from rich.progress import (
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
+from rich.text import Text
 
 #: Seconds between two lines of text.
 EVERY = 10.0
@@ -78,3 +79,30 @@ def working(what: str) -> Iterator[None]:
         return
     console.print(f"storewise: {what}", highlight=False, soft_wrap=True)
     yield
+
+
+@contextmanager
+def saying(what: str, *, every: float = EVERY) -> Iterator[Callable[[str], None]]:
+    """What a program says while it works: in one line of a terminal, elsewhere every `every`
+    seconds, with how long it has worked.
+
+    Called with the program's last words, often; from the thread that works.
+    """
+    console = Console(stderr=True)
+    start = last = time.monotonic()
+
+    def line(words: str) -> Text:
+        return Text(f"storewise: {what}: {words} ({time.monotonic() - start:.0f} s)")
+
+    if console.is_terminal:
+        with console.status(line("starting")) as status:
+            yield lambda words: status.update(line(words))
+        return
+
+    def update(words: str) -> None:
+        nonlocal last
+        if time.monotonic() - last >= every:
+            last = time.monotonic()
+            console.print(line(words), soft_wrap=True)
+
+    yield update

@@ -53,7 +53,7 @@ def run_loop(
     """
     rows = recorder.rows
     code_of = recorder.code
-    codes: dict[str, int] = {}
+    codes: dict[str | tuple[str, str], int] = {}
     zero = recorder.zero
     end_at = deadline if deadline is not None else _NEVER
     wake = min(recorder.wake, end_at)
@@ -107,9 +107,10 @@ def run_loop(
             rows.extend((code_of(name, owner) << 1 | 1, due, start, end, 0, 0))
         else:
             end = clock()
-            code = codes.get(name) if owner is None else code_of(name, owner) << 1
+            key = name if owner is None else (name, owner)
+            code = codes.get(key)
             if code is None:
-                code = codes[name] = code_of(name) << 1
+                code = codes[key] = code_of(name, owner) << 1
             rows.extend((code, due, start, end, documents, nbytes if size is None else size()))
         if end >= wake or len(rows) >= ROOM:
             work_up()

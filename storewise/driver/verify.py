@@ -93,7 +93,7 @@ def run_verify(job: ClientJob, check: Callable[[], None], log: logging.Logger) -
         **job.conditions,
         "verification": verification,
         "left_out": left_out,
-        "versions": {**versions(engine), **job.versions},
+        "versions": {**versions(engine, trial.settings), **job.versions},
         "warnings": [*job.conditions.get("warnings", ()), *differences],
     }
     write_trial_part(job.result, samples, trial, PHASE, **conditions)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import asdict, replace
 from importlib.metadata import version
@@ -330,7 +330,7 @@ class _Worker:
                 "embedded": flags.embedded,
                 "stores": flags.stores,
             },
-            "versions": {**versions(self.engine), **job.versions},
+            "versions": {**versions(self.engine, trial.settings), **job.versions},
             "store_file_system": fstype,
             "sampled_host": self.samples_host,
             "sampled_disk": self.sampled_disk or "all",
@@ -340,12 +340,12 @@ class _Worker:
         }
 
 
-def versions(engine: Engine) -> dict[str, str]:
-    """Versions of what took part in a measurement."""
+def versions(engine: Engine, settings: Mapping[str, Any]) -> dict[str, str]:
+    """Versions of what took part in a measurement with these settings of the engine."""
     return {
         "storewise": version("storewise"),
         "python": platform.python_version(),
         "psutil": psutil.__version__,
         "hdrhistogram": version("hdrhistogram"),
-        **{f"{engine.name}.{name}": text for name, text in engine.versions().items()},
+        **{f"{engine.name}.{name}": text for name, text in engine.versions(settings).items()},
     }

@@ -15,12 +15,14 @@ ENGINES: dict[str, str] = {
     "sqlite": "storewise.engines.sqlite.engine:SqliteEngine",
     "duckdb": "storewise.engines.duckdb.engine:DuckdbEngine",
     "parquet": "storewise.engines.parquet.engine:ParquetEngine",
+    "chdb": "storewise.engines.chdb.engine:ChdbEngine",
     "postgres": "storewise.engines.postgres.engine:PostgresEngine",
     "mariadb": "storewise.engines.mysql.engine:MysqlEngine",
     "mongodb": "storewise.engines.mongodb.engine:MongoEngine",
     "cassandra": "storewise.engines.cassandra.engine:CassandraEngine",
     "hbase": "storewise.engines.hbase.engine:HbaseEngine",
     "riak": "storewise.engines.riak.engine:RiakEngine",
+    "valkey": "storewise.engines.valkey.engine:ValkeyEngine",
     "sql": "storewise.engines.sqlalchemy.engine:SqlEngine",
 }
 

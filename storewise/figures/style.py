@@ -34,6 +34,7 @@ LOOKS: Mapping[str, Look] = {
     "null": Look("#9A9A9A", "#8A8A8A", "|", "---"),
     "sqlite": Look("#334EFF", "#0078FF", "o", ""),
     "duckdb": Look("#997100", "#FFE4A6", "s", "///"),
+    "chdb": Look("#B400C3", "#C3D278", "8", "\\\\///"),
     "parquet": Look("#2D805E", "#29CCA8", "^", "..."),
     "postgres": Look("#7C5380", "#B274AB", "D", "xxx"),
     "mariadb": Look("#4C130F", "#E68A73", "v", "\\\\\\"),
@@ -41,6 +42,7 @@ LOOKS: Mapping[str, Look] = {
     "cassandra": Look("#00AAFF", "#A6E2FF", "X", "oo"),
     "hbase": Look("#E65076", "#E63B2E", "<", "||"),
     "riak": Look("#2A0080", "#B5A6FF", ">", "**"),
+    "valkey": Look("#C070B0", "#B030A0", "h", "x."),
     "sql": Look("#803900", "#CCB300", "p", "OO"),
 }
 #: How much of the page's ground is in the shades of a colour.

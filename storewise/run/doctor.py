@@ -41,6 +41,8 @@ class Finding:
     """Empty where it does not run."""
     advice: str
     """Why not, and what to install; empty where it runs."""
+    place: str = ""
+    """The directory of the servers' programs or jars; empty where there are none."""
 
 
 def examine_engines(settings: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
@@ -91,15 +93,19 @@ def _version(package: str) -> str | None:
 def _engine(name: str, settings: Mapping[str, Any]) -> Finding:
     try:
         store = engine(name)
-        servers = [store.find(settings).version] if isinstance(store, ServerEngine) else []
-        clients = [f"{client} {its}" for client, its in store.versions().items()]
+        there = store.find(settings) if isinstance(store, ServerEngine) else None
+        clients = [f"{client} {its}" for client, its in store.versions(settings).items()]
     except EngineError as error:
         if name not in ENGINES:
             known = ", ".join(ENGINES)
             advice = f"there is no such engine{nearest(name, list(ENGINES))}; known: {known}"
             return Finding(name, "engine", False, "", advice)
         return Finding(name, "engine", False, "", str(error))
-    return Finding(name, "engine", True, ", ".join([*servers, *clients]), "")
+    if there is None:
+        return Finding(name, "engine", True, ", ".join(clients), "")
+    path = next(iter(there.programs.values()))
+    place = path if path.is_dir() else path.parent
+    return Finding(name, "engine", True, ", ".join([there.version, *clients]), "", str(place))
 
 
 def host_line() -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -90,13 +90,14 @@ def test_mariadb_runs_at_its_weakest_level(tmp_path: Path) -> None:
         assert result.cluster.credentials is not None
         secrets = Credentials.read(result.cluster.credentials)
         place = result.cluster.endpoints[0]
-        link = sign_in(place.address, place.port, secrets)
-        with link, link.cursor() as cursor:
-            cursor.execute(
-                "SHOW VARIABLES WHERE Variable_name IN ('tx_isolation', 'transaction_isolation', "
-                "'innodb_flush_log_at_trx_commit', 'innodb_doublewrite')"
+        with closing(sign_in(place.address, place.port, secrets)) as link:
+            found_values = dict(
+                link.rows(
+                    "SHOW VARIABLES WHERE Variable_name IN ('tx_isolation', "
+                    "'transaction_isolation', 'innodb_flush_log_at_trx_commit', "
+                    "'innodb_doublewrite')"
+                )
             )
-            found_values = dict(cursor.fetchall())
     isolation = {v for k, v in found_values.items() if "isolation" in k}
     assert isolation == {"READ-UNCOMMITTED"}
     assert found_values["innodb_flush_log_at_trx_commit"] == "0"

@@ -94,11 +94,11 @@ BY_ID = {kind: sorted(found, key=itemgetter("_id")) for kind, found in DOCUMENTS
 SERVERS = [target for target in stores.SERVERS if target.name in ("postgres", "mariadb", "sql")]
 #: 2 "nodes" of an embedded engine are two stores that one reader has open.
 TARGETS = [
-    *(Target(name, n) for name in ("sqlite", "duckdb", "parquet") for n in (0, 2)),
+    *(Target(name, n) for name in ("sqlite", "duckdb", "chdb", "parquet") for n in (0, 2)),
     Target("parquet", 2, (("reader", "pyarrow"),)),
     *SERVERS,
 ]
-WRITING = [*map(Target, ("sqlite", "duckdb")), *SERVERS]
+WRITING = [*map(Target, ("sqlite", "duckdb", "chdb")), *SERVERS]
 
 
 def _schema(name: str, index_time: IndexTime = "after") -> Schema:
@@ -326,6 +326,7 @@ PRIMARY = {
     "sqlite": "USING PRIMARY KEY",
     "postgres": "measures_pkey",
     "mariadb": "key=PRIMARY",
+    "chdb": " Keys:\n",
 }
 
 

@@ -90,7 +90,7 @@ class Store:
 
 
 TARGETS = [
-    *(target for target in SERVERS if target.name in ("mongodb", "cassandra", "hbase")),
+    *(target for target in SERVERS if target.name in ("mongodb", "cassandra", "hbase", "valkey")),
     Target("riak"),
 ]
 
@@ -357,8 +357,11 @@ def test_owners_are_the_servers_own(store: Store) -> None:
         "cassandra": tokens_of_cassandra,
         "hbase": regions_of_hbase,
         "riak": partitions_of_riak,
+        "valkey": keys_of_valkey,
     }
     checks[store.name](store)
+    if len(store.cluster.endpoints) > 1 and store.name == "valkey":
+        return  # one server of several, each looked at
     for kind, documents in ((KEYED, USERS), (READINGS, ROWS)):
         for document in documents[:5]:
             assert store.reader.owner(kind, document["_id"]) == store.cluster.endpoints[-1].name
@@ -417,6 +420,29 @@ def regions_of_hbase(store: Store) -> None:
     assert starts == {KEYED: [b"", *split_points(KEYED, 2)], READINGS: [b""]}
     below = sum(user["_id"] < starts[KEYED][1] for user in USERS)
     assert len(USERS) // 3 < below < len(USERS) * 2 // 3
+
+
+def keys_of_valkey(store: Store) -> None:
+    """Each server has the keys of its documents, and nothing else but the schema on the first."""
+    from storewise.engines.contract.server import Credentials
+    from storewise.engines.valkey.connection import Links
+    from storewise.engines.valkey.launch import user_of
+    from storewise.engines.valkey.slots import tag_of
+
+    assert store.cluster.credentials is not None
+    endpoints = store.cluster.endpoints
+    links = Links(endpoints, *user_of(Credentials.read(store.cluster.credentials)), 10.0)
+    for server, endpoint in enumerate(endpoints):
+        _, keys = links.ask(server, (b"SCAN", b"0", b"COUNT", 10_000))[0]
+        tag = tag_of(server, len(endpoints))
+        expected = {tag + b":schema"} if server == 0 else set()
+        for kind, documents in ((KEYED, USERS), (READINGS, ROWS)):
+            table = tag + kind.table.encode()
+            ids = [d["_id"] for d in documents]
+            mine = [i for i in ids if store.reader.owner(kind, i) == endpoint.name]
+            expected |= {table, *(table + b":" + i for i in mine)}
+        assert set(keys) == expected
+    links.close()
 
 
 def partitions_of_riak(store: Store) -> None:

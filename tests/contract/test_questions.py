@@ -149,7 +149,13 @@ def embedded(name: str, place: Path, parsed: Parsed, index: IndexTime, **more: A
 
 @pytest.mark.parametrize(
     ("name", "index"),
-    [("sqlite", "before"), ("duckdb", "after"), ("parquet", "none"), ("files", "none")],
+    [
+        ("sqlite", "before"),
+        ("duckdb", "after"),
+        ("chdb", "after"),
+        ("parquet", "none"),
+        ("files", "none"),
+    ],
 )
 def test_answers_of_embedded_stores(
     name: str,

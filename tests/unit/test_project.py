@@ -14,7 +14,7 @@ from packaging.utils import canonicalize_name
 from support.paths import ROOT
 
 #: Where code is.
-TOPS = ("storewise", "tests", "benchmarks", "scripts", "rules", "report")
+TOPS = ("storewise", "tests", "benchmarks", "scripts", "rules", "report", "envs")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 

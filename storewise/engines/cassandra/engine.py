@@ -26,7 +26,8 @@ from storewise.engines.contract.server import (
     Settling,
     Topology,
 )
-from storewise.engines.support.java import OWN_STORES, find_jars, java_version
+from storewise.engines.support.installation import OWN_STORES
+from storewise.engines.support.java import find_jars, java_version
 from storewise.engines.support.servers import check_topology, data_nodes
 from storewise.errors import EngineError
 
@@ -66,8 +67,8 @@ class CassandraEngine(ServerEngine):
     own_loopback = True
     programs = ("java",)
     install_hint = (
-        "fetch Cassandra with `make cassandra` (Maven; conda: envs/cassandra.yaml), or name the "
-        "directory of a tarball or package in the setting `home` or in STOREWISE_CASSANDRA_HOME"
+        "`storewise install cassandra` fetches it (Java: envs/cassandra.yaml for conda), or name "
+        "the directory of a tarball or package in the setting `home` or in STOREWISE_CASSANDRA_HOME"
     )
 
     def roles(self, topology: Topology, settings: Mapping[str, Any]) -> tuple[NodeSpec, ...]:

@@ -332,8 +332,9 @@ class Engine(ABC):
     packages: ClassVar[tuple[str, ...]] = ("storewise",)
     """Python packages of the client library, and of the engine where it is embedded."""
 
-    def versions(self) -> dict[str, str]:
-        """Versions of `packages` (the version of a server is its installation's)."""
+    def versions(self, settings: Mapping[str, Any] | None = None) -> dict[str, str]:
+        """Versions of `packages`, or of what clients with these settings of a study use instead
+        (the version of a server is its installation's)."""
         return {name: version(name) for name in self.packages}
 
     def settings_of(self, settings: Mapping[str, Any]) -> Any:

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
+from storewise.documents import Kind
 from storewise.engines.contract.engine import Cluster, Endpoint, Engine, EngineSettings, Schema
 from storewise.errors import EngineError
 
@@ -192,6 +193,15 @@ class Launch:
     """The server must not be started as root: root runs it in a user namespace as nobody."""
 
 
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What a load will store of one kind."""
+
+    documents: int
+    bytes: float
+    """Mean size of a document as BSON."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Settling:
     """What `settle` may use. Made by the session; here for its types."""
@@ -240,6 +250,8 @@ class ServerEngine(Engine):
     """Names of the programs it needs, for `storewise doctor`."""
     install_hint: ClassVar[str]
     """What to install where they are missing, in a line."""
+    in_memory: ClassVar[bool] = False
+    """Its servers keep all documents in memory, and say in `check_room` what fits."""
     guard: ClassVar[str] = "nothing"
     """What guards the ports of its nodes, in a few words for the report ("password (scram)")."""
 
@@ -290,6 +302,13 @@ class ServerEngine(Engine):
             for endpoint in forming.endpoints(role):
                 while not self.answers(endpoint, forming.credentials):
                     forming.check()
+
+    def check_room(
+        self, topology: Topology, settings: Mapping[str, Any], contents: Mapping[Kind, Content]
+    ) -> None:
+        """EngineError where what a trial will load does not fit into the nodes' memory
+        (`in_memory`); called before anything is loaded. Kinds whose number of documents nobody
+        knows are not in `contents`."""
 
     def guards(self, endpoint: Endpoint) -> str:
         """What guards the port of a node."""

@@ -42,7 +42,8 @@ from storewise.engines.hbase.launch import (
     no_async,
 )
 from storewise.engines.hbase.settings import CONSISTENCIES, LEVELS, HbaseSettings
-from storewise.engines.support.java import OWN_STORES, find_jars, java_version
+from storewise.engines.support.installation import OWN_STORES
+from storewise.engines.support.java import find_jars, java_version
 from storewise.engines.support.servers import check_topology, wait_until
 from storewise.errors import EngineError
 
@@ -90,7 +91,7 @@ class HbaseEngine(ServerEngine):
     ready_seconds = 180.0
     programs = ("java", "jars")
     install_hint = (
-        "fetch its jars with `make hbase`, or name the directory of HBase 2.5 or 2.6 in the "
+        "`storewise install hbase` fetches it, or name the directory of HBase 2.5 or 2.6 in the "
         "setting `home`, in STOREWISE_HBASE_HOME or in HBASE_HOME"
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -34,6 +35,7 @@ from storewise.engines.mongodb.cluster import (
     words_of,
 )
 from storewise.engines.mongodb.counters import Counters
+from storewise.engines.mongodb.direct import Direct
 from storewise.engines.mongodb.documents import Form, forms_of
 from storewise.engines.mongodb.settings import WRITE_CONCERNS, MongoSettings
 from storewise.engines.mongodb.sharding import RoutingTable, check_key_field, key_field
@@ -80,6 +82,10 @@ class Shared(ProcessState[Form]):
     routing: dict[Kind, RoutingTable | None] = field(default_factory=dict)
     nodes: dict[str, str] = field(default_factory=dict)
     opened: list[Connection] = field(default_factory=list)
+    alone: Callable[[], Direct] | None = None
+    """Makes a connection to the server that stands alone; None where there is no such server."""
+    resting: list[Direct] = field(default_factory=list)
+    """Connections of `alone` that no thread uses at the moment."""
 
 
 def open_shared(engine: Engine, cluster: Cluster, mode: Mode) -> Shared:
@@ -120,7 +126,12 @@ def open_shared(engine: Engine, cluster: Cluster, mode: Mode) -> Shared:
             options["directConnection"] = True
         return connect(seeds, **options)
 
+    def connect_directly() -> Direct:
+        return Direct(data[0], credentials, _CONNECT_SECONDS, _STATE_SECONDS["one"])
+
+    direct = settings.direct and shape == "one" and concern.acknowledged
     return Shared(
+        alone=connect_directly if direct else None,
         mode=mode,
         kinds=cluster.kinds,
         settings=settings,
@@ -154,6 +165,7 @@ class MongoLink(ProcessClient[Shared, Form]):
         super().__init__(shared)
         self._mongo = mongo
         shared.opened.append(mongo)
+        self._held = threading.local()
         settings = shared.settings
         database = mongo.get_database(
             DATABASE,
@@ -164,6 +176,8 @@ class MongoLink(ProcessClient[Shared, Form]):
         self._collections: dict[Kind, MongoCollection] = {
             kind: database[kind.table] for kind in shared.kinds
         }
+        level = settings.read_concern
+        self._read_concern = {} if level == "local" else {"readConcern": {"level": level}}
         self._keys = {kind: key_field(kind, settings) for kind in shared.kinds}
 
     def greet(self) -> None:
@@ -198,7 +212,47 @@ class MongoLink(ProcessClient[Shared, Form]):
         """Closes the connections of all threads."""
         for mongo in self._shared.opened:
             mongo.close()
+        self._shared.alone = None
+        self._rest_no_more()
         self._shared.counters.close()
+
+    def _take(self) -> Direct | None:
+        """A connection to the server that stands alone, for one command; None where there is no
+        such server, and while it cannot be reached: pymongo waits for it."""
+        shared = self._shared
+        if shared.alone is None:
+            return None
+        held = getattr(self._held, "connection", None)
+        self._held.connection = None
+        try:
+            connection = held or shared.resting.pop()
+            if not connection.ended():
+                return connection
+            connection.close()
+        except IndexError:
+            pass
+        # The server has ended, perhaps begun again: so have the others.
+        self._rest_no_more()
+        try:
+            return shared.alone()
+        except AutoReconnect:
+            return None
+
+    def _hold(self) -> None:
+        """Keep a connection for the calling thread's first command: it is open before that, and no
+        other thread that does the same gets it."""
+        with self._words("connect"):
+            self._held.connection = self._take()
+
+    def _give(self, connection: Direct) -> None:
+        """Back, for the next one."""
+        if connection.open:
+            self._shared.resting.append(connection)
+
+    def _rest_no_more(self) -> None:
+        resting = self._shared.resting
+        while resting:
+            resting.pop().close()
 
     def _try(self, verb: str, action: Callable[[], _Result]) -> _Result:
         """Do what may be done twice, again where a primary was lost on the way."""

@@ -71,8 +71,9 @@ class MongoEngine(ServerEngine):
     ready_seconds = 180.0
     programs = ("mongod", "mongos")
     install_hint = (
-        "install MongoDB 5 or newer (packages mongodb-org-server and mongodb-org-mongos), or name "
-        "its directory in the setting `home` or in STOREWISE_MONGODB_BIN"
+        "`storewise install mongodb` fetches mongod; or install MongoDB 5 or newer (packages "
+        "mongodb-org-server and mongodb-org-mongos), or name its directory in the setting `home` "
+        "or in STOREWISE_MONGODB_BIN"
     )
 
     def roles(self, topology: Topology, settings: Mapping[str, Any]) -> tuple[NodeSpec, ...]:
@@ -111,6 +112,7 @@ class MongoEngine(ServerEngine):
             settings,
             variable="STOREWISE_MONGODB_BIN",
             version=("mongod", "--version"),
+            own=self.name,
             usual=("/opt/mongodb*/bin", "/usr/local/mongodb*/bin"),
             hint=self.install_hint,
         )

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, ClassVar
-
-import pymysql
 
 from storewise.documents import KEY_BYTES, Field, FieldType, Kind
 from storewise.engines.contract.engine import Endpoint
-from storewise.engines.mysql.connection import FAILURES, Link, again, sign_in
+from storewise.engines.mysql.connection import FAILURES, again, sign_in
+from storewise.engines.mysql.link import Link, LinkError
 from storewise.engines.mysql.load_data import check_value, load_text, value_lists
 from storewise.engines.sql.json_table import DOCUMENT_COLUMN, JsonTable
 from storewise.engines.sql.sharded_client import ShardedClient
@@ -71,34 +70,26 @@ class MysqlClient(ShardedClient[Link]):
     int_division = "DIV"
 
     def _open(self, server: Endpoint) -> Link:
-        return sign_in(server.address, server.port, self._shared.credentials)
+        shared = self._shared
+        driver = shared.settings.driver
+        return sign_in(server.address, server.port, shared.credentials, driver=driver)
 
     def _shut(self, connection: Link) -> None:
-        if connection.open:
-            try:
-                connection.close()
-            except FAILURES:
-                # The farewell did not arrive; the socket is closed all the same.
-                return
+        connection.close()
 
     def _usable(self, connection: Link) -> bool:
-        return bool(connection.open)
+        return connection.open
 
     def _query(
         self, connection: Link, sql: str, values: Sequence[Any], anew: bool = False
     ) -> list[Row]:
-        with connection.cursor() as cursor:
-            cursor.execute(sql, values or None)
-            return list(cursor.fetchall())
+        return connection.rows(sql, values)
 
     def _plan(self, store: int, sql: str, values: Sequence[Any]) -> str:
         """One line per table: what EXPLAIN says, less the indexes that it did not choose."""
         link = self._connection(store)
         try:
-            with link.cursor() as cursor:
-                cursor.execute(f"EXPLAIN {sql}", values or None)
-                names = [str(column[0]) for column in cursor.description or ()]
-                rows = cursor.fetchall()
+            names, rows = link.described(f"EXPLAIN {sql}", values)
         except self.failures as error:
             self._fail(store, error)
         return "\n".join(
@@ -115,25 +106,16 @@ class MysqlClient(ShardedClient[Link]):
         return f"({table.key_list}) IN ({', '.join([marks] * number)})"
 
     def _execute(self, connection: Link, sql: str, values: Sequence[Any] = ()) -> int:
-        with connection.cursor() as cursor:
-            try:
-                return cursor.execute(sql, values or None)
-            except pymysql.Error as error:
-                # MySQL has no CREATE INDEX IF NOT EXISTS.
-                if sql.startswith("CREATE INDEX") and error.args[:1] == (_DUPLICATE_INDEX,):
-                    return 0
-                raise
-
-    @contextmanager
-    def _transaction(self, connection: Link) -> Iterator[None]:
-        connection.begin()
         try:
-            yield
-            connection.commit()
-        except BaseException:
-            if connection.open:
-                connection.rollback()
+            return connection.change(sql, values)
+        except LinkError as error:
+            # MySQL has no CREATE INDEX IF NOT EXISTS.
+            if sql.startswith("CREATE INDEX") and error.code == _DUPLICATE_INDEX:
+                return 0
             raise
+
+    def _transaction(self, connection: Link) -> AbstractContextManager[None]:
+        return connection.transaction()
 
     def _load(self, connection: Link, table: Table, rows: list[Row]) -> None:
         columns = _stored(table)
@@ -141,7 +123,8 @@ class MysqlClient(ShardedClient[Link]):
             names = ", ".join(quoted(column.name) for column in columns)
             head = f"REPLACE INTO {quoted(table.name)} ({names}) VALUES "
             sql = head.encode() + value_lists(table.name, columns, rows)
-            again(lambda: self._replace(connection, sql))
+            # Bytes, because PyMySQL would let half a surrogate pair through as a raw byte.
+            again(lambda: connection.change(sql))
         else:
             text = load_text(table.name, columns, rows)
             again(lambda: self._load_data(connection, table, columns, [text], len(rows)))
@@ -155,11 +138,6 @@ class MysqlClient(ShardedClient[Link]):
         text = load_lines(table, batch)
         again(lambda: self._load_data(connection, table, table.columns, text, len(batch)))
 
-    def _replace(self, connection: Link, sql: bytes) -> None:
-        with connection.cursor() as cursor:
-            # Bytes, because the driver would let half a surrogate pair through as a raw byte.
-            cursor.execute(sql)  # type: ignore[call-overload]
-
     def _load_data(
         self,
         connection: Link,
@@ -168,33 +146,31 @@ class MysqlClient(ShardedClient[Link]):
         text: Sequence[bytes | memoryview],
         rows: int,
     ) -> None:
-        # The driver sends a file that it opens by name: one in memory has a name in /proc.
+        # The drivers send a file that they open by name: one in memory has a name in /proc.
         file = os.memfd_create("storewise")
         try:
             with open(file, "wb", closefd=False) as writer:
                 writer.writelines(text)
-            with self._transaction(connection), connection.cursor() as cursor:
-                cursor.execute(load_sql(table, columns, f"/proc/self/fd/{file}"))
+            with connection.transaction():
+                taken = connection.change(load_sql(table, columns, f"/proc/self/fd/{file}"))
                 # LOCAL makes warnings of errors and stores what is nearest to the value.
-                if cursor.warning_count:
-                    cursor.execute("SHOW WARNINGS LIMIT 1")
-                    warning = cursor.fetchone()
-                    words = warning[2] if warning else f"{cursor.warning_count} warnings"
+                if warnings := connection.warnings():
+                    told = connection.rows("SHOW WARNINGS LIMIT 1")
+                    words = told[0][2] if told else f"{warnings} warnings"
                     raise EngineError(f"{self.engine_name}: a batch of {table.name}: {words}")
-                if cursor.rowcount < rows:
+                if taken < rows:
                     raise EngineError(
                         f"{self.engine_name}: of {rows} documents of a batch of {table.name} the "
-                        f"server took {cursor.rowcount}"
+                        f"server took {taken}"
                     )
         finally:
             os.close(file)
 
     def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool:
         table = self._table(kind)
-        known = {column.name: column for column in table.columns}
-        for name, value in changes.items():
-            if name in known:
-                check_value(table.name, known[name], value)
+        for column in table.columns:
+            if column.name in changes:
+                check_value(table.name, column, changes[column.name])
         change = super().update
         return again(lambda: change(kind, document_id, changes))
 

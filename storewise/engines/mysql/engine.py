@@ -20,7 +20,7 @@ from storewise.engines.contract.server import (
     Topology,
 )
 from storewise.engines.mysql.client import MysqlClient
-from storewise.engines.mysql.connection import answers
+from storewise.engines.mysql.connection import answers, driver_versions
 from storewise.engines.mysql.launch import launch_of, server_version
 from storewise.engines.mysql.settings import MysqlSettings
 from storewise.engines.sql.sharded_engine import ShardedEngine
@@ -29,8 +29,9 @@ from storewise.errors import EngineError
 
 VARIABLE = "STOREWISE_MARIADB_BIN"
 _HINT = (
-    "install MariaDB (Debian: mariadb-server; conda: envs/mariadb.yaml) or MySQL's server, or say "
-    f"where it is with the setting `home` or ${VARIABLE}"
+    "`storewise install mariadb` fetches it; or install MariaDB (Debian: mariadb-server; conda: "
+    "envs/mariadb.yaml) or MySQL's server, or say where it is with the setting `home` or "
+    f"${VARIABLE}"
 )
 _USUAL = (
     "/usr/sbin",
@@ -83,10 +84,12 @@ class MysqlEngine(ShardedEngine):
     Settings = MysqlSettings
     guard = "password (hashed challenge)"
     client = MysqlClient
-    packages = ("pymysql",)
     ready_seconds = 90.0
     programs = ("mariadbd", "mariadb-install-db")
     install_hint = _HINT
+
+    def versions(self, settings: Mapping[str, Any] | None = None) -> dict[str, str]:
+        return driver_versions(self.settings_of(settings or {}).driver)
 
     def roles(self, topology: Topology, settings: Mapping[str, Any]) -> tuple[NodeSpec, ...]:
         specs = super().roles(topology, settings)
@@ -124,6 +127,7 @@ class MysqlEngine(ShardedEngine):
             variable=VARIABLE,
             # --no-defaults: an option file of this host must neither count nor do harm.
             version=("mariadbd", "--no-defaults", "--version"),
+            own=self.name,
             usual=_USUAL,
             hint=_HINT,
         )

@@ -128,17 +128,23 @@ class PostgresClient(ShardedClient[Session]):
     def _query(
         self, connection: Session, sql: str, values: Sequence[Any], anew: bool = False
     ) -> list[Row]:
+        # A try of its own first: the retries' closures would be a part of each short read.
+        try:
+            return self._ask(connection, sql, values, anew)
+        except _UNDONE:
+            if not connection.idle:
+                raise
+        return _again(lambda: self._ask(connection, sql, values, anew), connection)
+
+    @staticmethod
+    def _ask(connection: Session, sql: str, values: Sequence[Any], anew: bool) -> list[Row]:
+        if connection.prepared is not None and not anew:
+            rows = connection.prepared.rows(sql, values)
+            if rows is not None:
+                return rows
         # The server may keep one plan for all parameters of a prepared statement.
         prepare = False if anew else None
-
-        def ask() -> list[Row]:
-            if connection.prepared is not None and not anew:
-                rows = connection.prepared.rows(sql, values)
-                if rows is not None:
-                    return rows
-            return connection.reads.execute(_sql(sql), values, prepare=prepare).fetchall()
-
-        return _again(ask, connection)
+        return connection.reads.execute(_sql(sql), values, prepare=prepare).fetchall()
 
     def _plan(self, store: int, sql: str, values: Sequence[Any]) -> str:
         return "\n".join(row[0] for row in self._rows(store, f"EXPLAIN {sql}", values, anew=True))
@@ -147,14 +153,20 @@ class PostgresClient(ShardedClient[Session]):
         return f"float8 '{super().double(value)}'"
 
     def _execute(self, connection: Session, sql: str, values: Sequence[Any] = ()) -> int:
-        def change() -> int:
-            if connection.prepared is not None and values:
-                changed = connection.prepared.change(sql, values)
-                if changed is not None:
-                    return changed
-            return connection.connection.execute(_sql(sql), values or None).rowcount
+        try:
+            return self._run(connection, sql, values)
+        except _UNDONE:
+            if not connection.idle:
+                raise
+        return _again(lambda: self._run(connection, sql, values), connection)
 
-        return _again(change, connection)
+    @staticmethod
+    def _run(connection: Session, sql: str, values: Sequence[Any]) -> int:
+        if connection.prepared is not None and values:
+            changed = connection.prepared.change(sql, values)
+            if changed is not None:
+                return changed
+        return connection.connection.execute(_sql(sql), values or None).rowcount
 
     def _transaction(self, connection: Session) -> AbstractContextManager[Any]:
         return connection.connection.transaction()

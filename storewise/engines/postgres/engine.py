@@ -21,8 +21,8 @@ from storewise.engines.support.installation import find_installation
 from storewise.errors import EngineError
 
 _HINT = (
-    "install PostgreSQL (Debian: postgresql; conda: envs/postgres.yaml), or say where it is with "
-    "the setting `home` or STOREWISE_POSTGRES_BIN"
+    "`storewise install postgres` fetches it; or install PostgreSQL (Debian: postgresql; conda: "
+    "envs/postgres.yaml), or say where it is with the setting `home` or STOREWISE_POSTGRES_BIN"
 )
 #: Versions since this one have what is used here (the counters of pg_stat_wal are the newest).
 _OLDEST = 14
@@ -59,9 +59,9 @@ class PostgresEngine(ShardedEngine):
     programs = ("postgres", "initdb")
     install_hint = _HINT
 
-    def versions(self) -> dict[str, str]:
+    def versions(self, settings: Mapping[str, Any] | None = None) -> dict[str, str]:
         number = psycopg.pq.version()  # 170005 is 17.5
-        return {**super().versions(), "libpq": f"{number // 10000}.{number % 10000}"}
+        return {**super().versions(settings), "libpq": f"{number // 10000}.{number % 10000}"}
 
     def find(self, settings: Mapping[str, Any]) -> Installation:
         installed = find_installation(
@@ -70,6 +70,7 @@ class PostgresEngine(ShardedEngine):
             settings,
             variable="STOREWISE_POSTGRES_BIN",
             version=("postgres", "--version"),
+            own=self.name,
             usual=("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin"),
             hint=_HINT,
         )

@@ -56,22 +56,32 @@ class Prepared:
         self._server = connection.pgconn
         self._adapt = Transformer(connection)
         self._names: dict[tuple[str, tuple[int, ...]], bytes] = {}
+        self._readers: dict[bytes, Any] = {}
+        """Of each statement what makes values of its columns, looked up once."""
         self._formats: dict[int, list[PyFormat]] = {}
 
     def rows(self, sql: str, values: Sequence[Any]) -> list[Row] | None:
         """The rows of a query; psycopg.Error where the server refuses it."""
-        result = self._run(sql, values)
-        if result is None:
+        done = self._run(sql, values)
+        if done is None:
             return None
-        self._adapt.set_pgresult(result)
-        return self._adapt.load_rows(0, result.ntuples, tuple)
+        name, result = done
+        # The server refuses a prepared statement whose columns have changed.
+        reader = self._readers.get(name)
+        if reader is None:
+            reader = self._readers[name] = Transformer(self._connection)
+            reader.set_pgresult(result)
+        else:
+            reader.set_pgresult(result, set_loaders=False)
+        return reader.load_rows(0, result.ntuples, tuple)
 
     def change(self, sql: str, values: Sequence[Any]) -> int | None:
         """The number of rows that a statement changed; psycopg.Error as above."""
-        result = self._run(sql, values)
-        return None if result is None else result.command_tuples or 0
+        done = self._run(sql, values)
+        return None if done is None else done[1].command_tuples or 0
 
-    def _run(self, sql: str, values: Sequence[Any]) -> PGresult | None:
+    def _run(self, sql: str, values: Sequence[Any]) -> tuple[bytes, PGresult] | None:
+        """The statement's name, and what the server answers."""
         server, adapt = self._server, self._adapt
         if server.transaction_status != TransactionStatus.IDLE:
             return None
@@ -89,11 +99,12 @@ class Prepared:
         params = cast(Sequence[bytes], dumped)
         result = server.exec_prepared(name, params, adapt.formats, Format.BINARY)
         if result.status in _GOOD:
-            return result
+            return name, result
         error = psycopg.errors.error_from_result(result, "utf-8")
         if isinstance(error, psycopg.errors.InvalidSqlStatementName):
             # psycopg has deallocated all statements of the connection, as it does after some DDL.
             self._names.clear()
+            self._readers.clear()
             return None
         raise error
 

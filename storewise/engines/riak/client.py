@@ -57,6 +57,7 @@ class RiakClient(ProcessClient[Shared, Table]):
     def _keep(self, schema: Schema) -> None:
         tables = make_json_tables(schema, lambda field: field.name)
         with self._shared.lock:
+            self._shared.decoders = {kind: table.decoder() for kind, table in tables.items()}
             self._shared.schema, self._shared.tables = schema, tables
 
     def _learn(self) -> None:
@@ -70,6 +71,10 @@ class RiakClient(ProcessClient[Shared, Table]):
     def _table(self, kind: Kind) -> Table:
         self._check_open()
         return super()._table(kind)
+
+    def _decoder(self, kind: Kind) -> Any:
+        self._table(kind)
+        return self._shared.decoders[kind]
 
     def insert(self, kind: Kind, documents: Sequence[Document]) -> None:
         self._writing("insert")
@@ -92,13 +97,13 @@ class RiakClient(ProcessClient[Shared, Table]):
         self._writing("finish")
 
     def get(self, kind: Kind, document_id: bytes) -> Document | None:
-        decode = self._table(kind).decoder()
+        decode = self._decoder(kind)
         request = pb.get_request(kind.table.encode(), document_id, r=self._r)
         value = self._only(kind, document_id, self._link.ask("get", request, pb.GET_ANSWER))
         return None if value is None else self._decoded(kind, document_id, value, decode)
 
     def get_many(self, kind: Kind, document_ids: Sequence[bytes]) -> list[Document | None]:
-        decode = self._table(kind).decoder()
+        decode = self._decoder(kind)
         wanted = list(dict.fromkeys(document_ids))
         bucket = kind.table.encode()
         requests = [pb.get_request(bucket, key, r=self._r) for key in wanted]
@@ -146,7 +151,7 @@ class RiakClient(ProcessClient[Shared, Table]):
         value = self._only(kind, document_id, self._link.ask("update", request, pb.GET_ANSWER))
         if value is None:
             return False
-        document = self._decoded(kind, document_id, value, table.decoder()) | dict(changes)
+        document = self._decoded(kind, document_id, value, self._decoder(kind)) | dict(changes)
         ((key, text),) = table.rows([document])
         put = pb.put_request(
             bucket, key, text.encode(), w=self._w, dw=self._dw, vclock=value.vclock

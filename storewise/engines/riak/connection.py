@@ -4,11 +4,13 @@ ones."""
 from __future__ import annotations
 
 import itertools
-import selectors
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
+from storewise.documents import Kind
 from storewise.engines.contract.engine import Endpoint
 from storewise.engines.riak import protocol as pb
 from storewise.engines.riak.protocol import Broken, Connection, GaveUp
@@ -19,6 +21,8 @@ from storewise.errors import EngineError
 
 _CONNECT_SECONDS = 5.0
 _GREET_SECONDS = 10.0
+#: Requests that are sent at once on a connection.
+_WINDOW = 32
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -29,6 +33,8 @@ class Shared(ProcessState[Table]):
     quorums: Quorums
     endpoints: tuple[Endpoint, ...]
     ring_size: int
+    decoders: dict[Kind, Any] = field(default_factory=dict)
+    """Of `tables`; each is made once."""
     owners: dict[int, str] = field(default_factory=dict)
     """Nodes by number of partition, as far as they were asked for."""
     links: list[Link] = field(default_factory=list)
@@ -98,59 +104,69 @@ class Link:
 
     def ask_all(self, verb: str, requests: Sequence[bytes], answer: int) -> list[bytes]:
         """The bodies of the answers to several, in their order, sent over several connections."""
-        if len(requests) <= 1 or self._shared.settings.connections == 1:
+        if len(requests) <= 1:
             return [self.ask(verb, request, answer) for request in requests]
         with self._words(verb):
             return self._ask_all(requests, answer)
 
     def _ask_all(self, requests: Sequence[bytes], answer: int) -> list[bytes]:
+        """Each slot has its share of the requests, and a node has up to two windows of them.
+
+        A node answers one after another what comes on a connection, in order. More at once could
+        end with both sides waiting for the other to read.
+        """
         bodies: list[bytes] = [b""] * len(requests)
-        waiting = iter(range(len(requests)))
-        busy: dict[int, int] = {}
-        """The request that a slot waits for."""
-        timeout = self._shared.settings.timeout_seconds
-        with selectors.DefaultSelector() as selector:
+        slots = range(min(self._shared.settings.connections, len(requests)))
+        waiting = {slot: deque(range(slot, len(requests), len(slots))) for slot in slots}
+        sent: dict[int, deque[int]] = {slot: deque() for slot in slots}
 
-            def feed(slot: int) -> None:
-                for number in waiting:
-                    try:
-                        connection = self._connection(slot)
-                        connection.send(requests[number])
-                    except Broken:
-                        bodies[number] = self._ask(slot, requests[number], answer)
-                        continue
-                    busy[slot] = number
-                    selector.register(connection, selectors.EVENT_READ, slot)
-                    return
+        def send(slot: int) -> None:
+            window = [waiting[slot].popleft() for _ in range(min(_WINDOW, len(waiting[slot])))]
+            if window:
+                sent[slot].extend(window)
+                self._connection(slot).send(b"".join([requests[number] for number in window]))
 
-            try:
-                for slot in range(min(self._shared.settings.connections, len(requests))):
-                    feed(slot)
-                while busy:
-                    ready = selector.select(timeout)
-                    if not ready:
-                        raise EngineError(
-                            f"{self._open[next(iter(busy))].where}: no answer within {timeout:g} s "
-                            "(see the setting `timeout_seconds`)"
-                        )
-                    for key, _ in ready:
-                        slot = key.data
-                        selector.unregister(key.fileobj)
-                        number = busy[slot]
+        def receive(slot: int) -> None:
+            connection, numbers = self._open[slot], sent[slot]
+            stay = _WINDOW if waiting[slot] else 0
+            while len(numbers) > stay:
+                bodies[numbers[0]] = connection.receive(answer)
+                numbers.popleft()
+
+        try:
+            while any(waiting.values()) or any(sent.values()):
+                for step in (send, receive):
+                    for slot in slots:
                         try:
-                            bodies[number] = self._open[slot].receive(answer)
-                        except Broken:
-                            bodies[number] = self._ask(slot, requests[number], answer)
-                        except GaveUp as error:
-                            bodies[number] = self._again(slot, requests[number], answer, error)
-                        del busy[slot]
-                        feed(slot)
-            except BaseException:
-                # Answers that are still to come would be taken for those to later requests.
-                for slot in busy:
+                            step(slot)
+                        except (Broken, GaveUp) as error:
+                            self._resend(slot, sent[slot], requests, answer, bodies, error)
+        except BaseException:
+            # Answers that are still to come would be taken for those to later requests.
+            for slot in slots:
+                if sent[slot]:
                     self._forget(slot)
-                raise
+            raise
         return bodies
+
+    def _resend(
+        self,
+        slot: int,
+        numbers: deque[int],
+        requests: Sequence[bytes],
+        answer: int,
+        bodies: list[bytes],
+        error: Broken | GaveUp,
+    ) -> None:
+        """Ask one by one what a lost connection, or a node that gave up, has left unanswered."""
+        if isinstance(error, GaveUp):
+            number = numbers.popleft()
+            bodies[number] = self._again(slot, requests[number], answer, error)
+        with self._shared.lock:
+            self._shared.reconnects += len(numbers)
+        while numbers:
+            bodies[numbers[0]] = self._ask(slot, requests[numbers[0]], answer)
+            numbers.popleft()
 
     def _ask(self, slot: int, request: bytes, answer: int) -> bytes:
         try:

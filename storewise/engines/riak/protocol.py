@@ -13,6 +13,7 @@ import struct
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from storewise.engines.contract.engine import Endpoint
 from storewise.errors import EngineError
@@ -60,6 +61,7 @@ class Malformed(EngineError):
     """Bytes that are no answer of Riak's."""
 
 
+@lru_cache(maxsize=4096)
 def varint(value: int) -> bytes:
     """An unsigned number of up to 64 bits, 7 bits to a byte, lowest first."""
     if not 0 <= value < 1 << 64:
@@ -109,9 +111,14 @@ def fields(data: bytes) -> Iterator[tuple[int, Value]]:
     Raises Malformed for a message that ends too early or has a type of field that protocol
     buffers of version 2 do not have; fixed-width fields come as their bytes.
     """
-    at = 0
-    while at < len(data):
-        key, at = _varint_at(data, at)
+    at, end = 0, len(data)
+    while at < end:
+        # Most numbers take one byte; a call for each would be half of the time of a read.
+        key = data[at]
+        if key < 0x80:
+            at += 1
+        else:
+            key, at = _varint_at(data, at)
         number, kind = key >> 3, key & 7
         if number == 0:
             raise Malformed("riak: a message has a field without a number")
@@ -120,12 +127,15 @@ def fields(data: bytes) -> Iterator[tuple[int, Value]]:
             yield number, value
             continue
         if kind == _BYTES:
-            length, at = _varint_at(data, at)
+            if at < end and (length := data[at]) < 0x80:
+                at += 1
+            else:
+                length, at = _varint_at(data, at)
         elif kind in _FIXED:
             length = _FIXED[kind]
         else:
             raise Malformed(f"riak: a message has a field of the unknown type {kind}")
-        if length > len(data) - at:
+        if length > end - at:
             raise Malformed(f"riak: a message ends within field {number}")
         yield number, data[at : at + length]
         at += length
@@ -197,9 +207,14 @@ def read_get(body: bytes) -> StoredObject | None:
     vclock: bytes | None = None
     for number, value in fields(body):
         if number == 1:
-            content = list(fields(_bytes(number, value)))
-            if not any(n == 11 and v for n, v in content):  # deleted
-                values.append(next((_bytes(n, v) for n, v in content if n == 1), b""))
+            stored, deleted = b"", False
+            for n, v in fields(_bytes(number, value)):
+                if n == 1:
+                    stored = _bytes(n, v)
+                elif n == 11:
+                    deleted = bool(v)
+            if not deleted:
+                values.append(stored)
         elif number == 2:
             vclock = _bytes(number, value)
     return StoredObject(tuple(values), vclock) if values else None
@@ -245,18 +260,35 @@ def read_preference(body: bytes) -> list[Holder]:
 class Connection:
     """One connection to a node; one request at a time, or several whose answers come in order.
 
-    After Broken or Malformed it is closed. `seconds` is the time for each answer.
+    After Broken or Malformed it is closed. `seconds` is the time for each answer, and for each
+    wait until the node takes more.
     """
 
     def __init__(self, endpoint: Endpoint, *, connect: float, seconds: float) -> None:
         self.endpoint = endpoint
-        self.seconds = seconds
-        self._buffer = bytearray()
+        self._buffer = b""
+        self._at = 0
+        """Where the next answer begins in the buffer."""
         try:
             self._socket = socket.create_connection((endpoint.address, endpoint.port), connect)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self.seconds = seconds
         except OSError as error:
             raise Broken(f"{self.where}: {error.strerror or error}") from error
+
+    @property
+    def seconds(self) -> float:
+        return self._seconds
+
+    @seconds.setter
+    def seconds(self, seconds: float) -> None:
+        # The kernel keeps the time: Python's own time-outs cost two more system calls each.
+        # Zero would be no limit there.
+        self._seconds = seconds
+        limit = struct.pack("ll", int(seconds), int(seconds % 1 * 1e6) or 1)
+        self._socket.settimeout(None)
+        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+            self._socket.setsockopt(socket.SOL_SOCKET, option, limit)
 
     @property
     def where(self) -> str:
@@ -276,23 +308,28 @@ class Connection:
         self.send(request)
         return self.receive(answer)
 
-    def send(self, request: bytes) -> None:
+    def send(self, requests: bytes) -> None:
+        """Send one request, or several at once."""
         try:
-            self._socket.settimeout(self.seconds)
-            self._socket.sendall(request)
+            self._socket.sendall(requests)
         except OSError as error:
             self.close()
             raise Broken(f"{self.where}: {self._words(error)}") from error
 
     def receive(self, answer: int) -> bytes:
         """The body of the next answer; Refused with the server's words for an error."""
-        until = time.monotonic() + self.seconds
         try:
-            (length,) = _HEADER.unpack(self._take(4, until))
+            if len(self._buffer) - self._at < _HEADER.size:
+                self._fill(_HEADER.size)
+            (length,) = _HEADER.unpack_from(self._buffer, self._at)
             if not 1 <= length <= MAX_FRAME:
                 raise Malformed(f"{self.where}: a frame of {length} bytes is no answer of Riak's")
-            received = self._take(length, until)
-            code, body = received[0], received[1:]
+            if len(self._buffer) - self._at < _HEADER.size + length:
+                self._fill(_HEADER.size + length)
+            start = self._at + _HEADER.size
+            code = self._buffer[start]
+            self._at = start + length
+            body = self._buffer[start + 1 : self._at]
             if code == ERROR:
                 words = read_error(body)
             elif code != answer:
@@ -306,29 +343,42 @@ class Connection:
             raise kind(f"{self.where}: {words}")
         return body
 
-    def _take(self, size: int, until: float) -> bytes:
-        while len(self._buffer) < size:
-            left = until - time.monotonic()
-            try:
-                self._socket.settimeout(max(left, 0.001))
-                data = self._socket.recv(max(_CHUNK, size - len(self._buffer)))
-            except TimeoutError as error:
-                raise EngineError(
-                    f"{self.where}: no answer within {self.seconds:g} s (see the setting "
-                    "`timeout_seconds`)"
-                ) from error
-            except OSError as error:
-                raise Broken(f"{self.where}: {self._words(error)}") from error
-            if not data:
-                within = " in the middle of an answer" if self._buffer or size > 4 else ""
-                raise Broken(f"{self.where}: the server closed the connection{within}")
-            self._buffer += data
-        taken = bytes(self._buffer[:size])
-        del self._buffer[:size]
-        return taken
+    def _fill(self, size: int) -> None:
+        """Wait until `size` bytes are there from the place of the next answer on."""
+        self._buffer = self._buffer[self._at :]
+        self._at = 0
+        if not self._buffer:
+            self._buffer = self._receive(size)
+        if len(self._buffer) >= size:
+            return
+        until = time.monotonic() + self._seconds
+        parts = bytearray(self._buffer)
+        while len(parts) < size:
+            if time.monotonic() > until:
+                raise self._late()
+            parts += self._receive(size - len(parts))
+        self._buffer = bytes(parts)
+
+    def _receive(self, size: int) -> bytes:
+        try:
+            data = self._socket.recv(max(_CHUNK, size))
+        except BlockingIOError as error:
+            raise self._late() from error
+        except OSError as error:
+            raise Broken(f"{self.where}: {self._words(error)}") from error
+        if not data:
+            within = " in the middle of an answer" if self._buffer or size > 4 else ""
+            raise Broken(f"{self.where}: the server closed the connection{within}")
+        return data
+
+    def _late(self) -> EngineError:
+        return EngineError(
+            f"{self.where}: no answer within {self._seconds:g} s (see the setting "
+            "`timeout_seconds`)"
+        )
 
     def _words(self, error: OSError) -> str:
-        if isinstance(error, TimeoutError):
+        if isinstance(error, BlockingIOError):
             return f"took nothing within {self.seconds:g} s"
         return error.strerror or str(error)
 

@@ -79,6 +79,8 @@ class SqlReads(Dialect, ThreadClient[State, Table]):
         self._tables: Mapping[Kind, Table] = {}
         self._decoders: dict[Kind, Callable[[Row], Document]] = {}
         self._get_sql: dict[tuple[Kind, int], str] = {}
+        self._update_sql: dict[tuple[Kind, tuple[str, ...]], str] = {}
+        """Of fields whose values go into columns of their own; found to be right before."""
         self._composites: dict[Kind, CompositeKey] = {}
         super().__init__(shared)
 
@@ -132,6 +134,7 @@ class SqlReads(Dialect, ThreadClient[State, Table]):
         """Take `tables` as those of the stores; called again whenever sources change."""
         self._tables = tables
         self._decoders = {kind: table.decoder() for kind, table in tables.items()}
+        self._update_sql = {}
         self._composites = {kind: t.composite for kind, t in tables.items() if t.composite}
         self._get_sql = {
             (kind, store): (
@@ -173,14 +176,23 @@ class SqlReads(Dialect, ThreadClient[State, Table]):
     def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool:
         self._writing("update")
         table = self._table(kind)
-        table.check_changes(changes)
+        names = tuple(changes)
+        sql = self._update_sql.get((kind, names))
+        if sql is None:
+            table.check_changes(changes)
         store = self._store_of(document_id)
         key = table.key_values(document_id)
         if key is None:
             return False
+        if sql is not None:
+            return self._change(store, sql, [*changes.values(), *key]) > 0
         assignments = self._assignments(table, changes)
         if assignments is not None:
-            return self._set(table, store, key, *assignments)
+            clauses, values = assignments
+            sql = self._update_of(table, clauses)
+            if table.__class__ is Table:  # others make more of the values
+                self._update_sql[kind, names] = sql
+            return self._change(store, sql, [*values, *key]) > 0
         # Fields may lie in the column of open fields, so the row is read first.
         with self._exclusive(store):
             rows = self._rows(store, f"{self._get_sql[kind, store]}{self.row_lock}", key)
@@ -189,7 +201,7 @@ class SqlReads(Dialect, ThreadClient[State, Table]):
             (row,) = table.rows([{**table.document(rows[0]), **changes}])
             new = {n: v for n, v in zip(table.names, row, strict=True) if n not in table.key}
             clauses = [f"{quoted(name)} = {self.mark}" for name in new]
-            return self._set(table, store, key, clauses, [*new.values()])
+            return self._change(store, self._update_of(table, clauses), [*new.values(), *key]) > 0
 
     def _assignments(
         self, table: Table, changes: Mapping[str, Any]
@@ -199,17 +211,10 @@ class SqlReads(Dialect, ThreadClient[State, Table]):
             return None
         return [f"{quoted(name)} = {self.mark}" for name in changes], [*changes.values()]
 
-    def _set(
-        self,
-        table: Table,
-        store: int,
-        key: Sequence[Any],
-        clauses: Sequence[str],
-        values: Sequence[Any],
-    ) -> bool:
+    def _update_of(self, table: Table, clauses: Sequence[str]) -> str:
+        """The statement that sets what the clauses say in one row."""
         which = table.key_clause(self.mark)
-        sql = f"UPDATE {quoted(table.name)} SET {', '.join(clauses)} WHERE {which}"
-        return self._change(store, sql, [*values, *key]) > 0
+        return f"UPDATE {quoted(table.name)} SET {', '.join(clauses)} WHERE {which}"
 
     def delete(self, kind: Kind, document_id: bytes) -> bool:
         self._writing("delete")

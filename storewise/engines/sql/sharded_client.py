@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Generic, NoReturn, TypeVar
+from typing import Any, ClassVar, Generic, NoReturn, Self, TypeVar
 
 from storewise.documents import Field, FieldType, Kind
 from storewise.engines.contract.engine import Cluster, Endpoint, HashPlacement, Mode, Schema
@@ -22,6 +22,7 @@ from storewise.engines.contract.server import Credentials
 from storewise.engines.sql.json_table import DOCUMENT_COLUMN, JsonTable, make_json_tables
 from storewise.engines.sql.reads import Part, Request, SqlReads, SqlState
 from storewise.engines.support.forms import is_batch, taken
+from storewise.engines.support.servers import numbered_nodes
 from storewise.engines.support.table import (
     SCHEMA_TABLE,
     Keys,
@@ -51,18 +52,12 @@ class Shared(SqlState):
     @classmethod
     def of_servers(cls, cluster: Cluster, mode: Mode, settings: Any) -> Shared:
         """For `Engine.connect`; EngineError without endpoints or credentials."""
-        nodes = sorted((e for e in cluster.endpoints if e.role == "data"), key=lambda e: e.index)
-        if not nodes or [e.index for e in nodes] != list(range(len(nodes))):
-            names = ", ".join(e.name for e in cluster.endpoints) or "none"
-            raise EngineError(
-                f"{cluster.engine}: a client needs the endpoints data0, data1 and so on; got "
-                f"{names}"
-            )
+        nodes = numbered_nodes(cluster)
         cluster = replace(cluster, placement=cluster.placement or HashPlacement(len(nodes)))
         return cls.of(
             cluster,
             mode,
-            tuple(nodes),
+            nodes,
             settings=settings,
             credentials=Credentials.of(cluster),
             consistency=cluster.consistency,
@@ -70,7 +65,7 @@ class Shared(SqlState):
 
 
 class ShardedClient(SqlReads[Shared], Generic[Connection]):
-    """One thread's connections to the servers, each opened when it is first needed.
+    """One thread's connections to the servers; one that is lost is opened again when it is needed.
 
     A subclass gives the driver's part: the class variables, the abstract methods, and what its SQL
     says differently.
@@ -86,6 +81,7 @@ class ShardedClient(SqlReads[Shared], Generic[Connection]):
 
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
+        self._names = [str(store.name) for store in self._stores]
         self._connections: dict[int, Connection] = {}
         self._threads: ThreadPoolExecutor | None = None
         """For the work with all servers but one; started when it is first needed."""
@@ -318,7 +314,7 @@ class ShardedClient(SqlReads[Shared], Generic[Connection]):
     # Reading.
 
     def owner(self, kind: Kind, document_id: bytes) -> str:
-        return str(self._stores[self._store_of(document_id)].name)
+        return self._names[self._store_of(document_id)]
 
     def _store_of(self, document_id: bytes) -> int:
         try:
@@ -361,6 +357,14 @@ class ShardedClient(SqlReads[Shared], Generic[Connection]):
         return self._on_all(lambda store: self._rows(store, sql))
 
     # Connections and threads.
+
+    def for_thread(self) -> Self:
+        """A client with connections of its own. They are open before its thread begins: to sign in
+        takes longer than many operations, and would be measured as the first one."""
+        client = super().for_thread()
+        for store in range(len(self._stores)):
+            client._connection(store)
+        return client
 
     def _disconnect(self) -> None:
         if self._threads is not None:

@@ -257,7 +257,7 @@ class SqliteEngine(Engine):
     }
     Settings = SqliteSettings
 
-    def versions(self) -> dict[str, str]:
+    def versions(self, settings: Mapping[str, Any] | None = None) -> dict[str, str]:
         return {"sqlite": sqlite3.sqlite_version, "python-sqlite3": platform.python_version()}
 
     def connect(self, cluster: Cluster, mode: Mode) -> SqliteClient:

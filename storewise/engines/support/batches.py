@@ -110,13 +110,17 @@ def values_of(array: pa.Array) -> list[Any]:
         return []
     if array.type == pa.string():
         return _texts(array)
+    if array.type == BINARY:
+        data, ends = content_of(array)
+        content = bytes(data)
+        return _or_none([content[a:b] for a, b in pairwise(ends.tolist())], array)
     if array.type == ARROW_TYPES["id"]:
-        data = id_bytes(array)
+        numbers = id_bytes(array)
     elif array.type in (pa.int64(), pa.float64()):
-        data = without_nulls(array)
+        numbers = without_nulls(array)
     else:
         return list(array.to_pylist())
-    return _or_none(data.tolist(), array)
+    return _or_none(numbers.tolist(), array)
 
 
 def without_nulls(array: pa.Array) -> Any:

@@ -1,5 +1,5 @@
-"""Finding an engine's programs: named by the study, by an environment variable, on PATH, from an
-environment module, or where packages put them."""
+"""Finding an engine's programs: named by the study, by an environment variable, from an environment
+module, what `storewise install` fetched, on PATH, or where packages put them."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from typing import Any
 from storewise.engines.contract.server import Installation
 from storewise.errors import EngineError
 
+#: `storewise install` puts a store into a directory of its name here.
+OWN_STORES = "~/.local/share/storewise"
 _SECONDS = 60
 
 
@@ -26,6 +28,7 @@ def find_installation(
     *,
     variable: str,
     version: Sequence[str],
+    own: str | None = None,
     usual: Sequence[str] = (),
     hint: str,
 ) -> Installation:
@@ -33,13 +36,20 @@ def find_installation(
 
     `programs` are names, or tuples of names of which the first one found counts (it is known by
     the tuple's first name). They are looked for in ``settings["home"]``, else in the directory
-    that the environment variable `variable` names, else on the PATH (after loading
-    ``settings["module"]``), else in the `usual` directories (globs, the last in order of names
-    first). `version` is a program and its arguments that print the version; `hint` says what to
-    install. Raises EngineError with the places that were looked in.
+    that the environment variable `variable` names, else (where ``settings["module"]`` names no
+    environment module) in the directory of the store `own` that `storewise install` made, else on
+    the PATH (after loading that module), else in the `usual` directories (globs, the last in order
+    of names first). What is installed for Storewise is taken whole: a server of one version and a
+    tool of another would not fit.
+
+    `version` is a program and its arguments that print the version; `hint` says what to install.
+    Raises EngineError with the places that were looked in.
     """
     environment = environment_of(settings)
     home = settings.get("home") or os.environ.get(variable)
+    fetched = own_store(own) if own else None
+    if not home and fetched and fetched.is_dir() and not settings.get("module"):
+        home = str(fetched)
     if home:
         base = place_of(home)
         places = [base, base / "bin", base / "sbin", base / "libexec"]
@@ -52,7 +62,8 @@ def find_installation(
         names = (entry,) if isinstance(entry, str) else entry
         where = next(filter(None, (shutil.which(name, path=searched) for name in names)), None)
         if where is None:
-            looked = f"in {home}" if home else ", ".join(["on PATH", f"in ${variable}", *usual])
+            places_looked = ["on PATH", f"in ${variable}", *filter(None, [fetched]), *usual]
+            looked = f"in {home}" if home else ", ".join(map(str, places_looked))
             raise EngineError(f"{title}: no {' or '.join(names)} (looked {looked}); {hint}")
         known[names[0]] = Path(where)
     command = [str(known[version[0]]), *version[1:]]
@@ -85,6 +96,11 @@ def _version(title: str, command: tuple[str, ...], environment: tuple[tuple[str,
 def environment_of(settings: Mapping[str, Any]) -> dict[str, str]:
     """What the environment module of a study's settings sets."""
     return dict(_module_environment(settings["module"])) if settings.get("module") else {}
+
+
+def own_store(name: str) -> Path:
+    """Where `storewise install` puts a store, and engines look for it."""
+    return place_of(OWN_STORES) / name
 
 
 def place_of(text: str) -> Path:

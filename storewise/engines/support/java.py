@@ -21,8 +21,6 @@ from storewise.errors import EngineError
 _SECONDS = 60
 #: Where packages put Javas.
 _USUAL_JAVA = ("/usr/lib/jvm/*/bin/java", "/opt/java/*/bin/java", "/opt/jdk*/bin/java")
-#: `make cassandra` and `make hbase` put jars here.
-OWN_STORES = "~/.local/share/storewise"
 #: A heap below this serves no store, MiB.
 _LEAST_HEAP_MB = 128
 

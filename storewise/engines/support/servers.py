@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import yaml
 
+from storewise.engines.contract.engine import Cluster, Endpoint
 from storewise.engines.contract.server import Installation, NodeSpec, Topology
 from storewise.errors import EngineError
 
@@ -25,12 +26,12 @@ def refuse_reserved(options: Iterable[str], package: str) -> None:
     it opens the server to others.
 
     ``reserved_options.txt`` of the store's package has their names. Reserved is an option of such a
-    name or below it (after a dot), one that begins with a name that ends with a dot or an
+    name or below it (after a dot), one that begins with a name that ends with a dot, a dash or an
     underscore, and a value in the place of a section with such an option.
     """
     for option in options:
         for name in reserved_options(package):
-            below = name if name.endswith((".", "_")) else f"{name}."
+            below = name if name.endswith((".", "_", "-")) else f"{name}."
             if option == name or option.startswith(below) or name.startswith(f"{option}."):
                 raise ValueError(f"{option} is set by Storewise itself")
 
@@ -76,6 +77,17 @@ def data_nodes(topology: Topology, copies: int = 1, **more: Any) -> tuple[NodeSp
         NodeSpec("data", index, topology.threads, topology.memory_mb, **more)
         for index in range(topology.nodes * copies)
     )
+
+
+def numbered_nodes(cluster: Cluster) -> tuple[Endpoint, ...]:
+    """The data nodes of a cluster by their numbers; EngineError where one is missing."""
+    nodes = sorted((e for e in cluster.endpoints if e.role == "data"), key=lambda e: e.index)
+    if not nodes or [e.index for e in nodes] != list(range(len(nodes))):
+        names = ", ".join(e.name for e in cluster.endpoints) or "none"
+        raise EngineError(
+            f"{cluster.engine}: a client needs the endpoints data0, data1 and so on; got {names}"
+        )
+    return tuple(nodes)
 
 
 def wait_until(

@@ -14,6 +14,8 @@ _INDEX = re.compile(
       \b(?:Bitmap\ )?Index\ (?:Only\ )?Scan\b        # PostgreSQL
     | \bUSING\ (?:COVERING\ )?INDEX\b(?!\ sqlite_)   # SQLite
     | \bINDEX_SCAN\b                                 # DuckDB
+    # ClickHouse, where the index has left granules out
+    | \bSkip\n(?:(?!.*\bGranules:).*\n)+.*\bGranules:\ (?P<left>\d+)/(?!(?P=left)\b)\d+
     | \b(?:IXSCAN|COUNT_SCAN)\b(?!\ _id_)            # MongoDB
     | "key":\s*"(?!PRIMARY)[^"]+"                    # MariaDB, MySQL: FORMAT=JSON
     | \bkey=(?!PRIMARY|None|NULL)\w+                 # the same as a table
@@ -27,6 +29,7 @@ _SCAN = re.compile(
     r"""
       \b(?:Seq|Sequential)\ Scan\b
     | ^[^\n]*\bSCAN\ (?:TABLE\ )?\w+                 # SQLite
+    | \bReadFromMergeTree\b
     | \bSEQ_SCAN\b | \bTABLE_SCAN\b | \bPARQUET_SCAN\b | \bREAD_PARQUET\b
     | \bCOLLSCAN\b | \b(?:IXSCAN|COUNT_SCAN)\ _id_
     | "access_type":\s*"(?:ALL|index)" | \btype=(?:ALL|index)\b

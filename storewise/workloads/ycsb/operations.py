@@ -139,6 +139,9 @@ class _Run:
             Operation("read-modify-write", self._modify, 1, read + write, None, size),
         )
 
+        self.owned: dict[tuple[int, str | None], Operation] = {}
+        """`kinds` by the node that they belong to."""
+
     def _chooser(self) -> Chooser:
         params, context, records = self.params, self.context, len(self.records)
         match params.requestdistribution:
@@ -193,22 +196,29 @@ class _Run:
         chosen = list(compress(keys, changing.tolist()))
         changes = iter(self.values.changes(chosen, whole=self.params.writeallfields))
         lengths = iter(self.scans.draw(self.random, int((codes == SCAN).sum())).tolist())
-        owner = self.client.owner if self.context.engine.flags.owner else None
-        for code in codes.tolist():
-            values: Any
-            if code == READ:
-                values = key = next(old)
-            elif code == INSERT:
-                values = next(new)
-                key = values[0]
-            else:
-                key = next(old)
-                values = key, next(lengths if code == SCAN else changes)
-            self.waiting.append(values)
-            operation = self.kinds[code]
+        sequence = codes.tolist()
+        values: list[Any] = keys if self.only == READ else []
+        if self.only != READ:
+            for code in sequence:
+                if code == READ:
+                    values.append(next(old))
+                elif code == INSERT:
+                    values.append(next(new))
+                else:
+                    values.append((next(old), next(lengths if code == SCAN else changes)))
+        self.waiting.extend(values)
+        if not self.context.engine.flags.owner:
+            yield from map(self.kinds.__getitem__, sequence)
+            return
+        owner, kind, owned = self.client.owner, self.kind, self.owned
+        for code, value in zip(sequence, values, strict=True):
             # A scan may touch every node: it belongs to none.
-            if owner is not None and code != SCAN:
-                operation = operation._replace(owner=owner(self.kind, key))
+            name = None
+            if code != SCAN:
+                name = owner(kind, value if code == READ else value[0])
+            operation = owned.get((code, name))
+            if operation is None:
+                operation = owned[code, name] = self.kinds[code]._replace(owner=name)
             yield operation
 
     def _draw_inserts(self, count: int) -> Iterator[tuple[bytes, int, Any]]:

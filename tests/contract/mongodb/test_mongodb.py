@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from storewise.engines.contract.queries import Count
 from storewise.engines.contract.server import Credentials
 from storewise.engines.mongodb import connection as mongo_link
 from storewise.engines.mongodb.cluster import as_user
+from storewise.engines.mongodb.direct import Direct
 from storewise.engines.mongodb.engine import MongoEngine
 from storewise.engines.mongodb.sharding import hashed_id
 from storewise.errors import EngineError
@@ -145,6 +147,52 @@ def test_levels_of_acknowledgement(alone: LocalCluster, level: str) -> None:
     assert client.update(Kind.GS, sample(100 * number + 1000, 1)[Kind.GS][0]["_id"], {"b": 1})
     assert client.delete(Kind.GS, sample(100 * number + 1000, 1)[Kind.GS][0]["_id"])
     client.close()
+
+
+@pytest.mark.parametrize("direct", [True, False])
+def test_single_documents_come_the_same_with_and_without_pymongo(
+    alone: LocalCluster, direct: bool
+) -> None:
+    cluster = replace(alone.cluster, settings={**alone.cluster.settings, "direct": direct})
+    with closing(ENGINE.connect(cluster, "write")) as client:
+        documents = sample(70, 3)[Kind.GS]
+        # More than one read of a socket brings.
+        documents[1] = {**documents[1], "s": "ACGT" * 100_000, "seqid": "grün \0"}
+        insert(client, Kind.GS, documents)
+        first, second, third = documents
+        assert [client.get(Kind.GS, d["_id"]) for d in documents] == documents
+        for changes in ({"b": None}, {"b": 2**40, "s": "TGCA" * 100_000}):
+            assert client.update(Kind.GS, second["_id"], changes)
+            second = {**second, **changes}
+            assert client.get(Kind.GS, second["_id"]) == second
+        assert client.delete(Kind.GS, first["_id"])
+        assert client.get(Kind.GS, first["_id"]) is None
+        assert not client.update(Kind.GS, first["_id"], {"b": 1})
+        with pytest.raises(EngineError, match=r"mongodb: update: .*8.byte"):
+            client.update(Kind.GS, third["_id"], {"b": 2**63})
+        assert client.get(Kind.GS, third["_id"]) == third
+
+
+def test_a_connection_that_the_server_has_closed_is_made_again(alone: LocalCluster) -> None:
+    """A read and an update find out, whether the connection has rested for long or not."""
+    assert alone.cluster.credentials is not None
+    secrets = Credentials.read(alone.cluster.credentials)
+    (document,) = sample(71, 1)[Kind.GS]
+    with closing(ENGINE.connect(alone.cluster, "write")) as client:
+        insert(client, Kind.GS, [document])
+        assert client.get(Kind.GS, document["_id"]) == document
+        (resting,) = client._shared.resting
+        resting._socket.shutdown(socket.SHUT_RDWR)
+        assert client.get(Kind.GS, document["_id"]) == document
+        assert not resting.open
+        assert client.update(Kind.GS, document["_id"], {"b": 5})
+        (resting,) = client._shared.resting
+        resting._used -= 60.0
+        resting._socket.shutdown(socket.SHUT_RDWR)
+        assert client.update(Kind.GS, document["_id"], {"b": 6})
+        assert not resting.open
+    with pytest.raises(OperationFailure, match=r"(?i)authentication failed"):
+        Direct(alone.cluster.endpoints[0], replace(secrets, password="guess"), 5.0, 5.0)
 
 
 def test_an_existing_id_is_overwritten(alone: LocalCluster) -> None:

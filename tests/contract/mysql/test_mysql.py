@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import socket
 from collections.abc import Iterator
 from contextlib import closing
@@ -61,10 +62,13 @@ def test_the_variable_names_the_directory(tmp_path: Path, monkeypatch: pytest.Mo
     assert ENGINE.find({}).programs == {"mariadbd": tmp_path / "mysqld"}
 
 
-@pytest.fixture(params=["load_data", "insert"])
+@pytest.fixture(
+    params=itertools.product(["mysqlclient", "pymysql"], ["load_data", "insert"]), ids="-".join
+)
 def writer(request: pytest.FixtureRequest, clusters: Clusters) -> Iterator[Client]:
-    cluster = clusters.fresh(Target("mariadb", 1))
-    cluster = replace(cluster, settings={**cluster.settings, "bulk": request.param})
+    driver, bulk = request.param
+    cluster = clusters.fresh(Target("mariadb", 1, (("driver", driver),)))
+    cluster = replace(cluster, settings={**cluster.settings, "bulk": bulk})
     with closing(ENGINE.connect(cluster, "write")) as client:
         client.create(Schema())
         yield client
@@ -141,10 +145,8 @@ def test_only_the_user_of_the_session_comes_in(
     for user, password in [("storewise", "x"), ("storewise", ""), ("root", ""), ("", "")]:
         with pytest.raises(EngineError, match=rf"127\.0\.0\.1:{request.port}.*denied"):
             ENGINE.answers(endpoint, replace(request.credentials, user=user, password=password))
-    link = sign_in(request.address, request.port, request.credentials)
-    with closing(link), link.cursor() as cursor:
-        cursor.execute("SHOW GRANTS")
-        granted = " ".join(str(row[0]) for row in cursor.fetchall())
+    with closing(sign_in(request.address, request.port, request.credentials)) as link:
+        granted = " ".join(str(row[0]) for row in link.rows("SHOW GRANTS"))
     assert "PROCESS ON *.*" in granted and "ALL PRIVILEGES ON *.*" not in granted
 
 

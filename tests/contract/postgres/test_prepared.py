@@ -55,6 +55,9 @@ def test_values_come_back_as_they_are(connection: psycopg.Connection) -> None:
     for row in ROWS:
         assert prepared.rows("SELECT * FROM t WHERE i = %s", (row[0],)) == [row]
     assert prepared.rows("SELECT * FROM t WHERE i = %s", (4,)) == []
+    # Of one statement the types of the answer follow those of the values.
+    for value in (True, 2, "x", 0.5, b"\xff", True):
+        assert prepared.rows("SELECT %s AS it", (value,)) == [(value,)]
     ids = [row[0] for row in ROWS]
     result = prepared.rows("SELECT i FROM t WHERE i = ANY(%s) ORDER BY i", (ids,))
     assert result == [(i,) for i in sorted(ids)]

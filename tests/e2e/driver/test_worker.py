@@ -19,7 +19,7 @@ from storewise.ssearch.inputs.shards import load_shards, write_shards
 from storewise.workloads.alignments.stored_files import StoredFiles
 
 #: What whole studies of `make test` measure, too.
-OTHERS = ("null", "duckdb", "parquet")
+OTHERS = ("null", "duckdb", "chdb", "parquet")
 
 
 @pytest.fixture

@@ -71,12 +71,14 @@ def test_versions_that_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         ENGINE.find({"java": java25})
     for jar in ("apache-cassandra-3.11.17.jar", "cassandra-all-5.1-alpha1.jar"):
         other = installation(tmp_path / jar, jar)
-        with pytest.raises(EngineError, match=r"versions 5.0 and 4.1 are taken; fetch Cassandra"):
+        with pytest.raises(
+            EngineError, match=r"versions 5.0 and 4.1 are taken; `storewise install"
+        ):
             ENGINE.find({"home": str(other), "java": java17})
     (new / "lib" / "jamm-0.4.0.jar").unlink()
     with pytest.raises(EngineError, match=r"no jamm-\*.jar"):
         ENGINE.find({"java": java17})
-    with pytest.raises(EngineError, match=r"no such jars \(looked in .*nowhere\); fetch Cassandra"):
+    with pytest.raises(EngineError, match=r"no such jars \(looked in .*nowhere\); `storewise"):
         ENGINE.find({"home": str(tmp_path / "nowhere")})
 
 

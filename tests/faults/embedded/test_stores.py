@@ -26,7 +26,9 @@ from storewise.errors import EngineError
 
 WRITER = TESTS / "support" / "servers" / "writer.py"
 #: Levels at which acknowledged documents must outlive a killed process, by the engines' own words.
-SURVIVING = [(n, "durable") for n in STORING] + [("sqlite", "relaxed"), ("duckdb", "relaxed")]
+SURVIVING = [(n, "durable") for n in STORING] + [
+    (n, "relaxed") for n in ("sqlite", "duckdb", "chdb")
+]
 
 
 #: What a store directory of engine `parquet` holds after a load.
@@ -127,6 +129,7 @@ def test_a_finished_store_is_complete_in_itself(
     expected = {
         "sqlite": ["documents.sqlite"],
         "duckdb": ["documents.duckdb"],
+        "chdb": ["data", "schema.json"],
         "parquet": DATA_SET,
     }[name]
     assert _names(tmp_path) == expected
@@ -290,6 +293,7 @@ def test_settings_out_of_range_are_refused(tmp_path: Path) -> None:
     for name, wrong in {
         "sqlite": {"page_size": 5000},
         "duckdb": {"threads": 0},
+        "chdb": {"index_granularity": 1},
         "parquet": {"row_group_size": "many"},
     }.items():
         with pytest.raises(EngineError, match=next(iter(wrong))):
@@ -297,7 +301,7 @@ def test_settings_out_of_range_are_refused(tmp_path: Path) -> None:
 
 
 def test_an_index_on_no_field_is_refused(tmp_path: Path) -> None:
-    for name in ("sqlite", "duckdb"):
+    for name in ("sqlite", "duckdb", "chdb"):
         client = engine(name).connect(Cluster(engine=name, stores=(tmp_path / name,)), "write")
         with pytest.raises(EngineError, match="no column 'evalue'"):
             client.create(Schema(indexes=((Kind.ALIGN, "evalue"),), index_time="after"))
@@ -476,6 +480,7 @@ def test_a_store_that_another_process_writes_is_refused(tmp_path: Path) -> None:
         ("sqlite.engine", ("pandas", "numpy", "pyarrow", "duckdb")),
         ("duckdb.engine", ("pandas", "pyarrow", "sqlite3")),
         ("parquet.engine", ("pandas", "pyarrow", "sqlite3")),
+        ("chdb.engine", ("pandas", "pyarrow", "chdb", "duckdb", "sqlite3")),
     ],
 )
 def test_imports_stay_light(module: str, unwanted: tuple[str, ...]) -> None:

@@ -45,9 +45,11 @@ def test_versions_that_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         assert "tests" not in result.environment["CLASSPATH"]
     for number, text in enumerate(("1.4.14", "2.4.18", "3.0.0-beta-1")):
         place = home(tmp_path / f"bad{number}", text)
-        with pytest.raises(EngineError, match=rf"{text}; versions 2\.5 and 2\.6 are taken.*make"):
+        with pytest.raises(
+            EngineError, match=rf"{text}; versions 2\.5 and 2\.6 are taken.*storewise"
+        ):
             ENGINE.find({"home": str(place), **java})
-    with pytest.raises(EngineError, match=r"looked in .*nowhere.*make hbase"):
+    with pytest.raises(EngineError, match=r"looked in .*nowhere.*storewise install hbase"):
         ENGINE.find({"home": str(tmp_path / "nowhere"), **java})
     monkeypatch.setenv("STOREWISE_HBASE_HOME", str(tmp_path / "good1"))
     assert ENGINE.find(java).version == "HBase 2.5.11, Java 17"

@@ -16,6 +16,7 @@ from storewise.documents import KINDS, Document, Kind
 from storewise.engines.contract.engine import Client, Cluster, Endpoint, Schema
 from storewise.engines.contract.queries import Count, Find, Scan, Top, between
 from storewise.engines.registry import engine
+from storewise.engines.riak import connection as connection_module
 from storewise.engines.riak.client import RiakClient
 from storewise.errors import EngineError
 
@@ -180,6 +181,35 @@ def test_requests_go_to_other_nodes_when_one_is_lost(tmp_path: Path) -> None:
         with pytest.raises(EngineError, match=rf"{one.port}.*{two.port}|{two.port}.*{one.port}"):
             reader.get(Kind.RNA, IDS[0])
         reader.close()
+
+
+@pytest.mark.parametrize("connections", [1, 4])
+@pytest.mark.parametrize("window", [1, 3, 32])
+def test_a_node_is_lost_in_the_middle_of_a_batch(
+    connections: int, window: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of what was sent at once some is answered, some is not."""
+    monkeypatch.setattr(connection_module, "_WINDOW", window)
+    one, two = Standin(), Standin()
+    two.objects = one.objects
+    client = writer(cluster_of(one, two, connections=connections))
+    client.insert(Kind.RNA, RNA)
+    assert client.get_many(Kind.RNA, IDS) == RNA
+    assert client.status()["client.reconnects"] == 0
+    answer, last = one.answer, one.asked[9] + 5
+
+    def until_then(code: int, body: bytes) -> Iterator[bytes]:
+        if one.asked[9] >= last:
+            raise ConnectionError
+        yield from answer(code, body)
+
+    monkeypatch.setattr(one, "answer", until_then)
+    for _ in range(3):
+        assert client.get_many(Kind.RNA, IDS) == RNA
+    assert client.status()["client.reconnects"] > 0
+    client.close()
+    one.close()
+    two.close()
 
 
 @pytest.mark.parametrize("connections", [1, 4])

@@ -12,6 +12,7 @@ from support.riak.release import make_release
 from support.riak.standin import Standin
 
 from storewise.engines.contract.engine import Endpoint
+from storewise.engines.riak import installation
 from storewise.engines.riak.cluster import lacking, partition_keys, store_keys
 from storewise.engines.riak.engine import RiakEngine
 from storewise.engines.riak.installation import VARIABLES
@@ -22,9 +23,10 @@ from storewise.errors import EngineError
 
 @pytest.fixture(autouse=True)
 def unnamed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests name their Riak."""
+    """Tests name their Riak; the host may have one, too."""
     for variable in VARIABLES:
         monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(installation, "_USUAL", ("/usr/lib/riak-absent",))
 
 
 @pytest.fixture
@@ -56,7 +58,9 @@ def test_a_release_is_found_by_its_directory(
     (path / "riak").unlink()
     (path / "riak").write_text("#!/bin/sh\n")
     (path / "riak").chmod(0o755)
-    with pytest.raises(EngineError, match=r"no release.*on PATH.*/usr/lib/riak.*install OpenRiak"):
+    with pytest.raises(
+        EngineError, match=r"no release.*on PATH.*/usr/lib/riak-absent.*install OpenRiak"
+    ):
         riak.find({})
 
 

@@ -12,8 +12,12 @@ from support.servers.stores import available
 from storewise.engines.registry import engine
 
 #: Those of the engines' levels that `make test-slow` tries.
-_TRIED = {"postgres": ("durable", "relaxed"), "mongodb": ("durable",)}
-_ALL = ("postgres", "mariadb", "mongodb", "cassandra", "hbase")
+_TRIED = {
+    "postgres": ("durable", "relaxed"),
+    "mongodb": ("durable",),
+    "valkey": ("durable", "relaxed", "memory"),
+}
+_ALL = ("postgres", "mariadb", "mongodb", "cassandra", "hbase", "valkey")
 
 CELLS = [
     pytest.param(

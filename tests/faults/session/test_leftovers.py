@@ -18,6 +18,7 @@ from support.servers.stores import available
         "postgres",
         "mariadb",
         "mongodb",
+        "valkey",
         pytest.param("cassandra", marks=pytest.mark.all_cells),
         pytest.param("hbase", marks=pytest.mark.all_cells),
     ],

@@ -53,6 +53,7 @@ CELLS = {
     "mongodb-set": ("mongodb", Topology(replicas=3, memory_mb=256), {}),
     "mongodb-sharded": ("mongodb", Topology(memory_mb=256), {"sharded": "always"}),
     "cassandra": ("cassandra", Topology(memory_mb=768), {}),
+    "valkey": ("valkey", Topology(memory_mb=256), {}),
 }
 
 

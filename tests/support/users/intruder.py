@@ -269,9 +269,24 @@ def riak(address: str, port: int) -> Iterator[Attempt]:
         yield _words(address, port, "epmd: end it", b"\0\x01k")
 
 
+def valkey(address: str, port: int) -> Iterator[Attempt]:
+    from valkey import Valkey, ValkeyError
+
+    for user, password in [(None, None), ("default", ""), ("default", "default"), *LOGINS]:
+        with Valkey(
+            host=address, port=port, username=user, password=password, socket_timeout=_SECONDS
+        ) as client:
+            for command in ("PING", "GET :schema", "CONFIG GET *", "SET x 1", "ACL LIST"):
+                tried = f"{command} as {user or 'nobody'}/{password or 'no password'}"
+                try:
+                    yield tried, True, _line(client.execute_command(*command.split()))
+                except (ValkeyError, OSError) as error:
+                    yield tried, False, _line(error)
+
+
 KINDS: dict[str, Callable[[str, int], Iterator[Attempt]]] = {
     "postgres": postgres, "mariadb": mariadb, "mongodb": mongodb, "cassandra": cassandra,
-    "hbase": hbase, "riak": riak,
+    "hbase": hbase, "riak": riak, "valkey": valkey,
 }  # fmt: skip
 
 

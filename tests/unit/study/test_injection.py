@@ -80,6 +80,24 @@ CONFIG: dict[str, list[dict[str, Any]]] = {
         {"include /tmp/x": "y"},
         {"ssl.certfile": "/tmp/x"},
     ],
+    "valkey": [
+        {"bind": "0.0.0.0"},
+        {"requirepass": "x"},
+        {"aclfile": "/tmp/x"},
+        {"include": "/tmp/x"},
+        {"loadmodule": "/tmp/x.so"},
+        {"enable-module-command": "yes"},
+        {"enable-debug-command": "yes"},
+        {"cluster-announce-ip": "10.0.0.1"},
+        {"tls-port": 6380},
+        {"rdma-port": 6381},
+        {"unixsocket": "/tmp/x"},
+        {"replicaof": "10.0.0.1 6379"},
+        {"dbfilename": "x"},
+        {"maxmemory-policy": "allkeys-lru"},
+        {"PORT": 1},
+        {"hz": "10\nbind 0.0.0.0"},
+    ],
 }
 #: What stays possible.
 TAKEN: dict[str, dict[str, Any]] = {
@@ -94,6 +112,7 @@ TAKEN: dict[str, dict[str, Any]] = {
     "cassandra": {"concurrent_writes": 64, "internode_compression": "all"},
     "hbase": {"hbase.hregion.max.filesize": 7, "hbase.regionserver.handler.count": 9},
     "riak": {"leveldb.threads": 31, "erlang.async_threads": 8},
+    "valkey": {"activedefrag": True, "hz": 50, "client-output-buffer-limit": "normal 0 0 0"},
 }
 REFUSED = [(name, config) for name, found in CONFIG.items() for config in found]
 
@@ -133,7 +152,7 @@ def test_an_option_of_java_runs_nothing(option: str) -> None:
             engine(name).Settings.model_validate({"jvm_options": [option]})
 
 
-@pytest.mark.parametrize("name", ["postgres", "mariadb", "mongodb", "cassandra", "hbase", "riak"])
+@pytest.mark.parametrize("name", TAKEN)
 def test_a_module_is_a_name(name: str) -> None:
     settings = engine(name).Settings
     assert settings.model_validate({"module": "db/postgresql/16.2-gcc+x"}).module  # type: ignore[attr-defined]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +14,50 @@ from support.servers.mariadb import ENGINE, MARIADB, node
 
 from storewise.documents import Field
 from storewise.engines.contract.server import Installation, Topology
+from storewise.engines.mysql import connection
 from storewise.engines.mysql.engine import MysqlEngine
 from storewise.engines.mysql.launch import option_file, pool_mb, server_version
 from storewise.engines.mysql.load_data import load_text, value_lists
-from storewise.errors import EngineError
+from storewise.errors import ConfigError, EngineError
+from storewise.study.load import load_study
+
+
+@pytest.fixture
+def no_driver_in_c(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As where mysqlclient is not installed."""
+    monkeypatch.setitem(sys.modules, "MySQLdb", None)
+    monkeypatch.delitem(sys.modules, "storewise.engines.mysql.c_link", raising=False)
+    connection._why_not.cache_clear()
+    yield
+    connection._why_not.cache_clear()
+
+
+def test_the_driver_in_c_comes_first() -> None:
+    try:
+        import MySQLdb.release as release
+    except ImportError:
+        pytest.skip("mysqlclient is not installed")
+    assert ENGINE.versions()["mysqlclient"] == release.__version__
+    assert set(ENGINE.versions({"driver": "pymysql"})) == {"pymysql"}
+
+
+@pytest.mark.usefixtures("no_driver_in_c")
+def test_without_it_pymysql_speaks() -> None:
+    assert set(ENGINE.versions()) == {"pymysql"}
+    with pytest.raises(EngineError, match=r"driver: .*mysqlclient cannot be imported.*leave"):
+        ENGINE.settings_of({"driver": "mysqlclient"})
+
+
+@pytest.mark.usefixtures("no_driver_in_c")
+def test_a_study_that_asks_for_it_is_refused_where_it_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text(
+        "inputs: {paths: data}\nengines:\n  mariadb:\n    driver: mysqlclient\n"
+        "phases:\n  - write: {batch_size: 10}\n"
+    )
+    with pytest.raises(ConfigError, match=r"s\.yaml, line 4: .*driver.*cannot be imported"):
+        load_study(path)
+
 
 MYSQL = Installation({"mariadbd": Path("/x/mysqld")}, "MySQL 8.4.6")
 

@@ -35,6 +35,21 @@ from storewise.workloads.sensors.plan import uses_index
 from storewise.workloads.sensors.workload import MeasuresWorkload
 
 SMALL = Readings(machines=5, sensors=3, seed=7)
+#: A plan of ClickHouse's; to be filled in: how many granules the index leaves.
+CLICKHOUSE = """\
+└──ReadFromMergeTree (w.measures)
+      Parts: 1 | Granules: 6
+      Indexes:
+        PrimaryKey
+          Condition: true
+          Granules: 40/41
+        Skip
+          Name: measures_mv
+          Description: minmax GRANULARITY 1
+          Condition: (mv in [9996, +Inf))
+          Parts: 1/2
+          Granules: {}
+        Ranges: 5"""
 
 
 def columns(chunks: list[Chunk]) -> dict[str, np.ndarray]:
@@ -207,6 +222,9 @@ def test_csv_has_the_readings_of_a_load(tmp_path: Path) -> None:
         ("FETCH < IXSCAN mv_1 {mv: (10.9, inf]}", True),
         ("FETCH < IXSCAN _id_ {_id: [MinKey, MaxKey]}", False),
         ("COLLSCAN", False),
+        (CLICKHOUSE.format("2/40"), True),
+        (CLICKHOUSE.format("40/40"), False),
+        ("ReadFromMergeTree (w.measures)\n  Parts: 1 | Granules: 5", False),
         ("no plan: Storewise does not know how x explains a statement", None),
     ],
 )

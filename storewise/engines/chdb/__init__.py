@@ -1,0 +1,1 @@
+"""ClickHouse in the client's process (chdb)."""

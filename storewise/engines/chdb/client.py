@@ -1,0 +1,388 @@
+"""One thread's connection: the verbs of the contract on tables of MergeTree's family.
+
+A store is a directory with the parts of its tables. For a writer it is a disk, for a reader a disk
+that cannot be written, so that no merge of ClickHouse's own begins where others read. An insert is
+a part of its own; what is changed or deleted is inserted anew, and SELECT shows the last row of an
+id (`final`).
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+from uuid import uuid4
+
+import pyarrow as pa
+
+from storewise.atomic import aside
+from storewise.documents import Kind
+from storewise.engines.chdb.connection import FAILURES, Connection, new_number, words
+from storewise.engines.chdb.settings import ChdbSettings
+from storewise.engines.chdb.tables import (
+    DELETED,
+    TYPES,
+    chdb_tables,
+    definition,
+    index_definitions,
+    literal,
+    tables_of,
+    with_values,
+)
+from storewise.engines.contract.engine import Schema
+from storewise.engines.sql.arrow import arrow_table
+from storewise.engines.sql.embedded import EmbeddedSql
+from storewise.engines.sql.reads import SqlState
+from storewise.engines.support.batches import ARROW_TYPES, BINARY
+from storewise.engines.support.table import Row, Table, describe, described, quoted
+from storewise.errors import EngineError
+
+#: Where a disk of ClickHouse has its databases.
+DATA = "data"
+#: Settings of a table at level `durable`. Merges too: they remove the parts that they merge.
+DURABLE: Mapping[str, object] = {
+    "fsync_after_insert": 1,
+    "fsync_part_directory": 1,
+    "min_rows_to_fsync_after_merge": 1,
+    "min_compressed_bytes_to_fsync_after_merge": 1,
+}
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Shared(SqlState):
+    """What the clients of one process have in common."""
+
+    settings: ChdbSettings
+    durable: bool
+    databases: dict[int, str] = field(default_factory=dict)
+    """The database that stands for each store, by its number."""
+    links: Path | None = None
+    """Of a reader: where the links to the stores' tables are."""
+    schemas: dict[int, Schema] = field(default_factory=dict)
+    """What the stores say of themselves."""
+
+    @property
+    def table_settings(self) -> Mapping[str, object]:
+        """Settings of a writer's tables."""
+        return {
+            "index_granularity": self.settings.index_granularity,
+            # Inserts wait where merges fall behind; none is refused.
+            "parts_to_throw_insert": 1_000_000,
+            **(DURABLE if self.durable else {}),
+        }
+
+
+class ChdbClient(EmbeddedSql[Shared]):
+    """One thread's connection to the stores."""
+
+    engine_name = "chdb"
+    file_name = "schema.json"
+    types = TYPES
+    int_division = "DIV"
+
+    def __init__(self, shared: Shared) -> None:
+        super().__init__(shared)
+        self._open: Connection | None = None
+
+    # The stores as databases.
+
+    def greet(self) -> None:
+        if self._shared.mode == "write" and not os.access(self._stores[0], os.W_OK | os.X_OK):
+            raise EngineError(f"chdb: {self._stores[0]} cannot be written")
+        self._connection()
+        super().greet()
+        tables = chdb_tables(self._shared.tables)
+        self._shared.tables = tables
+        self._use_tables(tables)
+
+    def _source(self, table: Table, store: int) -> str:
+        return f"{self._shared.databases[store]}.{quoted(table.name)}"
+
+    def _columns(self, store: int, kind: Kind) -> list[str]:
+        schema = self._described(store)
+        if schema is None or kind not in schema.kinds:
+            return []
+        return list(tables_of(schema)[kind].names)
+
+    def _described(self, store: int) -> Schema | None:
+        """The schema that a store's file says; None where there is no such file."""
+        schemas = self._shared.schemas
+        if store not in schemas:
+            try:
+                text = self._file(store).read_text(encoding="utf-8")
+                schemas[store], _ = described(text, self._shared.kinds)
+            except FileNotFoundError:
+                return None
+            except (OSError, ValueError, KeyError) as error:
+                raise EngineError(f"chdb: {self._file(store)} cannot be read: {error}") from error
+        return schemas[store]
+
+    def _attach(self, store: int) -> None:
+        super()._attach(store)
+        shared = self._shared
+        schema = self._described(store)
+        assert schema is not None  # the file is there
+        connection = self._connection()
+        if shared.links is None:
+            shared.links = connection.directory / f"readers-{new_number()}"
+            shared.links.mkdir()
+        # By way of a link, because ClickHouse takes one path for one disk only, and keeps disks.
+        path, place = self._stores[store], shared.links / str(store)
+        place.symlink_to((path / DATA / _database(path)).resolve(), target_is_directory=True)
+        shared.databases[store] = name = f"store_{new_number()}"
+        self._rows(store, f"CREATE DATABASE {name} ENGINE = Memory")
+        for kind, table in tables_of(schema).items():
+            folder = literal(f"{place / table.name}/")
+            settings = {
+                "table_disk": 1,
+                "disk": (
+                    "disk(type = object_storage, object_storage_type = local, "
+                    f"metadata_type = plain, readonly = true, path = {folder})"
+                ),
+            }
+            self._attach_table(store, table, definition(table, _indexes(schema, kind), settings))
+
+    def _attach_table(self, store: int, table: Table, text: str) -> None:
+        self._rows(store, f"ATTACH TABLE {self._source(table, store)} UUID '{uuid4()}' {text}")
+
+    def create(self, schema: Schema) -> None:
+        shared = self._writing("create")
+        tables = tables_of(schema)
+        with shared.lock:
+            self._check_columns(tables)
+            if 0 not in shared.databases:
+                name = _database(self._stores[0])
+                self._rows(0, f"CREATE DATABASE {name} ENGINE = Memory")
+                shared.databases[0] = name
+            for kind, table in tables.items():
+                self._make_table(table, _indexes(schema, kind))
+            if schema.index_time == "before":
+                self._make_indexes(schema)
+            self._describe(schema)
+            shared.tables, shared.schema = tables, schema
+        self._use_tables(tables)
+
+    def _check_columns(self, tables: Mapping[Kind, Table]) -> None:
+        for kind, table in tables.items():
+            names = self._columns(0, kind)
+            if names and names != list(table.names):
+                raise EngineError(
+                    f"chdb: {self._stores[0]}: {table.name} has the columns {', '.join(names)}; "
+                    f"expected {', '.join(table.names)}: load into an empty store"
+                )
+
+    def _make_table(self, table: Table, indexes: Sequence[str]) -> None:
+        """Create a table, or take the one that is there."""
+        shared = self._shared
+        if self._rows(
+            0,
+            "SELECT 1 FROM system.tables WHERE database = ? AND name = ?",
+            (shared.databases[0], table.name),
+        ):
+            return
+        if (self._directory(table) / "format_version.txt").exists():
+            self._attach_table(0, table, self._definition(table, indexes))
+        else:
+            text = self._definition(table, ())
+            self._rows(0, f"CREATE TABLE {self._source(table, 0)} {text}")
+
+    def _definition(self, table: Table, indexes: Sequence[str]) -> str:
+        """Of a table that this process writes."""
+        disk = f"disk(type = local, path = {literal(f'{self._stores[0].resolve()}/')})"
+        return definition(table, indexes, {**self._shared.table_settings, "disk": disk})
+
+    def _directory(self, table: Table) -> Path:
+        """Where ClickHouse has the parts of a table that this process writes."""
+        path: Path = self._stores[0] / DATA / self._shared.databases[0] / table.name
+        return path
+
+    def _describe(self, schema: Schema) -> None:
+        """Write what readers need to know."""
+        try:
+            with aside(self._file(0), durable=self._shared.durable) as place:
+                place.write_text(describe(schema, "columns") + "\n", encoding="utf-8")
+            if self._shared.durable:
+                # ClickHouse syncs what is in a table's directory, not the directories above it.
+                store = self._stores[0]
+                for path in (store / DATA / self._shared.databases[0], store / DATA, store):
+                    _sync(path)
+        except OSError as error:
+            raise EngineError(f"chdb: {self._file(0)}: {error.strerror}") from error
+        self._shared.schemas[0] = schema
+
+    def _make_indexes(self, schema: Schema) -> None:
+        for kind, name in schema.indexes:
+            table = self._shared.tables.get(kind) or tables_of(schema)[kind]
+            for index in index_definitions(table, name):
+                self._rows(
+                    0, f"ALTER TABLE {self._source(table, 0)} ADD INDEX IF NOT EXISTS {index}"
+                )
+
+    def finish(self) -> None:
+        super().finish()
+        shared, schema = self._shared, self._shared.schema
+        if schema is None:
+            return
+        with shared.lock:
+            for kind, table in shared.tables.items():
+                # One part, in which each id is once; new indexes are made on the way.
+                if self._parts_of(table):
+                    self._rows(0, f"OPTIMIZE TABLE {self._source(table, 0)} FINAL")
+                    self._remove_merged(table, _indexes(schema, kind))
+
+    def _parts_of(self, table: Table) -> list[str]:
+        rows = self._rows(
+            0,
+            "SELECT name FROM system.parts WHERE database = ? AND table = ? AND active",
+            (self._shared.databases[0], table.name),
+        )
+        return [row[0].decode() for row in rows]
+
+    def _remove_merged(self, table: Table, indexes: Sequence[str]) -> None:
+        """Remove the parts that were merged, which ClickHouse does when it has nothing else to do,
+        and not at its end."""
+        parts = self._parts_of(table)
+        self._rows(0, f"DETACH TABLE {self._source(table, 0)}")
+        for path in self._directory(table).iterdir():
+            if path.is_dir() and path.name not in (*parts, "detached"):
+                shutil.rmtree(path, ignore_errors=True)
+        self._attach_table(0, table, self._definition(table, indexes))
+
+    # Changes.
+
+    def insert(self, kind: Kind, documents: Sequence[Any]) -> None:
+        self._writing("insert")
+        table = self._table(kind)
+        batch = arrow_table(table, documents)
+        if not batch.num_rows:
+            return
+        for name in table.key:
+            if batch.column(name).null_count:
+                raise EngineError(f"a document of {table.name} has no {name}")
+        ids = ARROW_TYPES["id"]
+        schema = pa.schema(
+            [pa.field(f.name, BINARY if f.type == ids else f.type) for f in batch.schema]
+        )
+        names = ", ".join(map(quoted, schema.names))
+        try:
+            self._connection().insert(
+                f"INSERT INTO {self._source(table, 0)} ({names})", batch.cast(schema)
+            )
+        except FAILURES as error:
+            self._fail(0, error)
+
+    def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool:
+        shared = self._writing("update")
+        self._table(kind).check_changes(changes)
+        with shared.lock:
+            document = self.get(kind, document_id)
+            if document is not None:
+                self.insert(kind, [{**document, **changes}])
+        return document is not None
+
+    def delete(self, kind: Kind, document_id: bytes) -> bool:
+        shared = self._writing("delete")
+        table = self._table(kind)
+        with shared.lock:
+            if self.get(kind, document_id) is None:
+                return False
+            key = table.key_values(document_id)
+            assert key is not None  # it was found by it
+            marks = ", ".join("?" * len(key))
+            self._rows(
+                0,
+                f"INSERT INTO {self._source(table, 0)} ({table.key_list}, {DELETED}) "
+                f"VALUES ({marks}, 1)",
+                key,
+            )
+        return True
+
+    # Reading.
+
+    def _among_keys(self, table: Table, number: int) -> str:
+        marks = f"({', '.join('?' * len(table.key))})"
+        return f"({table.key_list}) IN ({', '.join([marks] * number)})"
+
+    def _rows(
+        self, store: int, sql: str, values: Sequence[Any] = (), anew: bool = False
+    ) -> list[Row]:
+        try:
+            return self._connection().rows(with_values(sql, self.mark, values))
+        except FAILURES as error:
+            self._fail(store, error)
+
+    def _plan(self, store: int, sql: str, values: Sequence[Any]) -> str:
+        rows = self._rows(store, f"EXPLAIN indexes = 1 {sql}", values)
+        return "\n".join(row[0].decode(errors="backslashreplace") for row in rows)
+
+    def status(self) -> dict[str, float]:
+        """Parts and rows of the process's tables, and the memory that ClickHouse holds, bytes."""
+        names = ", ".join(map(literal, self._shared.databases.values()))
+        ((parts, rows),) = self._rows(
+            0,
+            "SELECT count(), sum(rows) FROM system.parts WHERE active AND database IN "
+            f"({names or 'NULL'})",
+        )
+        ((memory,),) = self._rows(
+            0, "SELECT value FROM system.metrics WHERE metric = 'MemoryTracking'"
+        )
+        return {"parts": float(parts), "rows": float(rows or 0), "memory_bytes": float(memory)}
+
+    # Connections.
+
+    def _connection(self) -> Connection:
+        if self._open is None:
+            self._check_open()
+            self._open = Connection(self._shared.settings)
+        return self._open
+
+    def _disconnect(self) -> None:
+        if self._open is None:
+            return
+        try:
+            if self._shared.clients[0] is self:
+                self._forget_stores(self._open)
+        except FAILURES as error:
+            self._fail(0, error)
+        finally:
+            self._open.close()
+            self._open = None
+
+    def _forget_stores(self, connection: Connection) -> None:
+        """Detach the tables: ClickHouse may go on for other clients of the process."""
+        for name in self._shared.databases.values():
+            listed = f"SELECT name FROM system.tables WHERE database = {literal(name)}"
+            for (table,) in connection.rows(listed):
+                connection.rows(f"DETACH TABLE {name}.{quoted(table.decode())}")
+            connection.rows(f"DROP DATABASE {name}")
+        if self._shared.links is not None:
+            shutil.rmtree(self._shared.links, ignore_errors=True)
+
+    def _fail(self, store: int, error: Exception) -> NoReturn:
+        raise EngineError(f"chdb: {self._stores[store]}: {words(error)}") from error
+
+
+def _indexes(schema: Schema, kind: Kind) -> list[str]:
+    """The fields of a kind that have an index, or get one at the end of the load."""
+    if schema.index_time == "none":
+        return []
+    return [name for of, name in schema.indexes if of is kind]
+
+
+def _sync(directory: Path) -> None:
+    """Have the names in a directory on disk."""
+    number = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
+
+
+def _database(store: Path) -> str:
+    """The database whose tables a store has; a new name where it has none yet."""
+    names = [path.name for path in (store / DATA).glob("documents_*")]
+    return names[0] if names else f"documents_{secrets.token_hex(8)}"

@@ -1,0 +1,104 @@
+"""Documents as BSON: ids as ObjectIds, keys as strings, for stores that keep them in this form.
+
+Composite keys are packed into ``_id`` (`Kind.pack`); their fields are kept, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import bson
+from bson.int64 import Int64
+from bson.objectid import ObjectId
+
+from storewise.documents import ID_BYTES, KEY_BYTES, Document, Kind, fields
+from storewise.engines.support.table import check_names, make_table
+from storewise.errors import EngineError
+
+
+class BsonForm:
+    """How the documents of one kind are kept."""
+
+    def __init__(self, kind: Kind, *, study_fields: bool = False) -> None:
+        self.kind = kind
+        self.table = make_table(kind, study_fields=study_fields)
+        columns = fields(kind, study_fields=study_fields)
+        self._names = frozenset(column.name for column in columns)
+        self._texts = frozenset(column.name for column in columns if column.type == "key")
+        self._bytes = tuple(column.name for column in columns if column.type in ("id", "key"))
+        self._converted = tuple(c.name for c in columns if c.type in ("id", "key", "int"))
+        self._keyed = kind.fields[0].type == "key"
+        self.stored_id: Callable[[bytes], Any] = self._text if self._keyed else self._object_id
+        """The ``_id`` of an id; None, which no document has, for one that cannot be."""
+        self.document: Callable[[dict[str, Any]], Document] = (
+            self._of_key if self._converted == ("_id",) and self._keyed else self._of_ids
+        )
+        """A stored document as clients know it; the same object, changed."""
+
+    def _text(self, key: bytes) -> str | None:
+        self._check_bytes(key)
+        return key.decode() if 0 < len(key) <= KEY_BYTES and key.isascii() else None
+
+    def _object_id(self, document_id: bytes) -> ObjectId | None:
+        self._check_bytes(document_id)
+        return ObjectId(document_id) if len(document_id) == ID_BYTES else None
+
+    def _check_bytes(self, document_id: Any) -> None:
+        if document_id.__class__ is not bytes:
+            raise EngineError(f"{self.table.name}: {document_id!r} is no id of bytes")
+
+    def _of_key(self, document: dict[str, Any]) -> Document:
+        document["_id"] = document["_id"].encode()
+        return document
+
+    def _of_ids(self, document: dict[str, Any]) -> Document:
+        for name in self._converted:
+            if name in document:
+                document[name] = self.loaded(document[name], name)
+        return document
+
+    def id_of(self, packed: bytes) -> bytes:
+        """The id of a document that is BSON already; EngineError where it has none of its kind."""
+        if self._keyed and packed[4:9] == b"\x02_id\0":
+            # A string has its length in front, and a NUL behind it that is counted.
+            return packed[13 : 12 + int.from_bytes(packed[9:13], "little")]
+        if not self._keyed and packed[4:9] == b"\x07_id\0":
+            return packed[9 : 9 + ID_BYTES]
+        # Somewhere behind other fields, or nowhere.
+        document_id: bytes = self.loaded(bson.decode(packed).get("_id"), "_id")
+        self.stored("_id", document_id)
+        return document_id
+
+    def loaded(self, value: Any, name: str) -> Any:
+        """The document's value of what is stored in a field."""
+        if value.__class__ is ObjectId:
+            return value.binary
+        if value.__class__ is Int64:
+            return int(value)
+        return value.encode() if name in self._texts and value is not None else value
+
+    def stored(self, name: str, value: Any) -> Any:
+        """What is stored for a field's value; EngineError for no id where there must be one."""
+        if name not in self._bytes or (value is None and name != "_id"):
+            return value
+        kept = self._text(value) if name in self._texts else self._object_id(value)
+        if kept is None:
+            raise EngineError(f"{self.table.name}.{name}: {value!r} is no id of its kind")
+        return kept
+
+    def bson(self, document: Document) -> bytes:
+        """A document as it is sent; EngineError where it has other fields than its kind."""
+        if document.keys() != self._names:
+            check_names(self.kind, self._names, document)
+        self.table.check_ids((document,))
+        changed = dict(document)
+        for name in self._bytes:
+            if name in changed:
+                changed[name] = self.stored(name, changed[name])
+        return bson.encode(changed)
+
+    def changes(self, changes: Mapping[str, Any]) -> dict[str, Any]:
+        """The values of an update as they are stored; EngineError for what cannot be changed."""
+        self.table.check_changes(changes)
+        return {name: self.stored(name, value) for name, value in changes.items()}

@@ -1,0 +1,116 @@
+"""From servers to one cluster of hash slots, and when a server serves.
+
+https://valkey.io/topics/cluster-tutorial/ and /topics/cluster-spec/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import psutil
+
+from storewise.engines.contract.engine import Endpoint
+from storewise.engines.contract.server import Credentials, Forming, Settling
+from storewise.engines.support.servers import wait_until
+from storewise.engines.valkey.connection import Links, Refused, Unreached
+from storewise.engines.valkey.counters import fields_of
+from storewise.engines.valkey.launch import BUS, former_of, user_of
+from storewise.engines.valkey.settings import ValkeySettings
+from storewise.engines.valkey.slots import SLOTS, slots_of
+from storewise.errors import EngineError
+
+#: For an answer of a server that has answered already, s.
+_SECONDS = 30.0
+#: A server that comes back takes writes when it has heard the others for 5 s at most, and it has to
+#: be heard by them.
+_STEP_SECONDS = 120.0
+
+
+def answers(endpoint: Endpoint, credentials: Credentials) -> bool:
+    """Whether the server lets the session's user in; EngineError where it never will."""
+    links = Links((endpoint,), *user_of(credentials), _SECONDS)
+    try:
+        links.ask(0, (b"PING",))
+    except Unreached:
+        return False
+    finally:
+        links.close()
+    return True
+
+
+def check_memory(settling: Settling, settings: ValkeySettings) -> None:
+    """EngineError where the documents may take more memory than the host has free."""
+    node = settling.node
+    most, free = settings.most_bytes(node.spec.memory_mb), psutil.virtual_memory().available
+    if most > free:
+        raise EngineError(
+            f"valkey: {node.spec.name} may keep {most >> 20:,} MB of documents (`memory_share` of "
+            f"`node_memory_mb`), and its host has {free >> 20:,} MB of memory free: lower one of "
+            "them, or take a host with more"
+        )
+
+
+def form(forming: Forming) -> None:
+    """Make one cluster of the servers; returns when each of them knows the place of every slot."""
+    nodes = forming.endpoints("data")
+    if len(nodes) == 1:
+        return
+    with _former(nodes, forming.credentials) as links:
+        for server in range(len(nodes)):
+            first, last = slots_of(server, len(nodes))
+            # Epochs of its own: else they would quarrel for seconds which of them is right.
+            links.ask(
+                server,
+                (b"CLUSTER", b"ADDSLOTSRANGE", first, last),
+                (b"CLUSTER", b"SET-CONFIG-EPOCH", server + 1),
+            )
+        meet = [(b"CLUSTER", b"MEET", e.address, e.port, e.ports[BUS]) for e in nodes[1:]]
+        links.ask(0, *meet)
+
+        def lacking() -> str | None:
+            for server, node in enumerate(nodes):
+                if (words := _lacks(links, server, len(nodes))) is not None:
+                    return f"{node}: {words}"
+            return None
+
+        _await(lacking, forming.check)
+
+
+def resume(settling: Settling) -> None:
+    """Wait until a server that was started again has its place in the cluster."""
+    node = settling.node
+    nodes = node.topology.nodes
+    if nodes == 1:
+        return
+    spec = node.spec
+    own = Endpoint(spec.role, spec.index, "", node.address, node.port, node.ports)
+    with _former((own,), node.credentials) as links:
+        _await(lambda: _lacks(links, 0, nodes), settling.check)
+
+
+def _await(lacking: Callable[[], str | None], check: Callable[[], None]) -> None:
+    wait_until(lacking, _STEP_SECONDS, "valkey: the servers are no cluster", check, poll=0.1)
+
+
+def _lacks(links: Links, server: int, nodes: int) -> str | None:
+    """What a server still lacks of its place in a cluster of so many."""
+    try:
+        (text,) = links.ask(server, (b"CLUSTER", b"INFO"))
+    except (Unreached, Refused) as error:
+        return str(error)
+    known = fields_of(text)
+    words = ("cluster_state", "cluster_known_nodes", "cluster_slots_assigned")
+    wanted = ("ok", str(nodes), str(SLOTS))
+    if tuple(map(known.get, words)) == wanted:
+        return None
+    return ", ".join(f"{name} is {known.get(name)}" for name in words)
+
+
+@contextmanager
+def _former(nodes: Sequence[Endpoint], credentials: Credentials) -> Iterator[Links]:
+    links = Links(nodes, *former_of(credentials), _SECONDS)
+    try:
+        yield links
+    finally:
+        links.close()

@@ -1,0 +1,50 @@
+"""Valkey's own counters (INFO), summed over the servers.
+
+Names: https://valkey.io/commands/info/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from storewise.engines.support.servers import sum_counters
+from storewise.engines.valkey.connection import Links, Unreached
+
+#: Those that are kept.
+_NAMES = frozenset(
+    {
+        "aof_current_size",
+        "aof_delayed_fsync",
+        "evicted_keys",
+        "keyspace_hits",
+        "keyspace_misses",
+        "maxmemory",
+        "total_commands_processed",
+        "total_connections_received",
+        "total_forks",
+        "total_net_input_bytes",
+        "total_net_output_bytes",
+        "used_cpu_sys",
+        "used_cpu_user",
+        "used_memory",
+        "used_memory_dataset",
+        "used_memory_rss",
+    }
+)
+
+
+def read_counters(links: Links, servers: int) -> dict[str, float]:
+    """Sums by name; `servers` is the number of servers that are in them."""
+    return sum_counters(range(servers), lambda server: counters_of(links, server), (Unreached,))
+
+
+def counters_of(links: Links, server: int) -> dict[str, float]:
+    """The counters of one server."""
+    (text,) = links.ask(server, (b"INFO",))
+    return {name: float(value) for name, value in fields_of(text).items() if name in _NAMES}
+
+
+def fields_of(text: bytes) -> Mapping[str, str]:
+    """The lines ``name:value`` of an answer to INFO or CLUSTER INFO."""
+    lines = (line.partition(":") for line in text.decode().splitlines() if line[:1] != "#")
+    return {name: value for name, colon, value in lines if colon}

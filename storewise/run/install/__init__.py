@@ -1,0 +1,1 @@
+"""`storewise install`: database servers from public registries, for users without root."""

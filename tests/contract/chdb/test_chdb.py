@@ -1,0 +1,219 @@
+"""ClickHouse in the client's process: what only this engine does."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.paths import TESTS
+from support.servers.samples import connect, load, sample
+
+from storewise.documents import Kind
+from storewise.engines.contract import engine as contract
+from storewise.engines.contract.engine import Cluster, Schema
+from storewise.engines.contract.queries import Count, Find, Where
+from storewise.engines.registry import engine
+from storewise.errors import EngineError
+
+HARD = (
+    "it's",
+    "\\",
+    "\\' OR 1 = 1 --",
+    "'); DROP TABLE gs; --",
+    "?",
+    "{x:String}",
+    "\0\n\t",
+    "%s",
+    "\N{GREEK SMALL LETTER MU}",
+    "",
+)
+FORKED = """
+import os, sys
+from pathlib import Path
+from storewise.engines.contract.engine import Cluster, Schema
+from storewise.engines.registry import engine
+
+described = engine("chdb")
+client = described.connect(Cluster("chdb", stores=(Path(sys.argv[1]),)), "write")
+client.create(Schema())
+child = os.fork()
+if not child:
+    try:
+        described.connect(Cluster("chdb", stores=(Path(sys.argv[1]),)), "read")
+    except Exception as error:
+        print(error, flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+client.close()
+"""
+SIGNALS = """
+import signal, sys
+from pathlib import Path
+from storewise.engines.contract.engine import Cluster
+from storewise.engines.registry import engine
+
+before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+client = engine("chdb").connect(Cluster("chdb", stores=(Path(sys.argv[1]),)), "write")
+print(before == signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+caught = next(l for l in Path("/proc/self/status").read_text().splitlines() if "SigCgt" in l)
+print(*(bool(int(caught.split()[1], 16) >> s - 1 & 1) for s in (signal.SIGTERM, signal.SIGTSTP)))
+"""
+
+
+def _cluster(directory: Path, **more: Any) -> Cluster:
+    return Cluster("chdb", stores=(directory,), **more)
+
+
+def test_texts_are_values_and_nothing_else(tmp_path: Path) -> None:
+    documents = sample(1, len(HARD))[Kind.GS]
+    for document, text in zip(documents, HARD, strict=True):
+        document["seqid"] = text
+    client = connect(_cluster(tmp_path), "write")
+    client.create(Schema(indexes=((Kind.GS, "seqid"),), index_time="before"))
+    client.insert(Kind.GS, documents)
+    for document, text in zip(documents, HARD, strict=True):
+        assert client.find(Find(Kind.GS, (Where("seqid", "=", text),))) == [document]
+        assert client.update(Kind.GS, document["_id"], {"s": text})
+        assert client.get(Kind.GS, document["_id"]) == {**document, "s": text}
+    assert client.count(Count(Kind.GS)) == len(HARD)
+    client.close()
+
+
+def test_ids_of_another_length_are_other_ids(tmp_path: Path) -> None:
+    """ClickHouse's own type of a fixed length would take them for equal."""
+    document = {**sample(1, 1)[Kind.RNA][0], "_id": b"abcdefghij\0\0"}
+    client = connect(_cluster(tmp_path), "write")
+    client.create(Schema())
+    client.insert(Kind.RNA, [document])
+    assert client.get(Kind.RNA, b"abcdefghij") is None
+    assert client.get(Kind.RNA, document["_id"]) == document
+    assert client.find(Find(Kind.RNA, (Where("_id", ">", document["_id"] + b"\0"),))) == []
+    assert client.find(Find(Kind.RNA, (Where("_id", ">", b"abcdefghij"),))) == [document]
+    client.close()
+
+
+def test_a_process_has_several_stores_open(tmp_path: Path) -> None:
+    first = load("chdb", tmp_path / "first", sample(1, 20))
+    reader = connect(first, "read")
+    writer = connect(_cluster(tmp_path / "second"), "write")
+    writer.create(Schema())
+    writer.insert(Kind.RNA, sample(2, 30)[Kind.RNA])
+    assert (reader.count(Count(Kind.RNA)), writer.count(Count(Kind.RNA))) == (20, 30)
+    writer.close()
+    # The same store once more, while ClickHouse goes on for the reader.
+    writer = connect(_cluster(tmp_path / "second"), "write")
+    writer.create(Schema())
+    assert writer.count(Count(Kind.RNA)) == 30
+    writer.close()
+    assert reader.count(Count(Kind.RNA)) == 20
+    reader.close()
+
+
+def test_clickhouse_itself_refuses_that_a_reader_writes(tmp_path: Path) -> None:
+    reader: Any = connect(load("chdb", tmp_path, sample(1, 20)), "read")
+    source = reader._source(reader._table(Kind.RNA), 0)
+    for sql in (
+        f"INSERT INTO {source} (_id) VALUES ('x')",
+        f"OPTIMIZE TABLE {source} FINAL",
+        f"ALTER TABLE {source} DELETE WHERE 1",
+    ):
+        with pytest.raises(EngineError, match=r"(?i)read-?only"):
+            reader._rows(0, sql)
+    assert reader.count(Count(Kind.RNA)) == 20
+    reader.close()
+
+
+@pytest.mark.parametrize("level", ["durable", "relaxed"])
+def test_tables_are_synced_as_their_level_says(level: str, tmp_path: Path) -> None:
+    client: Any = connect(_cluster(tmp_path, consistency=level), "write")
+    client.create(Schema())
+    ((text,),) = client._rows(
+        0,
+        "SELECT engine_full FROM system.tables WHERE database = ? AND name = 'rna'",
+        (client._shared.databases[0],),
+    )
+    for name in (
+        b"fsync_after_insert",
+        b"fsync_part_directory",
+        b"min_rows_to_fsync_after_merge",
+        b"min_compressed_bytes_to_fsync_after_merge",
+    ):
+        assert (b"%s = 1" % name in text) == (level == "durable")
+    client.close()
+
+
+def test_a_finished_table_is_one_part(tmp_path: Path) -> None:
+    client = connect(_cluster(tmp_path), "write")
+    client.create(Schema())
+    documents = sample(1, 40)[Kind.RNA]
+    for start in range(0, 40, 4):
+        client.insert(Kind.RNA, documents[start : start + 4])
+    assert client.delete(Kind.RNA, documents[0]["_id"])
+    client.finish()
+    (table,) = tmp_path.glob("data/documents_*/rna")
+    assert len([path for path in table.iterdir() if path.name.startswith("all_")]) == 1
+    assert client.count(Count(Kind.RNA)) == 39
+    # What was deleted can come back.
+    client.insert(Kind.RNA, documents[:1])
+    assert client.get(Kind.RNA, documents[0]["_id"]) == documents[0]
+    client.close()
+
+
+def test_a_forked_process_is_told(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FORKED, str(tmp_path / "store")],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )
+    assert "forked" in done.stdout, done.stderr
+    assert done.returncode == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["store"]
+
+
+def test_signals_stay_with_the_program(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SIGNALS, str(tmp_path)], capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout.split() == ["True", "False", "False"], done.stderr
+
+
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
+)
+def test_a_signal_ends_a_load(number: signal.Signals, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    program = str(TESTS / "support" / "servers" / "writer.py")
+    with subprocess.Popen(
+        [sys.executable, program, "chdb", "durable", str(store)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.send_signal(number)
+        acknowledged = 1 + len(process.stdout.readlines())
+        assert process.wait(120) != 0
+    reader = connect(_cluster(store), "read")
+    for seed in range(acknowledged):
+        documents = sample(seed, alignments=20)[Kind.ALIGN]
+        assert reader.get_many(Kind.ALIGN, [d["_id"] for d in documents]) == documents
+    reader.close()
+
+
+def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(contract, "version", missing)
+    with pytest.raises(EngineError, match=r"storewise\[chdb\]"):
+        engine("chdb").versions()

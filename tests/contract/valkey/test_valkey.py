@@ -1,0 +1,251 @@
+"""Valkey: a server alone and a cluster, what is let in, updates that meet, memory that is full."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import bson
+import pytest
+from support.servers.local import LocalCluster, running
+from support.servers.samples import connect, fill, sample
+from support.servers.stores import Clusters, Target, available
+
+from storewise.documents import KINDS, Kind
+from storewise.engines.contract.engine import Cluster, Schema
+from storewise.engines.contract.queries import Count, Scan
+from storewise.engines.contract.server import Credentials, Topology
+from storewise.engines.valkey.client import ValkeyClient
+from storewise.engines.valkey.connection import Links
+from storewise.engines.valkey.engine import ValkeyEngine
+from storewise.engines.valkey.launch import former_of, user_of
+from storewise.errors import EngineError
+from storewise.ssearch.parse.documents import to_bson
+
+pytestmark = pytest.mark.xdist_group("valkey")
+ENGINE = ValkeyEngine()
+DOCUMENTS = sample(5, alignments=120)
+ONE, THREE = Target("valkey", 1), Target("valkey", 3)
+
+
+@pytest.mark.parametrize(
+    ("program", "words", "version"),
+    [
+        ("valkey-server", "Valkey server v=9.1.2 sha=0 bits=64", "Valkey 9.1.2"),
+        ("redis-server", "Redis server v=7.0.15 sha=0 bits=64", "Redis 7.0.15"),
+        ("redis-server", "Redis server v=6.2.7 sha=0 bits=64", None),
+        ("redis-server", "something else", None),
+    ],
+)
+def test_programs_are_found_or_named(
+    program: str,
+    words: str,
+    version: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("STOREWISE_VALKEY_BIN", str(tmp_path))
+    with pytest.raises(EngineError, match=r"no valkey-server or redis-server.*install valkey"):
+        ENGINE.find({})
+    path = tmp_path / program
+    path.write_text(f"#!/bin/sh\necho '{words}'\n")
+    path.chmod(0o755)
+    if version is None:
+        with pytest.raises(EngineError, match=r"6\.2\.7; 7 or newer|says no version"):
+            ENGINE.find({})
+        return
+    installed = ENGINE.find({})
+    assert (installed.version, installed.programs["valkey-server"]) == (version, path)
+
+
+# Real servers from here on.
+
+
+@pytest.fixture(params=[ONE, THREE], ids=str)
+def cluster(request: pytest.FixtureRequest, clusters: Clusters) -> Cluster:
+    result = clusters.fresh(request.param)
+    fill(result, DOCUMENTS)
+    return result
+
+
+def secrets_of(cluster: Cluster) -> Credentials:
+    assert cluster.credentials is not None
+    return Credentials.read(cluster.credentials)
+
+
+@pytest.fixture
+def links(cluster: Cluster) -> Iterator[Links]:
+    """Connections beside the client, as the session's user."""
+    made = Links(cluster.endpoints, *user_of(secrets_of(cluster)), 10.0)
+    yield made
+    made.close()
+
+
+def test_the_owner_of_a_document_has_it_and_its_place(cluster: Cluster, links: Links) -> None:
+    client = connect(cluster, "read")
+    held = {}
+    for endpoint in cluster.endpoints:
+        _, keys = links.ask(endpoint.index, (b"SCAN", b"0", b"COUNT", 10_000))[0]
+        held[endpoint.name] = keys
+    owners: Counter[str] = Counter()
+    for kind in KINDS:
+        for document in DOCUMENTS[kind]:
+            owner = client.owner(kind, document["_id"])
+            assert owner is not None
+            owners[owner] += 1
+            end = kind.table.encode() + b":" + document["_id"]
+            assert [name for name, keys in held.items() for key in keys if key.endswith(end)] == [
+                owner
+            ]
+    assert set(owners) == {endpoint.name for endpoint in cluster.endpoints}
+    assert min(owners.values()) > sum(owners.values()) / len(owners) / 2
+    client.close()
+
+
+def test_a_cluster_is_one_by_its_own_words(clusters: Clusters) -> None:
+    cluster = clusters.fresh(THREE)
+    links = Links(cluster.endpoints, *former_of(secrets_of(cluster)), 10.0)
+    for endpoint in cluster.endpoints:
+        (text,) = links.ask(endpoint.index, (b"CLUSTER", b"INFO"))
+        assert b"cluster_state:ok" in text and b"cluster_size:3" in text
+    # Who forms the cluster has no business with documents.
+    with pytest.raises(EngineError, match="no permissions"):
+        links.ask(0, (b"GET", b":schema"))
+    links.close()
+
+
+def test_clients_can_do_no_more_than_they_need(cluster: Cluster, links: Links) -> None:
+    commands = ("CONFIG GET dir", "FLUSHALL", "DEBUG SLEEP 0", "EVAL x 0", "SHUTDOWN", "KEYS *",
+                "ACL LIST", "CLUSTER INFO", "SAVE", "MONITOR", "CLIENT LIST")  # fmt: skip
+    for command in commands:
+        with pytest.raises(EngineError, match=r"no permissions|not allowed"):
+            links.ask(0, tuple(command.split()))
+
+
+def test_nobody_gets_in_without_a_password(cluster: Cluster) -> None:
+    for user, password in (("default", ""), ("", ""), ("default", "x"), ("storewise", "x")):
+        links = Links(cluster.endpoints, user, password, 10.0)
+        with pytest.raises(EngineError, match=r"Authentication|refused"):
+            links.ask(0, (b"GET", b":schema"))
+        links.close()
+
+
+def test_updates_that_meet_lose_nothing(cluster: Cluster) -> None:
+    """Four threads add to one document: each sees what the others have done."""
+    client = connect(cluster, "write")
+    document_id = DOCUMENTS[Kind.RNA][0]["_id"]
+    names = ("b", "e", "l", "s")
+
+    def work(name: str) -> None:
+        mine = client.for_thread()
+        for number in range(25):
+            value = str(number) if name == "s" else number
+            assert mine.update(Kind.RNA, document_id, {name: value})
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, names))
+    stored = client.get(Kind.RNA, document_id)
+    assert stored is not None
+    assert [stored[name] for name in names] == [24, 24, 24, "24"]
+    client.close()
+
+
+def test_a_refused_update_leaves_the_connection_usable(cluster: Cluster) -> None:
+    client = connect(cluster, "write")
+    document = DOCUMENTS[Kind.RNA][1]
+    for wrong in ({"b": 1 << 80}, {"s": "\ud800"}):
+        with pytest.raises(EngineError, match="rna"):
+            client.update(Kind.RNA, document["_id"], wrong)
+    assert client.get(Kind.RNA, document["_id"]) == document
+    assert client.update(Kind.RNA, document["_id"], {"b": 7})
+    client.close()
+
+
+def test_a_scan_goes_on_where_documents_vanish_meanwhile(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the question for ids and the one for documents others may delete."""
+    client, other = connect(cluster, "read"), connect(cluster, "write")
+    ordered = sorted(DOCUMENTS[Kind.GS], key=lambda d: d["_id"])
+    ids_of = ValkeyClient._ids
+
+    def ids_then_delete(self: ValkeyClient, kept: object, start: bytes, limit: int) -> list[bytes]:
+        ids = ids_of(self, kept, start, limit)  # type: ignore[arg-type]
+        for document_id in (ordered[0]["_id"], ordered[1]["_id"]):
+            other.delete(Kind.GS, document_id)
+        return ids
+
+    monkeypatch.setattr(ValkeyClient, "_ids", ids_then_delete)
+    assert client.scan(Scan(Kind.GS, b"", 5)) == ordered[2:7]
+    for one in (client, other):
+        one.close()
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[LocalCluster]:
+    """A server with hardly any memory for documents."""
+    with running("valkey", tmp_path, Topology(memory_mb=64), available("valkey")) as result:
+        yield result
+
+
+def test_a_batch_that_does_not_fit_is_refused_as_a_whole(small: LocalCluster) -> None:
+    client = connect(small.cluster, "write")
+    stored = 0
+    with pytest.raises(EngineError, match=r"data0.*memory is full.*node_memory_mb"):
+        for seed in range(200):
+            documents = [{**d, "s": "A" * 5000} for d in sample(seed, 100)[Kind.RNA]]
+            client.insert(Kind.RNA, documents)
+            stored += 100
+    assert 1000 < stored == client.count(Count(Kind.RNA))
+    assert client.get_many(Kind.RNA, [d["_id"] for d in documents]) == [None] * 100
+    # Nothing was thrown away for it.
+    first = [d["_id"] for d in sample(0, 100)[Kind.RNA]]
+    assert None not in client.get_many(Kind.RNA, first)
+    client.close()
+
+
+def test_a_store_in_memory_comes_back_empty_with_its_tables(tmp_path: Path) -> None:
+    with running("valkey", tmp_path, Topology(memory_mb=256), available("valkey"), "memory") as one:
+        client = connect(one.cluster, "write")
+        client.insert(Kind.RNA, DOCUMENTS[Kind.RNA])
+        assert client.disk_bytes() is None
+        # What is there stays: the snapshot of the empty store is not made again.
+        client.create(Schema())
+        one.servers["data0"].kill()
+        one.servers["data0"].again(lambda: None)
+        reader = connect(one.cluster, "read")
+        assert reader.count(Count(Kind.RNA)) == 0
+        client.insert(Kind.RNA, DOCUMENTS[Kind.RNA][:5])
+        assert reader.count(Count(Kind.RNA)) == 5
+        client.close()
+        reader.close()
+
+
+def test_bytes_that_are_no_document_are_said(cluster: Cluster, links: Links) -> None:
+    client = connect(cluster, "read")
+    document = DOCUMENTS[Kind.RNA][2]
+    server = int(str(client.owner(Kind.RNA, document["_id"])).removeprefix("data"))
+    key = _key(links, server, document["_id"])
+    for stored in (b"\x05", b"", bson.encode({"b": 1})[:-1]):
+        links.ask(server, (b"SET", key, stored))
+        with pytest.raises(EngineError, match=r"rna.*no document"):
+            client.get(Kind.RNA, document["_id"])
+    links.ask(server, (b"SET", key, to_bson(document)))
+    assert client.get(Kind.RNA, document["_id"]) == document
+    client.close()
+
+
+def _key(links: Links, server: int, document_id: bytes) -> bytes:
+    _, keys = links.ask(server, (b"SCAN", b"0", b"COUNT", 10_000))[0]
+    (key,) = [key for key in keys if key.endswith(b"rna:" + document_id)]
+    found: bytes = key
+    return found
+
+
+def test_endpoints_must_be_complete(clusters: Clusters) -> None:
+    cluster = clusters.fresh(THREE)
+    with pytest.raises(EngineError, match="data0, data1 and so on; got data0, data2"):
+        connect(replace(cluster, endpoints=cluster.endpoints[::2]), "read")

