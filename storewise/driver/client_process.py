@@ -36,7 +36,7 @@ from storewise.engines.registry import engine as engine_named
 from storewise.errors import Aborted, EngineError, StorewiseError
 from storewise.metrics.outages import Marks
 from storewise.metrics.outages import merged as merge_marks
-from storewise.metrics.recorder import NS, Recorded, Recorder
+from storewise.metrics.recorder import NS, Recorded, Recorder, flush_every
 from storewise.session.coordination.ending import NO_MEMORY
 from storewise.workloads.contract import ClientContext, Operation
 from storewise.workloads.registry import workload as workload_named
@@ -229,7 +229,7 @@ class _Process:
                     operations = marked(operations, marks[-1])
                 gate.wait()
                 go.wait()
-                recorder = Recorder(zero)
+                recorder = Recorder(zero, every=flush_every(threads))
                 pace = self._loop(step, thread, context, operations, recorder, failed)
                 if self.spec.loads or self.spec.changes:
                     self._flush(mine, step, recorder)

@@ -38,8 +38,8 @@ def run_loop(
     """Run operations until they end, the `deadline` (of `clock`) passes or `stopped` is true.
 
     Two clock readings an operation. `stopped` and `progress` (operations and documents so far)
-    are called whenever the recorder works up a slice, at least every quarter of a second unless
-    one operation takes longer. A StorewiseError of an operation's call is recorded as a failed
+    are called whenever the recorder works up a slice, at least once in its `every` ns unless one
+    operation takes longer. A StorewiseError of an operation's call is recorded as a failed
     operation, or raised where `fatal`; all other exceptions, and those of the iterator itself,
     are raised. `clock` gives ns, and is the recorder's.
 

@@ -22,6 +22,8 @@ NS = 1_000_000_000
 SLICE = 1024
 #: Work up at least this often (ns), so that progress can be seen from outside.
 FLUSH_EVERY = NS // 4
+#: Slices a second, at most, of all threads of a process: a short one costs as much as a long one.
+_SLICES = 16
 _WIDTH = 6
 #: Length of `Recorder.rows` at which `flush` is due.
 ROOM = SLICE * _WIDTH
@@ -126,10 +128,17 @@ def _count(counters: Integers, indexes: Integers) -> None:
     counters[first : first + len(counts)] += counts
 
 
+def flush_every(threads: int) -> int:
+    """How often (ns) each of so many threads of a process works up its rows: every quarter of a
+    second, and of many threads less often, down to once a second."""
+    return min(NS, max(FLUSH_EVERY, threads * NS // _SLICES))
+
+
 class Recorder:
     """Records the operations of one client thread from `zero` (of `clock`, in ns) on.
 
     The client was ready for its first operation, or began to prepare it, at `ready` (`zero`).
+    Rows are worked up at least once in `every` ns.
 
     Operations must be recorded in the order in which they end. An operation belongs to the second
     in which it ended.
@@ -140,9 +149,11 @@ class Recorder:
         zero: int,
         ready: int | None = None,
         *,
+        every: int = FLUSH_EVERY,
         clock: Callable[[], int] = perf_counter_ns,
     ) -> None:
         self.zero = zero
+        self._every = every
         self._clock = clock
         self.operations = 0
         """Recorded so far, failed ones included; up to date after `flush`."""
@@ -153,7 +164,7 @@ class Recorder:
         self._codes: dict[tuple[str, str | None], int] = {}
         self.rows: list[int] = []
         """Six values an operation, as `record` appends them; a tight loop may do it itself."""
-        self.wake = zero + FLUSH_EVERY
+        self.wake = zero + every
         """When (of `clock`) `flush` is due, however few rows there are."""
         self._ready_at = zero if ready is None else ready
         self._last_code = 0
@@ -203,7 +214,7 @@ class Recorder:
             self._work_up(table)
         now = self._clock()
         self._ready_at = now
-        self.wake = now + FLUSH_EVERY
+        self.wake = now + self._every
 
     def _work_up(self, table: Integers) -> None:
         codes, intended, start, end, documents, nbytes = table.T

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from support.fake_time import FakeTime
 
 from storewise.metrics.hdr import histogram_of, percentiles
-from storewise.metrics.recorder import FLUSH_EVERY, NS, SLICE, Recorder, Series
+from storewise.metrics.recorder import FLUSH_EVERY, NS, SLICE, Recorder, Series, flush_every
 
 
 def totals(recorded):
@@ -160,3 +160,10 @@ def test_many_operations_keep_their_percentiles():
         exact = np.percentile(service, percentile, method="inverted_cdf")
         assert value == pytest.approx(exact, rel=0.001)
     assert recorder.operations == recorder.documents == 50_000
+
+
+def test_many_threads_of_a_process_work_up_less_often() -> None:
+    times = [flush_every(threads) for threads in (1, 4, 5, 16, 64, 1000)]
+    assert times == [NS // 4, NS // 4, 5 * NS // 16, NS, NS, NS]
+    recorder = Recorder(0, every=times[-1])
+    assert recorder.wake == NS
