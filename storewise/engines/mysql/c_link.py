@@ -16,7 +16,7 @@ from MySQLdb.constants import CLIENT
 from MySQLdb.release import __version__
 
 from storewise.engines.contract.server import Credentials
-from storewise.engines.mysql.link import DATABASE, MODE, Link, LinkError
+from storewise.engines.mysql.link import OPTIONS, Link, LinkError
 from storewise.engines.support.table import Row
 
 #: Numbers of the library's own errors: the connection is lost, or no longer in step.
@@ -50,12 +50,6 @@ class CLink(Link):
                 port=port,
                 user=credentials.user,
                 password=credentials.password,
-                database=DATABASE,
-                charset="utf8mb4",
-                init_command=MODE,
-                autocommit=True,
-                binary_prefix=True,
-                local_infile=True,
                 # An UPDATE tells how many rows it found, not how many became different.
                 client_flag=CLIENT.FOUND_ROWS,
                 # One statement a call.
@@ -63,6 +57,7 @@ class CLink(Link):
                 ssl_mode="REQUIRED" if encrypted else "DISABLED",
                 # It bounds the wait for the server's first words, too.
                 connect_timeout=math.ceil(connect),
+                **OPTIONS,
                 **limits,
             )
         except MySQLdb.Error as error:

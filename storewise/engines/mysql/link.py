@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,6 +13,16 @@ DATABASE = "storewise"
 #: Quoted names are identifiers, as in standard SQL, and a value that a column cannot hold is an
 #: error in a statement (in LOAD DATA LOCAL it stays a warning).
 MODE = "SET SESSION sql_mode = 'ANSI_QUOTES,STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'"
+
+#: What both drivers are told of a connection.
+OPTIONS: Mapping[str, Any] = {
+    "database": DATABASE,
+    "charset": "utf8mb4",
+    "init_command": MODE,
+    "autocommit": True,
+    "binary_prefix": True,
+    "local_infile": True,
+}
 
 
 class LinkError(Exception):

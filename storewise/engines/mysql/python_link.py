@@ -8,10 +8,12 @@ from contextlib import contextmanager
 from typing import Any
 
 import pymysql
+from pymysql.connections import Connection
 from pymysql.constants import CLIENT
+from pymysql.cursors import Cursor
 
 from storewise.engines.contract.server import Credentials
-from storewise.engines.mysql.link import DATABASE, MODE, Link, LinkError
+from storewise.engines.mysql.link import OPTIONS, Link, LinkError
 from storewise.engines.support.table import Row
 
 
@@ -29,23 +31,18 @@ class PythonLink(Link):
         encrypted: bool,
     ) -> None:
         with _told():
-            self._link = pymysql.connect(
+            self._link: Connection[Cursor] = pymysql.connect(
                 host=address,
                 port=port,
                 user=credentials.user,
                 password=credentials.password,
-                database=DATABASE,
-                charset="utf8mb4",
-                init_command=MODE,
-                autocommit=True,
-                binary_prefix=True,
-                local_infile=True,
                 # An UPDATE tells how many rows it found, not how many became different.
                 client_flag=CLIENT.FOUND_ROWS,
                 ssl_disabled=not encrypted,
                 read_timeout=seconds,
                 write_timeout=seconds,
                 defer_connect=True,
+                **OPTIONS,
             )
             self._warnings = 0
             self._link.connect(_greeting(address, port, connect))
