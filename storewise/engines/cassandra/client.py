@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -14,7 +15,13 @@ from cassandra.query import UNSET_VALUE, BatchStatement, BatchType
 
 from storewise.documents import Document, Field, FieldType, Kind
 from storewise.engines.cassandra.cluster import KEYSPACE
-from storewise.engines.cassandra.connection import KEYS, PASSING, PATIENCE_SECONDS, CassandraLink
+from storewise.engines.cassandra.connection import (
+    KEYS,
+    PASSING,
+    PATIENCE_SECONDS,
+    CassandraLink,
+    Shared,
+)
 from storewise.engines.cassandra.counters import counters_of, disk_bytes_of
 from storewise.engines.contract.engine import Schema
 from storewise.engines.contract.queries import Count, Find
@@ -51,8 +58,24 @@ _INDEX_SECONDS = 4 * 3600.0
 _INDEX_IDLE_SECONDS = 300.0
 
 
+@dataclass(frozen=True, slots=True)
+class Single:
+    """How single documents of a table are read."""
+
+    table: Table
+    document: str
+    """CQL of all columns of a row."""
+    key: str
+    """CQL of its key, to see whether there is one."""
+    decode: Callable[[Row], Document]
+
+
 class CassandraClient(CassandraLink):
     """All threads of a process share one."""
+
+    def __init__(self, shared: Shared, **times: Any) -> None:
+        super().__init__(shared, **times)
+        self._singles: dict[Kind, Single] = {}
 
     def create(self, schema: Schema) -> None:
         shared = self._writing("create")
@@ -230,11 +253,26 @@ class CassandraClient(CassandraLink):
         if schema is not None and schema.index_time == "after":
             self._make_indexes(schema)
 
+    def for_thread(self) -> CassandraClient:
+        """Itself; a connection for the thread's first request is open then."""
+        self._hold()
+        return self
+
     def get(self, kind: Kind, document_id: bytes) -> Document | None:
+        single = self._single(kind)
+        key = single.table.key_values(document_id)
+        rows = self._one(single.document, key) if key is not None else []
+        return single.decode(rows[0]) if rows else None
+
+    def _single(self, kind: Kind) -> Single:
+        """The statements of single documents of a kind, written once for each of its tables."""
         table = self._table(kind)
-        key = table.key_values(document_id)
-        rows = self._rows(select_cql(table, of_key(table)), key) if key is not None else []
-        return table.document(rows[0]) if rows else None
+        single = self._singles.get(kind)
+        if single is None or single.table is not table:
+            select = f"SELECT {table.key_list} FROM {full_name(table)} {of_key(table)}"
+            document = select_cql(table, of_key(table))
+            single = self._singles[kind] = Single(table, document, select, table.decoder())
+        return single
 
     def get_many(self, kind: Kind, document_ids: Sequence[bytes]) -> list[Document | None]:
         """One request for each id: `IN` would make one node ask all others for the client."""
@@ -251,34 +289,45 @@ class CassandraClient(CassandraLink):
         return [documents.get(document_id) for document_id in document_ids]
 
     def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool:
-        """A read, then a write of the changed columns; not one transaction."""
+        """A read, then a write of the changed columns; not one transaction. Only where a field of
+        the column of JSON changes, the old document is needed."""
         self._writing("update")
-        table = self._table(kind)
+        single = self._single(kind)
+        table = single.table
         table.check_changes(changes)
-        old = self.get(kind, document_id)
-        if old is None:
-            return False
-        (row,) = table.rows([{**old, **changes}])
-        columns = [name for name in table.names if name in changes]
-        if table.has_params and len(columns) < len(changes):
-            columns.append(table.names[-1])
-        values = dict(zip(table.names, row, strict=True))
-        clauses = ", ".join(f"{quoted(name)} = ?" for name in columns)
-        self._rows(
+        if not table.has_params or changes.keys() <= set(table.names[:-1]):
+            if not self._exists(single, document_id):
+                return False
+            values: dict[str, Any] = dict(changes)
+        else:
+            old = self.get(kind, document_id)
+            if old is None:
+                return False
+            (row,) = table.rows([{**old, **changes}])
+            columns = {*changes, table.names[-1]}
+            values = {n: v for n, v in zip(table.names, row, strict=True) if n in columns}
+        # In the order of the columns: each statement is prepared once.
+        names = [name for name in table.names if name in values]
+        clauses = ", ".join(f"{quoted(name)} = ?" for name in names)
+        self._one(
             f"UPDATE {full_name(table)} SET {clauses} {of_key(table)}",
-            [*(values[name] for name in columns), *(table.key_values(document_id) or ())],
+            [*(values[name] for name in names), *(table.key_values(document_id) or ())],
         )
         return True
+
+    def _exists(self, single: Single, document_id: bytes) -> bool:
+        key = single.table.key_values(document_id)
+        return key is not None and bool(self._one(single.key, key))
 
     def delete(self, kind: Kind, document_id: bytes) -> bool:
         """A read, then a delete; not one transaction."""
         self._writing("delete")
-        table = self._table(kind)
-        key = table.key_values(document_id)
-        select = f"SELECT {table.key_list} FROM {full_name(table)} {of_key(table)}"
-        if key is None or not self._rows(select, key):
+        single = self._single(kind)
+        if not self._exists(single, document_id):
             return False
-        self._rows(f"DELETE FROM {full_name(table)} {of_key(table)}", key)
+        table = single.table
+        key = table.key_values(document_id)
+        self._one(f"DELETE FROM {full_name(table)} {of_key(table)}", key)
         return True
 
     def find(self, query: Find) -> list[Document]:

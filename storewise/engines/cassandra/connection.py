@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import struct
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ from cassandra.policies import (
 from cassandra.query import tuple_factory
 
 from storewise.engines.cassandra.cluster import FAILURES, KEYSPACE, PROTOCOL, words_of
+from storewise.engines.cassandra.direct import Direct
 from storewise.engines.cassandra.settings import LEVELS, CassandraSettings, Level
 from storewise.engines.contract.engine import Cluster, Endpoint, Engine, Mode
 from storewise.engines.contract.server import Credentials
@@ -75,6 +77,10 @@ class Shared(ProcessState[Table]):
     driver: Any
     session: Any
     prepared: dict[str, Any] = field(default_factory=dict)
+    alone: Callable[[], Direct] | None = None
+    """Makes a connection to the server that stands alone; None where there is no such server."""
+    resting: list[Direct] = field(default_factory=list)
+    """Connections of `alone` that no thread uses at the moment."""
 
 
 def open_shared(engine: Engine, cluster: Cluster, mode: Mode) -> Shared:
@@ -114,7 +120,20 @@ def open_shared(engine: Engine, cluster: Cluster, mode: Mode) -> Shared:
         hosts = ", ".join(map(str, endpoints))
         raise EngineError(f"cassandra: connect to {hosts}: {words_of(error)}") from error
     session.default_fetch_size = settings.page_rows
+
+    def connect_directly() -> Direct:
+        return Direct(
+            endpoints[0],
+            credentials,
+            connect=_CONNECT_SECONDS,
+            seconds=_REQUEST_SECONDS,
+            level=level.requests,
+            # One clock for all writes: of equal rows the latest counts.
+            now=driver.timestamp_generator,
+        )
+
     return Shared(
+        alone=connect_directly if settings.direct and len(endpoints) == 1 else None,
         mode=mode,
         kinds=cluster.kinds,
         settings=settings,
@@ -139,6 +158,7 @@ class CassandraLink(ProcessClient[Shared, Table]):
     ) -> None:
         super().__init__(shared)
         self._clock, self._sleep = clock, sleep
+        self._held = threading.local()
 
     def _learn(self) -> None:
         """Take the schema that another client has created."""
@@ -164,6 +184,8 @@ class CassandraLink(ProcessClient[Shared, Table]):
         with self._shared.lock:
             closed, self._shared.closed = self._shared.closed, True
         if not closed:
+            self._shared.alone = None
+            self._rest_no_more()
             self._shared.driver.shutdown()
 
     def _prepared(self, cql: str) -> Any:
@@ -183,6 +205,69 @@ class CassandraLink(ProcessClient[Shared, Table]):
         if level is not None:
             bound.consistency_level = level
         return self._try("query", lambda: list(self._shared.session.execute(bound)))
+
+    def _one(self, cql: str, values: Any) -> list[tuple[Any, ...]]:
+        """The same for a statement that names a row by its whole key: without the driver where the
+        server stands alone, unless that fails."""
+        statement = self._prepared(cql)
+        with self._words("bind"):
+            bound = statement.bind(values)
+
+        def ask() -> list[tuple[Any, ...]]:
+            if (server := self._take()) is not None:
+                try:
+                    return server.execute(statement, bound.values)
+                except OperationTimedOut:
+                    raise  # the driver would wait as long again
+                except FAILURES:
+                    # Every statement may be sent twice: the driver does it, or says what is wrong.
+                    if not server.open:
+                        self._rest_no_more()
+                finally:
+                    self._give(server)
+            return list(self._shared.session.execute(bound))
+
+        return self._try("query", ask)
+
+    def _take(self) -> Direct | None:
+        """A connection to the server that stands alone, for one request; None where there is no
+        such server, and while it cannot be reached: the driver waits for it."""
+        shared = self._shared
+        if (connect := shared.alone) is None:
+            return None
+        held = getattr(self._held, "connection", None)
+        self._held.connection = None
+        try:
+            connection = held or shared.resting.pop()
+            if not connection.ended():
+                return connection
+            connection.close()
+        except IndexError:
+            pass
+        else:
+            # The server has ended, perhaps begun again: so have the others.
+            self._rest_no_more()
+        try:
+            return connect()
+        except FAILURES:
+            return None
+
+    def _hold(self) -> None:
+        """Keep a connection for the calling thread's first request: it is open before that, and no
+        other thread that does the same gets it."""
+        self._held.connection = self._take()
+
+    def _give(self, connection: Direct) -> None:
+        """Back, for the next one."""
+        if self._shared.closed:
+            connection.close()
+        elif connection.open:
+            self._shared.resting.append(connection)
+
+    def _rest_no_more(self) -> None:
+        resting = self._shared.resting
+        while resting:
+            resting.pop().close()
 
     def _rows_of(self, host: Any, cql: str) -> list[tuple[Any, ...]]:
         """The rows of a statement as one node has them (virtual tables)."""
