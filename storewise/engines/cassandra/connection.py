@@ -9,7 +9,7 @@ import logging
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -19,6 +19,7 @@ from cassandra.auth import PlainTextAuthProvider
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, ExecutionProfile, NoHostAvailable
 from cassandra.cluster import Cluster as Driver
 from cassandra.connection import ConnectionException, DefaultEndPoint
+from cassandra.cqltypes import BytesType, UTF8Type
 from cassandra.policies import (
     ConstantReconnectionPolicy,
     DCAwareRoundRobinPolicy,
@@ -209,14 +210,16 @@ class CassandraLink(ProcessClient[Shared, Table]):
     def _one(self, cql: str, values: Any) -> list[tuple[Any, ...]]:
         """The same for a statement that names a row by its whole key: without the driver where the
         server stands alone, unless that fails."""
+        if self._shared.alone is None:
+            return self._rows(cql, values)
         statement = self._prepared(cql)
         with self._words("bind"):
-            bound = statement.bind(values)
+            sent = _packed(statement, values) or statement.bind(values).values
 
         def ask() -> list[tuple[Any, ...]]:
             if (server := self._take()) is not None:
                 try:
-                    return server.execute(statement, bound.values)
+                    return server.execute(statement, sent)
                 except OperationTimedOut:
                     raise  # the driver would wait as long again
                 except FAILURES:
@@ -225,7 +228,7 @@ class CassandraLink(ProcessClient[Shared, Table]):
                         self._rest_no_more()
                 finally:
                     self._give(server)
-            return list(self._shared.session.execute(bound))
+            return list(self._shared.session.execute(statement.bind(values)))
 
         return self._try("query", ask)
 
@@ -301,3 +304,17 @@ class CassandraLink(ProcessClient[Shared, Table]):
         if isinstance(error, (*PASSING, Unavailable)):
             words = f"{', '.join(map(str, self._shared.endpoints))}: {words}"
         return EngineError(f"cassandra: {verb}: {words}")
+
+
+def _packed(statement: Any, values: Sequence[Any]) -> list[bytes] | None:
+    """Bytes and texts for columns of that type as the driver would bind them, which takes it as
+    long as a request; None where there are other values."""
+    result = []
+    for column, value in zip(statement.column_metadata, values, strict=True):
+        if column.type is BytesType and value.__class__ is bytes:
+            result.append(value)
+        elif column.type is UTF8Type and value.__class__ is str:
+            result.append(value.encode())
+        else:
+            return None
+    return result

@@ -124,6 +124,9 @@ class Direct:
         except OSError as error:
             self.close()
             raise Lost(f"{self._name}: {error}") from error
+        except BaseException:
+            self.close()  # else the next command would get this one's answer
+            raise
         self._used = time.monotonic()
         answer: dict[str, Any] = bson.decode(data[_HEADER.size :])
         if not answer.get("ok"):
