@@ -255,7 +255,7 @@ class CassandraClient(CassandraLink):
 
     def for_thread(self) -> CassandraClient:
         """Itself; a connection for the thread's first request is open then."""
-        self._hold()
+        self._shared.alone.hold()
         return self
 
     def get(self, kind: Kind, document_id: bytes) -> Document | None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import struct
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -34,6 +33,7 @@ from storewise.engines.cassandra.settings import LEVELS, CassandraSettings, Leve
 from storewise.engines.contract.engine import Cluster, Endpoint, Engine, Mode
 from storewise.engines.contract.server import Credentials
 from storewise.engines.support.clients import ProcessClient, ProcessState
+from storewise.engines.support.direct import DirectPool
 from storewise.engines.support.table import SCHEMA_TABLE, Keys, Table, described, make_tables
 from storewise.errors import EngineError
 
@@ -77,11 +77,9 @@ class Shared(ProcessState[Table]):
     endpoints: tuple[Endpoint, ...]
     driver: Any
     session: Any
+    alone: DirectPool[Direct]
+    """Connections past the driver; none but to a server that stands alone."""
     prepared: dict[str, Any] = field(default_factory=dict)
-    alone: Callable[[], Direct] | None = None
-    """Makes a connection to the server that stands alone; None where there is no such server."""
-    resting: list[Direct] = field(default_factory=list)
-    """Connections of `alone` that no thread uses at the moment."""
 
 
 def open_shared(engine: Engine, cluster: Cluster, mode: Mode) -> Shared:
@@ -133,8 +131,9 @@ def open_shared(engine: Engine, cluster: Cluster, mode: Mode) -> Shared:
             now=driver.timestamp_generator,
         )
 
+    direct = settings.direct and len(endpoints) == 1
     return Shared(
-        alone=connect_directly if settings.direct and len(endpoints) == 1 else None,
+        alone=DirectPool(connect_directly if direct else None, FAILURES),
         mode=mode,
         kinds=cluster.kinds,
         settings=settings,
@@ -159,7 +158,6 @@ class CassandraLink(ProcessClient[Shared, Table]):
     ) -> None:
         super().__init__(shared)
         self._clock, self._sleep = clock, sleep
-        self._held = threading.local()
 
     def _learn(self) -> None:
         """Take the schema that another client has created."""
@@ -185,8 +183,7 @@ class CassandraLink(ProcessClient[Shared, Table]):
         with self._shared.lock:
             closed, self._shared.closed = self._shared.closed, True
         if not closed:
-            self._shared.alone = None
-            self._rest_no_more()
+            self._shared.alone.close()
             self._shared.driver.shutdown()
 
     def _prepared(self, cql: str) -> Any:
@@ -210,14 +207,15 @@ class CassandraLink(ProcessClient[Shared, Table]):
     def _one(self, cql: str, values: Any) -> list[tuple[Any, ...]]:
         """The same for a statement that names a row by its whole key: without the driver where the
         server stands alone, unless that fails."""
-        if self._shared.alone is None:
+        pool = self._shared.alone
+        if not pool.usable:
             return self._rows(cql, values)
         statement = self._prepared(cql)
         with self._words("bind"):
             sent = _packed(statement, values) or statement.bind(values).values
 
         def ask() -> list[tuple[Any, ...]]:
-            if (server := self._take()) is not None:
+            if (server := pool.take()) is not None:
                 try:
                     return server.execute(statement, sent)
                 except OperationTimedOut:
@@ -225,52 +223,12 @@ class CassandraLink(ProcessClient[Shared, Table]):
                 except FAILURES:
                     # Every statement may be sent twice: the driver does it, or says what is wrong.
                     if not server.open:
-                        self._rest_no_more()
+                        pool.drop()
                 finally:
-                    self._give(server)
+                    pool.give(server)
             return list(self._shared.session.execute(statement.bind(values)))
 
         return self._try("query", ask)
-
-    def _take(self) -> Direct | None:
-        """A connection to the server that stands alone, for one request; None where there is no
-        such server, and while it cannot be reached: the driver waits for it."""
-        shared = self._shared
-        if (connect := shared.alone) is None:
-            return None
-        held = getattr(self._held, "connection", None)
-        self._held.connection = None
-        try:
-            connection = held or shared.resting.pop()
-            if not connection.ended():
-                return connection
-            connection.close()
-        except IndexError:
-            pass
-        else:
-            # The server has ended, perhaps begun again: so have the others.
-            self._rest_no_more()
-        try:
-            return connect()
-        except FAILURES:
-            return None
-
-    def _hold(self) -> None:
-        """Keep a connection for the calling thread's first request: it is open before that, and no
-        other thread that does the same gets it."""
-        self._held.connection = self._take()
-
-    def _give(self, connection: Direct) -> None:
-        """Back, for the next one."""
-        if self._shared.closed:
-            connection.close()
-        elif connection.open:
-            self._shared.resting.append(connection)
-
-    def _rest_no_more(self) -> None:
-        resting = self._shared.resting
-        while resting:
-            resting.pop().close()
 
     def _rows_of(self, host: Any, cql: str) -> list[tuple[Any, ...]]:
         """The rows of a statement as one node has them (virtual tables)."""

@@ -1,18 +1,13 @@
 """Single rows of a server that stands alone, without the driver: Cassandra's own protocol.
 
-The driver has one thread for the sockets of a process. Each request passes it on its way there and
-back, which costs several times the work of the request itself. A server that stands alone leaves no
-node to choose, so a blocking socket of the asking thread does. Statements are the driver's own,
-prepared and bound by it, and everything else goes through it. The protocol, version 4:
+The driver has one thread for the sockets of a process, and each request passes it on its way there
+and back. Statements are the driver's own, prepared and bound by it. The protocol, version 4:
 https://github.com/apache/cassandra/blob/trunk/doc/native_protocol_v4.spec.
 """
 
 from __future__ import annotations
 
-import select
-import socket
 import struct
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,6 +17,7 @@ from cassandra.connection import ConnectionException
 from storewise.engines.cassandra.cluster import PROTOCOL
 from storewise.engines.contract.engine import Endpoint
 from storewise.engines.contract.server import Credentials
+from storewise.engines.support.direct import DirectConnection
 
 #: Version, flags, stream and opcode, length of the body.
 _HEADER = struct.Struct(">BBhBi")
@@ -38,9 +34,6 @@ _VALUES, _SKIP_METADATA, _TIMESTAMP = 0x01, 0x02, 0x20
 _ROWS, _PREPARED = 2, 4
 _MORE_PAGES, _NO_METADATA = 0x02, 0x04
 _UNPREPARED, _BAD_CREDENTIALS = 0x2500, 0x0100
-_READ = 1 << 16
-#: Of a connection that has rested so long (s) is asked first whether the server has closed it.
-_RESTED = 1.0
 
 Row = tuple[Any, ...]
 
@@ -58,13 +51,13 @@ class Refused(DriverException):  # type: ignore[misc]
         """As in chapter 9 of the protocol; -1: no error of the server."""
 
 
-class Direct:
-    """A connection to one server, logged in; for one thread at a time.
+class Direct(DirectConnection):
+    """A connection to one server, logged in.
 
     Its methods raise Lost where the connection is lost and OperationTimedOut where no answer has
-    come in time; it is closed then. Refused: the server does not do it. `connect` and `seconds` (s)
-    bound the way in and each request; `level` is the consistency of all requests, and `now` gives
-    the time of writes, microseconds since 1970.
+    come in time. Refused: the server does not do it. `connect` and `seconds` (s) bound the way in
+    and each request; `level` is the consistency of all requests, and `now` gives the time of
+    writes, microseconds since 1970.
     """
 
     def __init__(
@@ -77,37 +70,30 @@ class Direct:
         level: int,
         now: Callable[[], int],
     ) -> None:
-        self._name = str(server)
+        super().__init__(server, str(server), connect)
         self._level, self._now = level, now
-        self._used = time.monotonic()
         #: By the driver's id of a statement: all before its values, and how columns are read.
         self._known: dict[bytes, tuple[bytes, tuple[Callable[[bytes, int], Any], ...]]] = {}
         try:
-            self._socket = socket.create_connection((server.address, server.port), connect)
-        except OSError as error:
-            raise Lost(f"{self._name}: {error}") from error
-        try:
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            self._socket.settimeout(None)
-            self._wait_up_to(connect)
             self._log_in(credentials)
             self._wait_up_to(seconds)
         except BaseException:
             self.close()
             raise
 
-    @property
-    def open(self) -> bool:
-        return self._socket.fileno() >= 0
+    @staticmethod
+    def _lost(words: str) -> Exception:
+        return Lost(words)
 
-    def ended(self) -> bool:
-        """Whether the server has closed it while it rested."""
-        if time.monotonic() - self._used < _RESTED:
-            return False
-        poll = select.poll()
-        poll.register(self._socket, select.POLLIN)
-        return bool(poll.poll(0))
+    @staticmethod
+    def _late(name: str) -> Exception:
+        late: Exception = OperationTimedOut({name: "no answer in time"})
+        return late
+
+    @staticmethod
+    def _size(data: bytes) -> int:
+        length = _HEADER.unpack_from(data)[4] if len(data) >= _HEADER.size else 0
+        return _HEADER.size + int(length)
 
     def execute(self, statement: Any, values: Sequence[bytes | None]) -> list[Row]:
         """The rows of a statement that the driver has prepared, for the values that it has bound;
@@ -132,9 +118,6 @@ class Direct:
             answer = self._ask(_EXECUTE, request)
         return _rows(answer, readers) if readers else []
 
-    def close(self) -> None:
-        self._socket.close()
-
     def _request(self, statement: Any) -> tuple[bytes, tuple[Callable[[bytes, int], Any], ...]]:
         readers = tuple(type_.deserialize for *_, type_ in statement.result_metadata or ())
         # Only writes have the client's time, and only reads have columns.
@@ -151,7 +134,7 @@ class Direct:
 
     def _ask(self, opcode: int, body: bytes, expected: tuple[int, ...] = (_RESULT,)) -> bytes:
         """Send one message; the body of the answer."""
-        answered, answer = self._exchange(opcode, body)
+        answered, answer = self._message(opcode, body)
         if answered == _ERROR:
             words = _text(answer, 4).decode(errors="replace")
             raise Refused(f"{self._name}: {words}", _INT.unpack_from(answer)[0])
@@ -159,27 +142,9 @@ class Direct:
             raise Refused(f"{self._name}: answers with a message of type {answered:#x}")
         return answer
 
-    def _exchange(self, opcode: int, body: bytes) -> tuple[int, bytes]:
+    def _message(self, opcode: int, body: bytes) -> tuple[int, bytes]:
         """Send one message; opcode and body of the answer."""
-        try:
-            self._socket.sendall(_HEADER.pack(PROTOCOL, 0, 0, opcode, len(body)) + body)
-            data = self._socket.recv(_READ)
-            # One packet has nearly always all.
-            while len(data) < _HEADER.size or len(data) < _HEADER.size + _length(data):
-                more = self._socket.recv(_READ)
-                if not more:
-                    raise ConnectionResetError("the server has closed the connection")
-                data += more
-        except BlockingIOError as error:
-            self.close()
-            raise OperationTimedOut({self._name: "no answer in time"}) from error
-        except OSError as error:
-            self.close()
-            raise Lost(f"{self._name}: {error}") from error
-        except BaseException:
-            self.close()  # else the next request would get this one's answer
-            raise
-        self._used = time.monotonic()
+        data = self._exchange(_HEADER.pack(PROTOCOL, 0, 0, opcode, len(body)) + body)
         _, flags, _, answered, _ = _HEADER.unpack_from(data)
         start = _HEADER.size
         if flags & _WARNINGS:
@@ -189,17 +154,10 @@ class Direct:
                 start += _SHORT.size + _SHORT.unpack_from(data, start)[0]
         return answered, data[start:]
 
-    def _wait_up_to(self, seconds: float) -> None:
-        """The kernel bounds each wait: Python would ask for one more system call each time."""
-        whole = int(seconds)
-        limit = struct.pack("ll", whole, int((seconds - whole) * 1e6))
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
-
     def _log_in(self, credentials: Credentials) -> None:
         """SASL PLAIN, as the server's PasswordAuthenticator wants it; AuthenticationFailed."""
         version = b"".join(_SHORT.pack(len(w)) + w for w in (b"CQL_VERSION", b"3.0.0"))
-        answered, _ = self._exchange(_STARTUP, _SHORT.pack(1) + version)
+        answered, _ = self._message(_STARTUP, _SHORT.pack(1) + version)
         if answered == _READY:
             return
         if answered != _AUTHENTICATE:
@@ -214,10 +172,6 @@ class Direct:
 
 
 _NULL = _INT.pack(-1)
-
-
-def _length(data: bytes) -> int:
-    return int(_HEADER.unpack_from(data)[4])
 
 
 def _kind(answer: bytes) -> int:

@@ -36,7 +36,8 @@ class MongodbClient(MongoLink):
         """Itself; for unacknowledged writes one connection of the thread's own, because servers
         keep the order of what comes on one connection only, and `flush` needs it."""
         if self._shared.concern.acknowledged or self._shared.mode == "read":
-            self._hold()
+            with self._words("connect"):
+                self._shared.alone.hold()
             return self
         with self._shared.lock, self._words("connect"):
             return MongodbClient(self._shared, self._shared.connect(maxPoolSize=1))
@@ -132,17 +133,17 @@ class MongodbClient(MongoLink):
         form = self._table(kind)
         with self._words("update"):
             values = form.changes(changes)
-            if (server := self._take()) is not None:
+            if (server := self._shared.alone.take()) is not None:
                 concern = self._shared.concern.document
                 try:
                     return server.set_fields(
                         DATABASE, kind.table, form.stored_id(document_id), values, concern
                     )
                 except Lost:
-                    self._rest_no_more()
+                    self._shared.alone.drop()
                     raise
                 finally:
-                    self._give(server)
+                    self._shared.alone.give(server)
             done = self._answering(kind).update_one(
                 {"_id": form.stored_id(document_id)}, {"$set": values}
             )
@@ -203,16 +204,16 @@ class MongodbClient(MongoLink):
         form = self._table(kind)
         with self._words("get"):
             condition = {"_id": form.stored_id(document_id)}
-            if (server := self._take()) is not None:
+            if (server := self._shared.alone.take()) is not None:
                 try:
                     stored = server.find_one(
                         DATABASE, kind.table, condition["_id"], self._read_concern
                     )
                     return None if stored is None else form.document(stored)
                 except Lost:
-                    self._rest_no_more()  # a read may be done twice: pymongo does it
+                    self._shared.alone.drop()  # a read may be done twice: pymongo does it
                 finally:
-                    self._give(server)
+                    self._shared.alone.give(server)
         stored = self._try("get", lambda: self._collections[kind].find_one(condition))
         return None if stored is None else form.document(stored)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -40,6 +39,7 @@ from storewise.engines.mongodb.documents import Form, forms_of
 from storewise.engines.mongodb.settings import WRITE_CONCERNS, MongoSettings
 from storewise.engines.mongodb.sharding import RoutingTable, check_key_field, key_field
 from storewise.engines.support.clients import ProcessClient, ProcessState
+from storewise.engines.support.direct import DirectPool
 from storewise.engines.support.table import described
 from storewise.errors import EngineError
 
@@ -79,13 +79,11 @@ class Shared(ProcessState[Form]):
     sharded: bool
     connect: Callable[..., Connection]
     counters: Counters
+    alone: DirectPool[Direct]
+    """Connections past pymongo; none but to a server that stands alone."""
     routing: dict[Kind, RoutingTable | None] = field(default_factory=dict)
     nodes: dict[str, str] = field(default_factory=dict)
     opened: list[Connection] = field(default_factory=list)
-    alone: Callable[[], Direct] | None = None
-    """Makes a connection to the server that stands alone; None where there is no such server."""
-    resting: list[Direct] = field(default_factory=list)
-    """Connections of `alone` that no thread uses at the moment."""
 
 
 def open_shared(engine: Engine, cluster: Cluster, mode: Mode) -> Shared:
@@ -131,7 +129,7 @@ def open_shared(engine: Engine, cluster: Cluster, mode: Mode) -> Shared:
 
     direct = settings.direct and shape == "one" and concern.acknowledged
     return Shared(
-        alone=connect_directly if direct else None,
+        alone=DirectPool(connect_directly if direct else None, (AutoReconnect,)),
         mode=mode,
         kinds=cluster.kinds,
         settings=settings,
@@ -165,7 +163,6 @@ class MongoLink(ProcessClient[Shared, Form]):
         super().__init__(shared)
         self._mongo = mongo
         shared.opened.append(mongo)
-        self._held = threading.local()
         settings = shared.settings
         database = mongo.get_database(
             DATABASE,
@@ -212,47 +209,8 @@ class MongoLink(ProcessClient[Shared, Form]):
         """Closes the connections of all threads."""
         for mongo in self._shared.opened:
             mongo.close()
-        self._shared.alone = None
-        self._rest_no_more()
+        self._shared.alone.close()
         self._shared.counters.close()
-
-    def _take(self) -> Direct | None:
-        """A connection to the server that stands alone, for one command; None where there is no
-        such server, and while it cannot be reached: pymongo waits for it."""
-        shared = self._shared
-        if shared.alone is None:
-            return None
-        held = getattr(self._held, "connection", None)
-        self._held.connection = None
-        try:
-            connection = held or shared.resting.pop()
-            if not connection.ended():
-                return connection
-            connection.close()
-        except IndexError:
-            pass
-        # The server has ended, perhaps begun again: so have the others.
-        self._rest_no_more()
-        try:
-            return shared.alone()
-        except AutoReconnect:
-            return None
-
-    def _hold(self) -> None:
-        """Keep a connection for the calling thread's first command: it is open before that, and no
-        other thread that does the same gets it."""
-        with self._words("connect"):
-            self._held.connection = self._take()
-
-    def _give(self, connection: Direct) -> None:
-        """Back, for the next one."""
-        if connection.open:
-            self._shared.resting.append(connection)
-
-    def _rest_no_more(self) -> None:
-        resting = self._shared.resting
-        while resting:
-            resting.pop().close()
 
     def _try(self, verb: str, action: Callable[[], _Result]) -> _Result:
         """Do what may be done twice, again where a primary was lost on the way."""

@@ -1,9 +1,6 @@
 """Single documents of a server that stands alone, without pymongo: its wire protocol.
 
-pymongo chooses a server, checks out a connection, and makes a session and a cursor for each read:
-several times the work of the read itself. A server that stands alone leaves nothing to choose, so
-one message each way does. pymongo's own `bson`, which is in C, makes and reads the messages, and
-everything else goes through pymongo. The protocol (OP_MSG):
+pymongo's own `bson`, which is in C, makes and reads the messages. The protocol (OP_MSG):
 https://www.mongodb.com/docs/manual/reference/mongodb-wire-protocol/.
 """
 
@@ -13,10 +10,7 @@ import base64
 import hashlib
 import hmac
 import os
-import select
-import socket
 import struct
-import time
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
@@ -27,56 +21,45 @@ from pymongo.errors import AutoReconnect, OperationFailure
 from storewise.engines.contract.engine import Endpoint
 from storewise.engines.contract.server import Credentials
 from storewise.engines.mongodb.cluster import host_port
+from storewise.engines.support.direct import DirectConnection
 
 _HEADER = struct.Struct("<iiiiIB")
 _OP_MSG = 2013
-_READ = 1 << 16
-#: Of a connection that has rested so long (s) is asked first whether the server has closed it.
-_RESTED = 1.0
 
 
 class Lost(AutoReconnect):
     """The connection is lost; the server may be there again, or soon be."""
 
 
-class Direct:
-    """A connection to one server, logged in; for one thread at a time.
+class Direct(DirectConnection):
+    """A connection to one server, logged in; `connect` and `seconds` (s) bound the way in and each
+    answer.
 
     Its methods raise Lost where the connection is lost and AutoReconnect where no answer has come
-    in time; it is closed then. OperationFailure: the server refuses a command.
+    in time. OperationFailure: the server refuses a command.
     """
 
     def __init__(self, server: Endpoint, credentials: Credentials, connect: float, seconds: float):
-        self._name = host_port(server)
-        self._used = time.monotonic()
+        super().__init__(server, host_port(server), connect)
         try:
-            self._socket = socket.create_connection((server.address, server.port), connect)
-        except OSError as error:
-            raise Lost(f"{self._name}: {error}") from error
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        # The kernel bounds each wait: Python would ask for one more system call each time.
-        limit = struct.pack("ll", int(seconds), 0)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
-        self._socket.settimeout(None)
-        try:
+            self._wait_up_to(seconds)
             self._log_in(credentials)
         except BaseException:
             self.close()
             raise
 
-    @property
-    def open(self) -> bool:
-        return self._socket.fileno() >= 0
+    @staticmethod
+    def _lost(words: str) -> Exception:
+        return Lost(words)
 
-    def ended(self) -> bool:
-        """Whether the server has closed it while it rested."""
-        if time.monotonic() - self._used < _RESTED:
-            return False
-        poll = select.poll()
-        poll.register(self._socket, select.POLLIN)
-        return bool(poll.poll(0))
+    @staticmethod
+    def _late(name: str) -> Exception:
+        return AutoReconnect(f"{name}: timed out")
+
+    @staticmethod
+    def _size(data: bytes) -> int:
+        # A length of 4 bytes comes first.
+        return int.from_bytes(data[:4], "little") if len(data) >= 4 else _HEADER.size
 
     def find_one(
         self, database: str, collection: str, document_id: Any, more: Mapping[str, Any]
@@ -109,32 +92,11 @@ class Direct:
         """Run a command, which names its database in ``$db``; the server's answer."""
         body = bson.encode(command)
         message = _HEADER.pack(_HEADER.size + len(body), 0, 0, _OP_MSG, 0, 0) + body
-        try:
-            self._socket.sendall(message)
-            data = self._socket.recv(_READ)
-            # A length of 4 bytes comes first; one packet has nearly always all.
-            while len(data) < 4 or len(data) < int.from_bytes(data[:4], "little"):
-                more = self._socket.recv(_READ)
-                if not more:
-                    raise ConnectionResetError("the server has closed the connection")
-                data += more
-        except BlockingIOError as error:
-            self.close()
-            raise AutoReconnect(f"{self._name}: timed out") from error
-        except OSError as error:
-            self.close()
-            raise Lost(f"{self._name}: {error}") from error
-        except BaseException:
-            self.close()  # else the next command would get this one's answer
-            raise
-        self._used = time.monotonic()
+        data = self._exchange(message)
         answer: dict[str, Any] = bson.decode(data[_HEADER.size :])
         if not answer.get("ok"):
             raise OperationFailure(answer.get("errmsg", ""), answer.get("code"), answer)
         return answer
-
-    def close(self) -> None:
-        self._socket.close()
 
     def _log_in(self, credentials: Credentials) -> None:
         """SCRAM-SHA-256 (RFC 5802): both prove that they know the password, and neither says it."""

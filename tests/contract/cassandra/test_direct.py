@@ -111,12 +111,12 @@ def test_a_connection_that_the_server_has_closed_is_made_again(client: Cassandra
     (document,) = sample(71, 1)[Kind.GS]
     client.insert(Kind.GS, [document])
     assert client.get(Kind.GS, document["_id"]) == document
-    (resting,) = client._shared.resting
+    (resting,) = client._shared.alone.resting
     resting._socket.shutdown(socket.SHUT_RDWR)
     assert client.get(Kind.GS, document["_id"]) == document
     assert not resting.open
     assert client.update(Kind.GS, document["_id"], {"b": 5})
-    (resting,) = client._shared.resting
+    (resting,) = client._shared.alone.resting
     resting._used -= 60.0
     resting._socket.shutdown(socket.SHUT_RDWR)
     assert client.update(Kind.GS, document["_id"], {"b": 6})
@@ -126,12 +126,12 @@ def test_a_connection_that_the_server_has_closed_is_made_again(client: Cassandra
 
 def test_a_thread_s_connection_is_open_before_its_first_request(client: CassandraClient) -> None:
     client.for_thread()
-    held = client._held.connection
+    held = client._shared.alone._held.connection
     assert held.open
     (document,) = sample(72, 1)[Kind.GS]
     client.insert(Kind.GS, [document])
     assert client.get(Kind.GS, document["_id"]) == document
-    assert client._shared.resting == [held]
+    assert client._shared.alone.resting == [held]
     client.close()
     assert not held.open
 
@@ -194,7 +194,7 @@ def test_the_driver_answers_where_no_connection_can_be_made(
 
     (document,) = sample(75, 1)[Kind.GS]
     client.insert(Kind.GS, [document])
-    client._shared.alone = refuse
+    client._shared.alone.connect = refuse
     assert client.get(Kind.GS, document["_id"]) == document
 
 
@@ -222,7 +222,7 @@ def test_a_server_that_is_killed_is_named_and_used_again_when_it_is_back(
         ):
             with pytest.raises(EngineError, match=r"cassandra: query: data0 .*no server answers"):
                 ask()
-        assert client._shared.resting == []
+        assert client._shared.alone.resting == []
         with (tmp_path / "again.log").open("wb") as log:
             again = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
         try:

@@ -181,12 +181,12 @@ def test_a_connection_that_the_server_has_closed_is_made_again(alone: LocalClust
     with closing(ENGINE.connect(alone.cluster, "write")) as client:
         insert(client, Kind.GS, [document])
         assert client.get(Kind.GS, document["_id"]) == document
-        (resting,) = client._shared.resting
+        (resting,) = client._shared.alone.resting
         resting._socket.shutdown(socket.SHUT_RDWR)
         assert client.get(Kind.GS, document["_id"]) == document
         assert not resting.open
         assert client.update(Kind.GS, document["_id"], {"b": 5})
-        (resting,) = client._shared.resting
+        (resting,) = client._shared.alone.resting
         resting._used -= 60.0
         resting._socket.shutdown(socket.SHUT_RDWR)
         assert client.update(Kind.GS, document["_id"], {"b": 6})
