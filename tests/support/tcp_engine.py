@@ -66,7 +66,7 @@ class TcpEngine(ServerEngine):
     install_hint: ClassVar[str] = "install Python"
     ready_seconds: ClassVar[float] = 5.0
 
-    def versions(self) -> dict[str, str]:
+    def versions(self, settings: Mapping[str, Any] | None = None) -> dict[str, str]:
         return {}
 
     def roles(self, topology: Topology, settings: Mapping[str, Any]) -> tuple[NodeSpec, ...]:

@@ -60,7 +60,7 @@ class HollowEngine(ServerEngine):
     programs: ClassVar[tuple[str, ...]] = ()
     install_hint: ClassVar[str] = "it is a part of the simulation"
 
-    def versions(self) -> dict[str, str]:
+    def versions(self, settings: Mapping[str, Any] | None = None) -> dict[str, str]:
         return {}
 
     def roles(self, topology: Topology, settings: Mapping[str, Any]) -> tuple[NodeSpec, ...]:
