@@ -33,10 +33,7 @@ def no_driver_in_c(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_the_driver_in_c_comes_first() -> None:
-    try:
-        import MySQLdb.release as release
-    except ImportError:
-        pytest.skip("mysqlclient is not installed")
+    release = pytest.importorskip("MySQLdb.release", reason="mysqlclient is not installed")
     assert ENGINE.versions()["mysqlclient"] == release.__version__
     assert set(ENGINE.versions({"driver": "pymysql"})) == {"pymysql"}
 
