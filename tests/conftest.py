@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
+from support.costs import Costs
 from support.needs import missing, unavailable
 from support.paths import SMALL, TESTS
 from support.traces import traces
@@ -21,9 +22,18 @@ if TYPE_CHECKING:
     from support.s3.server import Bucket, S3Server
 
 
+#: Examples of each property: of every day, where everything is required, of `make test-all`.
+EXAMPLES = 20
+if os.environ.get("STOREWISE_REQUIRE_ALL") == "1":
+    EXAMPLES = 100
+if os.environ.get("STOREWISE_ALL_CELLS") == "1":
+    EXAMPLES = 1000
 # Hypothesis would fail an example that takes longer than 200 ms, as on a busy machine.
 hypothesis.settings.register_profile(
-    "untimed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    "untimed",
+    deadline=None,
+    max_examples=EXAMPLES,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("untimed")
 
@@ -48,6 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for number in (signal.SIGINT, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, lambda number, frame: None)
+    config.pluginmanager.register(Costs(), "costs")
 
 
 _BEGAN = pytest.StashKey[float]()

@@ -458,7 +458,7 @@ def test_tables_of_another_workload_are_not_taken_for_ours(store: Store) -> None
 
 
 @pytest.mark.all_cells
-@pytest.mark.timeout(1500)
+@pytest.mark.long("it waits for a scheduler or for servers", limit=1500)
 @pytest.mark.parametrize("key", ["hashed", "ranged"])
 def test_keys_on_the_shards_of_mongodb(key: str, tmp_path: Path) -> None:
     """Where the routing table has a key, there it is."""

@@ -79,7 +79,7 @@ def held(result: LocalCluster, kind: Kind) -> dict[str, set[bytes]]:
     return content
 
 
-@pytest.mark.timeout(1500)
+@pytest.mark.long("it waits for a scheduler or for servers", limit=1500)
 def test_a_sharded_cluster(tmp_path: Path) -> None:
     """Hashed and ranged keys, owners, exact counts, and what is said when a shard dies. The router
     is one of those that stand on the workers' hosts."""

@@ -14,7 +14,7 @@ from support.workspace import Workspace
 
 # `make test-slow` has such routers in test_cluster, and HBase's gateways through the workflow.
 @pytest.mark.all_cells
-@pytest.mark.timeout(900)
+@pytest.mark.long("it waits for a scheduler or for servers", limit=900)
 def test_a_sharded_cluster_with_its_routers_on_the_worker_hosts(tmp_path: Path) -> None:
     """The whole workflow: forming, two phases and the verification each with routers of theirs."""
     try:

@@ -200,7 +200,7 @@ def refuse(place: PbsWorkspace) -> None:
     assert place.left_behind() == []
 
 
-@pytest.mark.timeout(3600 if WANTED else 1500)
+@pytest.mark.long("it waits for a scheduler or for servers", limit=3600 if WANTED else 1500)
 @pytest.mark.parametrize(
     "cells",
     [

@@ -36,7 +36,7 @@ def place(tmp_path: Path) -> Iterator[PbsWorkspace]:
     place.end()
 
 
-@pytest.mark.timeout(1500)
+@pytest.mark.long("it waits for a scheduler or for servers", limit=1500)
 def test_a_stopped_queue_and_a_silent_server_cost_only_time(place: PbsWorkspace) -> None:
     """`storewise run` says what it waits for, no job is lost, and the run ends well."""
     place.pbs.stop_queue(True)

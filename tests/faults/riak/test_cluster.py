@@ -286,7 +286,7 @@ def test_a_node_that_ends_while_it_starts(release: Path, tmp_path: Path) -> None
 # -- the whole workflow -------------------------------------------------------------------------
 
 
-@pytest.mark.timeout(_STUDY_SECONDS + 60)
+@pytest.mark.long("it waits for a scheduler or for servers", limit=_STUDY_SECONDS + 60)
 @pytest.mark.parametrize(
     ("nodes", "replicas"), [pytest.param(1, 1, marks=pytest.mark.all_cells), (3, 3)]
 )

@@ -53,7 +53,7 @@ def look(place: SlurmWorkspace) -> dict[str, str]:
     return hosts
 
 
-@pytest.mark.timeout(1200)
+@pytest.mark.long("it waits for a scheduler or for servers", limit=1200)
 @pytest.mark.parametrize(
     "engines",
     [("postgres",), pytest.param(("postgres", "mongodb"), marks=pytest.mark.all_cells)],
@@ -164,7 +164,7 @@ FURTHER: list[tuple[Cause, str, str | None]] = [
 ]
 
 
-@pytest.mark.timeout(2400)
+@pytest.mark.long("it waits for a scheduler or for servers", limit=2400)
 @pytest.mark.parametrize(
     "cells",
     [

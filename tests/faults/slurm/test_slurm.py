@@ -51,7 +51,7 @@ def test_what_slurm_cannot_give_is_one_clear_sentence(place: SlurmWorkspace) -> 
 
 
 @pytest.mark.all_cells
-@pytest.mark.timeout(900)
+@pytest.mark.long("it waits for a scheduler or for servers", limit=900)
 def test_a_stopped_or_killed_run_of_an_embedded_store_leaves_no_job(
     place: SlurmWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,7 +26,7 @@ phases:
 SILENT = 60.0
 
 
-@pytest.mark.timeout(1200)
+@pytest.mark.long("it waits for a scheduler or for servers", limit=1200)
 def test_a_stopped_partition_and_a_silent_controller_cost_only_time(place: SlurmWorkspace) -> None:
     place.write_study(STUDY)
     (partition,) = {
