@@ -1,0 +1,156 @@
+"""What a trial has to do and at which rate: amounts, tried-out rates, measured rates, by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.paths import ROOT
+
+from storewise.estimate import work
+from storewise.estimate.work import Amount, Probe, Rates, documents_of, work_of
+from storewise.study.load import load_study
+from storewise.study.study import Study
+
+
+def load(root: Path, text: str) -> Study:
+    (root / "s.yaml").write_text(text)
+    return load_study(root / "s.yaml", root=ROOT)
+
+
+def of(amount: Amount) -> tuple[float, float, float]:
+    return amount.mean, amount.low, amount.high
+
+
+def test_amounts_by_hand() -> None:
+    one, other = Amount(4, 2, 10, "a"), Amount(6, 5, 7, "b")
+    assert of(Amount.within(6, 3, "s")) == (6, 2, 18)
+    assert of(Amount.exact(3)) == (3, 3, 3)
+    assert of(Amount.total([one, other])) == (10, 7, 17)
+    assert of(one.times(0.5)) == (2, 1, 5) and one.times(2).source == "a"
+    # The least work at the highest rate takes shortest.
+    assert of(one.over(Amount(2, 1, 4, ""))) == (2, 0.5, 10)
+
+
+@pytest.mark.parametrize(
+    ("engine", "phase", "measure", "expected"),
+    [
+        ("sqlite", "write", "documents_per_s", (900, 450, 1800)),
+        ("duckdb", "write", "documents_per_s", (900, 225, 3600)),
+        ("sqlite", "read", "operations_per_s", (50, 25, 100)),
+        # A question is no read by id: nobody tried it out.
+        ("sqlite", "query", "operations_per_s", (2000, 500, 8000)),
+    ],
+)
+def test_what_was_tried_out_counts_for_its_engine_more_than_for_others(
+    engine: str, phase: str, measure: str, expected: tuple[float, float, float]
+) -> None:
+    probe = Probe("sqlite", {"documents_per_s": 900, "operations_per_s": 50})
+    assert of(probe.rate(engine, phase, measure)) == expected
+    assert of(Probe("", {}).rate(engine, phase, "documents_per_s")) == (4000, 1000, 16000)
+
+
+INPUTS = "inputs: {paths: /not/here}\nengines: [sqlite]\ncorpus: {files: 100, bytes: 163000}\n"
+
+
+@pytest.mark.parametrize(
+    ("phases", "expected"),
+    [
+        # 1,000 documents at 100 a second, read at 50 a second.
+        ("[write]", [10]),
+        ("[write, read: {operations: 200}]", [14]),
+        # What the load leaves to the phase after it, and a part of the volume.
+        ("[write: {leave: 0.25}, mixed: {operations: 1000}]", [7.5 + 1000 / 2000]),
+        ("[write]\nfactors: {volume: [0.1, 1]}", [1, 10]),
+        # However many workers: the rates are of the whole trial.
+        ("[write, read: {operations: 200}]\nfactors: {workers: [5]}", [14]),
+    ],
+)
+def test_seconds_of_the_inputs_documents(
+    tmp_path: Path, phases: str, expected: list[float]
+) -> None:
+    study = load(tmp_path, f"{INPUTS}phases: {phases}\n")
+    documents = documents_of(study, tmp_path)
+    assert of(documents) == pytest.approx((1000, 1000 / 1.5, 1500))
+    probe = Probe("sqlite", {"documents_per_s": 100, "operations_per_s": 50})
+    seconds = [
+        work_of(trial, documents, Rates(tmp_path, trial.factors, probe)).seconds
+        for trial in sorted(study.trials(), key=lambda trial: trial.volume)
+    ]
+    assert [one.mean for one in seconds] == pytest.approx(expected)
+    assert all(one.low < one.mean < one.high for one in seconds)
+
+
+def test_sizes_of_many_files_are_those_of_some_evenly_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    for number in range(9):
+        (data / f"{number}.m10").write_bytes(b"x" * 163 * (number + 1))
+    (data / "9.m10.zst").write_bytes(b"x" * 163)
+    study = load(tmp_path, f"inputs: {{paths: {data}}}\nengines: [sqlite]\nphases: [write]\n")
+    # 1 + 2 + ... + 9, and 6.6 times what is compressed.
+    assert documents_of(study, tmp_path).mean == pytest.approx(45 + 6.6)
+    monkeypatch.setattr(work, "_LOOKED_AT", 4)
+    # Every third: 1, 4, 7 and the compressed one, of ten files.
+    assert documents_of(study, tmp_path).mean == pytest.approx((1 + 4 + 7 + 6.6) / 4 * 10)
+
+
+SUMMARY = """engine,workers,phase,step,measure,mean,low,high
+sqlite,1,read,0,operations_per_s,100,90,110
+sqlite,1,read,1,operations_per_s,400,380,420
+sqlite,2,read,0,operations_per_s,900,800,1000
+sqlite,1,query,0,operations_per_s,7,6,8
+"""
+
+
+@pytest.mark.parametrize(
+    ("workers", "step", "expected"),
+    [
+        (1, 0, (100, 90, 110)),
+        (1, 1, (400, 380, 420)),
+        # Of a step that was not measured: all steps of its levels, their geometric mean.
+        (1, 2, (200, 90, 420)),
+        # Of other levels of the step: sqrt(100 * 900), and twice more or less.
+        (4, 0, (300, 45, 2000)),
+    ],
+)
+def test_a_rate_is_that_of_its_step_and_levels_else_of_those_next_to_them(
+    tmp_path: Path, workers: int, step: int, expected: tuple[float, float, float]
+) -> None:
+    (tmp_path / "analysis").mkdir()
+    (tmp_path / "analysis" / "summary.csv").write_text(SUMMARY)
+    steps = "steps: [{threads: 1}, {threads: 2}, {threads: 3}]"
+    text = f"workload: ycsb\nengines: [sqlite]\nphases: [load, c: {{operations: 100, {steps}}}]\n"
+    (trial,) = load(tmp_path, f"{text}factors: {{workers: [{workers}]}}\n").trials()
+    rates = Rates(tmp_path, trial.factors)
+    for _ in (1, 2):  # what was looked up before is the same
+        assert of(rates.of(trial, "read", step, "operations_per_s")) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("stored", "expected"),
+    [
+        (None, 40),
+        ("{}", 10),
+        ('{"inputs": {"paths": ["another"]}}', 10),
+        ("[", 10),
+    ],
+)
+def test_a_manifest_counts_for_its_own_inputs_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: str | None, expected: float
+) -> None:
+    counted: Any = work.read_manifest(Path("nowhere"))[0]
+    assert counted is None
+    manifest = type("Manifest", (), {"documents": 40, "files": 3})()
+    monkeypatch.setattr(work, "read_manifest", lambda path: (manifest, []))
+    study = load(
+        tmp_path,
+        "inputs: {paths: /not/here}\nengines: [sqlite]\nphases: [write]\n"
+        "corpus: {files: 1, bytes: 1630}\n",
+    )
+    if stored is not None:
+        (tmp_path / "study.json").write_text(stored)
+    assert documents_of(study, tmp_path).mean == pytest.approx(expected)
