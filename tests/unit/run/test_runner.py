@@ -1,25 +1,51 @@
-"""The passes of a run: what is told, and when it ends, with a Snakemake that is none."""
+"""The passes of a run: what is planned again, what is told, and how it ends, with a Snakemake that
+is none."""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
+import subprocess
+import sys
 from collections import namedtuple
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
+from support.fake_time import FakeTime
+from support.paths import ROOT
 
-from storewise.errors import StorewiseError
+from storewise.errors import ConfigError, StorewiseError
+from storewise.layout import LIBRARY
 from storewise.run import runner
 from storewise.run.live_view import Moment
 from storewise.run.plan import plan_line
-from storewise.run.runner import Request, Stopped, run_study
+from storewise.run.retries import attempts, forget, give_up, given_up
+from storewise.run.runner import (
+    NOTICED,
+    Request,
+    cache_environment,
+    plan_study,
+    renew_inputs,
+    results_of,
+    run_study,
+    slots_needed,
+    workflow_home,
+)
+from storewise.session.coordination.liveness import Process
 from storewise.session.coordination.run import Failure
+from storewise.session.coordination.run_record import RUNNER_VARIABLE
 from storewise.study.load import load_study
 from storewise.study.study import Study
 
 STUDY = "workload: ycsb\nengines: [sqlite, duckdb]\nphases: [load: {recordcount: 10}]\nretries: 1\n"
+BROKEN = "load.0: broken"
+FULL = "load.0: [Errno 28] No space left on device (on host a)"
+RESULTS = Path("results/s")
 Usage = namedtuple("Usage", "total used free")
 
 
@@ -28,16 +54,94 @@ class Told:
     """A view that keeps what it is told."""
 
     lines: list[str] = field(default_factory=list)
+    styles: set[str] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
+    steps: list[str] = field(default_factory=list)
 
     def line(self, text: str, style: str = "") -> None:
         self.lines.append(text)
+        self.styles.add(style)
 
     def note(self, text: str) -> None:
         self.notes.append(text)
 
     def show(self, moment: Moment) -> None:
-        pass
+        self.steps.append(moment.step)
+
+
+@dataclass
+class Pass:
+    """What one pass of Snakemake does, and how it ends."""
+
+    status: int = 1
+    failed: Sequence[tuple[str, str]] = ()
+    """Trials and reasons."""
+    log: str = ""
+    does: Callable[[], object] = lambda: None
+    tail: str = ""
+    until: float = 0.0
+
+
+class Snakemake:
+    """Stands for `subprocess.Popen`: each call is the next pass, and all time is its own."""
+
+    def __init__(self, study: Study, time: FakeTime) -> None:
+        self.study, self.time = study, time
+        self.passes: list[Pass] = []
+        self.begun: list[dict[str, Any]] = []
+        self.command: list[str] = []
+        self.waits: list[float | None] = []
+        self.terminated = 0
+
+    def __call__(self, command: list[str], **options: Any) -> Snakemake:
+        self.command = command
+        self.begun.append(options)
+        self._pass = self.passes.pop(0)
+        self._done = False
+        return self
+
+    def wait(self, pause: float | None) -> int:
+        self.waits.append(pause)
+        if not self._done:
+            self._done = True
+            self.time.spend(1)
+            if self._pass.log:
+                self.begun[-1]["stdout"].write(self._pass.log.encode())
+                self.begun[-1]["stdout"].flush()
+            for trial, reason in self._pass.failed:
+                fail(trial, reason, self.time.now, self._pass.tail, self._pass.until)
+            self._pass.does()
+            raise subprocess.TimeoutExpired("snakemake", pause or 0.0)
+        return self._pass.status
+
+    def terminate(self) -> None:
+        self.terminated += 1
+
+    def run(self, *passes: Pass, **options: Any) -> tuple[int, Told]:
+        """`storewise run` with these passes, all of which must be needed."""
+        self.time.spend(1)
+        self.passes, told = list(passes), Told()
+        request = options.pop("request", Request("s.yaml"))
+        own = {"clock": self.time.clock, "sleep": self.time.sleep}
+        status = run_study(request, told, **{**own, **options})
+        assert self.passes == []
+        return status, told
+
+
+def fail(trial: str, reason: str, at: float, tail: str = "", until: float = 0.0) -> None:
+    """A failed attempt, as a run records it."""
+    path = RESULTS / "failures" / f"{trial}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        file.write(json.dumps(asdict(Failure(trial, reason, tail, "r", at, until))) + "\n")
+
+
+def marks() -> dict[str, int]:
+    """Trials that were given up, and after how many attempts."""
+    return {
+        path.parent.name: json.loads(path.read_text())["attempts"]
+        for path in RESULTS.glob("trials/*/failed.json")
+    }
 
 
 @pytest.fixture
@@ -47,93 +151,413 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Study:
     return load_study("s.yaml")
 
 
-def failing(
-    study: Study, reason: str, tail: str, monkeypatch: pytest.MonkeyPatch, most: int = 9
-) -> list[int]:
-    """Lets each pass of Snakemake fail in the first trial, `most` times; returns the passes."""
-    passes: list[int] = []
-    (trial, *_) = study.trials()
-    path = Path("results/s/failures") / f"{trial.id}.jsonl"
-
-    def one_pass(*_: object) -> int:
-        passes.append(len(passes))
-        if len(passes) > most:
-            return 0
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a") as file:
-            file.write(json.dumps(asdict(Failure(trial.id, reason, tail, "r", 4e9))) + "\n")
-        return 1
-
-    monkeypatch.setattr(runner, "_snakemake", one_pass)
-    return passes
+@pytest.fixture
+def snakemake(study: Study, monkeypatch: pytest.MonkeyPatch) -> Snakemake:
+    made = Snakemake(study, FakeTime(start=5000))
+    monkeypatch.setattr(runner.subprocess, "Popen", made)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(1 << 40, 0, 1 << 40))
+    return made
 
 
-def test_a_full_disk_ends_the_run_at_once(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
-    full = "load.0: [Errno 28] No space left on device (on host a)"
-    passes, told = failing(study, full, "", monkeypatch), Told()
-    assert run_study(Request("s.yaml"), told) == 2
-    assert passes == [0]
-    assert len(told.lines) == 1 and told.lines[0].endswith(full)
-    (note,) = told.notes
-    assert "a disk is full, and the run has stopped: 0 of 2 trials kept. Make room" in note
-    assert not list(Path("results").glob("s/trials/*/failed.json")), "it is no fault of the trial"
+# ------------------------------------------------------------------ attempts
 
 
-def test_a_trial_is_tried_again_and_then_left_out_with_its_log(
-    study: Study, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("earlier", [0, 5])
+@pytest.mark.parametrize(
+    ("retries", "fails", "given"), [(0, 1, 1), (1, 2, 2), (1, 1, 0), (3, 3, 0)]
+)
+def test_a_trial_has_its_attempts_in_each_run(
+    snakemake: Snakemake, retries: int, fails: int, given: int, earlier: int
 ) -> None:
-    tail = 'ERROR broken\nTraceback (most recent call last):\n  File "x", line 1\nIOError: broken'
-    passes, told = failing(study, "load.0: broken", tail, monkeypatch, most=2), Told()
-    assert run_study(Request("s.yaml"), told) == 1
-    assert passes == [0, 1, 2]
-    name = study.trials()[0].id
-    fail = told.lines[0]
-    assert fail.startswith("FAIL ") and fail.endswith(": load.0: broken")
-    assert told.lines == [fail, fail, "     | ERROR broken", "     | IOError: broken"]
-    assert told.notes[0] == f"trial {name} is tried again; its logs: results/s/logs/{name}"
-    assert (
-        f"trial {name} failed 2 times and is left out; its logs: results/s/logs/" in told.notes[1]
+    """What failed in runs before this one, also a moment before it, does not count."""
+    Path("s.yaml").write_text(STUDY.replace("retries: 1", f"retries: {retries}"))
+    name = snakemake.study.trials()[0].id
+    for number in range(earlier):
+        fail(name, BROKEN, snakemake.time.now + 0.999 - number)
+    passes = [Pass(failed=[(name, BROKEN)])] * fails + [Pass(0)]
+    status, told = snakemake.run(*passes)
+    assert (status, marks()) == (1 if given else 0, {name: given} if given else {})
+    again = sum("is tried again" in note for note in told.notes)
+    assert again == (fails - 1 if given else fails)
+    assert given_up(snakemake.study, RESULTS) == ([name] if given else [])
+
+
+def test_each_trial_is_counted_by_itself(snakemake: Snakemake) -> None:
+    one, two = (trial.id for trial in snakemake.study.trials())
+    status, told = snakemake.run(
+        Pass(failed=[(one, BROKEN)]),
+        Pass(failed=[(two, BROKEN)]),
+        Pass(failed=[(two, "load.0: other")]),
+        Pass(0),
     )
-    assert told.notes[2].startswith(f"1 of 2 trials failed: {name}")
+    assert (status, marks()) == (1, {two: 2})
+    assert [note.split(";")[0] for note in told.notes] == [
+        f"trial {one} is tried again",
+        f"trial {two} is tried again",
+        f"trial {two} failed 2 times and is left out",
+        f"1 of 2 trials failed: {two}",
+    ]
+    assert json.loads((RESULTS / "trials" / two / "failed.json").read_text()) == {
+        "trial": two,
+        "factors": snakemake.study.trials()[1].factors,
+        "repeat": 1,
+        "attempts": 2,
+        "reason": "load.0: other",
+        "log_tail": "",
+    }
+    assert "the report has their reasons, --retry-failed tries them again" in told.notes[-1]
 
 
-def test_a_run_that_is_stopped_says_what_is_kept(
-    study: Study, monkeypatch: pytest.MonkeyPatch
+def test_what_was_given_up_is_planned_again_where_the_user_says_so(snakemake: Snakemake) -> None:
+    study, name = snakemake.study, snakemake.study.trials()[0].id
+    assert attempts(study, RESULTS, 0.0) == {}
+    for at in (1.0, 2.0, 3.0):
+        fail(name, BROKEN, at)
+    tried = attempts(study, RESULTS, 2.0)
+    assert {trial: [f.at for f in of] for trial, of in tried.items()} == {name: [2.0, 3.0]}
+    give_up(study, RESULTS, name, tried[name])
+    status, told = snakemake.run(Pass(0))
+    assert (status, marks()) == (1, {name: 2}), "nobody has asked for it"
+    assert told.notes[0].startswith(f"1 of 2 trials failed: {name}; ")
+    assert snakemake.run(Pass(0), retry_failed=True)[0] == 0
+    assert marks() == {}
+    forget(study, RESULTS)
+
+
+def test_the_log_of_the_last_attempt_is_shown(snakemake: Snakemake) -> None:
+    tail = 'ERROR broken\nTraceback (most recent call last):\n  File "x", line 1\nIOError: broken'
+    name = snakemake.study.trials()[0].id
+    broken = Pass(failed=[(name, BROKEN)], tail=tail)
+    _, told = snakemake.run(broken, broken, Pass(0))
+    fails = f"FAIL {'DuckDB' if name.startswith('duckdb') else 'SQLite'}: {BROKEN}"
+    assert told.lines == [fails, fails, "     | ERROR broken", "     | IOError: broken"]
+    assert "red" in told.styles
+    assert told.notes[0] == f"trial {name} is tried again; its logs: results/s/logs/{name}"
+    assert told.notes[1].endswith(f"is left out; its logs: results/s/logs/{name}")
+
+
+# ------------------------------------------------------------------ a full disk
+
+
+def test_a_full_disk_ends_the_run_at_once(snakemake: Snakemake) -> None:
+    """No trial is given up for it, nor another that failed in the same pass, and the next run has
+    all its attempts."""
+    one, two = (trial.id for trial in snakemake.study.trials())
+    Path("s.yaml").write_text(STUDY.replace("retries: 1", "retries: 0"))
+    status, told = snakemake.run(Pass(failed=[(one, BROKEN), (two, FULL)]))
+    assert (status, marks()) == (2, {})
+    assert [line.partition(": ")[2] for line in told.lines] == [BROKEN, FULL]
+    assert told.notes == [
+        "a disk is full, and the run has stopped: 0 of 2 trials kept. Make room and run again to "
+        f"go on; logs: results/s/logs/{two}"
+    ]
+    assert snakemake.run(Pass(0))[0] == 0
+
+
+def test_too_little_space_is_refused_before_each_pass(
+    snakemake: Snakemake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    verified = Path("results/s/trials") / study.trials()[1].id / "verify.parquet"
+    free = [1 << 40]
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(9 << 40, 0, free[0]))
+    name = snakemake.study.trials()[0].id
+
+    def fill() -> None:
+        free[0] = 3 << 20
+
+    with pytest.raises(StorewiseError, match=r"results/s has 3\.00 MiB free, and .* 256 MiB"):
+        snakemake.run(Pass(failed=[(name, BROKEN)], does=fill))
+    assert len(snakemake.begun) == 1
+    with pytest.raises(StorewiseError, match="there is not enough space"):
+        snakemake.run()
+    # Snakemake's own end may tell it, or the disk itself.
+    free[0] = 1 << 40
+    status, told = snakemake.run(Pass(log="OSError: [Errno 28] No space left on device\n"))
+    assert status == 2 and told.notes[1] == (
+        "a disk is full: 0 of 2 trials kept. Make room and run again to go on"
+    )
+    status, told = snakemake.run(Pass(log="Error: x\n", does=fill))
+    assert status == 2 and told.notes[1].startswith("a disk is full")
+
+
+# ------------------------------------------------------------------ other ends
+
+
+@pytest.mark.parametrize(
+    ("status", "returned"), [(1, 2), (2, 2), (127, 2), (-9, -9), (128, 128), (137, 137)]
+)
+def test_an_end_without_a_failed_trial_is_no_reason_to_try_again(
+    snakemake: Snakemake, status: int, returned: int
+) -> None:
+    """Also not where trials have failed earlier in the run, or where something has killed it."""
+    name = snakemake.study.trials()[0].id
+    killed = [(name, BROKEN)] if returned != 2 else []
+    code, told = snakemake.run(
+        Pass(failed=[(name, BROKEN)], log="Error: of the first pass\n"),
+        Pass(status, log="Error: no cores\n", failed=killed),
+    )
+    assert code == returned
+    assert told.notes[1:] == ["no cores", "Snakemake's log: results/s/logs/run.log"]
+    assert marks() == {}
+
+
+def test_lines_of_a_log_that_explain_an_error(snakemake: Snakemake) -> None:
+    _, told = snakemake.run(Pass(log="a\nKilled\n"))
+    assert told.notes[0] == "Snakemake has ended with an error"
+    assert told.lines == ["     | a", "     | Killed"]
+
+
+def test_with_snakemake_s_own_words_nothing_is_said_twice(snakemake: Snakemake) -> None:
+    status, told = snakemake.run(Pass(), verbose=True)
+    assert (status, told.notes, told.steps) == (2, [], [])
+    options = snakemake.begun[0]
+    assert options["stdout"] is options["stderr"] is None
+    assert snakemake.waits == [None, None]
+    assert not RESULTS.exists()
+
+
+def test_a_run_that_is_stopped_says_what_is_kept(snakemake: Snakemake) -> None:
+    """By Ctrl-C or SIGTERM, in whatever pass; Snakemake ends its trials first."""
+    one, two = (trial.id for trial in snakemake.study.trials())
+    verified = RESULTS / "trials" / two / "verify.parquet"
     verified.parent.mkdir(parents=True)
     verified.touch()
-    monkeypatch.setattr(runner, "_snakemake", lambda *_: Stopped(15))
-    told = Told()
-    assert run_study(Request("s.yaml"), told) == 143
-    assert told.notes == ["stopped: 1 of 2 trials kept; run again to go on"]
+
+    def ctrl_c() -> None:
+        raise KeyboardInterrupt
+
+    before = signal.getsignal(signal.SIGTERM)
+    for number, does in ((2, ctrl_c), (15, lambda: signal.raise_signal(signal.SIGTERM))):
+        last = Pass(1, does=does, failed=[(one, BROKEN)])
+        status, told = snakemake.run(Pass(failed=[(one, BROKEN)]), last)
+        assert status == 128 + number
+        assert told.notes[1:] == ["stopped: 1 of 2 trials kept; run again to go on"]
+        assert told.steps[-1] == "ending the trials that run"
+        assert (snakemake.terminated, marks()) == (number // 15, {})
+    # It had just ended well.
+    assert snakemake.run(Pass(0, does=ctrl_c))[0] == 0
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
-def test_another_error_is_a_sentence_and_the_log(
-    study: Study, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def one_pass(_: object, log: object, __: object) -> int:
-        Path("results/s/logs/run.log").write_text("Error: no cores\n")
-        return 1
+def test_jobs_are_given_to_no_host_that_is_taken_back(snakemake: Snakemake) -> None:
+    """The next pass begins when it is gone, and with a scheduler when that knows it."""
+    name = snakemake.study.trials()[0].id
+    gone = snakemake.time.now + 12.5
+    taken = Pass(failed=[(name, "load.0: taken back")], until=gone)
+    status, told = snakemake.run(taken, Pass(0))
+    assert (status, snakemake.time.now) == (0, gone + 1)
+    assert told.notes[1:] == ["waiting 10 s, until the host that is taken back is gone"]
+    assert snakemake.time.sleeps == [1.0] * 10 + [0.5]
+    gone = snakemake.time.now + 6
+    taken = Pass(failed=[(name, "load.0: taken back")], until=gone)
+    request = Request("s.yaml", profile="slurm")
+    assert snakemake.run(taken, Pass(0), request=request)[0] == 0
+    assert snakemake.time.now == gone + NOTICED + 1
 
-    monkeypatch.setattr(runner, "_snakemake", one_pass)
-    told = Told()
-    assert run_study(Request("s.yaml"), told) == 2
-    assert told.notes == ["no cores", "Snakemake's log: results/s/logs/run.log"]
+    def interrupted(_: float) -> None:
+        raise KeyboardInterrupt
+
+    taken = Pass(failed=[(name, "load.0: taken back")], until=snakemake.time.now + 99)
+    status, told = snakemake.run(taken, sleep=interrupted)
+    assert status == 130 and told.notes[-1].startswith("stopped: 0 of 2")
+    # It is gone already.
+    taken = Pass(failed=[(name, "load.0: taken back")], until=snakemake.time.now + 2)
+    assert len(snakemake.run(taken, Pass(0))[1].notes) == 1
 
 
-def test_too_little_space_is_refused_before_anything_starts(
-    study: Study, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(9 << 30, 8 << 30, 3 << 20))
-    with pytest.raises(StorewiseError, match=r"results/s has 3\.00 MiB free, and .* 256 MiB"):
-        run_study(Request("s.yaml"), Told())
+def test_a_report_that_could_not_be_published(snakemake: Snakemake) -> None:
+    """Trials may have failed, too: that is told, and the status is that of publishing."""
+    name = snakemake.study.trials()[0].id
+    log = RESULTS / "logs" / "publish.log"
 
+    def publish() -> None:
+        log.write_text("no such bucket\n")
+        os.utime(log, ns=(0, snakemake.time.ns))
 
-def test_a_plan_ends_with_trials_and_time(study: Study) -> None:
-    results = Path("results/s")
-    assert plan_line(study, study.trials(), results) == "2 trials, about 10 s"
-    assert plan_line(study, study.trials()[:1], results) == (
-        "1 trial, about 5 s (1 measured already)"
+    broken = Pass(failed=[(name, BROKEN)])
+    status, told = snakemake.run(broken, broken, Pass(1, does=publish))
+    assert status == runner.NOT_PUBLISHED == 3
+    assert told.notes[2] == (
+        "the results are not published, results/s/logs/publish.log says why; when that is mended: "
+        "storewise publish s.yaml"
     )
-    assert plan_line(study, [], results) == "nothing to measure (2 measured already)"
+    assert told.notes[3].startswith(f"1 of 2 trials failed: {name}")
+    # That was another run, and this one has not come so far.
+    status, told = snakemake.run(Pass(1, log="Error: no cores\n"))
+    assert (status, told.notes[0]) == (2, "no cores")
+    (RESULTS / "report.html").touch()
+    (RESULTS / "published.json").write_text('{"place": "s3://x"}')
+    assert snakemake.run(Pass(1, does=publish))[0] == 2, "that was not why"
+    assert snakemake.run(Pass(-9, does=publish))[0] == -9
+
+
+def test_another_run_of_the_study_is_not_disturbed(
+    snakemake: Snakemake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "measured_by", lambda results: f"{results} is measured here")
+    with pytest.raises(StorewiseError, match="results/s is measured here"):
+        snakemake.run()
+
+
+# ------------------------------------------------------------------ Snakemake's call
+
+
+def test_what_snakemake_is_called_with(
+    snakemake: Snakemake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null/cache")
+    assert snakemake.run(Pass(0))[0] == 0
+    (options,) = snakemake.begun
+    assert options["stderr"] == subprocess.STDOUT
+    assert json.loads(options["env"][RUNNER_VARIABLE]) == asdict(Process.current())
+    assert options["env"]["XDG_CACHE_HOME"] == str(Path(".snakemake/cache").absolute())
+    assert options["env"]["PATH"] == os.environ["PATH"]
+    assert snakemake.command == Request("s.yaml").command(snakemake.study)
+
+
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        (Request("s.yaml", cores=7), "--profile {home}/profiles/local --cores 7 --config"),
+        (Request("s.yaml", profile="local"), "--profile {home}/profiles/local --config"),
+        (Request("s.yaml", profile="pbs", cores=3), "--profile {home}/profiles/pbs --cores 3"),
+        (Request("s.yaml", profile="mine"), "--profile mine --config study=s.yaml"),
+        (Request("s.yaml", profile="x", arguments=("-n", "-p")), "--profile x -n -p --config"),
+        (Request("s.yaml", profile="x", scale="big"), "--config study=s.yaml scale=big"),
+        (Request("s.yaml", profile="x", many=True, scale="a"), "study=s.yaml scale=a many=true"),
+    ],
+)
+def test_the_command_line(request_: Request, words: str, study: Study) -> None:
+    command = request_.command(study)
+    assert command[:5] == [sys.executable, "-m", "snakemake", "--snakefile", f"{ROOT}/Snakefile"]
+    assert words.format(home=ROOT) in " ".join(command)
+    asked = [*request_.arguments, "scale=", "many=true", "--cores", "--dry-run"]
+    assert [w for w in asked if w not in words and w in " ".join(command)] == []
+
+
+def test_the_widest_trials_fit_on_the_cores(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Snakemake runs five jobs beyond its cores, and one of these is for the next trial."""
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert slots_needed(study) == 1
+    wide = "workload: ycsb\nengines: [sqlite, postgres]\nphases: [load]\nlive_sessions: 2\n"
+    Path("s.yaml").write_text(wide + "factors: {workers: [1, 9], nodes: [3]}\n")
+    assert slots_needed(load_study("s.yaml")) == (3 + 9) + 9 - 4
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    assert slots_needed(load_study("s.yaml")) == 64
+    assert "--cores 64 " in " ".join(Request("s.yaml").command(study))
+
+
+def test_where_the_workflow_is(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert workflow_home() == LIBRARY
+    Path("Snakefile").touch()
+    assert workflow_home() == LIBRARY
+    Path("rules").mkdir()
+    assert workflow_home() == Path.cwd()
+    Path("Snakefile").unlink()
+    monkeypatch.setattr(runner, "LIBRARY", Path.cwd())
+    with pytest.raises(StorewiseError, match=r"there is no Storewise workflow in .*`make env`"):
+        workflow_home()
+
+
+def test_a_cache_below_the_run_where_there_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = {"XDG_CACHE_HOME": str(tmp_path / ".snakemake" / "cache")}
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a" / "b"))
+    assert cache_environment(tmp_path) == {}
+    assert (tmp_path / "a" / "b").is_dir() and not list((tmp_path / "a" / "b").iterdir())
+    monkeypatch.setenv("XDG_CACHE_HOME", "")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cache_environment(tmp_path) == {} and (tmp_path / ".cache").is_dir()
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("HOME", str(tmp_path / "file"))
+    assert cache_environment(tmp_path) == own
+
+    def nowhere() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", nowhere)
+    assert cache_environment(tmp_path) == own
+
+
+# ------------------------------------------------------------------ plans, and inputs
+
+
+def planned(
+    study: Study, monkeypatch: pytest.MonkeyPatch, status: int, said: str, **options: Any
+) -> tuple[int, Told, list[Any]]:
+    calls: list[Any] = []
+
+    def run(command: list[str], **words: Any) -> subprocess.CompletedProcess[str]:
+        calls.extend((command, words))
+        return subprocess.CompletedProcess(command, status, said, None)
+
+    monkeypatch.setattr(runner.subprocess, "run", run)
+    told = Told()
+    return plan_study(options.pop("request", Request("s.yaml")), told, **options), told, calls
+
+
+def test_a_plan_is_told_in_a_line(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = study.trials()[0].id
+    said = f"storewise: riak is left out: none\nJob 4: Trial {one}\nReason: x\nJob 5: Trial x-y\n"
+    status, told, (command, words) = planned(study, monkeypatch, 0, said)
+    assert (status, told.steps) == (0, ["planning the jobs"])
+    assert told.lines == ["1 trial, about 5 s (1 measured already)"]
+    assert told.notes == ["riak is left out: none"]
+    assert command == Request("s.yaml").command(study, "--dry-run")
+    assert "--dry-run --config study=s.yaml" in " ".join(command)
+    assert words["env"]["PATH"] == os.environ["PATH"]
+    assert (words["stdout"], words["stderr"]) == (subprocess.PIPE, subprocess.STDOUT)
+    _, told, _ = planned(study, monkeypatch, 0, said, verbose=True)
+    assert told.lines[0] == said.rstrip()
+    heres = []
+    monkeypatch.setattr(runner, "plan_line", lambda *_, here: heres.append(here) or "")
+    for profile in (None, "local", "slurm"):
+        request = Request("s.yaml", profile=profile)
+        planned(study, monkeypatch, 0, "", request=request)
+    assert heres == [True, True, False]
+
+
+def test_no_plan_is_an_error(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    status, told, _ = planned(study, monkeypatch, 1, "Error: no cores\n")
+    assert (status, told.notes, told.lines) == (2, ["no cores"], [])
+
+
+def test_a_plan_ends_with_trials_and_time(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    trials = study.trials()
+    assert plan_line(study, trials, RESULTS) == "2 trials, about 10 s"
+    assert plan_line(study, trials[:1], RESULTS) == "1 trial, about 5 s (1 measured already)"
+    assert plan_line(study, [], RESULTS) == "nothing to measure (2 measured already)"
+
+    def look(results: Path, seen: Any) -> None:
+        seen.durations = {trials[0].id: (1.0, 600.0), trials[1].id: (1.0, None)}
+
+    monkeypatch.setattr("storewise.run.plan.look", look)
+    assert plan_line(study, trials, RESULTS) == "2 trials, about 20 min", "as those before"
+
+
+def test_inputs_are_listed_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    data = tmp_path / "data"
+    text = "inputs: {paths: data}\nengines: [sqlite]\nphases: [write]\n"
+    (tmp_path / "s.yaml").write_text(text)
+    with pytest.raises(ConfigError, match="data"):
+        Request("s.yaml").study()
+    data.mkdir()
+    for name in ("a.m10", "b.m10"):
+        (data / name).touch()
+    listing = "results/s/inputs/files.txt"
+    assert results_of(Request("s.yaml").study()) == RESULTS
+    assert renew_inputs("s.yaml") == f"{listing}: 2 files, 2 added, 0 removed"
+    assert Path(listing).read_text().splitlines() == ["data/a.m10", "data/b.m10"]
+    assert renew_inputs("s.yaml") == f"{listing}: nothing new, 2 files"
+    (data / "a.m10").rename(data / "c.m10")
+    (data / "d.m10").touch()
+    assert renew_inputs("s.yaml") == f"{listing}: 3 files, 2 added, 1 removed"
+    shutil.rmtree(data)
+    assert Request("s.yaml").study().name == "s", "they were listed, and may be elsewhere now"
+    data.mkdir()
+    for number in range(9):
+        (data / f"{number}.m10").write_text("x" * 10)
+    sampled = text.replace("paths: data", "paths: data, sample: {files: 2}")
+    (tmp_path / "s.yaml").write_text(sampled)
+    assert ": 2 files, 2 added, 3 removed" in renew_inputs("s.yaml")
