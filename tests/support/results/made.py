@@ -1,15 +1,33 @@
-"""Made-up studies that tests only look at, each made and analysed once in a test process."""
+"""Made-up studies that tests only look at, each made and analysed once in a test process.
+
+A test file that uses them has the mark of :data:`GROUP`, so that all such files run in one process.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+import pytest
 from support.results import synthetic
 
-from storewise.analysis.pipeline.load import load_results
 from storewise.analysis.model.tables import Tables
-from storewise.analysis.pipeline.build import build_tables
+from storewise.analysis.pipeline.build import judge, measured_tables
+from storewise.analysis.pipeline.load import load_results
+
+GROUP = pytest.mark.xdist_group("made studies")
+#: The smallest study.
+ONE: dict[str, Any] = {"engines": ["sqlite"], "workers": [1], "repeats": 1}
+#: Everything that most tests look at: the ceiling, an embedded store, one with servers, and as many
+#: levels of workers as the law of scaling needs.
+SCALED: dict[str, Any] = {
+    "engines": ["null", "sqlite", "postgres"],
+    "workers": [1, 2, 4, 8],
+    "nodes": [1, 2],
+}
 
 
 class Made:
@@ -17,18 +35,63 @@ class Made:
 
     def __init__(self, top: Path) -> None:
         self._top = top
-        self._studies: dict[str, Path] = {}
-        self._tables: dict[str, Tables] = {}
+        self._known: dict[tuple[str, str], Any] = {}
 
     def study(self, **options: Any) -> Path:
-        key = repr(sorted(options.items()))
-        if key not in self._studies:
-            self._studies[key] = self._top / str(len(self._studies)) / "demo"
-            synthetic.make_study(self._studies[key], **options)
-        return self._studies[key]
+        def make() -> Path:
+            place = self._top / str(len(self._known)) / "demo"
+            synthetic.make_study(place, **options)
+            return place
+
+        return self._once("study", options, make)
+
+    def measured(self, **options: Any) -> Tables:
+        """The tables without those of the judges."""
+        study = self.study(**options)
+        return self._once("measured", options, lambda: measured_tables(load_results(study)))
 
     def tables(self, **options: Any) -> Tables:
-        key = repr(sorted(options.items()))
-        if key not in self._tables:
-            self._tables[key] = build_tables(load_results(self.study(**options)))
-        return self._tables[key]
+        return self._once("tables", options, lambda: judge(self.measured(**options)))
+
+    def _once(self, what: str, options: dict[str, Any], make: Callable[[], Any]) -> Any:
+        key = (what, repr(sorted(options.items())))
+        if key not in self._known:
+            self._known[key] = make()
+        return self._known[key]
+
+
+#: By the directory of the session: tiers share them, whose fixtures are not the same.
+_MADE: dict[Path, Made] = {}
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """For a conftest of tests that look at made-up studies."""
+    top = tmp_path_factory.getbasetemp()
+    if top not in _MADE:
+        _MADE[top] = Made(tmp_path_factory.mktemp("made"))
+    return _MADE[top]
+
+
+def only(tables: Tables, **levels: Any) -> Tables:
+    """The tables with these levels of factors alone: of the trials and of what is over repeats."""
+
+    def of(table: pd.DataFrame) -> pd.DataFrame:
+        for name, level in levels.items():
+            if name in table:
+                wanted = level if isinstance(level, list) else [level]
+                table = table[table[name].isin(wanted)]
+        return table
+
+    results = replace(tables.results, trials=of(tables.results.trials))
+    names = ("summary", "latency_summary", "storage_summary", "scaling", "steps")
+    shown = {name: of(getattr(tables, name)) for name in names}
+    judged = {name: of(table) for name, table in tables.judged.items()}
+    return replace(tables, results=results, judged=judged, **shown)
+
+
+def with_study(tables: Tables, **keys: Any) -> Tables:
+    """The tables of a study with other keys; None takes one away."""
+    study = {**tables.results.study, **keys}
+    study = {name: value for name, value in study.items() if value is not None}
+    return replace(tables, results=replace(tables.results, study=study))

@@ -9,14 +9,12 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.results.synthetic import make_study
+from support.results.made import GROUP, SCALED, Made, only
 
 from storewise.analysis.common.remedies import REMEDIES, grouped_warnings
 from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.judge.bottlenecks import FOREIGN_CPU
 from storewise.analysis.model.tables import Tables
-from storewise.analysis.pipeline.build import build_tables
-from storewise.analysis.pipeline.load import load_results
 from storewise.analysis.stats.intervals import Estimate
 from storewise.analysis.verdict.bars import FAR, bars, ceiling_of
 from storewise.analysis.verdict.criteria import Criterion, Standing
@@ -25,6 +23,9 @@ from storewise.analysis.verdict.uses import USES, names_of
 from storewise.figures.verdict_chart import short_number, verdict_chart
 from storewise.figures.verdict_picture import verdict_picture
 from storewise.study.criteria import KEYS
+
+
+pytestmark = GROUP
 
 
 def figure(mean: float, spread: float = 0.05) -> Estimate:
@@ -118,10 +119,8 @@ def test_figures_of_the_chart_are_short() -> None:
 
 
 @pytest.fixture(scope="module")
-def tables(tmp_path_factory: pytest.TempPathFactory) -> Tables:
-    study = tmp_path_factory.mktemp("answer")
-    make_study(study, engines=("null", "sqlite", "postgres"), workers=(1, 2), nodes=(1,), repeats=3)
-    return build_tables(load_results(study))
+def tables(made: Made) -> Tables:
+    return made.tables(**SCALED)
 
 
 def test_the_answer_is_short_and_says_how_sure(tables: Tables) -> None:
@@ -146,19 +145,11 @@ def test_what_makes_an_answer_less_sure_is_named(tables: Tables) -> None:
 
 
 def test_a_store_without_others_and_no_store_at_all_have_an_answer(tables: Tables) -> None:
-    def only(*engines: str) -> Tables:
-        def of(table: pd.DataFrame) -> pd.DataFrame:
-            return table[table["engine"].isin(engines)] if "engine" in table else table
-
-        names = ("summary", "latency_summary", "storage_summary", "scaling", "steps")
-        judged = {name: of(one) for name, one in tables.judged.items()}
-        parts = {name: of(getattr(tables, name)) for name in names}
-        none = tables.sessions[:0]
-        return replace(tables, **parts, judged=judged, sessions=none)
-
-    assert verdict(only("sqlite")).answer.sentence == "Only SQLite was measured."
-    assert verdict(only()).answer.sentence == "No store can be judged."
-    assert verdict(only()).answer.sure == "low"
+    bare = replace(tables, sessions=tables.sessions[:0])
+    alone = verdict(only(bare, engine="sqlite")).answer
+    assert alone.sentence == "Only SQLite was measured."
+    none = verdict(only(bare, engine=[])).answer
+    assert (none.sentence, none.sure) == ("No store can be judged.", "low")
 
 
 def test_the_picture_has_the_answer_and_the_chart(tables: Tables) -> None:

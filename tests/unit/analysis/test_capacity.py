@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
 from typing import Any
@@ -11,7 +10,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.results.synthetic import make_study
+from support.results.made import GROUP, SCALED, Made, with_study
 
 from storewise.analysis.judge.capacity import (
     HOUR,
@@ -25,8 +24,6 @@ from storewise.analysis.judge.capacity import (
     model_of,
 )
 from storewise.analysis.model.tables import Tables
-from storewise.analysis.pipeline.build import build_tables
-from storewise.analysis.pipeline.load import load_results
 from storewise.analysis.stats.intervals import Estimate
 
 #: lambda 100, sigma 0.1, kappa 0.01: the peak is at sqrt(0.9 / 0.01) = 9.49.
@@ -41,24 +38,14 @@ def unsure(mean: float) -> Estimate:
     return Estimate(1, mean, math.nan, math.nan, "none")
 
 
+pytestmark = GROUP
+
+
 @pytest.fixture(scope="module")
-def tables(tmp_path_factory: pytest.TempPathFactory) -> Tables:
-    """SQLite with four numbers of workers, PostgreSQL on one and on three nodes."""
-    study = tmp_path_factory.mktemp("capacity")
-    make_study(
-        study,
-        engines=("null", "sqlite", "postgres"),
-        workers=(1, 2, 4, 8),
-        nodes=(1, 3),
-        noise=0.005,
-        phases=("write",),
-        verify=False,
-    )
-    message = json.loads((study / "study.json").read_text())
+def tables(made: Made) -> Tables:
+    """SQLite with four numbers of workers, PostgreSQL on one and on two nodes."""
     # 100 bytes of text per document: 10^10 documents in 10^6 files.
-    message["corpus"] = {"files": 10**6, "bytes": 10**12}
-    (study / "study.json").write_text(json.dumps(message))
-    return build_tables(load_results(study))
+    return with_study(made.tables(**SCALED), corpus={"files": 10**6, "bytes": 10**12})
 
 
 def one(table: pd.DataFrame, **levels: Any) -> dict[str, Any]:
@@ -139,27 +126,27 @@ def test_hours_and_bytes_of_the_corpus(tables: Tables) -> None:
         tables.summary,
         engine="postgres",
         workers=1,
-        nodes=3,
+        nodes=2,
         phase="write",
         measure="documents_per_s",
     )
     assert mine["documents"] == pytest.approx(1e10)
-    assert (mine["over"], mine["count"]) == ("nodes", 3)
+    assert (mine["over"], mine["count"]) == ("nodes", 2)
     assert mine["hours"] == pytest.approx(1e10 / rate["mean"] / HOUR)
     assert mine["hours_low"] == pytest.approx(1e10 / rate["high"] / HOUR)
     assert mine["hours_high"] == pytest.approx(1e10 / rate["low"] / HOUR)
     assert mine["bytes"] == pytest.approx(240e10)
-    assert mine["bytes_per_count"] == pytest.approx(80e10)
-    # Two levels are too few for the law: as much per node as at three.
+    assert mine["bytes_per_count"] == pytest.approx(120e10)
+    # Two levels are too few for the law: as much per node as at two.
     assert mine["model"] == LINEAR
-    each = rate["mean"] / 3
+    each = rate["mean"] / 2
     needed = math.ceil(1e10 / (TARGET_HOURS * HOUR) / each)
     assert mine["needed"] == needed
     assert mine["needed_low"] <= needed <= mine["needed_high"]
     assert mine["needed_hours"] == pytest.approx(1e10 / (each * needed) / HOUR)
     assert mine["needed_hours"] <= TARGET_HOURS
     assert mine["needed_bytes_per_count"] == pytest.approx(240e10 / needed)
-    assert mine["extrapolated"] == (needed > 12)
+    assert mine["extrapolated"] == (needed > 8)
     assert "optimistic" in mine["limits"]
     assert "all nodes shared one host" in mine["limits"]
     assert "times what was loaded" in mine["limits"]
@@ -197,7 +184,7 @@ def test_an_interval_too_wide_is_said_to_be_not_known(
 def test_hours_and_nodes_rest_on_the_weaker_of_their_intervals(tables: Tables) -> None:
     rates = tables.summary
     single = (rates["nodes"] == 1) & (rates["engine"] == "postgres")
-    # Three nodes load no faster: hours are those of the best, which is the single node.
+    # Two nodes load no faster: hours are those of the best, which is the single node.
     made = rates.assign(resampled="repeats")
     made.loc[single, "mean"] *= 9
     made.loc[single, ["low", "high"]] *= 9
@@ -236,12 +223,12 @@ def test_what_was_told_of_the_limits_is_said_again(tables: Tables) -> None:
 def test_the_curve_has_what_was_measured_and_the_model(tables: Tables) -> None:
     table = capacity(tables).beside["capacity_curve"]
     mine = table[(table["engine"] == "postgres") & (table["workers"] == 1)]
-    assert mine.loc[mine["how"] == MEASURED, "count"].to_list() == [1, 3]
+    assert mine.loc[mine["how"] == MEASURED, "count"].to_list() == [1, 2]
     assert mine["count"].is_monotonic_increasing
     head = one(capacity(tables).table, engine="postgres", workers=1)
     assert mine["count"].iloc[-1] == head["needed"]
     assert mine["hours"].iloc[-1] == pytest.approx(head["needed_hours"])
-    assert (mine["extrapolated"] == (mine["count"] > 12)).all()
+    assert (mine["extrapolated"] == (mine["count"] > 8)).all()
     assert (mine["low"] < mine["documents_per_s"]).all()
     assert (mine["hours_low"] < mine["hours"]).all()
     assert (mine["bytes_per_count"] * mine["count"]).to_list() == pytest.approx(
@@ -283,6 +270,4 @@ def test_without_sizes_or_loads(tables: Tables) -> None:
     assert capacity(loadless).table.empty
     assert {"needed", "limits"} <= set(capacity(loadless).table.columns)
     assert capacity(loadless).beside["capacity_curve"].empty
-    study = {**tables.results.study, "workload": "ycsb"}
-    other = replace(tables, results=replace(tables.results, study=study))
-    assert capacity(other).table.empty
+    assert capacity(with_study(tables, workload="ycsb")).table.empty

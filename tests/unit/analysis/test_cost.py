@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.results.synthetic import INPUT_BYTES, make_study
+from support.results.made import GROUP, SCALED, Made, only, with_study
+from support.results.synthetic import INPUT_BYTES
 
 from storewise.analysis.judge.corpus import (
     FullSize,
@@ -25,8 +24,8 @@ from storewise.analysis.judge.corpus import (
 )
 from storewise.analysis.judge.cost import AS_PLACED, ONE_EACH, Hosts, costs, hosts_paid, per_million
 from storewise.analysis.model.tables import Tables
-from storewise.analysis.pipeline.build import build_tables
-from storewise.analysis.pipeline.load import load_results
+
+pytestmark = GROUP
 
 PRICES = {
     "currency": "EUR",
@@ -44,15 +43,12 @@ def rate(mean: float, low: float, high: float, resampled: str = "repeats") -> di
 
 
 @pytest.fixture(scope="module")
-def tables(tmp_path_factory: pytest.TempPathFactory) -> Tables:
-    """SQLite, and PostgreSQL on one and on two nodes, all on one host."""
-    study = tmp_path_factory.mktemp("cost")
-    make_study(study, engines=("null", "sqlite", "postgres"), workers=(1,), nodes=(1, 2))
-    message = json.loads((study / "study.json").read_text())
+def tables(made: Made) -> Tables:
+    """SQLite, and PostgreSQL on one and on two nodes, all on one host, with one worker."""
     # 100 bytes of text per document in these results: 10^7 documents.
-    message |= {"prices": PRICES, "corpus": {"files": 10_000, "bytes": 10**9}}
-    (study / "study.json").write_text(json.dumps(message))
-    return build_tables(load_results(study))
+    corpus = {"files": 10_000, "bytes": 10**9}
+    study = with_study(made.measured(**SCALED), prices=PRICES, corpus=corpus)
+    return only(study, workers=1)
 
 
 def one(table: pd.DataFrame, **levels: Any) -> dict[str, Any]:
@@ -205,37 +201,31 @@ def test_what_the_corpus_takes_and_costs_to_keep(tables: Tables) -> None:
 def test_without_prices_of_the_study_there_are_hours_alone(
     tables: Tables, prices: dict[str, Any] | None
 ) -> None:
-    study = {k: v for k, v in tables.results.study.items() if k not in ("prices", "corpus")}
-    plain = replace(tables, results=replace(tables.results, study={**study, "prices": prices}))
-    result = costs(plain)
+    result = costs(with_study(tables, corpus=None, prices=prices))
     assert not result.table["measure"].str.contains("money|corpus").any()
     assert result.table["measure"].str.contains("hours").any()
     assert not result.warnings
-    assert corpus_of(study) is None
-    broken = replace(tables.results, study={**study, "prices": {"node_hour": "x"}})
-    (warning,) = (
-        w for w in costs(replace(tables, results=broken)).warnings if w.code == "no_prices"
-    )
+    broken = with_study(tables, corpus=None, prices={"node_hour": "x"})
+    assert corpus_of(broken.results.study) is None
+    (warning,) = (w for w in costs(broken).warnings if w.code == "no_prices")
     assert "prices.node_hour" in warning.message
     assert "config/prices.yaml" in warning.remedy
 
 
 def test_a_corpus_far_beyond_what_was_loaded_is_extrapolated(tables: Tables) -> None:
-    study = {**tables.results.study, "corpus": {"files": 10**6, "bytes": 13 * 10**12}}
-    wide = replace(tables, results=replace(tables.results, study=study))
+    wide = with_study(tables, corpus={"files": 10**6, "bytes": 13 * 10**12})
     codes = {w.code: w for w in costs(wide).warnings}
     # 13 TB at 100 bytes: 1.3 * 10^11 documents.
     assert "1.3e+11 documents" in codes["extrapolated"].message
 
 
 def test_of_a_sample_the_corpus_is_all_that_was_listed(tables: Tables) -> None:
-    study = {k: v for k, v in tables.results.study.items() if k != "corpus"}
     inputs = tables.results.inputs
     assert inputs is not None
     assert inputs.documents is not None
-    results = replace(tables.results, study=study)
-    assert full_size(replace(tables, results=results)) is None
-    sampled = replace(results, inputs=replace(inputs, listed=7 * inputs.files))
+    whole = with_study(tables, corpus=None)
+    assert full_size(whole) is None
+    sampled = replace(whole.results, inputs=replace(inputs, listed=7 * inputs.files))
     result = full_size(replace(tables, results=sampled))
     assert result is not None
     assert (result.by, result.documents) == ("sample", 7 * inputs.documents)
@@ -257,8 +247,7 @@ def test_without_any_text_the_corpus_goes_by_its_files(tables: Tables) -> None:
 
 
 def test_a_workload_of_its_own_records_has_no_such_corpus(tables: Tables) -> None:
-    study = {**tables.results.study, "workload": "ycsb"}
-    mine = replace(tables, results=replace(tables.results, study=study))
+    mine = with_study(tables, workload="ycsb")
     assert full_size(mine) is None
     result = costs(mine)
     assert not result.table["measure"].str.startswith("corpus").any()
@@ -326,13 +315,11 @@ def test_a_study_of_nothing_costs_nothing(tables: Tables) -> None:
     assert {"measure", "unit", "mean", "low", "high", "basis", "note"} <= set(result.table.columns)
 
 
-def test_a_host_that_was_an_instance_costs_what_its_type_costs(tmp_path: Path) -> None:
-    make_study(tmp_path, engines=("sqlite",), workers=(2,), repeats=1)
+def test_a_host_that_was_an_instance_costs_what_its_type_costs(made: Made) -> None:
     instances = {"i4i.large": {"on_demand": 0.172, "spot": 0.07}}
-    message = json.loads((tmp_path / "study.json").read_text())
-    message["prices"] = {**PRICES, "date": "2026-03-31", "instances": instances}
-    (tmp_path / "study.json").write_text(json.dumps(message))
-    tables = build_tables(load_results(tmp_path))
+    prices = {**PRICES, "date": "2026-03-31", "instances": instances}
+    tables = only(made.measured(**SCALED), engine="sqlite", workers=2)
+    tables = with_study(tables, prices=prices, corpus=None)
     measured = one(costs(tables).table, phase="write", measure="money_per_million")
     assert measured["note"] == "of May; prices of 2026-03-31", "hosts of no cloud"
 

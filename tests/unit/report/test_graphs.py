@@ -10,17 +10,14 @@ import math
 import statistics
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from support.results import synthetic
+from support.results.made import GROUP, ONE, SCALED, Made
 
 from storewise.analysis.model.tables import Tables
-from storewise.analysis.pipeline.build import build_tables
-from storewise.analysis.pipeline.load import load_results
 from storewise.figures.captions import FIGURES
 from storewise.figures.chart import Axis, Chart, level_axis
 from storewise.figures.scaling import relative_law
@@ -48,13 +45,12 @@ from storewise.report.tables.stores import rate_table
 Panels = Callable[[str], list[dict[str, Any]]]
 
 
+pytestmark = GROUP
+
+
 @pytest.fixture(scope="module")
-def tables(tmp_path_factory: pytest.TempPathFactory) -> Tables:
-    directory = tmp_path_factory.mktemp("results") / "s"
-    synthetic.make_study(
-        directory, engines=["null", "sqlite", "postgres"], workers=[1, 2, 4, 8], nodes=[1, 2]
-    )
-    return build_tables(load_results(directory))
+def tables(made: Made) -> Tables:
+    return made.tables(**SCALED)
 
 
 @pytest.fixture(scope="module")
@@ -349,9 +345,8 @@ def test_seconds_are_joined_for_what_is_shown_not_for_hosts_that_are_not(tables:
     assert span(replace(tables, cpu=pd.concat(one_each))) == 2
 
 
-def test_a_study_of_one_trial_has_figures_or_none_but_no_error(tmp_path: Path) -> None:
-    synthetic.make_study(tmp_path / "s", engines=["sqlite"], workers=[1], repeats=1)
-    one = build_tables(load_results(tmp_path / "s"))
+def test_a_study_of_one_trial_has_figures_or_none_but_no_error(made: Made) -> None:
+    one = made.tables(**ONE)
     charts = {name: make(one) for name, make in MAKE.items()}
     assert {name for name, made in charts.items() if made is not None} >= {"throughput", "storage"}
     for name in ("scaling", "nodes", "clients", "runtime", "plans", "published"):
