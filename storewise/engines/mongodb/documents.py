@@ -5,7 +5,6 @@ The index on ``_id`` is the collection's first one.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,7 +13,7 @@ from bson.objectid import ObjectId
 from storewise.documents import ID_BYTES, Kind
 from storewise.engines.contract.queries import Where
 from storewise.engines.support.bson_documents import BsonForm
-from storewise.engines.support.conditions import check
+from storewise.engines.support.conditions import check, in_floats
 
 _MOST = 1 << 63
 #: No document fulfils it.
@@ -74,5 +73,5 @@ def _bound(kind: str, op: str, value: Any) -> tuple[str, Any] | None:
         return (">=" if op in (">", ">=") else "<"), value[:text].decode() + "\x80"
     if isinstance(value, int) and not -_MOST <= value < _MOST:
         # BSON has no such integers; the server compares with a float as exactly.
-        return op, math.copysign(math.inf, value)
+        return in_floats(op, value)
     return op, value

@@ -70,7 +70,7 @@ def in_type(
     true, with the operator ``any`` where it is true of every value."""
     if column.type not in ("int", "float") or isinstance(value, str | bytes):
         return operator, value
-    known = (_of_ints if column.type == "int" else _of_floats)(operator, value)
+    known = (_of_ints if column.type == "int" else in_floats)(operator, value)
     if known is not None and known[0] != _ALWAYS and not infinite and isinf(known[1]):
         return _true_or_false(known[0], known[1])
     return known
@@ -93,7 +93,7 @@ def _of_ints(operator: str, value: float) -> tuple[str, float] | None:
     return operator, (ceil(value) if operator in ("<", ">=") else floor(value))
 
 
-def _of_floats(operator: str, value: float) -> tuple[str, float] | None:
+def in_floats(operator: str, value: float) -> tuple[str, float] | None:
     """The same condition with a float; None where it is never true."""
     try:
         near = float(value)

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from support.needs import missing, unavailable
-from support.servers import jvm_binaries, mongodb_binaries
 from support.servers.local import LocalCluster, running
 from support.servers.samples import STORING, fill
 
@@ -102,6 +101,8 @@ def need_mysqlclient() -> None:
 
 
 def mongodb_home() -> Path:
+    from support.servers import mongodb_binaries
+
     try:
         return mongodb_binaries.native()
     except mongodb_binaries.Unavailable as error:
@@ -119,6 +120,8 @@ def empty_mongodb(cluster: Cluster) -> None:
 
 def jars_of(name: str) -> Path:
     """Where the jars of an engine in Java are; EngineError with the reason where they cannot be."""
+    from support.servers import jvm_binaries
+
     try:
         return jvm_binaries.jars(name)
     except jvm_binaries.Unavailable as error:
@@ -318,21 +321,23 @@ def pairwise(targets: Iterable[Target]) -> list[Target]:
     return chosen
 
 
-_CHOSEN = pairwise(SERVERS)
-_LAID_OUT = pairwise(PARQUET)
 #: One target of each engine whose servers we start, for what has nothing to do with a layout.
-SINGLE = list({t.name: t for t in _CHOSEN if t.nodes == 1 and t.name != "sql"}.values())
+SINGLE = [
+    next(target for target in SERVERS if target.name == name) for name in SERVED if name != "sql"
+]
+_CHOSEN = {*SINGLE, *pairwise(SERVERS), *pairwise(PARQUET)}
+#: One way of each store is tested every day; in CI the others, and those that take longest.
+_SLOW = (*JAVA, "chdb", "sql")
 
 
 def marks_of(target: Target) -> list[pytest.MarkDecorator]:
-    """Where a target's tests run: those of one store together, Java's stores not in every run, and
-    combinations beyond the pairs among all cells."""
-    if target.name not in SERVED:
-        return [] if target not in PARQUET or target in _LAID_OUT else [pytest.mark.all_cells]
-    marks = [pytest.mark.xdist_group(target.server[0])]
-    if target.name in JAVA:
+    """Where a target's tests run: those of one store together; daily, in CI, or (combinations
+    beyond the pairs) among all cells."""
+    served = target.name in SERVED
+    marks = [pytest.mark.xdist_group(target.server[0])] if served else []
+    if target.name in _SLOW or ((target.settings or served) and target not in SINGLE):
         marks.append(pytest.mark.slow)
-    if target not in _CHOSEN:
+    if target in (*SERVERS, *PARQUET) and target not in _CHOSEN:
         marks.append(pytest.mark.all_cells)
     return marks
 
