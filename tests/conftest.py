@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
+import support.outside  # noqa: F401 (before all that may sleep)
 from support.costs import Costs
 from support.needs import missing, unavailable
 from support.paths import SMALL, TESTS
-from support.traces import traces
+from support.traces import close_temporary_directory, open_temporary_directory, traces
 
 if TYPE_CHECKING:
     from support.s3.server import Bucket, S3Server
@@ -62,10 +63,18 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 _BEGAN = pytest.StashKey[float]()
+_TEMPORARY = pytest.StashKey[Path]()
 
 
+def _is_xdist_worker() -> bool:
+    return "PYTEST_XDIST_WORKER" in os.environ
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist starts its workers
 def pytest_sessionstart(session: pytest.Session) -> None:
     session.config.stash[_BEGAN] = time.time()
+    if not _is_xdist_worker():
+        session.config.stash[_TEMPORARY] = open_temporary_directory()
 
 
 @pytest.hookimpl(trylast=True)
@@ -73,10 +82,12 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """A run of the tests that leaves something behind has failed; told once, by the first process
     of all, when the others have ended. A run that a test starts is none of the first: what it
     would find may be in use by the tests beside it."""
-    if "PYTEST_XDIST_WORKER" in os.environ:
+    if _is_xdist_worker():
         return
     directory = session.config._tmp_path_factory.getbasetemp()
-    left = traces(session.config.stash[_BEGAN], directory)
+    temporary = session.config.stash[_TEMPORARY]
+    left = traces(session.config.stash[_BEGAN], directory, temporary)
+    close_temporary_directory(temporary)
     if left:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
         terminal = session.config.pluginmanager.get_plugin("terminalreporter")
@@ -160,7 +171,8 @@ def s3_server() -> Iterator[S3Server]:
 def s3(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
     """A fresh bucket, behind a proxy that spoils what the test asks for; the process's environment
     leads there."""
-    from support.s3.server import Bucket, Faults
+    from support.s3.faults import Faults
+    from support.s3.server import Bucket
 
     from storewise.s3 import client
 
@@ -170,7 +182,7 @@ def s3(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]
         for name, value in faults.environment.items():
             monkeypatch.setenv(name, value)
         client._client.cache_clear()
-        yield Bucket(s3_server, s3_server.bucket(), faults)
+        yield Bucket(s3_server.client(), s3_server.bucket(), faults)
         client._client.cache_clear()
 
 

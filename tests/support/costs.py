@@ -2,21 +2,24 @@
 
 A test that takes more than :data:`LONG` seconds says why, ``@pytest.mark.long("why", limit=600)``;
 its time limit is then `limit` seconds instead of pytest's `timeout`. Where every test must run
-(``STOREWISE_REQUIRE_ALL=1``) a long test without a reason fails the run.
+(``STOREWISE_REQUIRE_ALL=1``) a long test without a reason fails the run. ``STOREWISE_TEST_COSTS``
+names a JSON file for the costs of all tests: {test: [seconds by the clock, CPU seconds]}.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections import defaultdict
 from collections.abc import Generator
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any
 
 import pytest
 
-#: Seconds by the clock that a test may take without a reason, its fixtures included.
+#: Seconds by the clock that a test may take without a reason, its fixtures included, on an idle
+#: machine; on a busy one as many times more as its load is above its number of cores.
 LONG = 60
 SLOWEST = 20
 
@@ -28,12 +31,17 @@ def _cpu() -> float:
     return sum(os.times()[:4])
 
 
+def _busy() -> float:
+    """How many times longer than on an idle machine a test may take on this one now."""
+    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+
+
 class Costs:
     """A plugin of pytest; with xdist each process measures, and the first one tells."""
 
     def __init__(self) -> None:
         self.tests: dict[str, tuple[float, float]] = {}
-        self.reasons: set[str] = set()
+        self.too_long: list[str] = []
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -61,24 +69,17 @@ class Costs:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         for name, value in report.user_properties:
             if name == "cost" and report.when == "teardown":
-                wall, cpu, reason = value
-                self.tests[report.nodeid] = (wall, cpu)
-                if reason:
-                    self.reasons.add(report.nodeid)
-
-    def unexplained(self) -> list[str]:
-        """Tests that took longer than a test may without a reason."""
-        return [
-            test
-            for test, (wall, _) in self.tests.items()
-            if wall > LONG and test not in self.reasons
-        ]
+                wall, cpu, too_long = value
+                test = report.nodeid.partition("@")[0]  # xdist adds the group
+                self.tests[test] = (wall, cpu)
+                if too_long:
+                    self.too_long.append(test)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if "PYTEST_XDIST_WORKER" in os.environ or os.environ.get("STOREWISE_REQUIRE_ALL") != "1":
             return
-        if self.unexplained():
+        if self.too_long:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
@@ -96,13 +97,10 @@ class Costs:
         slowest = sorted(self.tests.items(), key=lambda entry: -entry[1][0])[:SLOWEST]
         for test, (wall, cpu) in slowest:
             terminalreporter.write_line(f"{wall:8.1f} {cpu:8.1f}  {test}")
-        for test in self.unexplained():
+        for test in self.too_long:
             terminalreporter.write_line(
                 f"longer than {LONG} s, without a reason (@pytest.mark.long): {test}", red=True
             )
         path = os.environ.get("STOREWISE_TEST_COSTS")
         if path:
-            import json
-
-            with open(path, "w") as file:  # noqa: PTH123
-                json.dump(self.tests, file)
+            Path(path).write_text(json.dumps(self.tests))
