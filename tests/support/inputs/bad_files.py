@@ -224,7 +224,12 @@ def _keys() -> list[Bad]:
 
 def made_bad() -> list[Bad]:
     """All that need no program."""
-    return [*_compressed(), *_incomplete(), *_foreign(), *_lines(), *_values(), *_keys()]
+    return [*_compressed(), *_incomplete(), *_foreign(), *_lines(), *of_one_alignment()]
+
+
+def of_one_alignment() -> list[Bad]:
+    """What only a parse of the alignment can see."""
+    return [*_values(), *_keys()]
 
 
 #: Arguments of ssearch36 and what must be said of its output.

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import bson
 from bson.objectid import ObjectId
+from hypothesis import settings
 from support.paths import DATA
 
 from storewise.documents import KINDS, PARAMS_COLUMN, Kind, make_id
 from storewise.errors import InputError
+from storewise.ssearch.inputs.scan import Scanner, ScanResult
 from storewise.ssearch.parse import compiled
 from storewise.ssearch.parse.reader import DocumentReader
+from storewise.ssearch.parse.stream import open_input
 
 REAL = sorted(path.name for path in DATA.glob("*.m10"))
 DIGEST = bytes(range(101, 117))
+#: Of places in a file that are tried one after another: each 25th on every day, each 5th in CI,
+#: all in `make test-all`.
+STEP = max(500 // settings().max_examples, 1)
 
 Outcome = tuple[Any, ...]
 
@@ -79,3 +87,35 @@ def ids_of_file(digest: bytes, queries: int, alignments: int) -> Iterator[tuple[
         count = queries if kind is Kind.TASKS else alignments
         for ordinal in range(count):
             yield kind, make_id(digest, kind, ordinal)
+
+
+@functools.cache
+def content(path: Path) -> bytes:
+    """What is in a file, decompressed."""
+    with open_input(path) as stream:
+        return b"".join(iter(lambda: stream.read(1 << 20), b""))
+
+
+def scan(content: bytes, piece: int = 1 << 20) -> ScanResult:
+    scanner = Scanner("data")
+    for start in range(0, len(content), piece):
+        scanner.feed(content[start : start + piece])
+    return scanner.finish()
+
+
+def agreed(content: bytes, *pieces: int) -> tuple[int, int, int] | str:
+    """Queries, hits and alignments on which both readers and the scanner agree, or the error of
+    both readers. The scanner may pass what only a parse can see; it never refuses what parses."""
+    result = outcome(content, mode="reference")
+    assert outcome(content, mode="fast") == result
+    if result[0] == "error":
+        return str(result[3])
+    counts = result[1]
+    for piece in pieces or (1 << 20,):
+        scanned = scan(content, piece)
+        assert (scanned.queries, scanned.hits, scanned.alignments) == (
+            counts.queries,
+            counts.hits,
+            counts.alignments,
+        )
+    return counts.queries, counts.hits, counts.alignments

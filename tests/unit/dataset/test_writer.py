@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from storewise.dataset import pieces
@@ -25,7 +25,6 @@ SOURCES = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(SOURCES, st.integers(1, 20), st.integers(1, 7), st.sets(st.integers(0, 3)))
 def test_rows_come_in_the_order_of_their_pieces(
     sources: list[list[tuple[str, int, int]]], row_group: int, batch: int, dropped: set[int]

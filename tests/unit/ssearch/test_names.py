@@ -7,14 +7,12 @@ import io
 from pathlib import Path
 
 import pytest
-import zstandard
 from support.inputs.ssearch import DATA, DIGEST, outcome, read
 
 from storewise.documents import Kind
 from storewise.errors import InputError
 from storewise.ssearch import convert
 from storewise.ssearch.inputs.paths import list_inputs
-from storewise.ssearch.inputs.scan import scan_file
 from storewise.ssearch.parse.grammar import header_library, library_name, query_line, read_hit
 from storewise.ssearch.parse.reader import DocumentReader
 
@@ -57,39 +55,6 @@ def test_a_file_that_changes_between_digest_and_documents(
     with pytest.raises(InputError, match="changed while it was read"):
         convert.convert_file(path, "jsonl", tmp_path / "out")
     assert list((tmp_path / "out").iterdir()) == []
-
-
-ZSTD = zstandard.ZstdCompressor(write_checksum=True).compress
-PARTS = [CONTENT[i : i + 20_000] for i in range(0, len(CONTENT), 20_000)]
-GZIPS, FRAMES = [gzip.compress(part) for part in PARTS], [ZSTD(part) for part in PARTS]
-PACKED = {
-    "gzip members": (GZIPS, None),
-    "an empty member": ([GZIPS[0], gzip.compress(b""), *GZIPS[1:]], None),
-    "zstd frames": (FRAMES, None),
-    "an empty frame": ([FRAMES[0], ZSTD(b""), *FRAMES[1:]], None),
-    "a member lost": (GZIPS[:-1], "ends|complete"),
-    "a frame lost": (FRAMES[:-1], "ends|complete"),
-    "a truncated member": ([*GZIPS[:-1], GZIPS[-1][:-9]], "end too early"),
-    "a truncated frame": ([*FRAMES[:-1], FRAMES[-1][:-9]], "end too early"),
-    "garbage behind gzip": ([*GZIPS, b"garbage"], "corrupt compressed data"),
-    "garbage behind zstd": ([*FRAMES, b"garbage"], "corrupt compressed data"),
-    "zstd behind gzip": ([*GZIPS, FRAMES[0]], "corrupt compressed data"),
-}
-
-
-@pytest.mark.parametrize("kind", PACKED)
-def test_members_and_frames(kind: str, tmp_path: Path) -> None:
-    pieces, says = PACKED[kind]
-    path = tmp_path / "packed"
-    path.write_bytes(b"".join(pieces))
-    if says is None:
-        assert outcome(path) == outcome(CONTENT)  # type: ignore[arg-type]
-        assert scan_file(path).alignments == 36
-        return
-    with pytest.raises(InputError, match=says):
-        read(path)
-    with pytest.raises(InputError, match=says):
-        scan_file(path)
 
 
 def test_a_score_that_no_float_holds_is_none() -> None:

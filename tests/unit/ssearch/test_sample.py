@@ -7,20 +7,15 @@ import re
 from pathlib import Path
 
 import pytest
+from support.inputs.ssearch import content
 from support.paths import SAMPLE
 
 from storewise.ssearch.inputs.manifest import build_manifest
 from storewise.ssearch.inputs.paths import list_inputs
 from storewise.ssearch.inputs.scan import scan_file
 from storewise.ssearch.parse.reader import DocumentReader
-from storewise.ssearch.parse.stream import open_input
 
 OUTPUTS = sorted(SAMPLE.glob("*.m10.*"))
-
-
-def content(path: Path) -> bytes:
-    with open_input(path) as stream:
-        return b"".join(iter(lambda: stream.read(1 << 20), b""))
 
 
 def test_size_and_number(tmp_path: Path) -> None:

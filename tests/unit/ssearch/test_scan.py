@@ -8,35 +8,13 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from support.inputs.scans import content, parsed
-from support.paths import ROOT
+from support.inputs.ssearch import content, scan
+from support.paths import SAMPLE
 
 from storewise.errors import InputError
-from storewise.ssearch.inputs.scan import Scanner, ScanResult, scan_file
-from storewise.ssearch.parse.stream import content_digest
-
-SAMPLE = ROOT / "resources" / "sample"
-SAMPLES = [
-    *sorted(SAMPLE.glob("queries_0[14]__*")),
-    *sorted((ROOT / "tests" / "data").glob("*.m10*")),
-]
-
-
-def scan(data: bytes, size: int = 1 << 20) -> ScanResult:
-    scanner = Scanner("data")
-    for start in range(0, len(data), size):
-        scanner.feed(data[start : start + size])
-    return scanner.finish()
-
-
-@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
-def test_scan_agrees_with_the_reader(path: Path) -> None:
-    result = scan_file(path)
-    assert (result.queries, result.hits, result.alignments) == parsed(path)
-    assert result.digest == content_digest(path)
-
+from storewise.ssearch.inputs.scan import Scanner, scan_file
 
 OLD = b"""
 # fasta35 -Q -m 10 q.fa lib.fa
@@ -78,7 +56,6 @@ def test_version_35_closes_once() -> None:
         scan(OLD[: OLD.index(b">>><<<")])
 
 
-@settings(max_examples=40, deadline=None)
 @given(sizes=st.lists(st.integers(1, 5000), min_size=1, max_size=60))
 def test_pieces_of_any_size_give_the_same(sizes: list[int]) -> None:
     data = content(SAMPLE / "queries_01__yersinia.m10.gz") + OLD

@@ -6,7 +6,7 @@ import gzip
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from storewise.errors import InputError
@@ -24,7 +24,6 @@ RECORDS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(records=RECORDS, per_part=st.integers(1, 9))
 def test_parts_hold_every_record_once(
     tmp_path_factory: pytest.TempPathFactory, records: list[tuple[str, str]], per_part: int
