@@ -62,8 +62,10 @@ class Costs:
         report = yield
         if report.when == "teardown":
             wall, cpu = item.stash[_began]
-            reason = item.get_closest_marker("long") is not None
-            report.user_properties.append(("cost", (time.monotonic() - wall, _cpu() - cpu, reason)))
+            seconds = time.monotonic() - wall
+            explained = item.get_closest_marker("long") is not None
+            too_long = seconds > LONG * _busy() and not explained
+            report.user_properties.append(("cost", (seconds, _cpu() - cpu, too_long)))
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
