@@ -3,42 +3,29 @@
 from __future__ import annotations
 
 import ast
-import json
-import os
-import subprocess
-import sys
+import contextlib
 from pathlib import Path
 from typing import Any
 
 from support.paths import ROOT
 
-SETTINGS = """\
-import json, sys
-from snakemake.cli import parse_args
-_, args = parse_args(sys.argv[1:])
-def plain(value):
-    if isinstance(value, dict):
-        return {str(key): plain(one) for key, one in value.items()}
-    if isinstance(value, (set, frozenset, list, tuple)):
-        return sorted(map(plain, value), key=str)
-    return value if isinstance(value, (int, type(None))) else str(value)
-print(json.dumps(plain(vars(args))))
-"""
 
+def settings(profile: str, directory: Path = ROOT) -> dict[str, Any]:
+    """The effective settings of Snakemake under a profile, where it works in `directory`."""
+    from snakemake.cli import parse_args
 
-def settings(profile: str, directory: Path = ROOT, **environment: str) -> dict[str, Any]:
-    """The effective settings of Snakemake under a profile."""
-    done = subprocess.run(
-        [sys.executable, "-c", SETTINGS, "--profile", profile],
-        cwd=directory,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    result: dict[str, Any] = json.loads(done.stdout)
+    with contextlib.chdir(directory):
+        _, args = parse_args(["--profile", profile])
+    result: dict[str, Any] = _plain(vars(args))
     return result
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, (set, frozenset, list, tuple)):
+        return sorted(map(_plain, value), key=str)
+    return value if isinstance(value, (int, type(None))) else str(value)
 
 
 def node_resources(profile: Path, rule: str = "node") -> dict[str, Any]:
