@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-import multiprocessing
 import os
 from collections.abc import Callable
+from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
 from time import monotonic
@@ -46,7 +46,7 @@ class Pool:
         self._processes: list[ForkProcess] = []
         self._connections: list[Connection] = []
         self._life = os.pipe()
-        context = multiprocessing.get_context("fork")
+        context = get_context("fork")
         tie = dies_with_parent()
         try:
             for number in range(count):

@@ -41,6 +41,9 @@ from storewise.session.coordination.ending import NO_MEMORY
 from storewise.workloads.contract import ClientContext, Operation
 from storewise.workloads.registry import workload as workload_named
 
+#: The operation that ends a load.
+FINISH = "finish"
+
 
 class Word(Enum):
     """What is said without more."""
@@ -64,7 +67,7 @@ class Failure:
 
 @contextmanager
 def _reported(connection: Connection) -> Iterator[None]:
-    """Sends whatever ends the block to the parent, as a `Failure`."""
+    """Sends whatever ends the block to the parent, as a `Failure`; OSError where nobody hears."""
     try:
         yield
     except BaseException as error:  # noqa: BLE001 - handed to the parent, which raises it
@@ -79,10 +82,7 @@ def _reported(connection: Connection) -> Iterator[None]:
             ours = StorewiseError(NO_MEMORY)
         elif isinstance(error, OSError):
             ours = StorewiseError(text)
-        try:
-            connection.send(Failure(ours, text, "".join(traceback.format_exception(error))))
-        except OSError:
-            os._exit(1)  # nobody is there to hear it
+        connection.send(Failure(ours, text, "".join(traceback.format_exception(error))))
 
 
 def _die_with_parent(life: int) -> None:
@@ -111,6 +111,14 @@ def client_process(
     tie()
     os.close(life[1])
     _die_with_parent(life[0])
+    try:
+        serve(job, process, connection, counters)
+    except OSError:
+        os._exit(1)  # nobody is there to hear it
+
+
+def serve(job: WorkerJob, process: int, connection: Connection, counters: SharedCounters) -> None:
+    """Do what the worker says over its pipe until it says END; what goes wrong is told to it."""
     with _reported(connection):
         _Process(job, process, connection, counters).run()
 
@@ -331,5 +339,5 @@ class _Process:
         start = perf_counter_ns()
         recorder = Recorder(zero, ready=start)
         client.finish()
-        recorder.record(recorder.code("finish"), start, start, perf_counter_ns(), 0, 0)
+        recorder.record(recorder.code(FINISH), start, start, perf_counter_ns(), 0, 0)
         return recorder.result()

@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 
 from storewise.driver.client_pool import Pool
-from storewise.driver.client_process import Word
+from storewise.driver.client_process import FINISH, Word
 from storewise.driver.earlier_phases import read_earlier
 from storewise.driver.embedded_stores import inputs_kept, make_stores
 from storewise.driver.progress import StepProgress
@@ -262,6 +262,13 @@ class _Worker:
         step = measured.step
         counters = [c for done in measured.done for c in done.recorded.counters.values()]
         operations = sum(c.operations for c in counters)
+        # The end of a load is no answer of the store to what it was given.
+        served = any(
+            counter.operations
+            for done in measured.done
+            for (series, _), counter in done.recorded.counters.items()
+            if series.operation != FINISH
+        )
         errors = sum(c.errors for c in counters)
         numbers = (step.number, operations, sum(c.documents for c in counters), errors)
         self.log.info(
@@ -270,7 +277,7 @@ class _Worker:
         if errors:
             first = next(d.recorded.first_error for d in measured.done if d.recorded.first_error)
             text = f"{errors} of {operations + errors} operations failed, the first with: {first}"
-            if not operations and step.params.crash is None:
+            if not served and step.params.crash is None:
                 raise StorewiseError(f"{self.job.phase}, step {step.number}: {text}")
             self._warn(step, text)
         paced = measured.paced

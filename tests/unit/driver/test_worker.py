@@ -1,0 +1,474 @@
+"""A worker and its clients from the first word to the result: loads, steps, searches, ends."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.driving import rows, total
+from support.in_threads import Server, arrived, job, run, ycsb
+
+from storewise.driver import client_process, worker
+from storewise.driver.rate_search import Summary, leave
+from storewise.errors import Aborted, ConfigError, EngineError, StorewiseError
+from storewise.metrics import sampler
+from storewise.metrics.hdr import merge_logs, tags
+from storewise.metrics.schema import Sample, read_part
+from storewise.session.coordination.cluster import LOADED
+from storewise.session.coordination.ending import NO_MEMORY
+from storewise.session.coordination.progress import PROGRESS
+
+ONLY_READS = {"name": "c", "params": {"operations": 12}}
+
+
+def said(path: Path) -> dict[str, Any]:
+    return read_part(path)[1]
+
+
+def fail_on(server: Server, verb: str, error: BaseException, after: int = 0) -> None:
+    """Let a verb of the store fail, from the call after so many on."""
+
+    def before(name: str, key: bytes) -> None:
+        if name == verb and server.calls[verb] > after:
+            raise error
+
+    server.before = before
+
+
+def test_a_load_is_whole_flushed_by_each_client_and_ended_once(
+    server: Server, tmp_path: Path
+) -> None:
+    trial = ycsb(processes=2, threads=2)
+    load = run(trial, tmp_path, "load", conditions={"warnings": ["before"]})
+    assert len(server.documents) == total(load.result, "acknowledged") == 40
+    assert server.calls == {"insert": 4, "flush": 4, "finish": 1, "close": 2}
+    place = {"operation": "insert", "second": None}
+    assert total(load.result, "operations", **place) == 4
+    assert total(load.result, "documents", **place) == 40
+    assert total(load.result, "bytes", **place) == 400
+    assert [r["process"] for r in rows(load.result, metric="operations", **place)] == [0, 1]
+    (finish,) = rows(load.result, metric="operations", operation="finish", second=None)
+    assert (finish["process"], finish["value"]) == (0, 1)
+    assert tags(load.hdr_log) == [
+        f"{name}.{time}"
+        for name in ("finish", "insert")
+        for time in ("response_time", "service_time")
+    ]
+    assert merge_logs([load.hdr_log], "insert.service_time").get_total_count() == 4
+    # Of a server one process tells the size and what it counted since the step began.
+    (size,) = rows(load.result, metric="store_bytes", second=None)
+    assert (size["process"], size["value"]) == (0, 4000)
+    assert total(load.result, "status.calls") == 4 + 4 + 1
+    assert len(rows(load.result, metric="duration", second=None)) == 3, "its own, and a process's"
+
+    assert (load.live / LOADED).exists()
+    assert sorted(p.name for p in (load.live / "barriers" / "open").iterdir()) == [
+        *("load-0", "load-loaded")
+    ]
+    assert not list((load.live / PROGRESS).iterdir())
+    conditions = said(load.result)
+    assert conditions["warnings"] == ["before"]
+    assert conditions["worker"] == 0
+    (step,) = conditions["steps"]
+    assert (step["threads"], step["clients"], step["recordcount"]) == (2, 4, 40)
+    assert [note["tried"] for note in conditions["notes"]] == [10] * 4
+    assert conditions["engine"] == {"title": "Memory", "embedded": False, "stores": True}
+    assert {"storewise", "python", "psutil", "hdrhistogram"} < set(conditions["versions"])
+    assert conditions["store_file_system"] is None, "what a server has is not on this host"
+    assert (conditions["sampled_host"], conditions["crashes"], conditions["searches"]) == (
+        *(True, [], []),
+    )
+
+
+def test_another_worker_does_not_end_the_load_nor_say_that_all_is_there(
+    server: Server, tmp_path: Path
+) -> None:
+    trial = ycsb(workers=2)
+    its = job(trial, tmp_path, "load", 1)
+    for name in ("load-0", "load-loaded"):  # the first worker has opened both
+        (its.live / "barriers" / "open").mkdir(parents=True, exist_ok=True)
+        (its.live / "barriers" / "open" / name).touch()
+    run(trial, tmp_path, "load", 1)
+    assert len(server.documents) == 20
+    assert (server.calls["finish"], server.calls["flush"]) == (0, 1)
+    assert not (its.live / LOADED).exists()
+    assert not rows(its.result, metric="store_bytes", second=None)
+    assert not rows(its.result, operation="finish")
+    assert {row["worker"] for row in rows(its.result)} == {1, None}
+
+
+def test_one_canary_in_a_trial_one_sampler_of_the_host_a_phase(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = []
+
+    def canary(place: Path, *, phase: str) -> list[Sample]:
+        places.append(place)
+        return [Sample(phase, "canary_cpu", 1.0, "1/s")]
+
+    monkeypatch.setattr(worker, "run_canary", canary)
+    trial = ycsb(ONLY_READS)
+    its = job(trial, tmp_path, "load")
+    for path in (its.live / "elected").iterdir():
+        path.unlink()
+    run(trial, tmp_path, "load")
+    run(trial, tmp_path, "c")
+    assert places == [its.live]
+    assert len(rows(its.result, metric="canary_cpu")) == 1
+    assert said(tmp_path / "c.0.parquet")["sampled_host"]
+    run(trial, tmp_path, "c")
+    assert not said(tmp_path / "c.0.parquet")["sampled_host"]
+
+
+def test_steps_have_their_numbers_clients_and_barriers(server: Server, tmp_path: Path) -> None:
+    steps = [{"threads": 3, "operations": 14}, {"clients": 1}, {"restart": True, "operations": 7}]
+    phase = {**ONLY_READS, "steps": steps}
+    trial = ycsb(phase, processes=2)
+    run(trial, tmp_path, "load")
+    # Servers are restarted between two barriers, when all clients are closed.
+    closed: list[int] = []
+    orders = pytest.MonkeyPatch()
+    with orders.context() as patch:
+        patch.setattr(
+            "storewise.driver.step_faults.Orders.restart",
+            lambda self: closed.append(server.calls["close"]),
+        )
+        read = run(trial, tmp_path, "c")
+    assert closed == [2 + 2]
+    assert server.calls["close"] == 2 + 2 + 2
+    names = {p.name for p in (read.live / "barriers" / "open").iterdir()}
+    assert {"c-0", "c-1", "c-2", "c-2-closed", "c-2-restarted"} == {n for n in names if "c-" in n}
+    wanted = {"operation": "read", "second": None}
+    done = [rows(read.result, metric="operations", step=n, **wanted) for n in range(3)]
+    assert [sum(r["value"] for r in step) for step in done] == [14, 12, 7]
+    assert [[r["process"] for r in step] for step in done] == [[0, 1], [0], [0, 1]]
+    assert [(s["threads"], s["clients"]) for s in said(read.result)["steps"]] == [
+        *((3, 6), (1, 1), (1, 2)),
+    ]
+    # A process without clients in a step has no run time in it.
+    durations = rows(read.result, metric="duration", step=1, second=None)
+    assert [r["process"] for r in durations] == [None, 0]
+    assert said(read.result)["warnings"] == []
+
+
+def test_time_and_pace_of_a_step(server: Server, tmp_path: Path, caplog: Any) -> None:
+    """A step of its own time; one whose operations take longer than their rate allows."""
+    gate = threading.Event()
+    slow = {"rate": 500, "arrivals": "constant"}
+    phase = {"name": "c", "params": {"seconds": 0.2}, "steps": [{"warmup": 0.1}, slow]}
+    trial = ycsb(phase)
+    run(trial, tmp_path, "load")
+
+    def before(verb: str, key: bytes) -> None:
+        if verb == "get":
+            gate.wait(0.02)
+
+    server.before = before
+    read = run(trial, tmp_path, "c")
+    for step in range(2):
+        (whole, _) = rows(read.result, metric="duration", step=step, second=None)
+        assert whole["value"] >= 0.2
+    timed = [r for r in rows(read.result, step=0) if r["second"] is not None]
+    assert timed and {r["warmup"] for r in timed if r["second"] == 0} == {True}
+    assert not rows(read.result, metric="target_rate", step=0)
+    assert total(read.result, "target_rate", step=1) == 500
+    intended = total(read.result, "intended_operations", step=1)
+    unserved = total(read.result, "unserved_operations", step=1)
+    assert intended == 100
+    assert 50 < unserved < 100
+    done = total(read.result, "operations", step=1, operation="read", second=None)
+    assert done == intended - unserved
+    (warning,) = said(read.result)["warnings"]
+    assert warning.startswith("c, step 1: the target rate of 500 operations/s was missed by ")
+    assert f"{unserved:.0f} of 100 operations had not begun" in warning
+
+
+@pytest.mark.parametrize(
+    ("level", "after", "ends"),
+    [
+        ("durable", 2, "no room"),
+        ("", 2, "no room"),  # the engine's first level
+        ("relaxed", 2, None),
+        # Nothing was stored; that the load could be ended is no success.
+        ("relaxed", 0, "load, step 0: 4 of 5 operations failed, the first with: insert: no room"),
+    ],
+)
+def test_a_refused_insert_ends_a_durable_load_and_is_counted_at_a_level_that_may_lose(
+    server: Server, tmp_path: Path, level: str, after: int, ends: str | None
+) -> None:
+    fail_on(server, "insert", EngineError("no room"), after)
+    trial = ycsb(threads=2, consistency=level)
+    load = trial.load.model_copy(update={"params": {**trial.load.params, "batchsize": 10}})
+    trial = trial.model_copy(update={"phases": [load]})
+    if ends is not None:
+        with pytest.raises(StorewiseError) as error:
+            run(trial, tmp_path, "load")
+        assert str(error.value) == ends
+        assert not list(tmp_path.glob("load.*"))
+        assert not list((tmp_path / "live" / PROGRESS).iterdir())
+        return
+    result = run(trial, tmp_path, "load").result
+    assert total(result, "errors", second=None) == 2
+    assert total(result, "acknowledged") == len(server.documents) == 20
+    (warning,) = said(result)["warnings"]
+    assert warning == "load, step 0: 2 of 5 operations failed, the first with: insert: no room"
+
+
+def test_failed_reads_are_warned_of_unless_all_fail(server: Server, tmp_path: Path) -> None:
+    trial = ycsb(ONLY_READS)
+    run(trial, tmp_path, "load")
+    fail_on(server, "get", EngineError("gone"), after=5)
+    read = run(trial, tmp_path, "c")
+    assert total(read.result, "errors", second=None) == 7
+    assert total(read.result, "owner_errors") == 7
+    assert total(read.result, "owner_operations") == 5
+    assert merge_logs([read.hdr_log], "read.service_time;failed").get_total_count() == 7
+    with pytest.raises(StorewiseError, match=r"c, step 0: 12 of 12 operations failed"):
+        run(trial, tmp_path, "c")
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "words"),
+    [
+        (ZeroDivisionError("a defect"), RuntimeError, "client process 0 failed: ZeroDivisionError"),
+        (MemoryError(), StorewiseError, NO_MEMORY),
+        (OSError(28, "full"), StorewiseError, "OSError: [Errno 28] full"),
+        (Aborted("the trial has ended"), Aborted, "the trial has ended"),
+    ],
+)
+def test_what_ends_a_client_ends_the_worker_with_its_reason(
+    server: Server,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    error: BaseException,
+    kind: type[BaseException],
+    words: str,
+) -> None:
+    trial = ycsb(ONLY_READS, consistency="relaxed")
+    run(trial, tmp_path, "load")
+    fail_on(server, "get", error)
+    with pytest.raises(kind) as raised:
+        run(trial, tmp_path, "c")
+    assert str(raised.value).startswith(words)
+    assert "in before" in caplog.text, "where it happened"
+    assert not (tmp_path / "c.0.parquet").exists()
+
+
+def test_an_error_that_cannot_be_sent_is_told_in_its_words(server: Server, tmp_path: Path) -> None:
+    class Odd(EngineError):
+        def __init__(self, number: int, reason: str) -> None:
+            super().__init__(f"{number}: {reason}")
+
+    fail_on(server, "insert", Odd(7, "no"))
+    with pytest.raises(StorewiseError, match=r"^7: no$"):
+        run(ycsb(), tmp_path, "load")
+
+
+def test_clients_that_cannot_prepare_end_the_step(server: Server, tmp_path: Path) -> None:
+    """Their own error, not that of the barrier at which the others wait."""
+    trial = ycsb({"name": "c", "params": {"operations": 5, "fieldcount": 3}}, threads=3)
+    run(trial, tmp_path, "load")
+    with pytest.raises(ConfigError, match="fieldcount is 3"):
+        run(trial, tmp_path, "c")
+
+
+def test_the_end_of_the_trial_is_seen_while_clients_work(server: Server, tmp_path: Path) -> None:
+    trial = ycsb({"name": "c", "params": {"seconds": 600}})
+    run(trial, tmp_path, "load")
+    looks: list[int] = []
+
+    def check() -> None:
+        looks.append(server.calls["get"])
+        if looks[-1]:
+            raise Aborted("data0 has died")
+
+    with pytest.raises(Aborted, match="data0 has died"):
+        run(trial, tmp_path, "c", check=check)
+    assert not (tmp_path / "c.0.parquet").exists()
+    # Its clients see that the step has been stopped.
+    clients = [t for t in threading.enumerate() if t.name.startswith("client")]
+    for client in clients:
+        client.join(60)
+    assert not any(client.is_alive() for client in clients)
+
+
+def test_jobs_that_cannot_be_are_refused(server: Server, tmp_path: Path) -> None:
+    for number in (-1, 2):
+        with pytest.raises(ConfigError, match=rf"worker {number}: the trial has workers 0\.\.1"):
+            run(ycsb(workers=2), tmp_path, "load", number)
+    with pytest.raises(ConfigError, match="'load' loads and needs a store directory"):
+        run(ycsb(engine="null"), tmp_path, "load", cluster=None)
+
+
+def test_an_embedded_load_ends_each_store_and_counts_its_files(
+    server: Server, tmp_path: Path
+) -> None:
+    """SQLite, two stores; then a phase that changes each client's own one."""
+    change = {"name": "a", "params": {"operations": 10}}
+    trial = ycsb(change, ONLY_READS, engine="sqlite", processes=2)
+    here = {"cluster": None}
+    store = tmp_path / "store"
+    load = run(trial, tmp_path, "load", store=store, **here)
+    assert total(load.result, "acknowledged") == 40
+    assert len(rows(load.result, metric="operations", operation="finish", second=None)) == 2
+    assert len(rows(load.result, metric="store_bytes", second=None)) == 2
+    files = [p for p in store.rglob("*") if p.is_file()]
+    assert total(load.result, "store_files") == len(files)
+    assert {r["worker"] for r in rows(load.result, metric="store_files")} == {0}
+    assert said(load.result)["store_file_system"]
+    assert said(load.result)["warnings"] == []
+
+    changed = run(trial, tmp_path, "a", stores=(store,), **here)
+    (warning,) = said(changed.result)["warnings"]
+    assert warning.startswith("a changes data: each client process worked on its own one of the 2")
+    assert not rows(changed.result, metric="store_files")
+    read = run(trial, tmp_path, "c", stores=(store,), **here)
+    assert said(read.result)["warnings"] == []
+    assert total(read.result, "errors", second=None) == 0
+    sizes = rows(read.result, metric="store_bytes", second=None)
+    assert [r["process"] for r in sizes] == [0], "one process tells the size of all stores"
+
+
+def test_stores_on_a_network_file_system_are_warned_of(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "file_system", lambda path: "nfs4")
+    result = run(ycsb(engine="null"), tmp_path, "load", store=tmp_path / "s", cluster=None).result
+    (warning,) = said(result)["warnings"]
+    assert "the stores of load lie on a network file system (nfs4)" in warning
+    assert said(result)["store_file_system"] == "nfs4"
+
+
+def search(tmp_path: Path, limit_ms: float, steps: int = 3, **changes: Any) -> Any:
+    """A phase with a step before a search; what the part says, and its path."""
+    params = {"low": 100, "high": 1600, "limit_ms": limit_ms, "steps": steps, "seconds": 0.02}
+    phase = {"name": "c", "steps": [{"operations": 3}, {"search": params}, {"operations": 4}]}
+    trial = ycsb(phase, **changes)
+    run(trial.model_copy(update={"workers": 1}), tmp_path, "load")
+    return trial
+
+
+def test_a_search_measures_rates_until_it_has_its_answer(server: Server, tmp_path: Path) -> None:
+    """So short a step is served where a machine is not busy; so its judgement is the worker's
+    own and only what follows from it is looked at."""
+    read = run(search(tmp_path, 1e9), tmp_path, "c")
+    conditions = said(read.result)
+    (found,) = conditions["searches"]
+    tried = found["tried"]
+    assert (found["first_step"], found["limit_ms"], found["steps"]) == (1, 1e9, 3)
+    assert tried[0]["rate"] == 400
+    assert [step["rate"] for step in conditions["steps"]] == [
+        *(None, *(one["rate"] for one in tried), None),
+    ]
+    numbers = [r["step"] for r in rows(read.result, metric="started_at")]
+    assert numbers == list(range(len(tried) + 2)), "steps of the search count among all"
+    if all(one["met"] for one in tried):
+        best = max(one["rate"] for one in tried)
+        (sample,) = rows(read.result, metric="highest_rate")
+        assert sample["value"] == found["rate"] == best
+        assert sample["step"] == 1 + max(n for n, t in enumerate(tried) if t["rate"] == best)
+        assert any("every rate that was tried stays within" in w for w in conditions["warnings"])
+    # A missed rate is what a search looks for.
+    assert not any("the target rate of" in text for text in conditions["warnings"])
+
+
+def test_a_search_counts_what_other_workers_have_measured(server: Server, tmp_path: Path) -> None:
+    """The other worker served nothing at any rate."""
+    trial = search(tmp_path, 1e9, steps=2, workers=2)
+    (tmp_path / "load.1.parquet").write_bytes((tmp_path / "load.0.parquet").read_bytes())
+    live = tmp_path / "live"
+    arrived(live, *(f"c-{n}" for n in range(4)), "c-1-summary", "c-2-summary")
+    for step in (1, 2):
+        leave(live, f"c-{step}", 1, Summary(1000, 0, 0, (), ()))
+    read = run(trial, tmp_path, "c")
+    (found,) = said(read.result)["searches"]
+    assert [(one["rate"], one["met"]) for one in found["tried"]] == [(400, False), (100, False)]
+    assert (found["rate"], found["bounded"], found["verified"]) == (None, True, False)
+    assert not rows(read.result, metric="highest_rate")
+    (warning,) = said(read.result)["warnings"]
+    assert warning == (
+        "c, steps 1 to 2: no rate that was tried stays within percentile 99 of 1e+09 ms; search "
+        "from a lower `low`"
+    )
+
+
+def test_the_sampler_looks_at_the_clients_and_at_the_store_of_its_own(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[sampler.Watched] = []
+
+    class Seen(sampler.Sampler):
+        def __init__(self, watched: sampler.Watched, **names: Any) -> None:
+            seen.append(watched)
+            super().__init__(watched, **names)
+
+    monkeypatch.setattr(worker, "Sampler", Seen)
+    trial = ycsb(ONLY_READS, engine="sqlite", workers=2)
+    stores = tuple(tmp_path / f"store{k}" for k in range(2))
+    barriers = tmp_path / "live" / "barriers" / "open"
+    for number, store in enumerate(stores):
+        job(trial, tmp_path, "load")
+        barriers.mkdir(parents=True, exist_ok=True)
+        (barriers / "load-0").touch()
+        if number == 0:
+            arrived(tmp_path / "live", "load-0")
+        run(trial, tmp_path, "load", number, store=store, cluster=None)
+    arrived(tmp_path / "live", "c-0")
+    for number in range(2):
+        run(trial, tmp_path, "c", number, stores=stores, cluster=None, routers=(4,))
+    assert [one.store for one in seen] == [*((s,) for s in stores), stores, ()]
+    assert [one.disk_path for one in seen] == [*stores, stores[0], stores[0]]
+    assert [one.routers for one in seen] == [(), (), (4,), (4,)]
+    assert all(list(one.clients) == [0] and one.embedded for one in seen)
+    assert [one.host for one in seen] == [True, False, True, False]
+
+
+def test_a_flush_that_a_killed_server_does_not_take_is_an_error_of_the_step(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And in other steps it ends the trial; counters of two lives are not told."""
+    crash = {"crash": {"after": 0.01}}
+    trial = ycsb({"name": "a", "params": {"operations": 20}, "steps": [{}, crash, {}]})
+    run(trial, tmp_path, "load")
+    orders: list[str] = []
+    monkeypatch.setattr(
+        "storewise.driver.worker.StepFaults.started", lambda self, step, at: orders.append("kill")
+    )
+    monkeypatch.setattr("storewise.driver.worker.StepFaults.end", lambda self, measured: [])
+    flushed = server.calls["flush"]
+    fail_on(server, "flush", EngineError("no server"), after=flushed + 1)
+
+    def once(verb: str, key: bytes) -> None:
+        if verb == "flush" and server.calls["flush"] == flushed + 2:
+            raise EngineError("no server")
+
+    server.before = once
+    changed = run(trial, tmp_path, "a")
+    assert orders == ["kill"] * 3
+    assert [total(changed.result, "errors", step=n, second=None) for n in range(3)] == [0, 1, 0]
+    assert [len(rows(changed.result, metric="status.calls", step=n)) for n in range(3)] == [1, 0, 1]
+    assert "flush: no server" in said(changed.result)["warnings"][0]
+    fail_on(server, "flush", EngineError("no server"))
+    with pytest.raises(EngineError, match="no server"):
+        run(trial, tmp_path, "a")
+
+
+def test_a_client_that_has_ended_without_a_word_is_named(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("support.in_threads.serve", lambda *_: None)
+    with pytest.raises(StorewiseError, match=r"client process 0 \(pid \d+\) ended with status 0"):
+        run(ycsb(), tmp_path, "load")
+    assert client_process.Word.READY
+
+
+def test_the_log_says_what_is_done(
+    server: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        run(ycsb(processes=2), tmp_path, "load")
+    assert "load: worker 0 of 1, 2 processes with 1 threads, engine memory" in caplog.text
+    assert "step 0: 3 operations, 40 documents, 0 errors in" in caplog.text
