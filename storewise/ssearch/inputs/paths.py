@@ -107,7 +107,7 @@ def _expand(spec: str) -> Iterator[str]:
     elif os.path.exists(spec):
         yield from _named_in(spec) if _is_list(spec) else (spec,)
     elif glob.has_magic(spec):
-        yield from (path for path in _matching(spec) if not os.path.isdir(path))
+        yield from (path for path in _matching(spec) if not os.path.isdir(path or "."))
 
 
 def _entries(directory: str, *, hidden: bool = False) -> list[os.DirEntry[str]]:

@@ -28,7 +28,7 @@ def told_of(storewise: Callable[..., Any], paths: list[Path]) -> Told:
     inspected = [json.loads(line) for line in done.stdout.splitlines()]
     assert [one["file"] for one in inspected] == list(map(str, paths))
     output = paths[0].parent / "converted"
-    done = storewise("convert", *paths, "--to", "jsonl", "-o", output)
+    done = storewise("convert", *paths, "--to", "jsonl", "-j", "1", "-o", output)
     assert done.returncode == 1
     assert done.stdout == ""
     assert not output.exists() or list(output.iterdir()) == []

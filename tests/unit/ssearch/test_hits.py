@@ -47,8 +47,8 @@ def test_one_table_of_several_files_in_each_form(tmp_path: Path) -> None:
     bad.write_text("no output\n")
     inputs = (*SMALL[:2], bad)
     for form in ("parquet", "csv", "tsv"):
-        request = ("convert", *inputs, "--to", "hits", "-o", tmp_path / f"hits.{form}")
-        done = storewise(*request)
+        request = ("convert", *inputs, "--to", "hits", "--jobs", "1", "-o")
+        done = storewise(*request, tmp_path / f"hits.{form}")
         assert done.returncode == 1, "one file is bad"
         assert "bad.m10" in done.stderr
     table = pq.read_table(tmp_path / "hits.parquet")
@@ -64,7 +64,7 @@ def test_one_table_of_several_files_in_each_form(tmp_path: Path) -> None:
 
 def test_scores_that_the_program_did_not_print(tmp_path: Path) -> None:
     out = tmp_path / "hits.tsv"
-    storewise("convert", DATA / "ssearch36_nostats.m10", "--to", "hits", "-o", out)
+    storewise("convert", DATA / "ssearch36_nostats.m10", "--to", "hits", "-j", "1", "-o", out)
     assert {tuple(line.split("\t")[10:]) for line in out.read_text().splitlines()} == {
         ("NaN", "NaN")
     }
@@ -72,7 +72,7 @@ def test_scores_that_the_program_did_not_print(tmp_path: Path) -> None:
 
 def test_a_query_that_is_translated_keeps_its_strand(tmp_path: Path) -> None:
     out = tmp_path / "hits.csv"
-    storewise("convert", DATA / "fastx36.m10", "--to", "hits", "-o", out)
+    storewise("convert", DATA / "fastx36.m10", "--to", "hits", "-j", "1", "-o", out)
     rows = list(csv.DictReader(out.open()))
     assert all(int(row["sstart"]) < int(row["send"]) for row in rows)
     assert {int(row["qstart"]) < int(row["qend"]) for row in rows} == {True, False}
@@ -89,7 +89,7 @@ def test_directories_and_lists_are_inputs_too(tmp_path: Path) -> None:
     done = storewise("inspect", tmp_path / "none.m10")
     assert done.returncode == 1
     assert '"complete":false' in done.stdout
-    request = ("convert", outputs, "--to", "jsonl", "-o", tmp_path / "documents")
+    request = ("convert", outputs, "--to", "jsonl", "-j", "1", "-o", tmp_path / "documents")
     assert len(storewise(*request).stdout.splitlines()) == 8
 
 

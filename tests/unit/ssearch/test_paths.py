@@ -1,0 +1,231 @@
+"""Which files a study names: lists, globs, names that nearly match, samples, objects on S3."""
+
+from __future__ import annotations
+
+import glob
+import io
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storewise.errors import InputError
+from storewise.s3 import listing
+from storewise.s3.uri import Stat
+from storewise.ssearch.inputs.paths import (
+    list_inputs,
+    matches,
+    nearest_path,
+    read_list,
+    sample_indexes,
+    sample_paths,
+    slice_paths,
+)
+from storewise.ssearch.parse import remote
+
+NAMES = (
+    "a.m10", "b.m10", "long.m10", ".hidden.m10", ".dots/c.m10", "deep/c.m10", "deep/.d/e.m10",
+    "deep/er/d.m10", "deep/er/still/f.m10", "other/er/d.m10", "other/names.txt",
+)  # fmt: skip
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in NAMES:
+        (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "in" / name).write_text("a line\n")
+    monkeypatch.chdir(tmp_path / "in")
+    return tmp_path / "in"
+
+
+PATTERNS = (
+    "*", "*.m10", "?.m10", "[ab].m10", ".*", ".*/*", "**", "**/*", "**/*.m10", "**/er/*", "*/*",
+    "*/**", "*/**/*.m10", "*/er/d.m10", "deep/*", "deep/**", "deep/**/d*", "deep/.*/*", "./*.m10",
+    "deep/../*.m10", "*/../?.m10", "deep/er/**/*", "**/still/**", "none/*", "*/none", "a.m10/*",
+    "**/*.txt", "nothing*",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_globs_find_what_those_of_python_find(tree: Path, pattern: str) -> None:
+    for spec in (pattern, f"{tree}/{pattern}"):
+        found = [path for path in glob.glob(spec, recursive=True) if not os.path.isdir(path)]  # noqa: PTH112, PTH207
+        expected = sorted({os.path.normpath(path) for path in found})
+        assert matches(spec) == bool(glob.glob(spec, recursive=True))  # noqa: PTH207
+        if expected:
+            assert list_inputs([spec]) == expected
+        else:
+            with pytest.raises(InputError, match="no input file"):
+                list_inputs([spec])
+
+
+def test_a_directory_is_all_files_below_it(tree: Path) -> None:
+    (tree / "deep" / "dangling.m10").symlink_to("nowhere")
+    shown = [name for name in (*NAMES, "deep/dangling.m10") if "/." not in f"/{name}"]
+    assert list_inputs(["."]) == sorted(shown)
+    below = [f"{tree}/{name}" for name in sorted(shown) if name.startswith("deep/")]
+    assert list_inputs([tree / "deep", tree / "a.m10", f"{tree}/deep/../a.m10"]) == [
+        f"{tree}/a.m10",
+        *below,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("# all\na\n\nb c\n  \n d#\n#e", ["a", "b c", " d#"]),
+        ("a\r\nb\r\n\r\n", ["a", "b"]),
+        ("no end", ["no end"]),
+        ("# nothing\n", []),
+        ("caf\udce9\n", ["caf\udce9"]),
+    ],
+)
+def test_the_lines_of_a_list(tmp_path: Path, text: str, names: list[str]) -> None:
+    path = tmp_path / "names"
+    path.write_bytes(text.encode("utf-8", "surrogateescape"))
+    assert list(read_list(str(path))) == names
+
+
+def test_lists_that_are_none(tree: Path) -> None:
+    (tree / "nul.list").write_bytes(b"a.m10\nb\0.m10\n")
+    with pytest.raises(InputError, match=r"nul\.list, line 2: a NUL byte"):
+        list_inputs(["@nul.list"])
+    with pytest.raises(InputError, match=r"^none: the file cannot be read: No such file"):
+        list_inputs(["a.m10", "@none"])
+    (tree / "comments.list").write_text("# a.m10\n")
+    with pytest.raises(InputError, match=r"^comments\.list: no input file"):
+        list_inputs(["a.m10", "comments.list"])
+    (tree / "names.list").write_text("b.m10\nmissing.m10\na.m10\n")
+    # What is missing is said by who reads it.
+    assert list_inputs(["names.list"]) == ["a.m10", "b.m10", "missing.m10"]
+    assert matches("@names.list") and matches("names.list") and not matches("@other.list")
+    # An output may be named like a list; its first 4 KiB tell.
+    for lines, is_list in ((1, False), (5000, True)):
+        (tree / "out.txt").write_bytes(b"x\n" * lines + b" version 36\n")
+        assert (list_inputs(["out.txt"]) != ["out.txt"]) == is_list
+
+
+@pytest.mark.parametrize(
+    ("spec", "likely"),
+    [
+        ("b.m1", "b.m10"),
+        ("dep/c.m10", "deep/c.m10"),
+        ("deep/err/d.m10", "deep/er/d.m10"),
+        ("dep/*.m10", "deep/*.m10"),
+        ("dep/none.m10", None),
+        ("dep/*.m11", None),
+        ("nothing like it", None),
+        ("a.m10/c.m10", None),
+        ("deep", None),
+    ],
+)
+def test_a_name_that_nearly_matches(tree: Path, spec: str, likely: str | None) -> None:
+    for top in ("", f"{tree}/"):
+        said = f" (did you mean {top + likely!r}?)" if likely else ""
+        assert nearest_path(top + spec) == said
+
+
+@given(
+    sizes=st.lists(st.integers(0, 9), min_size=1, max_size=12),
+    wanted=st.integers(1, 40),
+    seed=st.integers(-2, 2),
+)
+def test_a_sample_by_bytes_is_the_smallest_by_files_that_reaches_them(
+    sizes: list[int], wanted: int, seed: int
+) -> None:
+    paths = [f"p{number:02}" for number in range(len(sizes))]
+    expected: list[int] = []
+    for files in range(1, len(paths) + 1):
+        expected = sample_indexes(paths, sizes.__getitem__, files=files, seed=seed)
+        if sum(sizes[index] for index in expected) >= wanted:
+            break
+    assert sample_indexes(paths, sizes.__getitem__, bytes=wanted, seed=seed) == expected
+    assert expected == sorted(expected)
+
+
+def test_shares_of_a_sample(tree: Path) -> None:
+    paths = [f"p{number}" for number in range(30)]
+    for share, files in ((0.1, 3), (0.101, 4), (1 / 3, 10), (1e-9, 1), (1, 30)):
+        assert sample_paths(paths, share=share) == sample_paths(paths, files=files), share
+        assert len(sample_paths(paths, share=share)) == files
+    assert len(sample_paths(paths, files=0)) == 1 and sample_paths(paths, files=99) == paths
+    for share in (0, -0.1, 1.01):
+        with pytest.raises(ValueError, match="share must be"):
+            sample_paths(paths, share=share)
+    for how in ({}, {"files": 1, "bytes": 1}, {"files": 1, "share": 0.5}):
+        with pytest.raises(ValueError, match="exactly one"):
+            sample_paths(paths, **how)  # type: ignore[arg-type]
+    assert sample_paths(["a.m10", "b.m10"], bytes=15) == ["a.m10", "b.m10"]
+    with pytest.raises(InputError, match=r"^none: the file cannot be read"):
+        sample_paths(["none"], bytes=1)
+
+
+def test_a_file_stays_with_its_job_when_others_come() -> None:
+    paths = [f"in/{number}.m10" for number in range(200)]
+    slices = [slice_paths(paths, part, 7) for part in range(7)]
+    assert sorted(path for one in slices for path in one) == sorted(paths)
+    for part, one in enumerate(slices):
+        assert slice_paths(paths[::3], part, 7) == [path for path in one if path in paths[::3]]
+    assert all(10 < len(one) < 50 for one in slices)
+    for part in (-1, 7):
+        with pytest.raises(ValueError, match=r"is not one of 0\.\.6"):
+            slice_paths(paths, part, 7)
+
+
+# --- objects -----------------------------------------------------------------------------------
+
+SIZES = {"s3://b/c.m10": 20, "s3://b/in/a.m10": 30, "s3://b/in/b.m10": 10, "s3://b/of.txt": 5}
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
+    """Objects without S3; those of a name that ends in .txt have what the test gives them."""
+    contents = dict.fromkeys(SIZES, b"")
+
+    def expand(spec: str) -> Iterator[str]:
+        pattern = f"{spec}*" if spec.endswith("/") else spec
+        return (uri for uri in SIZES if fnmatchcase(uri, pattern))
+
+    @contextmanager
+    def opened(path: str) -> Iterator[remote.RemoteInput]:
+        yield remote.RemoteInput(io.BytesIO(contents[path]), path)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(remote, "expand", expand)
+    monkeypatch.setattr(
+        remote, "stats", lambda paths: {p: Stat(SIZES[p], 1, "") for p in paths if p in SIZES}
+    )
+    monkeypatch.setattr(remote, "open_remote", opened)
+    monkeypatch.setattr(listing, "likely", lambda spec: f" ({spec} is like another)")
+    return contents
+
+
+def test_objects_and_lists_of_them(bucket: dict[str, bytes], tree: Path) -> None:
+    a, b, c = "s3://b/in/a.m10", "s3://b/in/b.m10", "s3://b/c.m10"
+    assert list_inputs(["s3://b/in/", "a.m10"]) == ["a.m10", a, b]
+    assert list_inputs(["s3://b/*.m10"]) == [c, a, b]
+    assert matches("s3://b/in/") and not matches("s3://b/none/")
+    bucket["s3://b/of.txt"] = b"# named\ns3://b/in/\ns3://b/c.m10\nb.m10\ns3://b/in/?.m10\n"
+    for spec in ("s3://b/of.txt", "@s3://b/of.txt"):
+        assert list_inputs([spec]) == ["b.m10", c, a, b]
+    # Below a prefix an object is no list, whatever its name.
+    assert list_inputs(["s3://b/"]) == sorted(SIZES)
+    bucket["s3://b/of.txt"] = b"# ssearch36\n version 36\n"
+    assert list_inputs(["s3://b/of.txt"]) == ["s3://b/of.txt"]
+    bucket["s3://b/of.txt"] = b"s3://b/none/\n"
+    with pytest.raises(InputError, match=r"of\.txt: 's3://b/none/' in it names no input file \(s3"):
+        list_inputs(["s3://b/of.txt"])
+    with pytest.raises(InputError, match=r"s3://b/x: no input file \(s3://b/x is like another"):
+        list_inputs(["s3://b/x"])
+
+
+def test_samples_of_objects_by_their_bytes(bucket: dict[str, bytes]) -> None:
+    paths = sorted(SIZES)
+    assert sample_paths(paths, bytes=65) == paths
+    assert sum(SIZES[path] for path in sample_paths(paths, bytes=12)) >= 12
+    with pytest.raises(InputError, match="s3://b/none: there is no such object"):
+        sample_paths(["s3://b/none"], bytes=1)

@@ -1,0 +1,172 @@
+"""Many files: each scanned once in bounded chunks, those that change or cannot be read named."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from storewise.errors import InputError
+from storewise.s3.uri import Stat
+from storewise.ssearch.inputs import scan_many
+from storewise.ssearch.inputs.scan import ScanResult
+from storewise.ssearch.inputs.scan_many import FileRow, listed, status_of, survey
+from storewise.ssearch.parse import remote
+from storewise.ssearch.parse.remote import Listed
+
+RESULT = ScanResult(bytes(16), 1, 2, 3, ("one", "two"))
+
+
+@pytest.fixture
+def scanned(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, object, object]]:
+    """The paths that were scanned, and how; those with "bad" in their name are bad."""
+    seen: list[tuple[str, object, object]] = []
+
+    def scan_file(path: str, *, digest: str, seed: int, listed: Listed) -> ScanResult:
+        seen.append((path, digest, seed))
+        assert listed.path == path
+        if "bad" in path:
+            raise InputError(path, "is bad", line=3, offset=40)
+        return RESULT
+
+    monkeypatch.setattr(scan_many, "scan_file", scan_file)
+    return seen
+
+
+def made(directory: Path, sizes: list[int], bad: int = -1) -> list[str]:
+    paths = []
+    for number, size in enumerate(sizes):
+        name = f"{number:03}{'bad' if number == bad else ''}"
+        paths.append(str(directory / name))
+        Path(paths[-1]).write_bytes(bytes(size))
+    return paths
+
+
+@pytest.mark.parametrize(
+    ("sizes", "processes", "most_files", "most_bytes", "done"),
+    [
+        ([10] * 9, 1, 512, 1000, [3, 6, 9]),
+        ([10] * 9, 0, 512, 1000, [3, 6, 9]),
+        ([10] * 9, 1, 2, 1000, [2, 4, 6, 8, 9]),
+        ([10] * 8, 1, 2, 1000, [2, 4, 6, 8]),
+        # A chunk ends with the file that reaches the bytes, and the next begins from nothing.
+        ([60, 40, 10, 99, 1, 100, 0, 0, 0, 5, 5, 5], 1, 512, 100, [2, 4, 6, 9, 12]),
+        ([0], 1, 512, 100, [1]),
+        ([], 1, 512, 100, []),
+    ],
+)
+def test_each_file_is_scanned_once_in_bounded_chunks(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    scanned: list[tuple[str, object, object]],
+    sizes: list[int],
+    processes: int,
+    most_files: int,
+    most_bytes: int,
+    done: list[int],
+) -> None:
+    monkeypatch.setattr(scan_many, "CHUNK_FILES", most_files)
+    monkeypatch.setattr(scan_many, "CHUNK_BYTES", most_bytes)
+    paths = made(tmp_path, sizes, bad=4)
+    table, missing = status_of(paths)
+    assert missing == []
+    told: list[tuple[int, int, int, int]] = []
+    added: list[FileRow] = []
+    bad = survey(
+        table,
+        added.extend,
+        processes=processes,
+        digest="full",
+        seed=7,
+        progress=lambda *now: told.append(now),
+    )
+    assert scanned == [(path, "full", 7) for path in paths]
+    assert [(row[0], row[1]) for row in added] == [
+        (path, size) for path, size in zip(paths, sizes, strict=True) if "bad" not in path
+    ]
+    assert [row["path"] for row in bad] == [path for path in paths if "bad" in path]
+    total = (len(sizes), sum(sizes))
+    assert told == [(n, total[0], sum(sizes[:n]), total[1]) for n in done]
+    if bad:
+        (row,) = bad
+        status = os.stat(row["path"])  # noqa: PTH116
+        assert row == {
+            "path": row["path"],
+            "bytes": sizes[4],
+            "mtime_ns": status.st_mtime_ns,
+            "error_line": 3,
+            "error_offset": 40,
+            "error": f"{row['path']}, line 3 (byte 40): is bad",
+        }
+
+
+def test_a_row_is_what_was_before_the_scan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scanned: object
+) -> None:
+    paths = made(tmp_path, [5, 6, 7])
+    os.utime(paths[0], ns=(1, 12_345))
+    table, _ = status_of(paths)
+    rows: list[FileRow] = []
+    survey(table, rows.extend, processes=1, digest="parsed", seed=1, progress=None)
+    assert rows[0] == (paths[0], 5, 12_345, bytes(16), 1, 2, 3, "one; two")
+    scan_file = scan_many.scan_file
+
+    def changing(path: str, **how: object) -> ScanResult:
+        if path == paths[0]:  # of the same size, at another time
+            os.utime(path, ns=(1, 12_346))
+        elif path == paths[1]:
+            Path(path).unlink()
+        return scan_file(path, **how)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(scan_many, "scan_file", changing)
+    rows.clear()
+    bad = survey(table, rows.extend, processes=1, digest="full", seed=1, progress=None)
+    assert [row[0] for row in rows] == paths[2:]
+    assert [row["path"] for row in bad] == paths[:2]
+    assert "changed while it was read" in bad[0]["error"] and bad[0]["mtime_ns"] == 12_346
+    assert "No such file" in bad[1]["error"] and (bad[1]["bytes"], bad[1]["mtime_ns"]) == (0, 0)
+
+
+def test_what_the_file_system_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (path,) = made(tmp_path, [5])
+    os.utime(path, ns=(1, 77))
+    there, gone = "s3://b/there", "s3://b/gone"
+    monkeypatch.setattr(remote, "stats", lambda paths: {there: Stat(9, 88, "")})
+    none = str(tmp_path / "none")
+    good, missing = listed([none, path, gone, str(tmp_path), there])
+    assert good == [Listed(path, 5, 77), Listed(there, 9, 88)]
+    assert [row["path"] for row in missing] == [none, gone, str(tmp_path)]
+    assert [row["error"].removeprefix(row["path"] + ": ") for row in missing] == [
+        "the file cannot be read: No such file or directory",
+        "there is no such object",
+        "not a regular file (a directory, a pipe or a device)",
+    ]
+    assert [row["error_line"] for row in missing] == [None] * 3
+
+
+@pytest.mark.parametrize(("digest", "passes"), [("sampled", 0), ("full", 1), ("parsed", 2)])
+def test_objects_are_fetched_ahead_as_often_as_they_are_read(
+    monkeypatch: pytest.MonkeyPatch, scanned: object, digest: str, passes: int
+) -> None:
+    """An object's row is what was listed: it is not asked for again."""
+    objects = {f"s3://b/{n}": Stat(10 + n, 20 + n, "") for n in range(3)}
+    monkeypatch.setattr(remote, "stats", lambda paths: objects)
+    ahead: list[list[str]] = []
+
+    class Fetched:
+        def __init__(self, files: list[Listed]) -> None:
+            ahead.append([file.path for file in files])
+
+        def __enter__(self) -> None: ...
+
+        def __exit__(self, *_: object) -> None: ...
+
+    monkeypatch.setattr(scan_many, "fetched_ahead", Fetched)
+    table, _ = status_of(sorted(objects))
+    rows: list[FileRow] = []
+    survey(table, rows.extend, processes=1, digest=digest, seed=1, progress=None)  # type: ignore[arg-type]
+    assert [row[:3] for row in rows] == [(f"s3://b/{n}", 10 + n, 20 + n) for n in range(3)]
+    assert [path for files in ahead for path in files] == [
+        path for path in sorted(objects) for _ in range(passes)
+    ]
