@@ -1,0 +1,92 @@
+"""What the verification found, up to the verdict: who lost, changed or made up documents."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+from support.results.made import GROUP, Made
+
+from storewise.analysis.measure.verification import (
+    COLUMNS,
+    verification,
+    verification_warnings,
+    wrong_trials,
+)
+from storewise.analysis.verdict.decision import verdict
+from storewise.metrics.schema import Sample
+
+pytestmark = GROUP
+#: Name -> (expected, counted, checked, lost, wrong) of the kind `align`; None was not recorded.
+CASES = {
+    "right": (100, 100, 20, 0, 0),
+    "lost": (100, 99, 20, 1, 0),
+    "wrong": (100, 100, 20, 0, 1),
+    "too many": (100, 101, 20, 0, 0),
+    "exchanged": (100, 100, 20, 1, 0),
+    "lost, told by the count alone": (100, 97, None, None, None),
+    "too many, told by the count alone": (100, 103, None, None, None),
+    "right, not counted": (100, None, 20, 0, 0),
+    "lost, not counted": (100, None, 20, 2, 0),
+}
+GOOD = {"right", "right, not counted"}
+NAMES = COLUMNS[2:]
+
+
+def samples(cases: dict[str, tuple[int | None, ...]]) -> pd.DataFrame:
+    """Rows of result parts: each trial has a kind as in `cases`, and one that is right."""
+    rows = [
+        (trial, Sample("verify", f"{name}_documents", value, "1", operation=kind))
+        for trial, numbers in cases.items()
+        for kind, values in (("align", numbers), ("rna", (7, 7, 7, 0, 0)))
+        for name, value in zip(NAMES, values, strict=True)
+        if value is not None
+    ]
+    # What is no part of a verification does not count: as a worker's own rows.
+    rows.append(("lost", Sample("write", "documents", 5.0, "1", operation="insert")))
+    rows.append(("lost", Sample("verify", "lost_documents", 9.0, "1")))
+    table = pd.DataFrame([row for _, row in rows], columns=list(Sample._fields))
+    return table.assign(trial=[trial for trial, _ in rows]).astype({"value": float})
+
+
+def test_a_trial_is_wrong_that_lost_changed_or_made_up_documents() -> None:
+    table = verification(samples(CASES))
+    assert list(table) == COLUMNS
+    assert len(table) == 2 * len(CASES)
+    assert wrong_trials(table) == set(CASES) - GOOD
+    row = table.set_index(["trial", "kind"]).loc[("lost, told by the count alone", "align")]
+    assert row["lost"] == 3
+    assert math.isnan(row["checked"])
+    row = table.set_index(["trial", "kind"]).loc[("too many, told by the count alone", "align")]
+    assert row["lost"] == 0
+    assert verification(samples({}).iloc[:0]).empty
+    assert wrong_trials(verification(samples({}).iloc[:0])) == set()
+
+
+def test_each_wrong_trial_is_one_warning_with_its_sums() -> None:
+    warnings = verification_warnings(verification(samples(CASES)))
+    assert [warning.trial for warning in warnings] == sorted(set(CASES) - GOOD)
+    assert {warning.code for warning in warnings} == {"wrong_documents"}
+    texts = {warning.trial: warning.message for warning in warnings}
+    assert texts["lost"].startswith("of 107 documents 1 were lost, 0 of 27 read back were wrong")
+    assert texts["wrong"].startswith("of 107 documents 0 were lost, 1 of 27 read back were wrong")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_no_such_store_is_recommended(made: Made, case: str) -> None:
+    """The one that would have been, if one of its trials is wrong."""
+    tables = made.tables(engines=["sqlite", "duckdb"], workers=[1], repeats=2)
+    best = verdict(tables).recommendation.choice
+    engine = {"SQLite": "sqlite", "DuckDB": "duckdb"}[best]
+    trials = tables.results.trials
+    trial = trials.loc[trials["engine"] == engine, "trial"].iloc[0]
+    found = verdict(replace(tables, verification=verification(samples({trial: CASES[case]}))))
+    if case in GOOD:
+        assert found.recommendation.choice == best
+        assert found.set_aside == []
+        return
+    assert found.recommendation.choice != best
+    assert found.set_aside == [(best, "its store did not hold all that was written to it")]
+    assert all(s.label != best or s.rank == 0 for c in found.criteria for s in c.standings)
