@@ -9,19 +9,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import jinja2
-import numpy as np
 import pandas as pd
 import pytest
 from support.paths import ROOT
 from support.results import synthetic
 from support.results.made import Made
 
-from storewise.analysis.common.text import all_of, binary, count, number, seconds
-from storewise.analysis.files.inputs import InputTotals
-from storewise.analysis.measure import host_load as host
-from storewise.analysis.measure import throughput, verification
-from storewise.analysis.measure.sessions import NODE_COLUMNS, sessions
-from storewise.analysis.measure.storage import node_storage, storage
+from storewise.analysis.measure import verification
 from storewise.analysis.model.tables import Tables
 from storewise.analysis.pipeline.build import build_tables
 from storewise.analysis.pipeline.load import load_results
@@ -47,11 +41,6 @@ def tables_of(study: Path) -> Tables:
 
 def codes(tables: Tables) -> set[str]:
     return {w.code for w in tables.warnings}
-
-
-def frame(rows: list[Sample], trial: str = "t") -> pd.DataFrame:
-    table = pd.DataFrame(rows, columns=list(Sample._fields))
-    return table.assign(trial=trial, repeat=1, host="h")
 
 
 @pytest.fixture(scope="module")
@@ -324,148 +313,6 @@ def test_quarantined_files_of_manifest_and_workers(
     ]
 
 
-def test_storage_by_hand() -> None:
-    rows = [
-        *synthetic.counts("write", "insert", [(1, 100)], worker=0),
-        *synthetic.counts("write", "insert", [(1, 100)], worker=1),
-        # Worker 0 tells its size at the end, by process; worker 1 only by the second.
-        Sample("write", "store_bytes", 5000, "B", second=0, worker=0),
-        Sample("write", "store_bytes", 3000, "B", worker=0, process=0),
-        Sample("write", "store_bytes", 1000, "B", worker=0, process=1),
-        Sample("write", "store_bytes", 100, "B", second=0, worker=1),
-        Sample("write", "store_bytes", 2000, "B", second=1, worker=1),
-    ]
-    table = storage(frame(rows), InputTotals(1, 12_000, 200))
-    assert dict(zip(table["measure"], table["value"], strict=True)) == {
-        "store_bytes": 6000,
-        "bytes_per_document": 30,
-        "share_of_input": 0.5,
-        "share_of_raw_input": 0.3,  # 100 bytes of text a document
-    }
-
-
-def inodes_of(worker: int, files: int, inodes: int, *operations: int) -> list[Sample]:
-    """What a loading worker tells of its files; of operations perhaps nothing."""
-    kinds = ("files_created", "files_renamed", "files_removed", "directories_made")
-    values = {"store_files": files, "store_inodes": inodes}
-    values |= dict(zip(kinds, operations, strict=bool(operations)))
-    return [Sample("write", name, n, "1", worker=worker) for name, n in values.items()]
-
-
-def loaded_by(*workers: int) -> list[Sample]:
-    rows = [synthetic.counts("write", "insert", [(1, 100)], worker=worker) for worker in workers]
-    return [one for row in rows for one in row] + [
-        one for worker in workers for one in synthetic.times("write", 2.0, worker=worker)
-    ]
-
-
-def test_files_by_hand() -> None:
-    rows = [*loaded_by(0, 1), *inodes_of(0, 3, 5, 10, 4, 3, 1), *inodes_of(1, 4, 7, 1, 0, 0, 0)]
-    table = storage(frame(rows), None)
-    assert dict(zip(table["measure"], table["value"], strict=True)) == {
-        "files": 7,
-        "inodes": 12,
-        "metadata_operations": 19,
-    }
-    assert set(table["unit"]) == {"1"}
-
-
-def test_a_part_of_the_workers_says_nothing_of_all_files() -> None:
-    rows = [*loaded_by(0, 1), *inodes_of(0, 3, 5, 10, 4, 3, 1), *inodes_of(1, 4, 7)]
-    assert set(storage(frame(rows), None)["measure"]) == {"files", "inodes"}
-    rows = [*loaded_by(0, 1), *inodes_of(0, 3, 5, 10, 4, 3, 1)]
-    assert storage(frame(rows), None).empty
-
-
-def test_files_of_servers_are_those_of_all_nodes() -> None:
-    samples = frame(loaded_by(0))
-    trial = str(samples["trial"].iloc[0])
-    names = ["store_files", "store_inodes", "files_created", "files_renamed"]
-    names += ["files_removed", "directories_made"]
-    nodes = pd.DataFrame(columns=NODE_COLUMNS, index=range(2)).assign(trial=trial, node_bytes=100.0)
-    for name, values in zip(names, [(3, 4), (5, 6), (10, 20), (1, 0), (0, 2), (0, 0)], strict=True):
-        nodes[name] = values
-    table = node_storage(sessions(nodes, samples), samples)
-    assert dict(zip(table["measure"], table["value"], strict=True)) == {
-        "node_bytes": 200,
-        "files": 7,
-        "inodes": 11,
-        "metadata_operations": 33,
-    }
-    assert set(map(tuple, table[["trial", "phase", "step"]].to_numpy())) == {(trial, "write", 0)}
-    nodes["store_inodes"] = [5, np.nan]
-    table = node_storage(sessions(nodes, samples), samples)
-    assert set(table["measure"]) == {"node_bytes", "files", "metadata_operations"}
-
-
-def test_host_load_by_hand() -> None:
-    rows = [
-        *synthetic.times("read", 2.5),
-        *(
-            Sample("read", metric, value, unit, second=second)
-            for second, (length, wait) in enumerate([(1.0, 10.0), (1.0, 20.0), (0.5, 80.0)])
-            for metric, value, unit in (("sample_length", length, "s"), ("cpu_iowait", wait, "%"))
-        ),
-        *(
-            Sample("read", "client_cpu", cpu, "s", second=second, worker=0, process=process)
-            for process, seconds in enumerate([(0.5, 0.9, 0.1), (1.0, 1.0, 0.5)])
-            for second, cpu in enumerate(seconds)
-        ),
-    ]
-    samples = frame(rows)
-    load = host.host_load(samples, host.host_samples(samples), throughput.durations(samples))
-    table = load.set_index("metric")
-    assert table.loc["cpu_iowait", "mean"] == pytest.approx((10 + 20 + 40) / 2.5)
-    assert table.loc["cpu_iowait", "max"] == 80
-    # The busiest process: 2.5 s of CPU in 2.5 s.
-    assert table.loc["client_cpu", "mean"] == pytest.approx(1.0)
-    assert table.loc["client_cpu", "max"] == pytest.approx(1.0)
-
-
-def test_client_bound_near_the_ceiling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        synthetic,
-        "SPEEDS",
-        {"null": (50_000, 10_000, 0), "sqlite": (20_000, 9_500, 9), "duckdb": (20_000, 500, 9)},
-    )
-    synthetic.make_study(
-        tmp_path / "s", engines=["null", "sqlite", "duckdb"], workers=[1], noise=0.005
-    )
-    bound = tables_of(tmp_path / "s").client_bound
-    assert {(t.split("-")[0], p) for t, p in zip(bound["trial"], bound["phase"], strict=True)} == {
-        ("sqlite", "read")
-    }
-    assert bound["reason"].str.contains("no store").all()
-
-
-def test_client_bound_by_a_busy_process_of_a_store_outside_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    synthetic.make_study(tmp_path / "s", engines=["sqlite"], workers=[1], repeats=1)
-    assert tables_of(tmp_path / "s").client_bound.empty
-    monkeypatch.setattr(host, "embedded", lambda name: False)
-    bound = tables_of(tmp_path / "s").client_bound
-    assert set(bound["phase"]) == {"write", "read"}
-    assert bound["reason"].iloc[0] == "a client process used 0.93 of a core"
-
-
-def test_unsteady_canary_is_warned_of() -> None:
-    rows = [
-        {
-            "trial": t,
-            "taken_by": "clients",
-            "host": "h",
-            "metric": "canary_cpu",
-            "value": v,
-            "unit": "1/s",
-        }
-        for t, v in (("a", 100.0), ("b", 180.0))
-    ]
-    (warning,) = host.canary_warnings(pd.DataFrame(rows))
-    assert warning.code == "unsteady_host"
-    assert list(host.canary_warnings(pd.DataFrame(rows[:1]))) == []
-
-
 def test_a_store_stands_at_the_level_that_loses_nothing(tmp_path: Path) -> None:
     study = tmp_path / "s"
     for level in ("durable", "relaxed"):
@@ -474,23 +321,6 @@ def test_a_store_stands_at_the_level_that_loses_nothing(tmp_path: Path) -> None:
     standings = [s for c in verdict(tables_of(study)).criteria for s in c.standings]
     assert {s.label for s in standings} == {"SQLite"}
     assert all("durable" in s.configuration for s in standings)
-
-
-def test_numbers_in_words() -> None:
-    assert [number(v) for v in (0, 1234567, 99.96, 0.012345, 15600, float("nan"))] == [
-        "0",
-        "1,230,000",
-        "100",
-        "0.0123",
-        "15,600",
-        "unknown",
-    ]
-    assert [count(v) for v in (6, 6.0000000001, 6.5, 1025.5, 999_949, 1_119_820, 2e6)] == [
-        *("6", "6", "6.50", "1,026", "999,949", "1.1 million", "2 million"),
-    ]
-    assert all_of(["a", "b", "c"]) == "a, b and c"
-    assert binary(1536) == "1.50 KiB"
-    assert seconds(0.00025) == "250 µs"
 
 
 def test_every_warning_code_is_documented() -> None:

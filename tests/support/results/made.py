@@ -27,6 +27,8 @@ SCALED: dict[str, Any] = {
     "engines": ["null", "sqlite", "postgres"],
     "workers": [1, 2, 4, 8],
     "nodes": [1, 2],
+    # Loads of a few seconds.
+    "scale": 3.0,
 }
 
 

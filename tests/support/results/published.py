@@ -9,11 +9,11 @@ from pathlib import Path
 
 from support.s3.server import Bucket
 
-from storewise.publish.push import carry_out, plan_of
 from storewise.publish.pull import fetch, missing, publication
+from storewise.publish.push import carry_out, plan_of
+from storewise.publish.results import write_config
 from storewise.s3.uri import Place
 from storewise.study.publication import Publish
-from storewise.publish.results import write_config
 
 MIB = 1 << 20
 #: 2026-11-22T08:17:21Z

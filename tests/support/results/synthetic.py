@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from support.results.synthetic_servers import make_session
 
-from storewise.study.study import Study
 from storewise.metrics.hdr import Interval, Tag, bucket_indexes, histogram_of, write_log
 from storewise.metrics.schema import Sample, write_part
+from storewise.study.study import Study
 from storewise.study.trial import trial_id
 
 FILES, QUERIES, ALIGNMENTS = 45, 45, 10_000

@@ -24,7 +24,6 @@ from storewise.figures.verdict_chart import short_number, verdict_chart
 from storewise.figures.verdict_picture import verdict_picture
 from storewise.study.criteria import KEYS
 
-
 pytestmark = GROUP
 
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pandas as pd
 import pytest
+from support.results.tables import results_of
 
 from storewise.analysis.measure.breakeven import (
+    COLUMNS,
+    breakeven,
     question_times,
     questions_until_it_pays,
     times_asked,
@@ -64,3 +68,32 @@ def test_times_of_questions_are_of_all_clients_and_leave_out_the_warm_up() -> No
     # Two clients get an answer twice as often as each of them waits.
     (value,) = question_times(samples, {("t", "query", 0): 2})["value"]
     assert value == 0.25
+
+
+def test_files_at_their_fastest_are_what_a_store_must_beat() -> None:
+    """With the same clients, whatever else the files were asked with."""
+    trials = pd.DataFrame(
+        [
+            ("plain", "files", 1, "none"),
+            ("slow", "files", 1, "align.gene"),
+            ("many", "files", 2, "none"),
+            ("store", "sqlite", 1, "none"),
+            ("two", "sqlite", 2, "none"),
+            ("alone", "sqlite", 4, "none"),
+            ("empty", "null", 1, "none"),
+        ],
+        columns=["trial", "engine", "workers", "index"],
+    )
+    asked = {"plain": 2.0, "slow": 6.0, "many": 1.0, "store": 0.5, "two": 0.2, "alone": 0.1}
+    question = pd.DataFrame({"trial": asked.keys(), "value": asked.values()})
+    question = question.assign(phase="query", step=0, operation="top_genes", unit="s")
+    load = pd.DataFrame({"trial": ["store", "two", "alone", "empty"], "value": [60.0, 40, 30, 1]})
+    table = breakeven(question, load.assign(unit="s"), results_of(trials))
+    assert list(table.columns) == ["engine", "workers", "index", *COLUMNS]
+    # 60 / (2 - 0.5) and 40 / (1 - 0.2); nobody asked the files with four workers.
+    shown = table[["workers", "load", "files_question", "store_question", "mean"]]
+    assert shown.to_numpy().tolist() == pytest.approx(
+        np.array([[1, 60, 2, 0.5, 40], [2, 40, 1, 0.2, 50]])
+    )
+    without = trials[trials["engine"] != "files"]
+    assert breakeven(question, load.assign(unit="s"), results_of(without)).empty

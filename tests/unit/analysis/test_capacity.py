@@ -44,8 +44,8 @@ pytestmark = GROUP
 @pytest.fixture(scope="module")
 def tables(made: Made) -> Tables:
     """SQLite with four numbers of workers, PostgreSQL on one and on two nodes."""
-    # 100 bytes of text per document: 10^10 documents in 10^6 files.
-    return with_study(made.tables(**SCALED), corpus={"files": 10**6, "bytes": 10**12})
+    # 100 bytes of text per document: 3 * 10^10 documents in 10^6 files.
+    return with_study(made.tables(**SCALED), corpus={"files": 10**6, "bytes": 3 * 10**12})
 
 
 def one(table: pd.DataFrame, **levels: Any) -> dict[str, Any]:
@@ -130,22 +130,22 @@ def test_hours_and_bytes_of_the_corpus(tables: Tables) -> None:
         phase="write",
         measure="documents_per_s",
     )
-    assert mine["documents"] == pytest.approx(1e10)
+    assert mine["documents"] == pytest.approx(3e10)
     assert (mine["over"], mine["count"]) == ("nodes", 2)
-    assert mine["hours"] == pytest.approx(1e10 / rate["mean"] / HOUR)
-    assert mine["hours_low"] == pytest.approx(1e10 / rate["high"] / HOUR)
-    assert mine["hours_high"] == pytest.approx(1e10 / rate["low"] / HOUR)
-    assert mine["bytes"] == pytest.approx(240e10)
-    assert mine["bytes_per_count"] == pytest.approx(120e10)
+    assert mine["hours"] == pytest.approx(3e10 / rate["mean"] / HOUR)
+    assert mine["hours_low"] == pytest.approx(3e10 / rate["high"] / HOUR)
+    assert mine["hours_high"] == pytest.approx(3e10 / rate["low"] / HOUR)
+    assert mine["bytes"] == pytest.approx(720e10)
+    assert mine["bytes_per_count"] == pytest.approx(360e10)
     # Two levels are too few for the law: as much per node as at two.
     assert mine["model"] == LINEAR
     each = rate["mean"] / 2
-    needed = math.ceil(1e10 / (TARGET_HOURS * HOUR) / each)
+    needed = math.ceil(3e10 / (TARGET_HOURS * HOUR) / each)
     assert mine["needed"] == needed
     assert mine["needed_low"] <= needed <= mine["needed_high"]
-    assert mine["needed_hours"] == pytest.approx(1e10 / (each * needed) / HOUR)
+    assert mine["needed_hours"] == pytest.approx(3e10 / (each * needed) / HOUR)
     assert mine["needed_hours"] <= TARGET_HOURS
-    assert mine["needed_bytes_per_count"] == pytest.approx(240e10 / needed)
+    assert mine["needed_bytes_per_count"] == pytest.approx(720e10 / needed)
     assert mine["extrapolated"] == (needed > 8)
     assert "optimistic" in mine["limits"]
     assert "all nodes shared one host" in mine["limits"]
@@ -201,7 +201,7 @@ def test_an_embedded_store_grows_by_workers_and_the_law(tables: Tables) -> None:
     assert (mine["over"], mine["model"], mine["count"]) == ("workers", USL, 8)
     model = Model(USL, sure(1), 8, law=(usl["lambda"], usl["sigma"], usl["kappa"]))
     if mine["needed"] > 0:
-        assert mine["needed_hours"] == pytest.approx(1e10 / model.rate(mine["needed"]) / HOUR)
+        assert mine["needed_hours"] == pytest.approx(3e10 / model.rate(mine["needed"]) / HOUR)
     else:
         assert mine["peak"] > 0
     assert f"sigma {usl['sigma']:.3g}" in mine["limits"]
@@ -232,7 +232,7 @@ def test_the_curve_has_what_was_measured_and_the_model(tables: Tables) -> None:
     assert (mine["low"] < mine["documents_per_s"]).all()
     assert (mine["hours_low"] < mine["hours"]).all()
     assert (mine["bytes_per_count"] * mine["count"]).to_list() == pytest.approx(
-        [240e10] * len(mine)
+        [720e10] * len(mine)
     )
 
 

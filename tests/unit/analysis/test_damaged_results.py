@@ -11,7 +11,7 @@ import pytest
 from support.results import synthetic
 
 from storewise.analysis.files.parts import trial_files
-from storewise.analysis.pipeline.build import build_tables
+from storewise.analysis.pipeline.build import measured_tables
 from storewise.analysis.pipeline.load import load_results
 from storewise.errors import ResultError
 from storewise.layout import PACK
@@ -104,7 +104,7 @@ def test_what_was_cut_short_is_told_with_its_file(tmp_path: Path) -> None:
     logged, packed_ = sorted((tmp_path / "trials").iterdir())  # duckdb, sqlite
     for trial in (logged, packed_):
         packed(trial)
-    before = build_tables(load_results(tmp_path))
+    before = measured_tables(load_results(tmp_path))
     cut = {
         "no_study": (tmp_path / "study.json", "", "cut short or changed"),
         "unreadable_record": (tmp_path / "run.json", "", "the record of the last run was cut"),
@@ -114,7 +114,7 @@ def test_what_was_cut_short_is_told_with_its_file(tmp_path: Path) -> None:
     assert not cut.keys() & {warning.code for warning in before.warnings}
     for path, *_ in cut.values():
         path.write_bytes(path.read_bytes()[:-20])
-    after = build_tables(load_results(tmp_path))
+    after = measured_tables(load_results(tmp_path))
     for code, (path, trial_name, words) in cut.items():
         (message,) = [warning for warning in after.warnings if warning.code == code]
         assert message.trial == trial_name

@@ -5,29 +5,24 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
-from support.results import synthetic
+from support.results.made import GROUP, SCALED, Made, only
 
 from storewise.analysis.judge.differences import COLUMNS, differences, holm, p_of
 from storewise.analysis.model.tables import Tables
-from storewise.analysis.pipeline.build import measured_tables
-from storewise.analysis.pipeline.load import load_results
 from storewise.analysis.stats.intervals import Estimate, estimate, holm_adjusted, pooled, ratio
+
+pytestmark = GROUP
 
 
 @pytest.fixture(scope="module")
-def tables(tmp_path_factory: pytest.TempPathFactory) -> Tables:
-    study = tmp_path_factory.mktemp("study")
-    synthetic.make_study(
-        study, engines=("null", "sqlite", "duckdb", "parquet"), workers=(1, 2), repeats=2
-    )
-    return measured_tables(load_results(study))
+def tables(made: Made) -> Tables:
+    return made.measured()
 
 
 def _of_p(p: float, freedom: float = 10.0, error: float = 0.1) -> Estimate:
@@ -163,16 +158,17 @@ def test_promises_are_part_of_the_choice(tables: Tables) -> None:
     assert not levels["differs"].any()
 
 
-def test_nodes_are_compared_with_equal_ones_only(tmp_path: Path) -> None:
-    synthetic.make_study(
-        tmp_path,
-        engines=("sqlite", "postgres", "mongodb"),
-        workers=(1,),
-        repeats=1,
-        nodes=(1, 2),
-        read_seconds=2.0,
-    )
-    table = differences(measured_tables(load_results(tmp_path))).table
+def test_nodes_are_compared_with_equal_ones_only(made: Made) -> None:
+    tables = only(made.measured(**SCALED), workers=1)
+
+    def with_mongodb(table: pd.DataFrame) -> pd.DataFrame:
+        lone = table[(table["engine"] == "postgres") & (table["nodes"] == 1)]
+        return pd.concat([table, lone.assign(engine="mongodb")], ignore_index=True)
+
+    names = ("summary", "latency_summary", "storage_summary")
+    known = {name: with_mongodb(getattr(tables, name)) for name in names}
+    results = replace(tables.results, trials=with_mongodb(tables.results.trials))
+    table = differences(replace(tables, results=results, **known)).table
     read = table[(table["phase"] == "read") & (table["measure"] == "operations_per_s")]
     choices = read[read["factor"] == "choice"]
     shown = {(r.a, r.a_where, r.b, r.b_where) for r in choices.itertuples()}

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.results import synthetic
+from support.results.made import GROUP, ONE, Made
 
 from storewise.analysis.judge.knee import (
     KNEE_COLUMNS,
@@ -24,15 +24,13 @@ from storewise.analysis.judge.knee import (
 )
 from storewise.analysis.measure.steps import ALL
 from storewise.analysis.model.tables import Tables
-from storewise.analysis.pipeline.build import measured_tables
-from storewise.analysis.pipeline.load import load_results
+
+pytestmark = GROUP
 
 
 @pytest.fixture(scope="module")
-def tables(tmp_path_factory: pytest.TempPathFactory) -> Tables:
-    study = tmp_path_factory.mktemp("study")
-    synthetic.make_study(study, engines=("sqlite",), workers=(1,), repeats=1)
-    return measured_tables(load_results(study))
+def tables(made: Made) -> Tables:
+    return made.measured(**ONE)
 
 
 def test_the_knee_by_hand() -> None:

@@ -9,7 +9,8 @@ from typing import Any
 import pandas as pd
 import psutil
 import pytest
-from support.results.synthetic import HOST, make_study
+from support.results.made import GROUP, Made
+from support.results.synthetic import HOST
 
 from storewise.analysis.files.parts import Part
 from storewise.analysis.judge import bottlenecks as limit
@@ -22,27 +23,20 @@ from storewise.analysis.judge.bottlenecks import (
     limits,
 )
 from storewise.analysis.model.tables import Tables
-from storewise.analysis.pipeline.build import build_tables
-from storewise.analysis.pipeline.load import load_results
 from storewise.metrics.host import facts, link_mbit
 
 QUIET = {"cpu": 0.4, "own_cpu": 0.4, "iowait": 0.01, "disk": 0.1, "memory": 0.3, "steal": 0.0}
 DATA0: dict[str, Any] = {"host": "n1", "servers": {"data0": (0.5, 1.0)}}
 
 
+pytestmark = GROUP
+
+
 @pytest.fixture(scope="module")
-def tables(tmp_path_factory: pytest.TempPathFactory) -> Tables:
+def tables(made: Made) -> Tables:
     """PostgreSQL on two hosts, its clients and SQLite on another."""
-    study = tmp_path_factory.mktemp("limits")
-    make_study(
-        study,
-        engines=("null", "sqlite", "postgres"),
-        workers=(1,),
-        nodes=(2,),
-        store_hosts=("n1", "n2"),
-        repeats=1,
-    )
-    return build_tables(load_results(study))
+    engines, hosts = ["null", "sqlite", "postgres"], ["n1", "n2"]
+    return made.measured(engines=engines, workers=[1], nodes=[2], store_hosts=hosts, repeats=1)
 
 
 def use(**changed: Any) -> HostUse:

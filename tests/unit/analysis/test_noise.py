@@ -9,22 +9,18 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from support.results import synthetic
+from support.results.made import GROUP, Made
 
 from storewise.analysis.judge.noise import COLUMNS, canary_ratios, flags, noise, of_series
 from storewise.analysis.model.tables import Tables
-from storewise.analysis.pipeline.build import measured_tables
-from storewise.analysis.pipeline.load import load_results
 from storewise.analysis.stats.intervals import autocorrelation, effective
+
+pytestmark = GROUP
 
 
 @pytest.fixture(scope="module")
-def tables(tmp_path_factory: pytest.TempPathFactory) -> Tables:
-    study = tmp_path_factory.mktemp("study")
-    synthetic.make_study(
-        study, engines=("sqlite", "duckdb"), workers=(1,), repeats=3, read_seconds=20.0
-    )
-    return measured_tables(load_results(study))
+def tables(made: Made) -> Tables:
+    return made.measured(engines=["sqlite", "duckdb"], workers=[1], repeats=3, read_seconds=20.0)
 
 
 def test_a_series_by_hand() -> None:

@@ -157,7 +157,7 @@ def test_names_may_be_anything() -> None:
     st.integers(0, 2**32 - 1),
     st.sampled_from([1, 2, 3]),
 )
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=max(5, settings.default.max_examples // 4))
 def test_order_of_rows_and_names_of_levels_do_not_matter(
     counts: list[int], seed: int, typ: int
 ) -> None:
@@ -181,7 +181,7 @@ def test_order_of_rows_and_names_of_levels_do_not_matter(
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(2, 4), st.integers(2, 3), st.floats(-1e6, 1e6))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=max(5, settings.default.max_examples // 4))
 def test_types_agree_where_all_is_balanced_and_sums_add_up(
     seed: int, levels: int, repeats: int, origin: float
 ) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from support.paths import ROOT
 from support.results import synthetic
+from support.results.made import GROUP, SCALED, Made
 from typer.testing import CliRunner
 
-from storewise.analysis.pipeline.output import analyse
+from storewise.analysis.pipeline.output import write_csv
 from storewise.cli.main import app
 from storewise.errors import ConfigError
 from storewise.estimate.estimate import (
@@ -22,14 +24,14 @@ from storewise.estimate.estimate import (
     refuse_above,
     still_to_measure,
 )
-from storewise.estimate.work import Amount, Rates, documents_of, work_of
+from storewise.estimate.render import time_text
+from storewise.estimate.work import Amount, Probe, Rates, documents_of, work_of
 from storewise.run.profiles import node_classes
 from storewise.study.host_classes import parse_classes
 from storewise.study.load import load_study
 from storewise.study.study import Study
 
-if TYPE_CHECKING:
-    pass
+pytestmark = GROUP
 
 CLASSES = parse_classes("data=data/big, large=large/huge, work=work/small/spot")
 PRICES = """
@@ -95,6 +97,71 @@ def test_instances_cost_what_their_class_does_and_start_and_wait(tmp_path: Path)
         estimate(study, study.trials(), parse_classes("data=d/big, work=w"), tmp_path)
 
 
+def test_trials_at_a_time_hosts_here_and_what_each_engine_takes(tmp_path: Path) -> None:
+    text = "workload: ycsb\nengines: {postgres: {}, sqlite: {}}\n"
+    text += "phases: [load: {recordcount: 400000}, c: {seconds: 20}]\n"
+    text += "factors: {nodes: [1, 3], workers: [2]}\n"
+    study = load(tmp_path, f"{text}{PRICES}")
+    trials = study.trials()
+    result = estimate(study, trials, {}, tmp_path)
+    # Loads of 100 s and 20 s that follow; 180 s beside them with servers, 45 s without.
+    assert result.seconds.mean == pytest.approx(2 * 300 + 165)
+    assert not result.cloud and result.guessed
+    shown = [(one.engine, one.trials, one.hosts, one.hours.mean * 3600) for one in result.engines]
+    assert shown == [("postgres", 2, (3, 5), pytest.approx(300)), ("sqlite", 1, (2, 2), 165)]
+    high = result.engines[0].hours.high * 3600
+    assert high == pytest.approx(400 + 20 + 360), "of one trial, not of both"
+    workers = next(line for line in result.lines if line.name == "work")
+    servers = next(line for line in result.lines if line.name != "work")
+    assert workers.hours.mean * 3600 == pytest.approx(2 * 765)
+    assert servers.hours.mean * 3600 == pytest.approx((1 + 3) * 300)
+    assert result.hours.mean == pytest.approx(workers.hours.mean + servers.hours.mean)
+    assert result.money is not None
+    assert result.money.mean == pytest.approx((1200 * 1 + 1530 * 0.5) / 3600)
+    at_once = estimate(load(tmp_path, f"{text}live_sessions: 2\n"), trials, {}, tmp_path)
+    assert at_once.seconds.mean < result.seconds.mean
+    assert at_once.hours.mean == pytest.approx(result.hours.mean)
+    # On this machine: one host, and less beside the phases.
+    probe = Probe("sqlite", {"documents_per_s": 8000})
+    here = estimate(study, trials, {}, tmp_path, here=True, probe=probe)
+    assert here.seconds.mean == pytest.approx(2 * (50 + 20 + 15) + 50 + 20 + 5)
+    assert [(line.name, line.use.most) for line in here.lines] == [("work", 1)]
+    assert not here.guessed
+    said = dict(here.assumptions)
+    assert said["beside the phases"].startswith("15 (8 to 30) s of each trial with servers, 5 (2")
+    assert said["hosts"].startswith("this machine") and "start-up of hosts" not in said
+    nothing = estimate(study, [], {}, tmp_path)
+    assert (nothing.trials, nothing.measured, nothing.hours.mean, nothing.spot) == (0, 3, 0, 0)
+
+
+def test_a_range_takes_start_up_at_its_lowest_and_highest(tmp_path: Path) -> None:
+    study = load(tmp_path, f"{YCSB}, c: {{seconds: 20}}]\n{PRICES}")
+    result = estimate(study, study.trials(), CLASSES, tmp_path, idle=60.0)
+    # 240 s to start, 300 s, and 60 s idle at the end.
+    assert result.cloud
+    seconds = result.seconds
+    assert (seconds.mean, seconds.low, seconds.high) == pytest.approx(
+        (240 + 300, 160 + 25 + 20 + 90, 360 + 400 + 20 + 360)
+    )
+    (line, _) = result.lines
+    assert line.use.starting * 3600 == pytest.approx(240)
+    assert line.use.idle * 3600 == pytest.approx(60)
+    assert line.hours.low * 3600 == pytest.approx(295 + 60)
+
+
+@pytest.mark.parametrize(
+    ("amount", "shown"),
+    [
+        (Amount(119, 60, 119.4, ""), "119 (60 to 119) s"),
+        (Amount.exact(120), "2.0 min"),
+        (Amount(600, 300, 7260, ""), "10 (5.0 to 121) min"),
+        (Amount(7200, 3600, 86400, ""), "2.0 (1.0 to 24.0) h"),
+    ],
+)
+def test_times_in_words(amount: Amount, shown: str) -> None:
+    assert time_text(amount) == shown
+
+
 @pytest.mark.parametrize(
     ("phase", "expected"),
     [
@@ -157,28 +224,34 @@ def test_documents_come_from_sizes_or_from_the_corpus(tmp_path: Path) -> None:
     assert "inputs cannot be looked at: /not/here: no input file" in result.source
 
 
-def test_earlier_results_take_the_place_of_defaults(tmp_path: Path) -> None:
+def test_earlier_results_take_the_place_of_defaults(tmp_path: Path, made: Made) -> None:
     results = tmp_path / "s"
-    synthetic.make_study(results, engines=["sqlite", "postgres"], workers=[1], nodes=[1, 2])
-    analyse(results, results / "analysis")
+    ignored = shutil.ignore_patterns("trials")
+    shutil.copytree(made.study(**SCALED), results, ignore=ignored)
+    (results / "analysis").mkdir()
+    write_csv(made.measured(**SCALED).summary, results / "analysis" / "summary.csv")
     study = Study.model_validate(json.loads((results / "study.json").read_text()))
+    for one in study.trials():
+        (results / "trials" / one.id).mkdir(parents=True)
+        name = "failed.json" if one.engine == "null" else "verify.parquet"
+        (results / "trials" / one.id / name).touch()
     documents = documents_of(study, results)
     counted = synthetic.DOCUMENTS * 10 // synthetic.FILES * synthetic.FILES
     assert (documents.mean, documents.low, documents.high) == (counted, counted, counted)
     assert "manifest" in documents.source
-    trial = next(t for t in study.trials() if t.engine == "sqlite")
+    trial = next(t for t in study.trials() if (t.engine, t.workers) == ("sqlite", 1))
     rate = Rates(results, trial.factors).of(trial, "write", 0, "documents_per_s")
     assert rate.source == "measured"
     assert rate.low < rate.mean < rate.high
-    assert rate.mean == pytest.approx(synthetic.SPEEDS["sqlite"][0], rel=0.5)
-    wider = trial.model_copy(update={"factors": {**trial.factors, "workers": 8}})
+    assert rate.mean == pytest.approx(3 * synthetic.SPEEDS["sqlite"][0], rel=0.5)
+    wider = trial.model_copy(update={"factors": {**trial.factors, "workers": 16}})
     guessed = Rates(results, wider.factors).of(wider, "write", 0, "documents_per_s")
     assert guessed.source == "measured with other levels, 2 times more or less"
     other = trial.model_copy(update={"engine": "duckdb"})
     assert Rates(results, other.factors).of(other, "write", 0, "documents_per_s").source == (
         "default"
     )
-    # All of its trials have results; one is to be measured again.
+    # All of its trials have results or were given up; one is to be measured again.
     assert still_to_measure(study, results) == []
     (results / "trials" / trial.id / "verify.parquet").unlink()
     assert still_to_measure(study, results) == [trial]

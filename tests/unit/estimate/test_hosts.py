@@ -40,5 +40,32 @@ def test_trials_at_a_time_have_hosts_of_their_own() -> None:
     assert uses["data"].starting == pytest.approx(1)
 
 
+def test_who_was_idle_shortest_is_taken_and_the_end_is_that_of_the_longest() -> None:
+    stays = [Stay(4 * H, {"data": 1}), Stay(H, {"data": 1}), Stay(H, {"data": 1})]
+    uses, seconds = occupied(stays, lanes=2, idle=9 * H)
+    # The third follows the second on its host; the first ends last, 2 h after these.
+    assert (seconds, uses["data"].starts, uses["data"].busy) == (4 * H, 2, 6)
+    assert uses["data"].idle == pytest.approx(2 * 9)
+    # At 4 h one host is idle since 1 h, the other since 2 h: the second is taken.
+    more = [
+        Stay(H, {"data": 2}),
+        Stay(H, {"data": 1}),
+        Stay(2 * H, {"work": 1}),
+        Stay(H, {"data": 1}),
+    ]
+    uses, seconds = occupied(more, idle=3 * H)
+    assert (seconds, uses["data"].starts) == (5 * H, 2)
+    # Its 2 h, and of both at the end what is left until they go: the other one went at 4 h.
+    assert uses["data"].idle == pytest.approx(2 + 3 + 3)
+
+
+def test_a_host_ends_after_its_idle_time_and_not_before() -> None:
+    for pause, starts in ((2.0, 1), (2.001, 2)):
+        stays = [Stay(H, {"a": 1}), Stay(pause * H, {"b": 1}), Stay(H, {"a": 1})]
+        uses, _ = occupied(stays, idle=2 * H)
+        assert uses["a"].starts == starts
+        assert uses["a"].idle == pytest.approx(4)
+
+
 def test_nothing_costs_nothing() -> None:
     assert occupied([], start_up=1, idle=1) == ({}, 0.0)

@@ -1,0 +1,461 @@
+"""Measures of trials by hand: storage, hosts, steps, nodes, sessions and questions."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from support.results import synthetic
+from support.results.tables import part, results_of, samples_of
+
+from storewise.analysis.common.text import all_of, binary, count, number, seconds
+from storewise.analysis.files.inputs import InputTotals
+from storewise.analysis.files.parts import Part
+from storewise.analysis.measure import host_load as host
+from storewise.analysis.measure import throughput
+from storewise.analysis.measure.node_load import balance
+from storewise.analysis.measure.per_node import crashes, per_node, slowdown, step_conditions
+from storewise.analysis.measure.points import mean_times
+from storewise.analysis.measure.query_plans import leavings, plan_summary, plans, questions
+from storewise.analysis.measure.sessions import NODE_COLUMNS, sessions
+from storewise.analysis.measure.steps import (
+    ALL,
+    highest_rates,
+    measured_steps,
+    searches,
+    step_parameters,
+)
+from storewise.analysis.measure.storage import node_storage, storage
+from storewise.metrics.hdr import Counted, bucket_indexes
+from storewise.metrics.schema import Sample
+
+
+def test_storage_by_hand() -> None:
+    rows = [
+        *synthetic.counts("write", "insert", [(1, 100)], worker=0),
+        *synthetic.counts("write", "insert", [(1, 100)], worker=1),
+        # Worker 0 tells its size at the end, by process; worker 1 only by the second.
+        Sample("write", "store_bytes", 5000, "B", second=0, worker=0),
+        Sample("write", "store_bytes", 3000, "B", worker=0, process=0),
+        Sample("write", "store_bytes", 1000, "B", worker=0, process=1),
+        Sample("write", "store_bytes", 100, "B", second=0, worker=1),
+        Sample("write", "store_bytes", 2000, "B", second=1, worker=1),
+    ]
+    table = storage(samples_of(rows), InputTotals(1, 12_000, 200))
+    assert dict(zip(table["measure"], table["value"], strict=True)) == {
+        "store_bytes": 6000,
+        "bytes_per_document": 30,
+        "share_of_input": 0.5,
+        "share_of_raw_input": 0.3,  # 100 bytes of text a document
+    }
+
+
+def inodes_of(worker: int, files: int, inodes: int, *operations: int) -> list[Sample]:
+    """What a loading worker tells of its files; of operations perhaps nothing."""
+    kinds = ("files_created", "files_renamed", "files_removed", "directories_made")
+    values = {"store_files": files, "store_inodes": inodes}
+    values |= dict(zip(kinds, operations, strict=bool(operations)))
+    return [Sample("write", name, n, "1", worker=worker) for name, n in values.items()]
+
+
+def loaded_by(*workers: int) -> list[Sample]:
+    rows = [synthetic.counts("write", "insert", [(1, 100)], worker=worker) for worker in workers]
+    return [one for row in rows for one in row] + [
+        one for worker in workers for one in synthetic.times("write", 2.0, worker=worker)
+    ]
+
+
+def test_files_by_hand() -> None:
+    rows = [*loaded_by(0, 1), *inodes_of(0, 3, 5, 10, 4, 3, 1), *inodes_of(1, 4, 7, 1, 0, 0, 0)]
+    table = storage(samples_of(rows), None)
+    assert dict(zip(table["measure"], table["value"], strict=True)) == {
+        "files": 7,
+        "inodes": 12,
+        "metadata_operations": 19,
+    }
+    assert set(table["unit"]) == {"1"}
+
+
+def test_a_part_of_the_workers_says_nothing_of_all_files() -> None:
+    rows = [*loaded_by(0, 1), *inodes_of(0, 3, 5, 10, 4, 3, 1), *inodes_of(1, 4, 7)]
+    assert set(storage(samples_of(rows), None)["measure"]) == {"files", "inodes"}
+    rows = [*loaded_by(0, 1), *inodes_of(0, 3, 5, 10, 4, 3, 1)]
+    assert storage(samples_of(rows), None).empty
+
+
+def test_files_of_servers_are_those_of_all_nodes() -> None:
+    samples = samples_of(loaded_by(0))
+    trial = str(samples["trial"].iloc[0])
+    names = ["store_files", "store_inodes", "files_created", "files_renamed"]
+    names += ["files_removed", "directories_made"]
+    nodes = pd.DataFrame(columns=NODE_COLUMNS, index=range(2)).assign(trial=trial, node_bytes=100.0)
+    for name, values in zip(names, [(3, 4), (5, 6), (10, 20), (1, 0), (0, 2), (0, 0)], strict=True):
+        nodes[name] = values
+    table = node_storage(sessions(nodes, samples), samples)
+    assert dict(zip(table["measure"], table["value"], strict=True)) == {
+        "node_bytes": 200,
+        "files": 7,
+        "inodes": 11,
+        "metadata_operations": 33,
+    }
+    assert set(map(tuple, table[["trial", "phase", "step"]].to_numpy())) == {(trial, "write", 0)}
+    nodes["store_inodes"] = [5, np.nan]
+    table = node_storage(sessions(nodes, samples), samples)
+    assert set(table["measure"]) == {"node_bytes", "files", "metadata_operations"}
+
+
+def test_host_load_by_hand() -> None:
+    rows = [
+        *synthetic.times("read", 2.5),
+        *(
+            Sample("read", metric, value, unit, second=second)
+            for second, (length, wait) in enumerate([(1.0, 10.0), (1.0, 20.0), (0.5, 80.0)])
+            for metric, value, unit in (("sample_length", length, "s"), ("cpu_iowait", wait, "%"))
+        ),
+        *(
+            Sample("read", "client_cpu", cpu, "s", second=second, worker=0, process=process)
+            for process, seconds in enumerate([(0.5, 0.9, 0.1), (1.0, 1.0, 0.5)])
+            for second, cpu in enumerate(seconds)
+        ),
+    ]
+    samples = samples_of(rows)
+    load = host.host_load(samples, host.host_samples(samples), throughput.durations(samples))
+    table = load.set_index("metric")
+    assert table.loc["cpu_iowait", "mean"] == pytest.approx((10 + 20 + 40) / 2.5)
+    assert table.loc["cpu_iowait", "max"] == 80
+    # The busiest process: 2.5 s of CPU in 2.5 s.
+    assert table.loc["client_cpu", "mean"] == pytest.approx(1.0)
+    assert table.loc["client_cpu", "max"] == pytest.approx(1.0)
+
+
+def test_unsteady_canary_is_warned_of() -> None:
+    rows = [
+        {
+            "trial": t,
+            "taken_by": "clients",
+            "host": "h",
+            "metric": "canary_cpu",
+            "value": v,
+            "unit": "1/s",
+        }
+        for t, v in (("a", 100.0), ("b", 180.0))
+    ]
+    (warning,) = host.canary_warnings(pd.DataFrame(rows))
+    assert warning.code == "unsteady_host"
+    assert list(host.canary_warnings(pd.DataFrame(rows[:1]))) == []
+
+
+def test_a_client_is_the_limit_near_the_highest_of_its_own_ceilings() -> None:
+    trials = pd.DataFrame(
+        [
+            ("near", "sqlite", 1, "durable"),
+            ("below", "duckdb", 1, "durable"),
+            ("wider", "sqlite", 2, "durable"),
+            ("again", "files", 1, "durable"),
+            ("busy", "postgres", 1, "durable"),
+            ("open", "postgres", 1, "relaxed"),
+        ],
+        columns=["trial", "engine", "workers", "consistency"],
+    )
+    values = [800.0, 799.0, 900.0, 1000.0, 10.0, 1000.0]
+    place = {"phase": "read", "step": 0, "measure": "operations_per_s"}
+    rates = trials[["trial"]].assign(value=values, **place)
+    # Of the engine without a store at any level of consistency; with four workers it is faster.
+    ceiling = [("durable", 1, 600.0), ("relaxed", 1, 1000.0), ("relaxed", 4, 5000.0)]
+    summary = pd.DataFrame(ceiling, columns=["consistency", "workers", "mean"])
+    summary = summary.assign(engine="null", **place)
+    load = pd.DataFrame(
+        [("busy", 0.9), ("open", 0.89), ("near", 1.0)], columns=["trial", "mean"]
+    ).assign(phase="read", step=0, metric="client_cpu")
+    bound = host.client_bound(load, rates, summary, results_of(trials), paced={("open", "read", 0)})
+    assert dict(zip(bound["trial"], bound["reason"], strict=True)) == {
+        "busy": "a client process used 0.90 of a core",
+        "near": "it reached 80% of the rate of no store at all (no store)",
+    }
+
+
+# Steps --------------------------------------------------------------------------------------------
+
+
+def step_rows() -> pd.DataFrame:
+    """A step of 8 s with two workers, and one of 2 s: gets and puts."""
+    rows: list[Sample] = []
+    for worker, wall in ((0, 8.0), (1, 6.5)):
+        rows += synthetic.counts("read", "get", [(100, 100)] * int(wall), worker=worker, warmup=2)
+        rows += synthetic.counts("read", "put", [(10, 10)] * int(wall), worker=worker, warmup=2)
+        rows += synthetic.times("read", wall, worker=worker)
+        rows += [
+            Sample("read", "intended_operations", 900.0, "1", worker=worker, process=0),
+            Sample("read", "errors", 3.0, "1", operation="put", worker=worker, process=0),
+        ]
+    short = [*synthetic.counts("read", "get", [(60, 60), (40, 40)]), *synthetic.times("read", 2.0)]
+    return samples_of([*rows, *(row._replace(step=1) for row in short)])
+
+
+def test_steps_by_hand() -> None:
+    samples = step_rows()
+    parameters = step_parameters(
+        [part("t", "read", steps=[{"clients": 4, "rate": 300.0}, {"clients": 8}])]
+    )
+    table = measured_steps(samples, throughput.series(samples), parameters)
+    values = table.set_index(["step", "operation", "measure"])["value"].to_dict()
+    # Steady are the seconds 2 to 5, in which both workers were at work.
+    assert values[0, "get", "operations_per_s"] == pytest.approx(200)
+    assert values[0, "put", "operations_per_s"] == pytest.approx(20)
+    assert values[0, ALL, "operations_per_s"] == pytest.approx(220)
+    assert (values[0, ALL, "runtime"], values[0, ALL, "errors"]) == (8.0, 6.0)
+    assert (values[0, "get", "errors"], values[0, "put", "errors"]) == (0.0, 6.0)
+    # 14 seconds of 110 operations, of 1,800 that were meant to begin.
+    assert values[0, ALL, "served"] == pytest.approx(14 * 110 / 1800)
+    assert values[1, ALL, "operations_per_s"] == pytest.approx(50)
+    assert (1, ALL, "served") not in values
+    assert set(zip(table["step"], table["clients"], strict=True)) == {(0, 4.0), (1, 8.0)}
+    assert set(table.loc[table["measure"] == "runtime", "unit"]) == {"s"}
+
+
+def test_what_tells_steps_apart_is_said_in_words() -> None:
+    slow = {"how": "disk", "nodes": 1, "rate": None}
+    steps = [
+        {"clients": 1, "seconds": 5, "slow": None, "ordered": False, "batch": 10},
+        {"clients": 2, "seconds": 5, "slow": slow, "ordered": True, "batch": 20},
+    ]
+    table = step_parameters([part("t", "read", steps=steps), part("t", "read", 1, steps=[])])
+    assert table["other"].to_list() == [
+        "no slow, no ordered, batch 10",
+        "slow (how disk nodes 1), ordered, batch 20",
+    ]
+    assert step_parameters([part("t", "read", steps=steps[:1])]).empty, "nothing to tell apart"
+    assert len(step_parameters([part("t", "read", steps=[{"rate": 5.0}])])) == 1
+
+
+def test_searches_are_those_of_the_first_worker_and_answers_are_averaged() -> None:
+    def searched(trial: str, rate: float | None, worker: int = 0) -> Part:
+        tried: Any = [{"rate": 1}, {"rate": 2}]
+        search = {"first_step": 1, "percentile": 99.0, "limit_ms": 5.0, "time": "response"}
+        search |= {"tried": tried, "rate": rate, "verified": True, "bounded": False}
+        steps = [{"clients": 1}, {"clients": 6}]
+        return part(trial, "read", worker, steps=steps, searches=[search])
+
+    parts = [searched("a", 100.0), searched("a", 999.0, 1), searched("b", 400.0)]
+    trials = pd.DataFrame({"trial": list("abc"), "engine": ["sqlite", "sqlite", "duckdb"]})
+    results = results_of(trials, [*parts, searched("c", None), part("c", "write")])
+    table = searches(results)
+    assert table[["trial", "clients", "steps"]].to_numpy().tolist() == [
+        *(["a", 6, 2], ["b", 6, 2], ["c", 6, 2]),
+    ]
+    (answer,) = highest_rates(table, results).to_dict("records")
+    assert (answer["engine"], answer["n"], answer["unit"]) == ("sqlite", 2, "operations/s")
+    assert answer["mean"] == pytest.approx(200)
+
+
+# Nodes --------------------------------------------------------------------------------------------
+
+
+def owned(node: str, operations: float, errors: float = 0.0) -> list[Sample]:
+    place: dict[str, Any] = {"operation": "get", "node": node, "worker": 0}
+    rows = [Sample("read", "owner_operations", operations, "1", **place)]
+    return rows + ([Sample("read", "owner_errors", errors, "1", **place)] if errors else [])
+
+
+def test_how_operations_spread_over_nodes() -> None:
+    samples = samples_of([*owned("data0", 30, 2), *owned("data0", 30), *owned("data1", 20)])
+    assert balance(samples)[["node", "operations", "errors", "share"]].to_numpy().tolist() == [
+        ["data0", 60, 2, 0.75],
+        ["data1", 20, 0, 0.25],
+    ]
+    (row,) = balance(samples_of(owned("data0", 0, 5)))["share"]
+    assert math.isnan(row), "of nothing there is no share"
+
+
+def test_what_each_node_did_in_a_step() -> None:
+    step = {"trial": "t", "phase": "read", "step": 0}
+    times = [1_000_000] * 90 + [20_000_000] * 10
+    index, number = np.unique(bucket_indexes(np.array(times, dtype=np.int64)), return_counts=True)
+    histograms = {("t", "read", 0, "get", "data0", "service"): Counted(index, number)}
+    loads = [
+        ("n0", "data0", "store_cpu", 0.7),
+        ("n0", "", "user", 9.0),
+        ("n0", "", "cpu_user", 40.0),
+        ("n1", "", "cpu_user", 50.0),
+        ("n1", "data1", "store_cpu", 0.1),
+    ]
+    load = pd.DataFrame(loads, columns=["host", "node", "metric", "mean"]).assign(**step)
+    nodes = pd.DataFrame({"trial": "t", "node": ["data0", "data1"], "host": ["n0", "n1"]})
+    slowed = samples_of([Sample("read", "slow_time", 9.0, "s", node="data0")])
+    steps = [{"limit_ms": 10.0, "slow": {"how": "cpu", "processes": 2}, "crash": None}]
+    conditions = step_conditions([part("t", "read", steps=steps)], slowed)
+    spread = balance(samples_of([*owned("data0", 60), *owned("data1", 20)]))
+    wall = pd.DataFrame([{**step, "wall": 4.0, "all": 2.0}])
+    one, other = per_node(histograms, spread, wall, load, nodes, conditions).to_dict("records")
+    assert (one["host"], one["store_cpu"], one["cpu_user"]) == ("n0", 0.7, 40.0)
+    assert (one["operations_per_s"], one["share"], one["over_limit"]) == (15.0, 0.75, 0.1)
+    assert one["service_mean"] == pytest.approx(2.9e-3, rel=2e-3)
+    assert one["service_p99"] == pytest.approx(20e-3, rel=2e-3)
+    assert one["slowed"].startswith("cpu") and one["slowed_nodes"] == 1
+    assert (other["slowed"], other["slowed_nodes"], other["cpu_user"]) == ("", 1, 50.0)
+    assert (other["operations_per_s"], other["store_cpu"]) == (5.0, 0.1)
+    assert math.isnan(other["service_mean"]) and math.isnan(other["over_limit"])
+
+
+def test_what_slowed_nodes_leave_of_the_rate() -> None:
+    trials = pd.DataFrame({"trial": list("ab"), "engine": "postgres", "nodes": [2, 4]})
+    place = {"measure": "operations_per_s", "unit": "operations/s", "phase": "read"}
+    rates = pd.DataFrame(
+        [("a", 0, 400.0), ("a", 1, 100.0), ("a", 2, 7.0), ("b", 0, 900.0), ("b", 1, 300.0)],
+        columns=["trial", "step", "value"],
+    ).assign(**place)
+    conditions = rates[["trial", "phase", "step"]].assign(
+        slow=["", "cpu", "", "", "cpu"],
+        slowed_nodes=[0, 1, 0, 0, 3],
+        crash=[False, False, True, 0, 0],
+    )
+    table = slowdown(rates, conditions, results_of(trials))
+    assert table[["nodes", "step", "slowed_nodes", "relative"]].to_numpy().tolist() == [
+        *([2, 0, 0, 1], [2, 1, 1, pytest.approx(1 / 4)]),
+        *([4, 0, 0, 1], [4, 1, 3, pytest.approx(1 / 3)]),
+    ]
+    assert table["mean"].to_list() == pytest.approx([400, 100, 900, 300])
+    quiet = conditions.assign(slowed_nodes=0)
+    assert slowdown(rates, quiet, results_of(trials)).empty
+
+
+def test_a_crash_lasted_as_long_as_no_worker_had_an_answer() -> None:
+    def crashed(worker: int, of_all: Any, of_node: Any) -> Part:
+        outages = {"": of_all} | ({} if of_node is None else {"data1": of_node})
+        crash = {"step": 1, "node": "data1", "after": 2.0, "outages": outages}
+        return part("t", "read", worker, crashes=[crash])
+
+    def of(worker: int, metric: str, value: float, **more: Any) -> Sample:
+        return Sample("read", metric, value, "s", step=1, worker=worker, **more)
+
+    # The second worker began half a second later: its 2.5 to 5.5 is 3 to 6 of the first one.
+    parts = [crashed(0, [(0.2, 1.5), (2.0, 5.0)], [(2.0, 9.0)]), crashed(1, [(2.5, 5.5)], None)]
+    samples = samples_of(
+        [
+            *(of(0, "started_at", 100.0), of(1, "started_at", 100.5)),
+            *(of(0, "recovery_time", 2.5), of(0, "errors", 4.0, operation="get")),
+            *(of(1, "errors", 5.0, operation="get"), of(1, "errors", 7.0, second=3)),
+        ]
+    )
+    checked = pd.DataFrame({"trial": ["t", "t", "u"], "lost": [1.0, 2.0, 9.0]})
+    (row,) = crashes(parts, samples, checked).to_dict("records")
+    assert (row["node"], row["after"], row["recovery_time"]) == ("data1", 2.0, 2.5)
+    assert row["unavailable_time"] == pytest.approx(2.0)
+    # Of the killed node's documents the first worker alone knows the owners.
+    assert row["unavailable_time_node"] == pytest.approx(7.0)
+    assert (row["errors"], row["lost_documents"]) == (9.0, 3.0)
+    unknown = pd.DataFrame({"trial": ["t", "t"], "lost": [1.0, math.nan]})
+    (row,) = crashes(parts, samples, unknown).to_dict("records")
+    assert math.isnan(row["lost_documents"]), "what was not taken of one kind is not known of all"
+
+
+def test_sessions_are_as_late_as_their_last_node_and_as_large_as_all() -> None:
+    table = pd.DataFrame(columns=NODE_COLUMNS, index=range(3)).assign(
+        trial=["t", "t", "u"],
+        node=["data0", "data1", "data0"],
+        host=["b", "a", "a"],
+        queue_time=[2.0, 9.0, 1.0],
+        ready_time=[4.0, 3.0, 1.0],
+        node_bytes=[100.0, 50.0, math.nan],
+    )
+    rows = [Sample("session", "formed_time", 12.0, "s"), Sample("session", "form_time", 1.0, "s")]
+    one, other = sessions(table, samples_of(rows)).to_dict("records")
+    assert (one["nodes"], one["hosts"], one["formed_time"]) == (2, "a, b", 12.0)
+    assert (one["queue_time"], one["ready_time"], one["node_bytes"]) == (9.0, 4.0, 150.0)
+    assert math.isnan(other["node_bytes"]) and math.isnan(other["formed_time"])
+
+
+# Questions ----------------------------------------------------------------------------------------
+
+
+def noted(trial: str, selectivity: float, seconds: list[float], **more: Any) -> Part:
+    note = {"query": "q3", "step": 0, "selectivity_pct": selectivity, "seconds": seconds}
+    note |= {"answered_by": "store", "verb": "find", "matched": 7, "found": 7} | more
+    return part(trial, "q3", notes=[note])
+
+
+def test_times_of_questions_are_over_executions_of_all_clients_and_over_trials() -> None:
+    trials = pd.DataFrame({"trial": list("ab"), "engine": "sqlite", "index": "mv"})
+    parts = [
+        *(noted("a", 1.0, [1.0, 2.0], uses_index=True), noted("a", 1.0, [6.0], uses_index=None)),
+        noted("b", 1.0, [5.0], uses_index=True),
+        *(noted("a", 9.0, [4.0], uses_index=False), noted("b", 9.0, [], uses_index=True)),
+    ]
+    results = results_of(trials, parts)
+    planned = plans(results)
+    shown = planned[["trial", "selectivity_pct", "executions", "seconds"]].fillna(-1)
+    assert shown.to_numpy().tolist() == [
+        *(["a", 1.0, 3, 3.0], ["a", 9.0, 1, 4.0], ["b", 1.0, 1, 5.0], ["b", 9.0, 0, -1]),
+    ]
+    summary = plan_summary(planned, results)
+    assert summary[["n", "mean", "low", "high"]].to_numpy().tolist() == [
+        [2, 4.0, 3.0, 5.0],
+        [1, 4.0, 4.0, 4.0],
+    ]
+    assert summary["uses_index"].to_list() == [True, None], "trials differ"
+
+
+@pytest.mark.parametrize(
+    ("used", "sentence"),
+    [
+        ({1: [True], 9: [True]}, "SQLite used the index at every selectivity, up to 9 % (q3)."),
+        ({1: [False], 9: [False]}, "SQLite never used the index (q3)."),
+        ({1: [True], 5: [False], 9: [False]}, "SQLite left the index from 5 % on (q3)."),
+        ({1: [False], 9: [True]}, "SQLite did not use the index at 1 % (q3)."),
+        ({1: [True, False], 9: [True]}, "SQLite used it only in some settings at 1 % (q3)."),
+    ],
+)
+def test_where_an_index_was_left(used: dict[float, list[bool]], sentence: str) -> None:
+    rows = [(share, one) for share, several in used.items() for one in several]
+    table = pd.DataFrame(rows, columns=["selectivity_pct", "uses_index"])
+    table = table.assign(engine="sqlite", query="q3", index="mv")
+    assert leavings(table, ["engine", "index"]) == [sentence]
+    assert leavings(table.assign(index="none"), ["engine", "index"]) == []
+
+
+def test_questions_come_with_the_files_first_and_their_median() -> None:
+    trials = pd.DataFrame({"trial": list("ab"), "engine": ["duckdb", "files"]})
+    note: dict[str, Any] = {"question": "top_genes", "answered_by": "store", "by": "find"}
+    parts = [part(t, "query", notes=[{**note, "indexes": ["align.gene"]}]) for t in "ab"]
+    times = pd.DataFrame(
+        [("duckdb", "service", "p50", 0.2), ("files", "service", "p50", 3.0),
+         ("files", "response", "p50", 9.0), ("duckdb", "service", "p99", 8.0)],
+        columns=["engine", "time", "percentile", "value"],
+    ).assign(phase="query", step=0, operation="top_genes", count=5, n=1)  # fmt: skip
+    table = questions(results_of(trials, parts), times)
+    assert table[["engine", "median", "operations"]].to_numpy().tolist() == [
+        ["files", 3.0, 5],
+        ["duckdb", 0.2, 5],
+    ]
+    assert set(table["indexes"]) == {"align.gene"}
+
+
+def test_the_mean_time_of_a_call_is_over_the_calls_of_all_workers() -> None:
+    rows = [
+        *synthetic.counts("read", "get", [(30, 30)], worker=0, service=6.0),
+        *synthetic.counts("read", "get", [(10, 10)], worker=1, service=1.0),
+        *synthetic.counts("read", "put", [(0, 0)], service=1.0),
+    ]
+    (row,) = mean_times(samples_of(rows)).to_dict("records")
+    assert (row["operation"], row["measure"]) == ("get", "mean_service_time")
+    assert row["value"] == pytest.approx(7 / 40)
+
+
+def test_numbers_in_words() -> None:
+    assert [number(v) for v in (0, 1234567, 99.96, 0.012345, 15600, float("nan"))] == [
+        "0",
+        "1,230,000",
+        "100",
+        "0.0123",
+        "15,600",
+        "unknown",
+    ]
+    assert [count(v) for v in (6, 6.0000000001, 6.5, 1025.5, 999_949, 1_119_820, 2e6)] == [
+        *("6", "6", "6.50", "1,026", "999,949", "1.1 million", "2 million"),
+    ]
+    assert all_of(["a", "b", "c"]) == "a, b and c"
+    assert binary(1536) == "1.50 KiB"
+    assert seconds(0.00025) == "250 µs"
