@@ -5,16 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.paths import SAMPLE
-
-from storewise.ssearch.parse.stream import open_input
+from support.paths import DATA
 
 
 def small(name: str) -> bytes:
     """A real output with a line that makes its content its own."""
-    with open_input(SAMPLE / "queries_01__yersinia.m10.gz") as stream:
-        data = b"".join(iter(lambda: stream.read(1 << 20), b""))
-    return data + f"\nkept as {name}\n".encode()
+    content = (DATA / "ssearch36_nohits.m10").read_bytes()
+    return content + f"\nkept as {name}\n".encode()
 
 
 @pytest.fixture
@@ -25,9 +22,6 @@ def files(tmp_path: Path) -> Path:
         (place / name).write_bytes(small(name))
     (place / ".hidden.m10").write_bytes(b"not looked at")
     return place
-
-
-# --- bad files ---------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import sqlite3
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,9 +12,25 @@ import pytest
 from support.inputs.manifests import small
 
 from storewise.errors import InputError, StorewiseError
-from storewise.ssearch.inputs.manifest import build_manifest, build_part, load_manifest, merge_parts
+from storewise.ssearch.inputs import scan_cache
+from storewise.ssearch.inputs.manifest import (
+    ManifestSummary,
+    build_manifest,
+    build_part,
+    load_manifest,
+    merge_parts,
+)
 from storewise.ssearch.inputs.paths import list_inputs, slice_paths
-from storewise.ssearch.inputs.table import PART_SCHEMA, rows_of, write_table
+from storewise.ssearch.inputs.scan import scan_file
+from storewise.ssearch.inputs.scan_cache import ScanCache
+from storewise.ssearch.inputs.table import (
+    MANIFEST_SCHEMA,
+    PART_SCHEMA,
+    metadata,
+    read_table,
+    rows_of,
+    write_table,
+)
 
 
 def names(paths: list[str]) -> list[str]:
@@ -21,13 +38,6 @@ def names(paths: list[str]) -> list[str]:
 
 
 # --- what is listed ----------------------------------------------------------------------------
-
-
-def test_directories_globs_and_paths(files: Path) -> None:
-    assert names(list_inputs([files])) == ["a.m10", "b.m10", "c.m10", "d.m10"]
-    assert names(list_inputs([f"{files}/*.m10"])) == ["a.m10", "b.m10"]
-    assert names(list_inputs([f"{files}/**/*.m10"])) == ["a.m10", "b.m10", "c.m10", "d.m10"]
-    assert names(list_inputs([f"{files}/deep/../b.m10", files / "b.m10"])) == ["b.m10"]
 
 
 def test_lists(files: Path) -> None:
@@ -64,6 +74,59 @@ def test_names_that_are_not_text_are_refused(files: Path) -> None:
         list_inputs([files])
 
 
+def test_rows_are_those_of_the_scan(files: Path) -> None:
+    out = files.parent / "below" / "manifest.parquet"
+    told: list[tuple[int, int, int, int]] = []
+    summary = build_manifest(list_inputs([files]), out, progress=lambda *now: told.append(now))
+    rows = list(rows_of(load_manifest(out)))
+    assert names([row.path for row in rows]) == ["a.m10", "b.m10", "c.m10", "d.m10"]
+    for row in rows:
+        result, status = scan_file(row.path), Path(row.path).stat()
+        assert (row.digest, row.queries, row.hits, row.alignments, row.documents) == (
+            result.digest,
+            result.queries,
+            result.hits,
+            result.alignments,
+            result.documents,
+        )
+        assert (row.bytes, row.mtime_ns, row.shard) == (status.st_size, status.st_mtime_ns, None)
+    size = sum(row.bytes for row in rows)
+    assert summary == ManifestSummary(4, size, 4 * 9, 4, 0)
+    assert told[-1] == (4, 4, size, size)
+    assert metadata(out)["bad"] == "0"
+    assert (out.parent / "quarantine.tsv").read_text() == "path\tline\toffset\treason\n"
+
+
+def test_a_file_goes_away_and_comes_back(files: Path) -> None:
+    """What was digested once is not digested again, and nothing of a file that is bad or away is
+    used."""
+    out = files.parent / "manifest.parquet"
+    changing = files / "b.m10"
+    good, time = changing.read_bytes(), changing.stat().st_mtime_ns
+
+    def build() -> tuple[int, int, list[str], list[str]]:
+        done = build_manifest(list_inputs([files]), out, on_bad_input="quarantine")
+        used = names([row.path for row in rows_of(load_manifest(out))])
+        return done.digested, done.reused, used, names([bad.path for bad in done.bad])
+
+    whole = ["a.m10", "b.m10", "c.m10", "d.m10"]
+    assert build() == (4, 0, whole, [])
+    changing.unlink()
+    assert build() == (0, 3, ["a.m10", "c.m10", "d.m10"], [])
+    changing.write_bytes(good[:2000])
+    assert build() == (1, 3, ["a.m10", "c.m10", "d.m10"], ["b.m10"])
+    assert build() == (1, 3, ["a.m10", "c.m10", "d.m10"], ["b.m10"])
+    changing.write_bytes(good)
+    os.utime(changing, ns=(time, time))
+    assert build() == (0, 4, whole, [])
+    # The same time, another size; then the same size, another time.
+    changing.write_bytes(good + b"\n")
+    os.utime(changing, ns=(time, time))
+    assert build() == (1, 3, whole, [])
+    os.utime(changing, ns=(time, time + 1))
+    assert build() == (1, 3, whole, [])
+
+
 def test_only_new_and_changed_files_are_digested(files: Path) -> None:
     out = files.parent / "manifest.parquet"
     build_manifest(list_inputs([files]), out)
@@ -94,8 +157,10 @@ def test_a_mode_of_digest_is_kept_apart(files: Path) -> None:
     assert build("sampled") == 0
     assert build("sampled", seed=2) == 5
     rows = {Path(row.path).name: row for row in rows_of(load_manifest(out))}
-    assert rows["large.m10"].documents is None
-    assert rows["a.m10"].documents is not None or rows["a.m10"].bytes > 65536
+    assert rows["large.m10"].documents is None and rows["a.m10"].documents == 9
+    summary = build_manifest(list_inputs([files]), out, digest="sampled", seed=2, cache_dir=cache)
+    assert summary.documents is None
+    assert build("full") == 5, "the rows of a mode are replaced by those of the next"
 
 
 def test_equal_files_are_used_once(files: Path) -> None:
@@ -126,9 +191,32 @@ def test_colliding_digests_are_an_error(tmp_path: Path) -> None:
             {"path": "b", "digest": b"\x80seven?" + bytes(9)},
         ],
     )
-    with pytest.raises(StorewiseError, match=r"^(a and z|z and a) differ.*share the 7 bytes"):
-        merge_parts([one, two], tmp_path / "m.parquet")
+    for parts in ([one, two], [two, one]):
+        with pytest.raises(StorewiseError, match=r"^a and z differ.*share the 7 bytes"):
+            merge_parts(parts, tmp_path / "m.parquet")
     assert not (tmp_path / "m.parquet").exists()
+
+
+def test_of_equal_files_in_several_parts_the_first_path_is_used(tmp_path: Path) -> None:
+    one, two = bytes(16), b"\1" * 16
+    rows = [
+        {"path": "d", "digest": one, "bytes": 3, "warning": "a word"},
+        {"path": "b", "digest": one, "queries": 2, "alignments": 3, "warning": "odd"},
+        {"path": "c", "digest": two, "queries": None},
+        {"path": "a", "digest": two, "bytes": 5, "queries": 1, "alignments": 0},
+    ]
+    parts = [part(tmp_path / str(number), [row]) for number, row in enumerate(rows)]
+    done = merge_parts(reversed(parts), tmp_path / "m.parquet")
+    assert load_manifest(tmp_path / "m.parquet")["path"].to_pylist() == ["a", "b", "c", "d"]
+    column = load_manifest(tmp_path / "m.parquet")["duplicate_of"].to_pylist()
+    assert column == [None, None, "a", "b"]
+    # Only what is used counts: 5 + 1 bytes, 1 + 0 and 2 + 3 x 3 documents.
+    assert (done.files, done.bytes, done.documents) == (2, 6, 12)
+    assert (done.digested, done.reused) == (4, 0)
+    assert done.duplicates == [("c", "a"), ("d", "b")]
+    assert done.warnings == [("b", "odd")]
+    with pytest.raises(StorewiseError, match=r"m\.parquet: no usable input file$"):
+        merge_parts([part(tmp_path / "none", [])], tmp_path / "m.parquet")
 
 
 @pytest.mark.parametrize("parts", [1, 3])
@@ -161,10 +249,31 @@ def test_quarantine_lists_every_bad_file(with_bad: Path) -> None:
     assert "not an SSEARCH output" in rows[1]["reason"] and rows[1]["line"] == "1"
     assert "No such file" in rows[2]["reason"] and rows[2]["line"] == ""
     assert [bad.path for bad in summary.bad] == [row["path"] for row in rows]
+    assert metadata(out)["bad"] == "3"
     part_out = with_bad.parent / "part.parquet"
     build_part(list_inputs([with_bad]), part_out)
     merged = merge_parts([part_out], out, on_bad_input="quarantine")
     assert merged.bad == summary.bad
+
+
+def test_fail_names_the_first_and_how_many(with_bad: Path) -> None:
+    out = with_bad.parent / "manifest.parquet"
+    paths = list_inputs([with_bad])
+    with pytest.raises(InputError) as caught:
+        build_manifest(paths, out, quarantine=with_bad.parent / "bad.tsv")
+    error = caught.value
+    assert error.path == str(with_bad / "a0.m10") and error.line and error.offset
+    assert str(error).count("a0.m10") == 1
+    assert "not complete" in str(error) and "3 of 7 files are bad" in str(error)
+    assert not out.exists()
+    assert (with_bad.parent / "bad.tsv").read_text().count("\n") == 4
+    # The good ones are not digested again once the bad are gone.
+    for name in ("a0.m10", "zz.m10"):
+        (with_bad / name).unlink()
+    with pytest.raises(InputError, match=r"z\.m10, line 1.*(?<!bad) \(on_bad_input: quarantine"):
+        build_manifest(list_inputs([with_bad]), out)
+    (with_bad / "z.m10").unlink()
+    assert build_manifest(list_inputs([with_bad]), out).digested == 0
 
 
 def test_nothing_usable_is_an_error(tmp_path: Path) -> None:
@@ -180,9 +289,59 @@ def test_an_unwritable_place_is_named(files: Path) -> None:
         build_manifest(list_inputs([files]), files.parent / "file" / "m.parquet")
 
 
-def test_a_broken_cache_is_made_anew(files: Path) -> None:
-    out, cache = files.parent / "manifest.parquet", files.parent / "cache"
+def test_a_broken_cache_is_made_anew(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scan_cache, "_BATCH_ROWS", 3)  # fewer than there are
+    out, cache = files.parent / "manifest.parquet", files.parent / "ca?che %20#"
     build_manifest(list_inputs([files]), out, cache_dir=cache)
+    expected = load_manifest(out)
+
+    def again() -> int:
+        done = build_manifest(list_inputs([files]), out, cache_dir=cache)
+        assert load_manifest(out).equals(expected)
+        return done.digested
+
+    assert again() == 0
     (cache / "rows.sqlite").write_bytes(b"no database, " * 1000)
-    assert build_manifest(list_inputs([files]), out, cache_dir=cache).digested == 4
-    assert build_manifest(list_inputs([files]), out, cache_dir=cache).digested == 0
+    assert (again(), again()) == (4, 0)
+    # As an earlier version made it.
+    (cache / "rows.sqlite").unlink()
+    with sqlite3.connect(cache / "rows.sqlite") as rows:
+        rows.execute("CREATE TABLE rows (path TEXT PRIMARY KEY, mode TEXT)")
+    rows.close()
+    assert (again(), again()) == (4, 0)
+
+
+def test_two_builds_with_one_cache(tmp_path: Path) -> None:
+    with (
+        ScanCache(tmp_path / "cache", "full"),
+        pytest.raises(StorewiseError, match="another manifest is being built with this cache"),
+        ScanCache(tmp_path / "cache", "full"),
+    ):
+        pass
+    with ScanCache(tmp_path / "cache", "full"):
+        pass
+    (tmp_path / "file").touch()
+    with pytest.raises(
+        StorewiseError, match=r"the manifest's cache cannot be written: File exists"
+    ):
+        ScanCache(tmp_path / "file", "full").__enter__()
+
+
+def test_tables_of_another_kind_or_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "one.parquet"
+    write_table(MANIFEST_SCHEMA.empty_table(), path, "manifest", files="0")
+    assert metadata(path) == {"kind": "manifest", "schema": "1", "files": "0"}
+    assert list(rows_of(load_manifest(path))) == []
+    with pytest.raises(InputError, match=r"not this version's part.*found kind 'manifest'"):
+        read_table(path, "part")
+    monkeypatch.setattr("storewise.ssearch.inputs.table.SCHEMA_VERSION", "2")
+    with pytest.raises(InputError, match=r"not this version's manifest.*of schema 2.*schema '1'"):
+        load_manifest(path)
+
+
+def test_rows_of_a_large_table(tmp_path: Path) -> None:
+    one = {"path": "x", "bytes": 1, "mtime_ns": 1, "queries": 1, "hits": 1, "alignments": 1}
+    table = pa.Table.from_pylist([one], schema=MANIFEST_SCHEMA)
+    table = pa.concat_tables([table] * 20_001).combine_chunks()
+    table = table.set_column(1, "bytes", pa.array(range(20_001)))
+    assert [row.bytes for row in rows_of(table)] == list(range(20_001))
