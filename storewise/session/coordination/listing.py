@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from storewise.session.coordination.liveness import (
     read_abort,
 )
 from storewise.session.coordination.run import sessions
+from storewise.session.coordination.system import SYSTEM, System
 
 #: Jobs of a trial that are no workers of a phase.
 _OTHERS = ("form", "close", "verify")
@@ -60,20 +60,20 @@ class LiveSession:
     """Why it ends, empty while it goes on."""
 
 
-def live_sessions(results: Path) -> list[LiveSession]:
+def live_sessions(results: Path, system: System = SYSTEM) -> list[LiveSession]:
     """All live sessions of all studies below `results`, oldest first."""
     studies = sorted(path for path in results.glob("*/") if (path / LIVE).is_dir())
-    live = [session for study in studies for session in sessions_of(study)]
+    live = [session for study in studies for session in sessions_of(study, system)]
     return sorted(live, key=lambda session: -session.age)
 
 
-def sessions_of(study: Path) -> list[LiveSession]:
+def sessions_of(study: Path, system: System = SYSTEM) -> list[LiveSession]:
     """The live sessions of one study, given by its directory of results, oldest first.
 
     The files of a trial that is measured stay until its run ends: it is not live.
     """
     listed = []
-    now = time.time()
+    now = system.time()
     for live, session in sessions(study):
         if session is None or holds(live, FINISHED):
             continue
@@ -121,13 +121,15 @@ def _nodes(live: Path) -> tuple[NodeState, ...]:
     return tuple(nodes)
 
 
-def end_session(results: Path, identifier: str, say: Callable[[str], None]) -> None:
+def end_session(
+    results: Path, identifier: str, say: Callable[[str], None], *, system: System = SYSTEM
+) -> None:
     """End one session in order and wait until its jobs have gone.
 
     Its run sees a trial that was stopped, not one that failed. Raises StorewiseError where no such
     session is live, or jobs are left after 90 s.
     """
-    known = {session.id: session for session in live_sessions(results)}
+    known = {session.id: session for session in live_sessions(results, system)}
     matching = [i for i in known if identifier in (i, i.split("/", 1)[1])]
     if len(matching) != 1:
         raise StorewiseError(
@@ -137,13 +139,13 @@ def end_session(results: Path, identifier: str, say: Callable[[str], None]) -> N
     study, trial = matching[0].split("/", 1)
     live = results / study / LIVE / trial
     abort(live, Abort("it was ended by `storewise sessions --end`", failure=False))
-    until = time.monotonic() + _PATIENCE
+    until = system.clock() + _PATIENCE
     before: list[str] = []
     while left := [f"{n} on host {p.host}" for n, p in members(live).items()]:
-        if time.monotonic() > until:
+        if system.clock() > until:
             raise StorewiseError(f"after {_PATIENCE:.0f} s still there: {', '.join(left)}")
         if left != before:
             before = left
             say(f"ending {', '.join(left)}")
-        time.sleep(POLL)
+        system.sleep(POLL)
     say(f"{matching[0]} has ended")

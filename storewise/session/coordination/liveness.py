@@ -22,11 +22,10 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-import psutil
-
 from storewise.atomic import holds, read_as, write_aside
 from storewise.errors import Aborted
 from storewise.layout import LEASES, LIVE
+from storewise.session.coordination.system import SYSTEM, System
 
 #: The session as Snakemake sees it: a temporary file that it removes with its last consumer.
 SESSION = "session.json"
@@ -54,25 +53,18 @@ class Process:
     job: str = ""
 
     @classmethod
-    def current(cls) -> Process:
-        started = psutil.Process().create_time()
-        return cls(socket.gethostname(), os.getpid(), started, *scheduler_job(os.environ))
+    def current(cls, system: System = SYSTEM) -> Process:
+        pid = system.pid()
+        started = system.started(pid)
+        assert started is not None, "who asks is there"
+        return cls(system.host(), pid, started, *scheduler_job(os.environ))
 
-    def is_here(self) -> bool:
-        return self.host == socket.gethostname()
+    def is_here(self, system: System = SYSTEM) -> bool:
+        return self.host == system.host()
 
-    def here(self) -> psutil.Process | None:
-        """The process where it runs on this host, else None."""
-        try:
-            process = psutil.Process(self.pid)
-            same = process.create_time() == self.started and process.status() != "zombie"
-        except psutil.NoSuchProcess:
-            return None
-        return process if same and self.is_here() else None
-
-    def alive(self) -> bool | None:
+    def alive(self, system: System = SYSTEM) -> bool | None:
         """Whether it runs; None where it is on another host and we cannot tell."""
-        return self.here() is not None if self.is_here() else None
+        return system.started(self.pid) == self.started if self.is_here(system) else None
 
 
 def scheduler_job(environment: Mapping[str, str]) -> tuple[str, str]:
@@ -229,7 +221,7 @@ def await_reason(
 
 
 @contextmanager
-def membership(directory: Path, name: str) -> Iterator[None]:
+def membership(directory: Path, name: str, *, system: System = SYSTEM) -> Iterator[None]:
     """Register this process as a job of a trial while the block runs.
 
     Raises Aborted where the live directory has gone.
@@ -239,7 +231,7 @@ def membership(directory: Path, name: str) -> Iterator[None]:
         path.parent.mkdir(exist_ok=True)
     except FileNotFoundError as error:  # not to be made again: nobody would remove it
         raise Aborted("its session was removed") from error
-    write_aside(path, json.dumps(asdict(Process.current())))
+    write_aside(path, json.dumps(asdict(Process.current(system))))
     try:
         yield
     finally:
@@ -276,7 +268,7 @@ class Elsewhere:
 
     directory: Path
     ask: Ask | None
-    clock: Callable[[], float] = time.monotonic
+    system: System = SYSTEM
     _asked: float = -math.inf
     _over: set[tuple[str, str]] = field(default_factory=set)
 
@@ -288,9 +280,9 @@ class Elsewhere:
         there = {
             name: process
             for name, process in members(self.directory).items()
-            if not process.is_here()
+            if not process.is_here(self.system)
         }
-        now = self.clock()
+        now = self.system.clock()
         if self.ask is not None and now - self._asked >= ASK_EVERY:
             self._asked = now
             for kind in sorted({process.scheduler for process in there.values()} - {""}):

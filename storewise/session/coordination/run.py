@@ -18,8 +18,6 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-import psutil
-
 from storewise.atomic import read_as, write_aside
 from storewise.errors import Aborted, ConfigError
 from storewise.layout import FAILURES, LEASES, LIVE, TRIALS, VERIFIED
@@ -41,6 +39,7 @@ from storewise.session.coordination.liveness import (
     remove_tree,
 )
 from storewise.session.coordination.private import check_private, make_private
+from storewise.session.coordination.system import SYSTEM, System
 
 _log = logging.getLogger(__name__)
 
@@ -122,6 +121,7 @@ class Run:
             f"{socket.gethostname()}.{os.getpid()}.{time.time_ns():x}{secrets.token_hex(2)}"
         )
     )
+    system: System = SYSTEM
     _stopping: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
     _locks: tuple[str, ...] = ()
@@ -156,12 +156,12 @@ class Run:
         self.results.mkdir(parents=True, exist_ok=True)
         for name in (LEASES, LIVE):
             make_private(self.results / name)
-        self._renew()
+        self.renew()
 
         def beat() -> None:
             while not pause(renew_every(self.lease_seconds)):
                 try:
-                    self._renew()
+                    self.renew()
                 except OSError as error:
                     if not (self.results / LEASES).is_dir():
                         continue  # `lost` tells it at the end
@@ -173,8 +173,10 @@ class Run:
         self._thread = threading.Thread(target=beat, name="storewise-lease", daemon=True)
         self._thread.start()
 
-    def _renew(self) -> None:
-        lease = Lease(self.id, Process.current(), self.lease_seconds, self._locks)
+    def renew(self) -> None:
+        """Give the lease a new time; OSError where that cannot be written."""
+        process = Process.current(self.system)
+        lease = Lease(self.id, process, self.lease_seconds, self._locks)
         try:
             lease.write(self.results / LEASES)
         except OSError:
@@ -248,7 +250,7 @@ class Run:
         mark.touch()
         tail = _tail(first.log or log)
         reason = _with(first.reason, scheduler) if scheduler else first.reason
-        failure = Failure(trial, reason, tail, self.id, time.time(), first.until)
+        failure = Failure(trial, reason, tail, self.id, self.system.time(), first.until)
         path = self.results / FAILURES / f"{trial}.jsonl"
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a", encoding="utf-8") as file:
@@ -269,14 +271,14 @@ class Run:
             left = [
                 name
                 for directory in self.live()
-                for name in sweep(self.results, directory, ask=self.ask)
+                for name in sweep(self.results, directory, ask=self.ask, system=self.system)
             ]
             alone = all(path.name == self.id for path in lease_files(self.results))
             # Snakemake makes the directory before a trial is opened; jobs may write to one that
             # somebody is removing.
             for directory in [d for d, session in sessions(self.results) if session is None]:
                 if alone:
-                    left += sweep(self.results, directory, ask=self.ask)
+                    left += sweep(self.results, directory, ask=self.ask, system=self.system)
                 else:
                     _remove_if_empty(directory)
         finally:
@@ -293,6 +295,7 @@ def open_session(
     log: logging.Logger,
     *,
     servers: bool = False,
+    system: System = SYSTEM,
 ) -> None:
     """Wait until fewer than `live_sessions` trials of the run are being measured, then open one.
 
@@ -300,7 +303,7 @@ def open_session(
     trials fails while we wait: a pass of the workflow ends with its first error.
     """
     lease = Lease.read(results / LEASES / run)
-    watch = LeaseWatch(results, run, lease.seconds)
+    watch = LeaseWatch(results, run, lease.seconds, clock=system.clock)
     logged = False
     while True:
         others = [
@@ -319,7 +322,7 @@ def open_session(
         if not logged:
             log.info("waiting for %s", ", ".join(d.name for d in others))
             logged = True
-        time.sleep(POLL)
+        system.sleep(POLL)
     live = results / LIVE / trial
     # A trial is measured whole: nothing of an earlier life may stay beside the new figures.
     remove_tree(results / TRIALS / trial)
@@ -328,7 +331,7 @@ def open_session(
     live.mkdir(mode=0o700)
     if servers:
         make_credentials(live)
-    Session(trial, run, lease.seconds, time.time()).write(live)
+    Session(trial, run, lease.seconds, system.time()).write(live)
     log.info("opened")
 
 
@@ -370,7 +373,7 @@ def lease_files(results: Path) -> list[Path]:
     return sorted((results / LEASES).glob("[!.]*"))
 
 
-def dead_leases(results: Path) -> list[tuple[Path, Lease | None]]:
+def dead_leases(results: Path, system: System = SYSTEM) -> list[tuple[Path, Lease | None]]:
     """Leases whose run has certainly ended; None stands for one that cannot be read.
 
     On this host that is a process which no longer runs; on another, a lease older than twice its
@@ -380,9 +383,9 @@ def dead_leases(results: Path) -> list[tuple[Path, Lease | None]]:
     for path in lease_files(results):
         lease, alive, seconds = None, None, CLUSTER_LEASE
         try:
-            age = time.time() - path.stat().st_mtime
+            age = system.time() - path.stat().st_mtime
             lease = Lease.read(path)
-            alive, seconds = lease.process.alive(), lease.seconds
+            alive, seconds = lease.process.alive(system), lease.seconds
         except OSError:
             continue
         except ValueError:  # its host crashed, or the disk was full
@@ -392,13 +395,19 @@ def dead_leases(results: Path) -> list[tuple[Path, Lease | None]]:
     return dead
 
 
-def live_leases(results: Path) -> list[Path]:
+def live_leases(results: Path, system: System = SYSTEM) -> list[Path]:
     """The leases of runs that live, as far as this host can tell."""
-    dead = {path for path, _ in dead_leases(results)}
+    dead = {path for path, _ in dead_leases(results, system)}
     return [path for path in lease_files(results) if path not in dead]
 
 
-def sweep_dead(results: Path, say: Callable[[str], None], ask: Ask | None = None) -> list[str]:
+def sweep_dead(
+    results: Path,
+    say: Callable[[str], None],
+    ask: Ask | None = None,
+    *,
+    system: System = SYSTEM,
+) -> list[str]:
     """Forget runs that were killed: their leases, Snakemake locks, sessions and stores.
 
     Returns their ids. To be called before the workflow is planned; live runs of others are left
@@ -406,7 +415,7 @@ def sweep_dead(results: Path, say: Callable[[str], None], ask: Ask | None = None
     """
     for name in (LEASES, LIVE):
         check_private(results / name)
-    dead = dead_leases(results)
+    dead = dead_leases(results, system)
     for path, lease in dead:
         for lock in lease.locks if lease is not None else ():
             if Path(lock).exists():
@@ -419,7 +428,7 @@ def sweep_dead(results: Path, say: Callable[[str], None], ask: Ask | None = None
         if session is None and known:
             continue
         if session is None or session.run not in known:
-            left = sweep(results, directory, ask=ask)
+            left = sweep(results, directory, ask=ask, system=system)
             say(f"removed what was left of trial {directory.name}, whose run has ended")
             for name in left:
                 say(f"could not end {name}; it ends by itself when it sees that its run is gone")
@@ -433,8 +442,7 @@ def sweep(
     patience: float | None = None,
     *,
     ask: Ask | None = None,
-    clock: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], None] = time.sleep,
+    system: System = SYSTEM,
 ) -> list[str]:
     """Remove a trial's live directory, after its jobs have ended, and an unfinished one's stores.
 
@@ -446,17 +454,16 @@ def sweep(
     if patience is None:
         patience = 45.0 if started else 10.0
     abort(directory, Abort("its run has ended", failure=False))
-    deadline = clock() + patience
-    jobs = [job for process in members(directory).values() if (job := process.here()) is not None]
-    _, running = psutil.wait_procs([j for j in jobs if j.pid != os.getpid()], timeout=patience)
+    deadline = system.clock() + patience
+    jobs = [job for job in members(directory).values() if job.pid != system.pid()]
+    while (running := [job for job in jobs if job.alive(system)]) and system.clock() < deadline:
+        system.sleep(POLL)
     for job in running:
-        with suppress(psutil.NoSuchProcess):
-            for process in (*job.children(recursive=True), job):
-                process.kill()
+        system.kill(job.pid)
     # Jobs on other hosts read of it there, and their servers may still have files open here.
-    elsewhere = Elsewhere(directory, ask, clock)
-    while (left := elsewhere.left()) and clock() < deadline:
-        sleep(POLL)
+    elsewhere = Elsewhere(directory, ask, system)
+    while (left := elsewhere.left()) and system.clock() < deadline:
+        system.sleep(POLL)
     trial = results / TRIALS / directory.name
     finished = (trial / VERIFIED).exists()
     if not finished:
@@ -464,7 +471,7 @@ def sweep(
             for store in trial.glob(pattern):
                 remove_tree(store)
     for node in started.values():
-        if node.host == socket.gethostname() and not (node.keep and finished):
+        if node.host == system.host() and not (node.keep and finished):
             remove_tree(Path(node.directory))
     remove_tree(directory)
     return left

@@ -14,6 +14,7 @@ from storewise.atomic import read_as, write_aside
 from storewise.layout import RECORD
 from storewise.session.coordination.liveness import Process
 from storewise.session.coordination.run import Lease, live_leases
+from storewise.session.coordination.system import SYSTEM, System
 
 #: Environment variable in which `storewise run`, which calls Snakemake again after a failed
 #: trial, names its own process.
@@ -77,14 +78,14 @@ def read_record(results: Path) -> RunRecord | None:
         return None
 
 
-def measured_by(results: Path, run: str | None = None) -> str | None:
+def measured_by(results: Path, run: str | None = None, *, system: System = SYSTEM) -> str | None:
     """A sentence about the run that measures this study now; None where none does but `run`.
 
     Two would remove each other's trials. A `storewise run` counts between two of its Snakemakes
     too.
     """
     record = read_record(results)
-    for path in live_leases(results):
+    for path in live_leases(results, system):
         if path.name == run:
             continue
         try:
@@ -94,7 +95,7 @@ def measured_by(results: Path, run: str | None = None) -> str | None:
         return _sentence(results, process, record if record and record.run == path.name else None)
     if record is None or record.door is None or record.door == _runner():
         return None
-    return _sentence(results, record.door, record) if record.door.alive() else None
+    return _sentence(results, record.door, record) if record.door.alive(system) else None
 
 
 def _sentence(results: Path, process: Process, record: RunRecord | None) -> str:

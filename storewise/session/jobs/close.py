@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from storewise.errors import StorewiseError
@@ -17,28 +18,36 @@ from storewise.study.trial import Trial, node_jobs
 _PATIENCE = 120.0
 
 
-def run_close(trial: Trial, cluster: Path, result: Path, job: TrialJob) -> None:
+def run_close(
+    trial: Trial,
+    cluster: Path,
+    result: Path,
+    job: TrialJob,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
     """End the nodes of a session in order and write its result part.
 
-    `cluster` is the file of the formed cluster. Raises StorewiseError that names the nodes which
-    have not ended in time.
+    `cluster` is the file of the formed cluster. Raises Aborted when the trial ends, StorewiseError
+    that names the nodes which have not ended in time. `clock` and `sleep` are in s.
     """
     live, session = job.live, job.session
     formed = read_cluster(cluster)
     names = [spec.name for spec in node_jobs(trial)]
     ready = ready_nodes(live)
-    start = time.monotonic()
+    start = clock()
     (live / STOP).touch()
     job.log.info("closing %s", ", ".join(names))
     while missing := [name for name in names if name not in gone_nodes(live)]:
         job.check()
-        if time.monotonic() - start > _PATIENCE:
+        if clock() - start > _PATIENCE:
             where = ", ".join(f"{n} on host {ready[n].endpoint.host}" for n in missing)
             raise StorewiseError(
                 f"{where}: told to end {_PATIENCE:.0f} s ago and not gone; their logs say why"
             )
-        time.sleep(LOOK_EVERY)
-    took = time.monotonic() - start
+        sleep(LOOK_EVERY)
+    took = clock() - start
     job.log.info("all nodes have gone after %.1f s", took)
     write_trial_part(
         result,

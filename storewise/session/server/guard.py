@@ -170,7 +170,9 @@ class Guarded:
         if guard is None or self.status is not None:
             return
         assert guard.stdout is not None
-        if not select.select([guard.stdout], [], [], seconds)[0]:
+        poll = select.poll()  # select() refuses descriptors above 1,023
+        poll.register(guard.stdout, select.POLLIN)
+        if not poll.poll(1000 * seconds):
             return
         data = os.read(guard.stdout.fileno(), 4096)
         if not data:

@@ -1,10 +1,10 @@
 """The file barrier, with threads as its parties (a party is a name, whatever stands behind it)."""
 
+import os
 import threading
 
 import pytest
 from support.fake_time import FakeTime
-from support.waiting import wait_until
 
 from storewise.errors import Aborted
 from storewise.session.coordination.barrier import Barrier
@@ -16,23 +16,33 @@ def nothing():
 
 def test_all_leave_after_the_last_has_come(tmp_path):
     parties = ["0", "1", "2", "3"]
-    events = []
+    events, threads = [], []
+    three_wait = threading.Barrier(4)
 
     def run(me):
+        looks = []
+
+        def sleep(seconds):
+            looks.append(seconds)
+            if len(looks) == 1 and me != "3":
+                three_wait.wait(60)
+            os.sched_yield()
+
         events.append(("comes", me))
-        Barrier(tmp_path, parties, "write-0").wait(me, nothing)
+        Barrier(tmp_path, parties, "write-0", sleep=sleep).wait(me, nothing)
         events.append(("leaves", me))
 
-    threads = {me: threading.Thread(target=run, args=(me,)) for me in parties}
     for me in parties[:3]:
-        threads[me].start()
+        threads.append(threading.Thread(target=run, args=(me,)))
+        threads[-1].start()
+    three_wait.wait(60)
     barrier = Barrier(tmp_path, parties, "write-0")
-    wait_until(lambda: barrier.missing() == ["3"], 30, "three of four have come")
-    threads["3"].start()
-    for thread in threads.values():
+    assert barrier.missing() == ["3"]
+    assert {event for event, _ in events} == {"comes"}
+    run("3")
+    for thread in threads:
         thread.join(60)
-    assert {event for event, _ in events[:4]} == {"comes"}
-    assert sorted(me for event, me in events[4:] if event == "leaves") == parties
+    assert sorted(me for event, me in events if event == "leaves") == parties
     # Other names are other barriers; this one stays open.
     assert Barrier(tmp_path, parties, "write-1").missing() == parties
     assert barrier.missing() == []

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from support.fake_time import FakeTime
-from support.session import opened
+from support.session import MadeHost, opened
 
 from storewise.errors import Aborted, ConfigError, EngineError
 from storewise.session.coordination.barrier import Barrier
@@ -245,13 +245,13 @@ def test_sweeping_waits_for_jobs_on_other_hosts(tmp_path: Path, run: Run) -> Non
     member.write_text(json.dumps({"host": "elsewhere", "pid": 1, "started": 1.0}))
     own_time = FakeTime()
     own_time.after(1.0, member.unlink)
-    assert sweep(tmp_path, directory, clock=own_time.clock, sleep=own_time.sleep) == []
+    assert sweep(tmp_path, directory, system=MadeHost(own_time=own_time)) == []
     assert own_time.now == 1001, "not longer than they need"
     assert not directory.exists()
     opened(tmp_path, run.id)
     member.parent.mkdir()
     member.write_text(json.dumps({"host": "elsewhere", "pid": 1, "started": 1.0}))
-    left = sweep(tmp_path, directory, clock=own_time.clock, sleep=own_time.sleep)
+    left = sweep(tmp_path, directory, system=MadeHost(own_time=own_time))
     assert left == ["data0 (process 1 on elsewhere)"]
     assert own_time.now == 1011, "ten seconds where no node has a server to end"
     run.end()
@@ -273,11 +273,10 @@ def test_sweeping_does_not_wait_for_jobs_that_their_scheduler_calls_over(
         calls.append((own_time.now - 1000, kind, list(ids)))
         return {"2.login"} if len(calls) > 1 else None
 
-    clock = {"clock": own_time.clock, "sleep": own_time.sleep}
     assert Elsewhere(directory, None).left() == [
         f"{name} (process 1 on elsewhere)" for name in ("data0", "data1", "load.0")
     ]
-    left = sweep(tmp_path, directory, ask=ask, **clock)
+    left = sweep(tmp_path, directory, ask=ask, system=MadeHost(own_time=own_time))
     # What it still has, and what it cannot be asked about.
     assert left == ["data1 (process 1 on elsewhere)", "load.0 (process 1 on elsewhere)"]
     assert [kind for _, kind, _ in calls] == ["pbs"] * len(calls)

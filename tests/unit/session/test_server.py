@@ -4,22 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import psutil
 import pytest
 
 from storewise.engines.contract.server import Credentials
 from storewise.errors import ConfigError
 from storewise.session.server.address import address_of, addresses
-
-
-@pytest.fixture(autouse=True)
-def before() -> None:
-    """Servers of other tests may live beside ours."""
-    EARLIER.clear()
-    EARLIER.update(psutil.Process().children(recursive=True))
-
-
-EARLIER: set[psutil.Process] = set()
 
 
 def test_the_address_of_an_interface() -> None:

@@ -1,0 +1,388 @@
+"""A state machine of coordination: runs, jobs and sweeps on hosts whose clocks differ.
+
+A living run is never swept, nothing of a dead one stays, and every wait ends: whatever is killed,
+stands still, fails or looks in, in any order. Hosts, processes and time are made; the files are
+real, and the machine is their file server, which gives them their times.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from support.fake_time import NS, FakeTime
+from support.session import MadeHost
+
+from storewise.errors import Aborted
+from storewise.session.coordination.cluster import NODES, StartedNode, publish
+from storewise.session.coordination.liveness import FINISHED, Abort, Session, Watch, membership
+from storewise.session.coordination.run import Run, failures, open_session, renew_every, sweep_dead
+from storewise.session.coordination.run_record import measured_by
+
+LEASE = 8.0
+#: Who is alive renews and looks so often, s.
+STEP = 1.0
+#: A busy run renews up to so much later than it wants to, s.
+LATE = 4.0
+#: A lease of another host is dead when it is older than twice its time by the own clock. So this
+#: is the most that a clock may be ahead of the file server's: beyond it a living run is swept.
+AHEAD = 2 * LEASE - renew_every(LEASE) - LATE - STEP
+#: No operation waits longer: 45 s for each of a few trials with nodes.
+PATIENCE = 300.0
+LOG = logging.getLogger("test")
+
+
+class World(FakeTime):
+    """Time in which everybody acts each second."""
+
+    def __init__(self, act: Callable[[], None]) -> None:
+        super().__init__(start=1e6)
+        self.act, self.limit, self._next = act, float("inf"), 0.0
+
+    def sleep(self, seconds: float) -> None:
+        end = self.ns + round(seconds * NS)
+        while self.ns < end:
+            self.spend(min(STEP, (end - self.ns) / NS))
+            if self.now >= self._next:
+                self._next = self.now + STEP
+                self.act()
+        assert self.now < self.limit, "a wait without end"
+
+
+@dataclass
+class MadeRun:
+    run: Run
+    system: MadeHost
+    lock: Path
+    renews_at: float
+    ended_at: float | None = None
+    """Killed, or ended in order."""
+    trials: dict[str, str] = field(default_factory=dict)
+    """State of each trial that it has opened: open, aborted or finished."""
+
+
+@dataclass
+class Job:
+    of: MadeRun
+    trial: str
+    system: MadeHost
+    started: float
+    watch: Watch
+    place: AbstractContextManager[None]
+    scratch: Path | None
+    stuck: bool = False
+    left: bool = False
+    """Ended in order."""
+
+    @property
+    def alive(self) -> bool:
+        return self.system.table.get(self.system.own_pid) == self.started
+
+
+class Coordination(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.base = Path(tempfile.mkdtemp())
+        self.results = self.base / "s"
+        self.world = World(self.act)
+        self.runs: list[MadeRun] = []
+        self.jobs: list[Job] = []
+        self.failed: dict[str, int] = {}
+        self.kept: list[Path] = []
+        self.number = 0
+
+    @initialize(ahead=st.tuples(*[st.floats(-50, AHEAD, exclude_max=True)] * 3))
+    def hosts_are_there(self, ahead: tuple[float, ...]) -> None:
+        self.hosts = [MadeHost(f"h{i}", self.world, a, {}) for i, a in enumerate(ahead)]
+
+    # What happens by itself.
+
+    def act(self) -> None:
+        now = self.world.now
+        for made in self.runs:
+            if made.ended_at is None and made.renews_at <= now:
+                self.renew(made)
+        for job in self.jobs:
+            if not job.alive or job.stuck:
+                continue
+            ended = job.of.ended_at
+            if (reason := job.watch.reason()) is not None:
+                over = ended is not None or job.of.trials[job.trial] != "open"
+                assert over, f"a job of a living run was ended: {reason}"
+                self.leave(job)
+            assert not job.alive or ended is None or now <= ended + LEASE + 2 * STEP, "an orphan"
+
+    def renew(self, made: MadeRun) -> None:
+        made.run.renew()
+        stamp = self.world.ns
+        os.utime(self.results / "leases" / made.run.id, ns=(stamp, stamp))
+        made.renews_at = self.world.now + renew_every(LEASE)
+
+    def leave(self, job: Job) -> None:
+        """As a job does that ends in order, and a node with its server's directory."""
+        job.place.__exit__(None, None, None)
+        job.system.kill(job.system.own_pid)
+        job.left = True
+        if job.scratch is not None and job.scratch not in self.kept:
+            shutil.rmtree(job.scratch, ignore_errors=True)
+
+    def living(self) -> MadeRun | None:
+        return next((made for made in self.runs if made.ended_at is None), None)
+
+    def bounded(self) -> None:
+        self.world.limit = self.world.now + PATIENCE
+
+    # What somebody does.
+
+    @rule(host=st.integers(0, 2))
+    def start_a_run(self, host: int) -> None:
+        """As the workflow does: sweep, ask whether another one measures, take the lease."""
+        system = self.hosts[host].spawn()
+        self.bounded()
+        sweep_dead(self.results, LOG.info, system=system)
+        other = measured_by(self.results, system=system)
+        if self.living() is not None:
+            assert other is not None, "two runs of one study"
+        if other is not None:
+            assert self.living() or not self.seen_as_dead(system), other
+            system.kill(system.own_pid)
+            return
+        self.number += 1
+        lock = self.base / f"lock{self.number}"
+        lock.touch()
+        run = Run(self.results, LEASE, id=f"run{self.number}", system=system)
+        made = MadeRun(run, system, lock, self.world.now)
+        run.start(locks=[str(lock)], pause=lambda seconds: True)
+        self.renew(made)
+        self.runs.append(made)
+
+    def seen_as_dead(self, system: MadeHost) -> bool:
+        """Whether this host must have known that the last run has ended."""
+        last = self.runs[-1]
+        renewed = last.renews_at - renew_every(LEASE)
+        return last.system.name == system.name or system.time() - renewed > 2 * LEASE
+
+    @precondition(lambda self: self.living())
+    @rule(host=st.integers(0, 2), keep=st.booleans(), then=st.sampled_from(["", "kill", "abort"]))
+    def open_a_trial(self, host: int, keep: bool, then: str) -> None:
+        """It waits for the trial before; where `then` something happens to that one."""
+        made = self.living()
+        assert made is not None
+        before = [trial for trial, state in made.trials.items() if state == "open"]
+        failed = "aborted" in made.trials.values()
+        action = {"": self.finish, "abort": self.fail, "kill": lambda made, trial: self.kill_run()}
+        for trial in before:
+            self.world.after(5.0, lambda trial=trial: action[then](made, trial))
+        self.number += 1
+        trial = f"t{self.number}{'k' if keep else ''}"
+        system = self.hosts[host].spawn()
+        self.bounded()
+        try:
+            open_session(self.results, trial, made.run.id, 1, LOG, system=system)
+        except Aborted:
+            assert failed or (before and then), "it may be opened"
+        else:
+            assert not failed and not (before and then), "a pass ends with its first error"
+            made.trials[trial] = "open"
+            store = self.results / "trials" / trial / "store.0"
+            store.mkdir(parents=True)
+        system.kill(system.own_pid)
+
+    def open_trials(self) -> list[str]:
+        made = self.living()
+        return [t for t, state in made.trials.items() if state == "open"] if made else []
+
+    @precondition(lambda self: self.open_trials())
+    @rule(host=st.integers(0, 2), node=st.booleans())
+    def start_a_job(self, host: int, node: bool) -> None:
+        made, trial = self.living(), self.open_trials()[-1]
+        assert made is not None
+        self.number += 1
+        system, live = self.hosts[host].spawn(), self.results / "live" / trial
+        session = Session.read(live / "session.json")
+        scratch = None
+        if node:
+            scratch = self.base / system.name / f"data{self.number}"
+            scratch.mkdir(parents=True)
+            publish(live, NODES, scratch.name, StartedNode(
+                scratch.name, system.name, str(scratch), system.time(), None, trial.endswith("k")
+            ))  # fmt: skip
+        place = membership(live, f"job{self.number}", system=system)
+        place.__enter__()
+        watch = Watch(self.results, session, clock=system.clock)
+        started = system.table[system.own_pid]
+        self.jobs.append(Job(made, trial, system, started, watch, place, scratch))
+
+    @precondition(lambda self: self.jobs)
+    @rule(which=st.integers(0), stuck=st.booleans())
+    def stop_or_kill_a_job(self, which: int, stuck: bool) -> None:
+        job = self.jobs[which % len(self.jobs)]
+        if stuck:
+            job.stuck = True
+        elif job.alive:
+            job.system.kill(job.system.own_pid)
+
+    @precondition(lambda self: self.living())
+    @rule()
+    def kill_run(self) -> None:
+        made = self.living()
+        if made is not None:
+            made.ended_at = self.world.now
+            made.system.kill(made.system.own_pid)
+
+    @precondition(lambda self: self.living())
+    @rule(seconds=st.floats(0, LATE))
+    def renew_late(self, seconds: float) -> None:
+        made = self.living()
+        assert made is not None
+        self.renew(made)
+        made.renews_at += seconds
+
+    @precondition(lambda self: self.open_trials())
+    @rule(well=st.booleans())
+    def end_a_trial(self, well: bool) -> None:
+        made, trial = self.living(), self.open_trials()[-1]
+        assert made is not None
+        (self.finish if well else self.fail)(made, trial)
+
+    def finish(self, made: MadeRun, trial: str) -> None:
+        """All its jobs end, then it is closed and verified; a study may keep the data."""
+        if made.ended_at is not None or made.trials[trial] != "open":
+            return
+        directory = self.results / "trials" / trial
+        for job in [job for job in self.jobs if job.trial == trial]:
+            if trial.endswith("k") and job.scratch is not None and job.scratch.exists():
+                self.kept.append(job.scratch)
+            if job.alive:
+                self.leave(job)
+        if trial.endswith("k"):
+            self.kept.append(directory / "store.0")
+        else:
+            shutil.rmtree(directory / "store.0")
+        (directory / "verify.parquet").touch()
+        (self.results / "live" / trial / FINISHED).touch()
+        made.trials[trial] = "finished"
+
+    def fail(self, made: MadeRun, trial: str) -> None:
+        if made.ended_at is not None or made.trials[trial] != "open":
+            return
+        made.trials[trial] = "aborted"
+        for _ in range(2):
+            made.run.job_failed(trial, Abort("the disk is full", failure=True))
+        assert len(failures(self.results, trial)) == 1, "one attempt, however many jobs failed"
+
+    @precondition(lambda self: self.living())
+    @rule(reason=st.sampled_from([None, "the run was stopped"]))
+    def end_the_run(self, reason: str | None) -> None:
+        made = self.living()
+        assert made is not None
+        made.ended_at = self.world.now
+        made.lock.unlink()  # Snakemake's own work
+        self.bounded()
+        left = made.run.end(reason)
+        made.system.kill(made.system.own_pid)
+        self.nothing_left_of(made, made.system.name, left)
+
+    @rule(host=st.integers(0, 2))
+    def somebody_looks(self, host: int) -> None:
+        """Another Snakemake, of whatever kind, has a plan made."""
+        system = self.hosts[host].spawn()
+        self.bounded()
+        sweep_dead(self.results, LOG.info, system=system)
+        if self.runs and self.living() is None and self.seen_as_dead(system):
+            self.nothing_left_of(self.runs[-1], system.name, None)
+        system.kill(system.own_pid)
+
+    @rule(seconds=st.floats(0.1, 20))
+    def time_passes(self, seconds: float) -> None:
+        self.world.limit = float("inf")
+        self.world.sleep(seconds)
+
+    # What holds.
+
+    def nothing_left_of(self, made: MadeRun, host: str, told: list[str] | None) -> None:
+        jobs = [job for job in self.jobs if job.of is made]
+        there = {job.system.name for job in jobs if job.alive}
+        assert host not in there, "a job has outlived its run on the host that swept"
+        if told is not None:
+            unseen = [job for job in jobs if job.system.name != host and not job.left]
+            assert len(told) <= len(unseen), told
+        else:
+            assert not made.lock.exists()
+        assert not (self.results / "leases" / made.run.id).exists()
+        for trial in made.trials:
+            assert not (self.results / "live" / trial).exists()
+            store = self.results / "trials" / trial / "store.0"
+            assert store.exists() == (store in self.kept), store
+        for job in jobs:
+            if job.scratch is not None and job.system.name == host:
+                assert job.scratch.exists() == (job.scratch in self.kept), job.scratch
+
+    @invariant()
+    def a_living_run_is_left_alone(self) -> None:
+        made = self.living()
+        if made is not None:
+            assert made.run.lost() is None
+            assert {path.name for path in made.run.live()} >= set(made.trials)
+            assert made.lock.exists()
+
+    @invariant()
+    def what_is_kept_is_there(self) -> None:
+        assert all(path.exists() for path in self.kept)
+
+    def teardown(self) -> None:
+        try:
+            self.kill_run()
+            # By now a host knows of the end, however far its clock is behind.
+            self.time_passes(2 * LEASE + 50 + 2 * STEP)
+            assert not any(job.alive for job in self.jobs if not job.stuck)
+            if self.runs:
+                self.somebody_looks(0)
+                assert not (self.results / "live").exists()
+                assert not (self.results / "leases").exists()
+            for job in self.jobs:
+                job.stuck = False
+            self.time_passes(STEP)
+            assert not any(host.table for host in self.hosts), "what went on sees that it is over"
+        finally:
+            shutil.rmtree(self.base)
+
+
+def test_runs_jobs_and_sweeps_in_any_order() -> None:
+    run_state_machine_as_test(
+        Coordination,
+        settings=settings(stateful_step_count=25, max_examples=settings.default.max_examples),
+    )
+
+
+@pytest.mark.parametrize("more", [0.0, 0.01])
+def test_how_far_a_clock_may_be_ahead(tmp_path: Path, more: float) -> None:
+    """Today's limit: beyond it a living run of another host is taken for dead, and swept."""
+    own_time = FakeTime()
+    far = MadeHost("far", own_time)
+    run = Run(tmp_path, LEASE, id="r", system=far)
+    run.start(pause=lambda seconds: True)
+    os.utime(tmp_path / "leases" / "r", ns=(own_time.ns, own_time.ns))
+    age = renew_every(LEASE) + LATE + STEP
+    own_time.spend(age)
+    ahead = MadeHost("near", own_time, 2 * LEASE - age + more)
+    assert sweep_dead(tmp_path, LOG.info, system=ahead) == (["r"] if more else [])
+    assert (run.lost() is None) == (not more)
+    run.end()
