@@ -20,7 +20,12 @@ from storewise.study.study import Study
 from storewise.watch.snapshot import Frame, Seen, Teller
 from storewise.watch.time_left import Left
 
-STUDY = "workload: ycsb\nengines: [sqlite]\nrepeats: 2\nphases: [load: {recordcount: 10}, c: {seconds: 1}]\n"
+STUDY = """\
+workload: ycsb
+engines: [sqlite]
+repeats: 2
+phases: [load: {recordcount: 10}, c: {seconds: 1}]
+"""
 
 
 class Run:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import sys
+
 import pytest
 from rich.console import Console
 
@@ -42,6 +45,16 @@ def test_while_nothing_is_measured_the_step_is_shown() -> None:
     assert shown(Moment("demo", "planning the jobs"), 80) == ["demo  planning the jobs"]
 
 
+def test_what_else_a_moment_may_have() -> None:
+    """No time where none is left, nor where it is not known; a trial that is in no phase."""
+    verifying = [LiveTrial("SQLite", "verifying", [])]
+    head, trial = shown(Moment("demo", "x", 3, 3, 9.0, verifying), 80)
+    assert head.endswith("3/3 trials") and trial == "SQLite      verifying"
+    assert shown(Moment("demo", "x", 1, 3), 80)[0].endswith("1/3 trials  x")
+    assert shown(Moment("demo", "x", 0, 0), 80) == shown(Moment("demo", "x", None, 3), 80)
+    assert shown(Moment("demo", "x" * 99), 30)[0].endswith("…")
+
+
 def test_without_a_terminal_each_line_is_plain(capsys: pytest.CaptureFixture[str]) -> None:
     notes: list[str] = []
     with view_of(notes.append) as view:
@@ -50,3 +63,33 @@ def test_without_a_terminal_each_line_is_plain(capsys: pytest.CaptureFixture[str
         view.note("a warning")
     assert capsys.readouterr().out == "ok   SQLite\n"
     assert notes == ["a warning"]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("term", "plain", "moves"),
+    [("xterm", False, True), ("xterm", True, False), ("dumb", False, False)],
+)
+def test_on_a_terminal_one_place_is_written_anew(
+    term: str, plain: bool, moves: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But not on one that cannot, or where something else prints to it."""
+    out, notes = Terminal(), []
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setenv("TERM", term)
+    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+        monkeypatch.delenv(name, raising=False)
+    with view_of(notes.append, plain=plain) as view:
+        view.show(MOMENT)
+        assert ("14/24 trials" in out.getvalue()) == moves
+        view.line("ok   SQLite " + "x" * 200, "red")
+        view.note("a warning")
+    text = out.getvalue()
+    assert "ok   SQLite " + "x" * 200 in text, "it stays whole"
+    assert ("\x1b[31m" in text) == ("\x1b[?25h" in text) == moves
+    assert ("storewise: a warning" in text) == moves
+    assert notes == ([] if moves else ["a warning"])

@@ -20,6 +20,8 @@ def test_an_answer_has_two_lines_and_a_finding_one() -> None:
     ]
     assert answer({"finding": "Take SQLite."}) == ["Take SQLite."]
     assert answer({"answer": {"lines": []}, "finding": "f"}) == ["f"]
+    assert answer({"answer": "x", "finding": "f"}) == ["f"]
+    assert answer({}) == [""]
 
 
 def test_the_last_lines_of_a_run(tmp_path: Path) -> None:
@@ -37,8 +39,18 @@ def test_the_last_lines_of_a_run(tmp_path: Path) -> None:
         page,
         "Next: storewise run s.yaml --retry-failed",
     ]
+    (results / "published.json").write_text('{"place": "s3://b/x"}')
+    published = outcome(study, "s.yaml", results, logged=True, failed=False)
+    assert published[2:4] == [log, "Published: s3://b/x"]
+    (results / "published.json").unlink()
     demo = load_study("demo", root=ROOT)
     paths = [str(ROOT / path) for path in demo.inputs.paths]
     demo = demo.model_copy(update={"inputs": demo.inputs.model_copy(update={"paths": paths})})
     last = outcome(demo, "demo", results, logged=True, failed=False)[-1]
     assert last == "Next: storewise init YOUR_OUTPUTS"
+    mixed = demo.inputs.model_copy(update={"paths": [*paths, str(tmp_path / "a.m10")]})
+    demo = demo.model_copy(update={"inputs": mixed})
+    last = outcome(demo, "demo", results, logged=True, failed=False)[-1]
+    assert last == "Next: open the page in a browser", "the user has files of their own"
+    (results / "report.html").unlink()
+    assert outcome(study, "s.yaml", results, logged=True, failed=False) == []

@@ -55,6 +55,7 @@ Traceback (most recent call last):
 ValueError: Invalid threads definition. (Unparsable value: 'x')
 
 """
+INVALID = "Invalid threads definition. (Unparsable value: 'x')"
 
 
 @pytest.mark.parametrize(
@@ -81,7 +82,7 @@ ValueError: Invalid threads definition. (Unparsable value: 'x')
             [],
         ),
         ("storewise: load.0: x: disk is full\n" + FAILED_JOB, "x: disk is full", []),
-        (TRACE, "Invalid threads definition. (Unparsable value: 'x')", []),
+        (TRACE, INVALID, []),
         (
             "usage: __main__.py [-h]\n__main__.py: error: unrecognized arguments: --frob\n",
             "unrecognized arguments: --frob",
@@ -93,6 +94,22 @@ ValueError: Invalid threads definition. (Unparsable value: 'x')
             [],
         ),
         ("Killed\n", "Snakemake has ended with an error", ["Killed"]),
+        ("WorkflowError:\nAt least one job did not complete successfully.\n" + TRACE, INVALID, []),
+        ("Error in rule a:\n    message: None\n    jobid: 6\n", "the job `a` failed", []),
+        (
+            "Error in group rule a:\n    jobid: 6\n    log: x.log, y.log (check ...)\n",
+            "the job `a` failed; its log is x.log",
+            [],
+        ),
+        (
+            "Error in rule a:\n    log: x.log\nLogfile x.log:\n"
+            + "=" * 80
+            + "\n1\n2\n3\n4\n5\n6\n",
+            "the job `a` failed; its log is x.log",
+            ["2", "3", "4", "5", "6"],
+        ),
+        ("storewise: trial a-1 was not opened: no room\n", "no room", []),
+        ("storewise: data12 ended: full\n", "full", []),
     ],
 )
 def test_an_error_is_explained_without_frames(text: str, sentence: str, lines: list[str]) -> None:
@@ -108,6 +125,7 @@ def test_what_the_user_is_told_of_a_log() -> None:
     assert note_of("Select jobs to execute...") is None
     assert step_of("Building DAG of jobs...") == "planning the jobs"
     assert step_of("Job 7: Digesting part 0 of the inputs") == "digesting part 0 of the inputs"
+    assert step_of("localjob 8: Making the report") == "making the report"
     assert step_of("Job 4: Trial duckdb-w2-r1-d05d: loading, worker 0") == ""
     assert step_of("1 of 128 steps (1%) done") is None
 
@@ -130,10 +148,14 @@ def test_a_log_has_all_passes_and_is_read_as_it_grows(tmp_path: Path) -> None:
         log.written.flush()
         assert log.new_lines() == ["two"]
         log.begin_pass()
-        log.written.write(b"three\n")
+        log.written.write(b"thr\xff\n")
         log.written.flush()
-        assert log.of_pass() == "three\n"
-    assert path.read_text() == "one\ntwo\nthree\n"
+        assert log.of_pass() == log.of_pass() == "thr\ufffd\n"
+        assert log.new_lines() == ["thr\ufffd"]
+    assert path.read_bytes() == b"one\ntwo\nthr\xff\n"
+    assert {p.stat().st_mode & 0o002 for p in path.parents[:3]} == {0}, "nothing for others"
+    with RunLog(path):
+        assert path.read_bytes() == b"", "another run's"
     assert plain_lines('a\n\n  File "x", line 1\n    raise\nb\n') == ["a", "b"]
 
 

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
-from storewise.run.trial_line import failed_line, trial_name
+import pandas as pd
+from support.paths import DATA
+
+from storewise.analysis.common.text import number
+from storewise.layout import STUDY as STUDY_FILE
+from storewise.run.trial_line import failed_line, finished_line, phase_name, trial_name
 from storewise.study.load import load_study
+from storewise.study.study import Study
 
 STUDY = """\
 workload: ycsb
@@ -31,3 +38,32 @@ def test_a_trial_is_called_by_what_varies(tmp_path: Path) -> None:
     study = load_study(str(path))
     (trial,) = study.trials()
     assert failed_line(study, trial, "load.0: full") == "FAIL SQLite: load.0: full"
+
+
+def test_a_measured_trial_has_the_rate_of_each_phase(tmp_path: Path) -> None:
+    """Documents/s of the load and operations/s of the others, as the tables have them; the files
+    load nothing."""
+    stored = DATA / "stored" / "results"
+    study = Study.model_validate_json((stored / STUDY_FILE).read_text())
+    lines = {
+        trial.id: finished_line(study, trial, stored / "trials" / trial.id)
+        for trial in study.trials()
+    }
+    rates = pd.read_csv(DATA / "stored" / "tables" / "throughput.csv")
+    for name, line in lines.items():
+        title, *parts = re.split("   +", line.removeprefix("ok   "))
+        assert title.startswith(("SQLite, repeat ", "SSEARCH files, repeat "))
+        assert line.startswith(f"ok   {title:<34}   "), "rates stand below each other"
+        expected = []
+        for phase, measure in (
+            ("write", "documents_per_s"),
+            *(("read", "operations_per_s"), ("query", "operations_per_s")),
+        ):
+            of = rates[(rates.trial == name) & (rates.phase == phase) & (rates.measure == measure)]
+            if not (name.startswith("files") and phase == "write"):
+                expected.append(f"{phase_name(phase)} {number(of['value'].max())}/s")
+        assert parts == expected
+    trial = study.trials()[0]
+    assert phase_name("mine") == "mine"
+    assert finished_line(study, trial, tmp_path / "gone").startswith("ok   ")
+    assert "/s" not in finished_line(study, trial, tmp_path / "gone")
