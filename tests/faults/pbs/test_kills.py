@@ -98,12 +98,12 @@ DELETED = (
 )
 #: Cause, and what the recorded reason must say (None: no failure of the trial).
 CELLS: list[tuple[Cause, str | None]] = [
-    (kills.interrupt, None),
-    (delete_node, rf"data0 was ended by signal SIGTERM; PBS says: ({DELETED})"),
-    (pass_wall_time, r"load\.0 was ended by signal SIGTERM; PBS says: walltime \d+ exceeded limit"),
     (lose_worker_s_host, r"load\.1 lost its host \S+: PBS reports it \S*down"),
 ]
 FURTHER: list[tuple[Cause, str | None]] = [
+    (kills.interrupt, None),
+    (delete_node, rf"data0 was ended by signal SIGTERM; PBS says: ({DELETED})"),
+    (pass_wall_time, r"load\.0 was ended by signal SIGTERM; PBS says: walltime \d+ exceeded limit"),
     # The clients see it first; why comes later.
     (lose_node_s_host, r"data1 lost its host \S+: PBS reports it \S*down"),
     (kill_server, r"data1: the server of PostgreSQL on host \S+ was ended by SIGKILL"),
@@ -200,11 +200,11 @@ def refuse(place: PbsWorkspace) -> None:
     assert place.left_behind() == []
 
 
-@pytest.mark.long("it waits for a scheduler or for servers", limit=3600 if WANTED else 1500)
+@pytest.mark.long("a run for each kill, and one that goes on", limit=3600 if WANTED else 1500)
 @pytest.mark.parametrize(
     "cells",
     [
-        pytest.param(CELLS, id="each-kind"),
+        pytest.param(CELLS, id="a-lost-host"),
         pytest.param(FURTHER, id="further", marks=pytest.mark.all_cells),
     ],
 )

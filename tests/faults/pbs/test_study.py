@@ -38,7 +38,7 @@ def place(tmp_path: Path) -> Iterator[PbsWorkspace]:
     place.end()
 
 
-@pytest.mark.long("it waits for a scheduler or for servers", limit=3600 if WANTED else 1500)
+@pytest.mark.long("a whole study, each job of which goes through PBS", limit=3600)
 def test_a_study_of_servers_runs_as_jobs_of_pbs(place: PbsWorkspace) -> None:
     place.write_study(STUDY)
     others = {address for address in addresses().values() if not is_loopback(address)}
@@ -86,7 +86,8 @@ def test_a_study_of_servers_runs_as_jobs_of_pbs(place: PbsWorkspace) -> None:
     assert Path(load["output"]).is_file()
 
 
-@pytest.mark.long("it waits for a scheduler or for servers", limit=3600 if WANTED else 900)
+@pytest.mark.all_cells
+@pytest.mark.long("a job of a real PBS waits for its turn", limit=1500)
 def test_a_trial_s_phases_are_one_job_where_the_study_wants_it(place: PbsWorkspace) -> None:
     """`embedded: one_host`: the group's jobs have one name, and what gathers a phase is in it."""
     place.write_study(

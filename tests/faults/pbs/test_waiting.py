@@ -13,6 +13,7 @@ from support.waiting import exit_code, wait_until
 
 pytestmark = [
     pytest.mark.xdist_group("kills"),
+    pytest.mark.all_cells,
     pytest.mark.skipif(WANTED and not ADMIN, reason="STOREWISE_PBS_ADMIN is not set"),
 ]
 
@@ -36,7 +37,9 @@ def place(tmp_path: Path) -> Iterator[PbsWorkspace]:
     place.end()
 
 
-@pytest.mark.long("it waits for a scheduler or for servers", limit=1500)
+@pytest.mark.long(
+    "PBS starts nothing and then says nothing, until the plugin asks again", limit=1500
+)
 def test_a_stopped_queue_and_a_silent_server_cost_only_time(place: PbsWorkspace) -> None:
     """`storewise run` says what it waits for, no job is lost, and the run ends well."""
     place.pbs.stop_queue(True)

@@ -39,7 +39,7 @@ def published(place: SlurmWorkspace, host: str) -> set[str]:
     return result
 
 
-@pytest.mark.long("it waits for a scheduler or for servers", limit=1200)
+@pytest.mark.long("servers on Java start on each host of a Slurm", limit=1200)
 @pytest.mark.parametrize(("engine", "nodes"), [("cassandra", 2), ("hbase", 1)])
 def test_across_hosts(
     place: SlurmWorkspace, monkeypatch: pytest.MonkeyPatch, engine: str, nodes: int

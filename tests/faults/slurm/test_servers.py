@@ -53,7 +53,7 @@ def look(place: SlurmWorkspace) -> dict[str, str]:
     return hosts
 
 
-@pytest.mark.long("it waits for a scheduler or for servers", limit=1200)
+@pytest.mark.long("a whole study, each job of which goes through Slurm", limit=900)
 @pytest.mark.parametrize(
     "engines",
     [("postgres",), pytest.param(("postgres", "mongodb"), marks=pytest.mark.all_cells)],
@@ -143,32 +143,32 @@ def pass_wall_time(place: SlurmWorkspace, run: Run) -> None:
     wait_until(lambda: place.output().count("storewise: trial ") == 1, 240, "the wall time's end")
 
 
-#: Cause, phase, and what the recorded reason must say (None: no failure of the trial). Last: a
-#: killed run cleans up nothing, the plain run after it does.
+#: Cause, phase, and what the recorded reason must say (None: no failure of the trial).
 CELLS: list[tuple[Cause, str, str | None]] = [
-    (kill_server, "load", r"data1: the server of PostgreSQL on host sw\d was ended by SIGKILL"),
     (cancel_node, "load", r"data1 was ended by signal SIGTERM"),
-    (kills.interrupt, "load", None),
-    (kills.kill_snakemake, "load", None),
 ]
+#: Last: a killed run cleans up nothing, the plain run after it does.
 FURTHER: list[tuple[Cause, str, str | None]] = [
+    (kill_server, "load", r"data1: the server of PostgreSQL on host sw\d was ended by SIGKILL"),
     (cancel_node, "c", r"data1 was ended by signal SIGTERM"),
     (kill_node, "c", r"data0 on host sw\d was ended by SIGKILL"),
     (kill_worker, "load", r"load.1 on host sw\d was ended by SIGKILL"),
     (cancel_worker, "load", r"load.1 was ended by signal SIGTERM"),
     (pass_wall_time, "load", r"load.1 .*TIMEOUT"),
+    (kills.interrupt, "load", None),
     (kills.interrupt, "c", None),
     (kills.terminate, "load", None),
     (kills.terminate, "c", None),
+    (kills.kill_snakemake, "load", None),
     (kills.kill_snakemake, "c", None),
 ]
 
 
-@pytest.mark.long("it waits for a scheduler or for servers", limit=2400)
+@pytest.mark.long("a run for each kill, and one that goes on to the end", limit=2400)
 @pytest.mark.parametrize(
     "cells",
     [
-        pytest.param(CELLS, id="each-kind"),
+        pytest.param(CELLS, id="a-cancelled-job"),
         pytest.param(FURTHER, id="further", marks=pytest.mark.all_cells),
     ],
 )
@@ -209,7 +209,9 @@ def test_nothing_is_left_on_slurm_and_the_next_run_goes_on(
     place.nothing_left(SOON)
 
 
-@pytest.mark.parametrize("room_for_form", [True, pytest.param(False, marks=pytest.mark.all_cells)])
+@pytest.mark.all_cells
+@pytest.mark.long("a node's wall time of a minute passes while it waits for the other", limit=400)
+@pytest.mark.parametrize("room_for_form", [True, False])
 def test_a_node_that_never_starts_is_named(place: SlurmWorkspace, room_for_form: bool) -> None:
     """Others have the cluster: there is one host for two nodes."""
     place.write_study(study())

@@ -9,7 +9,7 @@ from support.waiting import exit_code
 
 from storewise.metrics.schema import read_conditions
 
-pytestmark = pytest.mark.xdist_group("slurm")
+pytestmark = [pytest.mark.xdist_group("slurm"), pytest.mark.all_cells]
 
 STUDY = """\
 workload: ycsb
@@ -22,7 +22,7 @@ phases:
 """
 
 
-@pytest.mark.long("it waits for a scheduler or for servers", limit=900)
+@pytest.mark.long("a run that is broken off, and a whole one after it", limit=900)
 def test_each_worker_has_a_host_and_a_killed_one_ends_the_trial(place: SlurmWorkspace) -> None:
     place.write_study(STUDY.replace("seconds: 0.3", "seconds: 600, target: 20"))
     run = place.start()

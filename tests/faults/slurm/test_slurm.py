@@ -16,8 +16,6 @@ from support.slurm.view import SlurmCluster
 from support.slurm.workspace import SOON, SlurmWorkspace
 from support.waiting import exit_code, wait_until
 
-from storewise.schedulers.slurm import ended_job, lost_job, refusal, run_name
-
 pytestmark = pytest.mark.xdist_group("slurm")
 
 #: Its first job is the load.
@@ -30,6 +28,8 @@ phases:
 """
 
 
+@pytest.mark.all_cells
+@pytest.mark.long("three runs, of which two look three times at a job that only waits", limit=700)
 def test_what_slurm_cannot_give_is_one_clear_sentence(place: SlurmWorkspace) -> None:
     place.write_study(STUDY)
     # sbatch refuses.
@@ -51,7 +51,7 @@ def test_what_slurm_cannot_give_is_one_clear_sentence(place: SlurmWorkspace) -> 
 
 
 @pytest.mark.all_cells
-@pytest.mark.long("it waits for a scheduler or for servers", limit=900)
+@pytest.mark.long("three runs that are ended, and one that goes on", limit=900)
 def test_a_stopped_or_killed_run_of_an_embedded_store_leaves_no_job(
     place: SlurmWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,22 +114,7 @@ def test_a_profile_s_texts_arrive_on_the_host(
     assert shown["address"] == slurm.address(job.host)
 
 
-def test_messages_of_the_plugin() -> None:
-    assert run_name("SLURM run ID: 44e506f1-139b-42d4") == "44e506f1-139b-42d4"
-    assert run_name("Job 3 has been submitted with SLURM jobid 13 (log: x).") is None
-    text = (
-        "SLURM sbatch failed. The error message was 'sbatch: error: a\nsbatch: b'.\n    sbatch call"
-    )
-    assert refusal(text) == "sbatch: error: a sbatch: b"
-    assert refusal("SLURM-job '1' failed, SLURM status is: 'FAILED'.") is None
-    assert lost_job("SLURM-job '11' failed due to a node failure, SLURM status is: 'NO") == "11"
-    assert lost_job("SLURM-job '1' failed, SLURM status is: 'FAILED'.") is None
-    text = ended_job("SLURM-job '1' failed, SLURM status is: 'OUT_OF_MEMORY'. Detailed failure")
-    assert text is not None
-    assert "Slurm says OUT_OF_MEMORY of job 1, it used more memory than it asked for" in text
-    assert ended_job("SLURM-job '11' failed due to a node failure, SLURM status is: 'NO") is None
-
-
+@pytest.mark.all_cells
 def test_the_cluster_of_tests_leaves_nothing(slurm: SlurmCluster, tmp_path: Path) -> None:
     """A second Slurm beside the first; a killed one takes its jobs along."""
     with slurm_cluster(tmp_path / "second", hosts=1) as cluster:

@@ -12,7 +12,7 @@ from support.kills import SOON
 from support.slurm.workspace import SlurmWorkspace
 from support.waiting import exit_code, wait_until
 
-pytestmark = pytest.mark.xdist_group("slurm")
+pytestmark = [pytest.mark.xdist_group("slurm"), pytest.mark.all_cells]
 
 STUDY = """\
 workload: ycsb
@@ -26,7 +26,7 @@ phases:
 SILENT = 60.0
 
 
-@pytest.mark.long("it waits for a scheduler or for servers", limit=1200)
+@pytest.mark.long("the controller of Slurm is silent for a minute", limit=900)
 def test_a_stopped_partition_and_a_silent_controller_cost_only_time(place: SlurmWorkspace) -> None:
     place.write_study(STUDY)
     (partition,) = {

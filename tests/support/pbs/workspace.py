@@ -23,11 +23,11 @@ from support.workspace import Workspace
 #: Seconds after which the jobs of a killed run see that it is gone.
 LEASE = 25.0
 #: Seconds that PBS may call a job's host down.
-LOST_AFTER = 10.0
+LOST_AFTER = 5.0
 #: What a user edits in the profile: node-local disk, and pauses that suit a test.
 EDITED = {
     "scratch: \"''\"": "scratch: \"'$TMPDIR'\"",
-    "pbs-status-interval: 10": "pbs-status-interval: 2",
+    "pbs-status-interval: 10": "pbs-status-interval: 1",
     "pbs-lost-after: 60": f"pbs-lost-after: {LOST_AFTER:.0f}",
 }
 #: For a site whose login node reaches the network of the servers.

@@ -54,7 +54,8 @@ STOP_TIMEOUT = 10.0
 INTERFACE = "fast0"
 
 #: More processors than there are (config_overrides): what is tested is the order of things.
-#: MinJobAge as Slurm's default; a job that has ended must stay visible to a polling squeue.
+#: A batch job is looked at when it comes, not three seconds later. MinJobAge as Slurm's default;
+#: a job that has ended must stay visible to a polling squeue.
 SLURM_CONF = """\
 ClusterName=storewise
 SlurmctldHost={controller}({network}.1)
@@ -80,6 +81,7 @@ SwitchType=switch/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU_Memory
 SlurmdParameters=config_overrides
+SchedulerParameters=batch_sched_delay=0,sched_interval=2,bf_interval=5
 ReturnToService=2
 MinJobAge=300
 KillWait={kill_wait}
