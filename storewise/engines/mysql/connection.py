@@ -25,6 +25,7 @@ _NOT_YET = frozenset({2002, 2003, 2006, 2013, 1040, 1053})
 _AGAIN = frozenset({1213, 1205, 1020})
 _TRIES = 10
 _CONNECT_SECONDS = 20
+_ANSWER_SECONDS = 5
 
 _T = TypeVar("_T")
 
@@ -106,7 +107,7 @@ def answers(endpoint: Endpoint, credentials: Credentials) -> bool:
     # The kernel accepts connections as soon as the server listens; the greeting comes when it is
     # ready, so that "not yet" is often a time-out.
     try:
-        link = sign_in(endpoint.address, endpoint.port, credentials, seconds=5)
+        link = sign_in(endpoint.address, endpoint.port, credentials, seconds=_ANSWER_SECONDS)
         try:
             return link.rows("SELECT 1") == [(1,)]
         finally:

@@ -58,7 +58,7 @@ _COUNTERS = (
 
 
 def connect(
-    address: str, port: int, credentials: Credentials, seconds: int = CONNECT_SECONDS
+    address: str, port: int, credentials: Credentials, seconds: int | None = None
 ) -> psycopg.Connection[Row]:
     """A connection that commits each statement by itself; psycopg.Error where there is none."""
     return psycopg.connect(
@@ -69,7 +69,7 @@ def connect(
         password=credentials.password,
         dbname=DATABASE,
         autocommit=True,
-        connect_timeout=seconds,
+        connect_timeout=seconds or CONNECT_SECONDS,
         tcp_user_timeout=_SILENCE_MS,
         # What a user's environment (PGHOSTADDR, PGOPTIONS and so on) says of other servers does
         # not count here.
