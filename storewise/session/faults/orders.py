@@ -24,6 +24,7 @@ from typing import Any, Literal
 from storewise.atomic import read_as
 from storewise.errors import EngineError
 from storewise.session.coordination.cluster import clock_offset, publish, ready_nodes
+from storewise.session.coordination.system import SYSTEM, System
 from storewise.workloads.faults import Slow
 
 ORDERS = "orders"
@@ -77,8 +78,10 @@ class Orders:
         check: Callable[[], None] = lambda: None,
         *,
         engine: str = "the engine",
+        system: System = SYSTEM,
     ) -> None:
         self._live, self._check, self._engine = live, check, engine
+        self._system = system
 
     def nodes(self) -> tuple[str, ...]:
         """The nodes that take orders, by role and number."""
@@ -128,9 +131,9 @@ class Orders:
 
     def await_done(self, order: NodeOrder) -> dict[str, Answer]:
         """Wait until all nodes have done it; what they answer, by node."""
-        begin = time.monotonic() + BEGIN_SECONDS
+        begin = self._system.clock() + BEGIN_SECONDS
         if order.at is not None:
-            begin += max(0.0, order.at - time.time())
+            begin += max(0.0, order.at - self._system.time())
         while True:
             answers = answers_to(self._live, order)
             for answer in answers.values():
@@ -140,12 +143,12 @@ class Orders:
                 return answers
             self._check()
             missing = [name for name in order.nodes if name not in answers]
-            if missing and time.monotonic() > begin:
+            if missing and self._system.clock() > begin:
                 raise EngineError(
                     f"{', '.join(missing)}: told to {_verb(order)} {BEGIN_SECONDS:.0f} s ago and "
                     "has not begun; the log of its job says why"
                 )
-            time.sleep(LOOK)
+            self._system.sleep(LOOK)
 
     def _known(self, names: Sequence[str] | None) -> tuple[str, ...]:
         known = self.nodes()

@@ -1,0 +1,506 @@
+"""The jobs of a session without servers: what each waits for, and that an abort ends each wait."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from support.fake_time import FakeTime
+from support.ring_engine import LastingEngine
+from support.session import MadeHost
+from support.tcp_engine import TcpEngine, node_of
+
+from storewise.engines.contract.engine import Endpoint
+from storewise.engines.contract.server import NodeSpec
+from storewise.engines.registry import ENGINES
+from storewise.errors import Aborted, ConfigError, EngineError, StorewiseError
+from storewise.metrics.host import host_name
+from storewise.metrics.sampler import elect
+from storewise.metrics.schema import read_part
+from storewise.session.coordination.barrier import Barrier
+from storewise.session.coordination.cluster import (
+    ADDRESSES,
+    ANSWERING,
+    CLUSTER,
+    ENDPOINTS,
+    GONE,
+    LOADED,
+    NODES,
+    STOP,
+    FormedCluster,
+    GoneNode,
+    ReadyNode,
+    StartedNode,
+    gone_nodes,
+    make_credentials,
+    publish,
+    read_cluster,
+    ready_nodes,
+    write_cluster,
+)
+from storewise.session.coordination.liveness import FINISHED, Session
+from storewise.session.coordination.trial_job import TrialJob
+from storewise.session.faults.executor import FaultExecutor
+from storewise.session.faults.orders import Answer, Orders, answers_to, publish_answer
+from storewise.session.jobs import node as node_module
+from storewise.session.jobs import sidecar
+from storewise.session.jobs.close import run_close
+from storewise.session.jobs.form import run_form
+from storewise.session.jobs.node import NodeJob, reserve_of, run_node
+from storewise.session.jobs.sidecar import phase_cluster
+from storewise.session.server.server import Server
+from storewise.study.trial import Phase, Trial
+
+LOG = logging.getLogger("test")
+SESSION = Session("t", "run", 25.0, 990.0)
+
+
+@pytest.fixture
+def live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The live directory of a trial whose waits let no real time pass."""
+    for name in ("tcp", "ring", "lasting"):
+        module = "tcp_engine" if name == "tcp" else "ring_engine"
+        monkeypatch.setitem(ENGINES, name, f"support.{module}:{name.title()}Engine")
+    directory = tmp_path / "live" / "t"
+    directory.mkdir(parents=True)
+    make_credentials(directory)
+    naps = iter(range(1000))
+    monkeypatch.setattr(time, "sleep", lambda seconds: next(naps))
+    return directory
+
+
+def trial(engine: str = "tcp", nodes: int = 2, **changes: Any) -> Trial:
+    return Trial(**{
+        "study": "s", "id": "t", "engine": engine, "workload": "alignments", "repeat": 1,
+        "seed": 1, "factors": {"engine": engine}, "nodes": nodes, "consistency": "durable",
+        "phases": [Phase(name="write")], **changes,
+    })  # fmt: skip
+
+
+class Looks:
+    """A job's check, which ends its trial at a certain look, or does something there."""
+
+    def __init__(self, abort_at: int = 0, **actions: Callable[[], object]) -> None:
+        self.number, self.abort_at = 0, abort_at
+        self.actions = {int(at.removeprefix("at")): do for at, do in actions.items()}
+
+    def __call__(self) -> None:
+        self.number += 1
+        self.actions.get(self.number, lambda: None)()
+        assert self.number < 1000, "a wait without end"
+        if self.number == self.abort_at:
+            raise Aborted("another job has failed")
+
+
+def job(live: Path, check: Callable[[], None] = lambda: None) -> TrialJob:
+    return TrialJob(check, LOG, live, SESSION, lambda error: None)
+
+
+def ready(
+    live: Path, *names: str, at: float = 1000.0, host: str = "", ip: str = "127.0.0.1"
+) -> None:
+    for name in names:
+        endpoint = Endpoint(name[:-1], int(name[-1]), host or host_name(), ip, 20000)
+        publish(live, ENDPOINTS, name, ReadyNode(name, endpoint, "Tcp 1", "nothing", 1, at))
+
+
+def gone(live: Path, name: str) -> None:
+    publish(live, GONE, name, GoneNode(name, "h", 1.0, 7, ""))
+
+
+# Closing.
+
+
+def close(live: Path, check: Looks, own_time: FakeTime) -> Path:
+    result = live.parent / "close.parquet"
+    ready(live, "data0", "data1")
+    write_cluster(live / CLUSTER, FormedCluster((), {}, {}, 1000.0, 4.0, ("odd",)))
+    frame = job(live, check)
+    times = {"clock": own_time.clock, "sleep": own_time.sleep}
+    run_close(trial(), live / CLUSTER, result, frame, **times)  # type: ignore[arg-type]
+    return result
+
+
+def test_closing_waits_for_every_node_and_keeps_the_times(live: Path) -> None:
+    own_time = FakeTime()
+    check = Looks(at2=lambda: gone(live, "data1"), at4=lambda: gone(live, "data0"))
+    table, conditions = read_part(close(live, check, own_time))
+    assert (live / STOP).exists() and (live / FINISHED).exists()
+    times = {row["metric"]: row["value"] for row in table.to_pylist()}
+    assert times == {"form_time": 4.0, "formed_time": 10.0, "close_time": 2.0}
+    assert conditions["nodes"]["data1"]["version"] == "Tcp 1"
+    assert conditions["warnings"] == ["odd"]
+
+
+def test_closing_ends_with_its_trial_and_has_an_end(live: Path) -> None:
+    with pytest.raises(Aborted, match="another job has failed"):
+        close(live, Looks(abort_at=3), FakeTime())
+    gone(live, "data0")
+    own_time = FakeTime()
+    with pytest.raises(StorewiseError, match=r"^data1 on host \S+: told to end 120 s ago"):
+        close(live, Looks(), own_time)
+    assert 120 < sum(own_time.sleeps) <= 121
+    assert not (live / FINISHED).exists()
+
+
+# Forming.
+
+
+def form(live: Path, check: Looks, own_time: FakeTime, engine: str = "ring") -> FormedCluster:
+    times = {"clock": own_time.clock, "sleep": own_time.sleep}
+    place = live / CLUSTER
+    run_form(trial(engine), place, live.parent, job(live, check), **times)  # type: ignore[arg-type]
+    return read_cluster(place)
+
+
+def test_forming_waits_for_every_node(live: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TcpEngine, "answers", lambda *given: True)
+    check = Looks(at2=lambda: ready(live, "data0"), at4=lambda: ready(live, "data1", at=1000.4))
+    formed = form(live, check, FakeTime())
+    assert [endpoint.name for endpoint in formed.endpoints] == ["data0", "data1"]
+    assert formed.formed_at - formed.form_seconds == pytest.approx(1000.4)
+    assert "data0, data1" in formed.warnings[0], "they share a host"
+    ready(live, "data1", host="elsewhere")
+    with pytest.raises(StorewiseError, match="data1 listens on loopback of host elsewhere"):
+        form(live, Looks(), FakeTime())
+
+
+def test_forming_ends_with_its_trial_and_names_nodes_that_never_started(live: Path) -> None:
+    ready(live, "data0")
+    with pytest.raises(Aborted):
+        form(live, Looks(abort_at=5), FakeTime())
+    publish(live, NODES, "data0", StartedNode("data0", "h1", "/d", 1000.0, 1100.0))
+    own_time = FakeTime()
+    with pytest.raises(StorewiseError, match=r"^data1 never started .*data0 on host h1 is nearly"):
+        form(live, Looks(), own_time)
+    assert 90 < sum(own_time.sleeps) < 90.4, "what is left of its time is enough for nothing"
+    # One that starts still may take its time.
+    publish(live, NODES, "data1", StartedNode("data1", "h2", "/d", 1000.0, None))
+    with pytest.raises(Aborted):
+        form(live, Looks(abort_at=900), FakeTime())
+
+
+# A node.
+
+
+class MadeServer:
+    """What a node's job sees of its server; `failing` says how it ended by itself."""
+
+    def __init__(self, live: Path, directory: Path, spec: NodeSpec) -> None:
+        self.live, self.directory, self.failing = live, directory, ""
+        self.node = replace(node_of(live), directory=directory, spec=spec)
+        self.pid, self.started_at = os.getpid(), time.time()
+        self.endpoint = Endpoint(spec.role, 0, host_name(), "127.0.0.1", 20000)
+        self.launch = SimpleNamespace(cleanup=())
+        self.done: list[str] = []
+
+    def settling(self, endpoints: object, *given: object) -> SimpleNamespace:
+        return SimpleNamespace(endpoints=endpoints, node=self.node, run=lambda *given: "joined")
+
+    def failure(self, wait: float = 0.0) -> str | None:
+        return self.failing or None
+
+    def raise_if_ended(self, wait: float = 0.0) -> None:
+        if self.failing:
+            raise EngineError(self.failing)
+
+    def stop(self) -> None:
+        self.done.append("stop")
+
+    def again(self, check: Callable[[], None]) -> None:
+        self.done.append("again")
+
+    kill = stop
+
+    def remove(self) -> str:
+        self.done.append("remove")
+        shutil.rmtree(self.directory)
+        return ""
+
+    def end(self) -> None:
+        self.stop()
+        self.remove()
+
+
+class RunningNode:
+    """A node's job in this process, with a server that is made."""
+
+    def __init__(
+        self, live: Path, monkeypatch: pytest.MonkeyPatch, check: Looks, trial: Trial, **job: Any
+    ) -> None:
+        self.live, self.check, self.trial = live, check, trial
+        self.name = job.pop("node", "data0")
+        self.own_time = FakeTime(tick=job.pop("tick", 0))
+        self.told: list[str] = []
+        base = live.parent
+        self.job = NodeJob(
+            trial, self.name, base / "node.parquet", base / "server.log", base / "kept", **job
+        )
+        elect(live, "node-canary")
+        elect(live, "node-sampler")
+        monkeypatch.setattr(node_module, "start_server", self.start_server)
+
+    def start_server(
+        self, engine: Any, node: Any, *given: Any, meet: Any, **more: Any
+    ) -> MadeServer:
+        self.server = MadeServer(self.live, node.directory, node.spec)
+        if meet is not None:
+            self.peers = meet(self.server.endpoint)
+        return self.server
+
+    def run(self) -> None:
+        def tell(error: BaseException) -> None:
+            assert not self.server.done, "the trial is told before its server ends"
+            self.told.append(str(error))
+
+        frame = TrialJob(self.check, LOG, self.live, SESSION, tell)
+        run_node(self.job, frame, clock=self.own_time.clock)
+
+
+@pytest.fixture
+def running(live: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., RunningNode]]:
+    def make(check: Looks, trial: Trial, **job: Any) -> RunningNode:
+        return RunningNode(live, monkeypatch, check, trial, **job)
+
+    yield make
+    assert not [t for t in threading.enumerate() if "sampl" in t.name.lower()], "it has ended"
+
+
+Running = Callable[..., RunningNode]
+
+
+def test_a_node_serves_until_it_is_closed(live: Path, running: Running) -> None:
+    told = Looks(at3=(live / LOADED).touch, at6=(live / STOP).touch)
+    one = running(told, trial(nodes=1))
+    one.run()
+    assert one.server.done == ["stop", "remove"] and one.told == []
+    assert gone_nodes(live)["data0"].kept == ""
+    table, conditions = read_part(one.job.result)
+    assert {"ready_time", "stop_time", "queue_time"} <= set(table["metric"].to_pylist())
+    assert conditions["versions"] == {"server": "Tcp 1"}
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_an_abort_ends_a_node_that_serves(live: Path, running: Running, keep: bool) -> None:
+    one = running(Looks(abort_at=4), trial(nodes=1, keep_data=keep))
+    with pytest.raises(Aborted, match="another job has failed"):
+        one.run()
+    assert one.server.done == ["stop", "remove"], "what is aborted is not kept"
+    assert one.told == ["another job has failed"]
+    assert "data0" in gone_nodes(live)
+
+
+def test_a_server_that_ends_is_told_with_its_own_words(running: Running) -> None:
+    def fail() -> None:
+        one.server.failing = "data0: the server was ended by SIGKILL"
+
+    one = running(Looks(at3=fail), trial(nodes=1))
+    with pytest.raises(EngineError, match="ended by SIGKILL"):
+        one.run()
+    assert one.told == ["data0: the server was ended by SIGKILL"]
+    assert one.server.done == ["stop", "remove"]
+
+
+def test_a_node_meets_the_others_before_it_starts(live: Path, running: Running) -> None:
+    other = Endpoint("data", 1, "h", "127.0.0.2", 20001)
+    told = Looks(
+        at3=lambda: publish(live, ADDRESSES, "data1", other),
+        at5=lambda: publish(live, ANSWERING, "data1", other),
+        at8=(live / STOP).touch,
+    )
+    one = running(told, trial("ring"))
+    one.run()
+    assert [endpoint.name for endpoint in one.peers] == ["data0", "data1"]
+    assert one.check.number == 8
+    (live / STOP).unlink()
+    # The other one has not said where it listens, then not that it answers.
+    for kind in (ANSWERING, ADDRESSES):
+        (live / kind / "data1.json").unlink()
+        alone = running(Looks(abort_at=5), trial("ring"))
+        with pytest.raises(Aborted):
+            alone.run()
+        assert hasattr(alone, "peers") == (kind == ANSWERING)
+        assert not list(live.glob("nodes/*/"))
+
+
+def test_a_node_outlives_those_that_need_it(live: Path, running: Running) -> None:
+    (live / STOP).touch()
+    last = running(Looks(at4=lambda: gone(live, "data0")), trial("lasting"), node="last0")
+    last.run()
+    assert last.check.number == 4, "it has waited for them"
+    for end, error in (("abort", Aborted), ("failing", EngineError), ("patience", None)):
+        (live / GONE / "data0.json").unlink(missing_ok=True)
+        check = Looks(abort_at=6 if end == "abort" else 0)
+        tick = 3600 * 10**9 if end == "patience" else 0
+        last = running(check, trial("lasting"), node="last0", tick=tick)
+        check.actions[3] = lambda: setattr(last.server, "failing", "it fell" * (end == "failing"))  # noqa: B023
+        if error is None:
+            last.run()
+        else:
+            with pytest.raises(error):
+                last.run()
+        assert last.server.done == ["stop", "remove"], end
+
+
+def test_a_wall_time_ends_a_node_in_order_and_says_what_was_waited_for(
+    live: Path, running: Running
+) -> None:
+    assert reserve_of(40) == 10 and reserve_of(86400) == 90
+    two = trial(workers=2, phases=[Phase(name="write")])
+
+    def message() -> str:
+        one = running(Looks(), two, runtime_minutes=60, tick=10**12)
+        with pytest.raises(StorewiseError, match="stopped in order before its wall time") as caught:
+            one.run()
+        assert one.server.done == ["stop", "remove"]
+        assert one.told == [str(caught.value)]
+        return str(caught.value)
+
+    assert ", and data1, form had not started yet (still queued?)" in message()
+    arrived = Barrier(live, ["0", "1"], "write-0")
+    with pytest.raises(Aborted):
+        arrived.wait("0", Looks(abort_at=1))
+    assert ", and write.1 had not started yet (still queued?)" in message()
+
+
+def test_what_a_profile_may_get_wrong(
+    live: Path, running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    for options, error, words in (
+        ({"scratch": "$NOWHERE/x"}, ConfigError, r"scratch: '\$NOWHERE/x' names a variable"),
+        ({"scratch": "tmp/x"}, ConfigError, "scratch: 'tmp/x' is no absolute path"),
+        ({"scratch": str(tmp_path / "file")}, EngineError, "cannot make .*Not a dir.*`scratch`"),
+        ({"interface": "eth77"}, ConfigError, "no 'eth77'; it has"),
+    ):
+        with pytest.raises(error, match=words):
+            running(Looks(), trial(nodes=1), **options).run()
+    monkeypatch.setattr(node_module, "address_of", lambda *given: "192.0.2.1")
+    for engine, words in (("tcp", "nothing guards.*allow_open_ports"), ("ring", "gossip: who rea")):
+        with pytest.raises(ConfigError, match=words):
+            running(Looks(), trial(engine), interface="auto").run()
+    assert not list(live.glob("nodes/*/"))
+
+
+# A worker and the servers beside it.
+
+
+def test_a_worker_waits_for_the_router_of_its_host(
+    live: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    router = NodeSpec("router", 0, placement="worker")
+    monkeypatch.setattr(sidecar, "node_specs", lambda trial: (router,))
+    write_cluster(live / CLUSTER, FormedCluster((), {}, {}, 0.0, 0.0))
+    assert elect(live, "beside-write-router"), "another worker starts it"
+    here = Endpoint("router", 0, host_name(), "127.0.0.1", 20000)
+    place = {"phase": "write", "worker": 1, "workers": 2}
+
+    def started() -> None:
+        publish(live, "beside", f"write.router.{host_name()}", here)
+
+    def work(check: Looks) -> tuple[Endpoint, ...]:
+        with phase_cluster(trial(), live, job(live, check), **place) as served:  # type: ignore[arg-type]
+            (live / "barriers" / "open").mkdir(parents=True)
+            (live / "barriers" / "open" / "write-done").touch()
+            return served.cluster.endpoints
+
+    with pytest.raises(Aborted):
+        work(Looks(abort_at=3))
+    assert work(Looks(at3=started)) == (here,)
+
+
+def test_an_abort_ends_the_wait_for_a_server_s_answer(
+    live: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TcpEngine, "answers", lambda *given: False)
+    own_time = FakeTime(tick=10**9)
+    server = Server(TcpEngine(), node_of(live), live / "log", clock=own_time.clock)
+    with pytest.raises(Aborted):
+        server.wait_ready(Looks(abort_at=3))
+    with pytest.raises(EngineError, match=r"has not answered at 127\.0\.0\.1:0 for 5 s"):
+        server.wait_ready(Looks())
+
+
+# Orders to nodes.
+
+
+def test_who_gives_an_order_waits_for_every_node(live: Path) -> None:
+    ready(live, "data0", "data1")
+    own_time = FakeTime()
+    check = Looks()
+    orders = Orders(live, check, system=MadeHost(own_time=own_time))
+    order = orders.give("restart")
+    assert order.nodes == ("data0", "data1")
+
+    def answered(node: str, state: Any, error: str = "") -> Callable[[], None]:
+        return lambda: publish_answer(live, Answer(order.id, node, state, error))
+
+    check.actions = {2: answered("data0", "done"), 3: answered("data1", "begun"),
+                     900: answered("data1", "done")}  # fmt: skip
+    assert set(orders.await_done(order)) == {"data0", "data1"}
+    assert own_time.now > 1000 + 60, "one that has begun may take its time"
+    check.abort_at = check.number + 2
+    answered("data1", "stopped")()
+    with pytest.raises(Aborted):
+        orders.await_done(order)
+    answered("data1", "failed", "no space")()
+    with pytest.raises(EngineError, match="data1 was told to restart: no space"):
+        orders.await_done(order)
+    late = orders.give("restart", ["data1"])
+    check.number, check.actions = 0, {}
+    with pytest.raises(EngineError, match="data1: told to restart 60 s ago and has not begun"):
+        orders.await_done(late)
+    with pytest.raises(EngineError, match="no node data7; it has data0, data1"):
+        orders.give("kill", ["data7"])
+
+
+@pytest.mark.parametrize(
+    ("what", "at", "end", "done"),
+    [
+        ("kill", 1e12, "abort", []),
+        ("kill", 1e12, "failing", []),
+        ("kill", None, "", ["stop", "again"]),
+        ("restart", None, "abort", []),
+        ("restart", None, "failing", []),
+        ("restart", None, "other", []),
+        ("restart", None, "", ["stop", "again"]),
+    ],
+)
+def test_a_node_that_waits_with_an_order_ends_with_its_trial(
+    live: Path, what: Any, at: float | None, end: str, done: list[str]
+) -> None:
+    """A kill waits for its moment, a restart for the nodes that are to stop before."""
+    specs = LastingEngine().roles(trial().topology, {})
+    ready(live, "data0", "last0")
+    server = MadeServer(live, live / "last", specs[0])
+    order = Orders(live).give(what, ["last0", "data0"], at=at)
+
+    def act() -> None:
+        server.failing = "it fell" * (end == "failing")
+        state: Any = "failed" if end == "other" else "stopped"
+        if end in ("", "other"):
+            publish_answer(live, Answer(order.id, "data0", state, "no space"))
+
+    check = Looks(abort_at=4 if end == "abort" else 0, at2=act)
+    renewed: list[int] = []
+    executor = FaultExecutor(
+        server, specs, live, check=check, log=LOG, offset=0.0,  # type: ignore[arg-type]
+        renewed=lambda: renewed.append(1),
+    )  # fmt: skip
+    if end:
+        with pytest.raises((Aborted, EngineError), match=r"another job|it fell|data0 could not"):
+            executor.look()
+        assert ready_nodes(live) and answers_to(live, order)["last0"].state != "done"
+    else:
+        executor.look()
+        assert answers_to(live, order)["last0"].state == "done"
+    assert (server.done, len(renewed)) == (done, 0 if end else 1)
