@@ -30,16 +30,5 @@ def pbs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     from support.pbs.standin import Config, Pbs
 
     commands = Pbs(tmp_path / "pbs").install(Config())
-    # It does not know all options of qsub.
-    qsub = commands / "qsub"
-    qsub.rename(commands / "qsub-known")
-    qsub.write_text(
-        f"#!{sys.executable}\nimport os, sys\nwords, skip = [], False\n"
-        "for word in sys.argv[1:]:\n"
-        "    if not skip and word not in ('-k', '-m', '-S'):\n        words.append(word)\n"
-        "    skip = not skip and word in ('-k', '-m', '-S')\n"
-        f"os.execv({str(commands / 'qsub-known')!r}, ['qsub', *words])\n"
-    )
-    qsub.chmod(0o755)
     monkeypatch.setenv("PATH", f"{commands}:{os.environ['PATH']}")
     yield "stand-in"

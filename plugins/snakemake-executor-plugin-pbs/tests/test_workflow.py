@@ -44,7 +44,7 @@ class Run:
             self.process = subprocess.Popen(
                 [
                     *(sys.executable, "-m", "snakemake", "--executor", "pbs", "-j", "9"),
-                    *("--pbs-status-interval", "2", *dialect, *arguments),
+                    *("--pbs-status-interval", "1", *dialect, *arguments),
                 ],
                 cwd=directory,
                 stdout=out,
@@ -60,9 +60,9 @@ class Run:
     def submitted(self) -> list[messages.Submitted]:
         return [job for line in self.lines() if (job := messages.submitted_of(line))]
 
-    def error(self) -> str:
-        (text,) = (line for line in self.lines() if line.startswith("message: "))
-        return text.removeprefix("message: ")
+    def errors(self) -> list[str]:
+        lines = (line for line in self.lines() if line.startswith("message: "))
+        return [line.removeprefix("message: ") for line in lines]
 
 
 def until(condition: Callable[[], object], seconds: float = 90) -> None:
@@ -89,51 +89,36 @@ ARRAYS = [False, True] if os.environ.get("SNAKEMAKE_PBS_REAL") == "1" else [Fals
 
 @pytest.mark.parametrize("arrays", ARRAYS)
 @pytest.mark.usefixtures("pbs")
-def test_jobs_run_with_the_environment(tmp_path: Path, arrays: bool) -> None:
-    run = Run(tmp_path, *(["--pbs-arrays", "all"] if arrays else []))
-    assert run.process.wait(120) == 0, run.log.read_text()
+def test_jobs_that_end_well_that_fail_and_that_are_too_large(tmp_path: Path, arrays: bool) -> None:
+    """One run of all of them, which goes on after an error."""
+    run = Run(tmp_path, "-k", "all", "bad", "big", *(["--pbs-arrays", "all"] if arrays else []))
+    assert run.process.wait(120) == 1, run.log.read_text()
     assert [(tmp_path / f"{i}.txt").read_text() for i in range(3)] == ["it's here\n"] * 3
-    assert len(run.submitted()) == 3
-    assert all(("[" in job.id) == arrays for job in run.submitted())
-    assert not (tmp_path / ".snakemake" / "pbs_logs").exists() or not list(
-        (tmp_path / ".snakemake" / "pbs_logs").iterdir()
-    )
-
-
-@pytest.mark.usefixtures("pbs")
-def test_a_job_that_fails(tmp_path: Path) -> None:
-    run = Run(tmp_path, "bad")
-    assert run.process.wait(120) == 1
-    failed = messages.failed_of(run.error())
-    assert failed is not None
-    assert failed.what == "ended with exit status 1"
-    assert [failed.id] == [job.id for job in run.submitted()]
-
-
-@pytest.mark.usefixtures("pbs")
-def test_a_job_that_is_too_large(tmp_path: Path) -> None:
-    run = Run(tmp_path, "big")
-    assert run.process.wait(120) == 1
-    refused = messages.refused_of(run.error())
-    assert refused is not None
+    assert len(run.submitted()) == 4
+    assert all(("[" in job.id) == arrays for job in run.submitted() if "one" in job.name)
+    (refused,) = filter(None, map(messages.refused_of, run.errors()))
     assert "6400 CPUs" in refused.words
-    assert run.submitted() == []
+    (failed,) = filter(None, map(messages.failed_of, run.errors()))
+    assert failed.what == "ended with exit status 1"
+    (bad,) = (job for job in run.submitted() if "bad" in job.name)
+    assert failed.id == bad.id
+    # The log of what failed stays.
+    logs = [path for path in tmp_path.glob(".snakemake/pbs_logs/**/*") if path.is_file()]
+    assert logs == [Path(bad.log)]
 
 
+@pytest.mark.parametrize("who", ["the user", pytest.param("somebody", marks=pytest.mark.slow)])
 @pytest.mark.usefixtures("pbs")
-def test_nothing_is_left_after_ctrl_c(tmp_path: Path) -> None:
-    run = Run(tmp_path, "long")
-    until(lambda: (tmp_path / "started").exists())
-    os.killpg(run.process.pid, signal.SIGINT)
-    assert run.process.wait(60) == 1
-    until(lambda: not left(run))
-
-
-@pytest.mark.usefixtures("pbs")
-def test_a_job_that_somebody_deletes(tmp_path: Path) -> None:
+def test_a_job_that_is_ended(tmp_path: Path, who: str) -> None:
+    """By Ctrl-C, after which nothing is left, or by whoever deletes it."""
     run = Run(tmp_path, "long")
     until(lambda: (tmp_path / "started").exists())
     (job,) = run.submitted()
-    subprocess.run(["qdel", job.id], check=True)
+    if who == "the user":
+        os.killpg(run.process.pid, signal.SIGINT)
+    else:
+        subprocess.run(["qdel", job.id], check=True)
     assert run.process.wait(60) == 1
-    assert messages.failed_of(run.error()) is not None
+    if who == "somebody":
+        assert any(map(messages.failed_of, run.errors()))
+    until(lambda: not left(run))

