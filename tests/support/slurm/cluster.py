@@ -120,8 +120,10 @@ def _bridge(slot: int) -> str:
 
 
 def _remove_network(slot: int) -> None:
-    if (Path("/sys/class/net") / _bridge(slot)).exists():
-        _run("ip", "link", "delete", _bridge(slot))
+    """The bridge, and the hosts' ends of a run that was killed."""
+    links = Path("/sys/class/net")
+    for link in (*links.glob(_bridge(slot)), *links.glob(f"sw{slot}x*")):
+        _run("ip", "link", "delete", link.name)
 
 
 def _take_slot(stack: ExitStack) -> tuple[int, IO[str]]:
