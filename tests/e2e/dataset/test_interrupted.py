@@ -46,6 +46,7 @@ def convert(tmp_path: Path) -> Callable[[], subprocess.Popen[str]]:
     return start
 
 
+@pytest.mark.slow
 def test_killed_twice_and_finished(
     tmp_path: Path, convert: Callable[[], subprocess.Popen[str]]
 ) -> None:

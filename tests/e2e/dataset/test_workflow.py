@@ -13,7 +13,7 @@ from support.paths import DATA, SMALL
 from support.workspace import Workspace
 
 STUDY = """\
-inputs: {paths: data, jobs: 3}
+inputs: {paths: data, jobs: 2}
 engines: [sqlite]
 study_fields: true
 indexes: [align.e]
@@ -37,6 +37,8 @@ def done(result: subprocess.CompletedProcess[str]) -> str:
     return result.stdout + result.stderr
 
 
+@pytest.mark.slow
+@pytest.mark.long("three runs of Snakemake, each with jobs of its own for every step", limit=600)
 def test_a_study_becomes_a_data_set(place: Workspace) -> None:
     done(place.snakemake("convert"))
     root = place.results / "dataset"

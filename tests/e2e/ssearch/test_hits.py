@@ -43,9 +43,10 @@ def test_all_twelve_columns_are_those_of_the_program(tmp_path: Path, molecules: 
     if molecules == "nucleotides":
         query, library, option = sequences("queries", 6), sequences("arabidopsis", 60), "-n"
     theirs = searched(tmp_path, query, library, option, "-E", "1000000000 -1")
-    done = storewise("convert", "out.m10", "--to", "hits", "-o", "hits.tsv", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    storewise("convert", "out.m10", "--to", "hits", "-o", "hits.csv", cwd=tmp_path)
+    for form in ("tsv", "csv"):
+        request = ("convert", "out.m10", "--to", "hits", "-j", "1", "-o", f"hits.{form}")
+        done = storewise(*request, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
     ours = list(csv.reader((tmp_path / "hits.tsv").open(), delimiter="\t"))
     more = list(csv.DictReader((tmp_path / "hits.csv").open()))
     assert len(ours) == len(theirs) == len(more) > 1

@@ -9,7 +9,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from support.inputs.agreement import agreed
+from support.inputs.ssearch import agreed, outcome
 
 pytestmark = pytest.mark.needs("ssearch36")  # and its siblings, of one package
 
@@ -95,3 +95,39 @@ def test_live_outputs(program: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_live_outputs_of_every_layout(program: str, tmp_path: Path) -> None:
     check_live(program, product(LAYOUT_OPTIONS, QUERIES, ("", "-H", "-d 0", "-z -1")), tmp_path)
+
+
+#: Names and descriptions that look like lines of the output.
+QUERY = ">one >>> ; sw_score: 999 é\n{0:.90}\n>one >>>2 twin\n{1:.110}\n"
+ODD = {
+    "every alternative": ["ssearch36", "-Q", "-H", "-W", "0", "-E", "1000000000 1.0"],
+    "no hit": ["ssearch36", "-Q", "-H", "-E", "1e-200 -1"],
+    "no statistics": ["ssearch36", "-Q", "-H", "-z", "-1", "-b", "20"],
+    "context": ["ssearch36", "-Q", "-E", "10 0.1"],
+    "heuristic": ["fasta36", "-q", "-E", "10 0.1"],
+    "local": ["lalign36", "-q"],
+}
+
+
+@pytest.mark.parametrize("case", ODD)
+def test_odd_names_and_several_searches_in_a_file(case: str, tmp_path: Path) -> None:
+    first = "".join("ACGT"[(i * i * 7 + i // 3) % 4] for i in range(400))
+    (tmp_path / "q.fa").write_text(QUERY.format(first, first[120:]))
+    (tmp_path / "l.fa").write_text(
+        f">hit>1 gene:G1 ; x\n{first}\n>hit2\tchromosome:A:2:1:2\n{first[::-1]}\n"
+        f">hit3 same\n{first[60:200]}{first[:77]}\n"
+    )
+    command = [*ODD[case], "-m", "10", "q.fa", "l.fa"]
+    output = subprocess.run(command, cwd=tmp_path, capture_output=True, check=True).stdout
+    counts = agreed(output)
+    assert not isinstance(counts, str), counts
+    queries, hits, alignments = counts
+    assert queries == 2
+    if case == "every alternative":
+        assert alignments > hits > 2
+    assert (alignments > 0) == (case != "no hit")
+    # As `cat` makes them.
+    assert agreed(output * 3, 1 << 20, 777) == (3 * queries, 3 * hits, 3 * alignments)
+    expected = outcome(output, mode="reference")
+    assert outcome(output, mode="fast", encoding="bson") == expected
+    assert outcome(output, mode="fast", encoding="arrow") == expected

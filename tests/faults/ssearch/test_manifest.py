@@ -1,4 +1,4 @@
-"""The manifest: what is listed, digested once, resumed, merged, quarantined."""
+"""The manifest built in several processes: as in one, also when it is killed."""
 
 from __future__ import annotations
 
@@ -15,54 +15,26 @@ from support.waiting import exit_code, wait_until
 from storewise.errors import InputError, StorewiseError
 from storewise.ssearch.inputs.manifest import build_manifest, load_manifest
 from storewise.ssearch.inputs.paths import list_inputs
-from storewise.ssearch.inputs.scan import scan_file
-from storewise.ssearch.inputs.table import rows_of
-
-# --- building ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-def test_rows_are_those_of_the_scan(files: Path, processes: int) -> None:
-    out = files.parent / "manifest.parquet"
-    message: list[tuple[int, int, int, int]] = []
-    summary = build_manifest(
-        list_inputs([files]), out, processes=processes, progress=lambda *now: message.append(now)
-    )
-    rows = list(rows_of(load_manifest(out)))
-    assert [Path(row.path).name for row in rows] == ["a.m10", "b.m10", "c.m10", "d.m10"]
-    for row in rows:
-        result = scan_file(row.path)
-        assert (row.digest, row.queries, row.hits, row.alignments, row.documents) == (
-            result.digest,
-            result.queries,
-            result.hits,
-            result.alignments,
-            result.documents,
-        )
-        assert row.bytes == Path(row.path).stat().st_size
-        assert row.mtime_ns == Path(row.path).stat().st_mtime_ns
-    assert summary.files == summary.digested == 4
-    assert summary.documents == sum(row.documents or 0 for row in rows)
-    size = sum(row.bytes for row in rows)
-    assert message[-1] == (4, 4, size, size)
-    assert sorted(message) == message
-
-
-@pytest.mark.parametrize("processes", [1, 2])
-def test_fail_names_the_first_and_how_many(with_bad: Path, processes: int) -> None:
-    out = with_bad.parent / "manifest.parquet"
+def test_two_processes_find_what_one_does(with_bad: Path) -> None:
     paths = list_inputs([with_bad])
-    with pytest.raises(InputError) as caught:
-        build_manifest(paths, out, processes=processes)
-    error = caught.value
-    assert error.path.endswith("a0.m10") and error.line and error.offset
-    assert str(error).count("a0.m10") == 1
-    assert "not complete" in str(error) and "3 of 7 files are bad" in str(error)
-    assert not out.exists()
-    # The good ones are not digested again once the bad are gone.
-    for name in ("a0.m10", "z.m10", "zz.m10"):
-        (with_bad / name).unlink()
-    assert build_manifest(list_inputs([with_bad]), out).digested == 0
+    told: list[tuple[int, int, int, int]] = []
+    messages, tables = [], []
+    for processes in (1, 2):
+        out = with_bad.parent / str(processes) / "manifest.parquet"
+        with pytest.raises(InputError) as caught:
+            build_manifest(paths, out, processes=processes, progress=lambda *now: told.append(now))
+        messages.append(str(caught.value))
+        assert told == sorted(told) and told.pop()[:2] == (6, 6)
+        told.clear()
+        assert not out.exists()
+        # The good ones are not digested again.
+        done = build_manifest(paths, out, processes=processes, on_bad_input="quarantine")
+        assert (done.digested, done.files, len(done.bad)) == (2, 4, 3)
+        tables.append(load_manifest(out))
+    assert messages[0] == messages[1] and "3 of 7 files are bad" in messages[0]
+    assert tables[0].equals(tables[1])
 
 
 _BUILD = """
