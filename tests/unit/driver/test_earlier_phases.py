@@ -10,8 +10,7 @@ import pytest
 from support.driving import job, trial
 
 from storewise.driver.earlier_phases import EARLIER, read_earlier
-from storewise.driver.phase_job import VISIBLE_WITHIN, await_files
-from storewise.errors import Aborted, StorewiseError
+from storewise.errors import Aborted, ResultError
 from storewise.session.coordination.trial_job import write_trial_part
 from storewise.workloads.alignments.stored_files import StoredFiles, write_files
 from storewise.workloads.contract import LoadedFile
@@ -79,21 +78,10 @@ def test_nothing_came_before_a_load(jobs, tmp_path):
     assert not (tmp_path / "live" / EARLIER).exists()
 
 
-def test_a_file_that_other_hosts_wrote_is_waited_for(tmp_path):
-    wanted = [tmp_path / "a", tmp_path / "deep" / "b", tmp_path / "c"]
-    waits = []
-
-    def sleep(seconds: float) -> None:
-        wanted[len(waits)].parent.mkdir(exist_ok=True)
-        wanted[len(waits)].touch()
-        waits.append(seconds)
-
-    await_files(wanted, lambda: None, clock=lambda: 0.0, sleep=sleep)
-    assert len(waits) == 3
-
-
-def test_a_file_that_is_not_seen_is_named(tmp_path):
-    (tmp_path / "a").touch()
-    times = iter([0.0, VISIBLE_WITHIN + 1])
-    with pytest.raises(StorewiseError, match=r"/b: an earlier phase has written it"):
-        await_files([tmp_path / "a", tmp_path / "b"], lambda: None, clock=lambda: next(times))
+@pytest.mark.parametrize("what", ["part", "list"])
+def test_what_is_no_part_or_list_is_named(jobs, what):
+    bad = jobs[0].before[1] if what == "part" else jobs[0].written[1]
+    bad.write_bytes(b"PAR1")
+    with pytest.raises(ResultError, match=bad.name):
+        read_earlier(jobs[0], never)
+    assert not list((jobs[0].live / EARLIER).glob("*.json")), "nobody goes on"

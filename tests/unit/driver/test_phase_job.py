@@ -1,65 +1,58 @@
-"""How a job of several workers finds its hosts, and how their results are awaited."""
+"""A job of one phase: what it tells its worker; several workers, here or each on a host."""
 
 from __future__ import annotations
 
+import logging
 import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from support.fake_time import FakeTime
 
 from storewise.atomic import read_as
-from storewise.driver.phase_job import PhaseJob, as_order, await_files, hosts_of_job, launch_command
-from storewise.errors import Aborted, StorewiseError
+from storewise.driver import phase_job
+from storewise.driver.phase_job import (
+    PhaseJob,
+    as_order,
+    await_files,
+    hosts_of_job,
+    launch_command,
+    run_one,
+    run_phase_job,
+)
+from storewise.driver.worker_job import WorkerJob
+from storewise.errors import Aborted, EngineError, StorewiseError
+from storewise.session.coordination.liveness import ABORT
 from storewise.study.trial import Phase, Trial
 
 
-def programs(directory: Path, *names: str) -> str:
-    directory.mkdir()
-    for name in names:
-        (directory / name).write_text("#!/bin/sh\n")
-        (directory / name).chmod(0o755)
-    return str(directory)
-
-
-def test_hosts_are_those_of_the_scheduler(tmp_path: Path) -> None:
-    listing = tmp_path / "nodefile"
-    listing.write_text("n1\nn1\nn2\n")
-    assert hosts_of_job({}) == 1
-    assert hosts_of_job({"PBS_NODEFILE": str(listing)}) == 2
-
-
-def test_each_scheduler_has_its_launcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = programs(tmp_path / "bin", "srun", "pbsdsh")
-    monkeypatch.setenv("PATH", path)
-    program = Path("/live/jobs/read.0.sh")
-    slurm = launch_command({"SLURM_JOB_ID": "7"}, 3, program)
-    assert slurm[0] == f"{path}/srun"
-    assert {"--nodes=3", "--ntasks=3", "--ntasks-per-node=1", "--overlap"} < set(slurm)
-    assert launch_command({"PBS_JOBID": "7.login"}, 3, program) == [
-        f"{path}/pbsdsh",
-        "--",
-        str(program),
-    ]
-    with pytest.raises(StorewiseError, match="neither srun nor pbsdsh"):
-        launch_command({}, 3, program)
-
-
-def test_an_order_is_read_again_as_it_was(tmp_path: Path) -> None:
-    trial = Trial(
+def trial_of(engine: str) -> Trial:
+    return Trial(
         study="s",
-        id="sqlite-w4-r1-0",
-        engine="sqlite",
-        workload="alignments",
+        id=f"{engine}-w4-r1-0",
+        engine=engine,
+        workload="ycsb",
         repeat=1,
         seed=7,
-        factors={"engine": "sqlite", "workers": 4},
+        factors={"engine": engine, "workers": 4},
         workers=4,
-        phases=[Phase(name="write"), Phase(name="read", params={"operations": 5})],
+        phases=[Phase(name="load", params={"recordcount": 90}), Phase(name="c"), Phase(name="d")],
     )
-    job = PhaseJob(
-        trial=trial,
-        phase="read",
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> PhaseJob:
+    """Workers 2 and 3 of the phase after the load."""
+    return PhaseJob(
+        trial=trial_of("sqlite"),
+        phase="c",
         first=2,
         per_job=2,
         results=tmp_path,
@@ -70,25 +63,185 @@ def test_an_order_is_read_again_as_it_was(tmp_path: Path) -> None:
         shards=None,
         inputs=(tmp_path / "a",),
     )
-    order = tmp_path / "order.json"
-    order.write_text(as_order(job))
-    assert read_as(PhaseJob, order) == job
-    assert list(job.share.members(job.first)) == [2, 3]
-    assert job.earlier == ["write"]
+
+
+class Frame:
+    """What `trial_job` gives, and what it was given."""
+
+    def __init__(self, live: Path) -> None:
+        live.mkdir()
+        self.live, self.log = live, logging.getLogger("phase")
+        self.session = SimpleNamespace(run="run-1", opened=5.0)
+        self.check: Callable[[], None] = lambda: None
+        self.told: list[BaseException] = []
+        self.tell = self.told.append
+        self.given: list[dict[str, Any]] = []
+        self.names: list[str] = []
+
+
+@pytest.fixture
+def frame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Frame:
+    frame = Frame(tmp_path / "live")
+
+    @contextmanager
+    def trial_job(results: Path, session: Path, name: str, log: Path, **given: Any) -> Any:
+        assert (results, session) == (tmp_path, tmp_path / "live" / "session.json")
+        assert log == tmp_path / "logs" / f"{name}.log"
+        frame.names.append(name)
+        frame.given.append(given)
+        yield frame
+
+    monkeypatch.setattr(phase_job, "trial_job", trial_job)
+    return frame
+
+
+@pytest.fixture
+def own_time(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
+    own_time = FakeTime()
+    monkeypatch.setattr(phase_job.time, "sleep", own_time.sleep)
+    monkeypatch.setattr(phase_job.time, "monotonic", own_time.clock)
+    return own_time
+
+
+# One worker ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def jobs(monkeypatch: pytest.MonkeyPatch) -> list[WorkerJob]:
+    """The jobs that workers were given; all files are there at once."""
+    jobs: list[WorkerJob] = []
+    monkeypatch.setattr(phase_job, "run_worker", lambda job, check, log: jobs.append(job))
+    monkeypatch.setattr(phase_job, "await_files", lambda paths, check: None)
+    return jobs
+
+
+def test_a_worker_gets_what_earlier_phases_left(
+    job: PhaseJob, frame: Frame, jobs: list[WorkerJob], tmp_path: Path
+) -> None:
+    place = tmp_path / "trials" / job.trial.id
+    run_one(job, 3)
+    (told,) = jobs
+    assert (told.phase, told.worker, told.live) == ("c", 3, frame.live)
+    assert told.store is told.files is told.cluster is None
+    written = tuple(place / f"written.{k}.parquet" for k in range(4))
+    before = tuple(place / f"load.{k}.parquet" for k in range(4))
+    stores = (place / "store.0/0", place / "store.0/1", place / "store.2/2", place / "store.2/3")
+    assert (told.written, told.before, told.stores) == (written, before, stores)
+    assert (told.result, told.hdr_log) == (place / "c.3.parquet", place / "c.3.hlog")
+    assert told.conditions == {"run": "run-1", "opened": 5.0}
+    needs = (tmp_path / "a", *before, *written, *stores)
+    assert frame.given == [{"needs": needs, "defer": 0.0}]
+
+    run_one(replace(job, phase="load", loads=True), 3)
+    told = jobs[-1]
+    assert (told.written, told.before, told.stores) == ((), (), ())
+    assert told.store == place / "store.2/3"
+    assert told.files == place / "written.3.parquet"
+    assert frame.given[-1]["needs"] == (tmp_path / "a",)
+    assert not told.store.exists(), "the worker makes it"
+    run_one(replace(job, phase="d", per_job=1), 0)
+    assert jobs[-1].before == tuple(
+        place / f"{phase}.{k}.parquet" for phase in ("load", "c") for k in range(4)
+    )
+    assert frame.names == ["c.3", "load.3", "d.0"]
+
+
+def test_a_worker_of_servers_gets_their_cluster_and_waits_for_their_word(
+    job: PhaseJob, frame: Frame, jobs: list[WorkerJob], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rooms: list[Any] = []
+    formed = SimpleNamespace(server_versions=lambda: {"pg": "17"}, warnings=("small",))
+
+    @contextmanager
+    def cluster(trial: Trial, logs: Path, its: Frame, **place: Any) -> Iterator[Any]:
+        assert place == {"phase": "load", "worker": place["worker"], "workers": 4}
+        yield SimpleNamespace(
+            cluster="the cluster", pids=(8,), formed=formed, beside=["router"], check=frame.check
+        )
+
+    monkeypatch.setattr(phase_job, "phase_cluster", cluster)
+    monkeypatch.setattr(phase_job, "check_room", lambda *given: rooms.append(given))
+    served = replace(job, trial=trial_of("postgres"), phase="load", served=True, loads=True)
+    for worker in (0, 1):
+        run_one(served, worker)
+        told = jobs[-1]
+        assert told.cluster == "the cluster"  # type: ignore[comparison-overlap]
+        assert (told.routers, told.versions) == ((8,), {"pg": "17"})
+        assert told.conditions["beside"] == ["router"]
+        assert told.conditions["warnings"] == ["small"]
+        assert told.store is not None and told.store.is_dir(), "the servers have the data"
+    assert rooms == [(served.trial, None)], "one of them asks"
+    assert frame.given[0]["defer"] == 3.0, "a node may know more than its clients"
+
+
+@pytest.mark.parametrize(("phase", "worker", "creates"), [("load", 0, True), ("load", 1, False)])
+def test_a_database_that_is_there_is_opened_by_each_and_made_by_one(
+    job: PhaseJob,
+    frame: Frame,
+    jobs: list[WorkerJob],
+    monkeypatch: pytest.MonkeyPatch,
+    phase: str,
+    worker: int,
+    creates: bool,
+) -> None:
+    given: list[Any] = []
+
+    @contextmanager
+    def external(trial: Trial, run: str, results: Path, log: object, **more: Any) -> Iterator[Any]:
+        given.append((run, more))
+        yield SimpleNamespace(cluster="database", versions={"db": "1"})
+
+    monkeypatch.setattr(phase_job, "external_store", external)
+    run_one(replace(job, trial=trial_of("sql"), phase=phase, loads=True), worker)
+    assert given == [("run-1", {"creates": creates})]
+    assert (jobs[0].cluster, jobs[0].versions) == ("database", {"db": "1"})
+    assert jobs[0].store is not None and jobs[0].store.is_dir()
+
+
+def test_room_is_asked_for_where_a_store_keeps_all_in_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[Any] = []
+
+    class Store:
+        in_memory = True
+
+        def check_room(self, topology: Any, settings: Any, contents: Any) -> None:
+            asked.append((topology.nodes, [c.documents for c in contents.values()]))
+            raise EngineError("too small")
+
+    monkeypatch.setattr(phase_job, "server_engine", lambda trial: Store())
+    with pytest.raises(EngineError, match="too small"):
+        phase_job.check_room(trial_of("valkey"), None)
+    assert asked == [(1, [90])]
+    monkeypatch.setattr(Store, "in_memory", False)
+    phase_job.check_room(trial_of("valkey"), None)
+    assert len(asked) == 1
+
+
+# What other hosts have written -----------------------------------------------------------------
 
 
 def test_files_of_other_hosts_are_awaited(tmp_path: Path) -> None:
-    time, late = FakeTime(), tmp_path / "write.1.parquet"
-    time.after(30, late.touch)
-    await_files([late], lambda: None, clock=time.clock, sleep=time.sleep)
-    assert 1030 <= time.now < 1031
+    time = FakeTime()
+    wanted = [tmp_path / "a", tmp_path / "deep" / "b", tmp_path / "c"]
+    for number, path in enumerate(wanted):
+        time.after(
+            30 * (number + 1), lambda path=path: (path.parent.mkdir(exist_ok=True), path.touch())
+        )
+    looks: list[int] = []
+    await_files(wanted, lambda: looks.append(1), clock=time.clock, sleep=time.sleep)
+    assert 1090 <= time.now < 1091
+    assert set(time.sleeps) == {0.2}
+    assert len(looks) == len(time.sleeps)
 
 
 def test_a_file_that_never_comes_is_named(tmp_path: Path) -> None:
     time, lost = FakeTime(), tmp_path / "write.1.parquet"
-    with pytest.raises(StorewiseError, match=r"write\.1\.parquet.*all hosts share"):
-        await_files([lost], lambda: None, clock=time.clock, sleep=time.sleep)
-    assert 1120 <= time.now < 1125
+    (tmp_path / "a").touch()
+    with pytest.raises(StorewiseError, match=r"write\.1\.parquet.*after 120 s.*all hosts share"):
+        await_files([tmp_path / "a", lost], lambda: None, clock=time.clock, sleep=time.sleep)
+    assert 1120 <= time.now < 1121
 
 
 def test_the_wait_ends_with_the_trial(tmp_path: Path) -> None:
@@ -97,3 +250,333 @@ def test_the_wait_ends_with_the_trial(tmp_path: Path) -> None:
 
     with pytest.raises(Aborted, match="data0 failed"):
         await_files([tmp_path / "write.1.parquet"], check, sleep=lambda _: os.abort())
+
+
+# Several workers on this host ------------------------------------------------------------------
+
+
+class Forked:
+    """A process table: what each forked process ends with, and after how many looks."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.ends: dict[int, tuple[int, int]] = {}
+        self.deaf: set[int] = set()
+        self.signals: list[tuple[int, int]] = []
+        self.looks = 0
+        self._next = 100
+        self._gone: set[int] = set()
+        for name in ("fork", "waitpid", "kill"):
+            monkeypatch.setattr(phase_job.os, name, getattr(self, name))
+
+    def fork(self) -> int:
+        self._next += 1
+        return self._next
+
+    def waitpid(self, pid: int, options: int) -> tuple[int, int]:
+        self.looks += 1
+        for one in range(101, self._next + 1) if pid < 0 else [pid]:
+            looks, status = self.ends.get(one, (10**9, 0))
+            asked_to_end = [n for p, n in self.signals if p == one and one not in self.deaf]
+            killed = (one, signal.SIGKILL) in self.signals
+            if one not in self._gone and (self.looks >= looks or asked_to_end or killed):
+                self._gone.add(one)
+                return one, status
+        assert options == os.WNOHANG, "it would wait for ever"
+        return 0, 0
+
+    def kill(self, pid: int, number: int) -> None:
+        self.signals.append((pid, number))
+
+
+@pytest.fixture
+def forked(
+    monkeypatch: pytest.MonkeyPatch, own_time: FakeTime, frame: Frame, job: PhaseJob
+) -> Forked:
+    """Of workers 2 and 3, which have pids 101 and 102; their results are there."""
+    monkeypatch.setattr(phase_job, "how_it_ended", lambda status, before, pid: f"ended: {status}")
+    for name in ("SLURM_JOB_ID", "PBS_NODEFILE"):
+        monkeypatch.delenv(name, raising=False)
+    make_results(job)
+    return Forked(monkeypatch)
+
+
+def make_results(job: PhaseJob) -> list[str]:
+    place = job.results / "trials" / job.trial.id
+    place.mkdir(parents=True)
+    names = [f"c.{k}.{end}" for end in ("parquet", "hlog") for k in (2, 3)]
+    for name in names:
+        (place / name).touch()
+    return names
+
+
+def test_a_job_is_done_when_all_its_workers_are(
+    job: PhaseJob, frame: Frame, forked: Forked, own_time: FakeTime
+) -> None:
+    forked.ends = {101: (4, 0), 102: (2, 0)}
+    run_phase_job(job)
+    index = job.results / "trials" / job.trial.id / "c.2.workers"
+    assert index.read_text().split() == ["c.2.parquet", "c.3.parquet", "c.2.hlog", "c.3.hlog"]
+    assert (forked.signals, frame.told) == ([], [])
+    assert frame.names == ["c.2.workers"]
+    assert frame.given == [{"needs": job.inputs}]
+    assert set(own_time.sleeps) == {0.2}
+
+
+@pytest.mark.parametrize("deaf", [False, True])
+def test_one_that_fails_ends_the_others_and_says_so_first(
+    job: PhaseJob, frame: Frame, forked: Forked, own_time: FakeTime, deaf: bool
+) -> None:
+    forked.ends = {102: (3, 5 << 8)}
+    forked.deaf = {101} if deaf else set()
+    with pytest.raises(StorewiseError, match=r"^c\.3 \(pid 102\) ended: 5$"):
+        run_phase_job(job)
+    assert [str(error) for error in frame.told] == ["c.3 (pid 102) ended: 5"]
+    said = (frame.live / ABORT).read_text()
+    assert "c.3 (pid 102) ended: 5" in said and "logs/c.3.log" in said
+    ends = [(101, signal.SIGTERM), *([(101, signal.SIGKILL)] if deaf else [])]
+    assert forked.signals == ends
+    assert (own_time.now >= 1030) == deaf, "half a minute, where it does not hear"
+    assert not list(job.results.glob("trials/*/*.workers"))
+
+
+def test_the_end_of_the_trial_ends_all(job: PhaseJob, frame: Frame, forked: Forked) -> None:
+    def check() -> None:
+        if forked.looks == 2:
+            raise Aborted("data0 failed")
+
+    frame.check = check
+    with pytest.raises(Aborted):
+        run_phase_job(job)
+    assert forked.signals == [(101, signal.SIGTERM), (102, signal.SIGTERM)]
+    assert [type(error) for error in frame.told] == [Aborted]
+
+
+class Exit(BaseException):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("ends", "status", "says"),
+    [
+        (None, 0, ""),
+        (SystemExit("storewise: no room"), 1, "storewise: no room\n"),
+        (SystemExit(3), 3, ""),
+        (ZeroDivisionError("a defect"), 1, "ZeroDivisionError: a defect\n"),
+    ],
+)
+def test_a_forked_worker_ends_with_its_own_status(
+    job: PhaseJob,
+    frame: Frame,
+    forked: Forked,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    ends: BaseException | None,
+    status: int,
+    says: str,
+) -> None:
+    ran: list[int] = []
+    handlers: list[Any] = []
+
+    def one(job: PhaseJob, worker: int) -> None:
+        ran.append(worker)
+        handlers.extend(signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
+        if ends is not None:
+            raise ends
+
+    def exit_with(number: int) -> None:
+        raise Exit(number)
+
+    monkeypatch.setattr(phase_job.os, "fork", lambda: 0)
+    monkeypatch.setattr(phase_job.os, "_exit", exit_with)
+    monkeypatch.setattr(phase_job, "run_one", one)
+    monkeypatch.setattr(phase_job, "dies_with_parent", lambda how: lambda: ran.append(-how))
+    before = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+    try:
+        with pytest.raises(Exit) as ended:
+            run_phase_job(job)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert ended.value.args == (status,)
+    assert ran == [-signal.SIGTERM, 2]
+    assert handlers == [signal.SIG_DFL] * 3, "the job's handlers are not the worker's"
+    assert capsys.readouterr().err.endswith(says)
+
+
+# Each on a host --------------------------------------------------------------------------------
+
+
+def programs(directory: Path, *names: str) -> str:
+    directory.mkdir()
+    for name in names:
+        (directory / name).write_text("#!/bin/sh\n")
+        (directory / name).chmod(0o755)
+    return str(directory)
+
+
+def test_hosts_are_those_of_the_scheduler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    listing = tmp_path / "nodefile"
+    listing.write_text("n1\nn1\nn2\n")
+    assert hosts_of_job({}) == 1
+    assert hosts_of_job({"PBS_NODEFILE": str(listing)}) == 2
+    listing.write_text("")
+    assert hosts_of_job({"PBS_NODEFILE": str(listing)}) == 1
+    monkeypatch.setattr(phase_job, "number_of_hosts", {"7": 3}.__getitem__)
+    assert hosts_of_job({"SLURM_JOB_ID": "7"}) == 3
+
+
+def test_each_scheduler_has_its_launcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = programs(tmp_path / "bin", "srun", "pbsdsh")
+    monkeypatch.setenv("PATH", path)
+    program = Path("/live/jobs/read.0.sh")
+    slurm = launch_command({"SLURM_JOB_ID": "7"}, 3, program)
+    assert (slurm[0], slurm[-1]) == (f"{path}/srun", str(program))
+    assert set(slurm[1:-1]) == {
+        *("--nodes=3", "--ntasks=3", "--ntasks-per-node=1", "--overlap", "--kill-on-bad-exit=0")
+    }
+    pbs = [f"{path}/pbsdsh", "--", str(program)]
+    assert launch_command({"PBS_JOBID": "7.login"}, 3, program) == pbs
+    for empty in ({}, {"SLURM_JOB_ID": "7"}, {"PBS_JOBID": "7.login"}):
+        monkeypatch.setenv("PATH", path if not empty else str(tmp_path))
+        with pytest.raises(StorewiseError, match="neither srun nor pbsdsh"):
+            launch_command(empty, 3, program)
+
+
+class Launcher:
+    """The scheduler's program: it ends after so many looks with a status, or when it is told."""
+
+    def __init__(self, looks: int, status: int, deaf: bool = False) -> None:
+        self.looks, self.status, self.deaf = looks, status, deaf
+        self.told: list[str] = []
+        self.command: list[str] = []
+
+    def __call__(self, command: list[str], **how: Any) -> Launcher:
+        self.command = command
+        assert how["stdin"] == subprocess.DEVNULL
+        return self
+
+    def poll(self) -> int | None:
+        self.looks -= 1
+        return self.status if self.looks < 0 else None
+
+    def terminate(self) -> None:
+        self.told.append("terminate")
+
+    def kill(self) -> None:
+        self.told.append("kill")
+
+    def wait(self, seconds: float | None = None) -> None:
+        self.told.append(f"wait {seconds}")
+        if self.deaf and seconds is not None:
+            raise subprocess.TimeoutExpired("srun", seconds)
+
+
+@pytest.fixture
+def hosts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_time: FakeTime, frame: Frame
+) -> Path:
+    """The job has two hosts of PBS; the path of its nodes' file."""
+    listing = tmp_path / "nodefile"
+    listing.write_text("n1\nn2\n")
+    monkeypatch.setenv("PATH", programs(tmp_path / "bin", "pbsdsh"))
+    monkeypatch.setenv("PBS_NODEFILE", str(listing))
+    monkeypatch.setenv("PBS_JOBID", "7.login")
+    monkeypatch.setenv("STOREWISE_X", "it's")
+    monkeypatch.setenv("SECRET", "x")
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    return listing
+
+
+def test_each_host_runs_its_worker(
+    job: PhaseJob, frame: Frame, hosts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher = Launcher(2, 0)
+    monkeypatch.setattr(phase_job.subprocess, "Popen", launcher)
+    make_results(job)
+    run_phase_job(job)
+    program = Path(launcher.command[-1])
+    assert launcher.command[:-1] == [f"{os.environ['PATH']}/pbsdsh", "--"]
+    assert program == frame.live.absolute() / "jobs" / "c.2.sh"
+    assert program.stat().st_mode & 0o777 == 0o700
+    lines = program.read_text().splitlines()
+    assert lines[:2] == ["#!/bin/sh", f"cd {Path.cwd()}"]
+    assert "export STOREWISE_X='it'\"'\"'s'" in lines
+    exported = {line.split("=")[0].removeprefix("export ") for line in lines if "export" in line}
+    assert {"PATH", "PYTHONPATH"} < exported and not exported & {"SECRET", "PBS_JOBID"}
+    assert f" -m storewise.driver.phase_job {program.with_suffix('.json')}" in lines[-4]
+    where = "${SLURM_PROCID:-}${PBS_NODENUM:-}"
+    assert lines[-3:] == [
+        "status=$?",
+        f"echo $status $(hostname) > {program.with_suffix('')}.end.{where}",
+        "exit $status",
+    ]
+    assert read_as(PhaseJob, program.with_suffix(".json")) == job
+    assert launcher.told == []
+    assert list(job.results.glob("trials/*/c.2.workers"))
+
+    ran: list[tuple[PhaseJob, int]] = []
+    monkeypatch.setattr(phase_job, "run_one", lambda *its: ran.append(its))
+    order = [str(program.with_suffix(".json"))]
+    for name in ("SLURM_PROCID", "PBS_NODENUM"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(SystemExit, match="none of SLURM_PROCID, PBS_NODENUM says which host"):
+        phase_job.main(order)
+    for place in ("0", "1", "2"):  # a third host has no worker
+        monkeypatch.setenv("PBS_NODENUM", place)
+        phase_job.main(order)
+    assert ran == [(job, 2), (job, 3)]
+
+
+def test_fewer_hosts_than_workers_are_refused(job: PhaseJob, frame: Frame, hosts: Path) -> None:
+    three = replace(job, first=0, per_job=3)
+    with pytest.raises(StorewiseError, match=r"c\.0: the job has 2 hosts for its 3 workers"):
+        run_phase_job(three)
+
+
+@pytest.mark.parametrize(
+    ("end", "words"),
+    [
+        ("137 n2", r"^c\.3 on host n2 was ended by SIGKILL$"),
+        ("1 n2", r"^c\.3 on host n2 ended with status 1$"),
+        ("128 n2", r"^c\.3 on host n2 ended with status 128$"),
+        ("", r"^pbsdsh ended with status 9; the logs"),
+        ("0 n2", r"^pbsdsh ended with status 9; the logs"),
+    ],
+)
+@pytest.mark.parametrize("deaf", [False, True])
+def test_a_worker_that_fails_on_its_host_ends_the_job(
+    job: PhaseJob,
+    frame: Frame,
+    hosts: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    end: str,
+    words: str,
+    deaf: bool,
+) -> None:
+    of_worker = not words.startswith("^pbsdsh")
+    launcher = Launcher(10**6 if of_worker else 1, 9, deaf)
+    monkeypatch.setattr(phase_job.subprocess, "Popen", launcher)
+    (frame.live / "jobs").mkdir()
+    (frame.live / "jobs" / "c.2.end.1").write_text(end)
+    with pytest.raises(StorewiseError, match=words) as error:
+        run_phase_job(job)
+    assert frame.told == [error.value]
+    assert (frame.live / ABORT).exists() == of_worker
+    ended = ["terminate", "wait 30.0", *(["kill", "wait None"] if deaf else [])]
+    assert launcher.told == (ended if of_worker else [])
+
+
+def test_an_order_is_read_again_as_it_was(job: PhaseJob, tmp_path: Path) -> None:
+    order = tmp_path / "order.json"
+    order.write_text(as_order(job))
+    assert read_as(PhaseJob, order) == job
+    assert list(job.share.members(job.first)) == [2, 3]
+    assert job.earlier == ["load"]
+
+
+def test_a_job_of_one_worker_is_that_worker(job: PhaseJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[Any] = []
+    monkeypatch.setattr(phase_job, "run_one", lambda *its: ran.append(its))
+    alone = replace(job, per_job=1)
+    run_phase_job(alone)
+    assert ran == [(alone, 2)]

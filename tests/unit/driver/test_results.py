@@ -1,0 +1,231 @@
+"""What clients recorded becomes rows and intervals; counts that processes share, and progress."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.fake_time import FakeTime
+
+from storewise.driver.arrivals import Paced
+from storewise.driver.progress import SharedCounters, StepProgress
+from storewise.driver.rate_search import summary_of
+from storewise.driver.results import Done, StepDone, add_up, step_intervals, step_samples
+from storewise.driver.worker_job import Step
+from storewise.metrics.hdr import COUNTERS, bucket_indexes, percentiles
+from storewise.metrics.recorder import NS, Recorder
+from storewise.session.coordination.progress import progress_of
+from storewise.study.sweep import Clients
+from storewise.workloads.contract import PhaseParams, SearchParams
+
+ZERO = 5 * NS
+MS = NS // 1000
+
+
+def recorded(*operations: tuple[str, str | None, float, float, float, bool]) -> Any:
+    """What a recorder keeps of operations: name, owner, when due, begun and ended (s), failed."""
+    recorder = Recorder(ZERO)
+    recorder.wake = 1 << 62
+    for name, owner, due, begun, ended, failed in operations:
+        times = (ZERO + round(at * NS) for at in (due, begun, ended))
+        recorder.record(recorder.code(name, owner), *times, 3, 60, error=failed)
+    return recorder.result(ZERO + round(operations[-1][4] * NS) if operations else ZERO)
+
+
+def step(clients: Clients, **params: Any) -> Step:
+    return Step(2, PhaseParams(**params), clients)
+
+
+@pytest.fixture
+def measured() -> StepDone:
+    """An open loop of 2.5 s, its first second warm-up; three processes, of which one has no
+    client. The node `n1` answered one get, and failed in another."""
+    first = recorded(
+        ("get", "n1", 0.1, 0.1, 0.3, False),
+        ("get", None, 1.0, 1.2, 1.5, False),
+        ("put", "n2", 1.6, 1.6, 2.1, False),
+    )
+    second = recorded(("get", "n1", 1.1, 1.1, 1.2, True), ("get", "n2", 1.2, 1.2, 1.4, False))
+    done = [
+        Done(first, ZERO + 25 * NS // 10, {"reads": 4.0}, 900, paced=Paced(5, 1, NS, 0)),
+        Done(second, ZERO + 14 * NS // 10, {}, None, paced=Paced(4, 2, 2 * NS, NS // 2)),
+        Done(recorded(), ZERO, {}, None, paced=None),
+    ]
+    params = {"seconds": 2.5, "warmup": 1.0, "rate": 40.0}
+    return StepDone(step(Clients(1, 2), **params), ZERO, 1000.0, done)
+
+
+def test_rows_of_a_step(measured: StepDone) -> None:
+    rows = step_samples(measured, "run", 0, 1, loads=False)
+    assert {(r.phase, r.step, r.worker) for r in rows} == {("run", 2, 0)}
+    whole = {r.metric: r.value for r in rows if r.process is None and r.node is None}
+    assert whole == {
+        "started_at": 1000.0,
+        "duration": 2.5,
+        "target_rate": 40.0,
+        "intended_operations": 9,
+        "unserved_operations": 3,
+    }
+
+    def of(process: int, second: int | None, operation: str | None) -> dict[str, float]:
+        place = (process, second, operation)
+        return {r.metric: r.value for r in rows if (r.process, r.second, r.operation) == place}
+
+    assert of(0, 0, "get") == {
+        "operations": 1,
+        "documents": 3,
+        "bytes": 60,
+        "errors": 0,
+        "service_time_sum": pytest.approx(0.2),
+        "prepare_time_sum": pytest.approx(0.1),
+    }
+    # What ends in a second counts in it; totals are over all seconds and owners.
+    assert of(0, 1, "get")["operations"] == of(0, 2, "put")["operations"] == 1
+    assert of(0, None, "get")["operations"] == 2
+    assert of(0, None, "get")["service_time_sum"] == pytest.approx(0.5)
+    assert (of(1, None, "get")["operations"], of(1, None, "get")["errors"]) == (1, 1)
+    assert of(0, None, None) == {"duration": 2.5, "status.reads": 4.0, "store_bytes": 900.0}
+    assert of(1, None, None) == {"duration": pytest.approx(1.4)}
+    assert of(2, None, None) == {}, "without clients it has no run time"
+    assert {r.second for r in rows if r.warmup} == {0}
+    owned = {(r.operation, r.node, r.metric): r.value for r in rows if r.node}
+    assert owned == {
+        ("get", "n1", "owner_operations"): 1,
+        ("get", "n1", "owner_errors"): 1,
+        ("get", "n2", "owner_operations"): 1,
+        ("get", "n2", "owner_errors"): 0,
+        ("put", "n2", "owner_operations"): 1,
+        ("put", "n2", "owner_errors"): 0,
+    }
+
+
+def test_a_load_says_what_was_acknowledged_and_a_worker_its_share_of_the_rate(
+    measured: StepDone,
+) -> None:
+    rows = step_samples(measured, "load", 0, 2, loads=True)
+    values = {r.metric: r.value for r in rows if r.process is None and r.node is None}
+    # Of two clients over two workers one is here; the other is in the second worker.
+    assert values["target_rate"] == 20.0
+    assert values["acknowledged"] == 3 * 4
+    idle = StepDone(measured.step, ZERO, 1000.0, [Done(recorded(), ZERO + NS, {}, None)])
+    (started,) = step_samples(
+        StepDone(step(Clients(1, 1)), ZERO, 1000.0, idle.done), "c", 1, 2, loads=False
+    )
+    assert started.metric == "started_at", "a worker without clients has no run time"
+    assert idle.paced == Paced()
+    assert StepDone(step(Clients(1)), ZERO, 0.0, measured.done).paced is None
+
+
+def test_pace_is_that_of_all_clients(measured: StepDone) -> None:
+    assert measured.paced == Paced(9, 3, 2 * NS, NS // 2)
+    assert (measured.duration, measured.end) == (2.5, ZERO + 25 * NS // 10)
+    assert [measured.is_warmup(n) for n in (0, 1, 2)] == [True, False, False]
+    part = StepDone(step(Clients(1), seconds=9, warmup=1.5), ZERO, 0.0, measured.done)
+    assert [part.is_warmup(n) for n in (0, 1, 2)] == [True, True, False]
+
+
+def test_intervals_of_a_step(measured: StepDone) -> None:
+    found = list(step_intervals(measured, 990.0))
+    assert [one.start for one in found] == sorted(one.start for one in found)
+    assert {one.start for one in found} == {10.0, 11.0, 12.0}
+    assert {one.start: one.length for one in found} == {10.0: 1.0, 11.0: 1.0, 12.0: 0.5}
+    counts = {
+        (one.start - 10, str(one.tag)): one.histogram.get_total_count()
+        for one in found
+        if one.tag.time == "service_time"
+    }
+    assert counts == {
+        (0, "get.service_time;step=2;warmup"): 1,
+        (0, "get.service_time;step=2;owner=n1;warmup"): 1,
+        (1, "get.service_time;step=2"): 2,
+        (1, "get.service_time;step=2;owner=n2"): 1,
+        (1, "get.service_time;step=2;failed"): 1,
+        (1, "get.service_time;step=2;owner=n1;failed"): 1,
+        (2, "put.service_time;step=2"): 1,
+        (2, "put.service_time;step=2;owner=n2"): 1,
+    }
+    response = {
+        str(one.tag): percentiles(one.histogram, [100])[100]
+        for one in found
+        if one.tag.time == "response_time"
+    }
+    assert response["get.response_time;step=2"] == pytest.approx(0.5 * NS, rel=0.001)
+
+
+def test_a_step_that_ends_early_has_an_interval_of_some_length(measured: StepDone) -> None:
+    """An operation may be recorded in a second that has hardly begun when the step ends."""
+    early = [Done(done.recorded, ZERO + 2 * NS, {}, None) for done in measured.done]
+    found = list(step_intervals(StepDone(measured.step, ZERO, 1000.0, early), 1000.0))
+    assert {one.start: one.length for one in found} == {0.0: 1.0, 1.0: 1.0, 2.0: 0.001}
+
+
+@given(st.lists(st.dictionaries(st.integers(0, COUNTERS - 1), st.integers(1, 9)), max_size=5))
+def test_sparse_histograms_add_up(parts: list[dict[int, int]]) -> None:
+    expected: dict[int, int] = {}
+    for part in parts:
+        for index, count in part.items():
+            expected[index] = expected.get(index, 0) + count
+    arrays = [(np.array(list(p), int), np.array(list(p.values()), int)) for p in parts]
+    indexes, counts = add_up(arrays)
+    assert dict(zip(indexes.tolist(), counts.tolist(), strict=True)) == expected
+    assert indexes.tolist() == sorted(expected)
+
+
+@pytest.mark.parametrize(("time", "values"), [("response", {500, 200}), ("service", {300, 200})])
+def test_a_summary_is_of_successes_after_the_warmup(
+    measured: StepDone, time: Any, values: set[int]
+) -> None:
+    search = SearchParams(limit_ms=1, low=1, high=2, time=time)
+    summary = summary_of(measured, search)
+    assert (summary.intended, summary.succeeded, summary.failed) == (9, 4, 1)
+    assert sum(summary.counts) == 3, "the first second is warm-up, and one has failed"
+    of_values = bucket_indexes(np.array([v * MS for v in (*values, 500)])).tolist()
+    assert set(summary.indexes) == set(of_values)
+
+
+def test_counts_are_shared_by_place() -> None:
+    counters = SharedCounters(2, 3, ["n1", "n2"])
+    assert (counters.totals(), counters.owned(), counters.stopped()) == ((0, 0), {}, False)
+    counters.report(0, 2, 5, 50, {"n1": 4})
+    counters.report(1, 0, 7, 70, {"n1": 1, "n2": 2, "elsewhere": 4})
+    counters.report(1, 0, 8, 80, {"n1": 1, "n2": 3})
+    assert counters.totals() == (13, 130)
+    assert counters.owned() == {"n1": 5, "n2": 3}
+    counters.clear()
+    assert (counters.totals(), counters.owned(), counters.stopped()) == ((0, 0), {}, False)
+    counters.stop()
+    assert counters.stopped()
+    counters.clear()
+    assert counters.stopped(), "a new step does not go on after the end"
+
+
+def test_progress_is_told_each_second_and_logged_each_ten(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    time, counters = FakeTime(), SharedCounters(1, 1, ["n1"])
+    progress = StepProgress(tmp_path, "read.0", logging.getLogger("p"), clock=time.clock)
+    progress.state("waits", 3)
+    (last, _) = progress_of(tmp_path)["read.0"]
+    assert (last.state, last.step, last.operations) == ("waits", 3, 0)
+    progress.begin(counters, 3, lambda: {"cpu_user": 7.0})
+    with caplog.at_level(logging.INFO):
+        for half in range(1, 41):
+            time.spend(0.5)
+            counters.report(0, 0, 10 * half, 30 * half, {"n1": 2 * half})
+            progress()
+            (last, _) = progress_of(tmp_path)["read.0"]
+            if half >= 2:
+                assert last.seconds == half // 2
+                assert (last.operations, last.documents) == (20 * (half // 2), 60 * (half // 2))
+                assert (last.operations_per_s, last.documents_per_s) == (20.0, 60.0)
+                assert last.owners == {"n1": 4.0}
+                assert (last.state, last.figures) == ("works", {"cpu_user": 7.0})
+    assert [record.getMessage() for record in caplog.records] == [
+        "step 3: 200 operations and 600 documents so far, 20 operations/s",
+        "step 3: 400 operations and 1200 documents so far, 20 operations/s",
+    ]
