@@ -145,13 +145,13 @@ def error_of(where: Place | str, error: Exception) -> ObjectError:
         )
     if isinstance(error, FlexibleChecksumError):
         return Spoilt(f"{where}: what arrived has another checksum than what is stored")
+    if isinstance(error, ResponseStreamingError):
+        return ObjectError(f"{where}: the answer ended too early ({text})")
     if isinstance(error, EndpointConnectionError | ConnectionClosedError | HTTPClientError):
         return ObjectError(
             f"{where}: S3 does not answer after {TRIES} tries ({text}); check the network, the "
             "region, and AWS_ENDPOINT_URL_S3 where it is set"
         )
-    if isinstance(error, ResponseStreamingError):
-        return ObjectError(f"{where}: the answer ended too early ({text})")
     return ObjectError(f"{where}: {text}")
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from support.inputs.datasets import Documents, expected, inputs_of, stored
 from support.paths import SMALL
-from support.s3.server import Bucket, Status
+from support.s3.faults import Status
+from support.s3.server import Bucket
 
 from storewise.dataset.conversion import Options, convert, merge
 from storewise.dataset.home import Bucket as Home

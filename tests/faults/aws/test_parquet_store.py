@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from support.paths import SAMPLE
-from support.s3.server import Bucket, Status
+from support.s3.faults import Status
+from support.s3.server import Bucket
 from support.servers.samples import fill, holds, sample
 from support.workspace import Workspace
 

@@ -8,7 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from support.s3.server import Bucket
+from typer.testing import CliRunner
 
+from storewise.cli.main import app
+from storewise.errors import StorewiseError
 from storewise.publish.pull import fetch, missing, publication
 from storewise.publish.push import carry_out, plan_of
 from storewise.publish.results import write_config
@@ -88,3 +91,11 @@ def puts(s3: Bucket) -> list[str]:
     names = [request.target.split("?")[0] for request in s3.faults.seen("PUT")]
     s3.faults.clear()
     return [name.partition("-first/")[2] for name in names]
+
+
+def command(*arguments: object) -> tuple[int, str, str]:
+    """Exit status, output and errors (or the one error's text) of the command line."""
+    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    if isinstance(done.exception, StorewiseError):
+        return 2, done.stdout, str(done.exception)
+    return done.exit_code, done.stdout, done.stderr

@@ -85,7 +85,13 @@ class Status(NamedTuple):
     message: str = "as the test asked"
 
 
-Fault = Reset | Lost | Delay | Together | Cut | Stall | Flip | Status
+class Without(NamedTuple):
+    """A server that does not know this header of the request (in memory only)."""
+
+    header: str
+
+
+Fault = Reset | Lost | Delay | Together | Cut | Stall | Flip | Status | Without
 
 
 class Request(NamedTuple):
@@ -108,20 +114,81 @@ class _Rule:
     met: int = field(default=0)
 
 
-class Faults:
+class Rules:
+    """What is to be spoiled, and `requests`: all that came, in their order."""
+
+    def __init__(self) -> None:
+        self._rules: list[_Rule] = []
+        self._lock = threading.Lock()
+        self.requests: list[Request] = []
+
+    def add(
+        self,
+        fault: Fault,
+        *,
+        method: str = "",
+        target: str = "",
+        times: int | None = 1,
+        skip: int = 0,
+        when: Callable[[Request], bool] | None = None,
+    ) -> _Rule:
+        """Spoils `times` requests (None: all) after the first `skip` of those with this method,
+        whose path and query (unquoted) have the regular expression `target` in them, and of which
+        `when` says so. Of several rules that hold, each Delay and the first other one counts."""
+        rule = _Rule(fault, method, re.compile(target), times, skip, when)
+        with self._lock:
+            self._rules.append(rule)
+        return rule
+
+    def clear(self) -> None:
+        with self._lock:
+            self._rules.clear()
+            self.requests.clear()
+
+    def seen(self, method: str = "", target: str = "") -> list[Request]:
+        """The requests with this method in whose path and query `target` is found."""
+        with self._lock:
+            return [
+                request
+                for request in self.requests
+                if method in ("", request.method) and re.search(target, request.target)
+            ]
+
+    def meet(self, request: Request) -> list[Fault]:
+        """What a request meets, for whoever answers it."""
+        result: list[Fault] = []
+        with self._lock:
+            self.requests.append(request)
+            for rule in self._rules:
+                if (
+                    rule.left == 0
+                    or rule.method not in ("", request.method)
+                    or not rule.target.search(request.target)
+                    or (rule.when is not None and not rule.when(request))
+                    or not (isinstance(rule.fault, Delay) or all(type(f) is Delay for f in result))
+                ):
+                    continue
+                if rule.skip:
+                    rule.skip -= 1
+                    continue
+                if rule.left is not None:
+                    rule.left -= 1
+                rule.met += 1
+                result.append(rule.fault)
+        return result
+
+
+class Faults(Rules):
     """A proxy in front of a server (`upstream`, its endpoint) that spoils what a test asks for.
 
-    Like S3 and unlike moto it refuses an upload whose checksum is not that of its body. `requests`
-    are all that came, in their order.
+    Like S3 and unlike moto it refuses an upload whose checksum is not that of its body.
     """
 
     def __init__(self, upstream: str) -> None:
+        super().__init__()
         self._upstream = upstream.removeprefix("http://")
-        self._rules: list[_Rule] = []
-        self._lock = threading.Lock()
         self._server: _Listener | None = None
         self._port = 0
-        self.requests: list[Request] = []
         #: Most requests that were being answered at once.
         self.most_at_once = 0
         self._at_once = 0
@@ -168,62 +235,6 @@ class Faults:
             yield
         finally:
             self._listen()
-
-    def add(
-        self,
-        fault: Fault,
-        *,
-        method: str = "",
-        target: str = "",
-        times: int | None = 1,
-        skip: int = 0,
-        when: Callable[[Request], bool] | None = None,
-    ) -> _Rule:
-        """Spoils `times` requests (None: all) after the first `skip` of those with this method,
-        whose path and query (unquoted) have the regular expression `target` in them, and of which
-        `when` says so. Of several rules that hold, each Delay and the first other one counts."""
-        rule = _Rule(fault, method, re.compile(target), times, skip, when)
-        with self._lock:
-            self._rules.append(rule)
-        return rule
-
-    def clear(self) -> None:
-        with self._lock:
-            self._rules.clear()
-            self.requests.clear()
-
-    def seen(self, method: str = "", target: str = "") -> list[Request]:
-        """The requests with this method in whose path and query `target` is found."""
-        with self._lock:
-            return [
-                request
-                for request in self.requests
-                if method in ("", request.method) and re.search(target, request.target)
-            ]
-
-    # What follows is for the handler.
-
-    def meet(self, request: Request) -> list[Fault]:
-        result: list[Fault] = []
-        with self._lock:
-            self.requests.append(request)
-            for rule in self._rules:
-                if (
-                    rule.left == 0
-                    or rule.method not in ("", request.method)
-                    or not rule.target.search(request.target)
-                    or (rule.when is not None and not rule.when(request))
-                    or not (isinstance(rule.fault, Delay) or all(type(f) is Delay for f in result))
-                ):
-                    continue
-                if rule.skip:
-                    rule.skip -= 1
-                    continue
-                if rule.left is not None:
-                    rule.left -= 1
-                rule.met += 1
-                result.append(rule.fault)
-        return result
 
     @contextmanager
     def answering(self) -> Iterator[None]:
@@ -315,7 +326,7 @@ def _handler(faults: Faults) -> type[BaseHTTPRequestHandler]:
                     case Delay(seconds):
                         time.sleep(seconds)
                     case Together(barrier):
-                        barrier.wait(timeout=60)
+                        barrier.wait(timeout=20)
                     case Reset():
                         self._reset()
                         return
@@ -327,11 +338,11 @@ def _handler(faults: Faults) -> type[BaseHTTPRequestHandler]:
                     case Stall():
                         stall = fault
                     case Flip(at, sent) if sent:
-                        body = _flipped(body, at)
+                        body = flipped(body, at)
                     case Flip(at):
                         flip = at
             # That of a completed multipart upload (POST) is of the object, not of its body.
-            if self.command == "PUT" and (wrong := _wrong_checksum(headers, body)):
+            if self.command == "PUT" and (wrong := wrong_checksum(headers, body)):
                 self._error(400, "BadDigest", wrong)
                 return
             status, answered, data = faults.forward(self.command, self.path, headers, body)
@@ -339,7 +350,7 @@ def _handler(faults: Faults) -> type[BaseHTTPRequestHandler]:
                 self._reset()
                 return
             if flip is not None:
-                data = _flipped(data, flip)
+                data = flipped(data, flip)
             self.send_response_only(status)
             known = {name.lower() for name, _ in answered}
             for name, value in answered:
@@ -386,11 +397,11 @@ def _handler(faults: Faults) -> type[BaseHTTPRequestHandler]:
     return Handler
 
 
-def _flipped(data: bytes, at: int) -> bytes:
+def flipped(data: bytes, at: int) -> bytes:
     return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :] if at < len(data) else data
 
 
-def _wrong_checksum(headers: Mapping[str, str], body: bytes) -> str:
+def wrong_checksum(headers: Mapping[str, str], body: bytes) -> str:
     """What is wrong with a checksum that a request brings in its headers; empty where nothing."""
     values = {name.lower(): value for name, value in headers.items()}
     if "aws-chunked" in values.get("content-encoding", ""):

@@ -1,4 +1,4 @@
-"""An S3 to test against: moto's server in a process of its own, and a proxy that spoils requests.
+"""An S3 to test against: moto's server in a process of its own.
 
 Run as a program (``s3_server.py HOST``) it is that server: it prints its port and serves.
 """
@@ -10,7 +10,6 @@ import subprocess
 import sys
 import uuid
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,32 +20,7 @@ from storewise.processes import dies_with_parent
 
 # As a program it is not told where the tests are.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from support.s3.faults import (
-    Cut,
-    Delay,
-    Faults,
-    Flip,
-    Lost,
-    Reset,
-    Stall,
-    Status,
-    Together,
-    environment,
-)
-
-__all__ = [
-    "Bucket",
-    "Cut",
-    "Delay",
-    "Faults",
-    "Flip",
-    "Lost",
-    "Reset",
-    "S3Server",
-    "Stall",
-    "Status",
-    "Together",
-]
+from support.s3.faults import environment
 
 #: Keys of a page of a listing: so few that tests meet second pages (S3: 1,000).
 PAGE = 25
@@ -113,13 +87,9 @@ class S3Server:
 class Bucket:
     """A bucket of one test: `faults` is what the tested code talks to, `client` goes around it."""
 
-    server: S3Server
+    client: Any
     name: str
-    faults: Faults
-
-    @cached_property
-    def client(self) -> Any:
-        return self.server.client()
+    faults: Any
 
     @property
     def uri(self) -> str:
@@ -139,6 +109,18 @@ class Bucket:
             Bucket=self.name, Prefix=prefix
         )
         return [item["Key"] for page in pages for item in page.get("Contents", ())]
+
+    def delete(self, key: str) -> None:
+        self.client.delete_object(Bucket=self.name, Key=key)
+
+    def tags(self, key: str) -> dict[str, str]:
+        tags = self.client.get_object_tagging(Bucket=self.name, Key=key)["TagSet"]
+        return {tag["Key"]: tag["Value"] for tag in tags}
+
+    def uploads(self) -> list[str]:
+        """Keys of uploads in parts that have not ended."""
+        page = self.client.list_multipart_uploads(Bucket=self.name)
+        return [item["Key"] for item in page.get("Uploads", ())]
 
 
 def _serve(host: str) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from support.results.published import FOLDER, publish, pull, quiet, write_results
-from support.s3.server import Bucket, Lost, Status
+from support.s3.faults import Lost, Status
+from support.s3.server import Bucket
 
 from storewise.publish.manifest import MANIFEST
 from storewise.publish.pull import publication
@@ -84,7 +85,7 @@ def test_objects_that_change_meanwhile(results: Path, s3: Bucket, replaced: bool
         if replaced:
             s3.put(key, b"{}")
         else:
-            s3.client.delete_object(Bucket=s3.name, Key=key)
+            s3.delete(key)
 
     with pytest.raises(ObjectError, match=r"study\.json was written or deleted by another"):
         carry_out(planned(results, s3), meddle)

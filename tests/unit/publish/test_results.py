@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 from support.paths import ROOT
-from support.results.published import MIB, write_results
+from support.results.published import write_results
 
 from storewise.errors import StorewiseError
 from storewise.publish.results import select, study_files, write_config
-from storewise.s3 import checksums as digests
 from storewise.s3.uri import parse
 from storewise.study.load import load_study
 from storewise.study.publication import Publish, folder_of, tags_of
@@ -66,13 +65,6 @@ def test_names_and_tags() -> None:
     assert folder_of(settings, "s", 0.9) == parse("s3://bucket/a/b/19700101T000000Z-s/")
     tags = tags_of(settings, "a,b", 0)
     assert tags["study"] == "a_b" and "name" not in tags
-
-
-def test_parts_fit_any_size() -> None:
-    assert digests.part_bytes(1) == 16 * MIB
-    terabytes = 5 << 40
-    part = digests.part_bytes(terabytes)
-    assert part % MIB == 0 and -(-terabytes // part) <= 10_000
 
 
 @pytest.mark.parametrize(

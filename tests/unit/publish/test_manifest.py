@@ -1,0 +1,35 @@
+"""A manifest of published results cannot lead elsewhere."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from storewise.publish.manifest import parse_manifest
+from storewise.s3.client import ObjectError
+
+
+@pytest.mark.parametrize(
+    "change, expected",
+    [
+        ({"files": [{"path": "../x"}]}, "leads out of the publication"),
+        ({"files": [{"path": "/etc/x"}]}, "leads out of the publication"),
+        ({"study": ".."}, "study: .*no name of a study"),
+        ({"format": 2}, "of format 2, this version of Storewise reads 1"),
+        ({"files": None}, "not a manifest of a publication"),
+        ({"files": [{"path": "x"}, {"path": "x"}]}, "files: .*name a path twice"),
+        ({"files": [{"path": "x", "modified_ns": 10**30}]}, "modified_ns: Input should be less"),
+    ],
+)
+def test_a_manifest_cannot_lead_elsewhere(change: dict[str, object], expected: str) -> None:
+    entry = {"bytes": 0, "sha256": "0" * 64, "modified_ns": 0, "etag": ""}
+    data: dict[str, object] = {
+        **{"format": 1, "complete": True, "study": "s", "name": "", "run": "", "storewise": ""},
+        **{"published": "", "tags": {}, "files": []},
+        **change,
+    }
+    if isinstance(data["files"], list):
+        data["files"] = [entry | one for one in data["files"]]
+    with pytest.raises(ObjectError, match=expected):
+        parse_manifest(json.dumps(data).encode(), "s3://b/MANIFEST.json")
