@@ -40,18 +40,20 @@ def test_one_bad_file_alone(kind: str, tmp_path: Path) -> None:
     check(told_of(storewise, [path]), path, bad.says, bad.place, any_place=False)
 
 
-@pytest.mark.parametrize("name", list(GOOD))
-def test_what_looks_bad_and_is_not(name: str, tmp_path: Path) -> None:
-    content, documents = GOOD[name]
-    path = tmp_path / "input"
-    path.write_bytes(content)
-    done = storewise("inspect", path)
+def test_what_looks_bad_and_is_not(tmp_path: Path) -> None:
+    paths = {name: tmp_path / file_name(name) for name in GOOD}
+    for name, (content, _) in GOOD.items():
+        paths[name].write_bytes(content)
+    done = storewise("inspect", *paths.values())
     assert done.returncode == 0, done.stdout
-    assert json.loads(done.stdout)["documents"] == documents
-    done = storewise("convert", path, "--to", "jsonl", "-o", tmp_path / "out")
+    found = [json.loads(line)["documents"] for line in done.stdout.splitlines()]
+    assert dict(zip(GOOD, found, strict=True)) == {name: n for name, (_, n) in GOOD.items()}
+    done = storewise("convert", *paths.values(), "--to", "jsonl", "-j", "1", "-o", tmp_path / "out")
     assert done.returncode == 0, done.stderr
-    lines = [line for file in done.stdout.split() for line in Path(file).read_text().splitlines()]
-    assert len({json.loads(line)["_id"] for line in lines}) == documents
+    for name, (_, documents) in GOOD.items():
+        files = [Path(one) for one in done.stdout.split() if paths[name].stem in one]
+        ids = {json.loads(line)["_id"] for f in files for line in f.read_text().splitlines()}
+        assert len(ids) == documents, name
 
 
 def test_what_is_no_file(tmp_path: Path) -> None:

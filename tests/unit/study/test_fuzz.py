@@ -239,12 +239,7 @@ CHANGES = st.fixed_dictionaries(
 )
 
 
-@settings(
-    max_examples=200,
-    derandomize=True,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(base=st.sampled_from(STUDIES), changes=CHANGES, keep=st.integers(1, 3))
 def test_any_study_is_trials_or_one_sentence(
     tmp_path: Path, base: dict[str, Any], changes: dict[str, Any], keep: int

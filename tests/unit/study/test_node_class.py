@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from storewise.analysis.common.text import setting
 from storewise.analysis.files.parts import Part, mixed
-from storewise.errors import ConfigError
 from storewise.study.host_classes import parse_classes, text_of
 from storewise.study.load import load_study
 from storewise.study.study import Study
@@ -44,20 +41,6 @@ def test_only_engines_with_servers_have_it_and_other_trials_keep_their_ids(tmp_p
     assert plain.id == trial_id({"engine": "postgres", **before, **servers}, 1)
     assert plain.node_class == "data"
     assert "node_class" not in str(plain.model_dump())
-
-
-@pytest.mark.parametrize(
-    ("engines", "levels", "words"),
-    [
-        ("[postgres]", "[1]", "levels are names of classes of hosts"),
-        ("[postgres]", "['a b']", "levels are names of classes of hosts, such as data"),
-        ("[postgres]", "[large, large]", "has a level twice"),
-        ("[sqlite]", "[large]", "is a factor of servers"),
-    ],
-)
-def test_bad_levels(tmp_path: Path, engines: str, levels: str, words: str) -> None:
-    with pytest.raises(ConfigError, match=rf"s.yaml.*node_class.*{words}"):
-        study(tmp_path, engines, levels)
 
 
 def test_only_hosts_of_one_class_should_be_alike() -> None:

@@ -1,13 +1,11 @@
-"""Studies of servers: their factors, the nodes of a trial, and what is refused."""
+"""Studies of servers: their factors, the nodes of a trial."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from support.inputs.small_studies import OF_SERVERS
 
-from storewise.errors import ConfigError
 from storewise.study.load import load_study
 from storewise.study.study import Study
 from storewise.study.trial import node_jobs
@@ -17,12 +15,6 @@ def study(tmp_path: Path, text: str = OF_SERVERS) -> Study:
     path = tmp_path / "s.yaml"
     path.write_text(text)
     return load_study(path)
-
-
-def refusal(tmp_path: Path, text: str) -> str:
-    with pytest.raises(ConfigError) as error:
-        study(tmp_path, text)
-    return str(error.value)
 
 
 def test_factors_of_servers_do_not_multiply_embedded_trials(tmp_path: Path) -> None:
@@ -54,28 +46,3 @@ def test_the_nodes_of_a_trial(tmp_path: Path) -> None:
     names = [s.name for s in node_jobs(trial)]
     assert names.count("router1") == 1 and len(names) == 1 + 2 * 3 + 2
     assert {s.memory_mb for s in node_jobs(trial) if s.role == "data"} == {512}
-
-
-@pytest.mark.parametrize(
-    ("change", "parts"),
-    [
-        (("nodes: [1, 2]", "nodes: [0]"), ["line 3", "factors.nodes", "from 1", "0"]),
-        (("nodes: [1, 2]", "nodes: two"), ["line 3", "factors.nodes", "'two'"]),
-        (("nodes: [1, 2]", "node: 2"), ["line 3", "did you mean 'nodes'"]),
-        (("nodes: [1, 2]", "node_memory_mb: 1"), ["factors.node_memory_mb", "from 64"]),
-        (
-            ("nodes: [1, 2]", "replicas: 3"),
-            ["factors.replicas", "exclude: [{engine: postgres, replicas: 3}]"],
-        ),
-        (("[sqlite, postgres, mongodb]", "[sqlite]"), ["factors.nodes", "embedded"]),
-        (("inputs:", "allow_open_ports: maybe\ninputs:"), ["allow_open_ports", "true or false"]),
-        (
-            ("[sqlite, postgres, mongodb]", "{postgres: {hoem: /opt}}"),
-            ["engines.postgres.hoem", "did you mean 'home'"],
-        ),
-    ],
-)
-def test_bad_studies_of_servers(tmp_path: Path, change: tuple[str, str], parts: list[str]) -> None:
-    message = refusal(tmp_path, OF_SERVERS.replace(*change))
-    for part in parts:
-        assert part in message, message

@@ -1,13 +1,11 @@
 """Steps of a study: clients spread over processes, sweeps, and the search for a rate."""
 
 import math
-import textwrap
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from support.paths import ROOT
@@ -23,7 +21,7 @@ from storewise.driver.rate_search import (
     next_rate,
     summaries,
 )
-from storewise.errors import ConfigError, StorewiseError
+from storewise.errors import StorewiseError
 from storewise.metrics.hdr import bucket_indexes
 from storewise.study.load import load_study
 from storewise.study.sweep import Clients, expand_sweep, take_clients
@@ -99,58 +97,14 @@ def test_what_is_no_sweep_is_refused(sweep, words):
         expand_sweep(sweep)
 
 
-def study(place: Path, phase: str) -> Path:
-    path = place / "s.yaml"
-    path.write_text(
-        textwrap.dedent(
-            f"""\
-            workload: ycsb
-            engines: [sqlite]
-            phases:
-              - load: {{recordcount: 10}}
-              - c: {phase}
-            """
-        )
-    )
-    return path
-
-
 def test_a_study_has_the_steps_of_its_sweep(tmp_path):
-    path = study(tmp_path, "{operations: 5, sweep: {clients: [1, 2], rate: [10]}}")
+    path = tmp_path / "s.yaml"
+    path.write_text(
+        "workload: ycsb\nengines: [sqlite]\nphases:\n  - load: {recordcount: 10}\n"
+        "  - c: {operations: 5, sweep: {clients: [1, 2], rate: [10]}}\n"
+    )
     steps = load_study(path).phases[1].steps
     assert steps == [{"clients": 1, "rate": 10}, {"clients": 2, "rate": 10}]
-
-
-@pytest.mark.parametrize(
-    ("phase", "words"),
-    [
-        ("{operations: 5, sweep: {clients: [0]}}", "clients is 0"),
-        ("{operations: 5, sweep: {speed: [1]}}", "speed"),
-        ("{operations: 5, sweep: {rate: 3}}", "rate must be a list"),
-        ("{operations: 5, sweep: {rate: [1]}, steps: [{rate: 2}]}", "either steps or a sweep"),
-        ("{search: {limit_ms: 1, low: 5, high: 5}}", "must be above"),
-        ("{search: {limit_ms: 1, low: 5}}", "high: is missing"),
-        ("{operations: 9, search: {limit_ms: 1, low: 5, high: 9}}", "leave `operations` out"),
-        ("{rate: 7, search: {limit_ms: 1, low: 5, high: 9}}", "sets `rate` itself"),
-        ("{operations: 5, rate: -1}", "greater than 0"),
-        ("{operations: 5, rate: 1, arrivals: bursts}", "arrivals"),
-    ],
-)
-def test_a_study_with_impossible_steps_is_refused(tmp_path, phase, words):
-    with pytest.raises(ConfigError) as error:
-        load_study(study(tmp_path, phase))
-    assert words.lower() in str(error.value).lower()
-    assert "s.yaml" in str(error.value)
-
-
-def test_a_load_has_no_clients_and_no_rate(tmp_path):
-    for key in ("clients: 2", "rate: 5", "search: {limit_ms: 1, low: 1, high: 2}"):
-        path = tmp_path / "s.yaml"
-        path.write_text(
-            f"workload: ycsb\nengines: [sqlite]\nphases:\n  - load: {{recordcount: 10, {key}}}\n"
-        )
-        with pytest.raises(ConfigError, match="loading phase"):
-            load_study(path)
 
 
 # The search ------------------------------------------------------------------------------------
@@ -169,7 +123,6 @@ def follow(params, met):
     return tried
 
 
-@settings(deadline=None, max_examples=300)
 @given(
     st.floats(1, 1e5),
     st.floats(1.1, 1e4),

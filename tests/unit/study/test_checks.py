@@ -1,0 +1,359 @@
+"""What a study file cannot say: each refusal names file, line and key, and what would do."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from support.inputs.small_studies import GOOD, OF_SERVERS
+from support.paths import ROOT
+
+from storewise.errors import ConfigError
+from storewise.study.load import MOST_BASES, load_study
+from storewise.study.study import Study
+
+YCSB = """\
+workload: ycsb
+engines: [sqlite]
+phases:
+  - load: {recordcount: 10, dataintegrity: true}
+  - c: {operations: 5}
+"""
+SERVERS = OF_SERVERS.replace("factors: {nodes: [1, 2]}\n", "").replace(", mongodb", "")
+SEARCH = "{limit_ms: 1, low: 5, high: 9}"
+
+
+@dataclass(frozen=True)
+class Bad:
+    """A study, the line and the key that its refusal names, and words that are in it."""
+
+    text: str | bytes
+    line: int | None
+    key: str
+    says: tuple[str, ...]
+
+
+def more(key: str, text: str, *says: str, base: str = GOOD) -> Bad:
+    """The base with one more line."""
+    return Bad(f"{base}{text}\n", base.count("\n") + 1, key, says)
+
+
+def other(line: int, key: str, old: str, new: str, *says: str, base: str = GOOD) -> Bad:
+    """The base with other words."""
+    assert base.count(old) == 1, old
+    return Bad(base.replace(old, new), line, key, says)
+
+
+def load(key: str, says: str, at: str = "") -> Bad:
+    """YCSB's load with another parameter."""
+    return other(4, f"phases.0.load{at}", "recordcount: 10", f"recordcount: 10, {key}", says,
+                 base=YCSB)  # fmt: skip
+
+
+def run(new: str, *says: str, at: str = "phases.1.c") -> Bad:
+    """YCSB's phase after the load with other parameters."""
+    return other(5, at, "{operations: 5}", new, *says, base=YCSB)
+
+
+def fault(new: str, *says: str, store: str = "[postgres]", at: str = "") -> Bad:
+    """A fault in YCSB's phase after the load; with servers a trial has two nodes."""
+    text = YCSB.replace("[sqlite]", store).replace("operations: 5", f"seconds: 1, {new}")
+    nodes = "factors: {nodes: 2}\n" if "postgres" in store else ""
+    return Bad(text + nodes, 5, f"phases.1.c{at}", says)
+
+
+def parquet(setting: str, at: str, *says: str, more: str = "") -> Bad:
+    """A layout of Parquet files."""
+    text = GOOD.replace("[sqlite]", f"{{parquet: {{{setting}}}}}")
+    return Bad(text + more, 2, f"engines.parquet{at}", says)
+
+
+BAD: dict[str, Bad] = {
+    # What is no mapping of keys to values.
+    "empty": Bad("", None, "the study is empty", ("storewise init",)),
+    "only a comment": Bad("# to do\n", None, "the study is empty", ()),
+    "a list": Bad("- inputs\n", 1, "", ("mapping",)),
+    "text": Bad("see the other file\n", 1, "", ("mapping",)),
+    "not UTF-8": Bad(b"\xff\xfeinputs\n", None, "", ("not UTF-8", "byte 0")),
+    "a NUL byte": Bad(GOOD.encode() + b"title: \0\n", 6, "", ("not valid YAML",)),
+    "an open bracket": Bad("inputs: {paths: data\nengines: [a]\n", 2, "", ("not valid YAML",)),
+    "a tab": Bad("inputs:\n\tpaths: data\n", 2, "", ("not valid YAML", r"\t")),
+    "an alias of itself": more("", "title: &t [*t]", "alias"),
+    "a tag of Python": more("", "x: !!python/object/apply:os.system [id]", "tag", "os.system"),
+    # Keys and their values.
+    "a key twice": more("engines", "engines: [duckdb]", "given twice", "line 2"),
+    "an unknown key": more("engine", "engine: [duckdb]", "did you mean 'engines'"),
+    "a name": more("name", "name: ../elsewhere", "is called what its file is"),
+    "no keys": Bad("{}\n", None, "inputs", ("is missing",)),
+    "negative repeats": more("repeats", "repeats: -1", "greater than or equal to 1", "-1"),
+    "many repeats": more("repeats", "repeats: 1001", "less than or equal to 1000"),
+    "half a repeat": more("repeats", "repeats: 1.5", "whole number", "1.5"),
+    "a boolean for a number": more("repeats", "repeats: true", "whole number", "True"),
+    "words for a number": more("retries", "retries: lots", "whole number", "'lots'"),
+    "many retries": more("retries", "retries: 101", "100"),
+    "no verification": more("verify", "verify: -1", "-1"),
+    "no live session": more("live_sessions", "live_sessions: 0", "1; found 0"),
+    "no worker a job": more("workers_per_job", "workers_per_job: 0", "1; found 0"),
+    "a wrong word": more("on_bad_input", "on_bad_input: ignore", "'quarantine'", "'ignore'"),
+    "an unknown scale": more("scale", "scale: small", "'small' is not a scale", "known: none"),
+    "a scale of nothing": more("scales", "scales: {small: 5}", "must map"),
+    "an unknown base": more("extends", "extends: nowhere.yaml", "'nowhere.yaml'"),
+    "a list of bases": more("extends", "extends: [a]", "path of one study"),
+    "an unknown workload": more("workload", "workload: ycbs", "no workload is called 'ycbs' (did "
+                                "you mean 'ycsb'?); known: alignments, measures, ycsb"),
+    "an unknown reference": more("references.0", "references: niec", "did you mean"),
+    "a reference twice": more("references.1", "references: [niec2014, niec2014]",
+                              "two references are called 'niec2014'"),
+    "no inputs for ycsb": more("inputs", "inputs: {paths: data}", "reads no inputs", base=YCSB),
+    "a limit without prices": more("max_cost", "max_cost: 5", "needs prices"),
+    "a weight of nothing": more("weights.reed", "weights: {reed: 1}", "'read'"),
+    "no weight": more("weights", "weights: {read: 0, load: 0}", "at least one must be above 0"),
+    "an endless weight": more("weights.read", "weights: {read: .inf}", "finite"),
+    "no corpus": more("corpus.files", "corpus: {files: 0, bytes: 5}", "1; found 0"),
+    # Inputs.
+    "no input": other(1, "inputs", "data", "[]", "give either paths (SSEARCH outputs) or search"),
+    "paths and a search": other(1, "inputs", "data", "x, search: {queries: a, libraries: b}",
+                                "give either"),
+    "a wrong key of inputs": other(1, "inputs.path", "paths", "path", "'paths'"),
+    "a sample by two": other(1, "inputs.sample", "data", "x, sample: {files: 1, share: 0.5}",
+                             "exactly one of files, bytes and share"),
+    "a sample by nothing": other(1, "inputs.sample", "data", "x, sample: {seed: 1}", "exactly one"),
+    "a share of more": other(1, "inputs.sample.share", "data", "x, sample: {share: 1.1}", "1.1"),
+    "many jobs": other(1, "inputs.jobs", "data", "x, jobs: 1001", "1000"),
+    "a search on S3": other(1, "inputs.search.queries", "paths: data",
+                            "search: {queries: 's3://b/x', libraries: b}", "is on S3"),
+    # Engines and factors.
+    "an unknown engine": other(2, "engines.sqlit", "sqlite", "sqlit", "no engine is called",
+                               "did you mean 'sqlite'"),
+    "no engine": other(2, "engines", "[sqlite]", "[]", "is empty"),
+    "a word for engines": other(2, "engines", "[sqlite]", "sqlite", "a list of engine names"),
+    "settings in a list": other(2, "engines", "[sqlite]", "[{sqlite: {}}]", "mapping of names"),
+    "an unknown setting": other(2, "engines.sqlite.sise", "[sqlite]", "{sqlite: {sise: 1}}",
+                                "not a known setting of sqlite"),
+    "an engine without inputs": other(2, "engines.files", "sqlite", "files", "workload ycsb",
+                                      base=YCSB),
+    "an unknown factor": more("factors.worker", "factors: {worker: 2}", "'workers'", "engine.sett"),
+    "a list for a mapping": more("factors", "factors: [workers, 2]", "mapping"),
+    "no level": more("factors.workers", "factors: {workers: []}", "has no levels"),
+    "a level twice": more("factors.workers", "factors: {workers: [2, 2]}", "has a level twice"),
+    "no worker": more("factors.workers", "factors: {workers: [1, 0]}", "from 1 to 10,000; found 0"),
+    "workers in words": more("factors.workers", "factors: {workers: two}", "'two'"),
+    "many threads": more("factors.threads", "factors: {threads: 8193}", "8,192; found 8193"),
+    "no volume": more("factors.volume", "factors: {volume: [1, 0]}", "above 0 and at most 1"),
+    "a volume of more": more("factors.volume", "factors: {volume: 1.1}", "found 1.1"),
+    "a volume of nothing": more("factors.volume", "factors: {volume: 0.5}", "reads none",
+                                base=YCSB),
+    "an owner that is none": more("factors.writ.batch_size", "factors: {writ.batch_size: 5}",
+                                  "neither a phase nor an engine", "did you mean 'write'"),
+    "a parameter that is none": more("factors.write.batchsize", "factors: {write.batchsize: 5}",
+                                     "parameter of phase write", "'batch_size'", "clients"),
+    "a level of a parameter": more("factors.read.operations", "factors: {read.operations: [5, 0]}",
+                                   "found 0"),
+    "a level of a setting": more("factors.sqlite.sise", "factors: {sqlite.sise: [5]}",
+                                 "not a known setting of sqlite"),
+    "a level of consistency": more("factors.consistency", "factors: {consistency: durabel}",
+                                   "did you mean 'durable'", "it has: durable, relaxed, and the"),
+    "an index where there is none": other(
+        3, "factors.index", "[sqlite]", "[parquet]\nfactors: {index: [none, after]}",
+        "no secondary indexes", "exclude: [{engine: parquet, index: after}]"),
+    "an index on nothing": more("indexes.1", "indexes: [align.q, align.nothing]", "not a field",
+                                "tables: tasks, rna, gs, align"),
+    "an index on no table": more("indexes.0", "indexes: [q]", "write `table.field`"),
+    "an index on what is left out": more("indexes.0", "indexes: [align.gene]\nstudy_fields: true",
+                                         "left out by study_fields: true"),
+    # Rules.
+    "a rule on no factor": more("exclude.0.engin", "exclude: [{engin: null}]", "'engine'"),
+    "a rule on a load": more("exclude.0.phase", "exclude: [{phase: write}]",
+                             "no phase after the load"),
+    "a rule on no phase": more("exclude.1.phase", "exclude: [{phase: read}, {phase: raed}]",
+                               "did you mean 'read'"),
+    "nothing left": more("exclude", "exclude: [{workers: 1}]", "leaves no trial at all"),
+    # Phases.
+    "no phases": other(3, "phases", GOOD[GOOD.index("  - w"):], "  []\n", "is empty"),
+    "a word for phases": other(3, "phases", GOOD[GOOD.index("\n  - w"):], " write\n", "a list of"),
+    "a number for a phase": other(3, "phases", "- read: {operations: 100}", "- 5", "each phase is"),
+    "a phase's number": other(3, "phases", "{operations: 100}", "5", "'read' must be a mapping"),
+    "two names": other(3, "phases", "read: {operations: 100}", "{mixed: , read: }", "each phase"),
+    "an unknown phase": other(5, "phases.1.reed", "read", "reed", "did you mean 'read'",
+                              "it has: write, read, query, mixed"),
+    "an unknown parameter": other(5, "phases.1.read.operatoins", "operations", "operatoins",
+                                  "'operations'"),
+    "no operation": other(5, "phases.1.read.operations", "100", "0", "found 0"),
+    "operations in words": other(5, "phases.1.read.operations", "100", "many", "'many'"),
+    "a load that is none": other(4, "phases.0.read", "  - write: {batch_size: 10}\n", "",
+                                 "the loading phase comes first, and once"),
+    "a load in the end": other(4, "phases.0.read", GOOD[GOOD.index("  - w"):],
+                               "  - read\n  - write\n", "comes first, and once"),
+    "a phase twice": other(3, "phases", "  - read", "  - read\n  - read", "names a phase twice"),
+    "what a store cannot do": Bad(
+        YCSB.replace("sqlite", "cassandra").replace("- c", "- e"), 5, "phases.1.e",
+        ("engine cassandra", "it has no scans", "exclude: [{engine: cassandra, phase: e}]")),
+    "what its load did not do": run("{operations: 5, dataintegrity: false}", "dataintegrity is Fal",
+                                    "loaded with True"),
+    # Of a load.
+    "two steps of a load": load("steps: [{threads: 1}, {threads: 2}]", "has one step", ".steps"),
+    "a sweep of a load": load("sweep: {threads: [1, 2]}", "has one step", ".steps"),
+    "a restart of a load": load("restart: true", "has no `rate`, no `restart` and no `search`"),
+    "a rate of a load": load("rate: 5", "no `rate`"),
+    "a search of a load": load(f"search: {SEARCH}", "no `search`"),
+    "clients of a load": load("clients: 2", "has `threads`, not `clients`"),
+    "a crash of a load": load("crash: {after: 0.1}", "a loading phase has no `crash`", ".crash"),
+    # Steps, sweeps and searches.
+    "no client": run("{operations: 5, sweep: {clients: [0]}}", "clients is 0"),
+    "many clients": run("{operations: 5, clients: 8193}", "clients is 8193; 8192 is the most"),
+    "threads and clients": run("{operations: 5, steps: [{clients: 1, threads: 1}]}", "has either"),
+    "a sweep of nothing": run("{operations: 5, sweep: {speed: [1]}}", "speed",
+                              at="phases.1.c.speed"),
+    "a sweep without a list": other(3, "phases", "operations: 5", "sweep: {rate: 3}",
+                                    "phase 'c': sweep: rate must be a list", base=YCSB),
+    "steps and a sweep": other(3, "phases", "operations: 5",
+                               "sweep: {rate: [1]}, steps: [{rate: 2}]",
+                               "phase 'c' has either steps or a sweep", base=YCSB),
+    "a search of one rate": run("{search: {limit_ms: 1, low: 5, high: 5}}", "must be above"),
+    "a search without an end": run("{search: {limit_ms: 1, low: 5}}", "is missing",
+                                   at="phases.1.c.high"),
+    "operations of a search": run(f"{{operations: 9, search: {SEARCH}}}", "leave `operations` out"),
+    "a rate of a search": run(f"{{rate: 7, search: {SEARCH}}}", "sets `rate` itself"),
+    "a negative rate": run("{operations: 5, rate: -1}", "greater than 0", at="phases.1.c.rate"),
+    "unknown arrivals": run("{operations: 5, rate: 1, arrivals: bursts}", "'bursts'",
+                            at="phases.1.c.arrivals"),
+    # Nodes.
+    "no node": more("factors.nodes", "factors: {nodes: [0]}", "from 1", "0", base=SERVERS),
+    "many replicas": more("factors.replicas", "factors: {replicas: 101}", "100", base=SERVERS),
+    "less than no router": more("factors.routers", "factors: {routers: -1}", "from 0",
+                                base=SERVERS),
+    "little memory": more("factors.node_memory_mb", "factors: {node_memory_mb: 63}", "from 64",
+                          base=SERVERS),
+    "a class that is a number": more("factors.node_class", "factors: {node_class: 1}",
+                                     "names of classes of hosts, such as data", base=SERVERS),
+    "a class of two words": more("factors.node_class", "factors: {node_class: 'a b'}",
+                                 "names of classes", base=SERVERS),
+    "nodes of embedded stores": more("factors.nodes", "factors: {nodes: 2}",
+                                     "is a factor of servers", "all are embedded or external"),
+    "a class of embedded stores": more("factors.node_class", "factors: {node_class: large}",
+                                       "is a factor of servers"),
+    "replicas of a store without": more(
+        "factors.replicas", "factors: {replicas: 3}",
+        "leave the engine out, or add `exclude: [{engine: postgres, replicas: 3}]`", base=SERVERS),
+    "open ports in words": more("allow_open_ports", "allow_open_ports: maybe", "true or false",
+                                base=SERVERS),
+    "a slow node of no server": fault("slow: {how: cpu}", "engine has no nodes", store="[sqlite]"),
+    "a crash of no server": fault("crash: {after: 1}", "no nodes that could be", store="[sqlite]"),
+    "three slow nodes of two": fault("slow: {how: cpu, nodes: 3}", "the trial has 2: data0, data1",
+                                     "(postgres, nodes: 2) cannot do it",
+                                     "`exclude: [{engine: postgres, nodes: 2, phase: c}]`"),
+    "a crash of no node": fault("crash: {node: data5, after: 1}", "no node 'data5'"),
+    "a disk of a processor": fault("slow: {how: cpu, file_mb: 3}", "belongs to `how: disk`",
+                                   at=".slow"),
+    "a crash of a step": fault("steps: [{clients: 1}, {crash: {node: data5, after: 1}}]", "data5"),
+    "a restart of another's": fault("restart: true", "does not start the database of sql",
+                                    "`exclude: [{engine: sql, phase: c}]`",
+                                    store="{sql: {url: 'sqlite:///x'}}"),
+    # Layouts of a data set.
+    "a partition by gene": parquet("partition: gene", ".partition", "gene"),
+    "DuckDB on S3": parquet("reader: duckdb, place: 's3://b/x'", "", "use `reader: pyarrow`"),
+    "a size without a unit": parquet("target_size: 12", ".target_size", "12"),
+    "a size of apples": parquet("target_size: 12 apples", ".target_size", "'12 apples' is no size"),
+    "queries that are left out": parquet("sort: query", "", "needs the queries",
+                                         more="study_fields: true\nindexes: []\n"),
+    "a partition as a level": more("factors.parquet.partition",
+                                   "factors: {parquet.partition: [hash, gene]}", "gene",
+                                   base=GOOD.replace("sqlite", "parquet")),
+    # Publication.
+    "no place on S3": more("publish", "publish: p.yaml", "s3://BUCKET/PREFIX"),
+    "no place at all": more("publish.to", "publish: {name: a}", "missing"),
+    "a wrong key of publish": more("publish.nam", "publish: {to: s3://bkt, nam: a}", "mean 'name'"),
+    "a name of two words": more("publish", "publish: {to: s3://bkt, name: a b}", "name: 'a b'"),
+    "prices in a file": more("prices", "prices: p.yaml", "mapping"),
+    "a wrong price": more("prices.node_hours", "prices: {node_hours: 1}", "'node_hour'"),
+}  # fmt: skip
+
+
+def refusal(path: Path, text: str | bytes) -> str:
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(ConfigError) as error:
+        load_study(path, root=ROOT if b"niec" in path.read_bytes() else path.parent)
+    return str(error.value).removeprefix(f"{path.parent}/")
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_what_is_refused(tmp_path: Path, kind: str) -> None:
+    bad = BAD[kind]
+    message = refusal(tmp_path / "s.yaml", bad.text)
+    line = "" if bad.line is None else f", line {bad.line}"
+    key = f"{bad.key}: " if line and bad.key else bad.key
+    assert message.startswith(f"s.yaml{line}: {key}"), message
+    for words in bad.says:
+        assert words in message, message
+
+
+TAKEN = {
+    "one step of a load": YCSB.replace("10,", "10, steps: [{threads: 2}],"),
+    "a phase that some cannot do": YCSB.replace("sqlite", "sqlite, cassandra").replace("- c", "- e")
+    + "exclude: [{engine: cassandra, phase: e}]\n",
+    "an index that some cannot have": GOOD.replace("sqlite", "sqlite, parquet")
+    + "factors: {index: [none, after]}\nexclude: [{engine: parquet, index: after}]\n",
+    "a fault that no trial has": YCSB.replace("sqlite", "postgres").replace(
+        "operations: 5", "seconds: 5, crash: {node: data1, after: 1}"
+    )
+    + "factors: {nodes: [1, 2]}\nexclude: [{nodes: 1, phase: c}]\n",
+    "a fault as a level": YCSB.replace("sqlite", "postgres")
+    + "factors: {c.slow: [{how: cpu}], c.seconds: [1]}\n",
+    "a crash beside no store": YCSB.replace("sqlite", "'null', postgres").replace(
+        "operations: 5", "seconds: 1, crash: {after: 0.1}"
+    ),
+    "a restart of one's own": YCSB.replace("sqlite", "postgres").replace("5}", "5, restart: true}"),
+    "most of all": GOOD
+    + "repeats: 1000\nretries: 100\nverify: 0\nlive_sessions: 1\nworkers_per_job: 1\n",
+    "the smallest of all": SERVERS
+    + "factors: {nodes: 1, replicas: 1, routers: 0, node_threads: 1, node_memory_mb: 64}\n",
+    "the whole volume": GOOD + "factors: {volume: [0.001, 1]}\n",
+}
+
+
+@pytest.mark.parametrize("kind", TAKEN)
+def test_what_is_taken(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "s.yaml").write_text(TAKEN[kind])
+    assert load_study(tmp_path / "s.yaml", root=tmp_path).trials()
+
+
+def test_studies_that_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.yaml").write_text(GOOD)
+    for name, says in {
+        "dem": "no study is called 'dem' (did you mean 'demo'?)",
+        "mine.yml": "did you mean 'mine.yaml'",
+        "elsewhere/s.yaml": "elsewhere/s.yaml: there is no such study file",
+        "data": "or give the path of a YAML file",
+    }.items():
+        with pytest.raises(ConfigError, match=re.escape(says)):
+            load_study(name, root=ROOT)
+    assert load_study("mine.yaml", root=ROOT).name == "mine"
+    assert load_study("demo.yaml", root=ROOT).name == "demo"
+
+
+def test_a_study_that_extends_itself_or_too_many(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    assert "extends itself" in refusal(path, "extends: s.yaml\n")
+    (tmp_path / "s0.yaml").write_text(GOOD)
+    for number in range(MOST_BASES + 1):
+        below = f"extends: s{number}.yaml\n"
+        (tmp_path / f"s{number + 1}.yaml").write_text(below)
+    assert load_study(tmp_path / f"s{MOST_BASES}.yaml").name == f"s{MOST_BASES}"
+    said = refusal(path, f"extends: s{MOST_BASES + 1}.yaml\n")
+    assert f"extends through more than {MOST_BASES} files" in said
+
+
+def test_a_key_of_the_base_is_named_with_its_own_file(tmp_path: Path) -> None:
+    (tmp_path / "base.yaml").write_text(GOOD.replace("operations", "operatons"))
+    said = refusal(tmp_path / "s.yaml", "extends: base.yaml\nrepeats: 2\n")
+    assert said.startswith("base.yaml, line 5: phases.1.read.operatons: ")
+
+
+def test_a_misspelt_key_is_named_before_what_is_missing_for_want_of_it(tmp_path: Path) -> None:
+    said = refusal(tmp_path / "s.yaml", GOOD.replace("phases", "phase"))
+    assert said.startswith("s.yaml, line 3: phase: is not a known key (did you mean 'phases'?)")
+    keys = said.partition("known here: ")[2].split(", ")
+    assert {*Study.model_fields, "extends", "scales"} - {"name"} == set(keys)
