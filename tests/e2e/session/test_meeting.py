@@ -1,4 +1,4 @@
-"""Nodes that meet before they start and settle beside their servers: as rings of peers need it."""
+"""Nodes that meet before they start, settle beside their servers, and outlive others."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.ring_engine import SLOW
+from support.servers import local
 from support.servers.local import running
 from support.waiting import wait_until
 
 from storewise.engines.contract.server import Topology
 from storewise.engines.registry import ENGINES
-from storewise.errors import Aborted, ConfigError, EngineError
+from storewise.errors import Aborted, EngineError
 from storewise.metrics.schema import read_part
 from storewise.session.coordination.cluster import (
     ADDRESSES,
+    GONE,
     STOP,
     endpoints_of,
     gone_nodes,
@@ -29,12 +32,13 @@ from storewise.session.coordination.cluster import (
 from storewise.session.coordination.liveness import Session
 from storewise.session.coordination.trial_job import TrialJob
 from storewise.session.jobs.node import NodeJob, run_node
-from storewise.study.trial import Trial
+from storewise.study.trial import Trial, node_jobs
 
 
 @pytest.fixture(autouse=True)
 def ring(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(ENGINES, "ring", "support.ring_engine:RingEngine")
+    monkeypatch.setitem(ENGINES, "lasting", "support.ring_engine:LastingEngine")
 
 
 @pytest.fixture
@@ -45,15 +49,15 @@ def live(tmp_path: Path) -> Path:
     return directory
 
 
-def trial(nodes: int, **settings: object) -> Trial:
+def trial(nodes: int, engine: str = "ring", **settings: object) -> Trial:
     return Trial(
         study="s",
         id="t",
-        engine="ring",
+        engine=engine,
         workload="alignments",
         repeat=1,
         seed=1,
-        factors={"engine": "ring"},
+        factors={"engine": engine},
         nodes=nodes,
         consistency="durable",
         settings=settings,
@@ -64,15 +68,21 @@ def trial(nodes: int, **settings: object) -> Trial:
 class Jobs:
     """Jobs of nodes, each in a thread."""
 
-    def __init__(self, live: Path, trial: Trial, *, interface: str = "lo") -> None:
+    def __init__(self, live: Path, trial: Trial) -> None:
         self.live, self.errors = live, dict[str, BaseException]()
         self._ended = threading.Event()
         self._threads = [
-            threading.Thread(target=self._run, args=(trial, f"data{k}", interface))
-            for k in range(trial.nodes)
+            threading.Thread(
+                target=self._run,
+                args=(
+                    trial,
+                    spec.name,
+                ),
+            )
+            for spec in node_jobs(trial)
         ]
 
-    def _run(self, trial: Trial, node: str, interface: str) -> None:
+    def _run(self, trial: Trial, node: str) -> None:
         base = self.live.parent
         job = NodeJob(
             trial,
@@ -80,7 +90,6 @@ class Jobs:
             base / f"node.{node}.parquet",
             base / f"{node}.server.log",
             base / "kept" / node,
-            interface=interface,
         )
 
         def check() -> None:
@@ -203,13 +212,30 @@ def test_a_port_that_others_were_told_of_is_not_changed(
     assert "ended with status 1" in str(error) and "in use" in str(error)
 
 
-def test_open_ports_depend_on_the_shape(live: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storewise.session.jobs.node.address_of", lambda *given: "192.0.2.1")
-    jobs = Jobs(live, trial(2), interface="auto")
+def test_a_node_ends_after_those_that_it_outlives(live: Path) -> None:
+    """One of them does not hear the signal, and is killed a while later."""
+    jobs = Jobs(live, trial(1, "lasting"))
     jobs.start()
+    wait_until(lambda: len(ready_nodes(live)) == 2 or jobs.errors, 30, "both nodes are ready")
+    (live / STOP).touch()
     jobs.join()
-    assert all(isinstance(error, ConfigError) for error in jobs.errors.values())
-    assert "gossip: who reaches it can join" in str(jobs.errors["data0"])
+    assert not jobs.errors
+    written = {name: (live / GONE / f"{name}.json").stat().st_mtime_ns for name in gone_nodes(live)}
+    assert written[SLOW] < written["last0"]
+
+
+def test_the_same_in_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[str] = []
+    stop = local.Server.stop
+
+    def noted(server: local.Server) -> None:
+        stop(server)
+        ended.append(server.node.spec.name)
+
+    monkeypatch.setattr(local.Server, "stop", noted)
+    with local.running("lasting", tmp_path / "lasting") as result:
+        assert set(result.servers) == {SLOW, "last0"}
+    assert ended == [SLOW, "last0"]
 
 
 def test_a_ring_in_one_process(tmp_path: Path) -> None:

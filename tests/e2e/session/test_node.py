@@ -1,21 +1,23 @@
-"""Studies of servers: their factors, what is refused when one is read, and what a host can run."""
+"""A node's job with a server of its own; what it waits for: tests/unit/session/test_jobs.py."""
 
 from __future__ import annotations
 
 import logging
+import os
+import resource
+import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
-from support.fake_time import FakeTime
 from support.waiting import wait_until
 
 from storewise.engines.registry import ENGINES
-from storewise.errors import Aborted, ConfigError, EngineError, StorewiseError
+from storewise.errors import Aborted, EngineError
 from storewise.metrics.schema import read_part
 from storewise.session.coordination.cluster import (
     LOADED,
@@ -27,9 +29,9 @@ from storewise.session.coordination.cluster import (
 )
 from storewise.session.coordination.liveness import Abort, Session, abort, read_abort
 from storewise.session.coordination.trial_job import TrialJob
-from storewise.session.jobs.form import run_form
-from storewise.session.jobs.node import NodeJob, reserve_of, run_node
-from storewise.study.trial import Phase, Trial
+from storewise.session.jobs.node import NodeJob, run_node
+from storewise.session.server.guard import Guarded, Order
+from storewise.study.trial import Trial
 
 
 @pytest.fixture
@@ -71,7 +73,7 @@ def node_job(live: Path, trial: Trial, **changes: object) -> NodeJob:
     )
 
 
-def run(job: NodeJob, clock: Callable[[], float] = time.monotonic) -> None:
+def run(job: NodeJob) -> None:
     """A node in this process, which ends when its trial is aborted."""
     live = live_of(job)
 
@@ -82,16 +84,11 @@ def run(job: NodeJob, clock: Callable[[], float] = time.monotonic) -> None:
     def tell(error: BaseException) -> None:
         abort(live, Abort(str(error), failure=True))
 
-    run_node(job, TrialJob(check, logging.getLogger("node"), live, SESSION, tell), clock=clock)
+    run_node(job, TrialJob(check, logging.getLogger("node"), live, SESSION, tell))
 
 
 def live_of(job: NodeJob) -> Path:
     return job.result.parent / "t"
-
-
-def over_when_ready(job: NodeJob) -> Callable[[], float]:
-    """A clock (s) by which a wall time of an hour is over as soon as the node answers."""
-    return lambda: 3600.0 if job.node in ready_nodes(live_of(job)) else 0.0
 
 
 def meanwhile(job: NodeJob) -> threading.Thread:
@@ -119,8 +116,7 @@ def test_files_are_counted_when_the_load_has_ended(live: Path) -> None:
     assert seen == {"files_created": 2, "files_removed": 1}
 
 
-@pytest.mark.parametrize("keep", [False, True])
-@pytest.mark.parametrize("scratch", ["", "$PLACE/scratch"])
+@pytest.mark.parametrize(("keep", "scratch"), [(False, "$PLACE/scratch"), (True, "")])
 def test_a_node_from_start_to_end(
     live: Path, monkeypatch: pytest.MonkeyPatch, keep: bool, scratch: str
 ) -> None:
@@ -146,93 +142,38 @@ def test_a_node_from_start_to_end(
     assert conditions["kept"] == gone.kept
 
 
-def test_an_engine_without_authentication_stays_on_loopback(
-    live: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("storewise.session.jobs.node.address_of", lambda *given: "192.0.2.1")
-    with pytest.raises(ConfigError, match=r"nothing guards.*allow_open_ports: true"):
-        run(node_job(live, trial(), interface="auto"))
-    assert not list(live.glob("nodes/*"))
-
-
-def test_what_a_profile_may_get_wrong(live: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"scratch: '\$NOWHERE/x' names a variable"):
-        run(node_job(live, trial(), scratch="$NOWHERE/x"))
-    with pytest.raises(ConfigError, match="no 'eth77'; it has"):
-        run(node_job(live, trial(), interface="eth77"))
-    with pytest.raises(ConfigError, match="ports: '9-5'"):
-        run(node_job(live, trial(), ports="9-5"))
-    with pytest.raises(ConfigError, match="scratch: 'tmp/x' is no absolute path"):
-        run(node_job(live, trial(), scratch="tmp/x"))
-    file = tmp_path / "file"
-    file.touch()
-    with pytest.raises(StorewiseError, match=r"cannot make .*Not a directory.*`scratch`"):
-        run(node_job(live, trial(), scratch=str(file)))
-
-
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-@pytest.mark.parametrize("keep", [False, True])
-def test_a_node_that_fails_leaves_nothing_on_its_scratch(
-    live: Path, tmp_path: Path, keep: bool
-) -> None:
+def test_a_node_that_fails_leaves_nothing_on_its_scratch(live: Path, tmp_path: Path) -> None:
     scratch = tmp_path / "scratch"
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = str(other.getsockname()[1])
         with pytest.raises(EngineError, match="no free port"):
-            run(node_job(live, trial(keep_data=keep), scratch=str(scratch), ports=taken))
+            run(node_job(live, trial(keep_data=True), scratch=str(scratch), ports=taken))
     assert list(scratch.iterdir()) == []
-    thread = meanwhile(node_job(live, trial(keep_data=keep), scratch=str(scratch)))
+    thread = meanwhile(node_job(live, trial(keep_data=True), scratch=str(scratch)))
     assert len(list(scratch.iterdir())) == 1
     abort(live, Abort("a worker failed", failure=True))
     thread.join(20)
     assert list(scratch.iterdir()) == []
 
 
-def test_a_node_names_the_workers_that_never_started(live: Path) -> None:
-    two = trial(workers=2, phases=[Phase(name="write")])
-    job = node_job(live, two, runtime_minutes=60)
-    arrived = live / "barriers" / "write-0"
-    arrived.mkdir(parents=True)
-    (arrived / "0").touch()
-    with pytest.raises(StorewiseError, match=r"wall time .*, and write\.1 had not started yet"):
-        run(job, over_when_ready(job))
-
-
-def test_a_node_names_what_its_cluster_waits_for(live: Path) -> None:
-    """With the cluster full of other jobs, not even `form` may run to say it."""
-    job = node_job(live, trial(nodes=2), runtime_minutes=60)
-    with pytest.raises(StorewiseError, match=r"wall time .*, and data1, form had not started yet"):
-        run(job, over_when_ready(job))
-
-
-def test_a_node_respects_its_wall_time(live: Path) -> None:
-    assert reserve_of(40) == 10 and reserve_of(86400) == 90
-    job = node_job(live, trial(), runtime_minutes=60)
-    with pytest.raises(StorewiseError, match="data0 stopped in order before its wall time"):
-        run(job, over_when_ready(job))
-    assert "wall time" in read_abort(live / "abort").reason
-    assert "data0" in gone_nodes(live), "its server has ended in order"
-
-
-def test_forming_names_the_nodes_that_never_started(live: Path) -> None:
-    """One of two nodes runs and uses its wall time up; the other one is still queued."""
-    both = trial(nodes=2, phases=[Phase(name="write")])
-    job = node_job(live, both, runtime_minutes=60)
-    thread = meanwhile(job)
-    own_time = FakeTime(start=started_nodes(live)["data0"].started_at)
-    with pytest.raises(StorewiseError, match=r"data1 never started .*data0 on host \S+ is nearly"):
-        run_form(
-            both,
-            live / "cluster.json",
-            live.parent,
-            TrialJob(
-                *(lambda: None, logging.getLogger("form"), live, SESSION), tell=lambda error: None
-            ),
-            clock=own_time.clock,
-            sleep=own_time.sleep,
-        )
-    # Nine tenths of the time for which it may serve; what is left is enough for nothing.
-    served = 3600 - reserve_of(3600)
-    assert 0.9 * served < sum(own_time.sleeps) < 0.9 * served + 0.4
-    (live / STOP).touch()
-    thread.join(20)
+def test_a_guard_is_heard_in_a_process_with_many_descriptors(tmp_path: Path) -> None:
+    """`select` refuses those above 1,023; a store may hold hundreds (chdb three a thread)."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 2048)), hard))
+    held = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    log, command = str(tmp_path / "log"), ("sleep", "600")
+    order = Order(command, str(tmp_path), dict(os.environ), log, signal.SIGTERM, "", "data0")
+    guarded = Guarded(order)
+    try:
+        guarded.start()
+        guarded.hear(0.0)
+        assert guarded.status is None and psutil.pid_exists(guarded.pid)
+        os.kill(guarded.pid, signal.SIGKILL)
+        wait_until(lambda: guarded.hear(0.1) or guarded.status, 20, "its end is heard")
+        assert guarded.status == -signal.SIGKILL
+    finally:
+        guarded.stop(signal.SIGTERM, 1.0)
+        for number in held:
+            os.close(number)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

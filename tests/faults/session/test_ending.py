@@ -11,23 +11,7 @@ import pytest
 from support.memory_cgroup import without_memory
 
 from storewise.metrics.memory_kills import MemoryKills
-from storewise.session.coordination.ending import how_it_ended, status_of
-
-
-@pytest.mark.parametrize(
-    ("error", "status"),
-    [
-        (subprocess.CalledProcessError(-9, "set -e; python x"), -9),
-        (subprocess.CalledProcessError(137, "set -e; python x"), -9),
-        (subprocess.CalledProcessError(-34, "x"), -34),
-        (subprocess.CalledProcessError(1, "x"), 1),
-        (subprocess.CalledProcessError(255, "x"), 255),
-        (ValueError("something else"), None),
-    ],
-)
-def test_what_snakemake_tells_of_a_script(error: Exception, status: int | None) -> None:
-    text = f'CalledProcessError in file "rules/workload.smk", line 39:\n{error}\n  File "x"'
-    assert status_of(text) == status
+from storewise.session.coordination.ending import how_it_ended
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV])

@@ -16,11 +16,10 @@ from support.servers.stores import available
     "name",
     [
         "postgres",
-        "mariadb",
-        "mongodb",
-        "valkey",
-        pytest.param("cassandra", marks=pytest.mark.all_cells),
-        pytest.param("hbase", marks=pytest.mark.all_cells),
+        *(
+            pytest.param(name, marks=pytest.mark.all_cells)
+            for name in ("mariadb", "mongodb", "valkey", "cassandra", "hbase")
+        ),
     ],
 )
 def test_killed_servers_leave_nothing(name: str) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-from pydantic import ValidationError
 from support.tcp_engine import TcpEngine, node_of
 from support.waiting import wait_until
 
@@ -19,7 +18,7 @@ from storewise.engines.contract.server import NodeSpec
 from storewise.errors import EngineError
 from storewise.session.coordination.cluster import ENDPOINTS, ReadyNode, publish
 from storewise.session.faults.executor import LOOK_EVERY, FaultExecutor
-from storewise.session.faults.orders import ORDERED, ORDERS, Orders
+from storewise.session.faults.orders import Orders
 from storewise.session.server.server import Server, start_server
 from storewise.workloads.faults import Slow
 
@@ -168,14 +167,6 @@ def test_a_server_that_does_not_come_back_fails_the_order_with_its_log(
     wait_until(lambda: loop.error is not None, 30, "the node's job has noticed")
 
 
-def test_orders_for_nobody_are_refused(nodes: Nodes, tmp_path: Path) -> None:
-    with pytest.raises(EngineError, match="sqlite has no servers"):
-        Orders(tmp_path, engine="sqlite").restart()
-    nodes()
-    with pytest.raises(EngineError, match="no node data7; it has data0"):
-        Orders(tmp_path).restart(["data7"])
-
-
 WAYS = [
     Slow(how="disk", file_mb=4),
     Slow(how="cpu", processes=2),
@@ -234,25 +225,3 @@ def test_slowing_that_cannot_be_is_told_to_the_asker(nodes: Nodes, tmp_path: Pat
     with pytest.raises(EngineError, match="lower memory_mb"):
         Orders(tmp_path).slow(Slow(how="memory", memory_mb=1 << 30))
     assert loop.error is None  # the server itself is well
-
-
-def test_answers_and_orders_are_whole_files(nodes: Nodes, tmp_path: Path) -> None:
-    nodes()
-    Orders(tmp_path).restart()
-    assert [p.suffix for p in (tmp_path / ORDERS).iterdir()] == [".json"]
-    assert [p.suffix for p in (tmp_path / ORDERED).iterdir()] == [".json"]
-
-
-@pytest.mark.parametrize(
-    ("values", "words"),
-    [
-        ({"how": "disk", "delay_ms": 5}, "delay_ms belongs to `how: network`"),
-        ({"how": "network"}, "needs delay_ms, rate_mbit or both"),
-        ({"how": "memory"}, "needs memory_mb"),
-        ({"how": "cpu", "nodes": 2, "names": ["data0"]}, "either nodes"),
-        ({"how": "heat"}, "'disk', 'cpu', 'network' or 'memory'"),
-    ],
-)
-def test_a_slowing_that_makes_no_sense_is_refused(values: dict[str, object], words: str) -> None:
-    with pytest.raises(ValidationError, match=words):
-        Slow.model_validate(values)

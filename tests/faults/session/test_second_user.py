@@ -68,8 +68,7 @@ def emulated() -> dict[str, Any]:
 @pytest.mark.parametrize(
     "cell",
     [
-        # Emulated servers, for the router: slow.
-        pytest.param(cell, marks=[pytest.mark.all_cells] if cell == "mongodb-sharded" else [])
+        pytest.param(cell, marks=[pytest.mark.all_cells] if cell != "postgres" else [])
         for cell in CELLS
     ],
 )

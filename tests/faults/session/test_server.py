@@ -7,21 +7,19 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
 import pytest
-from support.fake_time import FakeTime
 from support.paths import TESTS
 from support.tcp_engine import TcpEngine, node_of
 from support.waiting import exit_code, wait_until
 
 from storewise.engines.contract.server import Credentials
-from storewise.errors import Aborted, ConfigError, EngineError
+from storewise.errors import Aborted, EngineError
 from storewise.session.server import server as server_module
-from storewise.session.server.address import free_port, port_range
+from storewise.session.server.address import free_port
 from storewise.session.server.guard import Guarded
 from storewise.session.server.server import Server, start_server
 
@@ -34,11 +32,10 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
     def one(
         check: Callable[[], None] = lambda: None,
-        clock: Callable[[], float] = time.monotonic,
         **settings: object,
     ) -> Server:
         node = node_of(tmp_path, **settings)
-        server = start_server(TcpEngine(), node, tmp_path / "data0.log", check, clock=clock)
+        server = start_server(TcpEngine(), node, tmp_path / "data0.log", check)
         started.append(server)
         return server
 
@@ -149,24 +146,6 @@ def test_a_first_step_that_is_not_wanted_any_more_may_end_in_order(
     assert ours() == []
 
 
-def test_a_server_that_never_answers(start: Start) -> None:
-    own_time = FakeTime(tick=1_000_000_000)
-    with pytest.raises(EngineError, match=r"has not answered at 127\.0\.0\.1:\d+ for 5 s"):
-        start(words=("mute",), clock=own_time.clock)
-    # When it began, and after each look until more than five seconds have passed.
-    assert own_time.readings == 1 + 6
-    assert ours() == []
-
-
-def test_an_abort_ends_the_wait(start: Start) -> None:
-    def check() -> None:
-        raise Aborted("the trial ends")
-
-    with pytest.raises(Aborted):
-        start(check=check, words=("mute",))
-    assert ours() == []
-
-
 def test_a_killed_server_is_noticed(start: Start) -> None:
     server = start(words=("detach",))
     processes = ours()
@@ -244,12 +223,4 @@ def test_no_port_is_free() -> None:
         port = other.getsockname()[1]
         with pytest.raises(EngineError, match=f"no free port in {port} at 127.0.0.1.*profile"):
             free_port("127.0.0.1", str(port))
-
-
-def test_ports_of_a_profile() -> None:
-    assert port_range("2000-2002") == range(2000, 2003)
-    assert port_range("2000") == range(2000, 2001)
     assert free_port("127.0.0.1", "21000-21100") in range(21000, 21101)
-    for bad in ("x", "5-6", "3000-2000", "70000", "1-"):
-        with pytest.raises(ConfigError, match="ports"):
-            port_range(bad)

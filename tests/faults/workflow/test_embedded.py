@@ -83,35 +83,27 @@ def kill_client(place: Workspace, run: Run) -> None:
 
 
 HOST = socket.gethostname()
-STARVED = "was ended by SIGKILL: the kernel killed "
+KILLED = "was ended by SIGKILL"
+STARVED = f"{KILLED}: the kernel killed "
 
 
 #: Cause, phase, and what the recorded reason must say (None: no failure of the trial). That
-#: Snakemake is killed is in each run beside servers, and below in a run that starts at once.
+#: Snakemake is killed is a cell beside servers, and below in a run that starts at once.
 @pytest.mark.parametrize(
     ("cause", "phase", "reason"),
     cells(
-        every_run=[
-            (
-                kill_worker,
-                "c",
-                f"c.1 on host {HOST} was ended by SIGKILL, which the kernel did not",
-            ),
-            (kills.interrupt, "c", None),
-        ],
         slow=[
-            (kill_client, "c", "c.1: client process 0 (pid "),
-            (starve_worker, "c", f"c.1 on host {HOST} {STARVED}"),
-            (stop_worker, "load", "SIGTERM"),
+            (kill_worker, "c", f"c.1 on host {HOST} {KILLED}, which the kernel did not"),
             (kills.terminate, "load", None),
-            (kills.hang_up, "c", None),
         ],
         all_cells=[
-            (kill_worker, "load", f"load.1 on host {HOST} was ended by SIGKILL"),
-            (crash_worker, "c", f"c.1 on host {HOST} was ended by SIGSEGV"),
+            (kill_client, "c", "c.1: client process 0 (pid "),
+            (starve_worker, "c", f"c.1 on host {HOST} {STARVED}"),
             (starve_client, "c", STARVED),
-            (kills.kill_snakemake, "load", None),
-            (kills.kill_snakemake, "c", None),
+            (crash_worker, "c", f"c.1 on host {HOST} was ended by SIGSEGV"),
+            (stop_worker, "load", "SIGTERM"),
+            (kills.hang_up, "c", None),
+            (kills.interrupt, "c", None),
         ],
     ),
 )
@@ -188,6 +180,7 @@ def test_results_that_are_removed_while_a_run_uses_them(
     assert place.left_behind() == []
 
 
+@pytest.mark.all_cells
 def test_a_whole_run_can_be_started_at_once_after_a_kill(place: Workspace) -> None:
     """The orphans of a killed run still work when the next one starts: it ends them first."""
     place.copy_inputs(SMALL[:2])

@@ -103,6 +103,7 @@ def test_results_that_cannot_be_written(place: Workspace, small_disk: Callable[.
     assert "Traceback" not in message
 
 
+@pytest.mark.all_cells
 def test_results_whose_disk_fills_during_a_run(
     place: Workspace, small_disk: Callable[..., Path]
 ) -> None:

@@ -10,7 +10,6 @@ import re
 import shutil
 import signal
 import socket
-import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,7 +18,7 @@ import pytest
 from support import kills
 from support.kills import SOON, Cause, Run, cells
 from support.needs import unavailable
-from support.paths import SAMPLE, SMALL
+from support.paths import SAMPLE
 from support.servers import jvm_binaries, mongodb_binaries
 from support.waiting import exit_code, wait_until
 from support.workspace import Workspace
@@ -110,10 +109,6 @@ def kill_node(place: Workspace, run: Run) -> None:
     kill(place.members()["data0"])
 
 
-def stop_node(place: Workspace, run: Run) -> None:
-    os.kill(place.members()["data0"], signal.SIGTERM)
-
-
 def stop_node_again(place: Workspace, run: Run) -> None:
     """As Slurm does with each scancel: further signals come while the first is obeyed."""
     job = psutil.Process(place.members()["data0"])
@@ -122,10 +117,6 @@ def stop_node_again(place: Workspace, run: Run) -> None:
             job.terminate()
             with contextlib.suppress(psutil.TimeoutExpired):
                 job.wait(0.005)
-
-
-def kill_worker(place: Workspace, run: Run) -> None:
-    kill(next(pid for name, pid in place.members().items() if name.endswith(".1")))
 
 
 def kill_form(place: Workspace, run: Run) -> None:
@@ -137,35 +128,23 @@ NODE_KILLED = r"data0 on host \S+ was ended by SIGKILL"
 NODE_STOPPED = r"data0 was ended by signal SIGTERM"
 
 
-#: Cause, phase, and what the recorded reason must say (None: no failure of the trial).
+#: Cause, phase, and what the recorded reason must say (None: no failure of the trial). Of all
+#: orders in which runs, jobs and sweeps end: tests/unit/session/test_coordination.py.
 @pytest.mark.parametrize(
     ("cause", "phase", "reason"),
     cells(
-        every_run=[
-            (kill_server, "c", SERVER_GONE),
-            (kills.kill_snakemake, "c", None),
-        ],
+        every_run=[(kill_server, "c", SERVER_GONE)],
         slow=[
-            (kill_guard, "c", r"data1: the server of PostgreSQL"),
             (kill_node, "load", NODE_KILLED),
-            (stop_node_again, "load", NODE_STOPPED),
-            (kill_worker, "c", r"c.1 on host \S+ was ended by SIGKILL"),
-            (kill_form, "form", r"form on host \S+ was ended by SIGKILL"),
+            (kills.kill_snakemake, "c", None),
             (kills.interrupt, "c", None),
         ],
         all_cells=[
-            (kill_server, "load", SERVER_GONE),
             (kill_guard, "load", r"data1: the server of PostgreSQL"),
-            (kill_node, "c", NODE_KILLED),
-            (stop_node, "c", NODE_STOPPED),
-            (stop_node, "load", NODE_STOPPED),
-            (kill_worker, "load", r"load.1 on host \S+ was ended by SIGKILL"),
-            (kills.kill_snakemake, "load", None),
+            (stop_node_again, "load", NODE_STOPPED),
+            (kill_form, "form", r"form on host \S+ was ended by SIGKILL"),
             (kills.kill_snakemake, "form", None),
-            (kills.interrupt, "load", None),
             (kills.interrupt, "form", None),
-            (kills.terminate, "load", None),
-            (kills.terminate, "c", None),
         ],
     ),
 )
@@ -188,16 +167,6 @@ def test_nothing_is_left_and_the_next_run_goes_on(
     place.goes_on()
 
 
-def test_a_whole_run_after_a_server_was_killed(place: Workspace) -> None:
-    place.copy_inputs(SMALL[:2])
-    place.write_study(alignments(seconds=600))
-    run = place.start()
-    place.await_worker(run, "read.1")
-    kill_server(place, run)
-    assert run.wait() != 0
-    place.finishes(alignments())
-
-
 def fails(place: Workspace, *arguments: str, settings: str = "{}") -> str:
     """A run that fails by itself and leaves nothing; returns what was recorded of it."""
     place.write_study(STUDY.format(settings=settings, records=20, seconds=600))
@@ -208,23 +177,6 @@ def fails(place: Workspace, *arguments: str, settings: str = "{}") -> str:
     text = the_failure(place)
     place.goes_on()
     return text
-
-
-def test_a_port_is_taken(place: Workspace) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port = other.getsockname()[1]
-        text = fails(place, "--set-resources", f"node:ports={port}")
-        assert f"no free port in {port} at 127.0.0.1" in text
-        assert "profile" in text
-
-
-def test_the_data_disk_is_full(place: Workspace, small_disk: Callable[..., Path]) -> None:
-    # Not enough for the first file: where an initdb is further it aborts, and its shared memory
-    # stays.
-    disk = small_disk("12m")
-    text = fails(place, "--set-resources", f"node:scratch={disk}")
-    assert re.search(r"data[01].*No space left on device", text)
-    assert list(disk.iterdir()) == []
 
 
 #: Each is told differently that its disk is full.
@@ -374,35 +326,15 @@ def find_programs(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
             unavailable(str(error))
 
 
+@pytest.mark.all_cells
 def test_a_server_binary_is_missing(place: Workspace) -> None:
     text = fails(place, settings=f"{{home: {place.directory}/nowhere}}")
     assert re.search(r"data[01]: PostgreSQL: no \w+ \(looked in .*nowhere", text)
 
 
-#: With a clock of its own, and so in no time: tests/faults/session/test_server.py.
+#: A wall time ends by the clock of a test in tests/unit/session/test_jobs.py.
 @pytest.mark.all_cells
-def test_a_server_never_answers(place: Workspace) -> None:
-    """A `postgres` that prepares its data, starts, and then only sleeps."""
-    from storewise.engines.registry import engine
-
-    real = engine("postgres").find({}).programs  # type: ignore[attr-defined]
-    home = place.directory / "home"
-    home.mkdir()
-    for name, path in real.items():
-        (home / name).symlink_to(path)
-    mute = home / "postgres"
-    mute.unlink()
-    mute.write_text(
-        '#!/bin/sh\ncase "$*" in *--version*|*--boot*|*--single*|*--check*) '
-        f'exec {real["postgres"]} "$@";; esac\n[ "$1" = -V ] && exec {real["postgres"]} -V\n'
-        "echo I only sleep\nexec sleep 600\n"
-    )
-    mute.chmod(mute.stat().st_mode | stat.S_IXUSR)
-    text = fails(place, settings=f"{{home: {home}}}")
-    assert re.search(r"data[01]: the server of PostgreSQL .* has not answered at .* for 60 s", text)
-    assert "I only sleep" in text
-
-
+@pytest.mark.long("a wall time of a minute, the shortest that can be asked for", limit=400)
 def test_a_node_ends_in_order_before_its_wall_time(place: Workspace) -> None:
     text = fails(place, "--set-resources", "node:runtime=1")
     assert re.search(r"data[01] stopped in order before its wall time", text)
@@ -410,6 +342,7 @@ def test_a_node_ends_in_order_before_its_wall_time(place: Workspace) -> None:
     assert logs.count("database system is shut down") >= 2
 
 
+@pytest.mark.all_cells
 def test_two_users_sessions_on_one_host(tmp_path: Path) -> None:
     """Two runs at once, each with clusters of its own, never meet."""
     places = [Workspace(tmp_path / name) for name in ("one", "two")]

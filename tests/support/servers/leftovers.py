@@ -21,16 +21,38 @@ import psutil
 OWN = Path("/srv")
 WATCHED = (Path("/tmp"), Path("/var/tmp"), Path("/dev/shm"))
 HOME = Path("/media")
+#: Where a place is seen as it was.
+BEFORE = Path("/mnt")
 
 
-def mount(path: Path) -> None:
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=1777", "tmpfs", str(path)], check=True)
+def mount(*arguments: str | Path) -> None:
+    subprocess.run(["mount", *map(str, arguments)], check=True)
 
 
-def found() -> list[str]:
+def needed(settings: dict[str, object]) -> list[Path]:
+    """Where our code, Python and the store's programs lie: it may be below /tmp."""
+    programs = [value for value in settings.values() if str(value).startswith("/")]
+    places = [Path(__file__).parents[3], sys.prefix, sys.base_prefix, *map(str, programs)]
+    return [Path(place).resolve() for place in places]
+
+
+def empty(place: Path, keep: list[Path]) -> None:
+    """A new file system over a place; what of `keep` lies below it can still be reached."""
+    mount("--bind", place, BEFORE)
+    mount("-t", "tmpfs", "-o", "mode=1777", "tmpfs", place)
+    for path in keep:
+        if path.is_relative_to(place) and not path.exists():
+            path.mkdir(parents=True)
+            mount("--bind", BEFORE / path.relative_to(place), path)
+    subprocess.run(["umount", BEFORE], check=True)
+
+
+def found(keep: list[Path]) -> list[str]:
     lines = []
     for place in (*WATCHED, HOME):
         for path in sorted(place.rglob("*")):
+            if any(path.is_relative_to(one) or one.is_relative_to(path) for one in keep):
+                continue
             with contextlib.suppress(FileNotFoundError):
                 lines.append(f"{path} {path.lstat().st_mode & 0o7777:o}")
     for kind in ("shm", "sem", "msg"):
@@ -47,15 +69,16 @@ def main() -> None:
     from storewise.engines.contract.server import Topology
 
     name, nodes, settings = sys.argv[1], int(sys.argv[2]), json.loads(sys.argv[3])
+    keep = needed(settings)
     for path in (OWN, *WATCHED, HOME):
-        mount(path)
+        empty(path, keep)
     os.environ["HOME"] = str(HOME)
     # As wide as a user can have it.
     os.umask(0)
     seen: dict[str, list[str]] = {}
     shape = Topology(nodes=nodes, memory_mb=768, threads=2)
     with running(name, OWN / "session", shape, settings) as cluster:
-        seen["live"] = found()
+        seen["live"] = found(keep)
         seen["wide"] = [
             str(path.relative_to(OWN))
             for path in OWN.iterdir()
@@ -68,12 +91,12 @@ def main() -> None:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     one.kill()
             psutil.wait_procs(tree, 30)
-        seen["killed"] = found()
+        seen["killed"] = found(keep)
     logs = {f"{name}.log" for name in cluster.servers}
     kept = [
         path for path in (OWN / "session").iterdir() if path.name not in {*logs, "credentials.json"}
     ]
-    seen["ended"] = [*found(), *map(str, kept)]
+    seen["ended"] = [*found(keep), *map(str, kept)]
     print(json.dumps(seen))
 
 

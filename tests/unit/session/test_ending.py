@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from storewise.metrics.memory_kills import MemoryKills, cgroup_file
-from storewise.session.coordination.ending import how_it_ended
+from storewise.session.coordination.ending import how_it_ended, status_of
 
 V1 = "9:name=systemd:/\n4:memory:/jobs/7\n0::/\n"
 V2 = "0::/user.slice/job 7\n"
@@ -56,3 +57,19 @@ LOG = (
 def test_where_nothing_is_counted_nothing_is_claimed() -> None:
     unknown = MemoryKills(None, None, None)
     assert "if nobody did it, the kernel did" in how_it_ended(-signal.SIGKILL, unknown)
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (subprocess.CalledProcessError(-9, "set -e; python x"), -9),
+        (subprocess.CalledProcessError(137, "set -e; python x"), -9),
+        (subprocess.CalledProcessError(-34, "x"), -34),
+        (subprocess.CalledProcessError(1, "x"), 1),
+        (subprocess.CalledProcessError(255, "x"), 255),
+        (ValueError("something else"), None),
+    ],
+)
+def test_what_snakemake_tells_of_a_script(error: Exception, status: int | None) -> None:
+    text = f'CalledProcessError in file "rules/workload.smk", line 39:\n{error}\n  File "x"'
+    assert status_of(text) == status

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from pydantic import ValidationError
 
+from storewise.errors import EngineError
+from storewise.session.faults.orders import Orders
 from storewise.workloads.faults import Crash, Slow
 
 
@@ -34,3 +38,23 @@ def test_a_crash_is_drawn_from_the_seed() -> None:
         Crash(node="data7", after=1).drawn(known, 1, 0)
     with pytest.raises(ValidationError, match="that rises"):
         Crash(after=(3.0, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"how": "disk", "delay_ms": 5}, "delay_ms belongs to `how: network`"),
+        ({"how": "network"}, "needs delay_ms, rate_mbit or both"),
+        ({"how": "memory"}, "needs memory_mb"),
+        ({"how": "cpu", "nodes": 2, "names": ["data0"]}, "either nodes"),
+        ({"how": "heat"}, "'disk', 'cpu', 'network' or 'memory'"),
+    ],
+)
+def test_a_slowing_that_makes_no_sense_is_refused(values: dict[str, object], words: str) -> None:
+    with pytest.raises(ValidationError, match=words):
+        Slow.model_validate(values)
+
+
+def test_orders_for_nobody_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match="sqlite has no servers"):
+        Orders(tmp_path, engine="sqlite").restart()

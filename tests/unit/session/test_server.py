@@ -8,7 +8,7 @@ import pytest
 
 from storewise.engines.contract.server import Credentials
 from storewise.errors import ConfigError
-from storewise.session.server.address import address_of, addresses
+from storewise.session.server.address import address_of, addresses, port_range
 
 
 def test_the_address_of_an_interface() -> None:
@@ -31,3 +31,11 @@ def test_credentials_are_private_and_never_shown(tmp_path: Path) -> None:
     assert Credentials.make() != made
     with pytest.raises(FileExistsError):
         made.write(tmp_path / "secret.json")
+
+
+def test_ports_of_a_profile() -> None:
+    assert port_range("2000-2002") == range(2000, 2003)
+    assert port_range("2000") == range(2000, 2001)
+    for bad in ("x", "5-6", "3000-2000", "70000", "1-"):
+        with pytest.raises(ConfigError, match="ports"):
+            port_range(bad)
