@@ -1,0 +1,409 @@
+"""The small files of a session and a run: what each says, and who is believed."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import stat
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from support.fake_time import FakeTime
+from support.session import MadeHost, opened
+
+from storewise.engines.contract.engine import Endpoint
+from storewise.errors import ConfigError, EngineError, StorewiseError
+from storewise.session.coordination import cluster, private, run_record
+from storewise.session.coordination.cluster import (
+    ENDPOINTS,
+    GONE,
+    NODES,
+    FormedCluster,
+    GoneNode,
+    ReadyNode,
+    StartedNode,
+    client_cluster,
+    clock_offset,
+    publish,
+    read_cluster,
+    server_engine,
+    write_cluster,
+)
+from storewise.session.coordination.listing import end_session, live_sessions
+from storewise.session.coordination.liveness import FINISHED, Process, Session, read_abort
+from storewise.session.coordination.private import check_private, make_private, replaceable
+from storewise.session.coordination.progress import JobProgress, ProgressFile, progress_of
+from storewise.session.coordination.run import Lease, Run
+from storewise.session.coordination.run_record import RUNNER_VARIABLE, measured_by, read_record
+from storewise.study.trial import Phase, Trial
+
+LOG = logging.getLogger("test")
+MODES = {0o700: 0o700, 0o750: 0o700, 0o777: 0o700, 0o500: 0o500}
+
+
+def member(live: Path, name: str, host: str) -> Path:
+    path = live / "members" / f"{name}.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(asdict(Process(host, 7, 1.0))))
+    return path
+
+
+def node(live: Path, name: str, host: str, *, ready: bool = False, gone: bool = False) -> None:
+    publish(live, NODES, name, StartedNode(name, host, "/d", 0.0, None))
+    endpoint = Endpoint("data", int(name[-1]), host, "10.0.0.7", 20001)
+    if ready:
+        publish(live, ENDPOINTS, name, ReadyNode(name, endpoint, "Tcp 1", "password", 1, 1.0))
+    if gone:
+        publish(live, GONE, name, GoneNode(name, host, 1.0, 7, ""))
+
+
+# What is live, and its end.
+
+
+def test_live_sessions_are_listed_with_their_jobs_and_nodes(tmp_path: Path) -> None:
+    own_time = FakeTime(start=5000.0)
+    here = MadeHost(own_time=own_time)
+    assert live_sessions(tmp_path, here) == []
+    for study, trial, opened_at in (("s", "old", 4000.0), ("r", "new", 4990.0), ("s", "over", 1.0)):
+        live = tmp_path / study / "live" / trial
+        live.mkdir(parents=True)
+        Session(trial, f"run-{study}", 25.0, opened_at).write(live)
+    (live / FINISHED).touch()
+    (tmp_path / "s" / "live" / "not opened yet").mkdir()
+    lease = tmp_path / "s" / "leases" / "run-s"
+    lease.parent.mkdir()
+    lease.touch()
+    os.utime(lease, (4996.0, 4996.0))
+    live = tmp_path / "s" / "live" / "old"
+    member(live, "read.1", "n1")
+    member(live, "data0", "n2")
+    node(live, "data0", "n2")
+    node(live, "data1", "n2", ready=True)
+    node(live, "data2", "n2", ready=True, gone=True)
+    old, new = live_sessions(tmp_path, here)
+    assert (old.id, old.run, old.age, old.lease_age, old.lease_seconds) == (
+        "s/old", "run-s", 1000.0, 4.0, 25.0
+    )  # fmt: skip
+    assert (old.phase, old.jobs, old.ending) == ("read", ("data0@n2", "read.1@n1"), "")
+    assert [(n.node, n.host, n.state, n.address, n.guard) for n in old.nodes] == [
+        ("data0", "n2", "starting", "", ""),
+        ("data1", "n2", "answers", "10.0.0.7:20001", "password"),
+        ("data2", "n2", "gone", "10.0.0.7:20001", "password"),
+    ]
+    assert (new.id, new.age, new.lease_age, new.phase) == ("r/new", 10.0, None, "opened")
+    phases = []
+    for name in ("verify.0", "close", "form"):
+        (live / "members" / "read.1.json").unlink(missing_ok=True)
+        path = member(live, name, "n1")
+        phases.append(live_sessions(tmp_path, here)[0].phase)
+        path.unlink()
+    assert phases == ["verify", "close", "form"]
+    assert live_sessions(tmp_path, here)[0].phase == "between phases"
+
+
+def test_a_session_is_ended_by_hand(tmp_path: Path) -> None:
+    own_time = FakeTime()
+    here = MadeHost(own_time=own_time)
+    opened(tmp_path / "s", "run")
+    live = tmp_path / "s" / "live" / "t"
+    said: list[str] = []
+    for wrong in ("other", "s"):
+        with pytest.raises(StorewiseError, match=f"'{wrong}' names 0 live sessions; live: s/t"):
+            end_session(tmp_path, wrong, said.append, system=here)
+    first, second = member(live, "a", "n1"), member(live, "b", "n2")
+    own_time.after(1.0, first.unlink)
+    own_time.after(2.0, second.unlink)
+    end_session(tmp_path, "t", said.append, system=here)
+    assert said == ["ending a on host n1, b on host n2", "ending b on host n2", "s/t has ended"]
+    assert own_time.now == pytest.approx(1002.0)
+    why = read_abort(live / "abort")
+    assert not why.failure and "sessions --end" in why.reason
+    assert live_sessions(tmp_path, here)[0].ending == why.reason
+    member(live, "b", "n2")
+    with pytest.raises(StorewiseError, match="after 90 s still there: b on host n2"):
+        end_session(tmp_path, "s/t", said.append, system=here)
+    assert own_time.now == pytest.approx(1092.2, abs=0.21)
+    opened(tmp_path / "r", "run")
+    with pytest.raises(StorewiseError, match="'t' names 2 live sessions"):
+        end_session(tmp_path, "t", said.append, system=here)
+
+
+# Which run measures.
+
+
+@pytest.mark.parametrize(
+    ("host", "started", "age", "dead"),
+    [
+        ("here", 1.0, 1e6, False),  # its process runs: late, whatever its lease says
+        ("here", 2.0, 0.0, True),  # a later process with its pid
+        ("far", 1.0, 50.0, False),
+        ("far", 1.0, 50.1, True),
+        ("far", 1.0, -1e6, False),
+        ("broken", 1.0, 360.0, False),  # not to be read: as on a cluster
+        ("broken", 1.0, 360.1, True),
+    ],
+)
+def test_whose_lease_counts(
+    tmp_path: Path, host: str, started: float, age: float, dead: bool
+) -> None:
+    here = MadeHost(own_time=FakeTime(start=2e6))
+    lease = Lease("r", Process(host, 1, started), 25.0)
+    path = tmp_path / "leases" / "r"
+    path.parent.mkdir()
+    lease.write(path.parent)
+    if host == "broken":
+        path.write_text("{")
+    at = 2 * 10**15 - round(age * 10**9)
+    os.utime(path, ns=(at, at))
+    other = measured_by(tmp_path, system=here)
+    assert (other is None) == (dead or host == "broken")
+    if other is not None:
+        assert f"by process 1 on host {host}. It goes on" in other
+        assert f"study {tmp_path.name} is measured here" in other
+        assert measured_by(tmp_path, "r", system=here) is None, "its own"
+
+
+def test_a_run_s_record_tells_who_measures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(RUNNER_VARIABLE, raising=False)
+    assert read_record(tmp_path) is None and measured_by(tmp_path) is None
+    door = Process.current()
+    monkeypatch.setenv(RUNNER_VARIABLE, json.dumps(asdict(door)))
+    monkeypatch.setattr(run_record.time, "time", lambda: 1e9)
+    run_record.begin(tmp_path, "r", {"a": "sqlite", "b": "duckdb"}, ("b",), 2)
+    record = read_record(tmp_path)
+    assert record is not None
+    assert (record.run, record.started, record.measuring) == ("r", 1e9, ("b",))
+    assert (record.door, record.live_sessions, record.ended) == (door, 2, None)
+    assert record.trials == {"a": "sqlite", "b": "duckdb"}
+    # Its `storewise run` lives, between two Snakemakes; that one is not told of itself.
+    assert measured_by(tmp_path) is None
+    monkeypatch.delenv(RUNNER_VARIABLE)
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(1e9))
+    assert f"by process {os.getpid()} on host {door.host} since {when}. It" in str(
+        measured_by(tmp_path)
+    )
+    replace(record, door=replace(door, started=1.0)).write(tmp_path)
+    assert measured_by(tmp_path) is None, "that one has ended"
+    (tmp_path / "leases").mkdir()
+    Lease("r", door, 25.0).write(tmp_path / "leases")
+    assert f" since {when}" in str(measured_by(tmp_path))
+    run_record.end(tmp_path, "another", "why")
+    assert read_record(tmp_path) == replace(record, door=replace(door, started=1.0))
+    run_record.end(tmp_path, "r", "why")
+    ended = read_record(tmp_path)
+    assert ended is not None and (ended.ended, ended.reason) == (1e9, "why")
+    (tmp_path / "run.json").write_text("{}")
+    assert read_record(tmp_path) is None, "of another version"
+    assert " since " not in str(measured_by(tmp_path))
+
+
+# Progress.
+
+
+def test_progress_is_written_once_a_second_and_never_in_the_way(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    own_time = FakeTime()
+    file = ProgressFile(tmp_path, "read.0", LOG, clock=own_time.clock)
+    assert file.due() and progress_of(tmp_path) == {}
+    first = JobProgress("read.0", "h", "works", 1.0, step=2, owners={"data0": 3.0})
+    file.put(first)
+    own_time.spend(0.999)
+    assert not file.due()
+    own_time.spend(0.001)
+    assert file.due()
+    second = replace(first, operations=7)
+    file.put(second)
+    path = tmp_path / "progress" / "read.0.json"
+    os.utime(path, (50.0, 50.0))
+    (tmp_path / "progress" / "other.json").write_text("{")
+    assert progress_of(tmp_path) == {"read.0": (second, 50.0)}
+    file.remove()
+    file.remove()
+    assert progress_of(tmp_path) == {}
+    (tmp_path / "progress" / "other.json").unlink()
+    (tmp_path / "progress").rmdir()
+    (tmp_path / "progress").touch()
+    for _ in range(2):
+        file.put(first)
+    assert caplog.text.count("`storewise watch` will not see this job") == 1
+    gone = ProgressFile(tmp_path / "gone", "read.0", LOG)
+    gone.put(first)
+    assert "gone" not in caplog.text, "a session that ends is no news"
+
+
+# The files of a session's nodes.
+
+
+def test_a_formed_cluster_is_told_as_it_was(tmp_path: Path) -> None:
+    here, there = Endpoint("data", 0, "h", "10.0.0.1", 1), Endpoint("data", 1, "g", "10.0.0.2", 2)
+    formed = FormedCluster((here, there), {"data0": "1", "data1": "1"}, {"data0": "x"}, 5.0, 2.0)
+    write_cluster(tmp_path / "cluster.json", formed)
+    assert read_cluster(tmp_path / "cluster.json") == formed
+    assert formed.server_versions() == {"server": "1"}
+    mixed = replace(formed, versions={"data0": "1", "data1": "2"})
+    assert mixed.server_versions() == {"server.data0": "1", "server.data1": "2"}
+    trial = Trial(
+        study="s", id="t", engine="postgres", workload="alignments", repeat=1, seed=1, factors={},
+        consistency="relaxed", settings={"a": 1}, phases=[Phase(name="write")],
+    )  # fmt: skip
+    made = client_cluster(trial, tmp_path, formed, (replace(here, role="router"),))
+    assert [e.name for e in made.endpoints] == ["data0", "data1", "router0"]
+    assert (made.engine, made.settings, made.consistency) == ("postgres", {"a": 1}, "relaxed")
+    assert made.credentials == tmp_path / "credentials" / "secret.json"
+    assert made.kinds == trial.kinds()
+    assert server_engine(trial).name == "postgres"
+    with pytest.raises(EngineError, match=r"^SQLite has no servers: it is embedded$"):
+        server_engine(trial.model_copy(update={"engine": "sqlite"}))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "stamp", "offset"),
+    [
+        (100.0, 100.2, 100.1, 0.0),
+        (100.0, 100.2, 99.98, 0.0),  # stamped with the kernel's last tick
+        (100.0, 100.2, 99.9, 0.2),
+        (100.0, 100.2, 100.3, -0.2),
+        (100.0, 100.2, 50.1, 50.0),
+    ],
+)
+def test_how_far_a_clock_is_ahead_of_the_file_system_s(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    before: float,
+    after: float,
+    stamp: float,
+    offset: float,
+) -> None:
+    readings = iter([before, after])
+    monkeypatch.setattr(cluster, "time", SimpleNamespace(time=lambda: next(readings)))
+    real = Path.stat
+    path = tmp_path / ".clock.data0"
+
+    def stamped(self: Path, **options: Any) -> Any:
+        found = real(self, **options)
+        return SimpleNamespace(st_mtime=stamp) if self == path else found
+
+    monkeypatch.setattr(Path, "stat", stamped)
+    assert clock_offset(tmp_path, "data0") == pytest.approx(offset)
+    monkeypatch.undo()
+    assert list(tmp_path.iterdir()) == []
+
+
+# Who is believed.
+
+
+@pytest.mark.parametrize(("mode", "becomes"), MODES.items())
+def test_what_directs_a_run_is_closed_for_others(tmp_path: Path, mode: int, becomes: int) -> None:
+    path = tmp_path / "leases"
+    check_private(path)
+    make_private(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o700
+    path.chmod(mode)
+    make_private(path)
+    assert stat.S_IMODE(path.stat().st_mode) == becomes
+    path.rmdir()
+    for make in (path.touch, lambda: path.symlink_to(tmp_path)):
+        make()
+        with pytest.raises(ConfigError, match=r"leases is no directory: remove it"):
+            make_private(path)
+        path.unlink()
+
+
+def test_a_directory_of_somebody_else_is_not_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, uid = tmp_path / "live", os.geteuid()
+    path.mkdir()
+    monkeypatch.setattr(private.os, "geteuid", lambda: uid + 1)
+    check_private(path)  # the file server gives us this number: our new files have it too
+    assert list(tmp_path.iterdir()) == [path], "its probe is removed"
+    (tmp_path / f".owner.{os.getpid()}").touch()  # nothing can be made there
+    with pytest.raises(ConfigError, match=r"live belongs to user \S+: a run of that user, or file"):
+        check_private(path)
+
+
+def test_where_others_may_write_on_the_way_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def way(a: int, b: int) -> tuple[list[str], list[str]]:
+        for path, mode in ((tmp_path / "a", a), (tmp_path / "a" / "b", b)):
+            path.mkdir(exist_ok=True)
+            path.chmod(mode)
+        found = replaceable([tmp_path / "a" / "b" / "not" / "yet", tmp_path / "link" / "x"])
+        return tuple([line for line in lines if str(tmp_path) in line] for lines in found)  # type: ignore[return-value]
+
+    (tmp_path / "a").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    assert way(0o755, 0o1777) == ([], [])
+    assert way(0o755, 0o777) == ([f"{tmp_path}/a/b"], [])
+    assert way(0o777, 0o1775) == ([f"{tmp_path}/a", f"{tmp_path}/link"], [])
+    monkeypatch.setattr(private, "_own_group", lambda gid: True)
+    assert way(0o775, 0o775) == ([], [])
+    monkeypatch.setattr(private, "_own_group", lambda gid: False)
+    everybody, groups = way(0o755, 0o775)
+    assert everybody == []
+    assert [line.partition(" (group ")[0] for line in groups] == [f"{tmp_path}/a/b"]
+
+
+@pytest.mark.parametrize(
+    ("gid", "name", "members", "own"),
+    [
+        (0, "root", ["x"], True),
+        (7, "me", [], True),
+        (7, "me", ["me"], True),
+        (7, "me", ["me", "you"], False),
+        (7, "staff", [], False),
+        (8, "", [], False),
+    ],
+)
+def test_a_group_of_one(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    gid: int,
+    name: str,
+    members: list[str],
+    own: bool,
+) -> None:
+    def group(number: int) -> SimpleNamespace:
+        if number == 8:
+            raise KeyError(number)
+        return SimpleNamespace(gr_name=name, gr_mem=members)
+
+    monkeypatch.setattr(private.grp, "getgrgid", group)
+    monkeypatch.setattr(private.pwd, "getpwuid", lambda uid: SimpleNamespace(pw_name="me"))
+    monkeypatch.setattr(Path, "group", lambda self: name)
+    real = Path.stat
+
+    def seen(self: Path, **options: Any) -> Any:
+        found = real(self, **options)
+        mode = (found.st_mode | stat.S_IWGRP) & ~(stat.S_ISVTX | stat.S_IWOTH)
+        return SimpleNamespace(st_mode=mode, st_gid=gid)
+
+    monkeypatch.setattr(Path, "stat", seen)
+    everybody, groups = replaceable([Path("/")])
+    assert (everybody, groups) == ([], [] if own else [f"/ (group {name})"])
+
+
+# A run's own environment.
+
+
+def test_jobs_are_told_their_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    run = Run(tmp_path, id="r")
+    run.tell_jobs(3)
+    assert os.environ["STOREWISE_RUN"] == "r"
+    assert os.environ["STOREWISE_LIVE_SESSIONS"] == "3"
+    assert "PYTHONPATH" in os.environ
+    assert run.lost() is None, "it has not started"
+    run.start(pause=lambda seconds: True)
+    assert run.lost() is None
+    (tmp_path / "leases" / "r").unlink()
+    assert f"{tmp_path} was removed or moved" in str(run.lost())
+    run.end()
+    assert run.lost() is None
