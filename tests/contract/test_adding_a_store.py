@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from support.paths import ROOT
 
 PLUGIN = """
@@ -19,6 +20,7 @@ ENGINES.update({{ {line} }})
 """
 
 
+@pytest.mark.slow
 def test_the_example_passes_the_contract(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "adding-a-store.md").read_text(encoding="utf-8")
     blocks = dict(re.findall(r"```python\n# (storewise/\S+)\n(.*?)```", page, re.DOTALL))
@@ -31,7 +33,7 @@ def test_the_example_passes_the_contract(tmp_path: Path) -> None:
     paths = [str(tmp_path), str(ROOT), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-n0", "-p", "with_the_example",
-         "tests/contract/test_verbs.py", "-k", "dictionary"],
+         "tests/contract/test_verbs.py", "-k", "dictionary", "-m", "not slow"],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         capture_output=True,
@@ -40,4 +42,4 @@ def test_the_example_passes_the_contract(tmp_path: Path) -> None:
     )  # fmt: skip
     passed = re.search(r"(\d+) passed", done.stdout)
     assert done.returncode == 0 and passed is not None, done.stdout[-5000:] + done.stderr[-2000:]
-    assert int(passed[1]) > 40
+    assert int(passed[1]) > 30

@@ -16,7 +16,8 @@ from storewise.engines.contract.server import Credentials
 from storewise.engines.registry import engine
 from storewise.workloads.sensors.generator import MEASURES, Part, Readings, batches
 
-pytestmark = pytest.mark.needs("postgres", "mariadb")
+#: Each test has a server of its own.
+pytestmark = [pytest.mark.needs("postgres", "mariadb"), pytest.mark.slow]
 
 
 def _serve(name: str, level: str, directory: Path) -> AbstractContextManager[LocalCluster]:

@@ -165,7 +165,9 @@ def test_batches_of_the_published_fields(
     client.close()
 
 
-@pytest.mark.parametrize("name", EMBEDDED)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] if n == "chdb" else []) for n in EMBEDDED]
+)
 def test_threads_insert_batches_side_by_side(name: str, tmp_path: Path) -> None:
     cluster = Cluster(engine=name, stores=(tmp_path / "store",))
     client = engine(name).connect(replace(cluster, consistency="relaxed"), "write")

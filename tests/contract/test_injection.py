@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import pytest
 from support.servers.local import running
 from support.servers.stores import available
 
@@ -15,6 +16,7 @@ from storewise.engines.registry import engine
 HARD = 'it\'s \\ "2" $(touch x) `touch y` ; # {z} ${HOME} %s \N{GREEK SMALL LETTER MU}'
 
 
+@pytest.mark.slow
 def test_a_value_reaches_postgres_as_it_is(tmp_path: Path) -> None:
     import psycopg
 
@@ -37,6 +39,7 @@ def test_a_value_reaches_postgres_as_it_is(tmp_path: Path) -> None:
             assert row == (HARD,)
 
 
+@pytest.mark.slow
 def test_mariadb_takes_an_option_by_its_beginning() -> None:
     """The reason why beginnings are refused: the server itself would take them."""
     described = engine("mariadb")

@@ -152,7 +152,7 @@ def embedded(name: str, place: Path, parsed: Parsed, index: IndexTime, **more: A
     [
         ("sqlite", "before"),
         ("duckdb", "after"),
-        ("chdb", "after"),
+        pytest.param("chdb", "after", marks=pytest.mark.slow),
         ("parquet", "none"),
         ("files", "none"),
     ],
@@ -216,7 +216,9 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "way", [pytest.param(way, marks=[pytest.mark.slow] if way == "range" else []) for way in WAYS]
+)
 def test_every_way_gives_the_same_answers(
     way: str,
     tmp_path: Path,

@@ -21,6 +21,7 @@ from storewise.engines.contract.queries import Count, Find, Where
 from storewise.engines.registry import engine
 from storewise.errors import EngineError
 
+pytestmark = pytest.mark.slow
 HARD = (
     "it's",
     "\\",
@@ -185,9 +186,7 @@ def test_signals_stay_with_the_program(tmp_path: Path) -> None:
     assert done.stdout.split() == ["True", "False", "False"], done.stderr
 
 
-@pytest.mark.parametrize(
-    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_a_load(number: signal.Signals, tmp_path: Path) -> None:
     store = tmp_path / "store"
     program = str(TESTS / "support" / "servers" / "writer.py")

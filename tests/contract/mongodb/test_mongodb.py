@@ -125,7 +125,11 @@ def test_one_port_on_one_address_and_private_files(alone: LocalCluster) -> None:
     assert key.parent.stat().st_mode & 0o777 == 0o700
 
 
-@pytest.mark.parametrize("level", list(ENGINE.consistencies))
+@pytest.mark.parametrize(
+    "level",
+    [pytest.param(level, marks=[pytest.mark.slow] if level != "durable" else [])
+     for level in ENGINE.consistencies],
+)  # fmt: skip
 def test_levels_of_acknowledgement(alone: LocalCluster, level: str) -> None:
     """What was sent is there after `flush`, whatever the level; writes are as it says."""
     client = ENGINE.connect(replace(alone.cluster, consistency=level), "write")
@@ -149,6 +153,7 @@ def test_levels_of_acknowledgement(alone: LocalCluster, level: str) -> None:
     client.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("direct", [True, False])
 def test_single_documents_come_the_same_with_and_without_pymongo(
     alone: LocalCluster, direct: bool
@@ -173,6 +178,7 @@ def test_single_documents_come_the_same_with_and_without_pymongo(
         assert client.get(Kind.GS, third["_id"]) == third
 
 
+@pytest.mark.slow
 def test_a_connection_that_the_server_has_closed_is_made_again(alone: LocalCluster) -> None:
     """A read and an update find out, whether the connection has rested for long or not."""
     assert alone.cluster.credentials is not None

@@ -75,8 +75,10 @@ def test_the_environment_of_a_user_does_not_count(
     fill(columns, sample(1, 20))
 
 
-@pytest.mark.parametrize("layout", ["columns", "json"])
-@pytest.mark.parametrize("index_time", ["none", "before", "after"])
+@pytest.mark.parametrize("layout", ["columns", pytest.param("json", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "index_time", ["none", pytest.param("before", marks=pytest.mark.slow), "after"]
+)
 def test_indexes_are_there_and_used(layout: str, index_time: IndexTime, clusters: Clusters) -> None:
     cluster = clusters.fresh(Target("postgres", 1, (("layout", layout),)))
     schema = Schema(
@@ -106,6 +108,7 @@ def test_indexes_are_there_and_used(layout: str, index_time: IndexTime, clusters
     assert statistics == [(len(DOCUMENTS[Kind.ALIGN]),)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"bulk": "insert"}, {"prepare": False}, {"bulk": "copy"}])
 @pytest.mark.parametrize("layout", ["columns", "json"])
 def test_the_same_is_stored_whatever_way(
@@ -169,6 +172,7 @@ def test_an_old_server_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         ENGINE.find({})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", ["relaxed", "unsafe"])
 def test_levels_and_settings_reach_the_server(level: str, tmp_path: Path) -> None:
     settings = {**available("postgres"), "config": {"work_mem": "7MB", "jit": False}}
@@ -193,6 +197,7 @@ def test_levels_and_settings_reach_the_server(level: str, tmp_path: Path) -> Non
     assert "database system is shut down" in server.log.read_text()
 
 
+@pytest.mark.slow
 def test_a_server_without_its_data_says_why(tmp_path: Path) -> None:
     """A data directory that cannot be made: the first step's own words, and nothing left."""
     settings = {**available("postgres"), "config": {"shared_buffers": "lots"}}

@@ -18,6 +18,7 @@ from storewise.engines.registry import engine
 from storewise.engines.sqlalchemy.engine import SqlEngine
 from storewise.errors import EngineError
 
+pytestmark = pytest.mark.slow
 DOCUMENTS = sample(0, alignments=20)
 
 

@@ -64,7 +64,7 @@ def test_programs_are_found_or_named(
 # Real servers from here on.
 
 
-@pytest.fixture(params=[ONE, THREE], ids=str)
+@pytest.fixture(params=[ONE, pytest.param(THREE, marks=pytest.mark.slow)], ids=str)
 def cluster(request: pytest.FixtureRequest, clusters: Clusters) -> Cluster:
     result = clusters.fresh(request.param)
     fill(result, DOCUMENTS)
@@ -105,6 +105,7 @@ def test_the_owner_of_a_document_has_it_and_its_place(cluster: Cluster, links: L
     client.close()
 
 
+@pytest.mark.slow
 def test_a_cluster_is_one_by_its_own_words(clusters: Clusters) -> None:
     cluster = clusters.fresh(THREE)
     links = Links(cluster.endpoints, *former_of(secrets_of(cluster)), 10.0)
@@ -207,6 +208,7 @@ def test_a_batch_that_does_not_fit_is_refused_as_a_whole(small: LocalCluster) ->
     client.close()
 
 
+@pytest.mark.slow
 def test_a_store_in_memory_comes_back_empty_with_its_tables(tmp_path: Path) -> None:
     with running("valkey", tmp_path, Topology(memory_mb=256), available("valkey"), "memory") as one:
         client = connect(one.cluster, "write")
@@ -245,6 +247,7 @@ def _key(links: Links, server: int, document_id: bytes) -> bytes:
     return found
 
 
+@pytest.mark.slow
 def test_endpoints_must_be_complete(clusters: Clusters) -> None:
     cluster = clusters.fresh(THREE)
     with pytest.raises(EngineError, match="data0, data1 and so on; got data0, data2"):

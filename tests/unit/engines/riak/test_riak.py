@@ -251,7 +251,8 @@ def test_the_words_of_a_real_riak_are_understood(tmp_path: Path) -> None:
     message.settling.endpoints = lambda _: tuple(
         replace(endpoint, address="127.0.0.1", index=index) for index in range(3)
     )
-    RiakEngine().settle(message.settling)
+    own_time = FakeTime()
+    Joiner(message.settling, clock=own_time.clock, sleep=own_time.sleep).settle()
     assert [len(records) for records in output.values()] == [1, 1, 1, 1, 1]
     verbs = [words[0] if words[0] != "cluster" else words[1] for words in message.asked]
     assert verbs[:4] == ["wait-for-service", "plan", "plan", "commit"]
