@@ -1,0 +1,204 @@
+"""A trial: its id, seed and names, and what its jobs take from it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.inputs.small_studies import GOOD
+
+from storewise.engines.contract.server import Topology
+from storewise.study.load import load_study
+from storewise.study.study import Study
+from storewise.study.trial import (
+    SHOWN,
+    Phase,
+    Trial,
+    job_name,
+    node_jobs,
+    node_specs,
+    trial_id,
+    trial_seed,
+)
+
+
+def made(identifier: str = "sqlite-r1-0", **changes: Any) -> Trial:
+    phases = [Phase(name="write", steps=[{"threads": 2}]), Phase(name="read")]
+    values = {"study": "s", "engine": "sqlite", "workload": "alignments", "repeat": 1, "seed": 1}
+    return Trial(**{**values, "id": identifier, "factors": {}, "phases": phases, **changes})
+
+
+@pytest.mark.parametrize(
+    ("job", "identifier", "shown"),
+    [
+        ("data0", "postgres-w2-r1-0d8fc281", "data0.pos-w2-r1"),
+        ("load.1", "sqlite-w2-r1-0d8fc281", "load.1.sq-w2-r1"),
+        ("form", "mongodb-r3-0d8fc281", "form.mongodb-r3"),
+        ("verify", "cassandra-w512-r10-0d8fc281", "verify.ca-w512-"),
+    ],
+)
+def test_the_first_characters_tell_job_and_trial(job: str, identifier: str, shown: str) -> None:
+    name = job_name(job, made(identifier))
+    assert name[:SHOWN].rstrip(".") == shown
+    assert name.endswith(".0d8fc281"), "the whole name is the trial's alone"
+
+
+def test_an_id_is_of_the_levels_and_the_repeat_alone() -> None:
+    """By hand: results that are stored have it in their names."""
+    levels = {"engine": "SQL-ite", "workers": 2}
+    text = '{"factors": {"engine": "SQL-ite", "workers": 2}, "repeat": 3}'
+    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+    assert trial_id(levels, 3) == f"sqlite-w2-r3-{digest}"
+    assert trial_id(dict(reversed(levels.items())), 3) == trial_id(levels, 3)
+    assert trial_id({}, 1).startswith("trial-r1-")
+    assert trial_id({"engine": "a", "workers": 1}, 1) != trial_id({"engine": "a", "workers": 2}, 1)
+
+
+def test_a_seed_is_of_the_studys_seed_and_the_id() -> None:
+    digest = hashlib.sha256(b"7:x").digest()
+    assert trial_seed(7, "x") == int.from_bytes(digest[:8], "big") // 2 < 2**63
+    assert len({trial_seed(seed, name) for seed in (1, 2) for name in "xy"}) == 4
+
+
+def test_shards_and_their_list() -> None:
+    whole = made(workers=3, processes=2)
+    assert (whole.shards, whole.shard_list) == (6, "6")
+    assert made(workers=3, processes=2, volume=0.25).shard_list == "6of0.25"
+    assert made(volume=1 / 3).shard_list == "1of0.333333"
+
+
+def test_its_cluster_and_its_class_of_hosts() -> None:
+    assert made().topology == Topology(nodes=1, replicas=1, routers=0, threads=1, memory_mb=1024)
+    shape = {"nodes": 2, "replicas": 3, "routers": 4, "node_threads": 5, "node_memory_mb": 66}
+    assert made(**shape).topology == Topology(2, 3, 4, 5, 66)
+    assert made().node_class == "data"
+    assert made(factors={"node_class": "large"}).node_class == "large"
+    assert node_specs(made()) == node_jobs(made()) == ()
+    sharded = made(engine="mongodb", nodes=2)
+    on_workers = {spec.name for spec in node_specs(sharded)} - {s.name for s in node_jobs(sharded)}
+    assert on_workers and all(name.startswith("router") for name in on_workers)
+
+
+def test_its_phases() -> None:
+    trial = made()
+    assert trial.load is trial.phase("write") is trial.phases[0]
+    assert trial.phase("read").step_overrides() == [{}]
+    assert trial.phase("write").step_overrides() == [{"threads": 2}]
+    with pytest.raises(KeyError, match="query"):
+        trial.phase("query")
+
+
+def test_what_its_clients_create() -> None:
+    trial = made(indexes=[("align", "q")], index_time="after", study_fields=True)
+    schema = trial.store_schema()
+    assert schema.kinds == trial.kinds()
+    assert [(kind.table, field) for kind, field in schema.indexes] == [("align", "q")]
+    assert (schema.index_time, schema.study_fields) == ("after", True)
+
+
+# All trials of a study.
+
+
+def study(tmp_path: Path, text: str) -> Study:
+    (tmp_path / "s.yaml").write_text(text)
+    return load_study(tmp_path / "s.yaml", root=tmp_path)
+
+
+def test_what_the_study_says_for_all_is_in_each(tmp_path: Path) -> None:
+    (plain,) = study(tmp_path, GOOD).trials()
+    assert plain.model_dump(exclude={"factors", "phases", "id", "seed", "indexes"}) == {
+        **{"study": "s", "engine": "sqlite", "workload": "alignments", "repeat": 1, "workers": 1},
+        **{"processes": 1, "threads": 1, "consistency": "durable", "index_time": "none"},
+        **{"settings": {}, "nodes": 1, "replicas": 1, "routers": 0, "node_threads": 1},
+        **{"node_memory_mb": 1024, "allow_open_ports": False, "keep_data": False},
+        **{"study_fields": False, "on_bad_input": "fail", "volume": 1.0, "verify": 200},
+    }
+    text = GOOD.replace("[sqlite]", "{sqlite: {page_size: 8192}}") + (
+        "indexes: [align.e]\nallow_open_ports: true\nkeep_data: true\nstudy_fields: true\n"
+        "on_bad_input: quarantine\nverify: 7\nrepeats: 2\nseed: 5\n"
+        "factors: {workers: 2, processes: 3, threads: 4, consistency: weak, index: before,\n"
+        "  volume: 0.5, sqlite.cache_mib: 9, read.operations: 6}\n"
+    )
+    first, second = sorted(study(tmp_path, text).trials(), key=lambda trial: trial.repeat)
+    assert (first.repeat, second.repeat) == (1, 2)
+    assert first.seed == trial_seed(5, first.id) != second.seed
+    assert first.id == trial_id(first.factors, 1)
+    assert (first.workers, first.processes, first.threads, first.volume) == (2, 3, 4, 0.5)
+    # The factor keeps the study's word, the trial has the level that it means.
+    assert (first.factors["consistency"], first.consistency) == ("weak", "relaxed")
+    assert (first.index_time, first.indexes) == ("before", [("align", "e")])
+    assert first.settings == {"page_size": 8192, "cache_mib": 9}
+    assert first.phase("read").params["operations"] == 6
+    assert first.phase("write").params["batch_size"] == 10
+    assert (first.allow_open_ports, first.keep_data, first.study_fields) == (True, True, True)
+    assert (first.on_bad_input, first.verify) == ("quarantine", 7)
+
+
+def test_trials_come_in_an_order_that_a_new_one_does_not_move(tmp_path: Path) -> None:
+    few = study(tmp_path, GOOD + "repeats: 6\n")
+    names = [trial.id for trial in few.trials()]
+    assert names == sorted(
+        names, key=lambda name: hashlib.sha256(f"order:1:{name}".encode()).digest()
+    )
+    assert [trial.repeat for trial in few.trials()] != [1, 2, 3, 4, 5, 6]
+    other = [trial.id for trial in study(tmp_path, GOOD + "repeats: 6\nseed: 2\n").trials()]
+    assert sorted(other) == sorted(names) and other != names
+
+
+def test_a_digest_changes_with_any_value(tmp_path: Path) -> None:
+    one = study(tmp_path, GOOD)
+    text = json.dumps(one.model_dump(mode="json"), sort_keys=True)
+    assert one.digest() == hashlib.sha256(text.encode()).hexdigest()[:16]
+    texts = (GOOD, GOOD + "seed: 2\n", GOOD + "title: a\n", GOOD.replace("100", "101"))
+    assert len({study(tmp_path, text).digest() for text in texts}) == 4
+
+
+def test_rules_take_out_trials_and_phases(tmp_path: Path) -> None:
+    text = GOOD.replace("[sqlite]", "[sqlite, duckdb]") + (
+        "factors: {workers: [1, 2], threads: [1, 2]}\n"
+        "exclude: [{engine: sqlite, workers: 2}, {threads: 2, workers: 1}, {engine: null},\n"
+        "  {engine: duckdb, workers: 2, phase: read}]\n"
+    )
+    found = study(tmp_path, text)
+    assert {(t.engine, t.workers, t.threads, len(t.phases)) for t in found.trials()} == {
+        ("sqlite", 1, 1, 2),
+        ("duckdb", 1, 1, 2),
+        ("duckdb", 2, 1, 1),
+        ("duckdb", 2, 2, 1),
+    }
+    assert found.leaves_out("read", {"engine": "duckdb", "workers": 2, "threads": 9})
+    assert not found.leaves_out("read", {"engine": "duckdb", "workers": 1})
+    assert not found.leaves_out("write", {"engine": "duckdb", "workers": 2})
+
+
+def test_each_engine_has_the_factors_that_it_knows(tmp_path: Path) -> None:
+    text = GOOD.replace("[sqlite]", "[sqlite, postgres]") + (
+        "factors: {workers: [1, 2], nodes: [2], node_class: [large], sqlite.cache_mib: [1, 2],\n"
+        "  read.operations: [3]}\n"
+    )
+    found = study(tmp_path, text)
+    plain = {"processes": [1], "threads": [1], "consistency": ["durable"], "index": ["none"]}
+    both = {**plain, "workers": [1, 2], "read.operations": [3]}
+    assert found.levels_of("sqlite") == {**both, "sqlite.cache_mib": [1, 2]}
+    shape = {"replicas": [1], "routers": [0], "node_threads": [1], "node_memory_mb": [1024]}
+    assert found.levels_of("postgres") == {**both, **shape, "nodes": [2], "node_class": ["large"]}
+
+
+def test_ways_to_write_engines_and_phases(tmp_path: Path) -> None:
+    def read(text: str) -> Study:
+        return study(tmp_path, f"inputs: {{paths: data}}\n{text}")
+
+    one = read(
+        "engines: [null, sqlite]\nphases: [write, read: {operations: 1, steps: [{threads: 2}]}]\n"
+    )
+    assert one.engines == {"null": {}, "sqlite": {}}
+    assert [(p.name, p.steps) for p in one.phases] == [("write", []), ("read", [{"threads": 2}])]
+    swept = "read: {operations: 1, sweep: {threads: [2]}}"
+    other = read(f"engines: {{null: , sqlite: {{}}}}\nphases: [write: , {swept}]\n")
+    assert (other.engines, other.phases) == (one.engines, one.phases)
+    # As it is stored with results.
+    assert Study.model_validate(one.model_dump(mode="json")) == one
+    assert one.inputs.paths == ["data"]
