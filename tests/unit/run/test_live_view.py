@@ -34,11 +34,29 @@ def shown(moment: Moment, width: int) -> list[str]:
 
 def test_trials_time_phases_and_rate_fit_a_terminal() -> None:
     head, trial, warning = shown(MOMENT, 80)
-    assert head.startswith("demo  ━")
-    assert head.endswith("14/24 trials  about 50 s left")
+    bar = head.split()[1]
+    assert len(bar) == 30
+    assert head == f"demo  {bar}  14/24 trials  about 50 s left"
     assert trial == "SQLite, 2 workers, repeat 3   load > look up 31,000/s > questions"
     assert warning.startswith("! read.0: the clock") and warning.endswith("…")
     assert len(warning) == 80
+
+
+def test_a_phase_s_state_is_seen_by_its_colour() -> None:
+    console = Console(width=120, force_terminal=True, color_system="standard")
+    with console.capture() as captured:
+        console.print(picture(MOMENT))
+    text = captured.get()
+    for style, words in (
+        *((1, "demo"), (32, "load"), (1, "look up 31,000/s"), (2, "questions"), (2, " > ")),
+        (33, f"! {MOMENT.warnings[0]}"),
+    ):
+        assert f"\x1b[{style}m{words}\x1b[0m" in text
+    done = LiveTrial("SQLite", "verifying", [])
+    with console.capture() as captured:
+        console.print(picture(Moment("demo", done=24, total=24, trials=[done])))
+    assert f"\x1b[32m{'━' * 30}\x1b[0m" in captured.get()
+    assert "\x1b[1m   verifying\x1b[0m" in captured.get()
 
 
 def test_while_nothing_is_measured_the_step_is_shown() -> None:

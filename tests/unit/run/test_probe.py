@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from support.paths import SMALL
 
@@ -39,7 +40,8 @@ class Worker:
         check()
         if self.error is not None:
             raise self.error
-        assert job.shards is not None and job.shards.is_file() and job.live.is_dir()
+        assert job.shards is not None and job.live.is_dir()
+        assert set(pq.read_table(job.shards)["shard"].to_pylist()) == {job.worker} == {0}
         done, phase = self.done[job.phase], job.phase
         rows = [
             Sample(phase, "documents", done, "1", operation="insert"),
