@@ -9,8 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storewise.study.shares import Share, lost_indexes
+from storewise.study.trial import Trial
 
 TRIAL = Path("trials/t")
+TWO = Trial(
+    study="s",
+    id="t",
+    engine="sqlite",
+    workload="alignments",
+    repeat=1,
+    seed=1,
+    factors={},
+    workers=2,
+    phases=[],
+)
 
 
 @given(st.integers(1, 200), st.integers(1, 50))
@@ -47,3 +59,14 @@ def test_an_index_that_names_a_lost_file_is_told(tmp_path: Path, lost: str | Non
         (tmp_path / lost).unlink()
     assert lost_indexes(tmp_path) == ([index] if lost is not None else [])
     assert lost_indexes(tmp_path / "nothing") == []
+
+
+def test_files_of_all_workers_are_in_order() -> None:
+    share = Share.of(TWO, TRIAL, 3)
+    assert share == Share(TRIAL, 2, 3)
+    assert [path.name for path in share.results("read", "scan")] == [
+        *("read.0.parquet", "read.1.parquet", "scan.0.parquet", "scan.1.parquet")
+    ]
+    assert [path.name for path in share.all_written()] == ["written.0.parquet", "written.1.parquet"]
+    assert share.stores() == (TRIAL / "store.0" / "0", TRIAL / "store.0" / "1")
+    assert share.hdr_log("read", 1) == TRIAL / "read.1.hlog"

@@ -1,0 +1,83 @@
+"""What `storewise init` writes, by the stores and what the hits have; what it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.paths import SMALL
+
+from storewise.errors import ConfigError, InputError
+from storewise.study import template
+from storewise.study.load import load_study
+from storewise.study.template import path_of, write_study
+
+QUESTIONS = ("best_hits", "strong_hits", "gene_hits", "top_genes", "bits_histogram")
+
+
+@pytest.fixture
+def outputs(tmp_path: Path) -> Path:
+    """One output in a folder below, behind a file that is none."""
+    inside = tmp_path / "my outputs, 2" / "run"
+    inside.mkdir(parents=True)
+    (inside.parent / "notes.txt").write_text("nothing")
+    (inside / SMALL[0].name).symlink_to(SMALL[0])
+    return inside.parent
+
+
+@pytest.mark.parametrize(
+    ("genes", "scores", "indexes", "left"),
+    [
+        (True, True, ["align.q", "align.gene", "align.e"], QUESTIONS),
+        (False, True, ["align.q", "align.e"], ("best_hits", "strong_hits", "bits_histogram")),
+        (True, False, ["align.gene"], ("gene_hits", "top_genes")),
+        (False, False, [], None),
+    ],
+)
+def test_what_hits_do_not_have_is_not_asked(
+    outputs: Path, genes: bool, scores: bool, indexes: list[str], left: tuple[str, ...] | None
+) -> None:
+    path = outputs.parent / "mine.yaml"
+    engines = ("files", "sqlite", "parquet")
+    assert write_study(outputs, path, engines=engines, genes=genes, scores=scores) == path
+    study = load_study(path, inputs_exist=True)
+    assert study.title == "Stores for my outputs, 2"
+    assert study.inputs.paths == [str(outputs)] and study.inputs.sample is None
+    assert list(study.engines) == list(engines)
+    assert study.indexes == indexes
+    query = [set(phase.params["questions"]) for phase in study.phases if phase.name == "query"]
+    assert query == ([] if left is None else [set(left)])
+    assert f"storewise run {path}" in path.read_text()
+    # Stores that have indexes are measured with them, the others without.
+    assert {t.engine: t.index_time for t in study.trials()} == {
+        **{"files": "none", "sqlite": "after", "parquet": "none"}
+    }
+
+
+def test_of_many_files_a_sample_is_taken(outputs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(template, "LOOKED_AT", 2)
+    study = load_study(write_study(outputs, outputs.parent / "mine.yaml"))
+    assert study.inputs.sample is not None
+    assert (study.inputs.sample.files, study.inputs.sample.seed) == (200, 1)
+    monkeypatch.setattr(template, "LOOKED_AT", 1)
+    (outputs / "run" / SMALL[0].name).unlink()
+    with pytest.raises(InputError, match="none of the first 1 files is an SSEARCH -m 10 output"):
+        write_study(outputs, outputs.parent / "other.yaml")
+    (outputs / "notes.txt").unlink()
+    with pytest.raises(InputError, match="the directory holds no file"):
+        write_study(outputs, outputs.parent / "other.yaml")
+    with pytest.raises(InputError, match="there is no such directory"):
+        write_study(outputs / "no", outputs.parent / "other.yaml")
+    assert not (outputs.parent / "other.yaml").exists()
+
+
+def test_where_it_is_written(outputs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(outputs.parent)
+    assert path_of(outputs, None, force=False) == Path("config/studies/my-outputs-2.yaml")
+    assert path_of(Path("/"), None, force=False) == Path("config/studies/study.yaml")
+    assert path_of("s3://bkt/my/prefix", None, force=False).name == "prefix.yaml"
+    path = write_study(outputs, None)
+    assert load_study("my-outputs-2").inputs.paths == [str(outputs)]
+    with pytest.raises(ConfigError, match="exists already; name another with -o, or use --force"):
+        path_of(outputs, None, force=False)
+    assert path_of(outputs, path, force=True) == path
