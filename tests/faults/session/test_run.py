@@ -9,50 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 from queue import Queue
 
-import psutil
 import pytest
 from support.fake_time import FakeTime
 from support.session import opened
 from support.waiting import exit_code, wait_until
 
 from storewise.errors import Aborted
-from storewise.session.coordination.liveness import (
-    Abort,
-    Process,
-    Watch,
-    abort,
-    members,
-    remove_tree,
-)
-from storewise.session.coordination.run import Lease, Run, sweep, sweep_dead
-
-
-def dead_process() -> Process:
-    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    process = Process(os.uname().nodename, child.pid, psutil.Process(child.pid).create_time())
-    child.communicate(b"\n")
-    return process
-
-
-def test_what_a_killed_run_left_is_swept_and_a_live_run_is_not(tmp_path: Path, run: Run) -> None:
-    opened(tmp_path, "dead", trial="a")
-    opened(tmp_path, run.id, trial="b")
-    store = tmp_path / "trials" / "a" / "store.0"
-    store.mkdir(parents=True)
-    (store / "file").write_text("x")
-    lock = tmp_path / "0.input.lock"
-    lock.touch()
-    Lease("dead", dead_process(), 25.0, (str(lock),)).write(tmp_path / "leases")
-    output: list[str] = []
-    sweep_dead(tmp_path, output.append)
-    assert not lock.exists()
-    assert not store.exists()
-    assert [p.name for p in (tmp_path / "live").iterdir()] == ["b"]
-    assert [p.name for p in (tmp_path / "leases").iterdir()] == [run.id]
-    assert len(output) == 2
-    run.end()
-    sweep_dead(tmp_path, output.append)
-    assert len(output) == 2
+from storewise.session.coordination.liveness import Abort, Watch, abort, members, remove_tree
+from storewise.session.coordination.run import Run, sweep
 
 
 def test_sweeping_ends_a_member_that_does_not_end_by_itself(tmp_path: Path, run: Run) -> None:

@@ -34,7 +34,6 @@ from storewise.session.coordination.cluster import (
     write_cluster,
 )
 from storewise.session.coordination.liveness import Abort, abort, membership
-from storewise.session.coordination.private import replaceable
 from storewise.session.coordination.run import Run, open_session, sweep_dead
 
 
@@ -266,27 +265,6 @@ with open(sys.argv[1] + "/live/t/nodes/data0.json", "w") as file:
     assert precious.is_dir()
     with pytest.raises(ConfigError, match="belongs to user nobody"):
         Run(results).start()
-
-
-def test_where_others_may_write_on_the_way_is_named(open_place: Path) -> None:
-    def way(**modes: int) -> tuple[list[str], list[str]]:
-        path = open_place
-        for name, mode in modes.items():
-            path = path / name
-            path.mkdir(exist_ok=True)
-            path.chmod(mode)
-        return replaceable([path / "not" / "yet"])
-
-    assert way(a=0o755, b=0o1777, c=0o700) == ([], [])
-    assert way(a=0o755, b=0o777, c=0o700) == ([str(open_place / "a" / "b")], [])
-    assert way(a=0o775, b=0o755, c=0o755) == ([], []), "a group of one"
-    os.chown(open_place / "a", -1, NOBODY)
-    (open_place / "a").chmod(0o775)
-    assert way(b=0o755) == ([], [])
-    everybody, groups = replaceable([open_place / "a" / "b"])
-    assert everybody == []
-    (named,) = groups
-    assert named.startswith(f"{open_place / 'a'} (group ")
 
 
 def test_servers_are_refused_where_every_user_may_write(open_place: Path) -> None:

@@ -12,13 +12,14 @@ import signal
 import socket
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 from support import kills
 from support.kills import SOON, Cause, Run, cells
 from support.needs import unavailable
-from support.paths import SAMPLE
+from support.paths import SAMPLE, SMALL
 from support.servers import jvm_binaries, mongodb_binaries
 from support.waiting import exit_code, wait_until
 from support.workspace import Workspace
@@ -220,46 +221,23 @@ def test_the_data_disk_fills_while_a_server_loads(
     assert "\n" not in reason
 
 
-@pytest.mark.all_cells
-@pytest.mark.parametrize("engine", ["postgres", "mariadb", "mongodb"])
-def test_a_server_that_stands_still_for_a_while_is_slow_not_lost(
-    place: Workspace, monkeypatch: pytest.MonkeyPatch, engine: str
-) -> None:
-    """SIGSTOP: what waited counts with the time that it waited, and nothing is lost."""
+#: How a worker's log tells every ten seconds that no operation ended.
+STALL = ", 0 operations/s"
+
+
+def stopped_server(
+    place: Workspace, monkeypatch: pytest.MonkeyPatch, engine: str, phase: str, **study: Any
+) -> tuple[Run, Path, list[psutil.Process]]:
+    """A run whose server was stopped by SIGSTOP in a phase: the run, its worker's log, and what
+    was stopped."""
     find_programs(engine, monkeypatch)
-    place.copy_inputs()
-    place.write_study(alignments(engine, workers=1, nodes=1, seconds=20))
+    place.copy_inputs(sorted(SAMPLE.glob("*.m10.*")) if phase == "write" else SMALL)
+    place.write_study(alignments(engine, workers=1, nodes=1, **study))
     run = place.start(place.command("--omit-from", "analyse"))
-    wait_until(lambda: place.working("read.0"), 300, "read.0 at work")
-    (log,) = place.results.glob("logs/*/read.0.log")
+    wait_until(lambda: place.working(f"{phase}.0"), 300, f"{phase}.0 at work")
+    (log,) = place.results.glob(f"logs/*/{phase}.0.log")
     # A client that has yet to connect gives up after its own time.
-    wait_until(lambda: re.search(r", [1-9]\d* operations/s", log.read_text()), 60, "reads")
-    root = psutil.Process(place.server("data0"))
-    stopped = [root, *root.children(recursive=True)]
-    for process in stopped:
-        process.suspend()
-    wait_until(lambda: log.read_text().count(", 0 operations/s") >= 2, 120, "a stall of 20 s")
-    for process in stopped:
-        process.resume()
-    assert exit_code(run, 300) == 0, place.output()
-    assert set(place.counts().values()) == {(place.documents(), place.documents())}
-    assert ", 0 errors in " in log.read_text()
-    (part,) = place.results.glob("trials/*/read.0.hlog")
-    slowest = max(merge_logs([part], tag).get_max_value() for tag in tags(part))
-    assert slowest > 5e9, "nanoseconds; two lines of the log, ten seconds apart, saw no operation"
-    assert place.left_behind() == []
-
-
-def load_that_stands_still(place: Workspace, engine: str) -> tuple[Run, Path, list[psutil.Process]]:
-    """A load whose server was stopped by SIGSTOP: the run, its worker's log, what was stopped."""
-    place.copy_inputs(sorted(SAMPLE.glob("*.m10.*")))
-    # Longer than the ten seconds between two lines of its log.
-    batch = 1 if engine == "mongodb" else 20
-    place.write_study(alignments(engine, workers=1, nodes=1, batch=batch))
-    run = place.start(place.command("--omit-from", "analyse"))
-    wait_until(lambda: place.working("write.0"), 300, "write.0 at work")
-    (log,) = place.results.glob("logs/*/write.0.log")
-    wait_until(lambda: re.search(r", [1-9]\d* operations/s", log.read_text()), 60, "writes")
+    wait_until(lambda: re.search(r", [1-9]\d* operations/s", log.read_text()), 60, "operations")
     (node,) = {"data0", "master0"} & set(place.members())
     root = psutil.Process(place.server(node))
     stopped = [root, *root.children(recursive=True)]
@@ -268,36 +246,51 @@ def load_that_stands_still(place: Workspace, engine: str) -> tuple[Run, Path, li
     return run, log, stopped
 
 
+#: In a read, and in a load that lasts longer than the ten seconds between two lines of its log.
 @pytest.mark.all_cells
-@pytest.mark.parametrize("engine", ["mongodb", "cassandra"])
-def test_a_server_that_stands_still_while_it_loads_loses_nothing(
-    place: Workspace, monkeypatch: pytest.MonkeyPatch, engine: str
+@pytest.mark.long("a server stands still for up to a minute while others work", limit=900)
+@pytest.mark.parametrize(
+    ("engine", "phase", "lines", "study"),
+    [
+        *((name, "read", 2, {"seconds": 20}) for name in ("postgres", "mariadb", "mongodb")),
+        ("mongodb", "write", 6, {"batch": 1}),
+        ("cassandra", "write", 6, {"batch": 20}),
+    ],
+)
+def test_a_server_that_stands_still_for_a_while_is_slow_not_lost(
+    place: Workspace,
+    monkeypatch: pytest.MonkeyPatch,
+    engine: str,
+    phase: str,
+    lines: int,
+    study: dict[str, Any],
 ) -> None:
-    """SIGSTOP for a minute: clients wait or ask again, and the trial goes on."""
-    find_programs(engine, monkeypatch)
-    run, log, stopped = load_that_stands_still(place, engine)
-    stall = ", 0 operations/s"
+    """What waited counts with the time that it waited, and nothing is lost."""
+    run, log, stopped = stopped_server(place, monkeypatch, engine, phase, **study)
     wait_until(
-        lambda: log.read_text().count(stall) >= 6 or run.poll() is not None,
-        150,
-        "a stall of a minute: a line of the log in ten seconds",
+        lambda: log.read_text().count(STALL) >= lines or run.poll() is not None, 150, "a stall"
     )
     for process in stopped:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.resume()
     assert exit_code(run, 600) == 0, place.output()
-    assert log.read_text().count(stall) >= 6
+    assert log.read_text().count(STALL) >= lines
     assert set(place.counts().values()) == {(place.documents(), place.documents())}
+    if phase == "read":
+        assert ", 0 errors in " in log.read_text()
+        (part,) = place.results.glob("trials/*/read.0.hlog")
+        slowest = max(merge_logs([part], tag).get_max_value() for tag in tags(part))
+        assert slowest > 5e9, "nanoseconds; two lines of the log saw no operation"
     assert place.left_behind() == []
     assert place.processes() == []
 
 
 @pytest.mark.all_cells
+@pytest.mark.long("a gateway that waits for its servers gives up after minutes", limit=1800)
 def test_a_server_that_stands_still_for_longer_than_its_gateway_waits_is_named(
     place: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    find_programs("hbase", monkeypatch)
-    run, _, stopped = load_that_stands_still(place, "hbase")
+    run, _, stopped = stopped_server(place, monkeypatch, "hbase", "write", batch=20)
     place.gone(4 * SOON)
     assert not any(process.is_running() for process in stopped)
     assert run.wait() != 0

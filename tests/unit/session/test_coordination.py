@@ -71,6 +71,7 @@ class MadeRun:
     run: Run
     system: MadeHost
     lock: Path
+    next_place: Path
     renews_at: float
     ended_at: float | None = None
     """Killed, or ended in order."""
@@ -168,8 +169,10 @@ class Coordination(RuleBasedStateMachine):
         lock = self.base / f"lock{self.number}"
         lock.touch()
         run = Run(self.results, LEASE, id=f"run{self.number}", system=system)
-        made = MadeRun(run, system, lock, self.world.now)
+        next_place = self.results / "live" / f"{run.id} opens it later"
+        made = MadeRun(run, system, lock, next_place, self.world.now)
         run.start(locks=[str(lock)], pause=lambda seconds: True)
+        next_place.mkdir()
         self.renew(made)
         self.runs.append(made)
 
@@ -327,6 +330,7 @@ class Coordination(RuleBasedStateMachine):
         else:
             assert not made.lock.exists()
         assert not (self.results / "leases" / made.run.id).exists()
+        assert not made.next_place.exists()
         for trial in made.trials:
             assert not (self.results / "live" / trial).exists()
             store = self.results / "trials" / trial / "store.0"
@@ -339,6 +343,7 @@ class Coordination(RuleBasedStateMachine):
     def a_living_run_is_left_alone(self) -> None:
         made = self.living()
         if made is not None:
+            assert made.next_place.is_dir(), "Snakemake makes it before a trial is opened"
             assert made.run.lost() is None
             assert {path.name for path in made.run.live()} >= set(made.trials)
             assert made.lock.exists()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from itertools import pairwise
@@ -32,13 +31,11 @@ from storewise.session.coordination.liveness import (
 )
 from storewise.session.coordination.run import (
     LEASE_VARIABLE,
-    Lease,
     Run,
     failures,
     lease_seconds,
     renew_every,
     sweep,
-    sweep_dead,
 )
 from storewise.session.coordination.trial_job import trial_job
 
@@ -138,24 +135,6 @@ def test_failures_are_recorded_once_a_session_and_not_for_a_stopped_run(
     assert [f.reason for f in failures(tmp_path, "t")] == ["disk full"]
     assert failures(tmp_path, "u") == []
     run.end()
-
-
-def test_a_lease_of_another_host_is_believed_until_it_is_old(tmp_path: Path) -> None:
-    leases = tmp_path / "leases"
-    leases.mkdir()
-    Lease("far", Process("elsewhere", 1, 1.0), 25.0).write(leases)
-    output: list[str] = []
-    sweep_dead(tmp_path, output.append)
-    assert (leases / "far").exists()
-    os.utime(leases / "far", (time.time() - 60, time.time() - 60))
-    sweep_dead(tmp_path, output.append)
-    assert not leases.exists()
-
-
-def test_a_reused_pid_is_not_taken_for_the_process(tmp_path: Path) -> None:
-    me = Process.current()
-    assert me.alive() is True
-    assert replace(me, started=me.started - 100).alive() is False
 
 
 @pytest.mark.parametrize(
@@ -341,16 +320,6 @@ def test_what_is_learned_later_is_added_to_the_reason(tmp_path: Path, run: Run) 
     Run(tmp_path).explain("t", "another run's")
     assert failures(tmp_path, "t") == [failure]
     run.end()
-
-
-def test_a_trial_that_a_live_run_has_yet_to_open_is_left_alone(tmp_path: Path, run: Run) -> None:
-    (tmp_path / "live" / "waits").mkdir(parents=True)  # as Snakemake makes it
-    output: list[str] = []
-    sweep_dead(tmp_path, output.append)
-    assert output == []
-    assert (tmp_path / "live" / "waits").is_dir()
-    run.end()
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_job_whose_session_vanishes_says_so_and_does_not_make_it_again(
