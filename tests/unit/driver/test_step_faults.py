@@ -1,0 +1,202 @@
+"""What is done to servers around a step: restarts, slowed and killed nodes, and what is told."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.in_threads import job, ycsb
+
+from storewise.driver import step_faults
+from storewise.driver.results import Done, StepDone
+from storewise.driver.step_faults import StepFaults, marked
+from storewise.driver.worker_job import Step
+from storewise.errors import EngineError
+from storewise.metrics.outages import BIN
+from storewise.metrics.recorder import NS, Recorded
+from storewise.session.faults.orders import Answer, NodeOrder
+from storewise.study.sweep import Clients
+from storewise.workloads.contract import Operation, PhaseParams
+
+CRASH = {"crash": {"node": "data1", "after": 0.5}}
+SLOW = {"slow": {"how": "cpu", "nodes": 2}}
+
+
+class Orders:
+    """Keeps what is ordered, in the order of barriers and orders."""
+
+    heard: list[Any]
+
+    def __init__(self, live: Path, check: object, *, engine: str) -> None:
+        assert (live.name, engine) == ("live", "memory")
+
+    def nodes(self) -> tuple[str, ...]:
+        return ("data0", "data1")
+
+    def restart(self) -> None:
+        self.heard.append("restart")
+
+    def slow(self, slow: Any) -> dict[str, Answer]:
+        self.heard.append(("slow", slow.how))
+        return {name: Answer("o", name, "done") for name in self.nodes()}
+
+    def stop_slow(self, names: tuple[str, ...]) -> dict[str, Answer]:
+        self.heard.append(("stop_slow", names))
+        figures = {"slow_cpu": 2.0, "unknown": 1.0}
+        return {name: Answer("o", name, "done", figures=figures) for name in names}
+
+    def give(self, what: Any, names: list[str], **how: Any) -> NodeOrder:
+        self.heard.append((what, names, how))
+        return NodeOrder("o", what, tuple(names), again=how.get("again", True))
+
+    def await_done(self, order: NodeOrder) -> dict[str, Answer]:
+        self.heard.append(f"{order.what} done")
+        figures = {"recovery_time": 3.0, "killed_at": 9.0}
+        return {name: Answer("o", name, "done", figures=figures) for name in order.nodes}
+
+
+@pytest.fixture
+def heard(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    Orders.heard = []
+    monkeypatch.setattr(step_faults, "Orders", Orders)
+    return Orders.heard
+
+
+def faults(heard: list[Any], place: Path, worker: int = 0, *, embedded: bool = False) -> StepFaults:
+    its = job(ycsb({"name": "a"}, workers=2), place, "a", worker)
+    meet = lambda name: heard.append(f"meet {name}")  # noqa: E731
+    return StepFaults(its, embedded, meet, lambda: None, logging.getLogger("f"))
+
+
+def step(number: int = 4, **params: Any) -> Step:
+    return Step(number, PhaseParams(**params), Clients(1))
+
+
+def measured(of: Step, marks: dict[str, set[int]] | None = None) -> StepDone:
+    """A step of 2 s from 0."""
+    done = [Done(Recorded(), 2 * NS, {}, None, marks=marks or {})]
+    return StepDone(of, 0, 0.0, done)
+
+
+def test_all_wait_while_the_first_worker_has_the_servers_restarted(
+    heard: list[Any], tmp_path: Path
+) -> None:
+    for worker in (0, 1):
+        faults(heard, tmp_path, worker).restart(step(restart=True))
+    first = ["meet a-4-closed", "restart", "meet a-4-restarted"]
+    assert heard == [*first, "meet a-4-closed", "meet a-4-restarted"]
+    faults(heard, tmp_path, embedded=True).restart(step(restart=True))
+    assert len(heard) == 5, "a store in the clients is closed with them"
+
+
+def test_a_step_without_faults_costs_nothing(heard: list[Any], tmp_path: Path) -> None:
+    its, plain = faults(heard, tmp_path), step()
+    its.begin(plain)
+    its.started(plain, 100.0)
+    assert its.end(measured(plain)) == []
+    assert heard == its.crashes == []
+
+
+def test_nodes_are_slowed_from_before_the_step_until_all_have_worked(
+    heard: list[Any], tmp_path: Path
+) -> None:
+    its, slowed = faults(heard, tmp_path), step(**SLOW)
+    its.begin(slowed)
+    its.started(slowed, 100.0)
+    samples = its.end(measured(slowed))
+    nodes = ("data0", "data1")
+    assert heard == [
+        *(("slow", "cpu"), "meet a-4-worked", ("stop_slow", nodes), "meet a-4-ended"),
+    ]
+    assert [(s.phase, s.metric, s.value, s.unit, s.step, s.node) for s in samples] == [
+        ("a", "slow_cpu", 2.0, "s", 4, node) for node in nodes
+    ]
+    heard.clear()
+    assert its.end(measured(step(5, **SLOW))) == [], "what was stopped is not stopped again"
+    assert heard == ["meet a-5-worked", "meet a-5-ended"]
+    heard.clear()
+    for other in (
+        faults(heard, tmp_path, 1),
+        faults(heard, tmp_path, embedded=True),
+    ):
+        other.begin(slowed)
+        assert other.end(measured(slowed)) == []
+    faults(heard, tmp_path).begin(step(slow={"how": "cpu", "nodes": 0}))
+    assert heard == ["meet a-4-worked", "meet a-4-ended"] * 2
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_a_node_is_killed_at_its_moment_and_what_clients_saw_is_told(
+    heard: list[Any], tmp_path: Path, again: bool
+) -> None:
+    its = faults(heard, tmp_path)
+    crash = step(crash={"node": "data1", "after": 0.5, "restart": again})
+    its.begin(crash)
+    its.started(crash, 100.0)
+    # Successes each 5 ms but between 0.6 and 1.5 s; of data1 none from 0.6 s on.
+    bins = set(range(120)) | set(range(300, 400))
+    samples = its.end(measured(crash, {"": bins, "data1": set(range(120)), "data0": bins}))
+    kill = ("kill", ["data1"], {"at": 100.5, "again": again})
+    started = [] if again else [("start", ["data1"], {}), "start done"]
+    assert heard == [kill, "meet a-4-worked", "kill done", *started, "meet a-4-ended"]
+    seen = {(s.node, s.worker): s.value for s in samples if s.metric == "unavailable_time"}
+    assert seen == {
+        (None, 0): pytest.approx(0.9),
+        ("data0", 0): pytest.approx(0.9),
+        ("data1", 0): pytest.approx(1.4),
+    }
+    told = {(s.metric, s.node): s.value for s in samples if s.metric != "unavailable_time"}
+    assert told == {("recovery_time", "data1"): 3.0} | (
+        {("killed_at", "data1"): 9.0} if "killed_at" in step_faults.METRICS else {}
+    )
+    (one,) = its.crashes
+    assert (one["step"], one["node"], one["after"]) == (4, "data1", 0.5)
+    assert one["outages"][""] == [(pytest.approx(0.6), pytest.approx(1.5))]
+    heard.clear()
+    assert [s.metric for s in its.end(measured(step(5, **SLOW)))] == []
+
+
+def test_another_worker_gives_no_order_and_knows_the_same_victim(
+    heard: list[Any], tmp_path: Path
+) -> None:
+    crash = step(crash={"node": "random", "after": (0.1, 0.9)})
+    victims = []
+    for worker in (0, 1):
+        its = faults(heard, tmp_path, worker)
+        its.started(crash, 100.0)
+        its.end(measured(crash))
+        victims.append((its.crashes[0]["node"], its.crashes[0]["after"]))
+    assert victims[0] == victims[1]
+    assert next(one for one in heard if one[0] == "kill")[1] == [victims[0][0]]
+    assert sum(one == "kill done" for one in heard) == 1
+    heard.clear()
+    embedded = faults(heard, tmp_path, embedded=True)
+    embedded.started(crash, 100.0)
+    assert embedded.end(measured(crash)) == [] == embedded.crashes
+    assert heard == ["meet a-4-worked", "meet a-4-ended"]
+
+
+def test_marks_are_of_successes_by_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0]
+    monkeypatch.setattr(step_faults, "perf_counter_ns", lambda: now[0])
+
+    def fail() -> int:
+        raise EngineError("gone")
+
+    def operation(at: int, owner: str | None, call: Any = lambda: 7) -> Operation:
+        return Operation("get", call, 1, 5, owner)
+
+    marks: dict[str, set[int]] = {}
+    given = [(1, "n1"), (2, None), (3, "n2"), (4, "n2")]
+    operations = [operation(at, owner, fail if at == 4 else lambda: 7) for at, owner in given]
+    for (at, _), one in zip(given, marked(operations, marks), strict=True):
+        now[0] = at * BIN + 1
+        assert (one.name, one.bytes, one.owner) == ("get", 5, given[at - 1][1])
+        if at == 4:
+            with pytest.raises(EngineError):
+                one.call()
+        else:
+            assert one.call() == 7
+    assert marks == {"": {1, 2, 3}, "n1": {1}, "n2": {3}}

@@ -1,0 +1,194 @@
+"""Steps that a job is told, the stores that it works on, and when a loss is a failure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.in_threads import MemoryEngine, job, ycsb
+
+from storewise.driver import embedded_stores
+from storewise.driver.embedded_stores import (
+    inputs_kept,
+    make_stores,
+    process_store,
+    reading_cluster,
+    writing_cluster,
+)
+from storewise.driver.worker_job import load_params, must_succeed, notes_of, steps_of
+from storewise.engines.contract.engine import SourceFile
+from storewise.engines.null import NullEngine
+from storewise.errors import ConfigError, StorewiseError
+from storewise.metrics.inodes import Inodes
+from storewise.session.coordination.trial_job import write_trial_part
+from storewise.study.sweep import Clients
+from storewise.workloads.ycsb.workload import YcsbWorkload
+
+SPECS = YcsbWorkload.phases
+
+
+def test_steps_are_the_phases_parameters_with_each_steps_own() -> None:
+    phase = {
+        "name": "c",
+        "params": {"operations": 5, "clients": 8},
+        "steps": [{"rate": 10.0}, {"operations": 7, "threads": 2}, {"clients": 3}],
+    }
+    steps = steps_of(ycsb(phase, threads=4), SPECS["c"])
+    assert [s.number for s in steps] == [0, 1, 2]
+    assert [(s.params.operations, s.params.rate) for s in steps] == [
+        (5, 10.0),
+        (7, None),
+        (5, None),
+    ]
+    assert [s.clients for s in steps] == [Clients(4, 8), Clients(2), Clients(4, 3)]
+    (load,) = steps_of(ycsb(threads=4), SPECS["load"])
+    assert load.clients == Clients(4)
+    assert load_params(ycsb(), SPECS["load"]) == load.params
+
+
+@pytest.mark.parametrize(
+    ("name", "phase", "says"),
+    [
+        ("c", {"params": {"operations": 0}}, r"^phase 'c': operations: Input should be greater"),
+        ("c", {"params": {}}, r"^phase 'c': .*must end the phase"),
+        ("c", {"steps": [{"operations": 1}, {"operations": 1, "rate": 0}]}, r"^phase 'c', step 1"),
+        (
+            "c",
+            {"params": {"operations": 0, "rate": -1}},
+            r"operations: .* than or equal to 1; rate: .* than 0$",
+        ),
+        ("c", {"params": {"operations": 1, "threads": 0}}, r"^phase 'c': threads is 0"),
+        ("load", {"steps": [{}, {"batchsize": 5}]}, r"'load' .*can have one step only$"),
+        ("load", {"params": {"clients": 2}}, r"give `threads` instead of `clients`$"),
+    ],
+)
+def test_steps_that_cannot_be_are_refused_by_name(
+    name: str, phase: dict[str, Any], says: str
+) -> None:
+    trial = ycsb({"name": name, **phase})
+    if name == "load":
+        trial = trial.model_copy(update={"phases": trial.phases[1:]})
+    with pytest.raises(ConfigError, match=says):
+        steps_of(trial, SPECS[name])
+
+
+@pytest.mark.parametrize(
+    ("engine", "level", "expected"),
+    [
+        (MemoryEngine, "", True),
+        (MemoryEngine, "durable", True),
+        (MemoryEngine, "relaxed", False),
+        (NullEngine, "durable", False),
+    ],
+)
+def test_a_loss_is_a_failure_where_the_store_promises_to_keep(
+    engine: Any, level: str, expected: bool
+) -> None:
+    assert must_succeed(engine(), ycsb(consistency=level)) is expected
+
+
+def test_an_engines_first_level_may_be_one_that_loses() -> None:
+    class Careless(MemoryEngine):
+        consistencies = {"relaxed": "", "durable": ""}  # noqa: RUF012
+
+    assert not must_succeed(Careless(), ycsb())
+    assert must_succeed(Careless(), ycsb(consistency="durable"))
+
+
+def test_notes_are_those_of_all_parts_in_their_order(tmp_path: Path) -> None:
+    parts = [tmp_path / f"a.{k}.parquet" for k in range(3)]
+    for k, part in enumerate(parts):
+        more = {} if k == 1 else {"notes": [{"n": k}, {"n": 10 + k}]}
+        write_trial_part(part, [], ycsb(), "a", **more)
+    assert notes_of(parts) == ({"n": 0}, {"n": 10}, {"n": 2}, {"n": 12})
+
+
+# Stores of embedded engines --------------------------------------------------------------------
+
+
+def test_stores_are_made_empty_and_for_this_user_alone(tmp_path: Path) -> None:
+    make_stores(tmp_path / "deep" / "store", 2)
+    stores = [process_store(tmp_path / "deep" / "store", n) for n in range(2)]
+    assert [path.name for path in stores] == ["p0", "p1"]
+    assert [path.stat().st_mode & 0o777 for path in (*stores, stores[0].parent)] == [0o700] * 3
+    make_stores(tmp_path / "deep" / "store", 2)
+    (stores[1] / "left").touch()
+    with pytest.raises(StorewiseError, match=r"p1: a load needs an empty directory"):
+        make_stores(tmp_path / "deep" / "store", 2)
+    (tmp_path / "file").touch()
+    with pytest.raises(StorewiseError, match=r"p0: cannot make the store: File exists"):
+        make_stores(tmp_path / "file", 1)
+
+
+@pytest.fixture
+def sources(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What a workload was asked for its sources; it has files in stores 0, 1, 2 and 1."""
+    asked: list[Any] = []
+
+    class Alignments:
+        @staticmethod
+        def sources(*given: Any) -> tuple[SourceFile, ...]:
+            asked.append(given)
+            return tuple(
+                SourceFile(f"in/{n % 2}/{n}", 1, b"", (), s) for n, s in enumerate((0, 1, 2, 1))
+            )
+
+        @staticmethod
+        def placement(*given: Any) -> Any:
+            return ("placement", *given)
+
+    monkeypatch.setattr(embedded_stores, "workload", lambda name: Alignments)
+    return asked
+
+
+def test_clients_connect_to_the_stores_of_all_or_to_their_own(
+    sources: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial = ycsb(engine="files", workers=2, processes=2, settings={"x": 1}, consistency="durable")
+    stores = tuple(tmp_path / f"store{k}" for k in range(2))
+    its = replace(
+        job(trial, tmp_path, "load", 0, cluster=None), stores=stores, written=(tmp_path / "w",)
+    )
+    with pytest.raises(StorewiseError, match=r"store0/p0: the store is not here"):
+        reading_cluster(its, [])
+    for store in stores:
+        make_stores(store, 2)
+    notes = [{"n": 1}]
+    cluster = reading_cluster(its, notes)
+    assert cluster.stores == tuple(s / f"p{n}" for s in stores for n in range(2))
+    assert cluster.placement == ("placement", 4, its.written)  # type: ignore[comparison-overlap]
+    assert (cluster.engine, cluster.settings, cluster.consistency) == ("files", {"x": 1}, "durable")
+    assert [source.store for source in cluster.sources] == [0, 1, 2, 1]
+    assert sources == [(None, its.written, notes)]
+    assert cluster.kinds == trial.kinds()
+    assert not cluster.network_file_system
+    # A later phase that changes data: worker 1's stores are the third and the fourth.
+    for worker, process, own in ((0, 0, [0]), (0, 1, [1, 1]), (1, 0, [2]), (1, 1, [])):
+        cluster = writing_cluster(replace(its, worker=worker), process, notes)
+        assert cluster.stores == (stores[worker] / f"p{process}",)
+        assert [source.store for source in cluster.sources] == own
+    loading = replace(its, store=tmp_path / "mine", worker=1)
+    assert writing_cluster(loading, 1, []).stores == (tmp_path / "mine" / "p1",)
+    monkeypatch.setattr(embedded_stores, "file_system", {stores[1] / "p1": "nfs4"}.get)
+    monkeypatch.setattr(embedded_stores, "is_network", lambda name: name == "nfs4")
+    assert reading_cluster(its, []).network_file_system
+    sources.clear()
+    other = replace(its, trial=trial.model_copy(update={"engine": "sqlite"}))
+    assert reading_cluster(other, []).sources == ()
+    assert sources == [], "only an engine that reads them again gets the list"
+
+
+def test_inputs_count_as_files_of_an_engine_that_answers_from_them_once_in_a_trial(
+    sources: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = job(ycsb(engine="files", workers=2), tmp_path, "load", cluster=None)
+    assert inputs_kept(first) == Inodes(4, 3)
+    assert inputs_kept(replace(first, worker=1)) == Inodes()
+    assert sources == [(None, (), ())] * 2
+    assert inputs_kept(replace(first, trial=ycsb(engine="sqlite"))) == Inodes()
+    # Objects on S3 are no files.
+    monkeypatch.setattr(embedded_stores, "is_remote", lambda path: path == "in/1/3")
+    for worker in (0, 1):
+        assert inputs_kept(replace(first, worker=worker)) is None
