@@ -1,15 +1,78 @@
-"""Plans of the workflow, and a copy of it to be edited."""
+"""The workflow in this process, its plans, and a copy of it to be edited.
+
+A Snakemake of its own takes two seconds before it has its plan, most of them for imports.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import io
+import os
 import re
 import shutil
+import signal
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from unittest import mock
 
+from support.commands import Done
 from support.paths import ROOT
 from support.workspace import Workspace
 
 MEASURING = {"open_session", "load", "phase", "verify"}
+
+
+def snakemake(
+    command: Sequence[str], directory: Path, env: Mapping[str, str] | None = None
+) -> Done:
+    """Snakemake's command in this process; what our rules change in it is put back."""
+    import snakemake.script  # it takes a second, and only tests of workflows need it
+    from snakemake.cli import main
+    from snakemake.persistence import PersistenceBase
+    from snakemake.scheduling.job_scheduler import JobScheduler
+
+    out, err = io.StringIO(), io.StringIO()
+    handlers = {one: signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)}
+    mask = os.umask(0)
+    os.umask(mask)
+    status: object = 0
+    try:
+        with (
+            mock.patch.object(JobScheduler, "exit_gracefully", JobScheduler.exit_gracefully),
+            mock.patch.object(PersistenceBase, "lock", PersistenceBase.lock),
+            mock.patch.object(snakemake.script, "get_source", snakemake.script.get_source),
+            mock.patch.dict("os.environ", env or {}),
+            contextlib.chdir(directory),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+        ):
+            main(command[command.index("snakemake") + 1 :])
+    except SystemExit as ended:
+        status = ended.code
+    finally:
+        os.umask(mask)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    assert isinstance(status, int), status
+    return Done(status, out.getvalue(), err.getvalue())
+
+
+def plan(place: Workspace, *arguments: str, snakefile: Path = ROOT / "Snakefile") -> dict[str, int]:
+    """Rules and numbers of jobs that Snakemake would run."""
+    done = snakemake(place.command("-n", *arguments, snakefile=snakefile), place.directory)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return planned(done.stdout + done.stderr)
+
+
+def refusal(place: Workspace, *arguments: str, env: Mapping[str, str] | None = None) -> str:
+    """What Snakemake says, in one line, where it must not start anything."""
+    before = place.left_behind()
+    done = snakemake(place.command(*arguments), place.directory, env)
+    text = " ".join((done.stdout + done.stderr).split())
+    assert done.returncode != 0, text
+    assert "Traceback" not in text
+    assert place.left_behind() == before
+    return text
 
 
 def planned(text: str) -> dict[str, int]:

@@ -1,105 +1,163 @@
-"""A study of one's own outputs as `storewise init` writes it, with less of it: several processes
-and threads, steps, kept stores, mixed phases, questions and break-even, from inputs to report."""
+"""A study of one's own outputs as `storewise init` writes it, with less of it: what is in its
+results and on its page, from the inputs on."""
 
 from __future__ import annotations
 
 import json
 import re
 import subprocess
+from pathlib import Path
 
 import duckdb
+import pandas as pd
+import pyarrow.parquet as pq
 import pytest
+from support.embedded_study import NOWHERE, Measured
 from support.paths import SMALL
 from support.workspace import Workspace
 
-from storewise.ssearch.parse.stream import open_input
+from storewise.analysis.files.parts import trial_files
+from storewise.metrics.pack import read_pack
 
-#: As `init` writes it, it would take minutes. Few jobs: each is a Python process of its own.
-LESS = """\
-extends: mine.yaml
-engines: [files, sqlite, duckdb]
-indexes: [align.q, align.gene]
-factors: {workers: 1, processes: 2, threads: 2, index: [none, before]}
-exclude:
-  - {engine: files, index: before}
-  - {engine: sqlite, index: none}
-  - {engine: duckdb, index: none}
-repeats: 1
-verify: 20
-keep_data: true
-phases:
-  - write: {leave: 0.4, batch_size: 200}
-  - read: {operations: 100, steps: [{threads: 1}, {threads: 2, batch: 10}]}
-  - query: {operations: 10}
-  - mixed: {operations: 12, writes: 0.5, batch_size: 100}
-"""
-Run = tuple[Workspace, subprocess.CompletedProcess[str]]
+pytestmark = [
+    pytest.mark.xdist_group("embedded"),
+    pytest.mark.long("the first of them measures the whole study for all others", limit=900),
+]
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """The study from `init` to its report, and what `storewise run` said."""
-    place = Workspace(tmp_path_factory.mktemp("mine"), study="small")
-    inputs = place.copy_inputs([])
-    for path in SMALL:
-        # Plain text, as ssearch36 writes it.
-        with open_input(path) as stream, (inputs / path.stem).open("wb") as plain:
-            while data := stream.read(1 << 20):
-                plain.write(data)
-    made = place.storewise("init", str(inputs), "-o", "mine.yaml")
-    assert made.returncode == 0, made.stdout + made.stderr
-    place.write_study(LESS)
-    done = place.storewise("run", "small.yaml")
-    assert done.returncode == 0, done.stdout + done.stderr
-    return place, done
+@pytest.fixture
+def place(measured: Measured) -> Workspace:
+    return measured.place
 
 
-def test_init_writes_a_study_that_runs(run: Run) -> None:
-    place, done = run
+@pytest.fixture
+def verdict(place: Workspace) -> dict[str, object]:
+    return json.loads((place.results / "analysis" / "verdict.json").read_text())  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def page(place: Workspace) -> str:
+    return (place.results / "report.html").read_text()
+
+
+def test_init_writes_a_study_that_runs(measured: Measured) -> None:
+    place, done = measured.place, measured.run
     assert "# config/README.md explains every key." in (place.directory / "mine.yaml").read_text()
     assert "\x1b" not in done.stdout
     *trials, answer, beside, page, log, following = done.stdout.splitlines()
     assert "   sure: " in answer
     assert "than" in beside
-    assert len(trials) == 3
+    assert len(trials) == 4
     assert all(re.fullmatch(r"ok   \S.* {3}\S.* [\d,.]+/s", line) for line in trials), trials
-    assert (page, log) == ("Page: results/small/report.html", "Log: results/small/logs/run.log")
+    assert (page, log) == ("Page: results/s/report.html", "Log: results/s/logs/run.log")
     assert following == "Next: open the page in a browser"
 
 
-def test_several_processes_steps_and_kept_stores(run: Run) -> None:
-    place, _ = run
+def test_every_document_is_counted_and_nothing_is_left(place: Workspace) -> None:
+    expected = place.documents()
     counts = place.counts()
-    assert len(counts) == 3
-    assert all(expected == counted for expected, counted in counts.values())
-    kept = sorted(place.results.glob("trials/sqlite-*/store.0/p*"))
-    assert [path.name for path in kept] == ["p0", "p1"]
-    part = next(place.results.glob("trials/sqlite-*/read.0.parquet"))
+    assert sorted(name.split("-")[0] for name in counts) == ["files", "null", "parquet", "sqlite"]
+    for trial, result in counts.items():
+        assert result == ((0, 0) if trial.startswith("null") else (expected, expected))
+    kept = {str(path.relative_to(place.results)) for path in place.results.glob("trials/*/store.*")}
+    assert kept
+    assert set(place.left_behind()) == kept, "keep_data keeps the stores, and nothing else"
+    assert place.processes() == []
+
+
+def test_the_results_that_the_readme_names_are_there(place: Workspace) -> None:
+    for name in (
+        *("report.html", "summary.csv", "figures", "analysis", "trials", "logs"),
+        *("inputs/manifest.parquet", "inputs/quarantine.tsv"),
+    ):
+        assert (place.results / name).exists(), name
+    part = next(place.results.glob("trials/sqlite-w2-*/read.1.parquet"))
+    conditions = json.loads(pq.read_schema(part).metadata[b"storewise"])
+    assert conditions["versions"]["sqlite.sqlite"]
+    assert conditions["trial"]["factors"]["engine"] == "sqlite"
     steps = duckdb.sql(f"select distinct step from '{part}' order by 1").fetchall()
     assert steps == [(0,), (1,)]
-    assert not (place.results / "live").exists()
 
 
-def test_questions_and_break_even_through_the_workflow(run: Run) -> None:
-    place, _ = run
-    verdict = json.loads((place.results / "analysis" / "verdict.json").read_text())
-    by_name = {c["name"]: c["standings"] for c in verdict["criteria"]}
+def test_each_trial_is_packed_for_the_analysis(place: Workspace) -> None:
+    trials = [trial_files(path) for path in place.results.glob("trials/*")]
+    assert trials
+    for one in trials:
+        parts = [name for name in one.parts if name.count(".") == 2]
+        pack = read_pack(one.directory, parts, [log.name for log in one.logs])
+        assert pack is not None
+        assert list(pack.conditions) == parts
+
+
+def test_questions_and_break_even_through_the_workflow(
+    place: Workspace, verdict: dict[str, object]
+) -> None:
+    by_name = {c["name"]: c["standings"] for c in verdict["criteria"]}  # type: ignore[attr-defined]
     assert by_name["query"][0]["choice"] == "SSEARCH files"
     assert by_name["query"][0]["baseline"]
     assert all(s["choice"] != "SSEARCH files" for s in by_name["load"])
-    assert "SSEARCH files" not in verdict["pays_from"]
-    assert set(verdict["pays_from"]) == {"SQLite", "DuckDB"}
-    assert any("pays for its load" in text for text in verdict["text"])
+    assert "Parquet files" in verdict["pays_from"]  # type: ignore[operator]
+    assert "SSEARCH files" not in verdict["pays_from"]  # type: ignore[operator]
+    assert any("for its load" in text for text in verdict["text"])  # type: ignore[attr-defined]
     lines = (place.results / "analysis" / "questions.csv").read_text().splitlines()
     assert len(lines) == 1 + 3 * 5
     assert any("align.gene" in line for line in lines)
 
 
-def test_the_page_sets_the_stores_beside_the_files(run: Run) -> None:
-    place, _ = run
-    page = (place.results / "report.html").read_text()
+def test_the_page_sets_the_stores_beside_the_files(page: str) -> None:
     chart = page[page.index('<table id="chart">') :]
     chart = chart[: chart.index("</table>")]
     assert chart.index("SSEARCH files") < chart.index("nothing to load") < chart.index("SQLite")
     for piece in ('id="questions"', 'id="breakeven"', "client (reads the files)", "store (find)"):
         assert piece in page
+
+
+def test_an_engine_that_is_left_out_is_named(measured: Measured, page: str) -> None:
+    log = (measured.place.results / "logs" / "run.log").read_text()
+    assert f"postgres is left out: PostgreSQL: no postgres (looked in {NOWHERE})" in log
+    assert "PostgreSQL was not measured" in page and NOWHERE in page
+    assert "have no results yet" not in page
+
+
+# Files and directories, as `find` counts them.
+
+
+@pytest.fixture
+def sizes(place: Workspace) -> pd.DataFrame:
+    """Measures by engine."""
+    table = pd.read_csv(place.results / "analysis" / "storage_summary.csv")
+    return table.pivot_table(index="engine", columns="measure", values="mean")
+
+
+def found(*places: Path) -> int:
+    # Snakemake puts a file of its own into directories when their job has ended.
+    command = ["find", *map(str, places), "-not", "-name", ".snakemake_timestamp"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return len(done.stdout.splitlines())
+
+
+def test_find_counts_the_same(place: Workspace, sizes: pd.DataFrame) -> None:
+    for engine, workers in {"files": 1, "sqlite": 2, "parquet": 1}.items():
+        (trial,) = place.results.glob(f"trials/{engine}-*")
+        places = list(trial.glob("store.*"))
+        assert len(places) == workers
+        inputs = [place.directory / "data"] if engine == "files" else []
+        assert sizes["inodes"][engine] == found(*places, *inputs), engine
+    assert sizes["files"]["files"] == len(SMALL) + 1
+    operations = sizes["metadata_operations"]
+    assert operations["parquet"] > sizes["inodes"]["parquet"], "parts are written and merged"
+    assert 0 < operations["sqlite"] < operations["parquet"]
+
+
+def test_the_verdict_and_the_page_tell_them(
+    verdict: dict[str, object], page: str, sizes: pd.DataFrame
+) -> None:
+    (criterion,) = [one for one in verdict["criteria"] if one["name"] == "inodes"]  # type: ignore[attr-defined]
+    stand = {one["choice"]: one["mean"] for one in criterion["standings"]}
+    assert stand["SQLite"] == pytest.approx(sizes["inodes"]["sqlite"])
+    (sentence,) = [text for text in verdict["text"] if text.startswith("Files and directories")]  # type: ignore[attr-defined]
+    assert "the full corpus has 1,119,820 files" in sentence
+    row = next(line for line in page.splitlines() if '<tr><td data-label="engine">SQLite' in line
+               and 'data-label="files and directories"' in line)  # fmt: skip
+    (shown,) = re.findall(r'data-label="files and directories" class="number">([^<]+)<', row)
+    assert shown == f"{sizes['inodes']['sqlite']:.0f}"

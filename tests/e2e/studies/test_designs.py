@@ -8,14 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 from support.designs import PAPER
 from support.paths import ROOT
+from support.workflow import snakemake
 from support.workspace import Workspace
 
 from storewise.study.load import load_study
-from storewise.study.study import Study
-
-
-def paper(name: str) -> Study:
-    return load_study(name, scale="paper", root=ROOT)
 
 
 def workspace(tmp_path: Path) -> Workspace:
@@ -31,19 +27,18 @@ def command(place: Workspace, name: str, scale: str, *more: str) -> list[str]:
     return [*line[:at], f"study={name}", f"scale={scale}", *line[at + 1 :]]
 
 
-#: What `make test` runs: sensors' readings on an embedded store, alignments on a server.
-EVERY_RUN = ("mahmood2015", "niec2014-vertical")
-#: One of each other study; the rest of niec2014 differs in its factors.
-SLOW = ("altoros2013", "balasubramanian2014", "andor2019")
-
-MARKS = {
-    name: [] if name in EVERY_RUN else pytest.mark.slow if name in SLOW else pytest.mark.all_cells
-    for name in PAPER
-}
+#: That of CI: servers, some of them slowed. All are read in all sizes in tests/unit/study.
+SLOW = "balasubramanian2014"
 
 
 @pytest.mark.needs("postgres")
-@pytest.mark.parametrize("name", [pytest.param(n, marks=MARKS[n]) for n in PAPER])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(n, marks=pytest.mark.slow if n == SLOW else pytest.mark.all_cells)
+        for n in PAPER
+    ],
+)
 def test_a_tiny_run_of_each_design(tmp_path: Path, name: str) -> None:
     place = workspace(tmp_path)
     done = place.run(command(place, name, "tiny"))
@@ -69,7 +64,7 @@ def test_the_paper_s_own_size_plans(tmp_path: Path, name: str) -> None:
     place_inputs = tmp_path / "data"
     place_inputs.mkdir()
     (place_inputs / "ssearch").symlink_to(ROOT / "resources" / "sample")
-    done = place.run(command(place, name, "paper", "-n", "--jobs", "4000"))
+    done = snakemake(command(place, name, "paper", "-n", "--jobs", "4000"), tmp_path)
     # Engines that this host does not have are left out; where none is left, the error says so.
     text = done.stdout + done.stderr
     assert done.returncode == 0 or "no engine of it can run on this host" in text, text[-4000:]

@@ -20,9 +20,9 @@ from storewise.engines.registry import engine
 from storewise.workloads.sensors.generator import MEASURES, Part, Readings, batches, threshold
 from storewise.workloads.sensors.plan import uses_index
 
-pytestmark = pytest.mark.needs("postgres")
 
-
+@pytest.mark.slow
+@pytest.mark.needs("postgres")
 def test_postgres_leaves_its_index_for_large_shares(tmp_path: Path) -> None:
     number_of = 100_000
     readings = Readings()
@@ -59,18 +59,18 @@ verify: 50
 """
 
 
-@pytest.mark.slow  # make test measures this workload by the design mahmood2015
+@pytest.mark.slow
 def test_a_whole_study(tmp_path: Path) -> None:
     """By Snakemake: q2's readings are as many as q3 counts and as numpy finds."""
     space = Workspace(tmp_path)
     url = f"sqlite:///{tmp_path / 'mine.db'}"
-    engines = f"{{sqlite: , duckdb: , postgres: , sql: {{url: '{url}'}}}}"
+    engines = f"{{sqlite: , sql: {{url: '{url}'}}}}"
     space.write_study(STUDY.format(engines=engines))
-    run = space.snakemake(timeout=550)
+    run = space.snakemake()
     assert run.returncode == 0, run.stderr[-4000:]
     values = np.concatenate(list(Readings().values_of(0, 10_500)))
     trials = sorted((space.results / "trials").iterdir())
-    assert len(trials) == 4
+    assert len(trials) == 2
     for trial in trials:
         notes = [n for q in ("q2", "q3") for n in notes_of([trial / f"{q}.0.parquet"])]
         assert [(n["query"], n["selectivity_pct"]) for n in notes] == [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -39,18 +39,15 @@ phases: [write, read: {{operations: 100}}]
 """
 
 
-def fasta(place: Workspace) -> None:
-    """Six queries and a library of the sample."""
+@pytest.mark.slow
+@pytest.mark.needs("ssearch36")
+def test_from_fasta_to_results_with_the_phases_of_a_trial_in_one_job(place: Workspace) -> None:
+    """With several processes, and the fields of the published study alone."""
+    # Six queries and a library of the sample.
     source = sorted((SAMPLE / "fasta").glob("queries*"))[0]
     shutil.copy(source, place.directory / "queries.fa.gz")
     library = next((SAMPLE / "fasta").glob("*yersinia*"))
     shutil.copy(library, place.directory / "library.fa.gz")
-
-
-@pytest.mark.needs("ssearch36")
-def test_from_fasta_to_results_with_the_phases_of_a_trial_in_one_job(place: Workspace) -> None:
-    """With several processes, and the fields of the published study alone."""
-    fasta(place)
     place.write_study(SEARCH.format(library="library.fa.gz"))
     done(place.snakemake("--omit-from", "analyse"))
     assert set(place.counts().values()) == {(place.documents(), place.documents())}
@@ -66,40 +63,26 @@ def test_from_fasta_to_results_with_the_phases_of_a_trial_in_one_job(place: Work
     done(place.snakemake("--omit-from", "analyse"))
     assert {path: path.stat().st_mtime_ns for path in outputs} == before
 
-
-@pytest.mark.needs("ssearch36")
-@pytest.mark.parametrize(
-    ("library", "words"), [("missing.fa", "missing.fa"), ("queries.txt", "FASTA")]
-)
-def test_a_library_that_cannot_be_searched(place: Workspace, library: str, words: str) -> None:
-    """Before anything starts, and in the job that reads it; others: ssearch/test_search.py."""
-    fasta(place)
+    # A library that cannot be searched, in the job that reads it; others: ssearch/test_search.py.
     (place.directory / "queries.txt").write_text("this is no sequence\n")
-    place.write_study(SEARCH.format(library=library))
+    place.write_study(SEARCH.format(library="queries.txt"))
+    shutil.rmtree(place.results)
     result = place.snakemake()
-    assert result.returncode != 0
     text = result.stdout + result.stderr
-    assert library in text
-    assert words in text
-    assert "Traceback" not in text
+    assert result.returncode != 0
+    assert "queries.txt" in text and "FASTA" in text and "Traceback" not in text
     assert not list(place.results.glob("search/outputs/*.m10*"))
-
-
-@pytest.fixture
-def small_disk(place: Workspace) -> Iterator[Workspace]:
-    """A workspace whose results lie on a file system of a few MB."""
-    mount = place.directory / "results" / "s" / "trials"
-    mount.mkdir(parents=True)
-    command = ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(mount)]
-    subprocess.run(command, check=True)
-    yield place
-    subprocess.run(["umount", "--lazy", str(mount)], check=True)
 
 
 @pytest.mark.slow
 @pytest.mark.needs("root")
-def test_a_full_disk_is_named_and_nothing_is_corrupted(small_disk: Workspace) -> None:
-    place = small_disk
+def test_a_full_disk_is_named_and_nothing_is_corrupted(
+    small_disk: Callable[..., Path], place: Workspace
+) -> None:
+    """All that Snakemake measures lies on a file system of a few MB."""
+    disk = small_disk("3m")
+    place.results.mkdir(parents=True)
+    (place.results / "trials").symlink_to(disk)
     large = sorted(SAMPLE.glob("*.m10.*"), key=lambda path: -path.stat().st_size)[:6]
     place.copy_inputs(large)
     place.write_study("""\
@@ -114,6 +97,6 @@ phases: [write, read: {operations: 100}]
     assert "full" in text or "No space left" in text
     assert place.left_behind() == []
     assert not list(place.results.glob("trials/*/*.parquet"))
-    subprocess.run(["mount", "-o", "remount,size=500m", str(place.results / "trials")], check=True)
+    subprocess.run(["mount", "-o", "remount,size=500m", str(disk)], check=True)
     done(place.snakemake("--omit-from", "analyse"))
     assert set(place.counts().values()) == {(place.documents(), place.documents())}

@@ -1,8 +1,7 @@
-"""Steps of a phase, by worker jobs alone; a whole study of them is in test_two_stores.py."""
+"""Steps at target rates, by a worker job alone; a whole study of steps is in test_two_stores.py."""
 
 from support import driving
-from support.driving import make_inputs, rows, start, total, trial
-from support.waiting import exit_code
+from support.driving import make_inputs, rows, total, trial
 
 from storewise.metrics.hdr import merge_logs, percentiles
 from storewise.metrics.schema import read_conditions
@@ -10,34 +9,6 @@ from storewise.metrics.schema import read_conditions
 
 def of_step(part, metric, step, **wanted):
     return rows(part, metric=metric, step=step, **wanted)
-
-
-def test_clients_are_spread_over_workers_and_processes(tmp_path):
-    """Five clients on four processes, then one: those without clients keep step and are silent."""
-    make_inputs(tmp_path, 4)
-    steps = [{"clients": 5}, {"clients": 1, "restart": True}, {"threads": 2}]
-    read = {"name": "read", "params": {"operations": 40}, "steps": steps}
-    measured = trial("sqlite", ["write", read], workers=2, processes=2)
-    for phase in ("write", "read"):
-        jobs = [start(measured, tmp_path, phase, worker) for worker in range(2)]
-        codes = [exit_code(job, 300) for job in jobs]
-        assert codes == [0, 0], (tmp_path / f"{phase}.0.log").read_text()
-    parts = [tmp_path / f"read.{worker}.parquet" for worker in range(2)]
-    for step in range(3):
-        wanted = {"second": None, "operation": "get", "step": step}
-        assert sum(total(part, "operations", **wanted) for part in parts) == 40
-    busy = [
-        {
-            (worker, row["process"])
-            for worker, part in enumerate(parts)
-            for row in of_step(part, "duration", step)
-            if row["process"] is not None
-        }
-        for step in range(3)
-    ]
-    assert busy == [{(0, 0), (0, 1), (1, 0), (1, 1)}, {(0, 0)}, busy[0]]
-    conditions = read_conditions(parts[1])
-    assert [(s["threads"], s["clients"]) for s in conditions["steps"]] == [(2, 5), (1, 1), (2, 8)]
 
 
 def test_an_open_loop_that_is_asked_too_much_says_so(tmp_path):

@@ -1,15 +1,21 @@
-"""One study of an embedded store and one on servers, which is not there at first: an engine left
-out, YCSB's workloads, sweeps, a search, nodes slowed and killed. It is measured once."""
+"""One study of an embedded store and one on servers: YCSB's workloads, sweeps, a search, nodes
+slowed and killed. It is measured once, and analysed elsewhere, on a host without servers."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from support.driving import rows
+from support.embedded_study import NOWHERE, POSTGRES
+from support.workflow import MEASURING, plan
 from support.workspace import Workspace
 
 from storewise.analysis.measure.steps import ALL
@@ -19,7 +25,10 @@ from storewise.analysis.pipeline.load import load_results
 from storewise.metrics.schema import read_conditions, read_part
 from storewise.report.tables.per_node import node_tables
 
-pytestmark = pytest.mark.needs("postgres")
+pytestmark = [
+    pytest.mark.needs("postgres"),
+    pytest.mark.long("the first of them measures the whole study for all others", limit=900),
+]
 
 STUDY = """\
 title: Two stores
@@ -28,9 +37,11 @@ engines: [sqlite, postgres]
 if_missing: leave_out
 factors: {workers: [2], processes: [2], threads: [2], nodes: [2]}
 exclude:
+  - {engine: sqlite, phase: run}
   - {engine: sqlite, phase: a}
   - {engine: sqlite, phase: c}
   - {engine: sqlite, phase: g}
+keep_data: true
 phases:
   - load: {properties: workload, batchsize: 10}
   - d: {operationcount: 400}
@@ -72,14 +83,10 @@ requestdistribution=zipfian
 
 @dataclass
 class Measured:
-    """The study's place, what was there without servers, and the tables and page of the whole."""
+    """Where it was measured and where it was analysed, with the tables and the page."""
 
     place: Workspace
-    missing: str
-    said: str
-    first_trials: list[str]
-    first_page: str
-    first_verified: int
+    elsewhere: Workspace
     tables: Tables
     page: str
 
@@ -87,56 +94,56 @@ class Measured:
         return next(self.place.results.glob(f"trials/{engine}-*"))
 
 
-def verified_at(place: Workspace) -> int:
-    return next(place.results.glob("trials/sqlite-*/verify.parquet")).stat().st_mtime_ns
-
-
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Measured:
-    """Measured without servers, then with them, and analysed where they are missing again."""
     place = Workspace(tmp_path_factory.mktemp("two"))
     place.write_study(STUDY)
     (place.directory / "workload").write_text(PROPERTIES)
-    missing = str(place.directory / "nowhere")
-    without = {**os.environ, "STOREWISE_POSTGRES_BIN": missing}
-    first = place.snakemake(env=without)
-    assert first.returncode == 0, first.stdout + first.stderr
-    trials = sorted(p.name for p in (place.results / "trials").iterdir())
-    page, verified = (place.results / "report.html").read_text(), verified_at(place)
-    second = place.snakemake("--omit-from", "analyse")
-    assert second.returncode == 0, second.stdout + second.stderr
-    third = place.snakemake("analysis", env=without)
-    assert third.returncode == 0, third.stdout + third.stderr
-    tables = build_tables(load_results(place.results))
-    last = (place.results / "report.html").read_text()
-    return Measured(place, missing, first.stderr, trials, page, verified, tables, last)
+    done = place.snakemake("--omit-from", "analyse")
+    assert done.returncode == 0, done.stdout + done.stderr
+    # By its results alone, for a study that has changed since then.
+    elsewhere = Workspace(tmp_path_factory.mktemp("elsewhere"))
+    elsewhere.write_study(STUDY.replace("d: {operationcount: 400}", "d: {operationcount: 401}"))
+    (elsewhere.directory / "workload").write_text(PROPERTIES)
+    for name in ("trials", "inputs"):
+        if (place.results / name).exists():
+            shutil.copytree(place.results / name, elsewhere.results / name)
+    assert elsewhere.results.exists()
+    done = elsewhere.snakemake("analysis", env={**os.environ, POSTGRES: NOWHERE})
+    assert done.returncode == 0, done.stdout + done.stderr
+    tables = build_tables(load_results(elsewhere.results))
+    return Measured(place, elsewhere, tables, (elsewhere.results / "report.html").read_text())
 
 
-def test_what_is_left_out_is_named_and_measured_later(measured: Measured) -> None:
-    why = f"postgres is left out: PostgreSQL: no postgres (looked in {measured.missing})"
-    assert why in measured.said
-    (name,) = measured.first_trials
-    assert name.startswith("sqlite-")
-    assert "PostgreSQL was not measured" in measured.first_page
-    assert measured.missing in measured.first_page
-    assert "have no results yet" not in measured.first_page
-    # Where the engine is, the same study measures what is missing, and nothing again.
-    assert len(list((measured.place.results / "trials").iterdir())) == 2
-    assert verified_at(measured.place) == measured.first_verified
-    # What was measured stays in the report of a host without the engine.
+def test_nothing_is_left_but_what_is_kept(measured: Measured) -> None:
+    left = measured.place.left_behind()
+    assert all(re.fullmatch(r"trials/[^/]+/(store\.\d|data\.data\d)", name) for name in left), left
+    assert measured.place.processes() == []
+
+
+def test_results_alone_are_analysed_where_their_engine_is_not(measured: Measured) -> None:
+    """What changed since is a warning; what was measured is not called left out."""
     assert "PostgreSQL" in measured.page and "was not measured" not in measured.page
-    assert measured.place.left_behind() == []
-
-
-def test_a_study_without_any_engine_on_the_host(tmp_path: Path) -> None:
-    place = Workspace(tmp_path)
-    place.write_study(
-        "workload: ycsb\nengines: [postgres]\nif_missing: leave_out\n"
-        "phases: [load: {recordcount: 9}, c: {operations: 9}]\n"
+    assert "401" in (measured.elsewhere.results / "analysis" / "warnings.csv").read_text()
+    there, here = (
+        {path.name for path in one.results.glob("trials/*")}
+        for one in (measured.place, measured.elsewhere)
     )
-    done = place.snakemake("-n", env={**os.environ, "STOREWISE_POSTGRES_BIN": str(tmp_path / "no")})
-    assert done.returncode != 0
-    assert "no engine of it can run on this host" in done.stdout + done.stderr
+    assert there == here
+    jobs = plan(measured.elsewhere, "analysis")
+    assert not MEASURING & set(jobs), jobs
+
+
+def test_find_counts_the_files_of_a_server(measured: Measured) -> None:
+    """One that has ended leaves a few less."""
+    table = pd.read_csv(measured.elsewhere.results / "analysis" / "storage_summary.csv")
+    sizes = table[table["engine"] == "postgres"].set_index("measure")["mean"]
+    data = list(measured.trial("postgres").glob("data.*"))
+    assert len(data) == 2
+    command = ["find", *map(str, data), "-not", "-name", ".snakemake_timestamp"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert sizes["inodes"] == pytest.approx(len(done.stdout.splitlines()), abs=40)
+    assert sizes["metadata_operations"] > 0
 
 
 def totals(path: Path, metric: str) -> dict[str, float]:
@@ -152,33 +159,55 @@ def totals(path: Path, metric: str) -> dict[str, float]:
 def test_two_stores_do_the_core_workloads(measured: Measured, engine: str) -> None:
     trial = measured.trial(engine)
     sums: dict[str, dict[str, float]] = {}
-    for phase in "load", "d", "run":
-        for worker in range(2):
-            part = trial / f"{phase}.{worker}.parquet"
-            assert sum(totals(part, "errors").values()) == 0
-            for name, value in totals(part, "operations").items():
-                of_phase = sums.setdefault(phase, {})
-                of_phase[name] = of_phase.get(name, 0.0) + value
-    assert {p: sum(s.values()) for p, s in sums.items() if p != "load"} == {"d": 400, "run": 660}
-    assert sums["run"]["scan"] > 60
-    inserted = sums["d"]["insert"] + sums["run"]["insert"]
-    assert inserted > 100
-    verified = totals(trial / "verify.parquet", "checked_documents")
-    if engine == "sqlite":
-        assert verified == {"usertable": 600 + inserted}
-    else:  # and those of phase g
-        assert verified["usertable"] > 600 + inserted
+    for part in trial.glob("*.[01].parquet"):
+        if part.name.split(".")[0] in ("node", "written"):
+            continue
+        for name, value in totals(part, "operations").items():
+            of_phase = sums.setdefault(part.name.split(".")[0], {})
+            of_phase[name] = of_phase.get(name, 0.0) + value
+        failed = sum(totals(part, "errors").values())
+        assert failed == 0 or part.name.startswith("g."), part
+    assert sum(sums["d"].values()) == 400
+    assert 0 < sums["d"]["insert"] < 60
+    if engine == "postgres":
+        assert sum(sums["run"].values()) == 660
+        assert sums["run"]["scan"] > 60
+        assert sums["run"]["insert"] > 100
+    inserted = sum(of_phase.get("insert", 0.0) for name, of_phase in sums.items() if name != "load")
+    assert totals(trial / "verify.parquet", "checked_documents") == {"usertable": 600 + inserted}
     # A killed server may have stored what it could not answer any more.
     failed = sum(totals(part, "errors").get("insert", 0.0) for part in trial.glob("g.*.parquet"))
     (counted,) = totals(trial / "verify.parquet", "counted_documents").values()
-    assert verified["usertable"] <= counted <= verified["usertable"] + failed
+    assert 600 + inserted <= counted <= 600 + inserted + failed
     assert totals(trial / "verify.parquet", "lost_documents") == {"usertable": 0}
     assert totals(trial / "verify.parquet", "wrong_documents") == {"usertable": 0}
 
 
+def test_clients_of_a_step_are_spread_over_workers_and_processes(measured: Measured) -> None:
+    """Those without clients keep step and are silent."""
+    parts = [measured.trial("postgres") / f"a.{worker}.parquet" for worker in (0, 1)]
+    every = {(0, 0), (0, 1), (1, 0), (1, 1)}
+    wanted = [{(0, 0)}, {(0, 0), (1, 0)}, every] * 2
+    for step, busy in enumerate(wanted):
+        found = [
+            (worker, row["process"])
+            for worker, part in enumerate(parts)
+            for row in rows(part, metric="duration", step=step)
+            if row["process"] is not None
+        ]
+        assert set(found) == busy, step
+        done = [
+            row["value"]
+            for part in parts
+            for row in rows(part, metric="operations", step=step, second=None)
+            if row["operation"] and row["process"] is not None
+        ]
+        assert sum(done) == (60 if step < 3 else 120), step
+
+
 def test_the_page_and_the_study_tell_the_workload(measured: Measured) -> None:
     assert "For this workload, on this machine" in measured.page
-    study = json.loads((measured.place.results / "study.json").read_text())
+    study = json.loads((measured.elsewhere.results / "study.json").read_text())
     assert study["phases"][0]["params"]["recordcount"] == 600
 
 
@@ -222,7 +251,7 @@ def test_a_search_tells_the_steps_that_all_workers_took(measured: Measured) -> N
 
 
 def test_steps_and_searches_are_drawn_and_on_the_page(measured: Measured) -> None:
-    index = json.loads((measured.place.results / "figures" / "figures.json").read_text())
+    index = json.loads((measured.elsewhere.results / "figures" / "figures.json").read_text())
     assert {"clients", "latency_over_throughput", "runtime"} <= set(index["made"])
     assert not index["errors"]
     assert "Throughput over clients" in measured.page

@@ -1,5 +1,5 @@
-"""The workflow as a user meets it: what is planned, what is rerun, what is refused; on one
-small study of embedded stores that is measured once."""
+"""The workflow as a user meets it: what is planned, what is rerun, what is refused, on a copy of
+the study of embedded stores; Snakemake in this process."""
 
 from __future__ import annotations
 
@@ -8,101 +8,34 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
+from support.embedded_study import EMBEDDED, POSTGRES
 from support.paths import SMALL
-from support.workflow import MEASURING, edited_workflow, planned
+from support.workflow import MEASURING, edited_workflow, plan, refusal, snakemake
 from support.workspace import Workspace
 
-from storewise.analysis.files.parts import trial_files
-from storewise.metrics.pack import read_pack
-
-STUDY = """\
-inputs: {paths: data}
-engines: [null, sqlite]
-factors: {workers: [1, 2]}
-exclude: [{engine: "null", workers: 2}]
-phases:
-  - write: {batch_size: 500}
-  - read: {operations: 500}
-verify: 50
-"""
+pytestmark = [
+    pytest.mark.xdist_group("embedded"),
+    pytest.mark.long("the first of them measures the whole study for all others", limit=900),
+]
 
 
-@pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    """A small study, measured once by plain Snakemake, and then analysed by its target.
-
-    No profile, no --cores: two workers and the trial that waits for them fit on two cores.
-    """
-    place = Workspace(tmp_path_factory.mktemp("measured"))
-    place.copy_inputs()
-    place.write_study(STUDY)
-    bare = [a for a in place.command() if a != "--profile" and not a.endswith("profiles/local")]
-    done = place.run([*bare, "--omit-from", "analyse"])
-    assert done.returncode == 0, done.stdout + done.stderr
-    done = place.snakemake("analysis")
-    assert done.returncode == 0, done.stdout + done.stderr
-    return place
+def changed(*changes: tuple[str, str]) -> str:
+    """The text of the study with other words."""
+    text = EMBEDDED
+    for old, new in changes:
+        assert old in text, old
+        text = text.replace(old, new)
+    return text
 
 
-@pytest.fixture
-def copy(measured: Workspace, tmp_path: Path) -> Iterator[Workspace]:
-    """The measured study in a directory of its own, with all times as they were."""
-    place = Workspace(tmp_path / "copy")
-    shutil.copytree(measured.directory, place.directory, symlinks=True)
-    yield place
-
-
-def plan(place: Workspace, *arguments: str) -> dict[str, int]:
-    done = place.snakemake("-n", *arguments)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return planned(done.stdout + done.stderr)
-
-
-def test_every_document_is_counted_and_nothing_is_left(measured: Workspace) -> None:
-    counts = measured.counts()
-    assert len(counts) == 3
-    for trial, result in counts.items():
-        expected = measured.documents()
-        assert result == ((0, 0) if trial.startswith("null") else (expected, expected))
-    assert measured.left_behind() == []
-    assert measured.processes() == []
-
-
-def test_the_results_that_the_readme_names_are_there(measured: Workspace) -> None:
-    for name in (
-        "report.html",
-        "summary.csv",
-        "figures",
-        "analysis",
-        "trials",
-        "inputs/manifest.parquet",
-        "inputs/quarantine.tsv",
-        "logs",
-    ):
-        assert (measured.results / name).exists(), name
-    part = next(measured.results.glob("trials/sqlite-w2-*/read.1.parquet"))
-    conditions = json.loads(pq.read_schema(part).metadata[b"storewise"])
-    assert conditions["versions"]["sqlite.sqlite"]
-    assert conditions["trial"]["factors"]["engine"] == "sqlite"
-
-
-def test_each_trial_is_packed_for_the_analysis(measured: Workspace) -> None:
-    trials = [trial_files(path) for path in measured.results.glob("trials/*")]
-    assert trials
-    for one in trials:
-        parts = [name for name in one.parts if name.count(".") == 2]
-        pack = read_pack(one.directory, parts, [log.name for log in one.logs])
-        assert pack is not None
-        assert list(pack.conditions) == parts
+def measuring(jobs: dict[str, int]) -> dict[str, int]:
+    return {name: number for name, number in jobs.items() if name in MEASURING}
 
 
 def test_touched_inputs_and_a_second_parse_plan_nothing(copy: Workspace) -> None:
-    """Nor does the target `analysis`, which has made tables and page of the study."""
     for path in (copy.directory / "data").iterdir():
         path.touch()
     (copy.directory / "s.yaml").touch()
@@ -112,66 +45,44 @@ def test_touched_inputs_and_a_second_parse_plan_nothing(copy: Workspace) -> None
 def test_analysis_never_plans_a_measuring_rule(copy: Workspace) -> None:
     for path in [*(copy.directory / "data").iterdir(), *copy.results.glob("inputs/*.parquet")]:
         path.touch()
-    copy.write_study(STUDY.replace("verify: 50", "verify: 60").replace("500}", "700}"))
+    copy.write_study(changed(("verify: 20", "verify: 60"), ("100, steps", "700, steps")))
     snakefile = edited_workflow(copy)
 
     def jobs_of(target: str) -> dict[str, int]:
-        done = copy.run(copy.command("-n", target, snakefile=snakefile))
-        assert done.returncode == 0, done.stdout + done.stderr
-        jobs = planned(done.stdout + done.stderr)
+        jobs = plan(copy, target, snakefile=snakefile)
         assert not MEASURING & set(jobs), jobs
         assert jobs["report"] == 1
         return jobs
 
     assert "analyse" in jobs_of("analysis")
-    shutil.rmtree(next(copy.results.glob("trials/sqlite-w1-*")))
+    shutil.rmtree(next(copy.results.glob("trials/files-w1-*")))
     assert "analyse" in jobs_of("analysis")
     assert "analyse" not in jobs_of("report")
 
 
-def test_analysis_of_results_alone_in_an_empty_directory(copy: Workspace, tmp_path: Path) -> None:
-    """What changed since is a warning, while a plain run would measure again."""
-    place = Workspace(tmp_path / "empty")
-    place.directory.mkdir()
-    changed = STUDY.replace("operations: 500", "operations: 700")
-    copy.write_study(changed)
-    assert plan(copy)["load"] == 4
-    place.write_study(changed)
-    for name in ("trials", "inputs"):
-        shutil.copytree(copy.results / name, place.results / name)
-    done = place.snakemake("analysis")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert (place.results / "report.html").exists()
-    assert "operations" in (place.results / "analysis" / "warnings.csv").read_text()
-    assert place.snakemake("report").returncode == 0
-    assert {p.name for p in place.results.glob("trials/*")} == {
-        p.name for p in copy.results.glob("trials/*")
-    }
-
-
 def test_snakemake_makes_its_own_report_with_our_captions(copy: Workspace) -> None:
-    done = copy.snakemake("--report", "snakemake.html")
+    done = snakemake(copy.command("--report", "snakemake.html"), copy.directory)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Documents per second" in (copy.directory / "snakemake.html").read_text()
 
 
-def test_what_is_new_is_measured_alone(copy: Workspace) -> None:
-    """An engine, a level and a repeat at once: all but the three trials that are there."""
-    more = STUDY.replace("[null, sqlite]", "[null, sqlite, parquet]").replace("[1, 2]", "[1, 2, 3]")
-    copy.write_study(more + "repeats: 2\n")
+def test_what_is_new_is_measured_alone(copy: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An engine, a level and a repeat at once: all but the four trials that are there."""
+    more = changed(
+        ("sqlite, parquet, postgres]", "sqlite, duckdb, parquet, postgres]"),
+        ("[1, 2]", "[1, 2, 3]"),
+        ("repeats: 1", "repeats: 2"),
+        ("exclude:", "exclude:\n  - {workers: 3, index: before}"),
+    )
+    copy.write_study(more)
     jobs = plan(copy)
-    assert jobs["open_session"] == jobs["verify"] == 2 * (3 * 3 - 1) - 3
-
-
-def test_a_lost_result_measures_its_whole_trial_again_and_no_other(copy: Workspace) -> None:
-    next(copy.results.glob("trials/sqlite-w2-*/read.1.parquet")).unlink()
-    jobs = plan(copy)
-    assert {name: jobs[name] for name in sorted(MEASURING)} == {
-        "load": 2,
-        "open_session": 1,
-        "phase": 2,
-        "verify": 1,
-    }
+    # null, files and parquet with 1 and 3 workers, SQLite with 2 and 3, DuckDB with all three.
+    assert jobs["open_session"] == jobs["verify"] == 2 * (4 * 2 + 3) - 4
+    # PostgreSQL, once the host has it.
+    copy.write_study(EMBEDDED)
+    monkeypatch.delenv(POSTGRES)
+    monkeypatch.setattr("storewise.run.doctor.missing_engines", lambda names: {})
+    assert measuring(plan(copy)) == {"open_session": 1, "load": 1, "phase": 2, "verify": 1}
 
 
 def test_new_files_are_found_when_the_manifest_is_renewed(copy: Workspace) -> None:
@@ -181,28 +92,18 @@ def test_new_files_are_found_when_the_manifest_is_renewed(copy: Workspace) -> No
     assert plan(copy) == {}
     # Asked for up to the manifest: the trials are not of interest here.
     target = f"{copy.results.relative_to(copy.directory)}/inputs/manifest.parquet"
-    done = copy.snakemake("-R", "manifest", "--", target)
+    done = snakemake(copy.command("-R", "manifest", "--", target), copy.directory)
     assert done.returncode == 0, done.stdout + done.stderr
     assert copy.documents() > before
-    assert plan(copy)["load"] == 4
+    assert plan(copy)["load"] == 5
 
 
 def test_a_part_of_a_trial_is_refused(copy: Workspace) -> None:
     trial = next(copy.results.glob("trials/sqlite-w2-*"))
-    shutil.rmtree(trial)
-    done = copy.snakemake(f"results/s/trials/{trial.name}/write.0.parquet")
-    assert done.returncode != 0
-    assert "a trial is measured whole" in done.stdout + done.stderr
-    assert copy.left_behind() == []
-
-
-def test_too_few_slots_are_refused_before_anything_starts(copy: Workspace) -> None:
-    copy.write_study(STUDY.replace("[1, 2]", "[2, 9]"))
-    done = copy.snakemake("--cores", "2")
-    assert done.returncode != 0
-    assert "9 workers" in done.stdout + done.stderr
-    assert "--cores 5" in done.stdout + done.stderr
-    assert copy.left_behind() == []
+    for path in trial.glob("*.parquet"):
+        path.unlink()
+    said = refusal(copy, f"results/s/trials/{trial.name}/write.0.parquet")
+    assert "a trial is measured whole" in said
 
 
 #: Makes DuckDB refuse to open anything, in every process that a test starts with it.
@@ -214,10 +115,10 @@ duckdb.connect = connect
 """
 
 
+@pytest.mark.slow  # what is planned and tried again: test_goes_on.py
 def test_a_failing_engine_is_given_up_and_the_report_made(copy: Workspace) -> None:
-    with_duckdb = STUDY.replace("[null, sqlite]", "[null, sqlite, duckdb]")
-    with_duckdb = with_duckdb.replace("exclude: [", "exclude: [{engine: duckdb, workers: 2}, ")
-    copy.write_study(with_duckdb + "retries: 1\n")
+    with_duckdb = changed(("sqlite, parquet", "sqlite, duckdb, parquet"))
+    copy.write_study(with_duckdb.replace("exclude:", "exclude:\n  - {engine: duckdb, workers: 2}"))
     broken = copy.directory / "broken"
     broken.mkdir()
     (broken / "sitecustomize.py").write_text(BROKEN_DUCKDB)
@@ -228,7 +129,7 @@ def test_a_failing_engine_is_given_up_and_the_report_made(copy: Workspace) -> No
     assert "Page: results/s/report.html" in lines and "Log: results/s/logs/run.log" in lines
     assert lines[-1] == "Next: storewise run s.yaml --retry-failed"
     # A line for each attempt, its reason, and the end of its log; nothing of Snakemake.
-    fails = [line for line in lines if line.startswith("FAIL DuckDB, 1 worker: write.0: ")]
+    fails = [line for line in lines if line.startswith("FAIL DuckDB, 1 worker")]
     assert len(fails) == 2 and all("the disk is broken" in line for line in fails)
     assert any(line.startswith("     | ") for line in lines)
     assert not re.search(r"Traceback|WorkflowError|Job \d+|\x1b", done.stdout + done.stderr)
@@ -240,26 +141,24 @@ def test_a_failing_engine_is_given_up_and_the_report_made(copy: Workspace) -> No
     assert "the disk is broken" in failure["reason"] and failure["log_tail"]
     page = (copy.results / "report.html").read_text()
     assert failure["trial"] in page and "the disk is broken" in page
-    assert copy.left_behind() == []
     # It stays given up until it is asked for again, with what made it fail mended.
     assert plan(copy) == {}
-    again = copy.storewise("run", "s.yaml", "--retry-failed")
+    again = copy.storewise("run", "s.yaml", "--retry-failed", "--", "--omit-from", "analyse")
     assert again.returncode == 0, again.stdout + again.stderr
     assert list(copy.results.glob("trials/*/failed.json")) == []
     assert list(copy.results.glob(f"trials/{failure['trial']}/verify.parquet"))
 
 
 @pytest.mark.needs("root")
-def test_results_that_cannot_be_written_are_one_clear_error(copy: Workspace) -> None:
-    shutil.rmtree(copy.results)
-    copy.results.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "ro,size=1m", "tmpfs", str(copy.results)]
+def test_results_that_cannot_be_written_are_one_clear_error(tmp_path: Path) -> None:
+    place = Workspace(tmp_path)
+    place.copy_inputs()
+    place.write_study("inputs: {paths: data}\nengines: [sqlite]\nphases: [write]\n")
+    place.results.mkdir(parents=True)
+    mount = ["mount", "-t", "tmpfs", "-o", "ro,size=1m", "tmpfs", str(place.results)]
     subprocess.run(mount, check=True)
     try:
-        done = copy.snakemake()
+        said = refusal(place)
     finally:
-        subprocess.run(["umount", str(copy.results)], check=True)
-    text = done.stdout + done.stderr
-    assert done.returncode != 0
-    assert "cannot be written" in text
-    assert str(copy.results) in text
+        subprocess.run(["umount", str(place.results)], check=True)
+    assert f"results cannot be written to {place.results}: " in said

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.commands import storewise
-from support.paths import DATA, ROOT, SMALL
+from support.paths import DATA, SMALL
 
 from storewise.cli.console import results_of
 from storewise.cli.main import app
@@ -16,7 +16,6 @@ from storewise.estimate.work import Probe
 from storewise.publish.bundle import write_bundle
 from storewise.ssearch.inputs.survey import survey
 from storewise.study.load import load_study
-from storewise.study.template import write_study
 
 
 def test_every_command_shows_an_example() -> None:
@@ -42,21 +41,6 @@ def test_init_replaces_a_study_only_by_force(
     assert again.returncode == 2
     assert "--force" in again.stderr
     assert storewise(*request, "--force", cwd=tmp_path).returncode == 0
-
-
-@pytest.mark.parametrize(
-    ("directory", "words"), [("empty", "none of the first 1 files"), (ROOT / "no", "no such")]
-)
-def test_init_on_what_is_no_directory_of_outputs(
-    tmp_path: Path, directory: str | Path, words: str
-) -> None:
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "empty" / "a.txt").write_text("nothing")
-    result = storewise("init", directory, "-o", "x.yaml", cwd=tmp_path)
-    assert result.returncode == 2
-    assert words in result.stderr
-    assert "Traceback" not in result.stderr
-    assert not (tmp_path / "x.yaml").exists()
 
 
 @pytest.fixture(scope="module")
@@ -88,18 +72,6 @@ def test_init_asks_the_question_of_the_readme(
     assert "not complete: " in words
     assert "cut.m10, line" in words
     assert f"{len(study.trials())} trials, which take about" in words
-
-
-def test_init_leaves_out_what_the_hits_do_not_have(tmp_path: Path) -> None:
-    for genes, scores, wanted in (
-        (False, True, ["best_hits", "strong_hits", "bits_histogram"]),
-        (True, False, ["gene_hits", "top_genes"]),
-        (False, False, None),
-    ):
-        path = tmp_path / "s.yaml"
-        write_study(SMALL[0].parent, path, force=True, genes=genes, scores=scores)
-        query = [one for one in load_study(path).phases if one.name == "query"]
-        assert [list(one.params["questions"]) for one in query] == ([wanted] if wanted else [])
 
 
 def test_a_survey_has_a_time(outputs: Path) -> None:

@@ -22,6 +22,7 @@ phases:
   - c: {operations: 5}
 """
 SERVERS = OF_SERVERS.replace("factors: {nodes: [1, 2]}\n", "").replace(", mongodb", "")
+PRICES = "node_hour: 1, client_hour: 1, gb_month: 1"
 SEARCH = "{limit_ms: 1, low: 5, high: 9}"
 
 
@@ -268,6 +269,17 @@ BAD: dict[str, Bad] = {
     "a name of two words": more("publish", "publish: {to: s3://bkt, name: a b}", "name: 'a b'"),
     "prices in a file": more("prices", "prices: p.yaml", "mapping"),
     "a wrong price": more("prices.node_hours", "prices: {node_hours: 1}", "'node_hour'"),
+    "a price below nothing": more("prices.node_hour", "prices: {node_hour: -1}", "-1"),
+    "a price that is missing": more("prices.client_hour", "prices: {node_hour: 1}", "is missing"),
+    "a day that is none": more("prices.date", f"prices: {{{PRICES}, date: 2026-02-30}}",
+                               "should be a day", "'2026-02-30'"),
+    "an instance's wrong key": more("prices.instances.a.b.spott",
+                                    "prices: {instances: {a.b: {spott: 1}}}", "mean 'spot'"),
+    "an instance's number": more("prices.instances.a.b",
+                                  f"prices: {{{PRICES}, instances: {{a.b: 3}}}}"),
+    "a list of instances": more("prices.instances",
+                                f"prices: {{{PRICES}, instances: [a.b]}}", "mapping"),
+    "bytes in words": more("corpus.bytes", "corpus: {files: 1, bytes: many}", "'many'"),
 }  # fmt: skip
 
 

@@ -10,7 +10,6 @@ from support.paths import ROOT
 from storewise.study.inputs import Inputs, SampleOf, Search
 from storewise.study.load import load_study
 from storewise.study.study import Study
-from storewise.study.trial import Trial
 
 BASE = """\
 inputs: {paths: data}
@@ -34,9 +33,6 @@ def test_the_demo_is_what_the_readme_says() -> None:
 
 
 def test_a_bare_null_is_the_null_engine(tmp_path: Path) -> None:
-    assert list(study(tmp_path).engines) == ["null", "sqlite"]
-    text = BASE.replace("[null, sqlite]", "{null: {}, sqlite: }")
-    assert list(study(tmp_path, text).engines) == ["null", "sqlite"]
     left = study(tmp_path, BASE + "exclude: [{engine: null}]\n").trials()
     assert [trial.engine for trial in left] == ["sqlite"]
 
@@ -77,14 +73,6 @@ def test_new_engines_levels_and_repeats_leave_other_trials_as_they_are(tmp_path:
         assert len(ids(after)) > len(kept)
         by_id = {t.id: t for t in after.trials()}
         assert all(by_id[t.id] == t for t in before.trials())
-
-
-def test_factors_reach_phases_and_settings(tmp_path: Path) -> None:
-    text = BASE + "factors: {write.batch_size: [5, 7], processes: 3}\n"
-    trials: list[Trial] = study(tmp_path, text).trials()
-    assert {t.phase("write").params["batch_size"] for t in trials} == {5, 7}
-    assert {t.shards for t in trials} == {3}
-    assert len({t.seed for t in trials}) == len(trials)
 
 
 def test_every_key_is_explained() -> None:

@@ -53,13 +53,6 @@ def test_amounts_of_two_currencies_are_never_mixed(tmp_path: Path) -> None:
     assert (result.node_hour, result.note, list(result.instances)) == (1, "theirs", ["a.b"])
 
 
-def test_a_day_that_does_not_exist_is_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(
-        ConfigError, match=r"s.yaml, line 4: prices.date: should be a day.*'2026-02-30'"
-    ):
-        load(tmp_path, STUDY + "prices: {date: 2026-02-30}\n", WHOLE)
-
-
 def test_the_file_may_leave_to_the_study_what_it_does_not_know(tmp_path: Path) -> None:
     study = STUDY + "prices: {gb_month: 0.3}\n"
     result = load(tmp_path, study, "node_hour: 1\nclient_hour: 1\n").prices
@@ -100,42 +93,12 @@ def test_an_empty_file_is_not_called_a_study(tmp_path: Path) -> None:
         load(tmp_path, STUDY, "# nothing yet\n")
 
 
-@pytest.mark.parametrize(
-    ("text", "line", "words"),
-    [
-        ("prices: {node_hour: -1}\n", 4, ["prices.node_hour", "-1"]),
-        ("prices:\n  currency: EUR\n  gb_months: 1\n", 6, ["gb_months", "'gb_month'"]),
-        ("prices: 0.2\n", 4, ["prices", "mapping"]),
-        ("corpus: {files: 1, bytes: many}\n", 4, ["corpus.bytes", "'many'"]),
-    ],
-)
-def test_a_bad_price_of_a_study_is_named_with_the_studys_line(
-    tmp_path: Path, text: str, line: int, words: list[str]
-) -> None:
-    with pytest.raises(ConfigError) as error:
-        load(tmp_path, STUDY + text, WHOLE)
-    message = str(error.value)
-    assert message.startswith(f"{tmp_path / 's.yaml'}, line {line}: "), message
-    assert all(word in message for word in words), message
-
-
-def test_a_price_that_neither_gives_is_missing_in_the_study(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"s\.yaml, line 4: prices\.\w+: is missing"):
-        load(tmp_path, STUDY + "prices: {node_hour: 1}\n")
-
-
 def test_prices_measure_nothing_again(tmp_path: Path) -> None:
     before = load(tmp_path, STUDY, WHOLE).trials()
     after = load(
         tmp_path, STUDY + "corpus: {files: 5, bytes: 9}\n", WHOLE.replace("0.5", "9")
     ).trials()
     assert [one.id for one in before] == [one.id for one in after]
-
-
-def test_the_prices_that_come_with_storewise_are_whole() -> None:
-    result = load_study("demo", root=ROOT).prices
-    assert result is not None
-    assert "config/prices.yaml" in result.note
 
 
 INSTANCES = """
@@ -162,28 +125,11 @@ def test_instances_have_prices_of_their_own(tmp_path: Path) -> None:
     assert Prices.model_validate(result.model_dump(mode="json")) == result
 
 
-@pytest.mark.parametrize(
-    ("own", "words"),
-    [
-        ("{a.b: {spott: 1}}", ["prices.instances.a.b.spott", "did you mean 'spot'"]),
-        ("{a.b: 3}", ["prices.instances.a.b"]),
-        ("[a.b]", ["prices.instances", "mapping"]),
-    ],
-)
-def test_a_studys_bad_price_of_an_instance_names_its_key(
-    tmp_path: Path, own: str, words: list[str]
-) -> None:
-    with pytest.raises(ConfigError) as error:
-        load(tmp_path, STUDY + f"prices: {{instances: {own}}}\n", WHOLE + INSTANCES)
-    for word in ["s.yaml, line 4", *words]:
-        assert word in str(error.value)
-
-
 def test_the_prices_of_this_checkout_are_dated_examples() -> None:
     result = load_study("demo", root=ROOT).prices
     assert result is not None
     assert result.date
-    assert "examples" in result.note
+    assert "examples" in result.note and "config/prices.yaml" in result.note
     assert result.instances
     for price in result.instances.values():
         assert price.on_demand is not None

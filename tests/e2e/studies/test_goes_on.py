@@ -1,0 +1,238 @@
+"""A study that goes on: what `storewise run` plans in each of its passes, and how often it tries.
+
+Snakemake makes every plan, in this process; the measuring is made up: a trial that is planned
+leaves its files, or fails where the test says so.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from support.workflow import snakemake
+from support.workspace import Workspace
+
+from storewise.run import runner
+from storewise.run.live_view import Moment
+from storewise.run.runner import Request, run_study
+from storewise.session.coordination.run import Failure
+from storewise.study.load import load_study
+from storewise.study.trial import Trial
+
+STUDY = """\
+inputs: {paths: data}
+engines: [sqlite, duckdb]
+factors: {workers: [2], volume: [0.5, 1]}
+exclude: [{engine: duckdb, volume: 0.5}]
+phases:
+  - write
+  - read: {operations: 10}
+retries: 1
+"""
+#: Of a whole trial with two workers.
+WHOLE = ["open", "read 0", "read 1", "verify", "write 0", "write 1"]
+Measure = Callable[[Trial], None]
+
+
+class Told:
+    """A view for nobody, but for what it is told in sentences."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def line(self, text: str, style: str = "") -> None:
+        pass
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def show(self, moment: Moment) -> None:
+        pass
+
+
+@dataclass
+class Running:
+    """A study whose runs plan with Snakemake and measure nothing. All time is made up: a pass takes
+    a second."""
+
+    place: Workspace
+    now: float = 1e9
+    plans: list[dict[str, list[str]]] = field(default_factory=list)
+    """Of each pass: the jobs of each trial."""
+    shards: list[set[str]] = field(default_factory=list)
+    """Of each pass: how many shards the inputs are cut into anew."""
+    told: Told = field(default_factory=Told)
+
+    def __post_init__(self) -> None:
+        study = load_study(self.place.directory / "s.yaml")
+        self.trials = {f"{t.engine} {t.volume:g}": t for t in study.trials()}
+        self._passes: list[Mapping[str, Measure]] = []
+
+    def run(self, *passes: Mapping[str, Measure], retry_failed: bool = False) -> int:
+        """`storewise run`, whose passes must be as many; each says what its trials do that are not
+        measured as usual."""
+        self.plans, self.shards, self.told = [], [], Told()
+        self._passes = list(passes)
+        self.now += 100
+        status = run_study(
+            Request("s.yaml"), self.told, retry_failed=retry_failed, clock=lambda: self.now
+        )
+        assert self._passes == [], "fewer passes than were expected"
+        return status
+
+    def start(self, command: Sequence[str], **_: object) -> Any:
+        """In the place of `subprocess.Popen`: plans, then measures what is planned."""
+        done = snakemake([*command, "--dry-run"], self.place.directory)
+        assert done.returncode == 0, done.stdout + done.stderr
+        jobs: dict[str, list[str]] = {}
+        names = {trial.id: name for name, trial in self.trials.items()}
+        for trial, job in re.findall(r"^Job \d+: Trial (\S+?)(?:: (.*))?$", done.stdout, re.M):
+            match = re.fullmatch(r"(loading|read), worker (\d+)", job)
+            words = {"": "open", "verifying what was stored": "verify"}
+            text = f"{match[1].replace('loading', 'write')} {match[2]}" if match else words.get(job)
+            if text is not None:
+                jobs.setdefault(names[trial], []).append(text)
+        self.plans.append({name: sorted(found) for name, found in jobs.items()})
+        self.shards.append(set(re.findall(r"Balancing the inputs over (\S+) shards", done.stdout)))
+        self.now += 1
+        does = self._passes.pop(0)
+        assert does.keys() <= jobs.keys(), jobs
+        failed = stopped = False
+        for name in ("inputs", *jobs):
+            try:
+                does.get(name, self.measured)(self.trials[name]) if name in jobs else self.listed()
+            except RuntimeError:
+                failed = True
+            except KeyboardInterrupt:
+                stopped = True
+                break
+
+        def wait(pause: float | None = None) -> int:
+            nonlocal stopped
+            if stopped:
+                stopped = False
+                raise KeyboardInterrupt
+            return 1 if failed else 0
+
+        failed |= stopped
+        return SimpleNamespace(wait=wait, terminate=lambda: None)
+
+    def listed(self) -> None:
+        """The inputs are listed and cut, older than all that comes of them."""
+        for name in ("files.txt", "manifest.parquet", "shards/2.parquet", "shards/2of0.5.parquet"):
+            path = self.place.results / "inputs" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if not path.exists():
+                path.touch()
+
+    def measured(self, trial: Trial, *, last: str = "verify") -> None:
+        """A trial leaves its files, up to those of the phase `last`."""
+        directory = self.place.results / "trials" / trial.id
+        directory.mkdir(parents=True, exist_ok=True)
+        for phase in ("write", "read"):
+            for worker in range(trial.workers):
+                (directory / f"{phase}.{worker}.parquet").touch()
+                (directory / f"{phase}.{worker}.hlog").touch()
+            if phase == last:
+                return
+        (directory / "verify.parquet").touch()
+
+    def fails(self, trial: Trial, reason: str = "load.0: it broke") -> None:
+        """A trial fails, after its load."""
+        self.measured(trial, last="write")
+        self.record(trial, reason)
+        raise RuntimeError(reason)
+
+    def interrupted(self, trial: Trial) -> None:
+        """The user stops the run in a trial: no attempt of it is on record."""
+        self.measured(trial, last="read")
+        raise KeyboardInterrupt
+
+    def record(self, trial: Trial, reason: str) -> None:
+        path = self.place.results / "failures" / f"{trial.id}.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        failure = Failure(trial.id, reason, "the log's end", "run", self.now)
+        with path.open("a") as file:
+            file.write(json.dumps(asdict(failure)) + "\n")
+
+    def given_up(self) -> dict[str, int]:
+        """Trials that are out of the plan, and after how many attempts."""
+        marks = [json.loads(p.read_text()) for p in self.place.results.glob("trials/*/failed.json")]
+        names = {trial.id: name for name, trial in self.trials.items()}
+        return {names[mark["trial"]]: mark["attempts"] for mark in marks}
+
+
+@pytest.fixture
+def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Running:
+    place = Workspace(tmp_path)
+    place.copy_inputs()
+    place.write_study(STUDY)
+    running = Running(place)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(
+        runner,
+        "subprocess",
+        SimpleNamespace(
+            Popen=running.start, STDOUT=subprocess.STDOUT, TimeoutExpired=subprocess.TimeoutExpired
+        ),
+    )
+    return running
+
+
+def test_a_trial_that_fails_is_tried_as_often_as_the_study_says(study: Running) -> None:
+    """Earlier runs' failures are no attempts of this one; what succeeded is not planned again."""
+    lame = study.trials["sqlite 0.5"]
+    for _ in range(5):
+        study.record(lame, "of an earlier run")
+    status = study.run({"sqlite 0.5": study.fails}, {"sqlite 0.5": study.fails}, {})
+    assert status == 1
+    assert study.plans[0] == dict.fromkeys(study.trials, WHOLE)
+    assert study.shards[0] == {"2", "2of0.5"}
+    assert study.plans[1:] == [{"sqlite 0.5": WHOLE}, {}], "from its load on, and alone"
+    assert study.shards[1:] == [set(), set()], "with the shards that are there"
+    assert study.given_up() == {"sqlite 0.5": 2}
+    # It stays out of each plan until it is asked for, and has its attempts anew then.
+    assert study.run({}) == 1
+    assert study.plans == [{}]
+    assert study.run({"sqlite 0.5": study.fails}, {}, retry_failed=True) == 0
+    assert study.plans == [{"sqlite 0.5": WHOLE}] * 2
+    assert study.given_up() == {}
+    assert study.run({}) == 0
+    assert study.plans == [{}]
+
+
+def test_two_trials_fail_in_turn(study: Running) -> None:
+    """Each is counted alone, and a pass in which nothing new failed is the last one."""
+    both = {"sqlite 1": study.fails, "duckdb 1": study.fails}
+    assert study.run(both, {"sqlite 1": study.fails}, {}) == 1
+    assert study.plans[1] == {"duckdb 1": WHOLE, "sqlite 1": WHOLE}
+    assert study.given_up() == {"sqlite 1": 2}
+
+
+def test_an_interrupted_pass_is_no_attempt(study: Running) -> None:
+    status = study.run({"duckdb 1": study.interrupted})
+    assert status == 130
+    assert study.told.notes[-1].endswith("of 3 trials kept; run again to go on")
+    done = {n for n, t in study.trials.items() if (study.place.results / "trials" / t.id).exists()}
+    status = study.run({"duckdb 1": study.fails}, {})
+    assert status == 0, "one failure alone is tried again"
+    left = {name: WHOLE for name in study.trials if name == "duckdb 1" or name not in done}
+    assert study.plans == [left, {"duckdb 1": WHOLE}]
+
+
+@pytest.mark.parametrize("lost", ["read.1.parquet", "write.0.parquet", "verify.parquet"])
+def test_a_file_away_once_measures_its_whole_trial_and_no_other(study: Running, lost: str) -> None:
+    assert study.run({}) == 0
+    place = study.place.results / "trials" / study.trials["sqlite 0.5"].id
+    (place / lost).unlink()
+    assert study.run({}) == 0
+    assert study.plans == [{"sqlite 0.5": WHOLE}]
+    assert study.run({}) == 0
+    assert study.plans == [{}]
