@@ -1,4 +1,4 @@
-"""Studies that cannot be run, and one that can, by the command in a process of its own; every kind
+"""A study that cannot be run, and one that can, by the command in a process of its own; every kind
 of refusal is in tests/unit/cli."""
 
 from __future__ import annotations

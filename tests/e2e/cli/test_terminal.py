@@ -16,7 +16,7 @@ workload: ycsb
 engines: [sqlite]
 phases:
   - load: {recordcount: 1000}
-  - c: {seconds: 600}
+  - c: {seconds: 600, rate: 100}
 """
 
 

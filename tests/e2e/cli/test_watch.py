@@ -41,17 +41,6 @@ def text(frame: Frame) -> str:
     return captured.get()
 
 
-# A run.
-
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> Workspace:
-    workspace = Workspace(tmp_path)
-    workspace.copy_inputs()
-    workspace.write_study(STUDY)
-    return workspace
-
-
 def frame_of(workspace: Workspace, seen: Callable[[Frame], bool]) -> Frame | None:
     """A frame that shows something, None while there is none."""
     try:
@@ -61,9 +50,13 @@ def frame_of(workspace: Workspace, seen: Callable[[Frame], bool]) -> Frame | Non
     return frame if seen(frame) else None
 
 
+@pytest.mark.slow
 def test_a_killed_run_is_told_and_the_next_one_watched_to_its_end(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    workspace = Workspace(tmp_path)
+    workspace.copy_inputs()
+    workspace.write_study(STUDY)
     monkeypatch.setenv("STOREWISE_LEASE_SECONDS", "4")
     measure = ("--omit-from", "analyse")
     run = workspace.start(workspace.command(*measure))
