@@ -3,13 +3,12 @@
 What they print and their exit statuses are what a real OpenPBS answered (`answers.py`), as far as
 the executor uses them for single jobs: ids, states Q R H E F, the text of ``qstat -f``, JSON of the
 first job only, history or none, refusals, wall times, a stopped queue, a server that is down, hosts
-that are lost, a job's own $TMPDIR, and its output file, which is there while it runs. With
-``dialect: torque`` they print ``qstat -f`` as Torque's manual page does. The jobs really run, each
-below a runner process that takes its turn.
+that are lost, a job's own $TMPDIR, and its output file, which is there while it runs. The jobs
+really run, each below a runner process that takes its turn.
 
 As a program: ``pbs_standin.py STATE COMMAND ARGUMENT...``; `install` makes executables of it.
-State directory: ``config.json`` (a `Config`), ``jobs/<number>.json``, ``calls`` (a line a call),
-``scratch/pbs.<id>`` (a job's $TMPDIR).
+State directory: ``config.json`` (a `Config`), ``jobs/<number>.json``, ``scratch/pbs.<id>`` (a
+job's $TMPDIR).
 """
 
 from __future__ import annotations
@@ -61,7 +60,6 @@ WALL_TIME = status_of(STATES["wall time passed"])
 class Config:
     """How this PBS behaves. Times in seconds."""
 
-    dialect: str = "openpbs"
     running: int = 8
     start_delay: float = 0.0
     exit_delay: float = 0.1
@@ -70,15 +68,6 @@ class Config:
     queues: tuple[str, ...] = ("workq", "long")
     walltime: int = 0
     """The longest that a queue allows; 0: any."""
-    queued: int = 1000
-    """Jobs that may be queued or running at a time."""
-    qsub_busy: int = 0
-    """Submissions that are refused because the server cannot be reached."""
-    qsub_lost: int = 0
-    """Submissions that are taken although the answer is lost."""
-    qstat: str = "ok"
-    """ok, fail, garbage or hang."""
-    qdel_busy: int = 0
     crashed: bool = False
     """Whether the server has died; then nothing answers."""
     stopped: bool = False
@@ -154,12 +143,6 @@ class Pbs:
         """Ids of jobs that are queued or running."""
         return [job_id for job_id, job in self.jobs().items() if job["state"] in "QRHE"]
 
-    def calls(self, command: str) -> list[str]:
-        """Calls of a command so far."""
-        path = self.state / "calls"
-        lines = path.read_text().splitlines() if path.exists() else []
-        return [line for line in lines if line.split()[0] == command]
-
     def lose(self, host: str) -> None:
         """The host is gone with all of its processes."""
         self.set(lost=[*self.config.lost, host])
@@ -181,16 +164,6 @@ class Pbs:
     def set(self, **values: Any) -> None:
         with self.locked():
             self.configure(replace(self.config, **values))
-
-    def spend(self, key: str) -> bool:
-        """Use up one of the troubles that the configuration counts."""
-        with self.locked():
-            config = self.config
-            left = getattr(config, key)
-            if left:
-                setattr(config, key, left - 1)
-                self.configure(config)
-            return bool(left)
 
 
 def refuse(answer: Answer, **new: str) -> int:
@@ -217,8 +190,6 @@ def qsub(pbs: Pbs, words: list[str]) -> int:
     *flags, script = words
     flags_left = iter(flags)
     for flag in flags_left:
-        if flag == "-n" and config.dialect == "torque":
-            continue
         if flag not in {"-N", "-r", "-j", "-o", "-q", "-A", "-l", "-m", "-k", "-S"}:
             print(REFUSALS["an unknown option"].stderr, end="", file=sys.stderr)
             return REFUSALS["an unknown option"].exit_status
@@ -228,21 +199,18 @@ def qsub(pbs: Pbs, words: list[str]) -> int:
             resources[name] = values
         else:
             options[flag] = value
-    known = {"openpbs": {"select", "place", "walltime"}, "torque": {"nodes", "mem", "walltime"}}
-    if any(name not in known[config.dialect] for name in resources):
+    if not resources.keys() <= {"select", "place", "walltime"}:
         return refuse(STATES["qsub with an unknown resource"])
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_.+-]{0,229}", options.get("-N", "STDIN")):
         return refuse(REFUSALS["a name that is none"])
     queue = options.get("-q", config.queues[0])
-    if config.crashed or pbs.spend("qsub_busy"):
+    if config.crashed:
         return down("qsub")
     if queue not in config.queues:
         return refuse(STATES["qsub to an unknown queue"])
     if config.walltime and seconds_of(resources.get("walltime", "0:0:0")) > config.walltime:
         return refuse(REFUSALS["a wall time beyond the queue"])
     with pbs.locked():
-        if len(pbs.alive()) >= config.queued:
-            return refuse(REFUSALS["more jobs than the server takes of a user"])
         number = 101 + len(list(pbs.jobs_directory.glob("*.json")))
         copy = pbs.jobs_directory / f"{number}.sh"
         shutil.copy(script, copy)
@@ -252,7 +220,6 @@ def qsub(pbs: Pbs, words: list[str]) -> int:
             "queue": queue,
             "state": "Q",
             "exit": None,
-            "account": options.get("-A", ""),
             "resources": resources,
             "output": options.get("-o", ""),
             "direct": "d" in options.get("-k", ""),
@@ -271,8 +238,6 @@ def qsub(pbs: Pbs, words: list[str]) -> int:
         cwd="/",
         start_new_session=True,
     )
-    if pbs.spend("qsub_lost"):
-        return down("qsub")
     print(job["id"])
     return 0
 
@@ -404,34 +369,25 @@ def end(process: subprocess.Popen[bytes], delay: float) -> None:
 def qstat(pbs: Pbs, words: list[str]) -> int:
     config = pbs.config
     if words == ["--version"]:
-        torque = config.dialect == "torque"
-        print("Version: 6.1.2" if torque else f"pbs_version = {VERSION}", file=sys.stdout)
+        print(f"pbs_version = {VERSION}")
         return 0
-    if config.qstat == "hang":
-        signal.pause()
-    if config.crashed or config.qstat == "fail":
+    if config.crashed:
         return down("qstat")
-    if config.qstat == "garbage":
-        print("Job Id: 101.standin\n    Job_Name = load")
-        return 0
     ids = [word for word in words if word[0].isdigit()]
-    torque = config.dialect == "torque"
     jobs, code = [], 0
     known = pbs.jobs()
     for job_id in ids:
         job = known.get(job_id)
         over = job is not None and job["state"] == "F"
-        if "-x" in words and not torque and not config.history:
+        if "-x" in words and not config.history:
             code = refuse(NO_HISTORY, id=job_id)
         elif job is None or (over and not config.history):
             code = refuse(UNKNOWN, id=job_id)
-        elif over and not torque and "-x" not in words:
+        elif over and "-x" not in words:
             code = refuse(FINISHED, id=job_id)
         else:
             jobs.append(job)
-    if torque:
-        print(torque_answer(jobs, full="-f" in words), end="")
-    elif "json" in words:
+    if "json" in words:
         print(first_as_json(jobs), end="")
     elif "-f" in words:
         print("".join(map(block, jobs)), end="")
@@ -440,24 +396,9 @@ def qstat(pbs: Pbs, words: list[str]) -> int:
     return code
 
 
-def torque_answer(jobs: list[dict[str, Any]], full: bool) -> str:
-    """As in the manual page of Torque: no real one was asked."""
-    jobs = [{**job, "state": "C" if job["state"] == "F" else job["state"]} for job in jobs]
-    if not full:
-        return table(jobs)
-    lines = []
-    for job in jobs:
-        lines += [f"Job Id: {job['id']}", f"    Job_Name = {job['name']}"]
-        lines += [f"    job_state = {job['state']}"]
-        lines += ["    Variable_List = PBS_O_HOME=/home/user,PBS_O_LANG=C.UTF-8,", "\tPATH=/bin"]
-        lines += [f"    exit_status = {job['exit']}"] if job["exit"] is not None else []
-        lines += [""]
-    return "".join(f"{line}\n" for line in lines)
-
-
 def qdel(pbs: Pbs, words: list[str]) -> int:
     config = pbs.config
-    if config.crashed or pbs.spend("qdel_busy"):
+    if config.crashed:
         return down("qdel")
     ids = [word for word in words if word[0].isdigit()]
     jobs = [pbs.jobs().get(job_id) for job_id in ids]
@@ -510,8 +451,6 @@ def main(state: str, command: str, *words: str) -> int:
     pbs = Pbs(Path(state))
     if command == "run":
         return run(pbs, words[0])
-    with (pbs.state / "calls").open("a") as calls:
-        calls.write(" ".join((command, *words)) + "\n")
     if command == "pbsnodes":
         return pbsnodes(pbs.config, list(words))
     commands = {"qsub": qsub, "qstat": qstat, "qdel": qdel, "qselect": qselect}

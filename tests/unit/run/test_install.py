@@ -132,6 +132,8 @@ def test_hosts_that_cannot_run_the_programs(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(platform, "libc_ver", lambda: ("glibc", "2.31"))
     assert "need glibc 2.34, and this host has 2.31" in refused(mongodb)
     check_host(postgres)
+    monkeypatch.setattr(platform, "machine", lambda: "AMD64")
+    check_host(postgres)
     monkeypatch.setattr(platform, "libc_ver", lambda: ("", ""))
     assert "C library of this host is another one" in refused(postgres)
     monkeypatch.setattr(platform, "machine", lambda: "aarch64")

@@ -179,6 +179,8 @@ def test_a_trial_has_its_attempts_in_each_run(
     assert (status, marks()) == (1 if given else 0, {name: given} if given else {})
     again = sum("is tried again" in note for note in told.notes)
     assert again == (fails - 1 if given else fails)
+    times = "once" if given == 1 else f"{given} times"
+    assert (f"trial {name} failed {times} and is left out" in str(told.notes)) == bool(given)
     assert given_up(snakemake.study, RESULTS) == ([name] if given else [])
 
 
@@ -405,8 +407,10 @@ def test_what_snakemake_is_called_with(
     snakemake: Snakemake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null/cache")
+    monkeypatch.setattr(runner, "dies_with_parent", lambda number: ("dies", number))
     assert snakemake.run(Pass(0))[0] == 0
     (options,) = snakemake.begun
+    assert options["preexec_fn"] == ("dies", signal.SIGTERM), "it ends its trials in order"
     assert options["stderr"] == subprocess.STDOUT
     assert json.loads(options["env"][RUNNER_VARIABLE]) == asdict(Process.current())
     assert options["env"]["XDG_CACHE_HOME"] == str(Path(".snakemake/cache").absolute())
@@ -463,7 +467,7 @@ def test_a_cache_below_the_run_where_there_is_none(
 ) -> None:
     own = {"XDG_CACHE_HOME": str(tmp_path / ".snakemake" / "cache")}
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a" / "b"))
-    assert cache_environment(tmp_path) == {}
+    assert cache_environment(tmp_path) == cache_environment(tmp_path) == {}
     assert (tmp_path / "a" / "b").is_dir() and not list((tmp_path / "a" / "b").iterdir())
     monkeypatch.setenv("XDG_CACHE_HOME", "")
     monkeypatch.setenv("HOME", str(tmp_path))
