@@ -169,8 +169,3 @@ def test_a_study_that_does_not_say_where_to(tmp_path: Path) -> None:
     done = place.snakemake("-n", "publish")
     assert done.returncode != 0
     assert "does not say where its results go" in done.stdout + done.stderr
-    done = place.storewise("publish")
-    assert done.returncode == 2 and "those with results below results are none" in done.stderr
-    (place.results / "trials").mkdir(parents=True)
-    done = place.storewise("publish", "s.yaml")
-    assert done.returncode == 2 and "where to? name s3://BUCKET/PREFIX" in done.stderr

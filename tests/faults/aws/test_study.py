@@ -107,7 +107,9 @@ def analysed(results: Path) -> dict[str, bytes]:
     return {str(path.relative_to(results)): path.read_bytes() for path in sorted(made)}
 
 
-@pytest.mark.long("it waits for a scheduler or for servers", limit=1200)
+@pytest.mark.long(
+    "Slurm starts some twenty jobs, and tells after a while that a host is lost", limit=1200
+)
 def test_from_a_prefix_to_a_publication_and_back(
     place: SlurmWorkspace,
     s3: S3Server,

@@ -68,6 +68,10 @@ def test_damage_is_found(results: Path, s3: Bucket, tmp_path: Path) -> None:
             pull(folder, target)
         assert not (target / "report.html").exists()
         assert not list(target.rglob("*.partial*"))
+    s3.delete(f"{folder.key}report.html")
+    with pytest.raises(ObjectError, match=r"report\.html: not what MANIFEST\.json says .* deleted"):
+        pull(folder, target)
+    assert not list(target.rglob("*report.html*"))
     # Spoilt on its way once: fetched again.
     s3.put(f"{folder.key}report.html", b"<p>report</p>")
     s3.faults.add(Flip(1), method="GET", target="report.html")
@@ -127,6 +131,16 @@ def test_commands(results: Path, s3: Bucket, tmp_path: Path) -> None:
     (other / "write.0.parquet").write_text("PAR1")
     status, _, message = command("pull", folder, there)
     assert status == 2 and f"trials that are not of {folder}: {other}" in message
+
+
+def test_who_does_not_say_what_or_where_to(
+    results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    assert "those with results below results are none" in command("publish")[2]
+    monkeypatch.chdir(tmp_path)
+    assert "where to? name s3://BUCKET/PREFIX" in command("publish")[2]
 
 
 def test_results_of_a_run_that_are_replaced_are_published_with_their_new_run(
@@ -205,14 +219,6 @@ def test_space_for_what_is_still_to_come(
     with pytest.raises(StorewiseError, match="1048576 bytes are to be fetched, but 524288 are fr"):
         fetch(folder, [entry], target, quiet)
     assert not target.exists()
-
-
-def test_an_object_that_was_deleted(results: Path, s3: Bucket, tmp_path: Path) -> None:
-    folder = publish(results, s3)
-    s3.delete(f"{folder.key}report.html")
-    with pytest.raises(ObjectError, match=r"report\.html: not what MANIFEST\.json says .* deleted"):
-        pull(folder, tmp_path / "other")
-    assert not list((tmp_path / "other").rglob("*report.html*"))
 
 
 def test_results_that_are_being_measured_stay(results: Path, s3: Bucket, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from support.results.published import (
     quiet,
     write_results,
 )
-from support.s3.faults import Flip, Reset, Status
+from support.s3.faults import Reset, Status
 from support.s3.server import Bucket
 
 from storewise.publish.manifest import MANIFEST
@@ -208,18 +208,6 @@ def test_parts_of_an_upload_that_was_killed_go_away(
     large.unlink()
     with pytest.raises(ObjectError, match=r"large\.parquet: No such file"):
         carry_out(todo, quiet)
-
-
-def test_what_is_spoilt_on_its_way_is_sent_again(results: Path, s3: Bucket) -> None:
-    s3.faults.add(Flip(3, sent=True), method="PUT", target="report.html")
-    folder = publish(results, s3)
-    assert s3.get(f"{folder.key}report.html") == b"<p>report</p>"
-    assert len(s3.faults.seen("PUT", "report.html")) == 2
-    (results / "report.html").write_text("<p>other</p>")
-    s3.faults.add(Flip(3, sent=True), method="PUT", target="report.html", times=None)
-    with pytest.raises(ObjectError, match=r"report\.html: what arrived had another checksum"):
-        publish(results, s3)
-    assert s3.get(f"{folder.key}report.html") == b"<p>report</p>"
 
 
 def test_a_file_that_changes_meanwhile_is_named(results: Path, s3: Bucket) -> None:

@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 from support.results.published import FOLDER, publish, pull, quiet, write_results
-from support.s3.faults import Lost, Status
 from support.s3.server import Bucket
 
-from storewise.publish.manifest import MANIFEST
 from storewise.publish.pull import publication
 from storewise.publish.push import Plan, carry_out, plan_of
 from storewise.publish.results import write_config
@@ -91,18 +89,6 @@ def test_objects_that_change_meanwhile(results: Path, s3: Bucket, replaced: bool
         carry_out(planned(results, s3), meddle)
     with pytest.raises(ObjectError, match="half a publication"):
         publication(parse(f"{s3.uri}/{FOLDER}"))
-    assert publication(publish(results, s3)).complete
-
-
-def test_a_lost_answer_to_the_manifest_is_none_of_another(results: Path, s3: Bucket) -> None:
-    s3.faults.add(Lost(), method="PUT", target=MANIFEST)
-    s3.faults.add(Lost(), method="PUT", target=MANIFEST, skip=1)
-    assert publication(publish(results, s3)).complete
-    assert len(s3.faults.seen("PUT", MANIFEST)) == 4
-
-
-def test_a_server_that_knows_no_conditions(results: Path, s3: Bucket) -> None:
-    s3.faults.add(Status(501, "NotImplemented"), method="PUT", target=MANIFEST)
     assert publication(publish(results, s3)).complete
 
 
