@@ -56,7 +56,11 @@ def verified(measured: Any, place: Path, before: list[Path]) -> dict[str, float]
 
 @pytest.mark.parametrize(
     "name",
-    ["sqlite", "files", *(pytest.param(n, marks=pytest.mark.slow) for n in ("duckdb", "parquet"))],
+    [
+        "sqlite",
+        "files",
+        *(pytest.param(n, marks=pytest.mark.all_cells) for n in ("duckdb", "parquet")),
+    ],
 )
 def test_what_a_mixed_phase_stored_is_read_and_verified(name: str, tmp_path: Path) -> None:
     make_inputs(tmp_path, 2)

@@ -17,6 +17,7 @@ from storewise.errors import Aborted, EngineError
 from storewise.layout import PACK
 from storewise.metrics.schema import read_part
 from storewise.study.trial import Trial
+from storewise.workloads.contract import Checked, Look
 from storewise.workloads.ycsb.workload import YcsbWorkload
 
 NUMBERS = ("expected", "counted", "checked", "lost", "wrong")
@@ -97,6 +98,34 @@ def test_a_difference_fails_a_durable_trial_and_is_recorded_at_a_level_that_may_
     assert fault.words in conditions["warnings"][1]
     (row,) = rows(tmp_path / "verify.parquet", metric="lost_documents")
     assert (row["phase"], row["operation"], row["unit"]) == ("verify", "usertable", "1")
+
+
+def test_all_kinds_are_recorded_and_each_difference_is_named(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    found = [Checked("a", 5, 4, 3, 1, 0, "x is missing"), Checked("b", 6, 6, 6), Checked("c", 7, 9)]
+    looks: list[Look] = []
+    monkeypatch.setattr(YcsbWorkload, "verify", lambda self, look: looks.append(look) or found)
+    trial = ycsb(verify=9)
+    run(trial, tmp_path, "load")
+    with pytest.raises(EngineError) as error:
+        verified(trial, tmp_path)
+    a = "a: 5 documents expected, 4 counted, 1 lost and 0 wrong of 3 checked, first: x is missing"
+    c = "c: 7 documents expected, 9 counted"
+    assert str(error.value).endswith(f"as they were: {a}; {c}")
+    written = (tmp_path / "w",)
+    relaxed = trial.model_copy(update={"consistency": "relaxed"})
+    _, conditions = verified(relaxed, tmp_path, written=written)
+    assert conditions["warnings"] == [a, c]
+    part = tmp_path / "verify.parquet"
+    for one in found:
+        numbers = [rows(part, metric=f"{n}_documents", operation=one.name) for n in NUMBERS]
+        assert [row["value"] for (row,) in numbers] == [getattr(one, name) for name in NUMBERS]
+    look = looks[-1]
+    assert (look.sample, look.seed, look.written) == (9, 5, written)
+    assert look.load.recordcount == 40
+    assert [note["tried"] for note in look.notes] == [40]
+    assert look.kinds == trial.kinds() and look.engine.name == "memory"
 
 
 @pytest.mark.parametrize("level", ["durable", "relaxed"])

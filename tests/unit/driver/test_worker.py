@@ -11,8 +11,8 @@ import pytest
 from support.driving import rows, total
 from support.in_threads import Server, arrived, job, run, ycsb
 
-from storewise.driver import client_process, worker
-from storewise.driver.rate_search import Summary, leave
+from storewise.driver import worker
+from storewise.driver.rate_search import Summary, Tried, leave
 from storewise.errors import Aborted, ConfigError, EngineError, StorewiseError
 from storewise.metrics import sampler
 from storewise.metrics.hdr import merge_logs, tags
@@ -20,6 +20,7 @@ from storewise.metrics.schema import Sample, read_part
 from storewise.session.coordination.cluster import LOADED
 from storewise.session.coordination.ending import NO_MEMORY
 from storewise.session.coordination.progress import PROGRESS
+from storewise.study.trial import Trial
 
 ONLY_READS = {"name": "c", "params": {"operations": 12}}
 
@@ -342,42 +343,63 @@ def test_stores_on_a_network_file_system_are_warned_of(
     assert said(result)["store_file_system"] == "nfs4"
 
 
-def search(tmp_path: Path, limit_ms: float, steps: int = 3, **changes: Any) -> Any:
-    """A phase with a step before a search; what the part says, and its path."""
-    params = {"low": 100, "high": 1600, "limit_ms": limit_ms, "steps": steps, "seconds": 0.02}
+def search(tmp_path: Path, steps: int, **changes: Any) -> Trial:
+    """A trial that is loaded, with a step before a search and one after it."""
+    params = {"low": 100, "high": 1600, "limit_ms": 5, "steps": steps, "seconds": 0.02}
     phase = {"name": "c", "steps": [{"operations": 3}, {"search": params}, {"operations": 4}]}
     trial = ycsb(phase, **changes)
     run(trial.model_copy(update={"workers": 1}), tmp_path, "load")
     return trial
 
 
-def test_a_search_measures_rates_until_it_has_its_answer(server: Server, tmp_path: Path) -> None:
-    """So short a step is served where a machine is not busy; so its judgement is the worker's
-    own and only what follows from it is looked at."""
-    read = run(search(tmp_path, 1e9), tmp_path, "c")
+@pytest.mark.parametrize(
+    ("capacity", "steps", "rates", "found", "step", "warned"),
+    [
+        # Up to 1600: 400, 800, and the better one again.
+        (1e9, 3, [400, 800, 800], 800, 3, ["every rate that was tried stays within"]),
+        (500, 3, [400, 800, 400], 400, 3, []),
+        (500, 2, [400, 400], 400, 2, ["every rate that was tried stays within"]),
+        (50, 3, [400, 200, 100], None, None, ["no rate that was tried stays within"]),
+        (150, 3, [400, 200, 100], 100, 3, ["the highest rate was met once only"]),
+    ],
+)
+def test_a_search_measures_rates_until_it_has_its_answer(
+    server: Server,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capacity: float,
+    steps: int,
+    rates: list[float],
+    found: float | None,
+    step: int | None,
+    warned: list[str],
+) -> None:
+    """The store can do so much: how a step is judged is tested beside the search."""
+    monkeypatch.setattr(
+        worker, "judge", lambda search, rate, summaries: Tried(rate, rate <= capacity, 1.0, 1.0)
+    )
+    read = run(search(tmp_path, steps), tmp_path, "c")
     conditions = said(read.result)
-    (found,) = conditions["searches"]
-    tried = found["tried"]
-    assert (found["first_step"], found["limit_ms"], found["steps"]) == (1, 1e9, 3)
-    assert tried[0]["rate"] == 400
-    assert [step["rate"] for step in conditions["steps"]] == [
-        *(None, *(one["rate"] for one in tried), None),
-    ]
+    (result,) = conditions["searches"]
+    assert [one["rate"] for one in result["tried"]] == pytest.approx(rates)
+    assert (result["first_step"], result["limit_ms"], result["steps"]) == (1, 5, steps)
+    assert result["rate"] == (None if found is None else pytest.approx(found))
+    measured = [one["rate"] for one in conditions["steps"]]
+    assert measured == [None, *(one["rate"] for one in result["tried"]), None]
     numbers = [r["step"] for r in rows(read.result, metric="started_at")]
-    assert numbers == list(range(len(tried) + 2)), "steps of the search count among all"
-    if all(one["met"] for one in tried):
-        best = max(one["rate"] for one in tried)
-        (sample,) = rows(read.result, metric="highest_rate")
-        assert sample["value"] == found["rate"] == best
-        assert sample["step"] == 1 + max(n for n, t in enumerate(tried) if t["rate"] == best)
-        assert any("every rate that was tried stays within" in w for w in conditions["warnings"])
-    # A missed rate is what a search looks for.
-    assert not any("the target rate of" in text for text in conditions["warnings"])
+    assert numbers == list(range(len(rates) + 2)), "steps of the search count among all"
+    best = rows(read.result, metric="highest_rate")
+    assert [r["step"] for r in best] == ([] if step is None else [step])
+    assert [r["value"] for r in best] == ([] if found is None else [pytest.approx(found)])
+    # That a rate is missed is what a search looks for.
+    where = f"c, steps 1 to {len(rates)}: "
+    pairs = zip(conditions["warnings"], warned, strict=True)
+    assert all(text.startswith(where + words) for text, words in pairs)
 
 
 def test_a_search_counts_what_other_workers_have_measured(server: Server, tmp_path: Path) -> None:
     """The other worker served nothing at any rate."""
-    trial = search(tmp_path, 1e9, steps=2, workers=2)
+    trial = search(tmp_path, 2, workers=2)
     (tmp_path / "load.1.parquet").write_bytes((tmp_path / "load.0.parquet").read_bytes())
     live = tmp_path / "live"
     arrived(live, *(f"c-{n}" for n in range(4)), "c-1-summary", "c-2-summary")
@@ -390,7 +412,7 @@ def test_a_search_counts_what_other_workers_have_measured(server: Server, tmp_pa
     assert not rows(read.result, metric="highest_rate")
     (warning,) = said(read.result)["warnings"]
     assert warning == (
-        "c, steps 1 to 2: no rate that was tried stays within percentile 99 of 1e+09 ms; search "
+        "c, steps 1 to 2: no rate that was tried stays within percentile 99 of 5 ms; search "
         "from a lower `low`"
     )
 
@@ -462,7 +484,6 @@ def test_a_client_that_has_ended_without_a_word_is_named(
     monkeypatch.setattr("support.in_threads.serve", lambda *_: None)
     with pytest.raises(StorewiseError, match=r"client process 0 \(pid \d+\) ended with status 0"):
         run(ycsb(), tmp_path, "load")
-    assert client_process.Word.READY
 
 
 def test_the_log_says_what_is_done(
