@@ -160,38 +160,32 @@ def test_a_study_leaves_bad_files_out_and_stores_the_others(tmp_path: Path) -> N
 @pytest.mark.slow
 def test_fail_stops_at_bad_input_and_says_how_to_go_on(tmp_path: Path) -> None:
     place = Workspace(tmp_path)
-    place.copy_inputs(SMALL[:2])
-    bad = BAD["cut in a sequence"]
-    (tmp_path / "data" / "cut.m10").write_bytes(bad.stored)
-    (tmp_path / "data" / "empty.m10").touch()
+    data = place.copy_inputs(SMALL[:1])
     place.write_study(STUDY.replace("quarantine", "fail"))
+    cut, value = BAD["cut in a sequence"], BAD["a number that is none"]
+    (data / "cut.m10").write_bytes(cut.stored)
+    (data / "empty.m10").touch()
     done = place.storewise("run", "s.yaml")
     assert done.returncode not in {0, 1}
     text = done.stdout + done.stderr
     # The digest's pass counts lines: it names the last one.
-    line, offset = place_of(bad.stored, len(bad.stored))
+    line, offset = place_of(cut.stored, len(cut.stored))
     assert f"storewise: data/cut.m10, line {line} (byte {offset}): " in text
-    assert "2 of 4 files are bad" in text
+    assert "2 of 3 files are bad" in text
     assert "on_bad_input: quarantine goes on with the others" in text
     assert "Traceback" not in text
     assert "Page:" not in text
     assert not (place.results / "trials").exists()
-
-
-@pytest.mark.slow
-def test_fail_stops_a_load_that_meets_a_bad_value(tmp_path: Path) -> None:
-    place = Workspace(tmp_path)
-    place.copy_inputs(SMALL[:1])
-    bad = BAD["a number that is none"]
-    (tmp_path / "data" / "value.m10").write_bytes(bad.stored)
-    place.write_study(STUDY.replace("quarantine", "fail"))
+    # What only a parse can see stops the load.
+    (data / "cut.m10").unlink()
+    (data / "empty.m10").unlink()
+    (data / "value.m10").write_bytes(value.stored)
     done = place.storewise("run", "s.yaml", "--", "--omit-from", "analyse")
-    text = done.stdout + done.stderr
     assert done.returncode == 1
-    assert bad.place is not None
-    message = f"data/value.m10, line {bad.place[0]} (byte {bad.place[1]}): bad number"
-    assert message in text
-    assert "Traceback" not in text
+    assert value.place is not None
+    message = f"data/value.m10, line {value.place[0]} (byte {value.place[1]}): bad number"
+    assert message in done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
     assert place.counts() == {}
     assert place.left_behind() == []
     # The trial is given up with its reason, as the report tells it (studies/test_workflow.py).

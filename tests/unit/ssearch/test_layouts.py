@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.inputs.ssearch import DATA, REAL, STEP, agreed, read, scan
+from support.inputs.ssearch import DATA, REAL, agreed, read, scan
 
 from storewise.documents import Kind
 from storewise.errors import InputError
@@ -29,27 +29,6 @@ def content_of(name: str) -> bytes:
 @pytest.mark.parametrize("name", REAL)
 def test_the_scanner_agrees_whatever_the_pieces(name: str) -> None:
     assert not isinstance(agreed(content_of(name), 1, 777, 1 << 20), str)
-
-
-@pytest.mark.parametrize("name", LAYOUTS[:6])
-def test_truncated_anywhere_is_refused_by_all(name: str) -> None:
-    content = content_of(name)
-    whole = content.rindex(b">>>///") + 6
-    for cut in [*range(1, whole, 4 * STEP), *range(whole - 8, whole)]:
-        assert isinstance(agreed(content[:cut]), str), cut
-        with pytest.raises(InputError):
-            scan(content[:cut])
-    assert agreed(content[:whole]) == agreed(content)
-
-
-@pytest.mark.parametrize("name", [name for name in REAL if name != "fasta34_nohits.m10"])
-def test_both_readers_word_a_truncation_alike(name: str) -> None:
-    """Also in a hit line, right behind a whole alignment."""
-    content = content_of(name)
-    hits = [i + 1 for i in range(len(content)) if content.startswith(b"\n>>", i)]
-    hits = hits[:: max(STEP // 2, 1)]
-    for cut in [*range(1, len(content), 2001), *(hit + 2 for hit in hits), *(h + 9 for h in hits)]:
-        agreed(content[:cut])
 
 
 def test_scores_without_alignments_are_counted_with_zero_hits_and_a_warning() -> None:

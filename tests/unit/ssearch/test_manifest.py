@@ -37,43 +37,6 @@ def names(paths: list[str]) -> list[str]:
     return [Path(path).name for path in paths]
 
 
-# --- what is listed ----------------------------------------------------------------------------
-
-
-def test_lists(files: Path) -> None:
-    text = f"# outputs\n{files}/b.m10\n\n{files}/a.m10\n"
-    for name in ("one.txt", "one.list", "plain"):
-        (files.parent / name).write_text(text)
-    for spec in ("one.txt", "one.list", "@one.txt", "@plain"):
-        marked = spec.removeprefix("@")
-        result = list_inputs([("@" if spec != marked else "") + str(files.parent / marked)])
-        assert names(result) == ["a.m10", "b.m10"]
-    # An output may be named so too.
-    (files.parent / "output.txt").write_bytes(small("output.txt"))
-    assert names(list_inputs([files.parent / "output.txt"])) == ["output.txt"]
-
-
-def test_links_are_followed_once(files: Path) -> None:
-    (files / "deep" / "loop").symlink_to(files)
-    assert len(list_inputs([files])) == 4
-
-
-@pytest.mark.parametrize("spec", ["none", "none/*.m10", "@none.txt", "empty"])
-def test_a_spec_that_matches_nothing_is_named(files: Path, spec: str) -> None:
-    (files.parent / "empty").mkdir()
-    path = spec.replace("@", f"@{files.parent}/") if "@" in spec else str(files.parent / spec)
-    with pytest.raises(InputError) as caught:
-        list_inputs([files, path])
-    assert path.removeprefix("@") in str(caught.value)
-
-
-def test_names_that_are_not_text_are_refused(files: Path) -> None:
-    with open(os.fsencode(files) + b"/caf\xe9.m10", "wb"):  # noqa: PTH123 - bytes on purpose
-        pass
-    with pytest.raises(InputError, match="not UTF-8"):
-        list_inputs([files])
-
-
 def test_rows_are_those_of_the_scan(files: Path) -> None:
     out = files.parent / "below" / "manifest.parquet"
     told: list[tuple[int, int, int, int]] = []

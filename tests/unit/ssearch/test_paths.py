@@ -75,6 +75,30 @@ def test_a_directory_is_all_files_below_it(tree: Path) -> None:
     ]
 
 
+def test_names_that_are_not_text_are_refused(tree: Path) -> None:
+    with open(os.fsencode(tree) + b"/caf\xe9.m10", "wb"):  # noqa: PTH123 - bytes on purpose
+        pass
+    with pytest.raises(InputError, match="not UTF-8"):
+        list_inputs([tree])
+
+
+@pytest.mark.parametrize("spec", ["", "**/*.m10", "*/*.m10"])
+def test_a_directory_that_may_not_be_read_is_named(
+    tree: Path, monkeypatch: pytest.MonkeyPatch, spec: str
+) -> None:
+    scandir = os.scandir
+
+    def closed(path: str) -> object:
+        if path.endswith("deep"):
+            raise PermissionError(13, "Permission denied")
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", closed)
+    with pytest.raises(InputError) as caught:
+        list_inputs([f"{tree}/{spec}"])
+    assert str(caught.value) == f"{tree}/deep: the directory cannot be read: Permission denied"
+
+
 @pytest.mark.parametrize(
     ("text", "names"),
     [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 from support.inputs.generated import CHUNKS, FILES
-from support.inputs.ssearch import DATA, agreed, outcome, read
+from support.inputs.ssearch import DATA, agreed, outcome
 
 from storewise.documents import Kind
 
@@ -68,9 +68,3 @@ def test_damaged_files(content: bytes, chunk: int) -> None:
     if expected[0] == "error":
         _, line, offset, message = expected
         assert line == content.count(b"\n", 0, offset) + 1, message
-
-
-def test_what_is_generated_reaches_the_fast_reader() -> None:
-    content = b"".join(REAL[name] for name in ("ssearch36.m10", "lalign36_dna.m10"))
-    reader, _ = read(content, chunk_bytes=6000)
-    assert reader.fast_alignments > 30

@@ -72,24 +72,6 @@ def test_one_byte_pieces() -> None:
     assert scan(OLD, 1) == scan(OLD)
 
 
-def test_truncation_is_an_error_with_its_place() -> None:
-    data = content(SAMPLE / "queries_04__yersinia.m10.zst")
-    end = data.index(b">>>///")
-    line_starts = [i + 1 for i in range(len(data)) if data[i : i + 1] == b"\n"]
-    cuts = [*line_starts[::7], *range(100, end + 5, 997), end + 5]
-    for cut in [cut for cut in cuts if cut < end + 6]:
-        with pytest.raises(InputError) as caught:
-            scan(data[:cut])
-        error = caught.value
-        last_start = data.rfind(b"\n", 0, cut - 1) + 1
-        if error.reason.startswith("the output is not complete"):
-            assert error.offset == last_start
-            assert error.line == data.count(b"\n", 0, last_start) + 1
-        else:
-            assert error.reason == "not an SSEARCH output" and cut < 200
-    assert scan(data[: end + 7]).queries == 4
-
-
 def test_a_search_cut_short_before_another_one() -> None:
     data = content(SAMPLE / "queries_01__yersinia.m10.gz")
     for mark in (b">>>///", b">>><<<", b"; sw_score", b"Library: "):

@@ -133,10 +133,11 @@ def test_what_the_file_system_says(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     os.utime(path, ns=(1, 77))
     there, gone = "s3://b/there", "s3://b/gone"
     monkeypatch.setattr(remote, "stats", lambda paths: {there: Stat(9, 88, "")})
-    none = str(tmp_path / "none")
-    good, missing = listed([none, path, gone, str(tmp_path), there])
+    none, pipe = str(tmp_path / "none"), str(tmp_path / "pipe")
+    os.mkfifo(pipe)
+    good, missing = listed([none, path, gone, pipe, there])
     assert good == [Listed(path, 5, 77), Listed(there, 9, 88)]
-    assert [row["path"] for row in missing] == [none, gone, str(tmp_path)]
+    assert [row["path"] for row in missing] == [none, gone, pipe]
     assert [row["error"].removeprefix(row["path"] + ": ") for row in missing] == [
         "the file cannot be read: No such file or directory",
         "there is no such object",
