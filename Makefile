@@ -6,15 +6,16 @@ BIN := $(VENV)/bin
 PBS := plugins/snakemake-executor-plugin-pbs
 
 .DEFAULT_GOAL := help
-.PHONY: help env run cassandra hbase docs test test-all lint clean
+.PHONY: help env run cassandra hbase docs test test-all mutants lint clean
 
 help:
 	@echo "make run        set up .venv and run the default study"
 	@echo "make env        only set up .venv"
 	@echo "make cassandra  storewise install cassandra; the same for hbase"
 	@echo "make test       set up what the tests need and run those of every day"
-	@echo "make test SLOW=1  with Java's stores, schedulers, S3, most kills, as CI"
+	@echo "make test SLOW=1   with Java's stores, schedulers, S3, most kills: as CI"
 	@echo "make test-all   all of them, with every cell of every table"
+	@echo "make mutants    which faults put into a room its unit tests do not see"
 	@echo "make lint       formatting, lint and types only"
 	@echo "make docs       the documentation as a site, docs/_build/html/index.html"
 	@echo "make clean      remove .venv and caches (results stay)"
@@ -98,6 +99,16 @@ test: $(VENV)/.$(if $(SLOW),slow-)test-env
 test-all: $(VENV)/.slow-test-env
 	@tests/system-packages all
 	STOREWISE_REQUIRE_ALL=1 STOREWISE_ALL_CELLS=1 $(PYTEST)
+
+# ROOM is a folder of storewise/, TESTS the tests that should see its faults, SAMPLE a part of them:
+# '*__mutmut_*3' is about a tenth.
+ROOM ?= session/coordination
+TESTS ?= tests/unit/$(firstword $(subst /, ,$(ROOM)))
+SAMPLE ?=
+
+mutants: $(VENV)/.test-env
+	@$(PIP) --editable '.[mutation]'
+	@tests/mutants "$(ROOM)" "$(TESTS)" "$(SAMPLE)"
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis docs/_build
