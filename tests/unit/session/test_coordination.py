@@ -109,9 +109,21 @@ class Coordination(RuleBasedStateMachine):
         self.kept: list[Path] = []
         self.number = 0
 
-    @initialize(ahead=st.tuples(*[st.floats(-50, AHEAD, exclude_max=True)] * 3))
-    def hosts_are_there(self, ahead: tuple[float, ...]) -> None:
+    @initialize(
+        ahead=st.tuples(*[st.floats(-50, AHEAD, exclude_max=True)] * 3),
+        keep=st.booleans(),
+        jobs=st.lists(st.tuples(st.integers(0, 2), st.booleans(), st.booleans()), max_size=4),
+    )
+    def a_trial_is_measured(
+        self, ahead: tuple[float, ...], keep: bool, jobs: list[tuple[int, bool, bool]]
+    ) -> None:
         self.hosts = [MadeHost(f"h{i}", self.world, a, {}) for i, a in enumerate(ahead)]
+        self.start_a_run(0)
+        self.open_a_trial(0, keep, "")
+        self.start_a_job(0, True)
+        for host, node, stuck in jobs:
+            self.start_a_job(host, node)
+            self.jobs[-1].stuck = stuck
 
     # What happens by itself.
 

@@ -1,0 +1,454 @@
+"""The frame of a job, and what is left to a run of jobs and trials that end."""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import os
+import shutil
+import signal
+import socket
+import tempfile
+from dataclasses import asdict, replace
+from pathlib import Path
+from queue import Queue
+from typing import Any
+
+import pytest
+from support.fake_time import FakeTime
+from support.session import MadeHost, opened
+
+from storewise.errors import Aborted, EngineError, StorewiseError
+from storewise.metrics.memory_kills import MemoryKills
+from storewise.metrics.schema import Sample, read_part
+from storewise.session.coordination import ending, trial_job
+from storewise.session.coordination.cluster import CREDENTIALS, NODES, StartedNode, publish
+from storewise.session.coordination.ending import NO_MEMORY, how_it_ended, killed_job
+from storewise.session.coordination.liveness import (
+    ABORT,
+    FINISHED,
+    Abort,
+    Process,
+    Session,
+    abort,
+    await_reason,
+    membership,
+    read_abort,
+    remove_tree,
+)
+from storewise.session.coordination.run import Lease, Run, failures, open_session, sweep, sweep_dead
+from storewise.study.trial import Phase, Trial
+
+LOG = logging.getLogger("test")
+UNKNOWN = MemoryKills(None, None, None)
+HOST = socket.gethostname()
+
+
+def frame(results: Path, raised: BaseException | int | None, **options: Any) -> str:
+    """How a job ends in which that is raised, or that signal comes, and its log."""
+    own_time = FakeTime()
+    session, log = results / "live" / "t" / "session.json", results / "logs" / "read.0.log"
+    options = {"clock": own_time.clock, "sleep": own_time.sleep, **options}
+    end = ""
+    try:
+        with trial_job.trial_job(results, session, "read.0", log, **options) as job:
+            assert tempfile.gettempdir() == str(job.live.absolute() / "temporary")
+            assert (job.live / "temporary").stat().st_mode & 0o777 == 0o700
+            job.check()
+            if isinstance(raised, int):
+                os.kill(os.getpid(), raised)
+            elif raised is not None:
+                raise raised
+    except SystemExit as error:
+        end = str(error)
+    except ZeroDivisionError:
+        end = "raised"
+    return f"{end}|{log.read_text()}"
+
+
+@pytest.mark.parametrize(
+    ("raised", "reason", "failure", "killed", "end"),
+    [
+        (None, None, False, "", ""),
+        (signal.SIGTERM, "read.0 was ended by signal SIGTERM", True, "read.0", "storewise: read.0"),
+        (signal.SIGHUP, "read.0 was ended by signal SIGHUP", True, "read.0", "storewise: read.0"),
+        (signal.SIGINT, "read.0 was ended by signal SIGINT", False, "read.0", "storewise: read.0"),
+        (Aborted("it is over"), "it is over", False, "", "storewise: read.0 ended: it is over"),
+        (MemoryError(), f"read.0: {NO_MEMORY}", True, "", f"storewise: read.0: {NO_MEMORY}"),
+        (EngineError("read.0: no"), "read.0: no", True, "", "storewise: read.0: no"),
+        (EngineError("no"), "read.0: no", True, "", "storewise: read.0: no"),
+        (
+            OSError(28, "No space left on device"),
+            f"read.0: [Errno 28] No space left on device (on host {HOST})",
+            True, "", "storewise: read.0: [Errno 28]",
+        ),
+        (
+            EngineError(f"disk full on {HOST}"), f"read.0: disk full on {HOST}", True, "",
+            "storewise: read.0: disk full on",
+        ),
+        (ZeroDivisionError("odd"), "read.0: ZeroDivisionError: odd", True, "", "raised"),
+    ],
+)  # fmt: skip
+def test_what_the_end_of_a_job_says(
+    tmp_path: Path, raised: Any, reason: str | None, failure: bool, killed: str, end: str
+) -> None:
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    temporaries = tempfile.tempdir
+    opened(tmp_path, "run")
+    (tmp_path / "leases").mkdir()
+    (tmp_path / "leases" / "run").touch()
+    told, log = frame(tmp_path, raised).split("|", 1)
+    assert told.startswith(end)
+    assert {number: signal.getsignal(number) for number in before} == before
+    assert tempfile.tempdir == temporaries
+    place = tmp_path / "live" / "t" / ABORT
+    if reason is None:
+        assert not place.exists() and log.rstrip().endswith("INFO done")
+        assert f"INFO trial t, read.0, process {os.getpid()}" in log
+        return
+    why = read_abort(place)
+    assert (why.reason, why.failure, why.killed) == (reason, failure, killed)
+    assert why.log == str(tmp_path / "logs" / "read.0.log")
+    assert " ERROR " in log
+    assert ("Traceback" in log) == (not isinstance(raised, StorewiseError | int))
+    assert ("unexpected error" in log) == isinstance(raised, ZeroDivisionError)
+
+
+def test_a_host_that_ec2_takes_back_fails_the_attempt_until_it_has_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Taken:
+        at = 77.0
+
+        def __init__(self, **clock: object) -> None:
+            pass
+
+        def reason(self) -> str:
+            return "EC2 takes it back"
+
+    monkeypatch.setattr(trial_job, "Interruption", Taken)
+    opened(tmp_path, "run")
+    (tmp_path / "leases").mkdir()
+    (tmp_path / "leases" / "run").touch()
+    assert "read.0 ended: EC2 takes it back|" in frame(tmp_path, None)
+    why = read_abort(tmp_path / "live" / "t" / ABORT)
+    assert (why.failure, why.until, why.killed) == (True, 77.0, "")
+
+
+def test_a_plain_job_is_one_message_where_the_error_is_expected(tmp_path: Path) -> None:
+    log = tmp_path / "logs" / "a.log"
+
+    def end(raised: BaseException) -> str:
+        with (
+            pytest.raises((SystemExit, ZeroDivisionError)) as caught,
+            trial_job.plain_job(log) as logger,
+        ):
+            logger.info("begun")
+            raise raised
+        return f"{caught.value}|{log.read_text()}"
+
+    assert end(EngineError("no rows")).startswith("storewise: no rows|")
+    assert "Traceback" not in log.read_text() and " ERROR no rows" in log.read_text()
+    assert "Traceback" in end(OSError(13, "Permission denied"))
+    assert "ERROR unexpected error\nTraceback" in end(ZeroDivisionError("odd"))
+    assert log.read_text().count("begun") == 1, "of this job only"
+    assert len(logging.getLogger("storewise.job").handlers) == 1
+
+
+def test_progress_is_logged_every_ten_seconds_and_at_the_end(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    own_time = FakeTime()
+    monkeypatch.setattr(trial_job.time, "monotonic", own_time.clock)
+    caplog.set_level(logging.INFO)
+    progress = trial_job.progress_to(LOG)
+    for seconds, files in ((9.9, 1), (0.1, 2), (9.9, 3), (0.1, 4), (0.1, 5)):
+        own_time.spend(seconds)
+        progress(files, 5, files, 10)
+    progress(5, 5, 0, 0)
+    assert [record.getMessage() for record in caplog.records] == [
+        "2 of 5 files, 20% of the bytes",
+        "4 of 5 files, 40% of the bytes",
+        "5 of 5 files, 50% of the bytes",
+        "5 of 5 files",
+    ]
+
+
+def test_a_part_says_what_is_known_of_its_trial_and_host(tmp_path: Path) -> None:
+    trial = Trial(
+        study="s", id="t-r2", engine="null", workload="alignments", repeat=2, seed=9,
+        factors={"engine": "null"}, phases=[Phase(name="write")],
+    )  # fmt: skip
+    path = tmp_path / "part.parquet"
+    trial_job.write_trial_part(
+        path, [Sample("write", "close_time", 1.0, "s")], trial, "write", more=3
+    )
+    table, conditions = read_part(path)
+    (row,) = table.to_pylist()
+    assert (row["trial"], row["repeat"], row["metric"]) == ("t-r2", 2, "close_time")
+    assert (conditions["phase"], conditions["seed"], conditions["more"]) == ("write", 9, 3)
+    assert conditions["trial"]["id"] == "t-r2" and conditions["host"]
+
+
+# How a process ended.
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (3, "ended with status 3"),
+        (0, "ended with status 0"),
+        (-99, "was ended by signal 99"),
+        (-15, "was ended by SIGTERM"),
+        (-11, "was ended by SIGSEGV, as a program is that crashes"),
+    ],
+)
+def test_how_it_ended(status: int, words: str) -> None:
+    assert how_it_ended(status, UNKNOWN) == words
+
+
+def test_why_a_trial_ends_whose_job_a_signal_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pids: list[int | None] = []
+    monkeypatch.setattr(
+        ending, "how_it_ended", lambda status, before, pid: pids.append(pid) or f"ended {status}"
+    )
+    with membership(tmp_path, "read.0"):
+        why = killed_job(tmp_path, "read.0", -9, UNKNOWN, "its.log")
+    assert why == Abort(f"read.0 on host {HOST} ended -9", True, "its.log", killed="read.0")
+    with membership(tmp_path, "read.0", system=MadeHost("far")):
+        assert not killed_job(tmp_path, "read.0", -2, UNKNOWN, "").failure
+    killed_job(tmp_path, "form", -9, UNKNOWN, "")
+    assert pids == [os.getpid(), None, None]
+
+
+# What a run leaves to the next.
+
+
+def test_an_abort_where_there_is_nothing_or_no_space(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not abort(tmp_path / "gone", Abort("why", failure=True))
+
+    def full(self: Path, text: str, **options: Any) -> None:
+        if self.parent.name == "full":
+            self.touch()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    for name in ("full", "broken"):
+        (tmp_path / name).mkdir()
+    assert abort(tmp_path / "full", Abort("why", failure=False))
+    assert [path.name for path in (tmp_path / "full").iterdir()] == [ABORT]
+    why = read_abort(tmp_path / "full" / ABORT)
+    assert why.failure and "could not be written (a full disk?)" in why.reason
+    with pytest.raises(OSError, match="No space"):
+        abort(tmp_path / "broken", Abort("why", failure=False))
+
+
+def test_a_reason_is_waited_for_until_it_is_there_or_its_time_is_over(tmp_path: Path) -> None:
+    live = tmp_path / "t"
+
+    def seconds(end: float = 1e9, action: Any = None) -> float:
+        own_time = FakeTime()
+        own_time.after(end, action)
+        await_reason(live, 8.0, clock=own_time.clock, sleep=own_time.sleep)
+        return round(own_time.now - 1000, 3)
+
+    assert seconds() == 0.0
+    live.mkdir()
+    assert seconds() == 8.0
+    assert seconds(1.0, live.rmdir) == 1.0
+    live.mkdir()
+    assert seconds(2.0, (live / ABORT).touch) == 2.0
+
+
+@pytest.mark.parametrize(
+    ("error", "times", "ends_after"),
+    [(errno.ENOTEMPTY, 3, 0.3), (errno.EBUSY, 1000, None), (errno.EACCES, 1, None)],
+)
+def test_a_tree_in_which_others_still_write_is_removed_with_patience(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int, times: int, ends_after: float
+) -> None:
+    own_time, real = FakeTime(), shutil.rmtree
+    tries: list[int] = []
+
+    def removed(path: Path) -> None:
+        tries.append(1)
+        if len(tries) == 1:
+            raise FileNotFoundError
+        if len(tries) <= 1 + times:
+            raise OSError(error, "not yet")
+        real(path)
+
+    monkeypatch.setattr(shutil, "rmtree", removed)
+    place = tmp_path / "live"
+    place.mkdir()
+    if ends_after is None:
+        with pytest.raises(OSError, match="not yet"):
+            remove_tree(place, clock=own_time.clock, sleep=own_time.sleep)
+        assert own_time.now == pytest.approx(1000 if error == errno.EACCES else 1010.1)
+    else:
+        remove_tree(place, clock=own_time.clock, sleep=own_time.sleep)
+        assert not place.exists() and own_time.now == pytest.approx(1000 + ends_after)
+
+
+def test_a_lease_is_renewed_by_its_thread_until_the_run_ends(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Run(tmp_path, 8.0, id="r")
+    asked, told = Queue[float](), Queue[bool]()
+    reasons: list[str | None] = [None, None, "the run was stopped"]
+
+    def pause(seconds: float) -> bool:
+        asked.put(seconds)
+        return told.get(timeout=60)
+
+    run.start(watch=lambda: reasons.pop(0), pause=pause)
+    opened(tmp_path, "r")
+    lease = tmp_path / "leases" / "r"
+    assert Lease.read(lease) == Lease("r", Process.current(), 8.0)
+    assert asked.get(timeout=60) == 2.0
+    for full in (False, True):
+        os.utime(lease, (5.0, 5.0))
+        if full:  # a new time needs no space
+
+            def write(self: Lease, directory: Path) -> None:
+                raise OSError(errno.ENOSPC, "No space left on device")
+
+            monkeypatch.setattr(Lease, "write", write)
+        told.put(False)
+        asked.get(timeout=60)
+        assert lease.stat().st_mtime > 5.0
+        assert not (tmp_path / "live" / "t" / ABORT).exists()
+    lease.unlink()
+    told.put(False)
+    asked.get(timeout=60)
+    assert "the lease is not renewed: " in caplog.text
+    why = read_abort(tmp_path / "live" / "t" / ABORT)
+    assert (why.reason, why.failure) == ("the run was stopped", False)
+    told.put(True)
+    run.end()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_trial_is_opened_in_a_place_that_has_nothing_of_an_earlier_life(
+    tmp_path: Path, run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    own_time = FakeTime(start=5000.0)
+    here = MadeHost(own_time=own_time)
+    caplog.set_level(logging.INFO)
+    old = [tmp_path / "trials" / "new" / "part", tmp_path / "live" / "new" / "stop"]
+    for path in old:
+        path.parent.mkdir(parents=True)
+        path.touch()
+    opened(tmp_path, run.id, trial="a")
+    opened(tmp_path, run.id, trial="b")
+    opened(tmp_path, "another", trial="c")
+    live = tmp_path / "live" / "a"
+    own_time.after(3.0, (live / FINISHED).touch)
+    open_session(tmp_path, "new", run.id, 2, LOG, servers=True, system=here)
+    assert own_time.now == pytest.approx(5003.0)
+    assert caplog.text.count("waiting for a, b") == 1 and "opened" in caplog.text
+    assert not any(path.exists() for path in old)
+    place = tmp_path / "live" / "new"
+    assert place.stat().st_mode & 0o777 == 0o700 and (place / CREDENTIALS).is_file()
+    assert Session.read(place / "session.json") == Session("new", run.id, 25.0, own_time.now)
+    # Without servers there are no secrets.
+    open_session(tmp_path, "embedded", run.id, 3, LOG, system=here)
+    assert not (tmp_path / "live" / "embedded" / CREDENTIALS).exists()
+    abort(tmp_path / "live" / "b", Abort("no space", failure=True))
+    with pytest.raises(Aborted, match=r"^trial x was not opened: trial b failed: no space$"):
+        open_session(tmp_path, "x", run.id, 9, LOG, system=here)
+    shutil.rmtree(tmp_path / "live")
+    opened(tmp_path, run.id)
+    with pytest.raises(Aborted, match=r"trial x was not opened: its run \S+ has not renewed its"):
+        open_session(tmp_path, "x", run.id, 1, LOG, system=here)
+    assert not (tmp_path / "live" / "x").exists()
+    run.end()
+
+
+def test_a_failed_attempt_is_recorded_with_what_is_known(tmp_path: Path, run: Run) -> None:
+    assert run.job_failed("t", Abort("early", failure=True)) is None, "it was not opened"
+    opened(tmp_path, run.id)
+    log = tmp_path / "job.log"
+    log.write_text("".join(f"line {number}\n" for number in range(40)))
+    abort(tmp_path / "live" / "t", Abort("why?", failure=True, until=9.0, killed="read.0"))
+    later = Abort("", failure=True, log=str(log))
+    assert run.job_failed("t", later, job="read.1", scheduler="lost") is None
+    failure = run.job_failed("t", later, job="read.0", scheduler="its wall time is over")
+    assert failure is not None
+    assert (failure.trial, failure.run, failure.until) == ("t", run.id, 9.0)
+    assert failure.reason == "why? its wall time is over", "an answer to a question"
+    assert failure.log_tail.splitlines() == [f"line {number}" for number in range(10, 40)]
+    path = tmp_path / "failures" / "t.jsonl"
+    with path.open("a") as file:
+        file.write('{"trial": "cut of\n{"odd": 1}\n')
+    assert failures(tmp_path, "t") == [failure], "a full disk leaves half a line"
+    run.explain("t", "its host was lost.")
+    run.explain("t", "so was another")
+    (said,) = failures(tmp_path, "t")
+    assert said == replace(failure, reason=f"{failure.reason}; its host was lost; so was another")
+    run.end()
+
+
+def test_a_dead_run_s_trials_are_swept_with_words(tmp_path: Path) -> None:
+    own_time = FakeTime()
+    here = MadeHost(own_time=own_time)
+    lock, gone = tmp_path / "lock", tmp_path / "no lock"
+    lock.touch()
+    (tmp_path / "leases").mkdir()
+    for name in ("z", "a"):
+        locks = (str(lock), str(gone)) if name == "z" else ()
+        Lease(name, Process("here", 9, 1.0), 25.0, locks).write(tmp_path / "leases")
+    opened(tmp_path, "z", trial="t")
+    live = tmp_path / "live" / "t"
+    (live / "members").mkdir()
+    (live / "members" / "x.json").write_text(json.dumps(asdict(Process("far", 5, 1.0))))
+    publish(live, NODES, "data0", StartedNode("data0", "far", str(tmp_path / "d"), 0.0, None))
+    (tmp_path / "d").mkdir()
+    kept = tmp_path / "trials" / "t" / "store.0"
+    for path in (kept, kept.with_name("data.1")):
+        path.mkdir(parents=True)
+    (kept.parent / "part.parquet").touch()
+    said: list[str] = []
+    assert sweep_dead(tmp_path, said.append, system=here) == ["a", "z"]
+    assert said == [
+        f"removed the lock {lock} of run z, which was killed",
+        "removed what was left of trial t, whose run has ended",
+        "could not end x (process 5 on far); it ends by itself when it sees that its run is gone",
+    ]
+    assert own_time.now == pytest.approx(1045.0, abs=0.2), "nodes have servers to end in order"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["d", "trials"]
+    assert [path.name for path in kept.parent.iterdir()] == ["part.parquet"]
+
+
+def test_a_sweep_ends_its_own_host_s_jobs_and_spares_itself(tmp_path: Path) -> None:
+    own_time = FakeTime()
+    here = MadeHost(own_time=own_time)
+    opened(tmp_path, "r")
+    live = tmp_path / "live" / "t"
+    stuck, ends = here.spawn(), here.spawn()
+    places = [membership(live, f"job{n}", system=s) for n, s in enumerate((here, stuck, ends))]
+    for place in places:
+        place.__enter__()
+    own_time.after(4.0, lambda: here.kill(ends.own_pid))
+    assert sweep(tmp_path, live, 5.0, system=here) == []
+    assert own_time.now == pytest.approx(1005.0, abs=0.2)
+    assert list(here.table) == [here.own_pid] and not live.exists()
+
+
+def test_the_last_run_takes_with_it_what_nobody_opened(tmp_path: Path) -> None:
+    first, second = Run(tmp_path, id="a"), Run(tmp_path, id="b")
+    for run in (first, second):
+        run.start(pause=lambda seconds: True)
+    (tmp_path / "live" / "empty").mkdir()
+    written = tmp_path / "live" / "written"
+    written.mkdir()
+    (written / "file").touch()
+    first.end()
+    assert [path.name for path in (tmp_path / "live").iterdir()] == ["written"]
+    second.end()
+    assert list(tmp_path.iterdir()) == []
