@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from support.servers.local import LocalCluster, running
+from support.servers.samples import secrets_of
 
 from storewise.engines.contract.engine import Client, Schema
 from storewise.engines.contract.queries import Count, Where
-from storewise.engines.contract.server import Credentials
 from storewise.engines.registry import engine
 from storewise.workloads.sensors.generator import MEASURES, Part, Readings, batches
 
@@ -65,8 +65,7 @@ def test_postgres_runs_at_its_level(level: str, tmp_path: Path) -> None:
     from storewise.engines.postgres.client import connect
 
     with _serve("postgres", level, tmp_path / "servers") as result:
-        assert result.cluster.credentials is not None
-        secrets = Credentials.read(result.cluster.credentials)
+        secrets = secrets_of(result.cluster)
         place = result.cluster.endpoints[0]
         with connect(place.address, place.port, secrets) as link:
             isolation = link.execute("SHOW transaction_isolation").fetchone()
@@ -88,8 +87,7 @@ def test_mariadb_runs_at_its_weakest_level(tmp_path: Path) -> None:
     from storewise.engines.mysql.connection import sign_in
 
     with _serve("mariadb", "uncommitted", tmp_path / "servers") as result:
-        assert result.cluster.credentials is not None
-        secrets = Credentials.read(result.cluster.credentials)
+        secrets = secrets_of(result.cluster)
         place = result.cluster.endpoints[0]
         with closing(sign_in(place.address, place.port, secrets)) as link:
             found_values = dict(

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from support.servers.local import running
-from support.servers.samples import connect, fill, holds, sample
+from support.servers.samples import connect, fill, holds, sample, secrets_of
 from support.servers.stores import SERVED, SERVERS, SINGLE, Clusters, Target, available, cells
 from support.waiting import wait_until
 
@@ -107,8 +107,7 @@ def test_an_unreachable_server_is_one_clear_error(
             monkeypatch.setattr(f"storewise.engines.{name}", 1)
     described = engine(single.engine)
     assert isinstance(described, ServerEngine)
-    assert single.credentials is not None
-    secrets = Credentials.read(single.credentials)
+    secrets = secrets_of(single)
 
     def connects(endpoint: Endpoint) -> None:
         with pytest.raises(EngineError, match=rf"{endpoint.address}:{endpoint.port}"):

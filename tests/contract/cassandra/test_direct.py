@@ -15,7 +15,7 @@ import pytest
 from cassandra import AuthenticationFailed, ConsistencyLevel, OperationTimedOut
 from support.servers.cassandra import ENGINE
 from support.servers.local import LocalCluster, running
-from support.servers.samples import fill, sample
+from support.servers.samples import fill, sample, secrets_of
 from support.servers.stores import Clusters, Target, available
 from support.waiting import wait_until
 
@@ -23,7 +23,7 @@ from storewise.documents import Kind
 from storewise.engines.cassandra import connection as cassandra_link
 from storewise.engines.cassandra.client import CassandraClient
 from storewise.engines.cassandra.direct import Direct
-from storewise.engines.contract.server import Credentials, Topology
+from storewise.engines.contract.server import Topology
 from storewise.errors import EngineError
 
 pytestmark = [pytest.mark.xdist_group("cassandra"), pytest.mark.slow]
@@ -46,8 +46,7 @@ def client(alone: LocalCluster) -> Iterator[CassandraClient]:
 
 def directly(server: LocalCluster, seconds: float = 30.0, **secrets: str) -> Direct:
     """A connection; with other secrets than the session's where some are named."""
-    assert server.cluster.credentials is not None
-    known = Credentials.read(server.cluster.credentials)
+    known = secrets_of(server.cluster)
     return Direct(
         server.cluster.endpoints[0],
         replace(known, **secrets),
@@ -238,6 +237,5 @@ def test_a_server_that_is_killed_is_named_and_used_again_when_it_is_back(
 
 
 def answers(server: LocalCluster) -> bool:
-    assert server.cluster.credentials is not None
-    secrets = Credentials.read(server.cluster.credentials)
+    secrets = secrets_of(server.cluster)
     return ENGINE.answers(server.cluster.endpoints[0], secrets)

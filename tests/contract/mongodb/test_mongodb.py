@@ -12,10 +12,9 @@ from typing import Any
 import psutil
 import pymongo
 import pytest
-from bson.objectid import ObjectId
 from pymongo.errors import OperationFailure
 from support.servers.local import LocalCluster
-from support.servers.samples import fill, sample
+from support.servers.samples import fill, sample, secrets_of
 from support.servers.stores import Clusters, Target
 
 from storewise.documents import Document, Kind
@@ -26,7 +25,6 @@ from storewise.engines.mongodb import connection as mongo_link
 from storewise.engines.mongodb.cluster import as_user
 from storewise.engines.mongodb.direct import Direct
 from storewise.engines.mongodb.engine import MongoEngine
-from storewise.engines.mongodb.sharding import hashed_id
 from storewise.errors import EngineError
 from storewise.ssearch.parse.documents import to_bson
 
@@ -53,9 +51,6 @@ def test_programs_are_found_or_named(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 # Real servers from here on.
-
-
-FILES = {seed: sample(seed, 200) for seed in range(2)}
 
 
 def insert(client: Client, kind: Kind, documents: list[Document]) -> None:
@@ -104,8 +99,7 @@ def test_without_a_password_nothing_is_shown(alone: LocalCluster) -> None:
 
 
 def test_the_session_s_user_rules_only_the_session_s_data(alone: LocalCluster) -> None:
-    assert alone.cluster.credentials is not None
-    secrets = Credentials.read(alone.cluster.credentials)
+    secrets = secrets_of(alone.cluster)
     with as_user(alone.cluster.endpoints[0], secrets, 5.0) as connection:
         for refused in ({"shutdown": 1}, {"createUser": "x", "pwd": "y", "roles": ["root"]}):
             with pytest.raises(OperationFailure, match="not authorized"):
@@ -181,8 +175,7 @@ def test_single_documents_come_the_same_with_and_without_pymongo(
 @pytest.mark.slow
 def test_a_connection_that_the_server_has_closed_is_made_again(alone: LocalCluster) -> None:
     """A read and an update find out, whether the connection has rested for long or not."""
-    assert alone.cluster.credentials is not None
-    secrets = Credentials.read(alone.cluster.credentials)
+    secrets = secrets_of(alone.cluster)
     (document,) = sample(71, 1)[Kind.GS]
     with closing(ENGINE.connect(alone.cluster, "write")) as client:
         insert(client, Kind.GS, [document])
@@ -201,48 +194,6 @@ def test_a_connection_that_the_server_has_closed_is_made_again(alone: LocalClust
         Direct(alone.cluster.endpoints[0], replace(secrets, password="guess"), 5.0, 5.0)
 
 
-def test_an_existing_id_is_overwritten(alone: LocalCluster) -> None:
-    client = ENGINE.connect(alone.cluster, "write")
-    old = FILES[0][Kind.ALIGN]
-    insert(client, Kind.ALIGN, old)
-    new = [{**d, "gene": "NEW"} for d in old[50:150]]
-    twice = {**old[180], "gene": "LAST"}
-    insert(client, Kind.ALIGN, [*old[:60], *new, {**old[180], "gene": "FIRST"}, twice])
-    expected = {d["_id"]: d for d in [*old, *new, twice]}
-    assert client.count(Count(Kind.ALIGN)) == 200
-    assert client.get_many(Kind.ALIGN, list(expected)) == list(expected.values())
-    client.close()
-
-
-def test_the_hash_is_the_server_s(alone: LocalCluster) -> None:
-    client = ENGINE.connect(alone.cluster, "write")
-    insert(client, Kind.TASKS, FILES[1][Kind.TASKS])
-    insert(client, Kind.RNA, FILES[1][Kind.RNA])
-    client.close()
-    assert alone.cluster.credentials is not None
-    secrets = Credentials.read(alone.cluster.credentials)
-    with as_user(alone.cluster.endpoints[0], secrets, 5.0) as connection:
-        collection = connection.storewise.rna
-        collection.create_index([("_id", "hashed")])
-        for document in FILES[1][Kind.RNA]:
-            result = connection.storewise.command(
-                "find", "rna", filter={"_id": ObjectId(document["_id"])},
-                hint={"_id": "hashed"}, returnKey=True,
-            )  # fmt: skip
-            assert result["cursor"]["firstBatch"] == [{"_id": hashed_id(document["_id"])}]
-        collection.drop_index([("_id", "hashed")])
-
-
-def test_an_unreachable_server_is_named(
-    alone: LocalCluster, free: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(mongo_link, "_CONNECT_SECONDS", 2)
-    nowhere = replace(alone.cluster.endpoints[0], port=free)
-    with pytest.raises(EngineError, match=rf"connect: 127\.0\.0\.1:{free}.*refused"):
-        ENGINE.connect(replace(alone.cluster, endpoints=(nowhere,)), "read")
-    assert not ENGINE.answers(nowhere, Credentials.make())
-
-
 def test_a_server_that_never_answered_is_named_too(
     alone: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -253,10 +204,3 @@ def test_a_server_that_never_answered_is_named_too(
         nowhere = replace(alone.cluster.endpoints[0], port=port)
         with pytest.raises(EngineError, match=rf"connect: 127\.0\.0\.1:{port}: \w+"):
             ENGINE.connect(replace(alone.cluster, endpoints=(nowhere,)), "read")
-
-
-@pytest.fixture
-def free() -> int:
-    from storewise.session.server.address import free_port
-
-    return free_port("127.0.0.1")

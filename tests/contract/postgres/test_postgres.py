@@ -10,13 +10,13 @@ from typing import Any
 import psycopg
 import pytest
 from support.servers.local import running
-from support.servers.samples import connect, fill, sample
+from support.servers.samples import connect, fill, sample, secrets_of
 from support.servers.stores import Clusters, Target, available
 
 from storewise.documents import KINDS, Kind
 from storewise.engines.contract.engine import Cluster, IndexTime, Schema
 from storewise.engines.contract.queries import Find, Scan, Top, between
-from storewise.engines.contract.server import Credentials, Topology
+from storewise.engines.contract.server import Topology
 from storewise.engines.postgres.client import connect as sign_in
 from storewise.engines.postgres.engine import PostgresEngine
 from storewise.errors import EngineError
@@ -31,20 +31,15 @@ def columns(clusters: Clusters) -> Cluster:
     return clusters.fresh(Target("postgres", 1, (("layout", "columns"),)))
 
 
-def _secrets(cluster: Cluster) -> Credentials:
-    assert cluster.credentials is not None
-    return Credentials.read(cluster.credentials)
-
-
 def _ask(cluster: Cluster, sql: str) -> list[tuple[Any, ...]]:
     (endpoint,) = cluster.endpoints
-    with sign_in(endpoint.address, endpoint.port, _secrets(cluster)) as connection:
+    with sign_in(endpoint.address, endpoint.port, secrets_of(cluster)) as connection:
         return connection.execute(sql).fetchall()  # type: ignore[arg-type]
 
 
 def test_nobody_enters_without_the_password(columns: Cluster) -> None:
     (endpoint,) = columns.endpoints
-    secrets = _secrets(columns)
+    secrets = secrets_of(columns)
     for user, password in ((secrets.user, ""), (secrets.user, "x"), ("postgres", "postgres")):
         with pytest.raises(psycopg.OperationalError, match="password"):
             psycopg.connect(
@@ -190,7 +185,7 @@ def test_levels_and_settings_reach_the_server(level: str, tmp_path: Path) -> Non
         assert not (directory / "password").exists()
         assert (directory / "postgresql.conf").stat().st_mode & 0o077 == 0
         with Path(f"/proc/{server.pid}/cmdline").open() as file:
-            assert _secrets(cluster).password not in file.read()
+            assert secrets_of(cluster).password not in file.read()
         pid = server.pid
     assert not Path(f"/proc/{pid}").exists()
     assert not directory.exists()

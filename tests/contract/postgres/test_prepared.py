@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import psycopg
 import pytest
+from support.servers.samples import secrets_of
 from support.servers.stores import Clusters, Target
 
-from storewise.engines.contract.server import Credentials
 from storewise.engines.postgres.client import connect
 from storewise.engines.postgres.prepared import MOST, Prepared, numbered
 
@@ -18,8 +18,7 @@ pytestmark = pytest.mark.xdist_group("postgres")
 @pytest.fixture(scope="module")
 def connection(clusters: Clusters) -> Iterator[psycopg.Connection]:
     cluster = clusters.fresh(Target("postgres", 1))
-    assert cluster.credentials is not None
-    secrets = Credentials.read(cluster.credentials)
+    secrets = secrets_of(cluster)
     with connect(cluster.endpoints[0].address, cluster.endpoints[0].port, secrets) as opened:
         opened.execute("CREATE TABLE t (i bigint PRIMARY KEY, x float8, s text, b bytea)")
         yield opened

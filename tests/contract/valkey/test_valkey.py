@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -11,13 +10,13 @@ from pathlib import Path
 import bson
 import pytest
 from support.servers.local import LocalCluster, running
-from support.servers.samples import connect, fill, sample
+from support.servers.samples import connect, fill, sample, secrets_of
 from support.servers.stores import Clusters, Target, available
 
-from storewise.documents import KINDS, Kind
+from storewise.documents import Kind
 from storewise.engines.contract.engine import Cluster, Schema
 from storewise.engines.contract.queries import Count, Scan
-from storewise.engines.contract.server import Credentials, Topology
+from storewise.engines.contract.server import Topology
 from storewise.engines.valkey.client import ValkeyClient
 from storewise.engines.valkey.connection import Links
 from storewise.engines.valkey.engine import ValkeyEngine
@@ -71,38 +70,12 @@ def cluster(request: pytest.FixtureRequest, clusters: Clusters) -> Cluster:
     return result
 
 
-def secrets_of(cluster: Cluster) -> Credentials:
-    assert cluster.credentials is not None
-    return Credentials.read(cluster.credentials)
-
-
 @pytest.fixture
 def links(cluster: Cluster) -> Iterator[Links]:
     """Connections beside the client, as the session's user."""
     made = Links(cluster.endpoints, *user_of(secrets_of(cluster)), 10.0)
     yield made
     made.close()
-
-
-def test_the_owner_of_a_document_has_it_and_its_place(cluster: Cluster, links: Links) -> None:
-    client = connect(cluster, "read")
-    held = {}
-    for endpoint in cluster.endpoints:
-        _, keys = links.ask(endpoint.index, (b"SCAN", b"0", b"COUNT", 10_000))[0]
-        held[endpoint.name] = keys
-    owners: Counter[str] = Counter()
-    for kind in KINDS:
-        for document in DOCUMENTS[kind]:
-            owner = client.owner(kind, document["_id"])
-            assert owner is not None
-            owners[owner] += 1
-            end = kind.table.encode() + b":" + document["_id"]
-            assert [name for name, keys in held.items() for key in keys if key.endswith(end)] == [
-                owner
-            ]
-    assert set(owners) == {endpoint.name for endpoint in cluster.endpoints}
-    assert min(owners.values()) > sum(owners.values()) / len(owners) / 2
-    client.close()
 
 
 @pytest.mark.slow

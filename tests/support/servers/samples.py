@@ -11,6 +11,7 @@ from typing import Any, cast
 from storewise.documents import KINDS, Document, Kind, fields, make_id
 from storewise.engines.contract.engine import Client, Cluster, Mode, Placement, Schema
 from storewise.engines.contract.queries import Count
+from storewise.engines.contract.server import Credentials
 from storewise.engines.registry import ENGINES, engine
 from storewise.errors import EngineError
 
@@ -151,6 +152,12 @@ def connect(cluster: Cluster, mode: Mode) -> Client:
     described = engine(cluster.engine)
     client = described.connect(cluster, mode)
     return cast(Client, _Encoding(client)) if described.encoding == "bson" else client
+
+
+def secrets_of(cluster: Cluster) -> Credentials:
+    """What its servers let in."""
+    assert cluster.credentials is not None
+    return Credentials.read(cluster.credentials)
 
 
 def holds(client: Client, kind: Kind, number: int) -> bool:

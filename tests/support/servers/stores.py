@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from support.needs import missing, unavailable
 from support.servers.local import LocalCluster, running
-from support.servers.samples import STORING, fill
+from support.servers.samples import STORING, fill, secrets_of
 
 from storewise.documents import KINDS, Document, Kind
 from storewise.engines.contract.engine import Cluster
@@ -67,8 +67,7 @@ class Served:
 def empty_postgres(cluster: Cluster) -> None:
     from storewise.engines.postgres.client import connect
 
-    assert cluster.credentials is not None
-    secrets = Credentials.read(cluster.credentials)
+    secrets = secrets_of(cluster)
     for endpoint in cluster.endpoints:
         with connect(endpoint.address, endpoint.port, secrets) as connection:
             connection.execute("SET client_min_messages = error")
@@ -80,8 +79,7 @@ def empty_mariadb(cluster: Cluster) -> None:
     from storewise.engines.mysql.connection import sign_in
     from storewise.engines.mysql.link import DATABASE
 
-    assert cluster.credentials is not None
-    secrets = Credentials.read(cluster.credentials)
+    secrets = secrets_of(cluster)
     for endpoint in cluster.endpoints:
         with closing(sign_in(endpoint.address, endpoint.port, secrets)) as link:
             for (name,) in link.rows(
@@ -112,8 +110,7 @@ def mongodb_home() -> Path:
 def empty_mongodb(cluster: Cluster) -> None:
     from storewise.engines.mongodb.cluster import DATABASE, as_user
 
-    assert cluster.credentials is not None
-    secrets = Credentials.read(cluster.credentials)
+    secrets = secrets_of(cluster)
     with as_user(cluster.endpoints[0], secrets, 30.0) as connection:
         connection.drop_database(DATABASE)
 
@@ -135,8 +132,7 @@ def cassandra_home() -> Path:
 def empty_cassandra(cluster: Cluster) -> None:
     from storewise.engines.cassandra.cluster import KEYSPACE, query
 
-    assert cluster.credentials is not None
-    secrets = Credentials.read(cluster.credentials)
+    secrets = secrets_of(cluster)
 
     def ask(cql: str) -> list[tuple[Any, ...]]:
         return query(cluster.endpoints[0], secrets.user, secrets.password, cql)
@@ -389,8 +385,7 @@ class Clusters:
         if database == "sqlite":
             return f"sqlite:///{self.directory / 'sql.db'}"
         cluster = self.servers(Target(database, 1)).cluster
-        assert cluster.credentials is not None
-        secrets = Credentials.read(cluster.credentials)
+        secrets = secrets_of(cluster)
         place = f"{cluster.endpoints[0].address}:{cluster.endpoints[0].port}"
         driver, name = {
             "postgres": ("postgresql+psycopg", "postgres"),
