@@ -86,14 +86,15 @@ def gone(children: list[psutil.Process]) -> bool:
     return not psutil.wait_procs(children, timeout=20)[1]
 
 
-SIGNALS = [
-    pytest.param(signal.SIGINT, marks=pytest.mark.slow),
-    pytest.param(signal.SIGTERM, marks=pytest.mark.slow),
-    signal.SIGKILL,
-]
-
-
-@pytest.mark.parametrize("how", SIGNALS)
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "how",
+    [
+        signal.SIGINT,
+        pytest.param(signal.SIGTERM, marks=pytest.mark.all_cells),
+        pytest.param(signal.SIGKILL, marks=pytest.mark.all_cells),
+    ],
+)
 def test_no_process_and_no_table_outlives_the_analysis(
     running: Running, how: signal.Signals
 ) -> None:
@@ -168,8 +169,6 @@ def test_how_many_trials_are_read_at_once_makes_no_difference(
     assert len(together["per_node"]) > 2
     monkeypatch.setattr(readers, "LOT", 1)
     equal(frames(study), together)
-    monkeypatch.setattr(readers, "WORTH", 0)
-    equal(frames(study, processes=2), together)
     packed = tmp_path / "s"
     shutil.copytree(study, packed)
     made = [write_pack(of_workers(trial)) for trial in sorted((packed / "trials").iterdir())]
@@ -178,3 +177,11 @@ def test_how_many_trials_are_read_at_once_makes_no_difference(
     for table in (result["warnings"], together["warnings"]):
         table["message"] = table["message"].str.replace(str(tmp_path), str(study.parent))
     equal(result, together)
+
+
+@pytest.mark.slow
+def test_several_processes_read_the_same(study: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    together = frames(study)
+    monkeypatch.setattr(readers, "LOT", 1)
+    monkeypatch.setattr(readers, "WORTH", 0)
+    equal(frames(study, processes=2), together)

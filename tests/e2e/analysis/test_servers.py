@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from support.results import synthetic, synthetic_servers
-from support.results.made import Made
+from support.results.made import GROUP, Made
 
 from storewise.analysis.common.text import level, setting
 from storewise.analysis.files.parts import trial_files
@@ -17,7 +17,7 @@ from storewise.analysis.files.samples import read_samples
 from storewise.analysis.measure.host_load import HOST_METRICS
 from storewise.analysis.measure.node_load import node_samples
 from storewise.analysis.model.tables import Tables
-from storewise.analysis.pipeline.build import build_tables
+from storewise.analysis.pipeline.build import measured_tables
 from storewise.analysis.pipeline.load import load_results
 from storewise.analysis.pipeline.output import write_tables
 from storewise.analysis.verdict.decision import verdict
@@ -29,11 +29,11 @@ from storewise.study.study import Study
 
 ENGINES = ["sqlite", "null", "postgres", "mongodb"]
 
-pytestmark = pytest.mark.xdist_group("made-up servers")
+pytestmark = GROUP
 
 
 def tables_of(study: Path) -> Tables:
-    return build_tables(load_results(study))
+    return measured_tables(load_results(study))
 
 
 @pytest.fixture(scope="module")
@@ -144,13 +144,6 @@ def test_scaling_over_nodes(tables: Tables) -> None:
     assert efficiency.to_numpy() == pytest.approx(2**-0.3, rel=0.1)
     workers = result[(result["factor"] == "workers") & (result["level"] == 2)]
     assert set(workers["engine"]) == set(ENGINES)
-
-
-def test_clients_ceiling_holds_for_servers_too(tmp_path: Path) -> None:
-    synthetic.make_study(tmp_path / "s", engines=["null"], workers=[1])
-    synthetic.make_study(tmp_path / "s", engines=["postgres"], workers=[1], nodes=[1], scale=6.0)
-    bound = tables_of(tmp_path / "s").client_bound
-    assert bound["reason"].str.contains("of the rate of no store at all").sum() == 2
 
 
 def test_verdict_names_the_topology_of_each_best(tables: Tables) -> None:

@@ -13,17 +13,20 @@ import pandas as pd
 import pytest
 from support.paths import ROOT
 from support.results import synthetic
-from support.results.made import Made
+from support.results.made import GROUP, ONE, Made
 
 from storewise.analysis.measure import verification
+from storewise.analysis.model.results import Results
 from storewise.analysis.model.tables import Tables
-from storewise.analysis.pipeline.build import build_tables
+from storewise.analysis.pipeline.build import measured_tables
 from storewise.analysis.pipeline.load import load_results
 from storewise.analysis.pipeline.output import analyse, summary_table, write_tables
 from storewise.analysis.verdict.decision import verdict
 from storewise.errors import ResultError
 from storewise.figures.captions import FIGURES
 from storewise.metrics.schema import Sample, write_part
+
+pytestmark = GROUP
 
 FACTORS: dict[str, Any] = {
     "engine": "sqlite",
@@ -36,11 +39,11 @@ FACTORS: dict[str, Any] = {
 
 
 def tables_of(study: Path) -> Tables:
-    return build_tables(load_results(study))
+    return measured_tables(load_results(study))
 
 
-def codes(tables: Tables) -> set[str]:
-    return {w.code for w in tables.warnings}
+def codes(found: Tables | Results) -> set[str]:
+    return {w.code for w in found.warnings}
 
 
 @pytest.fixture(scope="module")
@@ -49,10 +52,10 @@ def whole(made: Made) -> Tables:
 
 
 @pytest.fixture(scope="module")
-def analysed(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def analysed(whole: Tables, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The files of its analysis."""
     out = tmp_path_factory.mktemp("analysed") / "out"
-    analyse(made.study(), out)
+    write_tables(whole, out)
     return out
 
 
@@ -83,11 +86,13 @@ def test_whole_study_is_analysed_into_files(analysed: Path) -> None:
     assert {"series", "latency", "scaling", "storage", "host", "warnings"} <= names
 
 
-def test_results_are_the_same_every_time(whole: Tables, analysed: Path, tmp_path: Path) -> None:
-    write_tables(whole, tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {path.name for path in analysed.iterdir()}
-    for path in tmp_path.iterdir():
-        assert path.read_bytes() == (analysed / path.name).read_bytes()
+def test_results_are_the_same_every_time(made: Made, tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    analyse(made.study(**ONE), one)
+    write_tables(made.tables(**ONE), other)
+    assert {path.name for path in one.iterdir()} == {path.name for path in other.iterdir()}
+    for path in one.iterdir():
+        assert path.read_bytes() == (other / path.name).read_bytes()
 
 
 def test_verdict_of_the_whole_study(whole: Tables) -> None:
@@ -121,45 +126,13 @@ def test_nothing_to_analyse_is_a_clear_error(tmp_path: Path) -> None:
         analyse(tmp_path / "empty", tmp_path)
 
 
-def test_one_engine_is_named_as_the_only_one(tmp_path: Path) -> None:
-    synthetic.make_study(tmp_path / "s", engines=["sqlite", "null"], workers=[1], repeats=1)
-    result = verdict(tables_of(tmp_path / "s"))
-    assert "only SQLite can be judged" in result.finding
-
-
 def test_only_the_ceiling_is_no_choice(tmp_path: Path) -> None:
     synthetic.make_study(tmp_path / "s", engines=["null"], workers=[1], repeats=1)
+    synthetic.make_failed(tmp_path / "s", FACTORS, 1, "no room")
     analyse(tmp_path / "s", tmp_path / "out")
     assert "no store can be judged" in (tmp_path / "out" / "verdict.json").read_text()
-
-
-def test_engines_that_do_not_differ_are_named_together(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    same = (20_000, 5_000, 100)
-    monkeypatch.setattr(synthetic, "SPEEDS", {"sqlite": same, "duckdb": same})
-    synthetic.make_study(tmp_path / "s", engines=["sqlite", "duckdb"], workers=[1])
-    result = verdict(tables_of(tmp_path / "s"))
-    assert all(set(c.leaders) == {"SQLite", "DuckDB"} for c in result.criteria)
-    assert "cannot be told apart" in result.finding
-
-
-def test_single_short_runs_claim_no_difference(tmp_path: Path) -> None:
-    synthetic.make_study(
-        tmp_path / "s",
-        engines=["sqlite", "parquet"],
-        workers=[1],
-        repeats=1,
-        read_seconds=2.0,
-        scale=20.0,
-    )
-    tables = tables_of(tmp_path / "s")
-    result = verdict(tables)
-    read = next(c for c in result.criteria if c.name == "read")
-    assert set(read.leaders) == {"SQLite", "Parquet files"}
-    # A size is counted, so one run is enough to compare it.
-    assert next(c for c in result.criteria if c.name == "disk").leaders == ("Parquet files",)
-    assert {"one_repeat", "short_phase"} <= codes(tables)
+    warnings = pd.read_csv(tmp_path / "out" / "warnings.csv")
+    assert "no room" in warnings.loc[warnings["code"] == "failed_trial", "message"].item()
 
 
 def test_failed_trials_leave_the_figures_and_the_recommendation(tmp_path: Path) -> None:
@@ -174,13 +147,6 @@ def test_failed_trials_leave_the_figures_and_the_recommendation(tmp_path: Path) 
     result = verdict(tables)
     assert dict(result.set_aside) == {"Parquet files": "1 of its trials failed (out of memory)"}
     assert all(s.label != "Parquet files" for c in result.criteria for s in c.standings)
-
-
-def test_study_of_failures_only_still_has_its_reasons(tmp_path: Path) -> None:
-    synthetic.make_failed(tmp_path / "s", FACTORS, 1, "no room")
-    analyse(tmp_path / "s", tmp_path / "out")
-    warnings = pd.read_csv(tmp_path / "out" / "warnings.csv")
-    assert "no room" in warnings.loc[warnings["code"] == "failed_trial", "message"].item()
 
 
 def test_wrong_documents_are_never_recommended(tmp_path: Path) -> None:
@@ -252,7 +218,7 @@ def test_lists_of_written_files_and_half_written_parts_are_no_results(tmp_path: 
     (trial / "written.0.parquet").write_bytes(b"not a part")
     (trial / ".read.0.parquet.1.tmp").write_bytes(b"half")
     (trial / "store.0").mkdir()
-    assert "unreadable_part" not in codes(tables_of(study))
+    assert "unreadable_part" not in codes(load_results(study))
 
 
 def test_older_config_and_trials_out_of_the_plan_are_warned_of(tmp_path: Path) -> None:
@@ -261,14 +227,13 @@ def test_older_config_and_trials_out_of_the_plan_are_warned_of(tmp_path: Path) -
     resolved = json.loads((study / "study.json").read_text())
     resolved["factors"]["workers"] = [1, 3]
     (study / "study.json").write_text(json.dumps(resolved))
-    tables = tables_of(study)
-    result = {w.code: w for w in tables.warnings}
+    result = {w.code: w for w in load_results(study).warnings}
     assert "sqlite-w3-r1-" in result["missing_trials"].message
     assert "-w2-" in result["other_config"].trial
     assert "older_config" not in result
     resolved["phases"][0]["params"]["batch_size"] = 50
     (study / "study.json").write_text(json.dumps(resolved))
-    older = [w for w in tables_of(study).warnings if w.code == "older_config"]
+    older = [w for w in load_results(study).warnings if w.code == "older_config"]
     assert len(older) == 2
     assert "phases" in older[0].message
 
@@ -289,7 +254,7 @@ def test_mixed_versions_and_hosts_are_warned_of(
 
     monkeypatch.setattr(synthetic, "conditions", newer)
     synthetic.make_trial(study, FACTORS, 2)
-    messages = {w.code: w.message for w in tables_of(study).warnings}
+    messages = {w.code: w.message for w in load_results(study).warnings}
     assert "0.1.0, 0.2.0" in messages["mixed_versions"]
     assert "another" in messages["mixed_hosts"]
     assert "network file system" in messages["worker"]

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from support.results.made import Made
+from support.results.made import GROUP, ONE, Made
 
 from storewise.analysis.judge.anova import COLUMNS, PAIR_COLUMNS, Selection, study_analyses
 from storewise.analysis.model.tables import Tables
@@ -31,6 +31,9 @@ def test_failed_checks_name_a_remedy() -> None:
     assert "remedy: --log-response or --robust" in raw[1]
     assert logged == []
     assert "robust against that" in robust[1]
+
+
+pytestmark = GROUP
 
 
 @pytest.fixture
@@ -86,7 +89,7 @@ def test_what_a_study_can_be_asked(tables: Tables) -> None:
 
 
 def test_a_study_that_carries_no_variance_has_empty_tables(made: Made) -> None:
-    tables = made.tables(engines=["sqlite", "duckdb"], workers=[1], repeats=1)
+    tables = made.tables(**ONE)
     assert tables.judged["variance"].empty and list(tables.judged["variance"]) == list(COLUMNS)
     assert tables.judged["tukey"].empty and list(tables.judged["tukey"]) == list(PAIR_COLUMNS)
     reasons = {reason for _, reason in study_analyses(tables, Selection()).not_possible}

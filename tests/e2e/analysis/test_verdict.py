@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from support.results import synthetic
+from support.results.made import GROUP, Made, only, with_study
 
 from storewise.analysis.common.text import number, rows_as_text
 from storewise.analysis.files.inputs import FailedTrial
@@ -27,29 +28,25 @@ from storewise.analysis.verdict.export import COLUMNS, table_of, verdict_data
 from storewise.report.tables.verdict import verdict_tables
 from storewise.study.criteria import KEYS
 
+pytestmark = GROUP
+
 
 def tables_of(study: Path) -> Tables:
     return build_tables(load_results(study))
 
 
 @pytest.fixture(scope="module")
-def embedded(tmp_path_factory: pytest.TempPathFactory) -> Tables:
-    study = tmp_path_factory.mktemp("results") / "embedded"
-    synthetic.make_study(study, engines=["sqlite", "parquet", "null"], repeats=3)
-    return tables_of(study)
+def embedded(made: Made) -> Tables:
+    return made.tables(engines=["sqlite", "parquet", "null"], repeats=3)
 
 
 @pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Tables:
-    study = tmp_path_factory.mktemp("results") / "servers"
-    engines = ["sqlite", "postgres", "mongodb"]
-    synthetic.make_study(study, engines=engines, workers=[1], nodes=[1, 2])
-    return tables_of(study)
+def servers(made: Made) -> Tables:
+    return made.tables(engines=["sqlite", "postgres", "mongodb"], workers=[1], nodes=[1, 2])
 
 
 def weighing(tables: Tables, **weights: float) -> Tables:
-    study = {**tables.results.study, "weights": weights}
-    return replace(tables, results=replace(tables.results, study=study))
+    return with_study(tables, weights=weights)
 
 
 def one(result: Verdict, name: str) -> Criterion:
@@ -215,6 +212,7 @@ def test_equal_stores_cannot_be_told_apart(tmp_path: Path, monkeypatch: pytest.M
     assert message.choice == ""
     assert set(message.among) == {"SQLite", "DuckDB"}
     assert "no store can be preferred" in result.finding
+    assert "cannot be told apart" in result.finding
     assert all(s.rank == 1 for c in result.criteria for s in c.stores)
     assert message.repeats is None or message.repeats > 2
     # What is equal for all has no weight.
@@ -225,6 +223,10 @@ def test_single_runs_recommend_nothing(tmp_path: Path) -> None:
     short: dict[str, Any] = {"workers": [1], "repeats": 1, "read_seconds": 2.0, "scale": 20.0}
     synthetic.make_study(tmp_path / "s", engines=["sqlite", "parquet"], **short)
     tables = tables_of(tmp_path / "s")
+    assert {"one_repeat", "short_phase"} <= {w.code for w in tables.warnings}
+    assert set(one(verdict(tables), "read").leaders) == {"SQLite", "Parquet files"}
+    # A size is counted, so one run is enough to compare it.
+    assert one(verdict(tables), "disk").leaders == ("Parquet files",)
     for weighted in (tables, weighing(tables, read=3, disk=1)):
         result = verdict(weighted)
         assert result.recommendation.choice == ""
@@ -247,9 +249,8 @@ def test_space_alone_of_single_runs_is_no_ground_unless_the_study_says_so(tmp_pa
     assert verdict(weighing(bare, disk=1)).recommendation.choice == "Parquet files"
 
 
-def test_one_store_alone_and_none(tmp_path: Path) -> None:
-    synthetic.make_study(tmp_path / "one", engines=["sqlite", "null"], workers=[1], repeats=1)
-    result = verdict(tables_of(tmp_path / "one"))
+def test_one_store_alone_and_none(embedded: Tables, tmp_path: Path) -> None:
+    result = verdict(only(embedded, engine=["sqlite", "null"]))
     assert result.recommendation.choice == ""
     assert "only SQLite can be judged" in result.finding
     assert "Results of another store" in result.text[0]
@@ -510,10 +511,8 @@ def test_files_of_the_largest_volume_count(embedded: Tables) -> None:
     assert [s.estimate.mean for s in one(result, "inodes").stores] == [20_000, 40_000]
 
 
-def test_the_inputs_are_what_stores_replace(tmp_path: Path) -> None:
-    study = tmp_path / "study"
-    synthetic.make_study(study, engines=["sqlite", "parquet", "null"], workers=[1], repeats=3)
-    tables = tables_of(study)
+def test_the_inputs_are_what_stores_replace(embedded: Tables) -> None:
+    tables = only(embedded, workers=1)
     sizes = counted(tables, sqlite=6, parquet=12).storage_summary
     base = sizes[(sizes["measure"] == "inodes") & (sizes["engine"] == "sqlite")]
     base = base.assign(engine="files", mean=1_119_821.0, low=1_119_821.0, high=1_119_821.0)

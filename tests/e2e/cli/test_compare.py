@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 from support.results import synthetic
+from support.results.made import only
 from support.results.synthetic import make_failed, make_inputs, make_trial, resolved
 
 from storewise.analysis.common.warnings import StudyWarning
@@ -64,6 +65,11 @@ def tables(path: Path) -> Tables:
     return measured_tables(load_results(path))
 
 
+def elsewhere(known: Tables) -> Tables:
+    """The same results in another directory."""
+    return replace(known, results=replace(known.results, directory=Path("/elsewhere")))
+
+
 @pytest.fixture(scope="module")
 def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return study(tmp_path_factory.mktemp("results") / "before")
@@ -106,8 +112,8 @@ def levels(path: Path, engine: str) -> dict[str, Any]:
 # Figures and their verdicts.
 
 
-def test_equal_studies_show_no_difference(before: Path, tmp_path: Path) -> None:
-    result = compare(tables(before), tables(shutil.copytree(before, tmp_path / "again")))
+def test_equal_studies_show_no_difference(before: Path) -> None:
+    result = compare(tables(before), elsewhere(tables(before)))
     assert set(result.figures["verdict"]) == {"no difference shown"}
     assert result.figures["ratio"].to_list() == pytest.approx([1.0] * len(result.figures))
     assert result.only.empty
@@ -234,9 +240,10 @@ def test_config_and_conditions_that_differ(
     }
 
 
-def test_machines_that_were_not_equally_fast_come_first(before: Path, tmp_path: Path) -> None:
-    again = measured_tables(load_results(study(tmp_path / "again")))
-    again.canary.loc[again.canary["metric"] == "canary_cpu", "value"] *= 0.5
+def test_machines_that_were_not_equally_fast_come_first(before: Path, slower: Path) -> None:
+    canary = tables(before).canary.copy()
+    canary.loc[canary["metric"] == "canary_cpu", "value"] *= 0.5
+    again = replace(elsewhere(tables(before)), canary=canary)
     made = compare(tables(before), again)
     assert made.notes == []
     assert made.canary == pytest.approx(0.5)
@@ -246,8 +253,7 @@ def test_machines_that_were_not_equally_fast_come_first(before: Path, tmp_path: 
     assert " ".join(first.split()).startswith("B's machine was 2.00 times slower than A's")
     assert compare(again, tables(before)).machines.startswith("B's machine was 2.00 times faster")
     # The same machine needs no word.
-    same = study(tmp_path / "same", of=0.5)
-    assert compare(tables(before), measured_tables(load_results(same))).machines == ""
+    assert compare(tables(before), tables(slower)).machines == ""
 
 
 def test_one_page_for_people(
@@ -339,7 +345,7 @@ def test_errors_of_use(
 def test_nothing_in_common(
     run: Callable[..., tuple[int, str, str]], before: Path, tmp_path: Path
 ) -> None:
-    other = study(tmp_path / "other", engines=("parquet", "null"))
+    other = study(tmp_path / "other", (1.0,), engines=("parquet", "null"))
     status, _, err = run(before, other)
     assert status == 2
     assert "factor engine is duckdb, sqlite in A and null, parquet in B" in err
@@ -398,9 +404,8 @@ def test_a_full_disk_is_not_the_status_of_what_is_slower(
     assert "No space left on device; make room there" in capsys.readouterr().err
 
 
-def test_csv_names_what_one_has_only(before: Path, tmp_path: Path) -> None:
-    other = study(tmp_path / "other", engines=("sqlite",))
-    result = compare(tables(before), tables(other))
+def test_csv_names_what_one_has_only(before: Path) -> None:
+    result = compare(tables(before), only(elsewhere(tables(before)), engine="sqlite"))
     rows = list(csv.DictReader(io.StringIO(as_csv(result))))
     assert {row["verdict"] for row in rows if row["engine"] == "duckdb"} == {"only in A"}
     json.dumps(as_json(result, gate(result, 0.0)), allow_nan=False)

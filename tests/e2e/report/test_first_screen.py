@@ -8,16 +8,17 @@ from typing import Any
 
 import pytest
 from support.browsing import opened
+from support.results.made import GROUP
 
-from storewise.analysis.pipeline.build import build_tables
-from storewise.analysis.pipeline.load import load_results
 from storewise.analysis.verdict.decision import verdict
 from storewise.analysis.verdict.scores import scores, usable, with_weights
 
-pytestmark = [pytest.mark.needs("chromium"), pytest.mark.xdist_group("page")]
+pytestmark = [pytest.mark.needs("chromium"), GROUP]
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+@pytest.mark.parametrize(
+    ("width", "scheme"), [(1280, "light"), pytest.param(390, "dark", marks=pytest.mark.slow)]
+)
 def test_the_first_screen_has_the_answer_the_chart_and_the_uses(
     browser: Any, study: Path, width: int, scheme: str
 ) -> None:
@@ -41,9 +42,9 @@ def test_the_first_screen_has_the_answer_the_chart_and_the_uses(
         page.locator("dialog#source dl").first.wait_for()
 
 
-def test_weights_are_scored_on_the_page_as_by_the_analysis(kept: Any, study: Path) -> None:
+def test_weights_are_scored_on_the_page_as_by_the_analysis(kept: Any, paged: Any) -> None:
     page = kept
-    counted = verdict(build_tables(load_results(study))).counted
+    counted = verdict(paged.tables).counted
     names: list[str] = page.evaluate("storewise.weighable.map(({ name }) => name)")
     assert len(names) > 2
     random = Random(20190601)
@@ -61,6 +62,7 @@ def test_weights_are_scored_on_the_page_as_by_the_analysis(kept: Any, study: Pat
         assert relative == pytest.approx([one[2] for one in here], rel=1e-4)
 
 
+@pytest.mark.slow
 def test_sliders_answer_at_once_and_uses_set_them(page: Any) -> None:
     before = page.locator("#weighed strong").inner_text()
     assert before.startswith("→ ")
@@ -79,6 +81,7 @@ def test_sliders_answer_at_once_and_uses_set_them(page: Any) -> None:
     assert float(disk.input_value()) == 10
 
 
+@pytest.mark.slow
 def test_the_summary_is_copied_or_selected(page: Any) -> None:
     page.get_by_role("button", name="Copy summary").click()
     page.wait_for_function("document.getElementById('said').textContent.includes('summary')")

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 from support.browsing import opened
+from support.results.made import GROUP
 from support.results.pages import EVIL
 from support.waiting import wait_until
 
-pytestmark = [pytest.mark.needs("chromium"), pytest.mark.xdist_group("page")]
+pytestmark = [pytest.mark.needs("chromium"), GROUP]
 
 
 def see(page: Any, figure: str) -> Any:
@@ -60,6 +61,7 @@ def open_table(page: Any, table: str) -> Any:
     return result
 
 
+@pytest.mark.slow
 def test_verdict_first_then_figures_that_are_drawn_when_they_come_near(page: Any) -> None:
     assert page.locator("main section").first.get_attribute("id") == "verdict"
     assert page.locator(".finding").inner_text().startswith("For these inputs, on this machine: ")
@@ -116,6 +118,7 @@ def test_choices_reach_all_figures_and_tables(page: Any) -> None:
     assert page.locator("#rates tbody tr").count() > 5
 
 
+@pytest.mark.slow
 def test_published_curves_are_laid_over_and_taken_away(page: Any) -> None:
     for figure in ("published", "scaling"):
         see(page, figure)
@@ -131,6 +134,7 @@ def test_published_curves_are_laid_over_and_taken_away(page: Any) -> None:
     assert any(name.startswith("here: ") for name in names(page, "published"))
 
 
+@pytest.mark.slow
 def test_every_setting_can_be_shown(page: Any) -> None:
     see(page, "latency")
     before = names(page, "latency")
@@ -141,6 +145,7 @@ def test_every_setting_can_be_shown(page: Any) -> None:
     assert any("2 workers" in name for name in after - before)
 
 
+@pytest.mark.slow
 def test_hovering_tells_value_interval_repeats_and_trials_and_a_click_the_source(kept: Any) -> None:
     page = kept
     see(page, "throughput")
@@ -200,6 +205,7 @@ def test_a_number_leads_to_its_row_trials_files_and_values(kept: Any, study: Pat
     page.keyboard.press("Escape")
 
 
+@pytest.mark.slow
 def test_zoom_is_shared_over_time_and_has_keys(page: Any) -> None:
     figure = see(page, "over_time")
     ranges = "document.querySelectorAll('#figure-over_time .plot')"
@@ -224,6 +230,7 @@ def test_zoom_is_shared_over_time_and_has_keys(page: Any) -> None:
     until(page, f"{read}.every(range => range[0] > 0.1 && range[0] === {read}[0][0])")
 
 
+@pytest.mark.slow
 def test_show_data_is_the_figure_as_a_table(kept: Any) -> None:
     page = kept
     figure = see(page, "storage")
@@ -238,6 +245,7 @@ def test_show_data_is_the_figure_as_a_table(kept: Any) -> None:
     assert table.locator("tbody tr").count() == drawn
 
 
+@pytest.mark.slow
 def test_timelines_of_one_or_two_trials(page: Any) -> None:
     box = page.locator("#timelines")
     box.scroll_into_view_if_needed()
@@ -261,6 +269,7 @@ def test_timelines_of_one_or_two_trials(page: Any) -> None:
     assert box.locator("#timeline-data tbody tr").count() == 25
 
 
+@pytest.mark.slow
 def test_tables_sort_by_click_and_by_keyboard_and_say_so(page: Any) -> None:
     open_table(page, "storage")
     head = page.locator("#storage th", has_text="bytes per document")
@@ -277,6 +286,7 @@ def test_tables_sort_by_click_and_by_keyboard_and_say_so(page: Any) -> None:
     assert "sorted by bytes per document, descending" in page.locator("#said").inner_text()
 
 
+@pytest.mark.slow
 def test_tables_are_searched_and_paged(page: Any) -> None:
     box = open_table(page, "load")
     total = int(re.findall(r"\((\d+) rows\)", box.locator("summary").inner_text())[0])
@@ -302,6 +312,7 @@ def saved(page: Any, table: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text)))
 
 
+@pytest.mark.slow
 def test_saved_tables_have_the_rows_that_are_shown(page: Any) -> None:
     box = open_table(page, "rates")
     box.get_by_label(re.compile("Search")).fill("postgresql")
@@ -354,6 +365,7 @@ def contrasts(page: Any) -> list[float]:
     return result
 
 
+@pytest.mark.slow
 def test_light_and_dark_by_the_system_and_by_choice(browser: Any, study: Path) -> None:
     with opened(browser, study / "report.html", color_scheme="dark") as page:
         assert brightness(page) < 200
@@ -369,7 +381,8 @@ def test_light_and_dark_by_the_system_and_by_choice(browser: Any, study: Path) -
         assert brightness(page) < 200
 
 
-@pytest.mark.parametrize("width", [320, pytest.param(360, marks=pytest.mark.slow), 800, 1400])
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [320, 800, 1400])
 def test_no_width_scrolls_sideways(browser: Any, study: Path, width: int) -> None:
     with opened(browser, study / "report.html", viewport={"width": width, "height": 900}) as page:
         for figure in ("throughput", "latency", "storage"):
@@ -386,6 +399,7 @@ def test_no_width_scrolls_sideways(browser: Any, study: Path, width: int) -> Non
         )
 
 
+@pytest.mark.slow
 def test_the_keyboard_reaches_every_control_in_order(page: Any) -> None:
     reached = []
     for _ in range(24):
@@ -419,6 +433,7 @@ def test_the_keyboard_reaches_every_control_in_order(page: Any) -> None:
     assert not hidden
 
 
+@pytest.mark.slow
 def test_headings_names_and_roles(kept: Any) -> None:
     page = kept
     for figure in ("throughput", "over_time", "latency"):
@@ -454,6 +469,7 @@ def test_headings_names_and_roles(kept: Any) -> None:
     assert " to " in summary
 
 
+@pytest.mark.slow
 def test_on_paper_figures_are_still_and_all_rows_are_there(browser: Any, study: Path) -> None:
     with opened(browser, study / "report.html") as page:
         see(page, "throughput")
@@ -482,6 +498,7 @@ def test_on_paper_figures_are_still_and_all_rows_are_there(browser: Any, study: 
         assert page.locator("#load tbody tr").count() == 25
 
 
+@pytest.mark.slow
 def test_without_javascript_figures_and_tables_are_there(browser: Any, study: Path) -> None:
     with opened(browser, study / "report.html", java_script_enabled=False) as page:
         assert page.locator("figure img").count() >= 8
@@ -491,6 +508,7 @@ def test_without_javascript_figures_and_tables_are_there(browser: Any, study: Pa
         assert page.locator("#choose").is_hidden()
 
 
+@pytest.mark.slow
 def test_links_to_figures_lead_to_files(kept: Any, study: Path) -> None:
     page = kept
     links = page.locator("figure .links a:not([href^='#'])").evaluate_all(
@@ -504,6 +522,7 @@ def test_links_to_figures_lead_to_files(kept: Any, study: Path) -> None:
     assert all(page.locator(f"#{one}").count() == 1 for one in anchors)
 
 
+@pytest.mark.slow
 def test_a_link_opens_what_is_folded(page: Any) -> None:
     # Drawn first: where the page moves between press and release, nothing was clicked.
     see(page, "throughput").locator(".links a[href='#rates']").click()

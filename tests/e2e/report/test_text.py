@@ -8,13 +8,14 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from support.results import synthetic
+from support.results.made import GROUP
 from support.results.pages import FACTORS, TAKEN
 
 from storewise.errors import ResultError
 from storewise.figures import captions
 from storewise.report.page.page import Report, make_report, render
 
-pytestmark = pytest.mark.xdist_group("page")
+pytestmark = GROUP
 
 
 @pytest.fixture

@@ -89,7 +89,7 @@ def only(tables: Tables, **levels: Any) -> Tables:
     names = ("summary", "latency_summary", "storage_summary", "scaling", "steps")
     shown = {name: of(getattr(tables, name)) for name in names}
     judged = {name: of(table) for name, table in tables.judged.items()}
-    return replace(tables, results=results, judged=judged, **shown)
+    return replace(tables, results=results, trials=results.trials, judged=judged, **shown)
 
 
 def with_study(tables: Tables, **keys: Any) -> Tables:

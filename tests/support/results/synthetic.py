@@ -57,11 +57,7 @@ def conditions(
         "worker": worker,
         "steps": [{"warmup": 1.0 if phase == "read" else 0.0, "threads": 1}],
         "seed": 7,
-        "engine": {
-            "title": engine,
-            "embedded": engine not in SERVERS,
-            "stores": engine != "null",
-        },
+        "engine": {"title": engine, "embedded": engine not in SERVERS, "stores": engine != "null"},
         "versions": {"storewise": "0.1.0", "python": "3.11.2", f"{engine}.engine": "3.40.1"},
         "host": HOST,
         "store_file_system": "ext4",

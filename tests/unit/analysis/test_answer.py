@@ -102,7 +102,7 @@ def test_every_warning_is_in_one_group_and_the_worst_comes_first() -> None:
     warnings = [StudyWarning(code, str(n), "text", "") for n, code in enumerate(codes)]
     groups = grouped_warnings(warnings)
     assert [group.warnings[0].code for group in groups] == [
-        *("busy_host", "short_phase", "few_repeats", "never seen before"),
+        *("busy_host", "short_phase", "few_repeats", "never seen before")
     ]
     assert sum(len(group.warnings) for group in groups) == len(warnings)
     assert groups[1].line == "Make phases longer (`read: {seconds: 10}`): 2 warnings"
@@ -112,7 +112,7 @@ def test_every_warning_is_in_one_group_and_the_worst_comes_first() -> None:
 
 def test_figures_of_the_chart_are_short() -> None:
     assert [short_number(v, "1/s") for v in (0.5, 2560, 168_400, 1.9e6, 3e9)] == [
-        *("0.500", "2,560", "168k", "1.90M", "3.00G"),
+        *("0.500", "2,560", "168k", "1.90M", "3.00G")
     ]
     assert short_number(0.00063, "s") == "630 µs"
 

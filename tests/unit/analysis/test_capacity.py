@@ -159,9 +159,7 @@ def test_an_interval_too_wide_is_said_to_be_not_known(
 ) -> None:
     half = math.sqrt(factor)
     summary = tables.summary.assign(
-        low=tables.summary["mean"] / half,
-        high=tables.summary["mean"] * half,
-        resampled="repeats",
+        low=tables.summary["mean"] / half, high=tables.summary["mean"] * half, resampled="repeats"
     )
     made = replace(tables, summary=summary, judged={})
     mine = one(capacity(made).table, engine="postgres", workers=1)

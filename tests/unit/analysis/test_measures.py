@@ -151,28 +151,30 @@ def test_unsteady_canary_is_warned_of() -> None:
 def test_a_client_is_the_limit_near_the_highest_of_its_own_ceilings() -> None:
     trials = pd.DataFrame(
         [
-            ("near", "sqlite", 1, "durable"),
-            ("below", "duckdb", 1, "durable"),
-            ("wider", "sqlite", 2, "durable"),
-            ("again", "files", 1, "durable"),
-            ("busy", "postgres", 1, "durable"),
-            ("open", "postgres", 1, "relaxed"),
+            ("near", "sqlite", 1, "durable", None),
+            ("below", "duckdb", 1, "durable", None),
+            ("wider", "sqlite", 2, "durable", None),
+            ("again", "files", 1, "durable", None),
+            ("busy", "postgres", 1, "durable", 1),
+            ("open", "postgres", 1, "relaxed", 2),
+            ("server", "mongodb", 1, "durable", 2),
         ],
-        columns=["trial", "engine", "workers", "consistency"],
+        columns=["trial", "engine", "workers", "consistency", "nodes"],
     )
-    values = [800.0, 799.0, 900.0, 1000.0, 10.0, 1000.0]
+    values = [800.0, 799.0, 900.0, 1000.0, 10.0, 1000.0, 850.0]
     place = {"phase": "read", "step": 0, "measure": "operations_per_s"}
     rates = trials[["trial"]].assign(value=values, **place)
     # Of the engine without a store at any level of consistency; with four workers it is faster.
     ceiling = [("durable", 1, 600.0), ("relaxed", 1, 1000.0), ("relaxed", 4, 5000.0)]
     summary = pd.DataFrame(ceiling, columns=["consistency", "workers", "mean"])
-    summary = summary.assign(engine="null", **place)
+    summary = summary.assign(engine="null", nodes=math.nan, **place)
     load = pd.DataFrame(
         [("busy", 0.9), ("open", 0.89), ("near", 1.0)], columns=["trial", "mean"]
     ).assign(phase="read", step=0, metric="client_cpu")
     bound = host.client_bound(load, rates, summary, results_of(trials), paced={("open", "read", 0)})
     assert dict(zip(bound["trial"], bound["reason"], strict=True)) == {
         "busy": "a client process used 0.90 of a core",
+        "server": "it reached 85% of the rate of no store at all (no store)",
         "near": "it reached 80% of the rate of no store at all (no store)",
     }
 
@@ -244,7 +246,7 @@ def test_searches_are_those_of_the_first_worker_and_answers_are_averaged() -> No
     results = results_of(trials, [*parts, searched("c", None), part("c", "write")])
     table = searches(results)
     assert table[["trial", "clients", "steps"]].to_numpy().tolist() == [
-        *(["a", 6, 2], ["b", 6, 2], ["c", 6, 2]),
+        *(["a", 6, 2], ["b", 6, 2], ["c", 6, 2])
     ]
     (answer,) = highest_rates(table, results).to_dict("records")
     assert (answer["engine"], answer["n"], answer["unit"]) == ("sqlite", 2, "operations/s")
@@ -388,7 +390,7 @@ def test_times_of_questions_are_over_executions_of_all_clients_and_over_trials()
     planned = plans(results)
     shown = planned[["trial", "selectivity_pct", "executions", "seconds"]].fillna(-1)
     assert shown.to_numpy().tolist() == [
-        *(["a", 1.0, 3, 3.0], ["a", 9.0, 1, 4.0], ["b", 1.0, 1, 5.0], ["b", 9.0, 0, -1]),
+        *(["a", 1.0, 3, 3.0], ["a", 9.0, 1, 4.0], ["b", 1.0, 1, 5.0], ["b", 9.0, 0, -1])
     ]
     summary = plan_summary(planned, results)
     assert summary[["n", "mean", "low", "high"]].to_numpy().tolist() == [
@@ -454,7 +456,7 @@ def test_numbers_in_words() -> None:
         "unknown",
     ]
     assert [count(v) for v in (6, 6.0000000001, 6.5, 1025.5, 999_949, 1_119_820, 2e6)] == [
-        *("6", "6", "6.50", "1,026", "999,949", "1.1 million", "2 million"),
+        *("6", "6", "6.50", "1,026", "999,949", "1.1 million", "2 million")
     ]
     assert all_of(["a", "b", "c"]) == "a, b and c"
     assert binary(1536) == "1.50 KiB"

@@ -97,23 +97,6 @@ def test_what_cannot_be_fitted_says_why(levels: list[float], rates: list[float],
         fit(levels, rates)
 
 
-@given(
-    rate=st.floats(1, 1e6),
-    sigma=st.floats(0, 0.9),
-    kappa=st.floats(0, 0.1),
-    levels=st.lists(st.integers(1, 200), min_size=4, max_size=8, unique=True),
-)
-def test_any_parameters_come_back(
-    rate: float, sigma: float, kappa: float, levels: list[int]
-) -> None:
-    rates = [float(law(n, rate, sigma, kappa)) for n in levels]
-    result = fit(levels, rates, resamples=1)
-    # Parameters that hardly change any rate need not be found, but the rates have to be.
-    fitted = (result.rate_of_one.value, result.sigma.value, result.kappa.value)
-    assert [law(n, *fitted) for n in levels] == pytest.approx(rates, rel=1e-4)
-    assert 0 <= result.sigma.value <= 1 and result.kappa.value >= 0
-
-
 @given(seed=st.integers(0, 2**32 - 1), sigma=st.floats(0.01, 0.5), kappa=st.floats(1e-4, 0.05))
 def test_no_other_parameters_within_the_bounds_are_nearer(
     seed: int, sigma: float, kappa: float

@@ -143,12 +143,7 @@ def test_names_may_be_anything() -> None:
     names = {"a": "class", "b": 'a "b".c (C) ~ 1:2', "y": "Q('y') + 1"}
     plain = analysed(BALANCED, "y", ["a", "b"]).rows
     odd = analysed(BALANCED.rename(columns=names), names["y"], [names["a"], names["b"]])
-    assert [r.term for r in odd.rows] == [
-        "class",
-        names["b"],
-        f"class:{names['b']}",
-        "Residual",
-    ]
+    assert [r.term for r in odd.rows] == ["class", names["b"], f"class:{names['b']}", "Residual"]
     assert [(r.df, r.f) for r in odd.rows] == [(r.df, r.f) for r in plain]
 
 

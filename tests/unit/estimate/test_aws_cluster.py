@@ -22,7 +22,7 @@ def test_few_values_are_to_be_set_and_marked() -> None:
     marked = [line for line in CLUSTER.splitlines() if "# SET" in line]
     keys = [re.match(r"[ -]*\{?(?:Key: )?(\w+)", line) for line in marked]
     assert [key and key[1] for key in keys] == [
-        *("Region", "study", "owner", "CustomS3Bucket", "SubnetId", "Script", "Args"),
+        *("Region", "study", "owner", "CustomS3Bucket", "SubnetId", "Script", "Args")
     ]
     # What is unmarked must not have to be changed.
     for placeholder in ("my-storewise-bucket", "subnet-0", "example.org", "us-east-1"):

@@ -268,10 +268,7 @@ HEADS = "engine,workers,phase,step,measure,mean,low,high"
     [
         ("sqlite,4,load,0,documents_per_s,100,90,120", (100, 90, 120, "measured")),
         # One repeat has no interval, and other levels have another.
-        (
-            "sqlite,4,load,0,documents_per_s,100,,",
-            (100, 50, 200, "measured, 2 times more or less"),
-        ),
+        ("sqlite,4,load,0,documents_per_s,100,,", (100, 50, 200, "measured, 2 times more or less")),
         (
             "sqlite,1,load,0,documents_per_s,100,90,120",
             (100, 45, 240, "measured with other levels, 2 times more or less"),

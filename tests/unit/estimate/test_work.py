@@ -132,12 +132,7 @@ def test_a_rate_is_that_of_its_step_and_levels_else_of_those_next_to_them(
 
 @pytest.mark.parametrize(
     ("stored", "expected"),
-    [
-        (None, 40),
-        ("{}", 10),
-        ('{"inputs": {"paths": ["another"]}}', 10),
-        ("[", 10),
-    ],
+    [(None, 40), ("{}", 10), ('{"inputs": {"paths": ["another"]}}', 10), ("[", 10)],
 )
 def test_a_manifest_counts_for_its_own_inputs_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: str | None, expected: float
