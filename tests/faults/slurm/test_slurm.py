@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -125,4 +124,3 @@ def test_the_cluster_of_tests_leaves_nothing(slurm: SlurmCluster, tmp_path: Path
         os.kill(init.pid, signal.SIGKILL)
         wait_until(lambda: not sleeper.is_running(), 30, "the end of the host's processes")
     assert not (Path("/sys/class/net") / f"storewise{cluster.slot}").exists()
-    assert not Path(tempfile.gettempdir(), f"storewise-slurm-{cluster.slot}.lock").exists()

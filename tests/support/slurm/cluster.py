@@ -9,15 +9,14 @@ By hand: ``python tests/support/slurm/cluster.py DIRECTORY`` prints what to expo
 until Ctrl-C.
 
 Nothing outlives the process that started it, not even after ``kill -9``: all daemons die with
-their parent, a host's processes with its first one, and the next start removes the bridge and the
-directory. Several clusters on one machine take different slots (names, addresses, ports).
+their parent, a host's processes with its first one, and the next start removes the bridge. Several
+clusters on one machine take different slots (names, addresses, ports).
 
 Sources: slurm.conf(5) and cgroup.conf(5) of Slurm 22.05, munged(8), unshare(1), ip-link(8).
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import secrets
 import shlex
@@ -30,7 +29,6 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO
 
 import psutil
 import pytest
@@ -126,25 +124,17 @@ def _remove_network(slot: int) -> None:
         _run("ip", "link", "delete", link.name)
 
 
-def _take_slot(stack: ExitStack) -> tuple[int, IO[str]]:
-    """A slot that no living process has. Its lock file names the directory of its holder, for the
-    next one where that is killed; else it goes with him."""
+def _take_slot(stack: ExitStack) -> int:
+    """A slot that no living process has: it holds a socket's name, of the same network as the
+    links, whatever directory its temporary files are in."""
     for slot in range(SLOTS):
-        path = Path(tempfile.gettempdir()) / f"storewise-slurm-{slot}.lock"
-        lock = stack.enter_context(path.open("a+"))
+        holder = stack.enter_context(socket.socket(socket.AF_UNIX))
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if path.stat().st_ino != os.fstat(lock.fileno()).st_ino:
-                continue  # another file by now: its last holder has removed this one
-        except (BlockingIOError, FileNotFoundError):
+            holder.bind(f"\0storewise-slurm-{slot}")
+        except OSError:
             continue
-        stack.callback(path.unlink)
-        lock.seek(0)
         _remove_network(slot)
-        if left := lock.read().strip():
-            shutil.rmtree(left, ignore_errors=True)
-        lock.truncate(0)
-        return slot, lock
+        return slot
     raise OSError(f"all {SLOTS} slots for a Slurm of tests are taken")
 
 
@@ -296,12 +286,10 @@ def slurm_cluster(
     """
     names = [f"sw{number}" for number in range(1, hosts + 1)]
     with ExitStack() as stack:
-        slot, lock = _take_slot(stack)
+        slot = _take_slot(stack)
         if directory is None:
             # Short: a socket's path has 108 bytes at most.
             directory = Path(tempfile.mkdtemp(prefix="storewise-slurm-"))
-            lock.write(str(directory))
-            lock.flush()
             stack.callback(shutil.rmtree, directory, ignore_errors=True)
         else:
             directory = directory.resolve()
