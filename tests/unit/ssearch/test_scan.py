@@ -152,3 +152,9 @@ def test_sampled_digest_depends_on_content_and_size_only(tmp_path: Path) -> None
     other.write_bytes(b"x" * 100_000)
     with pytest.raises(InputError, match="not an SSEARCH output"):
         scan_file(other, digest="sampled")
+    # Of a compressed file the first block is decompressed for its preamble.
+    other.write_bytes(gzip.compress(data * 3, compresslevel=0))
+    assert scan_file(other, digest="sampled").queries is None
+    other.write_bytes(gzip.compress(b"x" * 200_000, compresslevel=0))
+    with pytest.raises(InputError, match="not an SSEARCH output"):
+        scan_file(other, digest="sampled")

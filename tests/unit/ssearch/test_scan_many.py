@@ -51,7 +51,7 @@ def made(directory: Path, sizes: list[int], bad: int = -1) -> list[str]:
         ([10] * 9, 1, 2, 1000, [2, 4, 6, 8, 9]),
         ([10] * 8, 1, 2, 1000, [2, 4, 6, 8]),
         # A chunk ends with the file that reaches the bytes, and the next begins from nothing.
-        ([60, 40, 10, 99, 1, 100, 0, 0, 0, 5, 5, 5], 1, 512, 100, [2, 4, 6, 9, 12]),
+        ([60, 39, 1, 99, 1, 100, 0, 0, 0, 5, 5, 5], 1, 512, 100, [3, 5, 6, 9, 12]),
         ([0], 1, 512, 100, [1]),
         ([], 1, 512, 100, []),
     ],
@@ -151,7 +151,7 @@ def test_objects_are_fetched_ahead_as_often_as_they_are_read(
     monkeypatch: pytest.MonkeyPatch, scanned: object, digest: str, passes: int
 ) -> None:
     """An object's row is what was listed: it is not asked for again."""
-    objects = {f"s3://b/{n}": Stat(10 + n, 20 + n, "") for n in range(3)}
+    objects = {f"s3://b/{n}": Stat(10 + int(n[0]), 20 + int(n[0]), "") for n in ("0", "1", "2bad")}
     monkeypatch.setattr(remote, "stats", lambda paths: objects)
     ahead: list[list[str]] = []
 
@@ -166,8 +166,9 @@ def test_objects_are_fetched_ahead_as_often_as_they_are_read(
     monkeypatch.setattr(scan_many, "fetched_ahead", Fetched)
     table, _ = status_of(sorted(objects))
     rows: list[FileRow] = []
-    survey(table, rows.extend, processes=1, digest=digest, seed=1, progress=None)  # type: ignore[arg-type]
-    assert [row[:3] for row in rows] == [(f"s3://b/{n}", 10 + n, 20 + n) for n in range(3)]
+    (bad,) = survey(table, rows.extend, processes=1, digest=digest, seed=1, progress=None)  # type: ignore[arg-type]
+    assert [row[:3] for row in rows] == [(f"s3://b/{n}", 10 + n, 20 + n) for n in range(2)]
+    assert (bad["path"], bad["bytes"], bad["mtime_ns"]) == ("s3://b/2bad", 12, 22)
     assert [path for files in ahead for path in files] == [
         path for path in sorted(objects) for _ in range(passes)
     ]

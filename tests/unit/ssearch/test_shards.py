@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pyarrow as pa
@@ -97,10 +98,13 @@ def test_exchanges_find_what_heaviest_first_misses(monkeypatch: pytest.MonkeyPat
     assert assign(digests_for(sizes), sizes, 2) == [0, 1, 1, 0, 0]
 
 
-@given(sizes=st.lists(st.integers(0, 60), max_size=14), n=st.integers(1, 4), kept=st.integers(0, 3))
-def test_no_move_or_exchange_would_make_it_more_even(sizes: list[int], n: int, kept: int) -> None:
+@pytest.mark.parametrize("kept", [0, 3])
+@pytest.mark.parametrize("n", [2, 3, 4])
+@pytest.mark.parametrize("seed", range(25))
+def test_no_move_or_exchange_would_make_it_more_even(n: int, kept: int, seed: int) -> None:
     """Between the heaviest and the lightest shard, unless they are within one percent. Files of
     an earlier run stay."""
+    sizes = random.Random(seed).choices(range(1, 1000), k=16)
     digests = digests_for(sizes)
     previous = {digest: at % n for at, digest in enumerate(digests[:kept])}
     shards = assign(digests, sizes, n, previous)
