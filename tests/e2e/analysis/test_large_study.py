@@ -161,6 +161,7 @@ def of_workers(trial: Path) -> list[Path]:
     return [p for p in trial.glob("*.*.parquet") if p.name.startswith(("write.", "read."))]
 
 
+@pytest.mark.slow
 def test_how_many_trials_are_read_at_once_makes_no_difference(
     study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

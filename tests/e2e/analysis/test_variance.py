@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from support.results.made import GROUP, ONE, Made
+from support.results.made import GROUP, Made
 
 from storewise.analysis.judge.anova import COLUMNS, PAIR_COLUMNS, Selection, study_analyses
 from storewise.analysis.model.tables import Tables
@@ -89,7 +89,7 @@ def test_what_a_study_can_be_asked(tables: Tables) -> None:
 
 
 def test_a_study_that_carries_no_variance_has_empty_tables(made: Made) -> None:
-    tables = made.tables(**ONE)
+    tables = made.tables(engines=["sqlite", "duckdb"], workers=[1], repeats=1)
     assert tables.judged["variance"].empty and list(tables.judged["variance"]) == list(COLUMNS)
     assert tables.judged["tukey"].empty and list(tables.judged["tukey"]) == list(PAIR_COLUMNS)
     reasons = {reason for _, reason in study_analyses(tables, Selection()).not_possible}

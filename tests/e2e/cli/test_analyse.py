@@ -299,6 +299,7 @@ def test_a_study_gets_its_tables_and_its_finding(
     assert "no factor 'engin'" in error_of(study, "--factors", "engin")
 
 
+@pytest.mark.slow
 def test_a_study_without_repeats_says_why_there_is_no_table(tmp_path: Path) -> None:
     study = tmp_path / "single"
     synthetic.make_study(study, engines=["sqlite", "duckdb"], repeats=1)

@@ -108,6 +108,7 @@ def test_files_of_a_report(study: Path) -> None:
     assert not list(study.glob(".*.tmp"))
 
 
+@pytest.mark.slow
 def test_render_makes_only_the_page_and_its_summary(tmp_path: Path) -> None:
     synthetic.make_study(tmp_path / "s", engines=["sqlite"], workers=[1], repeats=1)
     report = render(tmp_path / "s", tmp_path / "s" / "page.html")
@@ -123,7 +124,7 @@ def test_render_makes_only_the_page_and_its_summary(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("no_figures")
-@pytest.mark.parametrize("phases", [["write"], ["read"]])
+@pytest.mark.parametrize("phases", [["write"], pytest.param(["read"], marks=pytest.mark.slow)])
 def test_report_of_a_part(tmp_path: Path, phases: list[str]) -> None:
     synthetic.make_study(
         tmp_path / "s", engines=["sqlite"], workers=[1], repeats=1, phases=phases, verify=False
@@ -151,6 +152,7 @@ def test_no_results_and_unwritable_places_are_clear_errors(tmp_path: Path) -> No
         make_report(tmp_path / "s")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_figures")
 def test_kept_directories_are_listed_with_their_size(tmp_path: Path) -> None:
     (name,) = synthetic.make_study(
