@@ -12,7 +12,7 @@ from support.driving import make_inputs, rows, start, total, trial, verify
 from support.waiting import exit_code
 
 from storewise.errors import StorewiseError
-from storewise.metrics.hdr import merge_logs, tags
+from storewise.metrics.hdr import merge_logs
 from storewise.metrics.schema import read_part
 from storewise.ssearch.inputs.manifest import build_manifest
 from storewise.ssearch.inputs.shards import load_shards, write_shards
@@ -56,14 +56,10 @@ def test_a_trial_of_two_workers(engine, wide):
     write, read = parts[:2], parts[2:]
 
     assert sum(total(p, "acknowledged") for p in write) == expected
-    for second in ({"second": None}, {}):
-        result = sum(total(p, "documents", operation="insert", **second) for p in write)
-        assert result == expected * (1 if second else 2)
-    assert (
-        sum(len(rows(p, metric="operations", operation="finish", second=None)) for p in write) == 4
-    )
-    insert_bytes = sum(total(p, "bytes", operation="insert", second=None) for p in write)
-    assert insert_bytes > 50 * expected
+    inserted = [total(p, "documents", operation="insert", second=None) for p in write]
+    assert sum(inserted) == expected
+    finished = [rows(p, metric="operations", operation="finish", second=None) for p in write]
+    assert [len(ends) for ends in finished] == [2, 2], "each process ends its own store"
     assert sum(len(rows(p, metric="canary_cpu")) for p in write) == 1
 
     starts = [[total(p, "started_at", step=step) for p in read] for step in range(2)]
@@ -76,14 +72,6 @@ def test_a_trial_of_two_workers(engine, wide):
         tag = "get.service_time" + (f";step={step}" if step else "")
         logs = [p.with_suffix(".hlog") for p in read]
         assert merge_logs(logs, tag=tag).get_total_count() == operations
-        assert (
-            merge_logs(logs, tag=tag.replace("service", "response")).get_total_count() == operations
-        )
-    assert set(tags(write[0].with_suffix(".hlog"))) == {
-        f"{operation}.{time}"
-        for operation in ("insert", "finish")
-        for time in ("service_time", "response_time")
-    }
     assert sum(bool(rows(p, metric="cpu_user")) for p in read) == 1  # one sampler a host
     assert all(rows(p, metric="client_cpu") for p in parts)
     _, conditions = read_part(write[1])

@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 from support.fake_time import FakeTime
@@ -246,7 +246,6 @@ def test_failed_operations_are_recorded_and_a_stop_is_seen():
     assert time.sleeps == [0.25, 0.25, 0.25], "it looks for a stop each quarter of a second"
 
 
-@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(

@@ -77,6 +77,8 @@ class Frame:
         self.tell = self.told.append
         self.given: list[dict[str, Any]] = []
         self.names: list[str] = []
+        self.checks: list[object] = []
+        """With which workers were run."""
 
 
 @pytest.fixture
@@ -107,10 +109,15 @@ def own_time(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
 
 
 @pytest.fixture
-def jobs(monkeypatch: pytest.MonkeyPatch) -> list[WorkerJob]:
+def jobs(frame: Frame, monkeypatch: pytest.MonkeyPatch) -> list[WorkerJob]:
     """The jobs that workers were given; all files are there at once."""
     jobs: list[WorkerJob] = []
-    monkeypatch.setattr(phase_job, "run_worker", lambda job, check, log: jobs.append(job))
+
+    def run_worker(job: WorkerJob, check: object, log: object) -> None:
+        jobs.append(job)
+        frame.checks.append(check)
+
+    monkeypatch.setattr(phase_job, "run_worker", run_worker)
     monkeypatch.setattr(phase_job, "await_files", lambda paths, check: None)
     return jobs
 
@@ -144,6 +151,7 @@ def test_a_worker_gets_what_earlier_phases_left(
         place / f"{phase}.{k}.parquet" for phase in ("load", "c") for k in range(4)
     )
     assert frame.names == ["c.3", "load.3", "d.0"]
+    assert frame.checks == [frame.check] * 3
 
 
 def test_a_worker_of_servers_gets_their_cluster_and_waits_for_their_word(
@@ -156,7 +164,7 @@ def test_a_worker_of_servers_gets_their_cluster_and_waits_for_their_word(
     def cluster(trial: Trial, logs: Path, its: Frame, **place: Any) -> Iterator[Any]:
         assert place == {"phase": "load", "worker": place["worker"], "workers": 4}
         yield SimpleNamespace(
-            cluster="the cluster", pids=(8,), formed=formed, beside=["router"], check=frame.check
+            cluster="the cluster", pids=(8,), formed=formed, beside=["router"], check="check"
         )
 
     monkeypatch.setattr(phase_job, "phase_cluster", cluster)
@@ -171,6 +179,7 @@ def test_a_worker_of_servers_gets_their_cluster_and_waits_for_their_word(
         assert told.conditions["warnings"] == ["small"]
         assert told.store is not None and told.store.is_dir(), "the servers have the data"
     assert rooms == [(served.trial, None)], "one of them asks"
+    assert frame.checks == ["check"] * 2, "which sees the end of servers beside them, too"
     assert frame.given[0]["defer"] == 3.0, "a node may know more than its clients"
 
 
@@ -300,13 +309,18 @@ def forked(
     return Forked(monkeypatch)
 
 
-def make_results(job: PhaseJob) -> list[str]:
+def make_results(job: PhaseJob) -> None:
     place = job.results / "trials" / job.trial.id
     place.mkdir(parents=True)
-    names = [f"c.{k}.{end}" for end in ("parquet", "hlog") for k in (2, 3)]
-    for name in names:
-        (place / name).touch()
-    return names
+    for name in (
+        "c.{}.parquet",
+        "c.{}.hlog",
+        "load.{}.parquet",
+        "load.{}.hlog",
+        "written.{}.parquet",
+    ):
+        for worker in (2, 3):
+            (place / name.format(worker)).touch()
 
 
 def test_a_job_is_done_when_all_its_workers_are(
@@ -320,6 +334,11 @@ def test_a_job_is_done_when_all_its_workers_are(
     assert frame.names == ["c.2.workers"]
     assert frame.given == [{"needs": job.inputs}]
     assert set(own_time.sleeps) == {0.2}
+    forked.ends = {103: (0, 0), 104: (0, 0)}
+    run_phase_job(replace(job, phase="load", loads=True))
+    files = ["load.2.parquet", "load.3.parquet", "load.2.hlog", "load.3.hlog"]
+    files += ["written.2.parquet", "written.3.parquet"]
+    assert index.with_name("load.2.workers").read_text().split() == files
 
 
 @pytest.mark.parametrize("deaf", [False, True])

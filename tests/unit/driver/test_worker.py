@@ -21,6 +21,9 @@ from storewise.session.coordination.cluster import LOADED
 from storewise.session.coordination.ending import NO_MEMORY
 from storewise.session.coordination.progress import PROGRESS
 from storewise.study.trial import Trial
+from storewise.workloads.alignments.stored_files import StoredFiles
+from storewise.workloads.contract import ClientContext, LoadedFile, RefusedFile
+from storewise.workloads.ycsb.workload import YcsbWorkload
 
 ONLY_READS = {"name": "c", "params": {"operations": 12}}
 
@@ -82,6 +85,26 @@ def test_a_load_is_whole_flushed_by_each_client_and_ended_once(
     assert (conditions["sampled_host"], conditions["crashes"], conditions["searches"]) == (
         *(True, [], []),
     )
+
+
+def test_files_that_clients_stored_or_left_out_are_listed(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    operations = YcsbWorkload.operations
+
+    def with_files(self: YcsbWorkload, phase: str, client: Any, context: ClientContext) -> Any:
+        context.loaded.append(LoadedFile(f"in/{context.client}", b"d" * 16, 9, 1, 2, 0))
+        context.refused.append(RefusedFile(f"in/bad{context.client}", "it is bad", 7, None))
+        return operations(self, phase, client, context)
+
+    monkeypatch.setattr(YcsbWorkload, "operations", with_files)
+    files = tmp_path / "written.0.parquet"
+    load = run(ycsb(processes=2), tmp_path, "load", files=files)
+    assert StoredFiles.read([files]).paths.to_pylist() == ["in/0", "in/1"]
+    assert said(load.result)["quarantined"] == [
+        {"path": f"in/bad{n}", "reason": "it is bad", "line": 7, "offset": None} for n in range(2)
+    ]
+    assert "left out: it is bad" in caplog.text
 
 
 def test_another_worker_does_not_end_the_load_nor_say_that_all_is_there(

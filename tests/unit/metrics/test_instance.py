@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from support.fake_time import FakeTime
 
 from storewise.metrics import ec2_instance as module
 from storewise.metrics.ec2_instance import Interruption, Metadata, instance
 from storewise.metrics.host import facts
-from storewise.run import runner
-from storewise.run.live_view import view_of
-from storewise.session.coordination.run import Failure
-from storewise.study.load import load_study
 
 
 @pytest.fixture
@@ -100,41 +93,3 @@ def test_an_endpoint_that_is_none_is_a_sentence_and_no_end_of_a_trial(
     monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", endpoint)
     assert instance() is None
     assert f"{endpoint}/latest/api/token" in caplog.text
-
-
-def test_the_next_attempt_waits_for_the_end_of_the_host_and_can_be_stopped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "s.yaml").write_text(
-        "workload: ycsb\nengines: [sqlite]\nphases: [load]\nretries: 9\n"
-    )
-    (trial,) = load_study("s.yaml").trials()
-    failures = tmp_path / "results" / "s" / "failures"
-    failures.mkdir(parents=True)
-    passes: list[float] = []
-    own_time = FakeTime()
-
-    def failing(*_: object) -> int:
-        own_time.spend(10.0)
-        passes.append(own_time.now)
-        message = Failure(trial.id, "taken back", "", "r", own_time.now, own_time.now + 119.5)
-        with (failures / f"{trial.id}.jsonl").open("a") as file:
-            file.write(json.dumps(asdict(message)) + "\n")
-        return 1
-
-    def sleep(seconds: float) -> None:
-        if len(passes) == 2:
-            raise KeyboardInterrupt
-        own_time.sleep(seconds)
-
-    monkeypatch.setattr(runner, "_snakemake", failing)
-    output: list[str] = []
-    with view_of(output.append) as view:
-        status = runner.run_study(runner.Request("s.yaml"), view, clock=own_time.clock, sleep=sleep)
-    assert status == 130
-    assert passes == [1010.0, 1010.0 + 119.5 + 10.0], "as soon as the host is gone, not before"
-    assert own_time.sleeps == [1.0] * 119 + [0.5]
-    assert len(output) == 5
-    assert output[-1] == "stopped: 0 of 1 trials kept; run again to go on"
-    assert output[1] == "waiting 120 s, until the host that is taken back is gone"

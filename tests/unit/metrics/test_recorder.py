@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.fake_time import FakeTime
 
@@ -17,7 +17,6 @@ def totals(recorded):
     return result
 
 
-@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(
