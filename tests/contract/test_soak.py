@@ -66,14 +66,17 @@ def operations(client: Client, name: str, number: int) -> None:
                 assert client.get(Kind.RNA, document_id) is not None
 
 
-#: Every day those that take few seconds.
-DAILY = ("sqlite", "valkey")
+#: Every day those that take few seconds; among all cells those that take minutes.
+DAILY, LONGEST = ("sqlite", "valkey"), ("cassandra", "chdb", "duckdb")
+
+
+def _marks(target: Target) -> list[pytest.MarkDecorator]:
+    marks = [*marks_of(target), *([] if target.name in DAILY else [pytest.mark.slow])]
+    return [*marks, pytest.mark.all_cells] if target.name in LONGEST else marks
+
+
 TARGETS = [
-    pytest.param(
-        target,
-        marks=[*marks_of(target), *([] if target.name in DAILY else [pytest.mark.slow])],
-        id=target.name,
-    )
+    pytest.param(target, marks=_marks(target), id=target.name)
     for target in (*map(Target, STORING), *SINGLE)
 ]
 
