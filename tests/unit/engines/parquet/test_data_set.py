@@ -25,7 +25,7 @@ from storewise.ssearch.parse.reader import DocumentReader
 from storewise.ssearch.parse.stream import content_digest
 
 ENGINE = engine("parquet")
-SMALLEST = sorted(SAMPLE.glob("*.m10*"), key=lambda path: path.stat().st_size)[:8]
+SMALLEST = sorted(SAMPLE.glob("*.m10*"), key=lambda path: path.stat().st_size)[:4]
 INPUTS = [
     *sorted(map(str, SMALLEST)),
     *(str(DATA / name) for name in ("ssearch36.m10", "ssearch36_nohits.m10", "tfastx36.m10")),
