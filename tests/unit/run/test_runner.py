@@ -217,6 +217,7 @@ def test_what_was_given_up_is_planned_again_where_the_user_says_so(snakemake: Sn
         fail(name, BROKEN, at)
     tried = attempts(study, RESULTS, 2.0)
     assert {trial: [f.at for f in of] for trial, of in tried.items()} == {name: [2.0, 3.0]}
+    (RESULTS / "trials" / name).mkdir(parents=True)  # it had come as far as that
     give_up(study, RESULTS, name, tried[name])
     status, told = snakemake.run(Pass(0))
     assert (status, marks()) == (1, {name: 2}), "nobody has asked for it"
