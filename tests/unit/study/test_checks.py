@@ -343,6 +343,8 @@ def test_studies_that_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         with pytest.raises(ConfigError, match=re.escape(says)):
             load_study(name, root=ROOT)
     assert load_study("mine.yaml", root=ROOT).name == "mine"
+    (tmp_path / "mine.yaml").rename(tmp_path / "other.yml")
+    assert load_study(tmp_path / "other.yml", root=ROOT).name == "other"
     assert load_study("demo.yaml", root=ROOT).name == "demo"
 
 

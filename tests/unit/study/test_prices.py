@@ -122,6 +122,10 @@ def test_instances_have_prices_of_their_own(tmp_path: Path) -> None:
     other = "node_hour, for want of a price of m.x on demand"
     assert result.host("node", "m.x", "on_demand") == (0.5, other)
     assert result.host("client", "", "spot") == (0.25, "client_hour")
+    # A spot instance costs at most what one on demand does, and not the other way round.
+    known = [("c7i.large", "spot"), ("m.x", "spot"), ("i4i.large", "on_demand")]
+    assert all(result.knows(name, market) for name, market in known)  # type: ignore[arg-type]
+    assert not result.knows("m.x", "on_demand") and not result.knows("m.y", "spot")
     assert Prices.model_validate(result.model_dump(mode="json")) == result
 
 
