@@ -81,6 +81,17 @@ def test_a_step_is_sampled_on_whole_seconds(sampled):
     assert all(METRICS[s.metric] == s.unit for s in samples)
 
 
+def test_a_host_that_sleeps_over_boundaries_takes_one_sample_for_all():
+    step = Seconds(Watched({}), phase="read", worker=0, step=0)
+    step.start()
+    step.spend(3.25)
+    step.spend(0.75)
+    samples = step.stop()
+    assert step.waits == [1.0, 0.75, 1.0], "up to its own boundary again"
+    lengths = [(s.second, s.value) for s in samples if s.metric == "sample_length"]
+    assert lengths == [(0, 3.25), (3, 0.75)], "a step that ends on a boundary has no last one"
+
+
 def test_processor_time_is_that_which_was_used(sampled):
     samples, burnt = sampled
     assert burnt > 0.2

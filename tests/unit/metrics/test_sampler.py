@@ -1,28 +1,16 @@
-"""The sampler and the canary in a time that is handed in; facts of a host."""
+"""Who samples a host; the canary in a time that is handed in; facts of a host."""
 
 import json
 import os
 
 import pytest
 from support.fake_time import FakeTime
-from support.sampling import Seconds
 
 from storewise.errors import StorewiseError
 from storewise.metrics import host
 from storewise.metrics.canary import run_canary
-from storewise.metrics.sampler import ELECTED, Watched, elect
+from storewise.metrics.sampler import ELECTED, elect
 from storewise.metrics.schema import METRICS
-
-
-def test_a_host_that_sleeps_over_boundaries_takes_one_sample_for_all():
-    step = Seconds(Watched({}), phase="read", worker=0, step=0)
-    step.start()
-    step.spend(3.25)
-    step.spend(0.75)
-    samples = step.stop()
-    assert step.waits == [1.0, 0.75, 1.0], "up to its own boundary again"
-    lengths = [(s.second, s.value) for s in samples if s.metric == "sample_length"]
-    assert lengths == [(0, 3.25), (3, 0.75)], "a step that ends on a boundary has no last one"
 
 
 def test_one_of_a_host_is_elected(tmp_path):
