@@ -166,6 +166,8 @@ def test_whose_lease_counts(
         assert f"by process 1 on host {host}. It goes on" in other
         assert f"study {tmp_path.name} is measured here" in other
         assert measured_by(tmp_path, "r", system=here) is None, "its own"
+        Lease("z", Process("here", 1, 1.0), 25.0).write(path.parent)
+        assert "by process 1 on host here." in str(measured_by(tmp_path, "r", system=here))
 
 
 def test_a_run_s_record_tells_who_measures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -425,6 +425,31 @@ def test_a_dead_run_s_trials_are_swept_with_words(tmp_path: Path) -> None:
     assert [path.name for path in kept.parent.iterdir()] == ["part.parquet"]
 
 
+def test_what_a_scheduler_calls_over_is_not_waited_for_by_a_sweep_or_an_end(
+    tmp_path: Path,
+) -> None:
+    own_time = FakeTime()
+    here = MadeHost(own_time=own_time)
+    far = json.dumps(asdict(Process("far", 5, 1.0, "slurm", "12")))
+
+    def ask(kind: str, ids: Any) -> set[str]:
+        assert (kind, list(ids)) == ("slurm", ["12"])
+        return set()
+
+    run = Run(tmp_path, ask=ask, system=here)
+    run.start(pause=lambda seconds: True)
+    for owner in ("dead", run.id):
+        opened(tmp_path, owner)
+        (tmp_path / "live" / "t" / "members").mkdir()
+        (tmp_path / "live" / "t" / "members" / "x.json").write_text(far)
+        if owner == "dead":
+            sweep_dead(tmp_path, lambda text: None, ask, system=here)
+        else:
+            assert run.end() == []
+        assert not (tmp_path / "live" / "t").exists()
+    assert own_time.now == 1000
+
+
 def test_a_sweep_ends_its_own_host_s_jobs_and_spares_itself(tmp_path: Path) -> None:
     own_time = FakeTime()
     here = MadeHost(own_time=own_time)
