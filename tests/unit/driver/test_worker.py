@@ -93,13 +93,14 @@ def test_files_that_clients_stored_or_left_out_are_listed(
     operations = YcsbWorkload.operations
 
     def with_files(self: YcsbWorkload, phase: str, client: Any, context: ClientContext) -> Any:
+        assert context.quarantine
         context.loaded.append(LoadedFile(f"in/{context.client}", b"d" * 16, 9, 1, 2, 0))
         context.refused.append(RefusedFile(f"in/bad{context.client}", "it is bad", 7, None))
         return operations(self, phase, client, context)
 
     monkeypatch.setattr(YcsbWorkload, "operations", with_files)
     files = tmp_path / "written.0.parquet"
-    load = run(ycsb(processes=2), tmp_path, "load", files=files)
+    load = run(ycsb(processes=2, on_bad_input="quarantine"), tmp_path, "load", files=files)
     assert StoredFiles.read([files]).paths.to_pylist() == ["in/0", "in/1"]
     assert said(load.result)["quarantined"] == [
         {"path": f"in/bad{n}", "reason": "it is bad", "line": 7, "offset": None} for n in range(2)
