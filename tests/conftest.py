@@ -97,7 +97,18 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 #: Groups and tiers that take longest begin first, so that all processes end at about the same time.
-FIRST = ("cassandra", "hbase", "slurm", "kills", "faults", "plugins", "e2e", "contract", "unit")
+FIRST = (
+    "cassandra",
+    "hbase",
+    "slurm",
+    "kills",
+    "made studies",
+    "faults",
+    "plugins",
+    "e2e",
+    "contract",
+    "unit",
+)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -27,8 +27,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.signal import lfilter
-from scipy.special import ndtri
 
 from storewise.documents import Document, Field, Kind
 
@@ -169,6 +167,10 @@ class Readings:
         return np.concatenate([self._segment(block, start) for block in blocks], axis=1)
 
     def _segment(self, series: Words, start: int) -> Floats:
+        # Here, because loading them takes a second that a reader of studies need not wait.
+        from scipy.signal import lfilter
+        from scipy.special import ndtri
+
         ticks = np.arange(start, start + _SEGMENT, dtype=np.uint64)[:, None]
         # Ticks before the first count from the top of 64 bits: they only feed the filter.
         with np.errstate(over="ignore"):
