@@ -150,9 +150,10 @@ def test_some_missing_documents_are_counted_errors(place, caplog):
 
 
 def test_what_the_load_left_elsewhere_is_said_so(place):
+    driving.run_here(trial("null"), place, "write")
+    (place / "written.0.parquet").unlink()
     with pytest.raises(StorewiseError, match=r"written\.0\.parquet: not a list"):
         driving.run_here(trial("null"), place, "read")
-    driving.run_here(trial("null"), place, "write")
     (place / "store.0").rename(place / "elsewhere")
     with pytest.raises(StorewiseError, match=r"store\.0/p0: the store is not here"):
         driving.run_here(trial("null"), place, "read")
