@@ -162,7 +162,7 @@ def test_fail_stops_at_bad_input_and_says_how_to_go_on(tmp_path: Path) -> None:
     place = Workspace(tmp_path)
     data = place.copy_inputs(SMALL[:1])
     place.write_study(STUDY.replace("quarantine", "fail"))
-    cut, value = BAD["cut in a sequence"], BAD["a number that is none"]
+    cut = BAD["cut in a sequence"]
     (data / "cut.m10").write_bytes(cut.stored)
     (data / "empty.m10").touch()
     done = place.storewise("run", "s.yaml")
@@ -176,9 +176,15 @@ def test_fail_stops_at_bad_input_and_says_how_to_go_on(tmp_path: Path) -> None:
     assert "Traceback" not in text
     assert "Page:" not in text
     assert not (place.results / "trials").exists()
-    # What only a parse can see stops the load.
-    (data / "cut.m10").unlink()
-    (data / "empty.m10").unlink()
+
+
+@pytest.mark.slow
+def test_fail_stops_a_load_that_meets_a_bad_value(tmp_path: Path) -> None:
+    """Only a parse can see it."""
+    place = Workspace(tmp_path)
+    data = place.copy_inputs(SMALL[:1])
+    place.write_study(STUDY.replace("quarantine", "fail"))
+    value = BAD["a number that is none"]
     (data / "value.m10").write_bytes(value.stored)
     done = place.storewise("run", "s.yaml", "--", "--omit-from", "analyse")
     assert done.returncode == 1
