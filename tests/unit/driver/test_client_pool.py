@@ -1,14 +1,9 @@
 """Client processes as their worker sees them; here they are objects that end as a test says."""
 
-from __future__ import annotations
-
 import logging
 import os
-from collections.abc import Callable
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from pathlib import Path
-from typing import Any
 
 import pytest
 from support.fake_time import FakeTime
@@ -23,34 +18,31 @@ from storewise.errors import Aborted, EngineError, StorewiseError
 class Client:
     """A process that does nothing by itself; `end` is the test's own end of its pipe."""
 
-    all: list[Client]
-    broken: int | None = None
-
-    def __init__(self, *, target: object, args: Any, name: str, daemon: bool) -> None:
+    def __init__(self, *, target, args, name, daemon):
         _, self.number, connection, self.life, self.counters, _ = args
         self.end = Connection(os.dup(connection.fileno()))
         self.name, self.daemon = name, daemon
         self.pid = 500 + self.number
-        self.exitcode: int | None = None
-        self.joins: list[float | None] = []
+        self.exitcode = None
+        self.joins = []
         self.killed = self.started = False
         self.deaf = False
         Client.all.append(self)
 
-    def start(self) -> None:
+    def start(self):
         if Client.broken == self.number:
             raise OSError(11, "no more processes")
         self.started = True
 
-    def join(self, timeout: float | None = None) -> None:
+    def join(self, timeout=None):
         self.joins.append(timeout)
         if self.exitcode is None and not self.deaf and self.counters.stopped():
             self.exitcode = 0
 
-    def kill(self) -> None:
+    def kill(self):
         self.killed, self.exitcode = True, -9
 
-    def ends(self, exitcode: int) -> None:
+    def ends(self, exitcode):
         self.exitcode = exitcode
         self.end.close()
 
@@ -61,7 +53,7 @@ class Context:
 
 
 @pytest.fixture
-def own_time(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
+def own_time(monkeypatch):
     own_time = FakeTime()
     Client.all, Client.broken = [], None
     monkeypatch.setattr(client_pool, "get_context", lambda how: Context)
@@ -70,14 +62,12 @@ def own_time(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
     return own_time
 
 
-def pool_of(place: Path, check: Callable[[], None] = lambda: None, processes: int = 3) -> Pool:
+def pool_of(place, check=lambda: None, processes=3):
     its = job(ycsb(processes=processes), place, "load")
     return Pool(its, 2, check, logging.getLogger("pool"))
 
 
-def test_each_hears_what_is_told_and_answers_are_in_order(
-    own_time: FakeTime, tmp_path: Path
-) -> None:
+def test_each_hears_what_is_told_and_answers_are_in_order(own_time, tmp_path):
     pool = pool_of(tmp_path)
     assert pool.pids == {0: 500, 1: 501, 2: 502}
     assert [(c.name, c.started, c.daemon) for c in Client.all] == [
@@ -87,7 +77,7 @@ def test_each_hears_what_is_told_and_answers_are_in_order(
     for client in reversed(Client.all):
         assert client.end.recv() is Word.END
         client.end.send(client.number)
-    idle: list[int] = []
+    idle = []
     assert pool.gather(lambda: idle.append(1)) == [0, 1, 2]
     assert idle
     pool.counters.report(2, 1, 5, 50, {"data1": 5, "elsewhere": 1})
@@ -99,8 +89,8 @@ def test_each_hears_what_is_told_and_answers_are_in_order(
     assert not any(client.killed for client in Client.all)
 
 
-def test_the_trial_is_looked_at_twice_a_second(own_time: FakeTime, tmp_path: Path) -> None:
-    looks: list[float] = []
+def test_the_trial_is_looked_at_twice_a_second(own_time, tmp_path):
+    looks = []
     pool = pool_of(tmp_path, lambda: looks.append(own_time.now))
     for _ in range(12):
         pool.check()
@@ -109,8 +99,8 @@ def test_the_trial_is_looked_at_twice_a_second(own_time: FakeTime, tmp_path: Pat
     pool.close()
 
 
-def test_the_end_of_the_trial_ends_a_wait(own_time: FakeTime, tmp_path: Path) -> None:
-    def check() -> None:
+def test_the_end_of_the_trial_ends_a_wait(own_time, tmp_path):
+    def check():
         raise Aborted("data0 failed")
 
     pool = pool_of(tmp_path, check, 1)
@@ -129,9 +119,7 @@ def test_the_end_of_the_trial_ends_a_wait(own_time: FakeTime, tmp_path: Path) ->
         (None, "client process 1 (pid 501) has closed its pipe and goes on"),
     ],
 )
-def test_one_that_has_gone_is_named(
-    own_time: FakeTime, tmp_path: Path, code: int | None, words: str
-) -> None:
+def test_one_that_has_gone_is_named(own_time, tmp_path, code, words):
     pool = pool_of(tmp_path)
     gone = Client.all[1]
     gone.exitcode = code
@@ -158,15 +146,7 @@ def test_one_that_has_gone_is_named(
         (Failure(None, "KeyError: 7", "trace"), RuntimeError, "client process 2 failed: KeyError"),
     ],
 )
-def test_one_that_has_failed_says_why(
-    own_time: FakeTime,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-    failure: Failure,
-    kind: type[Exception],
-    words: str,
-    ended: bool,
-) -> None:
+def test_one_that_has_failed_says_why(own_time, tmp_path, caplog, failure, kind, words, ended):
     """Whether its word is waited for or its end is seen first."""
     failure.trace = "\n".join(f"line {n}" for n in range(50)) + "\n"
     pool = pool_of(tmp_path)
@@ -180,16 +160,16 @@ def test_one_that_has_failed_says_why(
     pool.close()
 
 
-def test_an_end_of_the_pool_is_heard_or_enforced(own_time: FakeTime, tmp_path: Path) -> None:
+def test_an_end_of_the_pool_is_heard_or_enforced(own_time, tmp_path):
     pool = pool_of(tmp_path)
     Client.all[1].deaf = True
     own_time_passes = Client.all[1].join
 
-    def join(timeout: float | None = None) -> None:
+    def join(timeout=None):
         own_time.spend(timeout or 0.0)
         own_time_passes(timeout)
 
-    Client.all[1].join = join  # type: ignore[method-assign]
+    Client.all[1].join = join
     pool.close()
     assert pool.counters.stopped()
     assert [client.killed for client in Client.all] == [False, True, False]
@@ -202,7 +182,7 @@ def test_an_end_of_the_pool_is_heard_or_enforced(own_time: FakeTime, tmp_path: P
         os.close(Client.all[0].life[0])
 
 
-def test_where_one_cannot_be_started_the_others_end(own_time: FakeTime, tmp_path: Path) -> None:
+def test_where_one_cannot_be_started_the_others_end(own_time, tmp_path):
     Client.broken = 2
     with pytest.raises(OSError, match="no more processes"):
         pool_of(tmp_path)

@@ -1,10 +1,7 @@
 """What earlier phases left, and how many files a worker opens for it."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from support.driving import job, trial
@@ -19,7 +16,7 @@ WORKERS = 3
 
 
 @pytest.fixture
-def jobs(tmp_path: Path):
+def jobs(tmp_path):
     """The workers of a phase, and what those of the load left."""
     many = trial("null", workers=WORKERS)
     (tmp_path / "live").mkdir()
@@ -31,7 +28,7 @@ def jobs(tmp_path: Path):
     return [replace(job(many, tmp_path, "read", k), before=before) for k in range(WORKERS)]
 
 
-def never() -> None:
+def never():
     raise AssertionError("nothing to wait for")
 
 
@@ -54,7 +51,7 @@ def test_the_others_open_no_part(jobs):
 def test_who_waits_for_the_first_worker_sees_the_end_of_the_trial(jobs):
     looks = []
 
-    def check() -> None:
+    def check():
         looks.append(1)
         if len(looks) == 4:
             raise Aborted("the trial has ended")

@@ -1,17 +1,13 @@
 """A job of one phase: what it tells its worker; several workers, here or each on a host."""
 
-from __future__ import annotations
-
 import logging
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from support.fake_time import FakeTime
@@ -27,13 +23,12 @@ from storewise.driver.phase_job import (
     run_one,
     run_phase_job,
 )
-from storewise.driver.worker_job import WorkerJob
 from storewise.errors import Aborted, EngineError, StorewiseError
 from storewise.session.coordination.liveness import ABORT
 from storewise.study.trial import Phase, Trial
 
 
-def trial_of(engine: str) -> Trial:
+def trial_of(engine):
     return Trial(
         study="s",
         id=f"{engine}-w4-r1-0",
@@ -48,7 +43,7 @@ def trial_of(engine: str) -> Trial:
 
 
 @pytest.fixture
-def job(tmp_path: Path) -> PhaseJob:
+def job(tmp_path):
     """Workers 2 and 3 of the phase after the load."""
     return PhaseJob(
         trial=trial_of("sqlite"),
@@ -68,25 +63,25 @@ def job(tmp_path: Path) -> PhaseJob:
 class Frame:
     """What `trial_job` gives, and what it was given."""
 
-    def __init__(self, live: Path) -> None:
+    def __init__(self, live):
         live.mkdir()
         self.live, self.log = live, logging.getLogger("phase")
         self.session = SimpleNamespace(run="run-1", opened=5.0)
-        self.check: Callable[[], None] = lambda: None
-        self.told: list[BaseException] = []
+        self.check = lambda: None
+        self.told = []
         self.tell = self.told.append
-        self.given: list[dict[str, Any]] = []
-        self.names: list[str] = []
-        self.checks: list[object] = []
+        self.given = []
+        self.names = []
+        self.checks = []
         """With which workers were run."""
 
 
 @pytest.fixture
-def frame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Frame:
+def frame(tmp_path, monkeypatch):
     frame = Frame(tmp_path / "live")
 
     @contextmanager
-    def trial_job(results: Path, session: Path, name: str, log: Path, **given: Any) -> Any:
+    def trial_job(results, session, name, log, **given):
         assert (results, session) == (tmp_path, tmp_path / "live" / "session.json")
         assert log == tmp_path / "logs" / f"{name}.log"
         frame.names.append(name)
@@ -98,7 +93,7 @@ def frame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Frame:
 
 
 @pytest.fixture
-def own_time(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
+def own_time(monkeypatch):
     own_time = FakeTime()
     monkeypatch.setattr(phase_job.time, "sleep", own_time.sleep)
     monkeypatch.setattr(phase_job.time, "monotonic", own_time.clock)
@@ -109,11 +104,11 @@ def own_time(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
 
 
 @pytest.fixture
-def jobs(frame: Frame, monkeypatch: pytest.MonkeyPatch) -> list[WorkerJob]:
+def jobs(frame, monkeypatch):
     """The jobs that workers were given; all files are there at once."""
-    jobs: list[WorkerJob] = []
+    jobs = []
 
-    def run_worker(job: WorkerJob, check: object, log: object) -> None:
+    def run_worker(job, check, log):
         jobs.append(job)
         frame.checks.append(check)
 
@@ -122,9 +117,7 @@ def jobs(frame: Frame, monkeypatch: pytest.MonkeyPatch) -> list[WorkerJob]:
     return jobs
 
 
-def test_a_worker_gets_what_earlier_phases_left(
-    job: PhaseJob, frame: Frame, jobs: list[WorkerJob], tmp_path: Path
-) -> None:
+def test_a_worker_gets_what_earlier_phases_left(job, frame, jobs, tmp_path):
     place = tmp_path / "trials" / job.trial.id
     run_one(job, 3)
     (told,) = jobs
@@ -155,13 +148,13 @@ def test_a_worker_gets_what_earlier_phases_left(
 
 
 def test_a_worker_of_servers_gets_their_cluster_and_waits_for_their_word(
-    job: PhaseJob, frame: Frame, jobs: list[WorkerJob], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rooms: list[Any] = []
+    job, frame, jobs, monkeypatch
+):
+    rooms = []
     formed = SimpleNamespace(server_versions=lambda: {"pg": "17"}, warnings=("small",))
 
     @contextmanager
-    def cluster(trial: Trial, logs: Path, its: Frame, **place: Any) -> Iterator[Any]:
+    def cluster(trial, logs, its, **place):
         assert place == {"phase": "load", "worker": place["worker"], "workers": 4}
         yield SimpleNamespace(
             cluster="the cluster", pids=(8,), formed=formed, beside=["router"], check="check"
@@ -173,7 +166,7 @@ def test_a_worker_of_servers_gets_their_cluster_and_waits_for_their_word(
     for worker in (0, 1):
         run_one(served, worker)
         told = jobs[-1]
-        assert told.cluster == "the cluster"  # type: ignore[comparison-overlap]
+        assert told.cluster == "the cluster"
         assert (told.routers, told.versions) == ((8,), {"pg": "17"})
         assert told.conditions["beside"] == ["router"]
         assert told.conditions["warnings"] == ["small"]
@@ -185,18 +178,12 @@ def test_a_worker_of_servers_gets_their_cluster_and_waits_for_their_word(
 
 @pytest.mark.parametrize(("phase", "worker", "creates"), [("load", 0, True), ("load", 1, False)])
 def test_a_database_that_is_there_is_opened_by_each_and_made_by_one(
-    job: PhaseJob,
-    frame: Frame,
-    jobs: list[WorkerJob],
-    monkeypatch: pytest.MonkeyPatch,
-    phase: str,
-    worker: int,
-    creates: bool,
-) -> None:
-    given: list[Any] = []
+    job, frame, jobs, monkeypatch, phase, worker, creates
+):
+    given = []
 
     @contextmanager
-    def external(trial: Trial, run: str, results: Path, log: object, **more: Any) -> Iterator[Any]:
+    def external(trial, run, results, log, **more):
         given.append((run, more))
         yield SimpleNamespace(cluster="database", versions={"db": "1"})
 
@@ -207,15 +194,13 @@ def test_a_database_that_is_there_is_opened_by_each_and_made_by_one(
     assert jobs[0].store is not None and jobs[0].store.is_dir()
 
 
-def test_room_is_asked_for_where_a_store_keeps_all_in_memory(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    asked: list[Any] = []
+def test_room_is_asked_for_where_a_store_keeps_all_in_memory(monkeypatch):
+    asked = []
 
     class Store:
         in_memory = True
 
-        def check_room(self, topology: Any, settings: Any, contents: Any) -> None:
+        def check_room(self, topology, settings, contents):
             asked.append((topology.nodes, [c.documents for c in contents.values()]))
             raise EngineError("too small")
 
@@ -231,21 +216,21 @@ def test_room_is_asked_for_where_a_store_keeps_all_in_memory(
 # What other hosts have written -----------------------------------------------------------------
 
 
-def test_files_of_other_hosts_are_awaited(tmp_path: Path) -> None:
+def test_files_of_other_hosts_are_awaited(tmp_path):
     time = FakeTime()
     wanted = [tmp_path / "a", tmp_path / "deep" / "b", tmp_path / "c"]
     for number, path in enumerate(wanted):
         time.after(
             30 * (number + 1), lambda path=path: (path.parent.mkdir(exist_ok=True), path.touch())
         )
-    looks: list[int] = []
+    looks = []
     await_files(wanted, lambda: looks.append(1), clock=time.clock, sleep=time.sleep)
     assert 1090 <= time.now < 1091
     assert set(time.sleeps) == {0.2}
     assert len(looks) == len(time.sleeps)
 
 
-def test_a_file_that_never_comes_is_named(tmp_path: Path) -> None:
+def test_a_file_that_never_comes_is_named(tmp_path):
     time, lost = FakeTime(), tmp_path / "write.1.parquet"
     (tmp_path / "a").touch()
     with pytest.raises(StorewiseError, match=r"write\.1\.parquet.*after 120 s.*all hosts share"):
@@ -253,8 +238,8 @@ def test_a_file_that_never_comes_is_named(tmp_path: Path) -> None:
     assert 1120 <= time.now < 1121
 
 
-def test_the_wait_ends_with_the_trial(tmp_path: Path) -> None:
-    def check() -> None:
+def test_the_wait_ends_with_the_trial(tmp_path):
+    def check():
         raise Aborted("data0 failed")
 
     with pytest.raises(Aborted, match="data0 failed"):
@@ -267,21 +252,21 @@ def test_the_wait_ends_with_the_trial(tmp_path: Path) -> None:
 class Forked:
     """A process table: what each forked process ends with, and after how many looks."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.ends: dict[int, tuple[int, int]] = {}
-        self.deaf: set[int] = set()
-        self.signals: list[tuple[int, int]] = []
+    def __init__(self, monkeypatch):
+        self.ends = {}
+        self.deaf = set()
+        self.signals = []
         self.looks = 0
         self._next = 100
-        self._gone: set[int] = set()
+        self._gone = set()
         for name in ("fork", "waitpid", "kill"):
             monkeypatch.setattr(phase_job.os, name, getattr(self, name))
 
-    def fork(self) -> int:
+    def fork(self):
         self._next += 1
         return self._next
 
-    def waitpid(self, pid: int, options: int) -> tuple[int, int]:
+    def waitpid(self, pid, options):
         self.looks += 1
         for one in range(101, self._next + 1) if pid < 0 else [pid]:
             looks, status = self.ends.get(one, (10**9, 0))
@@ -293,14 +278,12 @@ class Forked:
         assert options == os.WNOHANG, "it would wait for ever"
         return 0, 0
 
-    def kill(self, pid: int, number: int) -> None:
+    def kill(self, pid, number):
         self.signals.append((pid, number))
 
 
 @pytest.fixture
-def forked(
-    monkeypatch: pytest.MonkeyPatch, own_time: FakeTime, frame: Frame, job: PhaseJob
-) -> Forked:
+def forked(monkeypatch, own_time, frame, job):
     """Of workers 2 and 3, which have pids 101 and 102; their results are there."""
     monkeypatch.setattr(phase_job, "how_it_ended", lambda status, before, pid: f"ended: {status}")
     for name in ("SLURM_JOB_ID", "PBS_NODEFILE"):
@@ -309,7 +292,7 @@ def forked(
     return Forked(monkeypatch)
 
 
-def make_results(job: PhaseJob) -> None:
+def make_results(job):
     place = job.results / "trials" / job.trial.id
     place.mkdir(parents=True)
     for name in (
@@ -323,9 +306,7 @@ def make_results(job: PhaseJob) -> None:
             (place / name.format(worker)).touch()
 
 
-def test_a_job_is_done_when_all_its_workers_are(
-    job: PhaseJob, frame: Frame, forked: Forked, own_time: FakeTime
-) -> None:
+def test_a_job_is_done_when_all_its_workers_are(job, frame, forked, own_time):
     forked.ends = {101: (4, 0), 102: (2, 0)}
     run_phase_job(job)
     index = job.results / "trials" / job.trial.id / "c.2.workers"
@@ -342,9 +323,7 @@ def test_a_job_is_done_when_all_its_workers_are(
 
 
 @pytest.mark.parametrize("deaf", [False, True])
-def test_one_that_fails_ends_the_others_and_says_so_first(
-    job: PhaseJob, frame: Frame, forked: Forked, own_time: FakeTime, deaf: bool
-) -> None:
+def test_one_that_fails_ends_the_others_and_says_so_first(job, frame, forked, own_time, deaf):
     forked.ends = {102: (3, 5 << 8)}
     forked.deaf = {101} if deaf else set()
     with pytest.raises(StorewiseError, match=r"^c\.3 \(pid 102\) ended: 5$"):
@@ -358,8 +337,8 @@ def test_one_that_fails_ends_the_others_and_says_so_first(
     assert not list(job.results.glob("trials/*/*.workers"))
 
 
-def test_the_end_of_the_trial_ends_all(job: PhaseJob, frame: Frame, forked: Forked) -> None:
-    def check() -> None:
+def test_the_end_of_the_trial_ends_all(job, frame, forked):
+    def check():
         if forked.looks == 2:
             raise Aborted("data0 failed")
 
@@ -384,25 +363,18 @@ class Exit(BaseException):
     ],
 )
 def test_a_forked_worker_ends_with_its_own_status(
-    job: PhaseJob,
-    frame: Frame,
-    forked: Forked,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    ends: BaseException | None,
-    status: int,
-    says: str,
-) -> None:
-    ran: list[int] = []
-    handlers: list[Any] = []
+    job, frame, forked, monkeypatch, capsys, ends, status, says
+):
+    ran = []
+    handlers = []
 
-    def one(job: PhaseJob, worker: int) -> None:
+    def one(job, worker):
         ran.append(worker)
         handlers.extend(signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
         if ends is not None:
             raise ends
 
-    def exit_with(number: int) -> None:
+    def exit_with(number):
         raise Exit(number)
 
     monkeypatch.setattr(phase_job.os, "fork", lambda: 0)
@@ -425,7 +397,7 @@ def test_a_forked_worker_ends_with_its_own_status(
 # Each on a host --------------------------------------------------------------------------------
 
 
-def programs(directory: Path, *names: str) -> str:
+def programs(directory, *names):
     directory.mkdir()
     for name in names:
         (directory / name).write_text("#!/bin/sh\n")
@@ -433,7 +405,7 @@ def programs(directory: Path, *names: str) -> str:
     return str(directory)
 
 
-def test_hosts_are_those_of_the_scheduler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hosts_are_those_of_the_scheduler(tmp_path, monkeypatch):
     listing = tmp_path / "nodefile"
     listing.write_text("n1\nn1\nn2\n")
     assert hosts_of_job({}) == 1
@@ -444,7 +416,7 @@ def test_hosts_are_those_of_the_scheduler(tmp_path: Path, monkeypatch: pytest.Mo
     assert hosts_of_job({"SLURM_JOB_ID": "7"}) == 3
 
 
-def test_each_scheduler_has_its_launcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_scheduler_has_its_launcher(tmp_path, monkeypatch):
     path = programs(tmp_path / "bin", "srun", "pbsdsh")
     monkeypatch.setenv("PATH", path)
     program = Path("/live/jobs/read.0.sh")
@@ -464,36 +436,34 @@ def test_each_scheduler_has_its_launcher(tmp_path: Path, monkeypatch: pytest.Mon
 class Launcher:
     """The scheduler's program: it ends after so many looks with a status, or when it is told."""
 
-    def __init__(self, looks: int, status: int, deaf: bool = False) -> None:
+    def __init__(self, looks, status, deaf=False):
         self.looks, self.status, self.deaf = looks, status, deaf
-        self.told: list[str] = []
-        self.command: list[str] = []
+        self.told = []
+        self.command = []
 
-    def __call__(self, command: list[str], **how: Any) -> Launcher:
+    def __call__(self, command, **how):
         self.command = command
         assert how["stdin"] == subprocess.DEVNULL
         return self
 
-    def poll(self) -> int | None:
+    def poll(self):
         self.looks -= 1
         return self.status if self.looks < 0 else None
 
-    def terminate(self) -> None:
+    def terminate(self):
         self.told.append("terminate")
 
-    def kill(self) -> None:
+    def kill(self):
         self.told.append("kill")
 
-    def wait(self, seconds: float | None = None) -> None:
+    def wait(self, seconds=None):
         self.told.append(f"wait {seconds}")
         if self.deaf and seconds is not None:
             raise subprocess.TimeoutExpired("srun", seconds)
 
 
 @pytest.fixture
-def hosts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_time: FakeTime, frame: Frame
-) -> Path:
+def hosts(tmp_path, monkeypatch, own_time, frame):
     """The job has two hosts of PBS; the path of its nodes' file."""
     listing = tmp_path / "nodefile"
     listing.write_text("n1\nn2\n")
@@ -506,9 +476,7 @@ def hosts(
     return listing
 
 
-def test_each_host_runs_its_worker(
-    job: PhaseJob, frame: Frame, hosts: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_host_runs_its_worker(job, frame, hosts, monkeypatch):
     launcher = Launcher(2, 0)
     monkeypatch.setattr(phase_job.subprocess, "Popen", launcher)
     make_results(job)
@@ -533,7 +501,7 @@ def test_each_host_runs_its_worker(
     assert launcher.told == []
     assert list(job.results.glob("trials/*/c.2.workers"))
 
-    ran: list[tuple[PhaseJob, int]] = []
+    ran = []
     monkeypatch.setattr(phase_job, "run_one", lambda *its: ran.append(its))
     order = [str(program.with_suffix(".json"))]
     for name in ("SLURM_PROCID", "PBS_NODENUM"):
@@ -546,7 +514,7 @@ def test_each_host_runs_its_worker(
     assert ran == [(job, 2), (job, 3)]
 
 
-def test_fewer_hosts_than_workers_are_refused(job: PhaseJob, frame: Frame, hosts: Path) -> None:
+def test_fewer_hosts_than_workers_are_refused(job, frame, hosts):
     three = replace(job, first=0, per_job=3)
     with pytest.raises(StorewiseError, match=r"c\.0: the job has 2 hosts for its 3 workers"):
         run_phase_job(three)
@@ -564,14 +532,8 @@ def test_fewer_hosts_than_workers_are_refused(job: PhaseJob, frame: Frame, hosts
 )
 @pytest.mark.parametrize("deaf", [False, True])
 def test_a_worker_that_fails_on_its_host_ends_the_job(
-    job: PhaseJob,
-    frame: Frame,
-    hosts: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    end: str,
-    words: str,
-    deaf: bool,
-) -> None:
+    job, frame, hosts, monkeypatch, end, words, deaf
+):
     of_worker = not words.startswith("^pbsdsh")
     launcher = Launcher(10**6 if of_worker else 1, 9, deaf)
     monkeypatch.setattr(phase_job.subprocess, "Popen", launcher)
@@ -585,7 +547,7 @@ def test_a_worker_that_fails_on_its_host_ends_the_job(
     assert launcher.told == (ended if of_worker else [])
 
 
-def test_an_order_is_read_again_as_it_was(job: PhaseJob, tmp_path: Path) -> None:
+def test_an_order_is_read_again_as_it_was(job, tmp_path):
     order = tmp_path / "order.json"
     order.write_text(as_order(job))
     assert read_as(PhaseJob, order) == job
@@ -593,8 +555,8 @@ def test_an_order_is_read_again_as_it_was(job: PhaseJob, tmp_path: Path) -> None
     assert job.earlier == ["load"]
 
 
-def test_a_job_of_one_worker_is_that_worker(job: PhaseJob, monkeypatch: pytest.MonkeyPatch) -> None:
-    ran: list[Any] = []
+def test_a_job_of_one_worker_is_that_worker(job, monkeypatch):
+    ran = []
     monkeypatch.setattr(phase_job, "run_one", lambda *its: ran.append(its))
     alone = replace(job, per_job=1)
     run_phase_job(alone)

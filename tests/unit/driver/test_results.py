@@ -1,10 +1,6 @@
 """What clients recorded becomes rows and intervals; counts that processes share, and progress."""
 
-from __future__ import annotations
-
 import logging
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +23,7 @@ ZERO = 5 * NS
 MS = NS // 1000
 
 
-def recorded(*operations: tuple[str, str | None, float, float, float, bool]) -> Any:
+def recorded(*operations):
     """What a recorder keeps of operations: name, owner, when due, begun and ended (s), failed."""
     recorder = Recorder(ZERO)
     recorder.wake = 1 << 62
@@ -37,12 +33,12 @@ def recorded(*operations: tuple[str, str | None, float, float, float, bool]) -> 
     return recorder.result(ZERO + round(operations[-1][4] * NS) if operations else ZERO)
 
 
-def step(clients: Clients, **params: Any) -> Step:
+def step(clients, **params):
     return Step(2, PhaseParams(**params), clients)
 
 
 @pytest.fixture
-def measured() -> StepDone:
+def measured():
     """An open loop of 2.5 s, its first second warm-up; three processes, of which one has no
     client. The node `n1` answered one get, and failed in another."""
     first = recorded(
@@ -60,7 +56,7 @@ def measured() -> StepDone:
     return StepDone(step(Clients(1, 2), **params), ZERO, 1000.0, done)
 
 
-def test_rows_of_a_step(measured: StepDone) -> None:
+def test_rows_of_a_step(measured):
     rows = step_samples(measured, "run", 0, 1, loads=False)
     assert {(r.phase, r.step, r.worker) for r in rows} == {("run", 2, 0)}
     whole = {r.metric: r.value for r in rows if r.process is None and r.node is None}
@@ -72,7 +68,7 @@ def test_rows_of_a_step(measured: StepDone) -> None:
         "unserved_operations": 3,
     }
 
-    def of(process: int, second: int | None, operation: str | None) -> dict[str, float]:
+    def of(process, second, operation):
         place = (process, second, operation)
         return {r.metric: r.value for r in rows if (r.process, r.second, r.operation) == place}
 
@@ -104,9 +100,7 @@ def test_rows_of_a_step(measured: StepDone) -> None:
     }
 
 
-def test_a_load_says_what_was_acknowledged_and_a_worker_its_share_of_the_rate(
-    measured: StepDone,
-) -> None:
+def test_a_load_says_what_was_acknowledged_and_a_worker_its_share_of_the_rate(measured):
     rows = step_samples(measured, "load", 0, 2, loads=True)
     values = {r.metric: r.value for r in rows if r.process is None and r.node is None}
     # Of two clients over two workers one is here; the other is in the second worker.
@@ -121,7 +115,7 @@ def test_a_load_says_what_was_acknowledged_and_a_worker_its_share_of_the_rate(
     assert StepDone(step(Clients(1)), ZERO, 0.0, measured.done).paced is None
 
 
-def test_pace_is_that_of_all_clients(measured: StepDone) -> None:
+def test_pace_is_that_of_all_clients(measured):
     assert measured.paced == Paced(9, 3, 2 * NS, NS // 2)
     assert (measured.duration, measured.end) == (2.5, ZERO + 25 * NS // 10)
     assert [measured.is_warmup(n) for n in (0, 1, 2)] == [True, False, False]
@@ -129,7 +123,7 @@ def test_pace_is_that_of_all_clients(measured: StepDone) -> None:
     assert [part.is_warmup(n) for n in (0, 1, 2)] == [True, True, False]
 
 
-def test_intervals_of_a_step(measured: StepDone) -> None:
+def test_intervals_of_a_step(measured):
     found = list(step_intervals(measured, 990.0))
     assert [one.start for one in found] == sorted(one.start for one in found)
     assert {one.start for one in found} == {10.0, 11.0, 12.0}
@@ -157,7 +151,7 @@ def test_intervals_of_a_step(measured: StepDone) -> None:
     assert response["get.response_time;step=2"] == pytest.approx(0.5 * NS, rel=0.001)
 
 
-def test_a_step_that_ends_early_has_an_interval_of_some_length(measured: StepDone) -> None:
+def test_a_step_that_ends_early_has_an_interval_of_some_length(measured):
     """An operation may be recorded in a second that has hardly begun when the step ends."""
     early = [Done(done.recorded, ZERO + 2 * NS, {}, None) for done in measured.done]
     found = list(step_intervals(StepDone(measured.step, ZERO, 1000.0, early), 1000.0))
@@ -165,8 +159,8 @@ def test_a_step_that_ends_early_has_an_interval_of_some_length(measured: StepDon
 
 
 @given(st.lists(st.dictionaries(st.integers(0, COUNTERS - 1), st.integers(1, 9)), max_size=5))
-def test_sparse_histograms_add_up(parts: list[dict[int, int]]) -> None:
-    expected: dict[int, int] = {}
+def test_sparse_histograms_add_up(parts):
+    expected = {}
     for part in parts:
         for index, count in part.items():
             expected[index] = expected.get(index, 0) + count
@@ -177,9 +171,7 @@ def test_sparse_histograms_add_up(parts: list[dict[int, int]]) -> None:
 
 
 @pytest.mark.parametrize(("time", "values"), [("response", {500, 200}), ("service", {300, 200})])
-def test_a_summary_is_of_successes_after_the_warmup(
-    measured: StepDone, time: Any, values: set[int]
-) -> None:
+def test_a_summary_is_of_successes_after_the_warmup(measured, time, values):
     search = SearchParams(limit_ms=1, low=1, high=2, time=time)
     summary = summary_of(measured, search)
     assert (summary.intended, summary.succeeded, summary.failed) == (9, 4, 1)
@@ -188,7 +180,7 @@ def test_a_summary_is_of_successes_after_the_warmup(
     assert set(summary.indexes) == set(of_values)
 
 
-def test_counts_are_shared_by_place() -> None:
+def test_counts_are_shared_by_place():
     counters = SharedCounters(2, 3, ["n1", "n2"])
     assert (counters.totals(), counters.owned(), counters.stopped()) == ((0, 0), {}, False)
     counters.report(0, 2, 5, 50, {"n1": 4})
@@ -204,9 +196,7 @@ def test_counts_are_shared_by_place() -> None:
     assert counters.stopped(), "a new step does not go on after the end"
 
 
-def test_progress_is_told_each_second_and_logged_each_ten(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_progress_is_told_each_second_and_logged_each_ten(tmp_path, caplog):
     time, counters = FakeTime(), SharedCounters(1, 1, ["n1"])
     progress = StepProgress(tmp_path, "read.0", logging.getLogger("p"), clock=time.clock)
     progress.state("waits", 3)

@@ -1,9 +1,6 @@
 """What is done to servers around a step: restarts, slowed and killed nodes, and what is told."""
 
-from __future__ import annotations
-
 import logging
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,60 +26,58 @@ class Orders:
 
     heard: list[Any]
 
-    def __init__(self, live: Path, check: object, *, engine: str) -> None:
+    def __init__(self, live, check, *, engine):
         assert (live.name, engine) == ("live", "memory")
 
-    def nodes(self) -> tuple[str, ...]:
+    def nodes(self):
         return ("data0", "data1")
 
-    def restart(self) -> None:
+    def restart(self):
         self.heard.append("restart")
 
-    def slow(self, slow: Any) -> dict[str, Answer]:
+    def slow(self, slow):
         self.heard.append(("slow", slow.how))
         return {name: Answer("o", name, "done") for name in self.nodes()}
 
-    def stop_slow(self, names: tuple[str, ...]) -> dict[str, Answer]:
+    def stop_slow(self, names):
         self.heard.append(("stop_slow", names))
         figures = {"slow_cpu": 2.0, "unknown": 1.0}
         return {name: Answer("o", name, "done", figures=figures) for name in names}
 
-    def give(self, what: Any, names: list[str], **how: Any) -> NodeOrder:
+    def give(self, what, names, **how):
         self.heard.append((what, names, how))
         return NodeOrder("o", what, tuple(names), again=how.get("again", True))
 
-    def await_done(self, order: NodeOrder) -> dict[str, Answer]:
+    def await_done(self, order):
         self.heard.append(f"{order.what} done")
         figures = {"recovery_time": 3.0, "killed_at": 9.0}
         return {name: Answer("o", name, "done", figures=figures) for name in order.nodes}
 
 
 @pytest.fixture
-def heard(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+def heard(monkeypatch):
     Orders.heard = []
     monkeypatch.setattr(step_faults, "Orders", Orders)
     return Orders.heard
 
 
-def faults(heard: list[Any], place: Path, worker: int = 0, *, embedded: bool = False) -> StepFaults:
+def faults(heard, place, worker=0, *, embedded=False):
     its = job(ycsb({"name": "a"}, workers=2), place, "a", worker)
     meet = lambda name: heard.append(f"meet {name}")  # noqa: E731
     return StepFaults(its, embedded, meet, lambda: None, logging.getLogger("f"))
 
 
-def step(number: int = 4, **params: Any) -> Step:
+def step(number=4, **params):
     return Step(number, PhaseParams(**params), Clients(1))
 
 
-def measured(of: Step, marks: dict[str, set[int]] | None = None) -> StepDone:
+def measured(of, marks=None):
     """A step of 2 s from 0."""
     done = [Done(Recorded(), 2 * NS, {}, None, marks=marks or {})]
     return StepDone(of, 0, 0.0, done)
 
 
-def test_all_wait_while_the_first_worker_has_the_servers_restarted(
-    heard: list[Any], tmp_path: Path
-) -> None:
+def test_all_wait_while_the_first_worker_has_the_servers_restarted(heard, tmp_path):
     for worker in (0, 1):
         faults(heard, tmp_path, worker).restart(step(restart=True))
     first = ["meet a-4-closed", "restart", "meet a-4-restarted"]
@@ -91,7 +86,7 @@ def test_all_wait_while_the_first_worker_has_the_servers_restarted(
     assert len(heard) == 5, "a store in the clients is closed with them"
 
 
-def test_a_step_without_faults_costs_nothing(heard: list[Any], tmp_path: Path) -> None:
+def test_a_step_without_faults_costs_nothing(heard, tmp_path):
     its, plain = faults(heard, tmp_path), step()
     its.begin(plain)
     its.started(plain, 100.0)
@@ -99,17 +94,13 @@ def test_a_step_without_faults_costs_nothing(heard: list[Any], tmp_path: Path) -
     assert heard == its.crashes == []
 
 
-def test_nodes_are_slowed_from_before_the_step_until_all_have_worked(
-    heard: list[Any], tmp_path: Path
-) -> None:
+def test_nodes_are_slowed_from_before_the_step_until_all_have_worked(heard, tmp_path):
     its, slowed = faults(heard, tmp_path), step(**SLOW)
     its.begin(slowed)
     its.started(slowed, 100.0)
     samples = its.end(measured(slowed))
     nodes = ("data0", "data1")
-    assert heard == [
-        *(("slow", "cpu"), "meet a-4-worked", ("stop_slow", nodes), "meet a-4-ended"),
-    ]
+    assert heard == [*(("slow", "cpu"), "meet a-4-worked", ("stop_slow", nodes), "meet a-4-ended")]
     assert [(s.phase, s.metric, s.value, s.unit, s.step, s.node) for s in samples] == [
         ("a", "slow_cpu", 2.0, "s", 4, node) for node in nodes
     ]
@@ -117,10 +108,7 @@ def test_nodes_are_slowed_from_before_the_step_until_all_have_worked(
     assert its.end(measured(step(5, **SLOW))) == [], "what was stopped is not stopped again"
     assert heard == ["meet a-5-worked", "meet a-5-ended"]
     heard.clear()
-    for other in (
-        faults(heard, tmp_path, 1),
-        faults(heard, tmp_path, embedded=True),
-    ):
+    for other in (faults(heard, tmp_path, 1), faults(heard, tmp_path, embedded=True)):
         other.begin(slowed)
         assert other.end(measured(slowed)) == []
     faults(heard, tmp_path).begin(step(slow={"how": "cpu", "nodes": 0}))
@@ -128,9 +116,7 @@ def test_nodes_are_slowed_from_before_the_step_until_all_have_worked(
 
 
 @pytest.mark.parametrize("again", [True, False])
-def test_a_node_is_killed_at_its_moment_and_what_clients_saw_is_told(
-    heard: list[Any], tmp_path: Path, again: bool
-) -> None:
+def test_a_node_is_killed_at_its_moment_and_what_clients_saw_is_told(heard, tmp_path, again):
     its = faults(heard, tmp_path)
     crash = step(crash={"node": "data1", "after": 0.5, "restart": again})
     its.begin(crash)
@@ -158,9 +144,7 @@ def test_a_node_is_killed_at_its_moment_and_what_clients_saw_is_told(
     assert [s.metric for s in its.end(measured(step(5, **SLOW)))] == []
 
 
-def test_another_worker_gives_no_order_and_knows_the_same_victim(
-    heard: list[Any], tmp_path: Path
-) -> None:
+def test_another_worker_gives_no_order_and_knows_the_same_victim(heard, tmp_path):
     crash = step(crash={"node": "random", "after": (0.1, 0.9)})
     victims = []
     for worker in (0, 1):
@@ -178,17 +162,17 @@ def test_another_worker_gives_no_order_and_knows_the_same_victim(
     assert heard == ["meet a-4-worked", "meet a-4-ended"]
 
 
-def test_marks_are_of_successes_by_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_marks_are_of_successes_by_owner(monkeypatch):
     now = [0]
     monkeypatch.setattr(step_faults, "perf_counter_ns", lambda: now[0])
 
-    def fail() -> int:
+    def fail():
         raise EngineError("gone")
 
-    def operation(at: int, owner: str | None, call: Any = lambda: 7) -> Operation:
+    def operation(at, owner, call=lambda: 7):
         return Operation("get", call, 1, 5, owner)
 
-    marks: dict[str, set[int]] = {}
+    marks = {}
     given = [(1, "n1"), (2, None), (3, "n2"), (4, "n2")]
     operations = [operation(at, owner, fail if at == 4 else lambda: 7) for at, owner in given]
     for (at, _), one in zip(given, marked(operations, marks), strict=True):

@@ -1,31 +1,25 @@
 """The verification as the last net: what a store has lost, changed or made up."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 from support.driving import rows
-from support.in_threads import LOG, MemoryEngine, Server, job, run, ycsb
+from support.in_threads import LOG, MemoryEngine, job, run, ycsb
 
 from storewise.driver.verify import run_verify
 from storewise.driver.worker_job import ClientJob
 from storewise.errors import Aborted, EngineError
 from storewise.layout import PACK
 from storewise.metrics.schema import read_part
-from storewise.study.trial import Trial
-from storewise.workloads.contract import Checked, Look
+from storewise.workloads.contract import Checked
 from storewise.workloads.ycsb.workload import YcsbWorkload
 
 NUMBERS = ("expected", "counted", "checked", "lost", "wrong")
 
 
-def verified(
-    trial: Trial, place: Path, check: Callable[[], None] = lambda: None, **changes: Any
-) -> tuple[dict[str, float], dict[str, Any]]:
+def verified(trial, place, check=lambda: None, **changes):
     """What the verification has recorded: its numbers, and the conditions of its part."""
     load = job(trial, place, "load")
     its = ClientJob(
@@ -48,11 +42,11 @@ class Fault:
     words: str
 
 
-def double(held: dict[bytes, Any]) -> None:
+def double(held):
     held[b"user1-again"] = held[min(held)]
 
 
-def cut(held: dict[bytes, Any]) -> None:
+def cut(held):
     held[min(held)]["field0"] = "short"
 
 
@@ -73,8 +67,8 @@ FAULTS = [
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_difference_fails_a_durable_trial_and_is_recorded_at_a_level_that_may_lose(
-    server: Server, tmp_path: Path, fault: Fault
-) -> None:
+    server, tmp_path, fault
+):
     for level in ("durable", ""):
         trial = ycsb(consistency=level)
         server.documents.clear()
@@ -100,11 +94,9 @@ def test_a_difference_fails_a_durable_trial_and_is_recorded_at_a_level_that_may_
     assert (row["phase"], row["operation"], row["unit"]) == ("verify", "usertable", "1")
 
 
-def test_all_kinds_are_recorded_and_each_difference_is_named(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
-) -> None:
+def test_all_kinds_are_recorded_and_each_difference_is_named(server, tmp_path, monkeypatch, caplog):
     found = [Checked("a", 5, 4, 3, 1, 0, "x is missing"), Checked("b", 6, 6, 6), Checked("c", 7, 9)]
-    looks: list[Look] = []
+    looks = []
     monkeypatch.setattr(YcsbWorkload, "verify", lambda self, look: looks.append(look) or found)
     trial = ycsb(verify=9)
     run(trial, tmp_path, "load")
@@ -130,16 +122,12 @@ def test_all_kinds_are_recorded_and_each_difference_is_named(
 
 @pytest.mark.parametrize("level", ["durable", "relaxed"])
 def test_an_input_file_that_was_not_stored_fails_the_trial_unless_it_is_in_quarantine(
-    server: Server,
-    tmp_path: Path,
-    level: str,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+    server, tmp_path, level, monkeypatch, caplog
+):
     """Whatever the level: nobody acknowledged it, so nothing was lost."""
-    given: list[Any] = []
+    given = []
 
-    def left_out(self: object, *where: Any) -> list[str]:
+    def left_out(self, *where):
         given.append(where)
         return ["in/b.gz", "in/c.gz"]
 
@@ -157,13 +145,11 @@ def test_an_input_file_that_was_not_stored_fails_the_trial_unless_it_is_in_quara
     assert given == [(None, written), (None, ())]
 
 
-def test_what_remains_of_a_trial_after_it(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
-) -> None:
+def test_what_remains_of_a_trial_after_it(server, tmp_path, monkeypatch, caplog):
     """Stores are removed unless they are kept, clients closed, and the parts packed."""
-    removed: list[str] = []
+    removed = []
 
-    def remove(self: MemoryEngine, cluster: Any) -> None:
+    def remove(self, cluster):
         removed.append(cluster.engine)
         if len(removed) == 2:
             raise EngineError("no permission")
@@ -187,7 +173,7 @@ def test_what_remains_of_a_trial_after_it(
     assert load.result.exists()
 
 
-def test_an_engine_that_keeps_nothing_is_not_looked_at(server: Server, tmp_path: Path) -> None:
+def test_an_engine_that_keeps_nothing_is_not_looked_at(server, tmp_path):
     trial = ycsb(engine="null")
     run(trial, tmp_path, "load", store=tmp_path / "s", cluster=None)
     numbers, conditions = verified(trial, tmp_path, cluster=None)
@@ -195,9 +181,7 @@ def test_an_engine_that_keeps_nothing_is_not_looked_at(server: Server, tmp_path:
     assert conditions["verification"] == "skipped: the engine keeps nothing"
 
 
-def test_stores_in_the_clients_are_looked_at_where_the_load_left_them(
-    server: Server, tmp_path: Path
-) -> None:
+def test_stores_in_the_clients_are_looked_at_where_the_load_left_them(server, tmp_path):
     trial = ycsb(engine="sqlite", processes=2)
     store = tmp_path / "store"
     run(trial, tmp_path, "load", store=store, cluster=None)
@@ -205,8 +189,8 @@ def test_stores_in_the_clients_are_looked_at_where_the_load_left_them(
     assert numbers == dict(zip(NUMBERS, (40, 40, 40, 0, 0), strict=True))
 
 
-def test_the_end_of_the_trial_ends_it(server: Server, tmp_path: Path) -> None:
-    def ended() -> None:
+def test_the_end_of_the_trial_ends_it(server, tmp_path):
+    def ended():
         raise Aborted("data0 has died")
 
     trial = ycsb()

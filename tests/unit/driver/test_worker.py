@@ -1,15 +1,11 @@
 """A worker and its clients from the first word to the result: loads, steps, searches, ends."""
 
-from __future__ import annotations
-
 import logging
 import threading
-from pathlib import Path
-from typing import Any
 
 import pytest
 from support.driving import rows, total
-from support.in_threads import Server, arrived, job, run, ycsb
+from support.in_threads import arrived, job, run, ycsb
 
 from storewise.driver import worker
 from storewise.driver.rate_search import Summary, Tried, leave
@@ -20,31 +16,28 @@ from storewise.metrics.schema import Sample, read_part
 from storewise.session.coordination.cluster import LOADED
 from storewise.session.coordination.ending import NO_MEMORY
 from storewise.session.coordination.progress import PROGRESS
-from storewise.study.trial import Trial
 from storewise.workloads.alignments.stored_files import StoredFiles
-from storewise.workloads.contract import ClientContext, LoadedFile, RefusedFile
+from storewise.workloads.contract import LoadedFile, RefusedFile
 from storewise.workloads.ycsb.workload import YcsbWorkload
 
 ONLY_READS = {"name": "c", "params": {"operations": 12}}
 
 
-def said(path: Path) -> dict[str, Any]:
+def said(path):
     return read_part(path)[1]
 
 
-def fail_on(server: Server, verb: str, error: BaseException, after: int = 0) -> None:
+def fail_on(server, verb, error, after=0):
     """Let a verb of the store fail, from the call after so many on."""
 
-    def before(name: str, key: bytes) -> None:
+    def before(name, key):
         if name == verb and server.calls[verb] > after:
             raise error
 
     server.before = before
 
 
-def test_a_load_is_whole_flushed_by_each_client_and_ended_once(
-    server: Server, tmp_path: Path
-) -> None:
+def test_a_load_is_whole_flushed_by_each_client_and_ended_once(server, tmp_path):
     trial = ycsb(processes=2, threads=2)
     load = run(trial, tmp_path, "load", conditions={"warnings": ["before"]})
     assert len(server.documents) == total(load.result, "acknowledged") == 40
@@ -87,12 +80,10 @@ def test_a_load_is_whole_flushed_by_each_client_and_ended_once(
     )
 
 
-def test_files_that_clients_stored_or_left_out_are_listed(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
-) -> None:
+def test_files_that_clients_stored_or_left_out_are_listed(server, tmp_path, monkeypatch, caplog):
     operations = YcsbWorkload.operations
 
-    def with_files(self: YcsbWorkload, phase: str, client: Any, context: ClientContext) -> Any:
+    def with_files(self, phase, client, context):
         assert context.quarantine
         context.loaded.append(LoadedFile(f"in/{context.client}", b"d" * 16, 9, 1, 2, 0))
         context.refused.append(RefusedFile(f"in/bad{context.client}", "it is bad", 7, None))
@@ -108,9 +99,7 @@ def test_files_that_clients_stored_or_left_out_are_listed(
     assert "left out: it is bad" in caplog.text
 
 
-def test_another_worker_does_not_end_the_load_nor_say_that_all_is_there(
-    server: Server, tmp_path: Path
-) -> None:
+def test_another_worker_does_not_end_the_load_nor_say_that_all_is_there(server, tmp_path):
     trial = ycsb(workers=2)
     its = job(trial, tmp_path, "load", 1)
     for name in ("load-0", "load-loaded"):  # the first worker has opened both
@@ -125,12 +114,10 @@ def test_another_worker_does_not_end_the_load_nor_say_that_all_is_there(
     assert {row["worker"] for row in rows(its.result)} == {1, None}
 
 
-def test_one_canary_in_a_trial_one_sampler_of_the_host_a_phase(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_canary_in_a_trial_one_sampler_of_the_host_a_phase(server, tmp_path, monkeypatch):
     places = []
 
-    def canary(place: Path, *, phase: str) -> list[Sample]:
+    def canary(place, *, phase):
         places.append(place)
         return [Sample(phase, "canary_cpu", 1.0, "1/s")]
 
@@ -148,13 +135,13 @@ def test_one_canary_in_a_trial_one_sampler_of_the_host_a_phase(
     assert not said(tmp_path / "c.0.parquet")["sampled_host"]
 
 
-def test_steps_have_their_numbers_clients_and_barriers(server: Server, tmp_path: Path) -> None:
+def test_steps_have_their_numbers_clients_and_barriers(server, tmp_path):
     steps = [{"threads": 3, "operations": 14}, {"clients": 1}, {"restart": True, "operations": 7}]
     phase = {**ONLY_READS, "steps": steps}
     trial = ycsb(phase, processes=2)
     run(trial, tmp_path, "load")
     # Servers are restarted between two barriers, when all clients are closed.
-    closed: list[int] = []
+    closed = []
     orders = pytest.MonkeyPatch()
     with orders.context() as patch:
         patch.setattr(
@@ -171,7 +158,7 @@ def test_steps_have_their_numbers_clients_and_barriers(server: Server, tmp_path:
     assert [sum(r["value"] for r in step) for step in done] == [14, 12, 7]
     assert [[r["process"] for r in step] for step in done] == [[0, 1], [0], [0, 1]]
     assert [(s["threads"], s["clients"]) for s in said(read.result)["steps"]] == [
-        *((3, 6), (1, 1), (1, 2)),
+        *((3, 6), (1, 1), (1, 2))
     ]
     # A process without clients in a step has no run time in it.
     durations = rows(read.result, metric="duration", step=1, second=None)
@@ -179,7 +166,7 @@ def test_steps_have_their_numbers_clients_and_barriers(server: Server, tmp_path:
     assert said(read.result)["warnings"] == []
 
 
-def test_time_and_pace_of_a_step(server: Server, tmp_path: Path, caplog: Any) -> None:
+def test_time_and_pace_of_a_step(server, tmp_path, caplog):
     """A step of its own time; one whose operations take longer than their rate allows."""
     gate = threading.Event()
     slow = {"rate": 500, "arrivals": "constant"}
@@ -187,7 +174,7 @@ def test_time_and_pace_of_a_step(server: Server, tmp_path: Path, caplog: Any) ->
     trial = ycsb(phase)
     run(trial, tmp_path, "load")
 
-    def before(verb: str, key: bytes) -> None:
+    def before(verb, key):
         if verb == "get":
             gate.wait(0.02)
 
@@ -222,8 +209,8 @@ def test_time_and_pace_of_a_step(server: Server, tmp_path: Path, caplog: Any) ->
     ],
 )
 def test_a_refused_insert_ends_a_durable_load_and_is_counted_at_a_level_that_may_lose(
-    server: Server, tmp_path: Path, level: str, after: int, ends: str | None
-) -> None:
+    server, tmp_path, level, after, ends
+):
     fail_on(server, "insert", EngineError("no room"), after)
     trial = ycsb(threads=2, consistency=level)
     load = trial.load.model_copy(update={"params": {**trial.load.params, "batchsize": 10}})
@@ -242,7 +229,7 @@ def test_a_refused_insert_ends_a_durable_load_and_is_counted_at_a_level_that_may
     assert warning == "load, step 0: 2 of 5 operations failed, the first with: insert: no room"
 
 
-def test_failed_reads_are_warned_of_unless_all_fail(server: Server, tmp_path: Path) -> None:
+def test_failed_reads_are_warned_of_unless_all_fail(server, tmp_path):
     trial = ycsb(ONLY_READS)
     run(trial, tmp_path, "load")
     fail_on(server, "get", EngineError("gone"), after=5)
@@ -265,13 +252,8 @@ def test_failed_reads_are_warned_of_unless_all_fail(server: Server, tmp_path: Pa
     ],
 )
 def test_what_ends_a_client_ends_the_worker_with_its_reason(
-    server: Server,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-    error: BaseException,
-    kind: type[BaseException],
-    words: str,
-) -> None:
+    server, tmp_path, caplog, error, kind, words
+):
     trial = ycsb(ONLY_READS, consistency="relaxed")
     run(trial, tmp_path, "load")
     fail_on(server, "get", error)
@@ -282,9 +264,9 @@ def test_what_ends_a_client_ends_the_worker_with_its_reason(
     assert not (tmp_path / "c.0.parquet").exists()
 
 
-def test_an_error_that_cannot_be_sent_is_told_in_its_words(server: Server, tmp_path: Path) -> None:
+def test_an_error_that_cannot_be_sent_is_told_in_its_words(server, tmp_path):
     class Odd(EngineError):
-        def __init__(self, number: int, reason: str) -> None:
+        def __init__(self, number, reason):
             super().__init__(f"{number}: {reason}")
 
     fail_on(server, "insert", Odd(7, "no"))
@@ -292,7 +274,7 @@ def test_an_error_that_cannot_be_sent_is_told_in_its_words(server: Server, tmp_p
         run(ycsb(), tmp_path, "load")
 
 
-def test_clients_that_cannot_prepare_end_the_step(server: Server, tmp_path: Path) -> None:
+def test_clients_that_cannot_prepare_end_the_step(server, tmp_path):
     """Their own error, not that of the barrier at which the others wait."""
     trial = ycsb({"name": "c", "params": {"operations": 5, "fieldcount": 3}}, threads=3)
     run(trial, tmp_path, "load")
@@ -300,12 +282,12 @@ def test_clients_that_cannot_prepare_end_the_step(server: Server, tmp_path: Path
         run(trial, tmp_path, "c")
 
 
-def test_the_end_of_the_trial_is_seen_while_clients_work(server: Server, tmp_path: Path) -> None:
+def test_the_end_of_the_trial_is_seen_while_clients_work(server, tmp_path):
     trial = ycsb({"name": "c", "params": {"seconds": 600}})
     run(trial, tmp_path, "load")
-    looks: list[int] = []
+    looks = []
 
-    def check() -> None:
+    def check():
         looks.append(server.calls["get"])
         if looks[-1]:
             raise Aborted("data0 has died")
@@ -320,7 +302,7 @@ def test_the_end_of_the_trial_is_seen_while_clients_work(server: Server, tmp_pat
     assert not any(client.is_alive() for client in clients)
 
 
-def test_jobs_that_cannot_be_are_refused(server: Server, tmp_path: Path) -> None:
+def test_jobs_that_cannot_be_are_refused(server, tmp_path):
     for number in (-1, 2):
         with pytest.raises(ConfigError, match=rf"worker {number}: the trial has workers 0\.\.1"):
             run(ycsb(workers=2), tmp_path, "load", number)
@@ -328,9 +310,7 @@ def test_jobs_that_cannot_be_are_refused(server: Server, tmp_path: Path) -> None
         run(ycsb(engine="null"), tmp_path, "load", cluster=None)
 
 
-def test_an_embedded_load_ends_each_store_and_counts_its_files(
-    server: Server, tmp_path: Path
-) -> None:
+def test_an_embedded_load_ends_each_store_and_counts_its_files(server, tmp_path):
     """SQLite, two stores; then a phase that changes each client's own one."""
     change = {"name": "a", "params": {"operations": 10}}
     trial = ycsb(change, ONLY_READS, engine="sqlite", processes=2)
@@ -357,9 +337,7 @@ def test_an_embedded_load_ends_each_store_and_counts_its_files(
     assert [r["process"] for r in sizes] == [0], "one process tells the size of all stores"
 
 
-def test_stores_on_a_network_file_system_are_warned_of(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stores_on_a_network_file_system_are_warned_of(server, tmp_path, monkeypatch):
     monkeypatch.setattr(worker, "file_system", lambda path: "nfs4")
     result = run(ycsb(engine="null"), tmp_path, "load", store=tmp_path / "s", cluster=None).result
     (warning,) = said(result)["warnings"]
@@ -367,7 +345,7 @@ def test_stores_on_a_network_file_system_are_warned_of(
     assert said(result)["store_file_system"] == "nfs4"
 
 
-def search(tmp_path: Path, steps: int, **changes: Any) -> Trial:
+def search(tmp_path, steps, **changes):
     """A trial that is loaded, with a step before a search and one after it."""
     params = {"low": 100, "high": 1600, "limit_ms": 5, "steps": steps, "seconds": 0.02}
     phase = {"name": "c", "steps": [{"operations": 3}, {"search": params}, {"operations": 4}]}
@@ -388,16 +366,8 @@ def search(tmp_path: Path, steps: int, **changes: Any) -> Trial:
     ],
 )
 def test_a_search_measures_rates_until_it_has_its_answer(
-    server: Server,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capacity: float,
-    steps: int,
-    rates: list[float],
-    found: float | None,
-    step: int | None,
-    warned: list[str],
-) -> None:
+    server, tmp_path, monkeypatch, capacity, steps, rates, found, step, warned
+):
     """The store can do so much: how a step is judged is tested beside the search."""
     monkeypatch.setattr(
         worker, "judge", lambda search, rate, summaries: Tried(rate, rate <= capacity, 1.0, 1.0)
@@ -421,7 +391,7 @@ def test_a_search_measures_rates_until_it_has_its_answer(
     assert all(text.startswith(where + words) for text, words in pairs)
 
 
-def test_a_search_counts_what_other_workers_have_measured(server: Server, tmp_path: Path) -> None:
+def test_a_search_counts_what_other_workers_have_measured(server, tmp_path):
     """The other worker served nothing at any rate."""
     trial = search(tmp_path, 2, workers=2)
     (tmp_path / "load.1.parquet").write_bytes((tmp_path / "load.0.parquet").read_bytes())
@@ -442,12 +412,12 @@ def test_a_search_counts_what_other_workers_have_measured(server: Server, tmp_pa
 
 
 def test_the_sampler_looks_at_the_clients_and_at_the_store_of_its_own(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[sampler.Watched] = []
+    server, tmp_path, monkeypatch
+):
+    seen = []
 
     class Seen(sampler.Sampler):
-        def __init__(self, watched: sampler.Watched, **names: Any) -> None:
+        def __init__(self, watched, **names):
             seen.append(watched)
             super().__init__(watched, **names)
 
@@ -473,13 +443,13 @@ def test_the_sampler_looks_at_the_clients_and_at_the_store_of_its_own(
 
 
 def test_a_flush_that_a_killed_server_does_not_take_is_an_error_of_the_step(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    server, tmp_path, monkeypatch
+):
     """And in other steps it ends the trial; counters of two lives are not told."""
     crash = {"crash": {"after": 0.01}}
     trial = ycsb({"name": "a", "params": {"operations": 20}, "steps": [{}, crash, {}]})
     run(trial, tmp_path, "load")
-    orders: list[str] = []
+    orders = []
     monkeypatch.setattr(
         "storewise.driver.worker.StepFaults.started", lambda self, step, at: orders.append("kill")
     )
@@ -487,7 +457,7 @@ def test_a_flush_that_a_killed_server_does_not_take_is_an_error_of_the_step(
     flushed = server.calls["flush"]
     fail_on(server, "flush", EngineError("no server"), after=flushed + 1)
 
-    def once(verb: str, key: bytes) -> None:
+    def once(verb, key):
         if verb == "flush" and server.calls["flush"] == flushed + 2:
             raise EngineError("no server")
 
@@ -502,17 +472,13 @@ def test_a_flush_that_a_killed_server_does_not_take_is_an_error_of_the_step(
         run(trial, tmp_path, "a")
 
 
-def test_a_client_that_has_ended_without_a_word_is_named(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_client_that_has_ended_without_a_word_is_named(server, tmp_path, monkeypatch):
     monkeypatch.setattr("support.in_threads.serve", lambda *_: None)
     with pytest.raises(StorewiseError, match=r"client process 0 \(pid \d+\) ended with status 0"):
         run(ycsb(), tmp_path, "load")
 
 
-def test_the_log_says_what_is_done(
-    server: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_log_says_what_is_done(server, tmp_path, caplog):
     with caplog.at_level(logging.INFO):
         run(ycsb(processes=2), tmp_path, "load")
     assert "load: worker 0 of 1, 2 processes with 1 threads, engine memory" in caplog.text

@@ -1,10 +1,6 @@
 """Steps that a job is told, the stores that it works on, and when a loss is a failure."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 from support.in_threads import MemoryEngine, job, ycsb
@@ -29,7 +25,7 @@ from storewise.workloads.ycsb.workload import YcsbWorkload
 SPECS = YcsbWorkload.phases
 
 
-def test_steps_are_the_phases_parameters_with_each_steps_own() -> None:
+def test_steps_are_the_phases_parameters_with_each_steps_own():
     phase = {
         "name": "c",
         "params": {"operations": 5, "clients": 8},
@@ -64,9 +60,7 @@ def test_steps_are_the_phases_parameters_with_each_steps_own() -> None:
         ("load", {"params": {"clients": 2}}, r"give `threads` instead of `clients`$"),
     ],
 )
-def test_steps_that_cannot_be_are_refused_by_name(
-    name: str, phase: dict[str, Any], says: str
-) -> None:
+def test_steps_that_cannot_be_are_refused_by_name(name, phase, says):
     trial = ycsb({"name": name, **phase})
     if name == "load":
         trial = trial.model_copy(update={"phases": trial.phases[1:]})
@@ -83,13 +77,11 @@ def test_steps_that_cannot_be_are_refused_by_name(
         (NullEngine, "durable", False),
     ],
 )
-def test_a_loss_is_a_failure_where_the_store_promises_to_keep(
-    engine: Any, level: str, expected: bool
-) -> None:
+def test_a_loss_is_a_failure_where_the_store_promises_to_keep(engine, level, expected):
     assert must_succeed(engine(), ycsb(consistency=level)) is expected
 
 
-def test_an_engines_first_level_may_be_one_that_loses() -> None:
+def test_an_engines_first_level_may_be_one_that_loses():
     class Careless(MemoryEngine):
         consistencies = {"relaxed": "", "durable": ""}  # noqa: RUF012
 
@@ -97,7 +89,7 @@ def test_an_engines_first_level_may_be_one_that_loses() -> None:
     assert must_succeed(Careless(), ycsb(consistency="durable"))
 
 
-def test_notes_are_those_of_all_parts_in_their_order(tmp_path: Path) -> None:
+def test_notes_are_those_of_all_parts_in_their_order(tmp_path):
     parts = [tmp_path / f"a.{k}.parquet" for k in range(3)]
     for k, part in enumerate(parts):
         more = {} if k == 1 else {"notes": [{"n": k}, {"n": 10 + k}]}
@@ -108,7 +100,7 @@ def test_notes_are_those_of_all_parts_in_their_order(tmp_path: Path) -> None:
 # Stores of embedded engines --------------------------------------------------------------------
 
 
-def test_stores_are_made_empty_and_for_this_user_alone(tmp_path: Path) -> None:
+def test_stores_are_made_empty_and_for_this_user_alone(tmp_path):
     make_stores(tmp_path / "deep" / "store", 2)
     stores = [process_store(tmp_path / "deep" / "store", n) for n in range(2)]
     assert [path.name for path in stores] == ["p0", "p1"]
@@ -123,29 +115,27 @@ def test_stores_are_made_empty_and_for_this_user_alone(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def sources(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+def sources(monkeypatch):
     """What a workload was asked for its sources; it has files in stores 0, 1, 2 and 1."""
-    asked: list[Any] = []
+    asked = []
 
     class Alignments:
         @staticmethod
-        def sources(*given: Any) -> tuple[SourceFile, ...]:
+        def sources(*given):
             asked.append(given)
             return tuple(
                 SourceFile(f"in/{n % 2}/{n}", 1, b"", (), s) for n, s in enumerate((0, 1, 2, 1))
             )
 
         @staticmethod
-        def placement(*given: Any) -> Any:
+        def placement(*given):
             return ("placement", *given)
 
     monkeypatch.setattr(embedded_stores, "workload", lambda name: Alignments)
     return asked
 
 
-def test_clients_connect_to_the_stores_of_all_or_to_their_own(
-    sources: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_clients_connect_to_the_stores_of_all_or_to_their_own(sources, tmp_path, monkeypatch):
     trial = ycsb(engine="files", workers=2, processes=2, settings={"x": 1}, consistency="durable")
     stores = tuple(tmp_path / f"store{k}" for k in range(2))
     its = replace(
@@ -158,7 +148,7 @@ def test_clients_connect_to_the_stores_of_all_or_to_their_own(
     notes = [{"n": 1}]
     cluster = reading_cluster(its, notes)
     assert cluster.stores == tuple(s / f"p{n}" for s in stores for n in range(2))
-    assert cluster.placement == ("placement", 4, its.written)  # type: ignore[comparison-overlap]
+    assert cluster.placement == ("placement", 4, its.written)
     assert (cluster.engine, cluster.settings, cluster.consistency) == ("files", {"x": 1}, "durable")
     assert [source.store for source in cluster.sources] == [0, 1, 2, 1]
     assert sources == [(None, its.written, notes)]
@@ -181,8 +171,8 @@ def test_clients_connect_to_the_stores_of_all_or_to_their_own(
 
 
 def test_inputs_count_as_files_of_an_engine_that_answers_from_them_once_in_a_trial(
-    sources: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    sources, tmp_path, monkeypatch
+):
     first = job(ycsb(engine="files", workers=2), tmp_path, "load", cluster=None)
     assert inputs_kept(first) == Inodes(4, 3)
     assert inputs_kept(replace(first, worker=1)) == Inodes()

@@ -1,14 +1,11 @@
 """What can run on a host, what to install where it cannot, and whether its disk has room."""
 
-from __future__ import annotations
-
 import os
 import platform
 import shutil
 from collections import namedtuple
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support.paths import SMALL
@@ -29,7 +26,7 @@ Usage = namedtuple("Usage", "total used free")
 class Embedded:
     """A store of one library."""
 
-    def versions(self, settings: dict[str, Any]) -> dict[str, str]:
+    def versions(self, settings):
         return {"library": "1.2", "driver": settings.get("driver", "3")}
 
 
@@ -38,15 +35,15 @@ class Served(ServerEngine):
 
     programs: dict[str, Path]
 
-    def __init__(self) -> None:
+    def __init__(self):
         pass
 
-    def find(self, settings: dict[str, Any]) -> Any:
+    def find(self, settings):
         if "home" in settings:
             raise EngineError(f"no server in {settings['home']}")
         return Found(self.programs, "server 9")
 
-    def versions(self, settings: dict[str, Any]) -> dict[str, str]:
+    def versions(self, settings):
         return {"client": "2"}
 
 
@@ -54,11 +51,11 @@ Served.__abstractmethods__ = frozenset()
 
 
 @pytest.fixture
-def engines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def engines(monkeypatch, tmp_path):
     Served.programs = {"server": tmp_path / "bin" / "server", "other": tmp_path / "other"}
     known = {"sqlite": Embedded, "postgres": Served}
 
-    def engine(name: str) -> Any:
+    def engine(name):
         if name not in known:
             raise EngineError(f"the driver of {name} is not installed")
         return known[name]()
@@ -67,7 +64,7 @@ def engines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("engines")
-def test_engines_with_their_settings(tmp_path: Path) -> None:
+def test_engines_with_their_settings(tmp_path):
     asked = {"sqlite": {"driver": "4"}, "postgres": {}, "duckdb": {}, "postgress": {}}
     one, two, three, four = examine_engines(asked)
     assert one == Finding("sqlite", "engine", True, "library 1.2, driver 4", "")
@@ -90,8 +87,8 @@ def test_engines_with_their_settings(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("engines")
-def test_all_engines_and_tools(monkeypatch: pytest.MonkeyPatch) -> None:
-    def version(package: str) -> str:
+def test_all_engines_and_tools(monkeypatch):
+    def version(package):
         if package == "snakemake":
             return "9.27"
         raise PackageNotFoundError(package)
@@ -118,7 +115,7 @@ def test_all_engines_and_tools(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "`make -B env`" in core.advice
 
 
-def test_a_host_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_in_a_line(monkeypatch):
     monkeypatch.setattr(platform, "node", lambda: "n1")
     for uid, user in ((0, "root"), (7, "uid 7")):
         monkeypatch.setattr(os, "geteuid", lambda uid=uid: uid)
@@ -139,17 +136,17 @@ def test_a_host_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_run_needs_room_for_its_largest_embedded_store(
-    engines: str, more: str, stores: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    engines, more, stores, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     Path("s.yaml").write_text(
         f"inputs: {{paths: {SMALL[0]}}}\nengines: {engines}\n{more}phases: [write]\n"
     )
     study, results = load_study("s.yaml"), Path("results/s")
-    asked: list[Path] = []
+    asked = []
     free = [LEAST]
 
-    def usage(place: Path) -> Usage:
+    def usage(place):
         asked.append(place)
         return Usage(0, 0, free[0])
 
@@ -164,16 +161,13 @@ def test_a_run_needs_room_for_its_largest_embedded_store(
     assert asked[1] == results
     free[0] -= 1
     words = too_little(study, results)
-    assert words is not None
     assert words.startswith(f"there is not enough space: {results.absolute()} has 256 MiB free")
     assert "Make room there, or run in another directory" in words
     monkeypatch.setattr(os, "access", lambda place, mode: mode != os.W_OK)
     assert too_little(study, results) is None, "that is said when something is written"
 
 
-def test_a_workload_without_inputs_has_no_known_size(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_workload_without_inputs_has_no_known_size(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("s.yaml").write_text("workload: ycsb\nengines: [sqlite]\nphases: [load]\n")
     monkeypatch.setattr(shutil, "disk_usage", lambda place: Usage(0, 0, LEAST))

@@ -1,9 +1,6 @@
 """What is told of a run as it goes: its log and its results are written here, step by step."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support.fake_time import FakeTime
@@ -16,8 +13,7 @@ from storewise.run.run_log import RunLog
 from storewise.session.coordination.listing import LiveSession
 from storewise.session.coordination.progress import JobProgress
 from storewise.study.load import load_study
-from storewise.study.study import Study
-from storewise.watch.snapshot import Frame, Seen, Teller
+from storewise.watch.snapshot import Frame, Teller
 from storewise.watch.time_left import Left
 
 STUDY = """\
@@ -31,38 +27,38 @@ phases: [load: {recordcount: 10}, c: {seconds: 1}]
 class Run:
     """A run to be followed: what its log says, what its results have, and what is shown of it."""
 
-    def __init__(self, top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, top, monkeypatch):
         monkeypatch.chdir(top)
         Path("s.yaml").write_text(STUDY)
-        self.study: Study = load_study("s.yaml")
+        self.study = load_study("s.yaml")
         self.results = Path("results/s")
         self.log = RunLog(self.results / "logs" / "run.log")
         self.time = FakeTime()
         self.busy = 0.0
         #: Trials that are measured: when, and how long each took.
-        self.measured: dict[str, tuple[float, float | None]] = {}
-        self.frame: dict[str, Any] | None = None
-        self.moments: list[Moment] = []
-        self.lines: list[str] = []
-        self.notes: list[str] = []
+        self.measured = {}
+        self.frame = None
+        self.moments = []
+        self.lines = []
+        self.notes = []
         monkeypatch.setattr(module, "look", self._look)
         monkeypatch.setattr(module, "finished_line", lambda study, trial, at: f"{trial.id} {at}")
 
-    def follower(self) -> Follower:
+    def follower(self):
         return Follower(self.study, self.results, self.log, self, clock=self.time.clock)
 
-    def say(self, *lines: str) -> None:
+    def say(self, *lines):
         self.log.written.write("".join(f"{line}\n" for line in lines).encode())
         self.log.written.flush()
 
-    def _look(self, results: Path, seen: Seen) -> Frame:
+    def _look(self, results, seen):
         assert results == self.results
         self.time.spend(self.busy)
         seen.durations.clear()
         seen.durations.update(self.measured)
         if self.frame is None:
             raise ResultError("no study has run here")
-        known: dict[str, Any] = {
+        known = {
             **{"study": "s", "directory": results, "at": 0.0, "state": "runs", "record": None},
             **{"lease_age": None, "done": len(self.measured), "failed": [], "running": []},
             **{"left": 3, "estimate": Left(50.0, None, None, ""), "sessions": [], "workers": []},
@@ -70,31 +66,31 @@ class Run:
         }
         return Frame(**{**known, **self.frame}, last_measured=None)
 
-    def line(self, text: str, style: str = "") -> None:
+    def line(self, text, style=""):
         self.lines.append(text)
 
-    def note(self, text: str) -> None:
+    def note(self, text):
         self.notes.append(text)
 
-    def show(self, moment: Moment) -> None:
+    def show(self, moment):
         self.moments.append(moment)
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(tmp_path, monkeypatch):
     return Run(tmp_path, monkeypatch)
 
 
-def session(trial: str, phase: str = "load", ending: str = "") -> LiveSession:
+def session(trial, phase="load", ending=""):
     return LiveSession(f"s/{trial}", "r", 5.0, 1.0, 60.0, phase, (), (), ending)
 
 
-def teller(trial: str, job: str, rate: float, age: float = 0.0) -> Teller:
+def teller(trial, job, rate, age=0.0):
     progress = JobProgress(job, "h", "works", 1.0, operations_per_s=rate, documents_per_s=2 * rate)
     return Teller(trial, progress, age)
 
 
-def test_before_anything_runs_the_log_says_what_is_done(run: Run) -> None:
+def test_before_anything_runs_the_log_says_what_is_done(run):
     follower = run.follower()
     follower.look()
     run.say("Building DAG of jobs...", "storewise: riak is left out: none", "x")
@@ -112,7 +108,7 @@ def test_before_anything_runs_the_log_says_what_is_done(run: Run) -> None:
     assert run.moments[-1] == Moment("s", "ending the trials that run")
 
 
-def test_what_a_trial_does_now(run: Run) -> None:
+def test_what_a_trial_does_now(run):
     one, two = (trial.id for trial in run.study.trials())
     follower = run.follower()
     run.measured = {two: (1000.0, 9.0)}
@@ -157,7 +153,7 @@ def test_what_a_trial_does_now(run: Run) -> None:
     assert (run.moments[-1].step, run.moments[-1].trials) == ("ending the trials that run", [])
 
 
-def test_files_are_counted_while_no_trial_is_measured(run: Run) -> None:
+def test_files_are_counted_while_no_trial_is_measured(run):
     follower = run.follower()
     run.frame = {"lines": ["x", "2026-01-01 10:00:00,1 INFO 3 of 9 files, 1 GB"]}
     follower.look()
@@ -167,7 +163,7 @@ def test_files_are_counted_while_no_trial_is_measured(run: Run) -> None:
     assert run.moments[-1].step == "starting Snakemake"
 
 
-def test_each_trial_that_is_measured_is_told_once(run: Run) -> None:
+def test_each_trial_that_is_measured_is_told_once(run):
     """Not those of before; one that is measured again is another, a copied file is not."""
     one, two = (trial.id for trial in run.study.trials())
     directory = run.results / "trials"
@@ -188,7 +184,7 @@ def test_each_trial_that_is_measured_is_told_once(run: Run) -> None:
 
 
 @pytest.mark.parametrize(("busy", "pause"), [(0.001, EVERY), (0.1, 5.0), (9.0, SELDOM)])
-def test_nobody_measures_the_view(run: Run, busy: float, pause: float) -> None:
+def test_nobody_measures_the_view(run, busy, pause):
     follower = run.follower()
     run.busy, run.frame = busy, {}
     assert follower.look() == pytest.approx(pause)

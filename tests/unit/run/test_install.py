@@ -1,7 +1,5 @@
 """What `storewise install` knows of stores, what it lists, and what it refuses at once."""
 
-from __future__ import annotations
-
 import importlib.util
 import io
 import json
@@ -13,12 +11,10 @@ import subprocess
 import sys
 import zipfile
 from collections import namedtuple
-from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support.commands import storewise
@@ -42,7 +38,7 @@ SERVERS = [name for name in ENGINES if isinstance(engine(name), ServerEngine)]
 
 
 @pytest.mark.parametrize("recipe", RECIPES.values(), ids=list(RECIPES))
-def test_a_recipe_says_all_that_a_user_is_told(recipe: Recipe) -> None:
+def test_a_recipe_says_all_that_a_user_is_told(recipe):
     assert recipe.title and recipe.licence and recipe.needs
     assert recipe.size > 1e6 and recipe.disk > 1e6
     for artefact in recipe.artefacts:
@@ -57,14 +53,14 @@ def test_a_recipe_says_all_that_a_user_is_told(recipe: Recipe) -> None:
 
 
 @pytest.mark.parametrize("store", ["cassandra", "hbase"])
-def test_jars_have_names_of_their_own(store: str) -> None:
+def test_jars_have_names_of_their_own(store):
     artefacts = RECIPES[store].artefacts
     assert len({clients.jar_name(jar) for jar in artefacts}) == len(artefacts)
     assert all(3 <= len(jar.name.split(":")) <= 4 for jar in artefacts)
 
 
 @pytest.mark.parametrize("name", SERVERS)
-def test_every_store_with_servers_can_be_installed_or_says_why_not(name: str) -> None:
+def test_every_store_with_servers_can_be_installed_or_says_why_not(name):
     assert (name in RECIPES) != (name in ELSEWHERE)
     store = engine(name)
     assert isinstance(store, ServerEngine)
@@ -73,9 +69,7 @@ def test_every_store_with_servers_can_be_installed_or_says_why_not(name: str) ->
 
 
 @pytest.mark.parametrize("name", [name for name in SERVERS if name in RECIPES])
-def test_the_variable_that_is_told_is_the_one_that_the_engine_reads(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_variable_that_is_told_is_the_one_that_the_engine_reads(name, tmp_path, monkeypatch):
     monkeypatch.setenv(RECIPES[name].variable, str(tmp_path))
     store = engine(name)
     assert isinstance(store, ServerEngine)
@@ -83,7 +77,7 @@ def test_the_variable_that_is_told_is_the_one_that_the_engine_reads(
         store.find({})
 
 
-def test_the_list(tmp_path: Path) -> None:
+def test_the_list(tmp_path):
     place = tmp_path / "valkey"
     place.mkdir()
     (place / RECORD).write_text(json.dumps(asdict(record_of(RECIPES["valkey"]))))
@@ -113,7 +107,7 @@ def test_the_list(tmp_path: Path) -> None:
         ([], "name what to install: postgres, mariadb"),
     ],
 )
-def test_what_cannot_be_installed(arguments: list[str], words: str, tmp_path: Path) -> None:
+def test_what_cannot_be_installed(arguments, words, tmp_path):
     done = storewise("install", *arguments, "--prefix", tmp_path / "new")
     assert done.returncode == 2
     assert words in " ".join(done.stderr.split())
@@ -121,13 +115,13 @@ def test_what_cannot_be_installed(arguments: list[str], words: str, tmp_path: Pa
     assert recipes_of(["valkey", "postgres", "valkey"]) == [RECIPES["valkey"], RECIPES["postgres"]]
 
 
-def refused(recipe: Recipe) -> str:
+def refused(recipe):
     with pytest.raises(StorewiseError) as error:
         check_host(recipe)
     return str(error.value)
 
 
-def test_hosts_that_cannot_run_the_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hosts_that_cannot_run_the_programs(monkeypatch):
     postgres, mongodb = RECIPES["postgres"], RECIPES["mongodb"]
     monkeypatch.setattr(platform, "libc_ver", lambda: ("glibc", "2.31"))
     assert "need glibc 2.34, and this host has 2.31" in refused(mongodb)
@@ -142,7 +136,7 @@ def test_hosts_that_cannot_run_the_programs(monkeypatch: pytest.MonkeyPatch) -> 
     check_host(RECIPES["cassandra"])
 
 
-def test_without_pip(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_pip(monkeypatch, tmp_path):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert f"{sys.executable} -m ensurepip" in refused(RECIPES["postgres"])
     monkeypatch.setattr(shutil, "which", lambda name: "/usr/bin/mvn")
@@ -152,13 +146,13 @@ def test_without_pip(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert "no pip" in refused(RECIPES["mariadb"])
 
 
-def attempt(recipe: Recipe, prefix: Path) -> str:
+def attempt(recipe, prefix):
     with pytest.raises(StorewiseError) as error:
         install(recipe, prefix, force=False, tick=lambda words: None)
     return str(error.value)
 
 
-def test_what_is_there_is_replaced_only_by_force(tmp_path: Path) -> None:
+def test_what_is_there_is_replaced_only_by_force(tmp_path):
     recipe = RECIPES["valkey"]
     place = tmp_path / "valkey"
     place.mkdir()
@@ -170,7 +164,7 @@ def test_what_is_there_is_replaced_only_by_force(tmp_path: Path) -> None:
     assert "has Valkey 8.0; --force replaces it" in attempt(recipe, tmp_path)
 
 
-def test_places_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_places_that_cannot_be_written(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     words = attempt(RECIPES["valkey"], tmp_path / "file" / "stores")
     assert "Not a directory; nothing was changed (--prefix DIR" in words
@@ -185,7 +179,7 @@ def test_places_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @cache
-def wheel() -> bytes:
+def wheel():
     """An archive with a program, a script of another directory, a text and what is not wanted."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as archive:
@@ -199,8 +193,8 @@ def wheel() -> bytes:
     return content.getvalue()
 
 
-def artefact(name: str, content: bytes, registry: str = "PyPI") -> Artefact:
-    return Artefact(registry, name, 1_000_000, sha256(content).hexdigest())  # type: ignore[arg-type]
+def artefact(name, content, registry="PyPI"):
+    return Artefact(registry, name, 1_000_000, sha256(content).hexdigest())
 
 
 WHEEL = artefact("small==1.2.post3", wheel())
@@ -231,17 +225,17 @@ PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input")
 class Outside:
     """Stands for the clients of the registries, and for a server that is asked for its version."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.files = {"small-1.2.whl": wheel(), "x-1.jar": b"jar x", "y.jar": b"jar y"}
         self.says, self.status = "\x1b[1m[INFO] Downloading\x1b[0m 1 of 2\r\n", 0
-        self.commands: list[list[str]] = []
-        self.environments: list[dict[str, str]] = []
-        self.tried: list[list[str]] = []
-        self.answer: Callable[[], tuple[int, str, str]] = lambda: (0, "small 1.2.0", "")
+        self.commands = []
+        self.environments = []
+        self.tried = []
+        self.answer = lambda: (0, "small 1.2.0", "")
         self.killed = 0
-        self.written: dict[str, str] = {}
+        self.written = {}
 
-    def client(self, command: list[Any], *, cwd: Path, stdout: Any, **words: Any) -> Outside:
+    def client(self, command, *, cwd, stdout, **words):
         self.commands.append([str(word) for word in command])
         self.environments.append(words["env"])
         self.cwd, self.stdout, self.waited = cwd, stdout, False
@@ -251,10 +245,10 @@ class Outside:
         return self
 
     @property
-    def environment(self) -> dict[str, str]:
+    def environment(self):
         return self.environments[-1]
 
-    def wait(self, timeout: float | None = None) -> int:
+    def wait(self, timeout=None):
         if not self.waited and timeout is not None:
             self.waited = True
             self.stdout.write(self.says.encode())
@@ -264,16 +258,16 @@ class Outside:
             (self.cwd / "files" / name).write_bytes(content)
         return self.status
 
-    def kill(self) -> None:
+    def kill(self):
         self.killed += 1
 
-    def run(self, command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+    def run(self, command, **_):
         self.tried.append(command)
         return subprocess.CompletedProcess(command, *self.answer())
 
 
 @pytest.fixture
-def outside(monkeypatch: pytest.MonkeyPatch) -> Outside:
+def outside(monkeypatch):
     made = Outside()
     monkeypatch.setattr(subprocess, "Popen", made.client)
     monkeypatch.setattr(subprocess, "run", made.run)
@@ -281,7 +275,7 @@ def outside(monkeypatch: pytest.MonkeyPatch) -> Outside:
     return made
 
 
-def tree(place: Path) -> dict[str, str]:
+def tree(place):
     """Files and links below a place, with what they hold."""
     return {
         str(path.relative_to(place)): path.read_text()
@@ -290,7 +284,7 @@ def tree(place: Path) -> dict[str, str]:
     }
 
 
-def test_a_store_is_fetched_verified_laid_out_and_tried(outside: Outside, tmp_path: Path) -> None:
+def test_a_store_is_fetched_verified_laid_out_and_tried(outside, tmp_path):
     prefix, said = tmp_path / "a" / "stores", []
     assert install(SMALL, prefix, force=False, tick=said.append)
     place = prefix / "small"
@@ -334,9 +328,7 @@ def test_a_store_is_fetched_verified_laid_out_and_tried(outside: Outside, tmp_pa
 
 
 @pytest.mark.parametrize("maven", [None, "/usr/bin/mvn"])
-def test_jars_come_with_maven_or_without(
-    maven: str | None, outside: Outside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_jars_come_with_maven_or_without(maven, outside, tmp_path, monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name: maven)
     assert install(OF_JARS, tmp_path, force=False, tick=lambda words: None)
     assert tree(tmp_path / "small") == {
@@ -405,9 +397,7 @@ ERROR: No matching distribution found for small
         ({"answer": lambda: (1, "small 1.2", "")}, "ended with status 1: small 1.2."),
     ],
 )
-def test_what_fails_leaves_nothing_and_keeps_what_was_there(
-    change: dict[str, Any], words: str, outside: Outside, tmp_path: Path
-) -> None:
+def test_what_fails_leaves_nothing_and_keeps_what_was_there(change, words, outside, tmp_path):
     (tmp_path / "small").mkdir()
     (tmp_path / "small" / "mine").write_text("kept")
     vars(outside).update(change)
@@ -419,18 +409,18 @@ def test_what_fails_leaves_nothing_and_keeps_what_was_there(
     assert tree(tmp_path / "small") == {"mine": "kept"}
 
 
-def test_other_errors_of_the_system(outside: Outside, tmp_path: Path) -> None:
+def test_other_errors_of_the_system(outside, tmp_path):
     outside.files = {}
     assert "the checksum of org.a:x:1 and 1 more is not the expected" in attempt(OF_JARS, tmp_path)
     outside.files = {"small.whl": wheel()}
 
-    def answer() -> tuple[int, str, str]:
+    def answer():
         raise PermissionError(13, "Permission denied")
 
     outside.answer = answer
     assert "does not run on this host: [Errno 13] Permission denied" in attempt(SMALL, tmp_path)
 
-    def full(_: str) -> None:
+    def full(_):
         raise OSError(28, "No space left on device", "x/files")
 
     with pytest.raises(
@@ -440,9 +430,7 @@ def test_other_errors_of_the_system(outside: Outside, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_a_killed_one_has_left_goes(
-    outside: Outside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_killed_one_has_left_goes(outside, tmp_path, monkeypatch):
     """On this host, of processes that have ended, and of this store."""
     monkeypatch.setattr("socket.gethostname", lambda: "here")
     monkeypatch.setattr("psutil.pid_exists", lambda pid: pid == 7)
@@ -464,7 +452,7 @@ def test_what_a_killed_one_has_left_goes(
 # ------------------------------------------------------------------ words
 
 
-def test_what_is_told_of_a_store(tmp_path: Path) -> None:
+def test_what_is_told_of_a_store(tmp_path):
     name, sums = "small: Small 1.2 (MIT)", f"SHA-256 {WHEEL.sha256}"
     assert offer(SMALL) == f"{name}: fetching 1.0 MB from PyPI, small==1.2.post3; {sums}"
     assert offer(OF_JARS) == (
@@ -478,11 +466,11 @@ def test_what_is_told_of_a_store(tmp_path: Path) -> None:
     assert outcome(SMALL, tmp_path, new=False) == f"{name} is installed already in {place}; {sums}"
 
 
-def test_what_a_user_has_yet_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[dict[str, Any]] = []
+def test_what_a_user_has_yet_to_do(tmp_path, monkeypatch):
+    asked = []
     found = {"runs": True, "place": str(tmp_path / "a b" / "valkey" / "bin"), "advice": ""}
 
-    def examine(settings: dict[str, Any]) -> list[Any]:
+    def examine(settings):
         asked.append(settings)
         return [namedtuple("Finding", list(found))(**found)]
 

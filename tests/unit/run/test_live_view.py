@@ -1,7 +1,5 @@
 """What a run shows: on a terminal, and without one."""
 
-from __future__ import annotations
-
 import io
 import sys
 
@@ -25,14 +23,14 @@ MOMENT = Moment(
 )
 
 
-def shown(moment: Moment, width: int) -> list[str]:
+def shown(moment, width):
     console = Console(width=width, color_system=None)
     with console.capture() as captured:
         console.print(picture(moment))
     return [line.rstrip() for line in captured.get().splitlines()]
 
 
-def test_trials_time_phases_and_rate_fit_a_terminal() -> None:
+def test_trials_time_phases_and_rate_fit_a_terminal():
     head, trial, warning = shown(MOMENT, 80)
     bar = head.split()[1]
     assert head == f"demo  {bar:<30}  14/24 trials  about 50 s left"
@@ -41,7 +39,7 @@ def test_trials_time_phases_and_rate_fit_a_terminal() -> None:
     assert len(warning) == 80
 
 
-def test_a_phase_s_state_is_seen_by_its_colour() -> None:
+def test_a_phase_s_state_is_seen_by_its_colour():
     console = Console(width=120, force_terminal=True, color_system="standard")
     with console.capture() as captured:
         console.print(picture(MOMENT))
@@ -58,11 +56,11 @@ def test_a_phase_s_state_is_seen_by_its_colour() -> None:
     assert "\x1b[1m   verifying\x1b[0m" in captured.get()
 
 
-def test_while_nothing_is_measured_the_step_is_shown() -> None:
+def test_while_nothing_is_measured_the_step_is_shown():
     assert shown(Moment("demo", "planning the jobs"), 80) == ["demo  planning the jobs"]
 
 
-def test_what_else_a_moment_may_have() -> None:
+def test_what_else_a_moment_may_have():
     """No time where none is left, nor where it is not known; a trial that is in no phase."""
     verifying = [LiveTrial("SQLite", "verifying", [])]
     head, trial = shown(Moment("demo", "x", 3, 3, 9.0, verifying), 80)
@@ -72,8 +70,8 @@ def test_what_else_a_moment_may_have() -> None:
     assert shown(Moment("demo", "x" * 99), 30)[0].endswith("…")
 
 
-def test_without_a_terminal_each_line_is_plain(capsys: pytest.CaptureFixture[str]) -> None:
-    notes: list[str] = []
+def test_without_a_terminal_each_line_is_plain(capsys):
+    notes = []
     with view_of(notes.append) as view:
         view.show(MOMENT)
         view.line("ok   SQLite", "red")
@@ -83,7 +81,7 @@ def test_without_a_terminal_each_line_is_plain(capsys: pytest.CaptureFixture[str
 
 
 class Terminal(io.StringIO):
-    def isatty(self) -> bool:
+    def isatty(self):
         return True
 
 
@@ -91,9 +89,7 @@ class Terminal(io.StringIO):
     ("term", "plain", "moves"),
     [("xterm", False, True), ("xterm", True, False), ("dumb", False, False)],
 )
-def test_on_a_terminal_one_place_is_written_anew(
-    term: str, plain: bool, moves: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_on_a_terminal_one_place_is_written_anew(term, plain, moves, monkeypatch):
     """But not on one that cannot, or where something else prints to it."""
     out, notes = Terminal(), []
     monkeypatch.setattr(sys, "stdout", out)

@@ -1,9 +1,6 @@
 """How a run ends for the user: answer, page, log, what to do next."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 from support.paths import ROOT
 
@@ -13,7 +10,7 @@ from storewise.study.load import load_study
 STUDY = "workload: ycsb\nengines: [sqlite]\nphases: [load]\n"
 
 
-def test_an_answer_has_two_lines_and_a_finding_one() -> None:
+def test_an_answer_has_two_lines_and_a_finding_one():
     assert answer({"answer": {"lines": ["Take SQLite.", "Sure: good.", "x"]}, "finding": "f"}) == [
         "Take SQLite.",
         "Sure: good.",
@@ -24,7 +21,7 @@ def test_an_answer_has_two_lines_and_a_finding_one() -> None:
     assert answer({}) == [""]
 
 
-def test_the_last_lines_of_a_run(tmp_path: Path) -> None:
+def test_the_last_lines_of_a_run(tmp_path):
     (tmp_path / "s.yaml").write_text(STUDY)
     study, results = load_study(str(tmp_path / "s.yaml")), tmp_path / "results" / "s"
     assert outcome(study, "s.yaml", results, logged=True, failed=False) == []

@@ -1,27 +1,22 @@
 """A part of a study tried out on this machine: which files, with which jobs, and at what rates."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from support.paths import SMALL
 
-from storewise.driver.worker_job import WorkerJob
 from storewise.errors import Aborted, StorewiseError
 from storewise.estimate.work import Probe
 from storewise.metrics.schema import Sample, write_part
 from storewise.run import probe as module
 from storewise.run.probe import probe
 from storewise.study.load import load_study
-from storewise.study.study import Study
 
 TEXT = "inputs: {{paths: {paths}}}\nengines: {engines}\nphases: [write]\n"
 
 
-def study(paths: object = SMALL[0], engines: str = "[postgres, 'null', duckdb, sqlite]") -> Study:
+def study(paths=SMALL[0], engines="[postgres, 'null', duckdb, sqlite]"):
     Path("s.yaml").write_text(TEXT.format(paths=paths, engines=engines))
     return load_study("s.yaml")
 
@@ -29,13 +24,13 @@ def study(paths: object = SMALL[0], engines: str = "[postgres, 'null', duckdb, s
 class Worker:
     """Stands for the code that trials run: a part with so much of each metric, in two seconds."""
 
-    def __init__(self) -> None:
-        self.jobs: list[WorkerJob] = []
-        self.files: list[int] = []
-        self.error: Exception | None = None
+    def __init__(self):
+        self.jobs = []
+        self.files = []
+        self.error = None
         self.done = {"write": 1000.0, "read": 50.0}
 
-    def __call__(self, job: WorkerJob, check: Callable[[], None], log: object) -> None:
+    def __call__(self, job, check, log):
         self.jobs.append(job)
         check()
         if self.error is not None:
@@ -53,18 +48,18 @@ class Worker:
             Sample(phase, "duration", 1.5, "s", process=0),
         ]
         about = {"trial": "t", "repeat": 1, "host": "h", "factors": {}, "conditions": {}}
-        write_part(job.result, rows, **about)  # type: ignore[arg-type]
+        write_part(job.result, rows, **about)
 
 
 @pytest.fixture
-def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Worker:
+def worker(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     worker = Worker()
     monkeypatch.setattr(module, "run_worker", worker)
     return worker
 
 
-def test_a_load_and_reads_by_id_with_the_first_embedded_store(worker: Worker) -> None:
+def test_a_load_and_reads_by_id_with_the_first_embedded_store(worker):
     assert probe(study()) == Probe("duckdb", {"documents_per_s": 500.0, "operations_per_s": 25.0})
     load, read = worker.jobs
     assert load.trial == read.trial
@@ -84,7 +79,7 @@ def test_a_load_and_reads_by_id_with_the_first_embedded_store(worker: Worker) ->
     assert found == Probe("sqlite", {"documents_per_s": 500.0})
 
 
-def test_where_nothing_can_be_tried_out(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_nothing_can_be_tried_out(worker, monkeypatch):
     worker.error = StorewiseError("the disk is full")
     assert probe(study()) is None
     assert len(worker.jobs) == 1
@@ -112,16 +107,14 @@ def test_where_nothing_can_be_tried_out(worker: Worker, monkeypatch: pytest.Monk
         ([64_000_001], 0),
     ],
 )
-def test_the_smallest_files_are_tried(
-    sizes: list[int], taken: int, worker: Worker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_smallest_files_are_tried(sizes, taken, worker, monkeypatch):
     """No more than a load of some seconds, and none that alone takes minutes."""
     for number, size in enumerate(sizes):
         with Path(f"{number}.m10").open("wb") as file:
             file.truncate(size)
-    used: list[str] = []
+    used = []
 
-    def manifest(files: list[str], *_: object, **options: object) -> None:
+    def manifest(files, *_, **options):
         assert options == {"on_bad_input": "quarantine"}
         used.extend(files)
         raise StorewiseError("enough")

@@ -1,7 +1,5 @@
 """Profiles: finding and reading them, and installing them under their names."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 
@@ -17,13 +15,13 @@ SHIPPED = ["aws", "local", "pbs", "slurm"]
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path, monkeypatch):
     """The user's Snakemake folder, empty."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     return tmp_path / "config" / "snakemake"
 
 
-def test_profiles_are_installed_by_name_or_all(folder: Path) -> None:
+def test_profiles_are_installed_by_name_or_all(folder):
     assert [profile.name for profile in profiles(ROOT)] == SHIPPED
     assert not any(profile.installed for profile in profiles(ROOT))
     installed = install(["pbs"], home=ROOT)
@@ -34,7 +32,7 @@ def test_profiles_are_installed_by_name_or_all(folder: Path) -> None:
     install(home=ROOT)
 
 
-def test_nothing_of_the_user_is_replaced_unasked(folder: Path, tmp_path: Path) -> None:
+def test_nothing_of_the_user_is_replaced_unasked(folder, tmp_path):
     own = folder / "slurm"
     own.mkdir(parents=True)
     (own / "config.yaml").write_text("jobs: 3\n")
@@ -48,7 +46,7 @@ def test_nothing_of_the_user_is_replaced_unasked(folder: Path, tmp_path: Path) -
     assert tmp_path.is_dir()
 
 
-def test_a_wrong_name_and_a_moved_checkout(folder: Path, tmp_path: Path) -> None:
+def test_a_wrong_name_and_a_moved_checkout(folder, tmp_path):
     with pytest.raises(StorewiseError, match=r"slrm: no such profile.*aws, local, pbs, slurm"):
         install(["pbs", "slrm"], home=ROOT)
     assert not folder.exists(), "nothing is linked where one is refused"
@@ -63,15 +61,13 @@ def test_a_wrong_name_and_a_moved_checkout(folder: Path, tmp_path: Path) -> None
     assert [path.name for path in folder.iterdir()] == ["pbs"]
 
 
-def test_a_folder_that_cannot_be_made(folder: Path) -> None:
+def test_a_folder_that_cannot_be_made(folder):
     folder.parent.write_text("")
     with pytest.raises(StorewiseError, match=r"profile pbs cannot be linked at .*pbs: "):
         install(["pbs"], home=ROOT)
 
 
-def test_a_profile_is_found_as_snakemake_finds_it(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_profile_is_found_as_snakemake_finds_it(folder, tmp_path, monkeypatch):
     """By a name of this checkout, by a path, in the user's folder or the system's."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CONFIG_DIRS", str(tmp_path / "system"))
@@ -109,20 +105,20 @@ def test_a_profile_is_found_as_snakemake_finds_it(
         ("set-resources: ['node:node_classes=a=b', 'node:node_classes=a=c']\n", {"a": "c"}),
     ],
 )
-def test_the_hosts_that_a_profile_knows(text: str, classes: dict[str, str], tmp_path: Path) -> None:
+def test_the_hosts_that_a_profile_knows(text, classes, tmp_path):
     (tmp_path / "config.yaml").write_text(text)
     found = node_classes(str(tmp_path), ROOT)
     assert {name: known.partition for name, known in found.items()} == classes
     assert all(isinstance(known, NodeClass) for known in found.values())
 
 
-def test_hosts_that_cannot_be_read(tmp_path: Path) -> None:
+def test_hosts_that_cannot_be_read(tmp_path):
     (tmp_path / "config.yaml").write_text("set-resources: {node: {node_classes: \"'a='\"}}\n")
     with pytest.raises(ConfigError, match="a name is missing"):
         node_classes(str(tmp_path), ROOT)
 
 
-def test_the_command_lists_and_installs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_lists_and_installs(folder, monkeypatch):
     monkeypatch.chdir(ROOT)
     assert "not installed" in storewise("profiles").stdout
     done = storewise("profiles", "install", "pbs")
@@ -132,9 +128,7 @@ def test_the_command_lists_and_installs(folder: Path, monkeypatch: pytest.Monkey
     assert done.returncode == 2 and done.stderr.startswith("storewise: nosuch: no such profile")
 
 
-def test_without_a_checkout_it_is_said_where_profiles_are(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_checkout_it_is_said_where_profiles_are(folder, tmp_path, monkeypatch):
     """As where the package alone was installed with pip."""
     monkeypatch.setattr("storewise.run.runner.LIBRARY", tmp_path / "site-packages")
     monkeypatch.chdir(tmp_path)

@@ -1,9 +1,5 @@
 """Snakemake's log: what of it the user is told, and what in it explains an error."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from storewise.errors import StorewiseError
@@ -112,12 +108,12 @@ INVALID = "Invalid threads definition. (Unparsable value: 'x')"
         ("storewise: data12 ended: full\n", "full", []),
     ],
 )
-def test_an_error_is_explained_without_frames(text: str, sentence: str, lines: list[str]) -> None:
+def test_an_error_is_explained_without_frames(text, sentence, lines):
     why = explanation(text)
     assert (why.sentence, list(why.lines)) == (sentence, lines)
 
 
-def test_what_the_user_is_told_of_a_log() -> None:
+def test_what_the_user_is_told_of_a_log():
     assert note_of("storewise: duckdb is left out: no module") == "duckdb is left out: no module"
     assert note_of("storewise: warning: those who may write") == "warning: those who may write"
     for start in ("trial duckdb-r1-0a ended", "trial a was not opened", "write.0", "data1", "form"):
@@ -130,7 +126,7 @@ def test_what_the_user_is_told_of_a_log() -> None:
     assert step_of("1 of 128 steps (1%) done") is None
 
 
-def test_a_plan_names_its_trials() -> None:
+def test_a_plan_names_its_trials():
     text = "Job 4: Trial a-r2-0b\nReason: x\nJob 3: Trial a-r2-0b: loading, worker 0\n"
     assert opened_trials(f"{text}Job 9: Trial a-r1-0a\nJob 4: Trial a-r2-0b\n") == [
         "a-r2-0b",
@@ -138,7 +134,7 @@ def test_a_plan_names_its_trials() -> None:
     ]
 
 
-def test_a_log_has_all_passes_and_is_read_as_it_grows(tmp_path: Path) -> None:
+def test_a_log_has_all_passes_and_is_read_as_it_grows(tmp_path):
     path = tmp_path / "results" / "s" / "logs" / "run.log"
     with RunLog(path) as log:
         log.written.write(b"one\ntw")
@@ -159,7 +155,7 @@ def test_a_log_has_all_passes_and_is_read_as_it_grows(tmp_path: Path) -> None:
     assert plain_lines('a\n\n  File "x", line 1\n    raise\nb\n') == ["a", "b"]
 
 
-def test_results_below_a_file_are_refused_in_a_sentence(tmp_path: Path) -> None:
+def test_results_below_a_file_are_refused_in_a_sentence(tmp_path):
     (tmp_path / "results").write_text("")
     with pytest.raises(StorewiseError, match=r"results cannot be written to .*results/s: File ex"):
         RunLog(tmp_path / "results" / "s" / "logs" / "run.log")

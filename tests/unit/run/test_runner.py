@@ -1,8 +1,6 @@
 """The passes of a run: what is planned again, what is told, and how it ends, with a Snakemake that
 is none."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -13,7 +11,6 @@ from collections import namedtuple
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support.fake_time import FakeTime
@@ -22,7 +19,6 @@ from support.paths import ROOT
 from storewise.errors import ConfigError, StorewiseError
 from storewise.layout import LIBRARY
 from storewise.run import runner
-from storewise.run.live_view import Moment
 from storewise.run.plan import plan_line
 from storewise.run.retries import attempts, forget, give_up, given_up
 from storewise.run.runner import (
@@ -40,7 +36,6 @@ from storewise.session.coordination.liveness import Process
 from storewise.session.coordination.run import Failure
 from storewise.session.coordination.run_record import RUNNER_VARIABLE
 from storewise.study.load import load_study
-from storewise.study.study import Study
 
 STUDY = "workload: ycsb\nengines: [sqlite, duckdb]\nphases: [load: {recordcount: 10}]\nretries: 1\n"
 BROKEN = "load.0: broken"
@@ -58,14 +53,14 @@ class Told:
     notes: list[str] = field(default_factory=list)
     steps: list[str] = field(default_factory=list)
 
-    def line(self, text: str, style: str = "") -> None:
+    def line(self, text, style=""):
         self.lines.append(text)
         self.styles.add(style)
 
-    def note(self, text: str) -> None:
+    def note(self, text):
         self.notes.append(text)
 
-    def show(self, moment: Moment) -> None:
+    def show(self, moment):
         self.steps.append(moment.step)
 
 
@@ -85,22 +80,22 @@ class Pass:
 class Snakemake:
     """Stands for `subprocess.Popen`: each call is the next pass, and all time is its own."""
 
-    def __init__(self, study: Study, time: FakeTime) -> None:
+    def __init__(self, study, time):
         self.study, self.time = study, time
-        self.passes: list[Pass] = []
-        self.begun: list[dict[str, Any]] = []
-        self.command: list[str] = []
-        self.waits: list[float | None] = []
+        self.passes = []
+        self.begun = []
+        self.command = []
+        self.waits = []
         self.terminated = 0
 
-    def __call__(self, command: list[str], **options: Any) -> Snakemake:
+    def __call__(self, command, **options):
         self.command = command
         self.begun.append(options)
         self._pass = self.passes.pop(0)
         self._done = False
         return self
 
-    def wait(self, pause: float | None) -> int:
+    def wait(self, pause):
         self.waits.append(pause)
         if not self._done:
             self._done = True
@@ -114,10 +109,10 @@ class Snakemake:
             raise subprocess.TimeoutExpired("snakemake", pause or 0.0)
         return self._pass.status
 
-    def terminate(self) -> None:
+    def terminate(self):
         self.terminated += 1
 
-    def run(self, *passes: Pass, **options: Any) -> tuple[int, Told]:
+    def run(self, *passes, **options):
         """`storewise run` with these passes, all of which must be needed."""
         self.time.spend(1)
         self.passes, told = list(passes), Told()
@@ -128,7 +123,7 @@ class Snakemake:
         return status, told
 
 
-def fail(trial: str, reason: str, at: float, tail: str = "", until: float = 0.0) -> None:
+def fail(trial, reason, at, tail="", until=0.0):
     """A failed attempt, as a run records it."""
     path = RESULTS / "failures" / f"{trial}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -136,7 +131,7 @@ def fail(trial: str, reason: str, at: float, tail: str = "", until: float = 0.0)
         file.write(json.dumps(asdict(Failure(trial, reason, tail, "r", at, until))) + "\n")
 
 
-def marks() -> dict[str, int]:
+def marks():
     """Trials that were given up, and after how many attempts."""
     return {
         path.parent.name: json.loads(path.read_text())["attempts"]
@@ -145,14 +140,14 @@ def marks() -> dict[str, int]:
 
 
 @pytest.fixture
-def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Study:
+def study(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "s.yaml").write_text(STUDY)
     return load_study("s.yaml")
 
 
 @pytest.fixture
-def snakemake(study: Study, monkeypatch: pytest.MonkeyPatch) -> Snakemake:
+def snakemake(study, monkeypatch):
     made = Snakemake(study, FakeTime(start=5000))
     monkeypatch.setattr(runner.subprocess, "Popen", made)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(1 << 40, 0, 1 << 40))
@@ -166,9 +161,7 @@ def snakemake(study: Study, monkeypatch: pytest.MonkeyPatch) -> Snakemake:
 @pytest.mark.parametrize(
     ("retries", "fails", "given"), [(0, 1, 1), (1, 2, 2), (1, 1, 0), (3, 3, 0)]
 )
-def test_a_trial_has_its_attempts_in_each_run(
-    snakemake: Snakemake, retries: int, fails: int, given: int, earlier: int
-) -> None:
+def test_a_trial_has_its_attempts_in_each_run(snakemake, retries, fails, given, earlier):
     """What failed in runs before this one, also a moment before it, does not count."""
     Path("s.yaml").write_text(STUDY.replace("retries: 1", f"retries: {retries}"))
     name = snakemake.study.trials()[0].id
@@ -184,7 +177,7 @@ def test_a_trial_has_its_attempts_in_each_run(
     assert given_up(snakemake.study, RESULTS) == ([name] if given else [])
 
 
-def test_each_trial_is_counted_by_itself(snakemake: Snakemake) -> None:
+def test_each_trial_is_counted_by_itself(snakemake):
     one, two = (trial.id for trial in snakemake.study.trials())
     status, told = snakemake.run(
         Pass(failed=[(one, BROKEN)]),
@@ -210,7 +203,7 @@ def test_each_trial_is_counted_by_itself(snakemake: Snakemake) -> None:
     assert "the report has their reasons, --retry-failed tries them again" in told.notes[-1]
 
 
-def test_what_was_given_up_is_planned_again_where_the_user_says_so(snakemake: Snakemake) -> None:
+def test_what_was_given_up_is_planned_again_where_the_user_says_so(snakemake):
     study, name = snakemake.study, snakemake.study.trials()[0].id
     assert attempts(study, RESULTS, 0.0) == {}
     for at in (1.0, 2.0, 3.0):
@@ -227,7 +220,7 @@ def test_what_was_given_up_is_planned_again_where_the_user_says_so(snakemake: Sn
     forget(study, RESULTS)
 
 
-def test_the_log_of_the_last_attempt_is_shown(snakemake: Snakemake) -> None:
+def test_the_log_of_the_last_attempt_is_shown(snakemake):
     tail = 'ERROR broken\nTraceback (most recent call last):\n  File "x", line 1\nIOError: broken'
     name = snakemake.study.trials()[0].id
     broken = Pass(failed=[(name, BROKEN)], tail=tail)
@@ -242,7 +235,7 @@ def test_the_log_of_the_last_attempt_is_shown(snakemake: Snakemake) -> None:
 # ------------------------------------------------------------------ a full disk
 
 
-def test_a_full_disk_ends_the_run_at_once(snakemake: Snakemake) -> None:
+def test_a_full_disk_ends_the_run_at_once(snakemake):
     """No trial is given up for it, nor another that failed in the same pass, and the next run has
     all its attempts."""
     one, two = (trial.id for trial in snakemake.study.trials())
@@ -257,14 +250,12 @@ def test_a_full_disk_ends_the_run_at_once(snakemake: Snakemake) -> None:
     assert snakemake.run(Pass(0))[0] == 0
 
 
-def test_too_little_space_is_refused_before_each_pass(
-    snakemake: Snakemake, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_little_space_is_refused_before_each_pass(snakemake, monkeypatch):
     free = [1 << 40]
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(9 << 40, 0, free[0]))
     name = snakemake.study.trials()[0].id
 
-    def fill() -> None:
+    def fill():
         free[0] = 3 << 20
 
     with pytest.raises(StorewiseError, match=r"results/s has 3\.00 MiB free, and .* 256 MiB"):
@@ -288,9 +279,7 @@ def test_too_little_space_is_refused_before_each_pass(
 @pytest.mark.parametrize(
     ("status", "returned"), [(1, 2), (2, 2), (127, 2), (-9, -9), (128, 128), (137, 137)]
 )
-def test_an_end_without_a_failed_trial_is_no_reason_to_try_again(
-    snakemake: Snakemake, status: int, returned: int
-) -> None:
+def test_an_end_without_a_failed_trial_is_no_reason_to_try_again(snakemake, status, returned):
     """Also not where trials have failed earlier in the run, or where something has killed it."""
     name = snakemake.study.trials()[0].id
     killed = [(name, BROKEN)] if returned != 2 else []
@@ -303,13 +292,13 @@ def test_an_end_without_a_failed_trial_is_no_reason_to_try_again(
     assert marks() == {}
 
 
-def test_lines_of_a_log_that_explain_an_error(snakemake: Snakemake) -> None:
+def test_lines_of_a_log_that_explain_an_error(snakemake):
     _, told = snakemake.run(Pass(log="a\nKilled\n"))
     assert told.notes[0] == "Snakemake has ended with an error"
     assert told.lines == ["     | a", "     | Killed"]
 
 
-def test_with_snakemake_s_own_words_nothing_is_said_twice(snakemake: Snakemake) -> None:
+def test_with_snakemake_s_own_words_nothing_is_said_twice(snakemake):
     status, told = snakemake.run(Pass(), verbose=True)
     assert (status, told.notes, told.steps) == (2, [], [])
     options = snakemake.begun[0]
@@ -318,14 +307,14 @@ def test_with_snakemake_s_own_words_nothing_is_said_twice(snakemake: Snakemake) 
     assert not RESULTS.exists()
 
 
-def test_a_run_that_is_stopped_says_what_is_kept(snakemake: Snakemake) -> None:
+def test_a_run_that_is_stopped_says_what_is_kept(snakemake):
     """By Ctrl-C or SIGTERM, in whatever pass; Snakemake ends its trials first."""
     one, two = (trial.id for trial in snakemake.study.trials())
     verified = RESULTS / "trials" / two / "verify.parquet"
     verified.parent.mkdir(parents=True)
     verified.touch()
 
-    def ctrl_c() -> None:
+    def ctrl_c():
         raise KeyboardInterrupt
 
     before = signal.getsignal(signal.SIGTERM)
@@ -341,7 +330,7 @@ def test_a_run_that_is_stopped_says_what_is_kept(snakemake: Snakemake) -> None:
     assert signal.getsignal(signal.SIGTERM) == before
 
 
-def test_jobs_are_given_to_no_host_that_is_taken_back(snakemake: Snakemake) -> None:
+def test_jobs_are_given_to_no_host_that_is_taken_back(snakemake):
     """The next pass begins when it is gone, and with a scheduler when that knows it."""
     name = snakemake.study.trials()[0].id
     gone = snakemake.time.now + 12.5
@@ -356,7 +345,7 @@ def test_jobs_are_given_to_no_host_that_is_taken_back(snakemake: Snakemake) -> N
     assert snakemake.run(taken, Pass(0), request=request)[0] == 0
     assert snakemake.time.now == gone + NOTICED + 1
 
-    def interrupted(_: float) -> None:
+    def interrupted(_):
         raise KeyboardInterrupt
 
     taken = Pass(failed=[(name, "load.0: taken back")], until=snakemake.time.now + 99)
@@ -367,12 +356,12 @@ def test_jobs_are_given_to_no_host_that_is_taken_back(snakemake: Snakemake) -> N
     assert len(snakemake.run(taken, Pass(0))[1].notes) == 1
 
 
-def test_a_report_that_could_not_be_published(snakemake: Snakemake) -> None:
+def test_a_report_that_could_not_be_published(snakemake):
     """Trials may have failed, too: that is told, and the status is that of publishing."""
     name = snakemake.study.trials()[0].id
     log = RESULTS / "logs" / "publish.log"
 
-    def publish() -> None:
+    def publish():
         log.write_text("no such bucket\n")
         os.utime(log, ns=(0, snakemake.time.ns))
 
@@ -393,9 +382,7 @@ def test_a_report_that_could_not_be_published(snakemake: Snakemake) -> None:
     assert snakemake.run(Pass(-9, does=publish))[0] == -9
 
 
-def test_another_run_of_the_study_is_not_disturbed(
-    snakemake: Snakemake, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_run_of_the_study_is_not_disturbed(snakemake, monkeypatch):
     monkeypatch.setattr(runner, "measured_by", lambda results: f"{results} is measured here")
     with pytest.raises(StorewiseError, match="results/s is measured here"):
         snakemake.run()
@@ -404,9 +391,7 @@ def test_another_run_of_the_study_is_not_disturbed(
 # ------------------------------------------------------------------ Snakemake's call
 
 
-def test_what_snakemake_is_called_with(
-    snakemake: Snakemake, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_snakemake_is_called_with(snakemake, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null/cache")
     monkeypatch.setattr(runner, "dies_with_parent", lambda number: ("dies", number))
     assert snakemake.run(Pass(0))[0] == 0
@@ -431,7 +416,7 @@ def test_what_snakemake_is_called_with(
         (Request("s.yaml", profile="x", many=True, scale="a"), "study=s.yaml scale=a many=true"),
     ],
 )
-def test_the_command_line(request_: Request, words: str, study: Study) -> None:
+def test_the_command_line(request_, words, study):
     command = request_.command(study)
     assert command[:5] == [sys.executable, "-m", "snakemake", "--snakefile", f"{ROOT}/Snakefile"]
     assert words.format(home=ROOT) in " ".join(command)
@@ -439,7 +424,7 @@ def test_the_command_line(request_: Request, words: str, study: Study) -> None:
     assert [w for w in asked if w not in words and w in " ".join(command)] == []
 
 
-def test_the_widest_trials_fit_on_the_cores(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_widest_trials_fit_on_the_cores(study, monkeypatch):
     """Snakemake runs five jobs beyond its cores, and one of these is for the next trial."""
     monkeypatch.setattr(os, "cpu_count", lambda: None)
     assert slots_needed(study) == 1
@@ -451,7 +436,7 @@ def test_the_widest_trials_fit_on_the_cores(study: Study, monkeypatch: pytest.Mo
     assert "--cores 64 " in " ".join(Request("s.yaml").command(study))
 
 
-def test_where_the_workflow_is(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_the_workflow_is(study, monkeypatch):
     assert workflow_home() == LIBRARY
     Path("Snakefile").touch()
     assert workflow_home() == LIBRARY
@@ -463,9 +448,7 @@ def test_where_the_workflow_is(study: Study, monkeypatch: pytest.MonkeyPatch) ->
         workflow_home()
 
 
-def test_a_cache_below_the_run_where_there_is_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cache_below_the_run_where_there_is_none(tmp_path, monkeypatch):
     own = {"XDG_CACHE_HOME": str(tmp_path / ".snakemake" / "cache")}
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a" / "b"))
     assert cache_environment(tmp_path) == cache_environment(tmp_path) == {}
@@ -477,7 +460,7 @@ def test_a_cache_below_the_run_where_there_is_none(
     monkeypatch.setenv("HOME", str(tmp_path / "file"))
     assert cache_environment(tmp_path) == own
 
-    def nowhere() -> Path:
+    def nowhere():
         raise RuntimeError("Could not determine home directory.")
 
     monkeypatch.setattr(Path, "home", nowhere)
@@ -487,12 +470,10 @@ def test_a_cache_below_the_run_where_there_is_none(
 # ------------------------------------------------------------------ plans, and inputs
 
 
-def planned(
-    study: Study, monkeypatch: pytest.MonkeyPatch, status: int, said: str, **options: Any
-) -> tuple[int, Told, list[Any]]:
-    calls: list[Any] = []
+def planned(study, monkeypatch, status, said, **options):
+    calls = []
 
-    def run(command: list[str], **words: Any) -> subprocess.CompletedProcess[str]:
+    def run(command, **words):
         calls.extend((command, words))
         return subprocess.CompletedProcess(command, status, said, None)
 
@@ -501,7 +482,7 @@ def planned(
     return plan_study(options.pop("request", Request("s.yaml")), told, **options), told, calls
 
 
-def test_a_plan_is_told_in_a_line(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_is_told_in_a_line(study, monkeypatch):
     one = study.trials()[0].id
     said = f"storewise: riak is left out: none\nJob 4: Trial {one}\nReason: x\nJob 5: Trial x-y\n"
     status, told, (command, words) = planned(study, monkeypatch, 0, said)
@@ -525,25 +506,25 @@ def test_a_plan_is_told_in_a_line(study: Study, monkeypatch: pytest.MonkeyPatch)
     assert heres == [True, True, False]
 
 
-def test_no_plan_is_an_error(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_plan_is_an_error(study, monkeypatch):
     status, told, _ = planned(study, monkeypatch, 1, "Error: no cores\n")
     assert (status, told.notes, told.lines) == (2, ["no cores"], [])
 
 
-def test_a_plan_ends_with_trials_and_time(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_ends_with_trials_and_time(study, monkeypatch):
     trials = study.trials()
     assert plan_line(study, trials, RESULTS) == "2 trials, about 10 s"
     assert plan_line(study, trials[:1], RESULTS) == "1 trial, about 5 s (1 measured already)"
     assert plan_line(study, [], RESULTS) == "nothing to measure (2 measured already)"
 
-    def look(results: Path, seen: Any) -> None:
+    def look(results, seen):
         seen.durations = {trials[0].id: (1.0, 600.0), trials[1].id: (1.0, None)}
 
     monkeypatch.setattr("storewise.run.plan.look", look)
     assert plan_line(study, trials, RESULTS) == "2 trials, about 20 min", "as those before"
 
 
-def test_inputs_are_listed_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inputs_are_listed_anew(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     data = tmp_path / "data"
     text = "inputs: {paths: data}\nengines: [sqlite]\nphases: [write]\n"

@@ -1,9 +1,6 @@
 """What a trial is called on the terminal."""
 
-from __future__ import annotations
-
 import re
-from pathlib import Path
 
 import pandas as pd
 from support.paths import DATA
@@ -23,7 +20,7 @@ phases: [load]
 """
 
 
-def test_a_trial_is_called_by_what_varies(tmp_path: Path) -> None:
+def test_a_trial_is_called_by_what_varies(tmp_path):
     path = tmp_path / "s.yaml"
     path.write_text(STUDY)
     study = load_study(str(path))
@@ -40,7 +37,7 @@ def test_a_trial_is_called_by_what_varies(tmp_path: Path) -> None:
     assert failed_line(study, trial, "load.0: full") == "FAIL SQLite: load.0: full"
 
 
-def test_a_measured_trial_has_the_rate_of_each_phase(tmp_path: Path) -> None:
+def test_a_measured_trial_has_the_rate_of_each_phase(tmp_path):
     """Documents/s of the load and operations/s of the others, as the tables have them; the files
     load nothing."""
     stored = DATA / "stored" / "results"

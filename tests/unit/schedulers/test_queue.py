@@ -1,11 +1,7 @@
 """Which jobs a scheduler still has, and which of a run are cancelled or deleted by force; its
 commands are handed in."""
 
-from __future__ import annotations
-
 import subprocess
-from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import pytest
 from support.fake_time import FakeTime
@@ -31,24 +27,24 @@ RUN = "run-1"
 class Commands:
     """A scheduler: what each command prints on stdout and stderr, and its exit status."""
 
-    def __init__(self) -> None:
-        self.calls: list[list[str]] = []
-        self.answer: Callable[[list[str]], tuple[str, str, int]] = lambda words: ("", "", 0)
+    def __init__(self):
+        self.calls = []
+        self.answer = lambda words: ("", "", 0)
 
-    def __call__(self, command: Sequence[str], timeout: float) -> subprocess.CompletedProcess[str]:
+    def __call__(self, command, timeout):
         self.calls.append(list(command))
         stdout, stderr, status = self.answer(list(command))
         return subprocess.CompletedProcess(list(command), status, stdout, stderr)
 
 
 @pytest.fixture
-def commands(monkeypatch: pytest.MonkeyPatch) -> Commands:
+def commands(monkeypatch):
     commands = Commands()
     monkeypatch.setattr(queue, "run_command", commands)
     return commands
 
 
-def qstat(rows: dict[str, str]) -> str:
+def qstat(rows):
     head = answers("history")["history on: short table with finished jobs"].stdout
     lines = head.splitlines(keepends=True)[:2]
     return "".join(
@@ -56,7 +52,7 @@ def qstat(rows: dict[str, str]) -> str:
     )
 
 
-def test_what_pbs_still_has(commands: Commands) -> None:
+def test_what_pbs_still_has(commands):
     ids = ["1.login", "2.login", "3.login", "4.login", "5.login"]
     rows = {"1.login": "R", "2.login": "Q", "3.login": "F", "4.login": "E"}
     said = f"qstat: Unknown Job Id {ids[4]}\n"
@@ -66,13 +62,13 @@ def test_what_pbs_still_has(commands: Commands) -> None:
     assert present("pbs", ids) is None
 
 
-def test_tasks_of_an_array_are_asked_for_one_by_one(commands: Commands) -> None:
+def test_tasks_of_an_array_are_asked_for_one_by_one(commands):
     commands.answer = lambda words: (qstat({"19[3].login": "R", "19[4].login": "X"}), "", 0)
     assert present("pbs", ["19[3].login", "19[4].login"]) == {"19[3].login"}
     assert commands.calls == [["qstat", "-t", "19[3].login", "19[4].login"]]
 
 
-def test_what_slurm_still_has(commands: Commands) -> None:
+def test_what_slurm_still_has(commands):
     commands.answer = lambda words: ("11\n12_3\n", "", 0)
     assert present("slurm", ["11", "12", "12_3", "13"]) == {"11", "12", "12_3"}
     commands.answer = lambda words: ("", "slurm_load_jobs error: Invalid job id specified", 1)
@@ -81,7 +77,7 @@ def test_what_slurm_still_has(commands: Commands) -> None:
     assert present("slurm", ["11"]) is None
 
 
-def test_the_host_of_a_job(commands: Commands) -> None:
+def test_the_host_of_a_job(commands):
     commands.answer = lambda words: ("Job Id: 1.login\n    exec_host = n3.x.y/0*4+n4/0\n", "", 0)
     assert host_of("pbs", "1.login") == "n3"
     commands.answer = lambda words: ("sw2\n", "", 0)
@@ -90,7 +86,7 @@ def test_the_host_of_a_job(commands: Commands) -> None:
     assert host_of("slurm", "7") == host_of("pbs", "1.login") == ""
 
 
-def test_a_registry_has_what_was_submitted_and_not_what_has_ended(tmp_path: Path) -> None:
+def test_a_registry_has_what_was_submitted_and_not_what_has_ended(tmp_path):
     job = ClusterJob("19[3].login", "pbs", "t", "data0.t")
     register(tmp_path, RUN, job)
     register(tmp_path, RUN, ClusterJob("20.login", "pbs"))
@@ -106,16 +102,14 @@ def test_a_registry_has_what_was_submitted_and_not_what_has_ended(tmp_path: Path
             register(tmp_path, RUN, ClusterJob(bad, "pbs"))
 
 
-def test_jobs_are_cancelled_one_by_one_until_they_are_gone(
-    tmp_path: Path, commands: Commands, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_jobs_are_cancelled_one_by_one_until_they_are_gone(tmp_path, commands, monkeypatch):
     own_time = FakeTime()
     for name in ("monotonic", "sleep"):
         fake = own_time.clock if name == "monotonic" else own_time.sleep
         monkeypatch.setattr(f"storewise.schedulers.job_registry.time.{name}", fake)
     busy, alive = [True], {"1.login", "2.login"}
 
-    def answer(words: list[str]) -> tuple[str, str, int]:
+    def answer(words):
         if words[0] == "qstat":
             return qstat(dict.fromkeys(alive, "R")), "", 0
         if busy:
@@ -141,9 +135,7 @@ def test_jobs_are_cancelled_one_by_one_until_they_are_gone(
     assert not run_directory(tmp_path, RUN).exists()
 
 
-def test_what_is_left_of_an_aborted_trial_is_deleted_by_force_after_a_minute(
-    tmp_path: Path, commands: Commands
-) -> None:
+def test_what_is_left_of_an_aborted_trial_is_deleted_by_force_after_a_minute(tmp_path, commands):
     own_time = FakeTime()
     overdue = Overdue(tmp_path, RUN, clock=own_time.clock)
     for job in (
@@ -155,7 +147,7 @@ def test_what_is_left_of_an_aborted_trial_is_deleted_by_force_after_a_minute(
     ):
         register(tmp_path, RUN, job)
 
-    def answer(words: list[str]) -> tuple[str, str, int]:
+    def answer(words):
         if words[:2] == ["qstat", "-f"]:
             return "Job Id: 1.login\n    exec_host = n3/0\n", "", 0
         table = {"qstat": qstat({"1.login": "R", "2.login": "F"}), "squeue": "8\n"}

@@ -1,9 +1,6 @@
 """What the Slurm plugin says, which jobs Slurm never starts, and what a cluster's hosts have."""
 
-from __future__ import annotations
-
 import subprocess
-from collections.abc import Sequence
 
 import pytest
 
@@ -24,7 +21,7 @@ ENDED = "SLURM-job '1' failed, SLURM status is: '{}'. Detailed failure"
 LOST = "SLURM-job '11' failed due to a node failure, SLURM status is: 'NO"
 
 
-def test_messages_of_the_plugin() -> None:
+def test_messages_of_the_plugin():
     assert run_name("SLURM run ID: 44e506f1-139b-42d4") == "44e506f1-139b-42d4"
     submitted = "Job 3 has been submitted with SLURM jobid 13 (log: x)."
     assert run_name(submitted) is None
@@ -48,12 +45,12 @@ def test_messages_of_the_plugin() -> None:
 class Answers:
     """The commands of a scheduler: what each prints, or why it cannot be asked."""
 
-    def __init__(self) -> None:
-        self.says: dict[str, str | Exception] = {}
+    def __init__(self):
+        self.says = {}
         self.status = 0
-        self.calls: list[list[str]] = []
+        self.calls = []
 
-    def __call__(self, command: Sequence[str], timeout: float) -> subprocess.CompletedProcess[str]:
+    def __call__(self, command, timeout):
         self.calls.append(list(command))
         said = self.says.get(command[0], FileNotFoundError(command[0]))
         if isinstance(said, Exception):
@@ -62,14 +59,14 @@ class Answers:
 
 
 @pytest.fixture
-def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
+def answers(monkeypatch):
     made = Answers()
     for module in (slurm, hosts):
         monkeypatch.setattr(module, "run_command", made)
     return made
 
 
-def test_a_job_that_can_only_wait_is_told_once_when_looks_agree(answers: Answers) -> None:
+def test_a_job_that_can_only_wait_is_told_once_when_looks_agree(answers):
     waits = "7|PartitionTimeLimit|short|rule_load_wildcards_t_0\n8|Priority|main|rule_load\n"
     waiting = Waiting("run-1")
     answers.says["squeue"] = waits
@@ -92,7 +89,7 @@ def test_a_job_that_can_only_wait_is_told_once_when_looks_agree(answers: Answers
         assert waiting.never_starting() == {}
 
 
-def test_how_many_hosts_a_job_has(answers: Answers) -> None:
+def test_how_many_hosts_a_job_has(answers):
     answers.says["squeue"] = "3\n"
     assert number_of_hosts("7") == 3
     answers.status = 1
@@ -115,8 +112,6 @@ PBS = "n1\n  resources_available.ncpus = 16\n\nn2\n  resources_available.ncpus =
         ({}, 0, None),
     ],
 )
-def test_processors_of_the_largest_host(
-    says: dict[str, str | Exception], status: int, most: int | None, answers: Answers
-) -> None:
+def test_processors_of_the_largest_host(says, status, most, answers):
     answers.says, answers.status = says, status
     assert hosts.most_processors() == most

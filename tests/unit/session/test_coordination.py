@@ -5,13 +5,10 @@ stands still, fails or looks in, in any order. Hosts, processes and time are mad
 real, and the machine is their file server, which gives them their times.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -52,11 +49,11 @@ LOG = logging.getLogger("test")
 class World(FakeTime):
     """Time in which everybody acts each second."""
 
-    def __init__(self, act: Callable[[], None]) -> None:
+    def __init__(self, act):
         super().__init__(start=1e6)
         self.act, self.limit, self._next = act, float("inf"), 0.0
 
-    def sleep(self, seconds: float) -> None:
+    def sleep(self, seconds):
         end = self.ns + round(seconds * NS)
         while self.ns < end:
             self.spend(min(STEP, (end - self.ns) / NS))
@@ -95,20 +92,20 @@ class Job:
     """Stood still while another host swept: nobody knows of it, and it ends when it goes on."""
 
     @property
-    def alive(self) -> bool:
+    def alive(self):
         return self.system.table.get(self.system.own_pid) == self.started
 
 
 class Coordination(RuleBasedStateMachine):
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.base = Path(tempfile.mkdtemp())
         self.results = self.base / "s"
         self.world = World(self.act)
-        self.runs: list[MadeRun] = []
-        self.jobs: list[Job] = []
-        self.failed: dict[str, int] = {}
-        self.kept: list[Path] = []
+        self.runs = []
+        self.jobs = []
+        self.failed = {}
+        self.kept = []
         self.number = 0
 
     @initialize(
@@ -116,9 +113,7 @@ class Coordination(RuleBasedStateMachine):
         keep=st.booleans(),
         jobs=st.lists(st.tuples(st.integers(0, 2), st.booleans(), st.booleans()), max_size=4),
     )
-    def a_trial_is_measured(
-        self, ahead: tuple[float, ...], keep: bool, jobs: list[tuple[int, bool, bool]]
-    ) -> None:
+    def a_trial_is_measured(self, ahead, keep, jobs):
         self.hosts = [MadeHost(f"h{i}", self.world, a, {}) for i, a in enumerate(ahead)]
         self.start_a_run(0)
         self.open_a_trial(0, keep, "")
@@ -129,7 +124,7 @@ class Coordination(RuleBasedStateMachine):
 
     # What happens by itself.
 
-    def act(self) -> None:
+    def act(self):
         now = self.world.now
         for made in self.runs:
             if made.ended_at is None and made.renews_at <= now:
@@ -144,13 +139,13 @@ class Coordination(RuleBasedStateMachine):
                 self.leave(job)
             assert not job.alive or ended is None or now <= ended + LEASE + 2 * STEP, "an orphan"
 
-    def renew(self, made: MadeRun) -> None:
+    def renew(self, made):
         made.run.renew()
         stamp = self.world.ns
         os.utime(self.results / "leases" / made.run.id, ns=(stamp, stamp))
         made.renews_at = self.world.now + renew_every(LEASE)
 
-    def leave(self, job: Job) -> None:
+    def leave(self, job):
         """As a job does that ends in order, and a node with its server's directory."""
         job.place.__exit__(None, None, None)
         job.system.kill(job.system.own_pid)
@@ -158,16 +153,16 @@ class Coordination(RuleBasedStateMachine):
         if job.scratch is not None and job.scratch not in self.kept:
             shutil.rmtree(job.scratch, ignore_errors=True)
 
-    def living(self) -> MadeRun | None:
+    def living(self):
         return next((made for made in self.runs if made.ended_at is None), None)
 
-    def bounded(self) -> None:
+    def bounded(self):
         self.world.limit = self.world.now + PATIENCE
 
     # What somebody does.
 
     @rule(host=st.integers(0, 2))
-    def start_a_run(self, host: int) -> None:
+    def start_a_run(self, host):
         """As the workflow does: sweep, ask whether another one measures, take the lease."""
         system = self.hosts[host].spawn()
         self.bounded()
@@ -191,7 +186,7 @@ class Coordination(RuleBasedStateMachine):
         self.renew(made)
         self.runs.append(made)
 
-    def seen_as_dead(self, system: MadeHost) -> bool:
+    def seen_as_dead(self, system):
         """Whether this host must have known that the last run has ended."""
         last = self.runs[-1]
         renewed = last.renews_at - renew_every(LEASE)
@@ -199,10 +194,9 @@ class Coordination(RuleBasedStateMachine):
 
     @precondition(lambda self: self.living())
     @rule(host=st.integers(0, 2), keep=st.booleans(), then=st.sampled_from(["", "kill", "abort"]))
-    def open_a_trial(self, host: int, keep: bool, then: str) -> None:
+    def open_a_trial(self, host, keep, then):
         """It waits for the trial before; where `then` something happens to that one."""
         made = self.living()
-        assert made is not None
         before = [trial for trial, state in made.trials.items() if state == "open"]
         failed = "aborted" in made.trials.values()
         action = {"": self.finish, "abort": self.fail, "kill": lambda made, trial: self.kill_run()}
@@ -223,13 +217,13 @@ class Coordination(RuleBasedStateMachine):
             store.mkdir(parents=True)
         system.kill(system.own_pid)
 
-    def open_trials(self) -> list[str]:
+    def open_trials(self):
         made = self.living()
         return [t for t, state in made.trials.items() if state == "open"] if made else []
 
     @precondition(lambda self: self.open_trials())
     @rule(host=st.integers(0, 2), node=st.booleans())
-    def start_a_job(self, host: int, node: bool) -> None:
+    def start_a_job(self, host, node):
         made, trial = self.living(), self.open_trials()[-1]
         assert made is not None
         self.number += 1
@@ -250,7 +244,7 @@ class Coordination(RuleBasedStateMachine):
 
     @precondition(lambda self: self.jobs)
     @rule(which=st.integers(0), stuck=st.booleans())
-    def stop_or_kill_a_job(self, which: int, stuck: bool) -> None:
+    def stop_or_kill_a_job(self, which, stuck):
         job = self.jobs[which % len(self.jobs)]
         if stuck:
             job.stuck = True
@@ -259,7 +253,7 @@ class Coordination(RuleBasedStateMachine):
 
     @precondition(lambda self: self.living())
     @rule()
-    def kill_run(self) -> None:
+    def kill_run(self):
         made = self.living()
         if made is not None:
             made.ended_at = self.world.now
@@ -267,20 +261,19 @@ class Coordination(RuleBasedStateMachine):
 
     @precondition(lambda self: self.living())
     @rule(seconds=st.floats(0, LATE))
-    def renew_late(self, seconds: float) -> None:
+    def renew_late(self, seconds):
         made = self.living()
-        assert made is not None
         self.renew(made)
         made.renews_at += seconds
 
     @precondition(lambda self: self.open_trials())
     @rule(well=st.booleans())
-    def end_a_trial(self, well: bool) -> None:
+    def end_a_trial(self, well):
         made, trial = self.living(), self.open_trials()[-1]
         assert made is not None
         (self.finish if well else self.fail)(made, trial)
 
-    def finish(self, made: MadeRun, trial: str) -> None:
+    def finish(self, made, trial):
         """All its jobs end, then it is closed and verified; a study may keep the data."""
         if made.ended_at is not None or made.trials[trial] != "open":
             return
@@ -298,7 +291,7 @@ class Coordination(RuleBasedStateMachine):
         (self.results / "live" / trial / FINISHED).touch()
         made.trials[trial] = "finished"
 
-    def fail(self, made: MadeRun, trial: str) -> None:
+    def fail(self, made, trial):
         if made.ended_at is not None or made.trials[trial] != "open":
             return
         made.trials[trial] = "aborted"
@@ -308,9 +301,8 @@ class Coordination(RuleBasedStateMachine):
 
     @precondition(lambda self: self.living())
     @rule(reason=st.sampled_from([None, "the run was stopped"]))
-    def end_the_run(self, reason: str | None) -> None:
+    def end_the_run(self, reason):
         made = self.living()
-        assert made is not None
         made.ended_at = self.world.now
         made.lock.unlink()  # Snakemake's own work
         self.bounded()
@@ -319,7 +311,7 @@ class Coordination(RuleBasedStateMachine):
         self.nothing_left_of(made, made.system.name, left)
 
     @rule(host=st.integers(0, 2))
-    def somebody_looks(self, host: int) -> None:
+    def somebody_looks(self, host):
         """Another Snakemake, of whatever kind, has a plan made."""
         system = self.hosts[host].spawn()
         self.bounded()
@@ -327,18 +319,18 @@ class Coordination(RuleBasedStateMachine):
         self.after_a_sweep(system)
         system.kill(system.own_pid)
 
-    def after_a_sweep(self, system: MadeHost) -> None:
+    def after_a_sweep(self, system):
         if self.runs and self.living() is None and self.seen_as_dead(system):
             self.nothing_left_of(self.runs[-1], system.name, None)
 
     @rule(seconds=st.floats(0.1, 20))
-    def time_passes(self, seconds: float) -> None:
+    def time_passes(self, seconds):
         self.world.limit = float("inf")
         self.world.sleep(seconds)
 
     # What holds.
 
-    def nothing_left_of(self, made: MadeRun, host: str, told: list[str] | None) -> None:
+    def nothing_left_of(self, made, host, told):
         jobs = [job for job in self.jobs if job.of is made]
         there = [job for job in jobs if job.alive and not job.lost]
         for job in there:
@@ -360,7 +352,7 @@ class Coordination(RuleBasedStateMachine):
                 assert job.scratch.exists() == (job.scratch in self.kept), job.scratch
 
     @invariant()
-    def a_living_run_is_left_alone(self) -> None:
+    def a_living_run_is_left_alone(self):
         made = self.living()
         if made is not None:
             assert made.next_place.is_dir(), "Snakemake makes it before a trial is opened"
@@ -369,10 +361,10 @@ class Coordination(RuleBasedStateMachine):
             assert made.lock.exists()
 
     @invariant()
-    def what_is_kept_is_there(self) -> None:
+    def what_is_kept_is_there(self):
         assert all(path.exists() for path in self.kept)
 
-    def teardown(self) -> None:
+    def teardown(self):
         try:
             self.kill_run()
             # By now a host knows of the end, however far its clock is behind.
@@ -390,7 +382,7 @@ class Coordination(RuleBasedStateMachine):
             shutil.rmtree(self.base)
 
 
-def test_runs_jobs_and_sweeps_in_any_order() -> None:
+def test_runs_jobs_and_sweeps_in_any_order():
     run_state_machine_as_test(
         Coordination,
         settings=settings(stateful_step_count=25, max_examples=settings.default.max_examples),
@@ -398,7 +390,7 @@ def test_runs_jobs_and_sweeps_in_any_order() -> None:
 
 
 @pytest.mark.parametrize("more", [0.0, 0.01])
-def test_how_far_a_clock_may_be_ahead(tmp_path: Path, more: float) -> None:
+def test_how_far_a_clock_may_be_ahead(tmp_path, more):
     """Today's limit: beyond it a living run of another host is taken for dead, and swept."""
     own_time = FakeTime()
     far = MadeHost("far", own_time)

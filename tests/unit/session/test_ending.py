@@ -1,10 +1,7 @@
 """Counts of the kernel's kills for lack of memory."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -24,11 +21,11 @@ V2 = "0::/user.slice/job 7\n"
         ("1:cpu:/a\n", None),
     ],
 )
-def test_the_file_that_counts(lines: str, file: str | None, tmp_path: Path) -> None:
+def test_the_file_that_counts(lines, file, tmp_path):
     assert cgroup_file(lines, tmp_path) == (tmp_path / file if file else None)
 
 
-def test_counts_that_grow_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counts_that_grow_are_told(tmp_path, monkeypatch):
     events, host = tmp_path / "memory.events", tmp_path / "vmstat"
     events.write_text("oom 3\noom_kill 2\noom_group_kill 0\n")
     host.write_text("nr_free_pages 7\noom_kill 5\n")
@@ -54,7 +51,7 @@ LOG = (
 )
 
 
-def test_where_nothing_is_counted_nothing_is_claimed() -> None:
+def test_where_nothing_is_counted_nothing_is_claimed():
     unknown = MemoryKills(None, None, None)
     assert "if nobody did it, the kernel did" in how_it_ended(-signal.SIGKILL, unknown)
 
@@ -70,6 +67,6 @@ def test_where_nothing_is_counted_nothing_is_claimed() -> None:
         (ValueError("something else"), None),
     ],
 )
-def test_what_snakemake_tells_of_a_script(error: Exception, status: int | None) -> None:
+def test_what_snakemake_tells_of_a_script(error, status):
     text = f'CalledProcessError in file "rules/workload.smk", line 39:\n{error}\n  File "x"'
     assert status_of(text) == status

@@ -1,7 +1,5 @@
 """The small files of a session and a run: what each says, and who is believed."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os
@@ -10,7 +8,6 @@ import time
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from support.fake_time import FakeTime
@@ -46,14 +43,14 @@ LOG = logging.getLogger("test")
 MODES = {0o700: 0o700, 0o750: 0o700, 0o777: 0o700, 0o500: 0o500}
 
 
-def member(live: Path, name: str, host: str) -> Path:
+def member(live, name, host):
     path = live / "members" / f"{name}.json"
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(asdict(Process(host, 7, 1.0))))
     return path
 
 
-def node(live: Path, name: str, host: str, *, ready: bool = False, gone: bool = False) -> None:
+def node(live, name, host, *, ready=False, gone=False):
     publish(live, NODES, name, StartedNode(name, host, "/d", 0.0, None))
     endpoint = Endpoint("data", int(name[-1]), host, "10.0.0.7", 20001)
     if ready:
@@ -65,7 +62,7 @@ def node(live: Path, name: str, host: str, *, ready: bool = False, gone: bool = 
 # What is live, and its end.
 
 
-def test_live_sessions_are_listed_with_their_jobs_and_nodes(tmp_path: Path) -> None:
+def test_live_sessions_are_listed_with_their_jobs_and_nodes(tmp_path):
     own_time = FakeTime(start=5000.0)
     here = MadeHost(own_time=own_time)
     assert live_sessions(tmp_path, here) == []
@@ -106,12 +103,12 @@ def test_live_sessions_are_listed_with_their_jobs_and_nodes(tmp_path: Path) -> N
     assert live_sessions(tmp_path, here)[0].phase == "between phases"
 
 
-def test_a_session_is_ended_by_hand(tmp_path: Path) -> None:
+def test_a_session_is_ended_by_hand(tmp_path):
     own_time = FakeTime()
     here = MadeHost(own_time=own_time)
     opened(tmp_path / "s", "run")
     live = tmp_path / "s" / "live" / "t"
-    said: list[str] = []
+    said = []
     for wrong in ("other", "s"):
         with pytest.raises(StorewiseError, match=f"'{wrong}' names 0 live sessions; live: s/t"):
             end_session(tmp_path, wrong, said.append, system=here)
@@ -148,9 +145,7 @@ def test_a_session_is_ended_by_hand(tmp_path: Path) -> None:
         ("broken", 1.0, 360.1, True),
     ],
 )
-def test_whose_lease_counts(
-    tmp_path: Path, host: str, started: float, age: float, dead: bool
-) -> None:
+def test_whose_lease_counts(tmp_path, host, started, age, dead):
     here = MadeHost(own_time=FakeTime(start=2e6))
     lease = Lease("r", Process(host, 1, started), 25.0)
     path = tmp_path / "leases" / "r"
@@ -170,7 +165,7 @@ def test_whose_lease_counts(
         assert "by process 1 on host here." in str(measured_by(tmp_path, "r", system=here))
 
 
-def test_a_run_s_record_tells_who_measures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_s_record_tells_who_measures(tmp_path, monkeypatch):
     monkeypatch.delenv(RUNNER_VARIABLE, raising=False)
     assert read_record(tmp_path) is None and measured_by(tmp_path) is None
     door = Process.current()
@@ -178,7 +173,6 @@ def test_a_run_s_record_tells_who_measures(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(run_record.time, "time", lambda: 1e9)
     run_record.begin(tmp_path, "r", {"a": "sqlite", "b": "duckdb"}, ("b",), 2)
     record = read_record(tmp_path)
-    assert record is not None
     assert (record.run, record.started, record.measuring) == ("r", 1e9, ("b",))
     assert (record.door, record.live_sessions, record.ended) == (door, 2, None)
     assert record.trials == {"a": "sqlite", "b": "duckdb"}
@@ -207,9 +201,7 @@ def test_a_run_s_record_tells_who_measures(tmp_path: Path, monkeypatch: pytest.M
 # Progress.
 
 
-def test_progress_is_written_once_a_second_and_never_in_the_way(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_progress_is_written_once_a_second_and_never_in_the_way(tmp_path, caplog):
     own_time = FakeTime()
     file = ProgressFile(tmp_path, "read.0", LOG, clock=own_time.clock)
     assert file.due() and progress_of(tmp_path) == {}
@@ -242,7 +234,7 @@ def test_progress_is_written_once_a_second_and_never_in_the_way(
 # The files of a session's nodes.
 
 
-def test_a_formed_cluster_is_told_as_it_was(tmp_path: Path) -> None:
+def test_a_formed_cluster_is_told_as_it_was(tmp_path):
     here, there = Endpoint("data", 0, "h", "10.0.0.1", 1), Endpoint("data", 1, "g", "10.0.0.2", 2)
     formed = FormedCluster((here, there), {"data0": "1", "data1": "1"}, {"data0": "x"}, 5.0, 2.0)
     write_cluster(tmp_path / "cluster.json", formed)
@@ -275,19 +267,14 @@ def test_a_formed_cluster_is_told_as_it_was(tmp_path: Path) -> None:
     ],
 )
 def test_how_far_a_clock_is_ahead_of_the_file_system_s(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    before: float,
-    after: float,
-    stamp: float,
-    offset: float,
-) -> None:
+    tmp_path, monkeypatch, before, after, stamp, offset
+):
     readings = iter([before, after])
     monkeypatch.setattr(cluster, "time", SimpleNamespace(time=lambda: next(readings)))
     real = Path.stat
     path = tmp_path / ".clock.data0"
 
-    def stamped(self: Path, **options: Any) -> Any:
+    def stamped(self, **options):
         found = real(self, **options)
         return SimpleNamespace(st_mtime=stamp) if self == path else found
 
@@ -301,7 +288,7 @@ def test_how_far_a_clock_is_ahead_of_the_file_system_s(
 
 
 @pytest.mark.parametrize(("mode", "becomes"), MODES.items())
-def test_what_directs_a_run_is_closed_for_others(tmp_path: Path, mode: int, becomes: int) -> None:
+def test_what_directs_a_run_is_closed_for_others(tmp_path, mode, becomes):
     path = tmp_path / "leases"
     check_private(path)
     make_private(path)
@@ -317,9 +304,7 @@ def test_what_directs_a_run_is_closed_for_others(tmp_path: Path, mode: int, beco
         path.unlink()
 
 
-def test_a_directory_of_somebody_else_is_not_believed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_directory_of_somebody_else_is_not_believed(tmp_path, monkeypatch):
     path, uid = tmp_path / "live", os.geteuid()
     path.mkdir()
     monkeypatch.setattr(private.os, "geteuid", lambda: uid + 1)
@@ -330,15 +315,13 @@ def test_a_directory_of_somebody_else_is_not_believed(
         check_private(path)
 
 
-def test_where_others_may_write_on_the_way_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def way(a: int, b: int) -> tuple[list[str], list[str]]:
+def test_where_others_may_write_on_the_way_is_named(tmp_path, monkeypatch):
+    def way(a, b):
         for path, mode in ((tmp_path / "a", a), (tmp_path / "a" / "b", b)):
             path.mkdir(exist_ok=True)
             path.chmod(mode)
         found = replaceable([tmp_path / "a" / "b" / "not" / "yet", tmp_path / "link" / "x"])
-        return tuple([line for line in lines if str(tmp_path) in line] for lines in found)  # type: ignore[return-value]
+        return tuple([line for line in lines if str(tmp_path) in line] for lines in found)
 
     (tmp_path / "a").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "a")
@@ -364,15 +347,8 @@ def test_where_others_may_write_on_the_way_is_named(
         (8, "", [], False),
     ],
 )
-def test_a_group_of_one(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    gid: int,
-    name: str,
-    members: list[str],
-    own: bool,
-) -> None:
-    def group(number: int) -> SimpleNamespace:
+def test_a_group_of_one(tmp_path, monkeypatch, gid, name, members, own):
+    def group(number):
         if number == 8:
             raise KeyError(number)
         return SimpleNamespace(gr_name=name, gr_mem=members)
@@ -382,7 +358,7 @@ def test_a_group_of_one(
     monkeypatch.setattr(Path, "group", lambda self: name)
     real = Path.stat
 
-    def seen(self: Path, **options: Any) -> Any:
+    def seen(self, **options):
         found = real(self, **options)
         mode = (found.st_mode | stat.S_IWGRP) & ~(stat.S_ISVTX | stat.S_IWOTH)
         return SimpleNamespace(st_mode=mode, st_gid=gid)
@@ -395,7 +371,7 @@ def test_a_group_of_one(
 # A run's own environment.
 
 
-def test_jobs_are_told_their_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_are_told_their_run(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "environ", dict(os.environ))
     run = Run(tmp_path, id="r")
     run.tell_jobs(3)

@@ -1,7 +1,5 @@
 """The frame of a job, and what is left to a run of jobs and trials that end."""
 
-from __future__ import annotations
-
 import errno
 import json
 import logging
@@ -13,7 +11,6 @@ import tempfile
 from dataclasses import asdict, replace
 from pathlib import Path
 from queue import Queue
-from typing import Any
 
 import pytest
 from support.fake_time import FakeTime
@@ -45,7 +42,7 @@ UNKNOWN = MemoryKills(None, None, None)
 HOST = socket.gethostname()
 
 
-def frame(results: Path, raised: BaseException | int | None, **options: Any) -> str:
+def frame(results, raised, **options):
     """How a job ends in which that is raised, or that signal comes, and its log."""
     own_time = FakeTime()
     session, log = results / "live" / "t" / "session.json", results / "logs" / "read.0.log"
@@ -90,9 +87,7 @@ def frame(results: Path, raised: BaseException | int | None, **options: Any) -> 
         (ZeroDivisionError("odd"), "read.0: ZeroDivisionError: odd", True, "", "raised"),
     ],
 )  # fmt: skip
-def test_what_the_end_of_a_job_says(
-    tmp_path: Path, raised: Any, reason: str | None, failure: bool, killed: str, end: str
-) -> None:
+def test_what_the_end_of_a_job_says(tmp_path, raised, reason, failure, killed, end):
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     temporaries = tempfile.tempdir
     opened(tmp_path, "run")
@@ -115,16 +110,14 @@ def test_what_the_end_of_a_job_says(
     assert ("unexpected error" in log) == isinstance(raised, ZeroDivisionError)
 
 
-def test_a_host_that_ec2_takes_back_fails_the_attempt_until_it_has_gone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_host_that_ec2_takes_back_fails_the_attempt_until_it_has_gone(tmp_path, monkeypatch):
     class Taken:
         at = 77.0
 
-        def __init__(self, **clock: object) -> None:
+        def __init__(self, **clock):
             pass
 
-        def reason(self) -> str:
+        def reason(self):
             return "EC2 takes it back"
 
     monkeypatch.setattr(trial_job, "Interruption", Taken)
@@ -136,10 +129,10 @@ def test_a_host_that_ec2_takes_back_fails_the_attempt_until_it_has_gone(
     assert (why.failure, why.until, why.killed) == (True, 77.0, "")
 
 
-def test_a_plain_job_is_one_message_where_the_error_is_expected(tmp_path: Path) -> None:
+def test_a_plain_job_is_one_message_where_the_error_is_expected(tmp_path):
     log = tmp_path / "logs" / "a.log"
 
-    def end(raised: BaseException) -> str:
+    def end(raised):
         with (
             pytest.raises((SystemExit, ZeroDivisionError)) as caught,
             trial_job.plain_job(log) as logger,
@@ -156,9 +149,7 @@ def test_a_plain_job_is_one_message_where_the_error_is_expected(tmp_path: Path) 
     assert len(logging.getLogger("storewise.job").handlers) == 1
 
 
-def test_progress_is_logged_every_ten_seconds_and_at_the_end(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_progress_is_logged_every_ten_seconds_and_at_the_end(monkeypatch, caplog):
     own_time = FakeTime()
     monkeypatch.setattr(trial_job.time, "monotonic", own_time.clock)
     caplog.set_level(logging.INFO)
@@ -175,7 +166,7 @@ def test_progress_is_logged_every_ten_seconds_and_at_the_end(
     ]
 
 
-def test_a_part_says_what_is_known_of_its_trial_and_host(tmp_path: Path) -> None:
+def test_a_part_says_what_is_known_of_its_trial_and_host(tmp_path):
     trial = Trial(
         study="s", id="t-r2", engine="null", workload="alignments", repeat=2, seed=9,
         factors={"engine": "null"}, phases=[Phase(name="write")],
@@ -204,14 +195,12 @@ def test_a_part_says_what_is_known_of_its_trial_and_host(tmp_path: Path) -> None
         (-11, "was ended by SIGSEGV, as a program is that crashes"),
     ],
 )
-def test_how_it_ended(status: int, words: str) -> None:
+def test_how_it_ended(status, words):
     assert how_it_ended(status, UNKNOWN) == words
 
 
-def test_why_a_trial_ends_whose_job_a_signal_has_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pids: list[int | None] = []
+def test_why_a_trial_ends_whose_job_a_signal_has_ended(tmp_path, monkeypatch):
+    pids = []
     monkeypatch.setattr(
         ending, "how_it_ended", lambda status, before, pid: pids.append(pid) or f"ended {status}"
     )
@@ -227,12 +216,10 @@ def test_why_a_trial_ends_whose_job_a_signal_has_ended(
 # What a run leaves to the next.
 
 
-def test_an_abort_where_there_is_nothing_or_no_space(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_abort_where_there_is_nothing_or_no_space(tmp_path, monkeypatch):
     assert not abort(tmp_path / "gone", Abort("why", failure=True))
 
-    def full(self: Path, text: str, **options: Any) -> None:
+    def full(self, text, **options):
         if self.parent.name == "full":
             self.touch()
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -248,10 +235,10 @@ def test_an_abort_where_there_is_nothing_or_no_space(
         abort(tmp_path / "broken", Abort("why", failure=False))
 
 
-def test_a_reason_is_waited_for_until_it_is_there_or_its_time_is_over(tmp_path: Path) -> None:
+def test_a_reason_is_waited_for_until_it_is_there_or_its_time_is_over(tmp_path):
     live = tmp_path / "t"
 
-    def seconds(end: float = 1e9, action: Any = None) -> float:
+    def seconds(end=1e9, action=None):
         own_time = FakeTime()
         own_time.after(end, action)
         await_reason(live, 8.0, clock=own_time.clock, sleep=own_time.sleep)
@@ -270,12 +257,12 @@ def test_a_reason_is_waited_for_until_it_is_there_or_its_time_is_over(tmp_path: 
     [(errno.ENOTEMPTY, 3, 0.3), (errno.EBUSY, 1000, None), (errno.EACCES, 1, None)],
 )
 def test_a_tree_in_which_others_still_write_is_removed_with_patience(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int, times: int, ends_after: float
-) -> None:
+    tmp_path, monkeypatch, error, times, ends_after
+):
     own_time, real = FakeTime(), shutil.rmtree
-    tries: list[int] = []
+    tries = []
 
-    def removed(path: Path) -> None:
+    def removed(path):
         tries.append(1)
         if len(tries) == 1:
             raise FileNotFoundError
@@ -295,14 +282,12 @@ def test_a_tree_in_which_others_still_write_is_removed_with_patience(
         assert not place.exists() and own_time.now == pytest.approx(1000 + ends_after)
 
 
-def test_a_lease_is_renewed_by_its_thread_until_the_run_ends(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lease_is_renewed_by_its_thread_until_the_run_ends(tmp_path, caplog, monkeypatch):
     run = Run(tmp_path, 8.0, id="r")
     asked, told = Queue[float](), Queue[bool]()
-    reasons: list[str | None] = [None, None, "the run was stopped"]
+    reasons = [None, None, "the run was stopped"]
 
-    def pause(seconds: float) -> bool:
+    def pause(seconds):
         asked.put(seconds)
         return told.get(timeout=60)
 
@@ -315,7 +300,7 @@ def test_a_lease_is_renewed_by_its_thread_until_the_run_ends(
         os.utime(lease, (5.0, 5.0))
         if full:  # a new time needs no space
 
-            def write(self: Lease, directory: Path) -> None:
+            def write(self, directory):
                 raise OSError(errno.ENOSPC, "No space left on device")
 
             monkeypatch.setattr(Lease, "write", write)
@@ -334,9 +319,7 @@ def test_a_lease_is_renewed_by_its_thread_until_the_run_ends(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_trial_is_opened_in_a_place_that_has_nothing_of_an_earlier_life(
-    tmp_path: Path, run: Run, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_trial_is_opened_in_a_place_that_has_nothing_of_an_earlier_life(tmp_path, run, caplog):
     own_time = FakeTime(start=5000.0)
     here = MadeHost(own_time=own_time)
     caplog.set_level(logging.INFO)
@@ -370,7 +353,7 @@ def test_a_trial_is_opened_in_a_place_that_has_nothing_of_an_earlier_life(
     run.end()
 
 
-def test_a_failed_attempt_is_recorded_with_what_is_known(tmp_path: Path, run: Run) -> None:
+def test_a_failed_attempt_is_recorded_with_what_is_known(tmp_path, run):
     assert run.job_failed("t", Abort("early", failure=True)) is None, "it was not opened"
     opened(tmp_path, run.id)
     log = tmp_path / "job.log"
@@ -379,7 +362,6 @@ def test_a_failed_attempt_is_recorded_with_what_is_known(tmp_path: Path, run: Ru
     later = Abort("", failure=True, log=str(log))
     assert run.job_failed("t", later, job="read.1", scheduler="lost") is None
     failure = run.job_failed("t", later, job="read.0", scheduler="its wall time is over")
-    assert failure is not None
     assert (failure.trial, failure.run, failure.until) == ("t", run.id, 9.0)
     assert failure.reason == "why? its wall time is over", "an answer to a question"
     assert failure.log_tail.splitlines() == [f"line {number}" for number in range(10, 40)]
@@ -394,7 +376,7 @@ def test_a_failed_attempt_is_recorded_with_what_is_known(tmp_path: Path, run: Ru
     run.end()
 
 
-def test_a_dead_run_s_trials_are_swept_with_words(tmp_path: Path) -> None:
+def test_a_dead_run_s_trials_are_swept_with_words(tmp_path):
     own_time = FakeTime()
     here = MadeHost(own_time=own_time)
     lock, gone = tmp_path / "lock", tmp_path / "no lock"
@@ -413,7 +395,7 @@ def test_a_dead_run_s_trials_are_swept_with_words(tmp_path: Path) -> None:
     for path in (kept, kept.with_name("data.1")):
         path.mkdir(parents=True)
     (kept.parent / "part.parquet").touch()
-    said: list[str] = []
+    said = []
     assert sweep_dead(tmp_path, said.append, system=here) == ["a", "z"]
     assert said == [
         f"removed the lock {lock} of run z, which was killed",
@@ -425,14 +407,12 @@ def test_a_dead_run_s_trials_are_swept_with_words(tmp_path: Path) -> None:
     assert [path.name for path in kept.parent.iterdir()] == ["part.parquet"]
 
 
-def test_what_a_scheduler_calls_over_is_not_waited_for_by_a_sweep_or_an_end(
-    tmp_path: Path,
-) -> None:
+def test_what_a_scheduler_calls_over_is_not_waited_for_by_a_sweep_or_an_end(tmp_path):
     own_time = FakeTime()
     here = MadeHost(own_time=own_time)
     far = json.dumps(asdict(Process("far", 5, 1.0, "slurm", "12")))
 
-    def ask(kind: str, ids: Any) -> set[str]:
+    def ask(kind, ids):
         assert (kind, list(ids)) == ("slurm", ["12"])
         return set()
 
@@ -450,7 +430,7 @@ def test_what_a_scheduler_calls_over_is_not_waited_for_by_a_sweep_or_an_end(
     assert own_time.now == 1000
 
 
-def test_a_sweep_ends_its_own_host_s_jobs_and_spares_itself(tmp_path: Path) -> None:
+def test_a_sweep_ends_its_own_host_s_jobs_and_spares_itself(tmp_path):
     own_time = FakeTime()
     here = MadeHost(own_time=own_time)
     opened(tmp_path, "r")
@@ -465,7 +445,7 @@ def test_a_sweep_ends_its_own_host_s_jobs_and_spares_itself(tmp_path: Path) -> N
     assert list(here.table) == [here.own_pid] and not live.exists()
 
 
-def test_the_last_run_takes_with_it_what_nobody_opened(tmp_path: Path) -> None:
+def test_the_last_run_takes_with_it_what_nobody_opened(tmp_path):
     first, second = Run(tmp_path, id="a"), Run(tmp_path, id="b")
     for run in (first, second):
         run.start(pause=lambda seconds: True)

@@ -1,17 +1,13 @@
 """The jobs of a session without servers: what each waits for, and that an abort ends each wait."""
 
-from __future__ import annotations
-
 import logging
 import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from support.fake_time import FakeTime
@@ -65,7 +61,7 @@ SESSION = Session("t", "run", 25.0, 990.0)
 
 
 @pytest.fixture
-def live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def live(tmp_path, monkeypatch):
     """The live directory of a trial whose waits let no real time pass."""
     for name in ("tcp", "ring", "lasting"):
         module = "tcp_engine" if name == "tcp" else "ring_engine"
@@ -78,7 +74,7 @@ def live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return directory
 
 
-def trial(engine: str = "tcp", nodes: int = 2, **changes: Any) -> Trial:
+def trial(engine="tcp", nodes=2, **changes):
     return Trial(**{
         "study": "s", "id": "t", "engine": engine, "workload": "alignments", "repeat": 1,
         "seed": 1, "factors": {"engine": engine}, "nodes": nodes, "consistency": "durable",
@@ -89,11 +85,11 @@ def trial(engine: str = "tcp", nodes: int = 2, **changes: Any) -> Trial:
 class Looks:
     """A job's check, which ends its trial at a certain look, or does something there."""
 
-    def __init__(self, abort_at: int = 0, **actions: Callable[[], object]) -> None:
+    def __init__(self, abort_at=0, **actions):
         self.number, self.abort_at = 0, abort_at
         self.actions = {int(at.removeprefix("at")): do for at, do in actions.items()}
 
-    def __call__(self) -> None:
+    def __call__(self):
         self.number += 1
         self.actions.get(self.number, lambda: None)()
         assert self.number < 1000, "a wait without end"
@@ -101,36 +97,34 @@ class Looks:
             raise Aborted("another job has failed")
 
 
-def job(live: Path, check: Callable[[], None] = lambda: None) -> TrialJob:
+def job(live, check=lambda: None):
     return TrialJob(check, LOG, live, SESSION, lambda error: None)
 
 
-def ready(
-    live: Path, *names: str, at: float = 1000.0, host: str = "", ip: str = "127.0.0.1"
-) -> None:
+def ready(live, *names, at=1000.0, host="", ip="127.0.0.1"):
     for name in names:
         endpoint = Endpoint(name[:-1], int(name[-1]), host or host_name(), ip, 20000)
         publish(live, ENDPOINTS, name, ReadyNode(name, endpoint, "Tcp 1", "nothing", 1, at))
 
 
-def gone(live: Path, name: str) -> None:
+def gone(live, name):
     publish(live, GONE, name, GoneNode(name, "h", 1.0, 7, ""))
 
 
 # Closing.
 
 
-def close(live: Path, check: Looks, own_time: FakeTime) -> Path:
+def close(live, check, own_time):
     result = live.parent / "close.parquet"
     ready(live, "data0", "data1")
     write_cluster(live / CLUSTER, FormedCluster((), {}, {}, 1000.0, 4.0, ("odd",)))
     frame = job(live, check)
     times = {"clock": own_time.clock, "sleep": own_time.sleep}
-    run_close(trial(), live / CLUSTER, result, frame, **times)  # type: ignore[arg-type]
+    run_close(trial(), live / CLUSTER, result, frame, **times)
     return result
 
 
-def test_closing_waits_for_every_node_and_keeps_the_times(live: Path) -> None:
+def test_closing_waits_for_every_node_and_keeps_the_times(live):
     own_time = FakeTime()
     check = Looks(at2=lambda: gone(live, "data1"), at4=lambda: gone(live, "data0"))
     table, conditions = read_part(close(live, check, own_time))
@@ -141,7 +135,7 @@ def test_closing_waits_for_every_node_and_keeps_the_times(live: Path) -> None:
     assert conditions["warnings"] == ["odd"]
 
 
-def test_closing_ends_with_its_trial_and_has_an_end(live: Path) -> None:
+def test_closing_ends_with_its_trial_and_has_an_end(live):
     with pytest.raises(Aborted, match="another job has failed"):
         close(live, Looks(abort_at=3), FakeTime())
     gone(live, "data0")
@@ -155,14 +149,14 @@ def test_closing_ends_with_its_trial_and_has_an_end(live: Path) -> None:
 # Forming.
 
 
-def form(live: Path, check: Looks, own_time: FakeTime, engine: str = "ring") -> FormedCluster:
+def form(live, check, own_time, engine="ring"):
     times = {"clock": own_time.clock, "sleep": own_time.sleep}
     place = live / CLUSTER
-    run_form(trial(engine), place, live.parent, job(live, check), **times)  # type: ignore[arg-type]
+    run_form(trial(engine), place, live.parent, job(live, check), **times)
     return read_cluster(place)
 
 
-def test_forming_waits_for_every_node(live: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forming_waits_for_every_node(live, monkeypatch):
     monkeypatch.setattr(TcpEngine, "answers", lambda *given: True)
     check = Looks(at2=lambda: ready(live, "data0"), at4=lambda: ready(live, "data1", at=1000.4))
     formed = form(live, check, FakeTime())
@@ -174,7 +168,7 @@ def test_forming_waits_for_every_node(live: Path, monkeypatch: pytest.MonkeyPatc
         form(live, Looks(), FakeTime())
 
 
-def test_forming_ends_with_its_trial_and_names_nodes_that_never_started(live: Path) -> None:
+def test_forming_ends_with_its_trial_and_names_nodes_that_never_started(live):
     ready(live, "data0")
     with pytest.raises(Aborted):
         form(live, Looks(abort_at=5), FakeTime())
@@ -195,38 +189,38 @@ def test_forming_ends_with_its_trial_and_names_nodes_that_never_started(live: Pa
 class MadeServer:
     """What a node's job sees of its server; `failing` says how it ended by itself."""
 
-    def __init__(self, live: Path, directory: Path, spec: NodeSpec) -> None:
+    def __init__(self, live, directory, spec):
         self.live, self.directory, self.failing = live, directory, ""
         self.node = replace(node_of(live), directory=directory, spec=spec)
         self.pid, self.started_at = os.getpid(), time.time()
         self.endpoint = Endpoint(spec.role, 0, host_name(), "127.0.0.1", 20000)
         self.launch = SimpleNamespace(cleanup=())
-        self.done: list[str] = []
+        self.done = []
 
-    def settling(self, endpoints: object, *given: object) -> SimpleNamespace:
+    def settling(self, endpoints, *given):
         return SimpleNamespace(endpoints=endpoints, node=self.node, run=lambda *given: "joined")
 
-    def failure(self, wait: float = 0.0) -> str | None:
+    def failure(self, wait=0.0):
         return self.failing or None
 
-    def raise_if_ended(self, wait: float = 0.0) -> None:
+    def raise_if_ended(self, wait=0.0):
         if self.failing:
             raise EngineError(self.failing)
 
-    def stop(self) -> None:
+    def stop(self):
         self.done.append("stop")
 
-    def again(self, check: Callable[[], None]) -> None:
+    def again(self, check):
         self.done.append("again")
 
     kill = stop
 
-    def remove(self) -> str:
+    def remove(self):
         self.done.append("remove")
         shutil.rmtree(self.directory)
         return ""
 
-    def end(self) -> None:
+    def end(self):
         self.stop()
         self.remove()
 
@@ -234,13 +228,11 @@ class MadeServer:
 class RunningNode:
     """A node's job in this process, with a server that is made."""
 
-    def __init__(
-        self, live: Path, monkeypatch: pytest.MonkeyPatch, check: Looks, trial: Trial, **job: Any
-    ) -> None:
+    def __init__(self, live, monkeypatch, check, trial, **job):
         self.live, self.check, self.trial = live, check, trial
         self.name = job.pop("node", "data0")
         self.own_time = FakeTime(tick=job.pop("tick", 0))
-        self.told: list[str] = []
+        self.told = []
         base = live.parent
         self.job = NodeJob(
             trial, self.name, base / "node.parquet", base / "server.log", base / "kept", **job
@@ -249,16 +241,14 @@ class RunningNode:
         elect(live, "node-sampler")
         monkeypatch.setattr(node_module, "start_server", self.start_server)
 
-    def start_server(
-        self, engine: Any, node: Any, *given: Any, meet: Any, **more: Any
-    ) -> MadeServer:
+    def start_server(self, engine, node, *given, meet, **more):
         self.server = MadeServer(self.live, node.directory, node.spec)
         if meet is not None:
             self.peers = meet(self.server.endpoint)
         return self.server
 
-    def run(self) -> None:
-        def tell(error: BaseException) -> None:
+    def run(self):
+        def tell(error):
             assert not self.server.done, "the trial is told before its server ends"
             self.told.append(str(error))
 
@@ -267,8 +257,8 @@ class RunningNode:
 
 
 @pytest.fixture
-def running(live: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., RunningNode]]:
-    def make(check: Looks, trial: Trial, **job: Any) -> RunningNode:
+def running(live, monkeypatch):
+    def make(check, trial, **job):
         return RunningNode(live, monkeypatch, check, trial, **job)
 
     yield make
@@ -278,7 +268,7 @@ def running(live: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..
 Running = Callable[..., RunningNode]
 
 
-def test_a_node_serves_until_it_is_closed(live: Path, running: Running) -> None:
+def test_a_node_serves_until_it_is_closed(live, running):
     told = Looks(at3=(live / LOADED).touch, at6=(live / STOP).touch)
     one = running(told, trial(nodes=1))
     one.run()
@@ -290,7 +280,7 @@ def test_a_node_serves_until_it_is_closed(live: Path, running: Running) -> None:
 
 
 @pytest.mark.parametrize("keep", [False, True])
-def test_an_abort_ends_a_node_that_serves(live: Path, running: Running, keep: bool) -> None:
+def test_an_abort_ends_a_node_that_serves(live, running, keep):
     one = running(Looks(abort_at=4), trial(nodes=1, keep_data=keep))
     with pytest.raises(Aborted, match="another job has failed"):
         one.run()
@@ -299,8 +289,8 @@ def test_an_abort_ends_a_node_that_serves(live: Path, running: Running, keep: bo
     assert "data0" in gone_nodes(live)
 
 
-def test_a_server_that_ends_is_told_with_its_own_words(running: Running) -> None:
-    def fail() -> None:
+def test_a_server_that_ends_is_told_with_its_own_words(running):
+    def fail():
         one.server.failing = "data0: the server was ended by SIGKILL"
 
     one = running(Looks(at3=fail), trial(nodes=1))
@@ -310,7 +300,7 @@ def test_a_server_that_ends_is_told_with_its_own_words(running: Running) -> None
     assert one.server.done == ["stop", "remove"]
 
 
-def test_a_node_meets_the_others_before_it_starts(live: Path, running: Running) -> None:
+def test_a_node_meets_the_others_before_it_starts(live, running):
     other = Endpoint("data", 1, "h", "127.0.0.2", 20001)
     told = Looks(
         at3=lambda: publish(live, ADDRESSES, "data1", other),
@@ -332,7 +322,7 @@ def test_a_node_meets_the_others_before_it_starts(live: Path, running: Running) 
         assert not list(live.glob("nodes/*/"))
 
 
-def test_a_node_outlives_those_that_need_it(live: Path, running: Running) -> None:
+def test_a_node_outlives_those_that_need_it(live, running):
     (live / STOP).touch()
     last = running(Looks(at4=lambda: gone(live, "data0")), trial("lasting"), node="last0")
     last.run()
@@ -351,13 +341,11 @@ def test_a_node_outlives_those_that_need_it(live: Path, running: Running) -> Non
         assert last.server.done == ["stop", "remove"], end
 
 
-def test_a_wall_time_ends_a_node_in_order_and_says_what_was_waited_for(
-    live: Path, running: Running
-) -> None:
+def test_a_wall_time_ends_a_node_in_order_and_says_what_was_waited_for(live, running):
     assert reserve_of(40) == 10 and reserve_of(86400) == 90
     two = trial(workers=2, phases=[Phase(name="write")])
 
-    def message() -> str:
+    def message():
         one = running(Looks(), two, runtime_minutes=60, tick=10**12)
         with pytest.raises(StorewiseError, match="stopped in order before its wall time") as caught:
             one.run()
@@ -372,9 +360,7 @@ def test_a_wall_time_ends_a_node_in_order_and_says_what_was_waited_for(
     assert ", and write.1 had not started yet (still queued?)" in message()
 
 
-def test_what_a_profile_may_get_wrong(
-    live: Path, running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_profile_may_get_wrong(live, running, tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     for options, error, words in (
         ({"scratch": "$NOWHERE/x"}, ConfigError, r"scratch: '\$NOWHERE/x' names a variable"),
@@ -394,9 +380,7 @@ def test_what_a_profile_may_get_wrong(
 # A worker and the servers beside it.
 
 
-def test_a_worker_waits_for_the_router_of_its_host(
-    live: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_waits_for_the_router_of_its_host(live, monkeypatch):
     router = NodeSpec("router", 0, placement="worker")
     monkeypatch.setattr(sidecar, "node_specs", lambda trial: (router,))
     write_cluster(live / CLUSTER, FormedCluster((), {}, {}, 0.0, 0.0))
@@ -404,11 +388,11 @@ def test_a_worker_waits_for_the_router_of_its_host(
     here = Endpoint("router", 0, host_name(), "127.0.0.1", 20000)
     place = {"phase": "write", "worker": 1, "workers": 2}
 
-    def started() -> None:
+    def started():
         publish(live, "beside", f"write.router.{host_name()}", here)
 
-    def work(check: Looks) -> tuple[Endpoint, ...]:
-        with phase_cluster(trial(), live, job(live, check), **place) as served:  # type: ignore[arg-type]
+    def work(check):
+        with phase_cluster(trial(), live, job(live, check), **place) as served:
             (live / "barriers" / "open").mkdir(parents=True)
             (live / "barriers" / "open" / "write-done").touch()
             return served.cluster.endpoints
@@ -418,9 +402,7 @@ def test_a_worker_waits_for_the_router_of_its_host(
     assert work(Looks(at3=started)) == (here,)
 
 
-def test_an_abort_ends_the_wait_for_a_server_s_answer(
-    live: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_abort_ends_the_wait_for_a_server_s_answer(live, monkeypatch):
     monkeypatch.setattr(TcpEngine, "answers", lambda *given: False)
     own_time = FakeTime(tick=10**9)
     server = Server(TcpEngine(), node_of(live), live / "log", clock=own_time.clock)
@@ -433,7 +415,7 @@ def test_an_abort_ends_the_wait_for_a_server_s_answer(
 # Orders to nodes.
 
 
-def test_who_gives_an_order_waits_for_every_node(live: Path) -> None:
+def test_who_gives_an_order_waits_for_every_node(live):
     ready(live, "data0", "data1")
     own_time = FakeTime()
     check = Looks()
@@ -441,7 +423,7 @@ def test_who_gives_an_order_waits_for_every_node(live: Path) -> None:
     order = orders.give("restart")
     assert order.nodes == ("data0", "data1")
 
-    def answered(node: str, state: Any, error: str = "") -> Callable[[], None]:
+    def answered(node, state, error=""):
         return lambda: publish_answer(live, Answer(order.id, node, state, error))
 
     check.actions = {2: answered("data0", "done"), 3: answered("data1", "begun"),
@@ -475,25 +457,23 @@ def test_who_gives_an_order_waits_for_every_node(live: Path) -> None:
         ("restart", None, "", ["stop", "again"]),
     ],
 )
-def test_a_node_that_waits_with_an_order_ends_with_its_trial(
-    live: Path, what: Any, at: float | None, end: str, done: list[str]
-) -> None:
+def test_a_node_that_waits_with_an_order_ends_with_its_trial(live, what, at, end, done):
     """A kill waits for its moment, a restart for the nodes that are to stop before."""
     specs = LastingEngine().roles(trial().topology, {})
     ready(live, "data0", "last0")
     server = MadeServer(live, live / "last", specs[0])
     order = Orders(live).give(what, ["last0", "data0"], at=at)
 
-    def act() -> None:
+    def act():
         server.failing = "it fell" * (end == "failing")
-        state: Any = "failed" if end == "other" else "stopped"
+        state = "failed" if end == "other" else "stopped"
         if end in ("", "other"):
             publish_answer(live, Answer(order.id, "data0", state, "no space"))
 
     check = Looks(abort_at=4 if end == "abort" else 0, at2=act)
-    renewed: list[int] = []
+    renewed = []
     executor = FaultExecutor(
-        server, specs, live, check=check, log=LOG, offset=0.0,  # type: ignore[arg-type]
+        server, specs, live, check=check, log=LOG, offset=0.0,
         renewed=lambda: renewed.append(1),
     )  # fmt: skip
     if end:

@@ -1,9 +1,5 @@
 """Which nodes a slowing means, and when a crash comes."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 from pydantic import ValidationError
 
@@ -12,7 +8,7 @@ from storewise.session.faults.orders import Orders
 from storewise.workloads.faults import Crash, Slow
 
 
-def test_the_nodes_of_a_slowing_are_data_nodes() -> None:
+def test_the_nodes_of_a_slowing_are_data_nodes():
     known = ("data0", "data1", "config0")
     assert Slow(how="cpu").chosen(known) == ("data0",)
     assert Slow(how="cpu", nodes=0).chosen(known) == ()
@@ -26,7 +22,7 @@ def test_the_nodes_of_a_slowing_are_data_nodes() -> None:
         Slow(how="cpu", names=("data9",)).chosen(known)
 
 
-def test_a_crash_is_drawn_from_the_seed() -> None:
+def test_a_crash_is_drawn_from_the_seed():
     known = ("data0", "data1", "data2", "config0")
     crash = Crash(node="random", after=(1.0, 3.0))
     drawn = {crash.drawn(known, seed, 0) for seed in range(50)}
@@ -50,11 +46,11 @@ def test_a_crash_is_drawn_from_the_seed() -> None:
         ({"how": "heat"}, "'disk', 'cpu', 'network' or 'memory'"),
     ],
 )
-def test_a_slowing_that_makes_no_sense_is_refused(values: dict[str, object], words: str) -> None:
+def test_a_slowing_that_makes_no_sense_is_refused(values, words):
     with pytest.raises(ValidationError, match=words):
         Slow.model_validate(values)
 
 
-def test_orders_for_nobody_are_refused(tmp_path: Path) -> None:
+def test_orders_for_nobody_are_refused(tmp_path):
     with pytest.raises(EngineError, match="sqlite has no servers"):
         Orders(tmp_path, engine="sqlite").restart()

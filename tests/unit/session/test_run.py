@@ -1,15 +1,10 @@
 """Leases, aborts, members and failures of a run, in a time that is handed in."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
-from collections.abc import Sequence
 from dataclasses import asdict, replace
 from itertools import pairwise
-from pathlib import Path
-from typing import Any
 
 import pytest
 from support.fake_time import FakeTime
@@ -40,7 +35,7 @@ from storewise.session.coordination.run import (
 from storewise.session.coordination.trial_job import trial_job
 
 
-def test_a_watched_trial_goes_on_while_its_run_lives(tmp_path: Path, run: Run) -> None:
+def test_a_watched_trial_goes_on_while_its_run_lives(tmp_path, run):
     watch = Watch(tmp_path, opened(tmp_path, run.id))
     watch.check()
     run.end()
@@ -49,7 +44,7 @@ def test_a_watched_trial_goes_on_while_its_run_lives(tmp_path: Path, run: Run) -
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_first_reason_stays(tmp_path: Path, run: Run) -> None:
+def test_the_first_reason_stays(tmp_path, run):
     session = opened(tmp_path, run.id)
     directory = tmp_path / "live" / "t"
     assert abort(directory, Abort("first", failure=True))
@@ -60,7 +55,7 @@ def test_the_first_reason_stays(tmp_path: Path, run: Run) -> None:
     run.end()
 
 
-def test_a_stale_lease_ends_a_trial_whatever_the_clocks_say(tmp_path: Path) -> None:
+def test_a_stale_lease_ends_a_trial_whatever_the_clocks_say(tmp_path):
     session = opened(tmp_path, "r", lease=20.0)
     lease = tmp_path / "leases" / "r"
     lease.parent.mkdir()
@@ -81,7 +76,7 @@ def test_a_stale_lease_ends_a_trial_whatever_the_clocks_say(tmp_path: Path) -> N
         watch.check()
 
 
-def test_a_lease_s_time_can_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lease_s_time_can_be_set(monkeypatch):
     monkeypatch.delenv(LEASE_VARIABLE, raising=False)
     assert lease_seconds(on_cluster=False) == 25 < lease_seconds(on_cluster=True) == 180
     monkeypatch.setenv(LEASE_VARIABLE, "2")
@@ -93,14 +88,12 @@ def test_a_lease_s_time_can_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("lease", "pause"), [(2, 0.5), (4, 1), (25, 3), (180, 3)])
-def test_a_lease_is_renewed_several_times_while_it_holds(
-    tmp_path: Path, lease: float, pause: float
-) -> None:
+def test_a_lease_is_renewed_several_times_while_it_holds(tmp_path, lease, pause):
     assert renew_every(lease) == pause
     run = Run(tmp_path, lease)
-    pauses: list[float] = []
+    pauses = []
 
-    def end(seconds: float) -> bool:
+    def end(seconds):
         pauses.append(seconds)
         return True
 
@@ -109,7 +102,7 @@ def test_a_lease_is_renewed_several_times_while_it_holds(
     assert pauses == [pause]
 
 
-def test_another_session_takes_a_trial_over(tmp_path: Path, run: Run) -> None:
+def test_another_session_takes_a_trial_over(tmp_path, run):
     session = opened(tmp_path, run.id)
     watch = Watch(tmp_path, session)
     replace(session, run="another").write(tmp_path / "live" / "t")
@@ -117,15 +110,12 @@ def test_another_session_takes_a_trial_over(tmp_path: Path, run: Run) -> None:
     run.end()
 
 
-def test_failures_are_recorded_once_a_session_and_not_for_a_stopped_run(
-    tmp_path: Path, run: Run
-) -> None:
+def test_failures_are_recorded_once_a_session_and_not_for_a_stopped_run(tmp_path, run):
     log = tmp_path / "job.log"
     log.write_text("\n".join(f"line {i}" for i in range(100)))
     opened(tmp_path, run.id)
     abort(tmp_path / "live" / "t", Abort("disk full", failure=True, log=str(log)))
     first = run.job_failed("t", Abort("load failed", failure=True))
-    assert first is not None
     assert first.reason == "disk full"
     assert first.log_tail.splitlines()[-1] == "line 99"
     assert run.job_failed("t", Abort("phase failed", failure=True)) is None
@@ -145,9 +135,7 @@ def test_failures_are_recorded_once_a_session_and_not_for_a_stopped_run(
         (ZeroDivisionError("boom"), True, "ZeroDivisionError: boom"),
     ],
 )
-def test_a_failing_job_gives_its_trial_the_reason(
-    tmp_path: Path, run: Run, raised: Exception, failure: bool, words: str
-) -> None:
+def test_a_failing_job_gives_its_trial_the_reason(tmp_path, run, raised, failure, words):
     session = opened(tmp_path, run.id)
     directory = tmp_path / "live" / "t"
     log = tmp_path / "w.log"
@@ -171,18 +159,15 @@ def test_a_failing_job_gives_its_trial_the_reason(
     run.end()
 
 
-def test_a_client_leaves_the_first_word_to_the_node(tmp_path: Path, run: Run) -> None:
+def test_a_client_leaves_the_first_word_to_the_node(tmp_path, run):
     """What a client sees of a server's end says less than the server's own job does."""
     opened(tmp_path, run.id)
     directory = tmp_path / "live" / "t"
     own_time = FakeTime()
-    options: dict[str, Any] = {"defer": 8.0, "clock": own_time.clock, "sleep": own_time.sleep}
+    options = {"defer": 8.0, "clock": own_time.clock, "sleep": own_time.sleep}
     file, log = directory / "session.json", tmp_path / "w.log"
     message = Abort("data0: no space left", failure=True)
-    with (
-        pytest.raises(SystemExit),
-        trial_job(tmp_path, file, "read.0", log, **options),
-    ):
+    with pytest.raises(SystemExit), trial_job(tmp_path, file, "read.0", log, **options):
         own_time.after(5.0, lambda: abort(directory, message))
         raise EngineError("connection refused")
     assert read_abort(directory / "abort") == message
@@ -195,7 +180,7 @@ def test_a_client_leaves_the_first_word_to_the_node(tmp_path: Path, run: Run) ->
     run.end()
 
 
-def test_membership_ends_with_the_block(tmp_path: Path) -> None:
+def test_membership_ends_with_the_block(tmp_path):
     with membership(tmp_path, "x"):
         assert members(tmp_path)["x"].alive()
     assert members(tmp_path) == {}
@@ -204,7 +189,7 @@ def test_membership_ends_with_the_block(tmp_path: Path) -> None:
     assert not (tmp_path / "gone").exists(), "nobody would remove it"
 
 
-def test_nobody_waits_for_jobs_of_a_lost_host(tmp_path: Path) -> None:
+def test_nobody_waits_for_jobs_of_a_lost_host(tmp_path):
     directory = tmp_path / "members"
     directory.mkdir()
     for name, host in [("a", "n1.cluster.internal"), ("b", "n1"), ("c", "n11")]:
@@ -216,7 +201,7 @@ def test_nobody_waits_for_jobs_of_a_lost_host(tmp_path: Path) -> None:
     assert list(members(tmp_path)) == ["c"]
 
 
-def test_sweeping_waits_for_jobs_on_other_hosts(tmp_path: Path, run: Run) -> None:
+def test_sweeping_waits_for_jobs_on_other_hosts(tmp_path, run):
     opened(tmp_path, run.id)
     directory = tmp_path / "live" / "t"
     member = directory / "members" / "data0.json"
@@ -236,9 +221,7 @@ def test_sweeping_waits_for_jobs_on_other_hosts(tmp_path: Path, run: Run) -> Non
     run.end()
 
 
-def test_sweeping_does_not_wait_for_jobs_that_their_scheduler_calls_over(
-    tmp_path: Path, run: Run
-) -> None:
+def test_sweeping_does_not_wait_for_jobs_that_their_scheduler_calls_over(tmp_path, run):
     opened(tmp_path, run.id)
     directory = tmp_path / "live" / "t"
     (directory / "members").mkdir()
@@ -246,9 +229,9 @@ def test_sweeping_does_not_wait_for_jobs_that_their_scheduler_calls_over(
         process = Process("elsewhere", 1, 1.0, "pbs" if job else "", job)
         (directory / "members" / f"{name}.json").write_text(json.dumps(asdict(process)))
     own_time = FakeTime()
-    calls: list[tuple[float, str, list[str]]] = []
+    calls = []
 
-    def ask(kind: str, ids: Sequence[str]) -> set[str] | None:
+    def ask(kind, ids):
         calls.append((own_time.now - 1000, kind, list(ids)))
         return {"2.login"} if len(calls) > 1 else None
 
@@ -276,15 +259,11 @@ def test_sweeping_does_not_wait_for_jobs_that_their_scheduler_calls_over(
         ),
     ],
 )
-def test_a_process_knows_the_scheduler_s_job(
-    environment: dict[str, str], job: tuple[str, str]
-) -> None:
+def test_a_process_knows_the_scheduler_s_job(environment, job):
     assert scheduler_job(environment) == job
 
 
-def test_what_the_scheduler_says_of_a_job_that_a_signal_has_ended_is_in_the_reason(
-    tmp_path: Path, run: Run
-) -> None:
+def test_what_the_scheduler_says_of_a_job_that_a_signal_has_ended_is_in_the_reason(tmp_path, run):
     opened(tmp_path, run.id)
     killed = Abort("data0 was ended by signal SIGTERM", failure=True, killed="data0")
     abort(tmp_path / "live" / "t", killed)
@@ -293,7 +272,6 @@ def test_what_the_scheduler_says_of_a_job_that_a_signal_has_ended_is_in_the_reas
     assert [live.name for live in run.aborted()] == ["t"]
     words = "PBS says: walltime 78 exceeded limit 60"
     failure = run.job_failed("t", other, job="data0", scheduler=words)
-    assert failure is not None
     assert failure.reason == f"data0 was ended by signal SIGTERM; {words}"
     assert run.unrecorded() == []
     # Where nobody reports that job.
@@ -304,12 +282,11 @@ def test_what_the_scheduler_says_of_a_job_that_a_signal_has_ended_is_in_the_reas
     # A reason of its own needs no other.
     opened(tmp_path, run.id, trial="v")
     failure = run.job_failed("v", other, job="load.0", scheduler=words)
-    assert failure is not None
     assert failure.reason == other.reason
     run.end()
 
 
-def test_what_is_learned_later_is_added_to_the_reason(tmp_path: Path, run: Run) -> None:
+def test_what_is_learned_later_is_added_to_the_reason(tmp_path, run):
     run.explain("t", "nothing has failed")
     assert failures(tmp_path, "t") == []
     opened(tmp_path, run.id)
@@ -322,9 +299,7 @@ def test_what_is_learned_later_is_added_to_the_reason(tmp_path: Path, run: Run) 
     run.end()
 
 
-def test_a_job_whose_session_vanishes_says_so_and_does_not_make_it_again(
-    tmp_path: Path, run: Run
-) -> None:
+def test_a_job_whose_session_vanishes_says_so_and_does_not_make_it_again(tmp_path, run):
     session = opened(tmp_path, run.id)
     directory = tmp_path / "live" / "t"
     log = tmp_path / "w.log"
@@ -347,9 +322,7 @@ def test_a_job_whose_session_vanishes_says_so_and_does_not_make_it_again(
 
 
 @pytest.mark.parametrize("when", ["before the error", "after the error"])
-def test_an_error_while_the_inputs_of_a_job_go_away_is_told_as_their_removal(
-    tmp_path: Path, run: Run, when: str
-) -> None:
+def test_an_error_while_the_inputs_of_a_job_go_away_is_told_as_their_removal(tmp_path, run, when):
     """`rm -r` reaches a store's files before the session's directory, and a read fails at once."""
     opened(tmp_path, run.id)
     directory, store = tmp_path / "live" / "t", tmp_path / "trials" / "t" / "store.0"

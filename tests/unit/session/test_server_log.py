@@ -1,8 +1,5 @@
 """A full disk in the words of each server's log."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -21,7 +18,7 @@ from storewise.session.coordination.ending import log_tail, mapped_write, no_spa
         "org.apache.cassandra.io.FSWriteError: java.io.IOException: No space left on device",
     ],
 )
-def test_a_full_disk_is_seen_in_the_words_of_each_server(tmp_path: Path, line: str) -> None:
+def test_a_full_disk_is_seen_in_the_words_of_each_server(tmp_path, line):
     log = tmp_path / "server.log"
     assert no_space(log) == ""
     log.write_text(f"starting\n{line}\nshutting down\n")
@@ -30,14 +27,12 @@ def test_a_full_disk_is_seen_in_the_words_of_each_server(tmp_path: Path, line: s
     assert no_space(log) == ""
 
 
-def test_a_mapped_file_without_space_is_told_from_a_broken_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_mapped_file_without_space_is_told_from_a_broken_disk(tmp_path, monkeypatch):
     """The Java machine has one signal for both."""
     log = tmp_path / "server.log"
     line = "#  SIGBUS (0x7) at pc=0x00007f11a093914e, pid=24430, tid=25078"
 
-    def told(text: str, free: int) -> str:
+    def told(text, free):
         usage = SimpleNamespace(free=free)
         monkeypatch.setattr("shutil.disk_usage", lambda directory: usage)
         log.write_text(f"#\n{text}\n#\n")
@@ -51,7 +46,7 @@ def test_a_mapped_file_without_space_is_told_from_a_broken_disk(
     assert mapped_write(log, tmp_path / "gone") == ""
 
 
-def test_the_end_of_a_log_is_short_and_without_the_places_of_exceptions(tmp_path: Path) -> None:
+def test_the_end_of_a_log_is_short_and_without_the_places_of_exceptions(tmp_path):
     log = tmp_path / "server.log"
     assert log_tail(log) == ""
     java = "\tat org.apache.Some$Class.go(Some.java:7) ~[a.jar:1]\n\t... 12 more\n"
