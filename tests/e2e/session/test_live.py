@@ -1,10 +1,7 @@
 """One live session, looked at from outside: who listens, who can read what, who may end it."""
 
-from __future__ import annotations
-
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -31,9 +28,7 @@ ENGINES = [
 
 
 @pytest.fixture(scope="module", params=ENGINES)
-def live(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Workspace]:
+def live(request, tmp_path_factory):
     """A run whose trial is in its read phase."""
     place = Workspace(tmp_path_factory.mktemp("live"))
     place.copy_inputs()
@@ -54,18 +49,18 @@ def live(
             process.kill()
 
 
-def live_id(place: Workspace) -> str:
+def live_id(place):
     (directory,) = place.results.glob("live/*/")
     return f"s/{directory.name}"
 
 
-def secrets(place: Workspace) -> dict[str, str]:
+def secrets(place):
     (path,) = place.results.glob("live/*/credentials/secret.json")
-    result: dict[str, str] = json.loads(path.read_text())
+    result = json.loads(path.read_text())
     return result
 
 
-def test_the_session_is_listed_and_listens_on_loopback_only(live: Workspace) -> None:
+def test_the_session_is_listed_and_listens_on_loopback_only(live):
     result = live.storewise("sessions", "--json")
     (session,) = [json.loads(line) for line in result.stdout.splitlines()]
     assert session["id"] == live_id(live)
@@ -87,7 +82,7 @@ def test_the_session_is_listed_and_listens_on_loopback_only(live: Workspace) -> 
     assert all(address.startswith("127.0.0.1:") for address in listening)
 
 
-def test_secrets_are_nowhere_but_in_their_file(live: Workspace) -> None:
+def test_secrets_are_nowhere_but_in_their_file(live):
     (path,) = live.results.glob("live/*/credentials/secret.json")
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
@@ -110,12 +105,12 @@ def test_secrets_are_nowhere_but_in_their_file(live: Workspace) -> None:
                 assert result["key"].encode() not in content, file
 
 
-def test_node_directories_are_private(live: Workspace) -> None:
+def test_node_directories_are_private(live):
     for directory in live.results.glob("live/*/nodes/*/"):
         assert directory.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_second_snakemake_does_not_disturb_it(live: Workspace) -> None:
+def test_a_second_snakemake_does_not_disturb_it(live):
     leases = sorted(p.name for p in live.results.glob("leases/*"))
     servers = [live.server(name) for name in ("data0", "data1")]
     live.snakemake("-n")

@@ -1,28 +1,20 @@
-"""Nodes that meet before they start, settle beside their servers, and outlive others."""
-
-from __future__ import annotations
+"""Nodes that meet before they start and settle beside their servers."""
 
 import logging
 import re
 import socket
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from support.ring_engine import SLOW
-from support.servers import local
-from support.servers.local import running
+from support.driving import trial
 from support.waiting import wait_until
 
-from storewise.engines.contract.server import Topology
 from storewise.engines.registry import ENGINES
 from storewise.errors import Aborted, EngineError
 from storewise.metrics.schema import read_part
 from storewise.session.coordination.cluster import (
     ADDRESSES,
-    GONE,
     STOP,
     endpoints_of,
     gone_nodes,
@@ -32,97 +24,64 @@ from storewise.session.coordination.cluster import (
 from storewise.session.coordination.liveness import Session
 from storewise.session.coordination.trial_job import TrialJob
 from storewise.session.jobs.node import NodeJob, run_node
-from storewise.study.trial import Trial, node_jobs
-
-
-@pytest.fixture(autouse=True)
-def ring(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(ENGINES, "ring", "support.ring_engine:RingEngine")
-    monkeypatch.setitem(ENGINES, "lasting", "support.ring_engine:LastingEngine")
+from storewise.study.trial import node_jobs
 
 
 @pytest.fixture
-def live(tmp_path: Path) -> Path:
+def live(tmp_path, monkeypatch):
+    monkeypatch.setitem(ENGINES, "ring", "support.ring_engine:RingEngine")
     directory = tmp_path / "live" / "t"
     directory.mkdir(parents=True)
     make_credentials(directory)
     return directory
 
 
-def trial(nodes: int, engine: str = "ring", **settings: object) -> Trial:
-    return Trial(
-        study="s",
-        id="t",
-        engine=engine,
-        workload="alignments",
-        repeat=1,
-        seed=1,
-        factors={"engine": engine},
-        nodes=nodes,
-        consistency="durable",
-        settings=settings,
-        phases=[],
-    )
+def ring_trial(nodes, **settings):
+    return trial("ring", [], nodes=nodes, consistency="durable", settings=settings)
 
 
 class Jobs:
     """Jobs of nodes, each in a thread."""
 
-    def __init__(self, live: Path, trial: Trial) -> None:
+    def __init__(self, live, trial):
         self.live, self.errors = live, dict[str, BaseException]()
         self._ended = threading.Event()
         self._threads = [
-            threading.Thread(
-                target=self._run,
-                args=(
-                    trial,
-                    spec.name,
-                ),
-            )
-            for spec in node_jobs(trial)
+            threading.Thread(target=self._run, args=(trial, spec.name)) for spec in node_jobs(trial)
         ]
 
-    def _run(self, trial: Trial, node: str) -> None:
+    def _run(self, trial, node):
         base = self.live.parent
-        job = NodeJob(
-            trial,
-            node,
-            base / f"node.{node}.parquet",
-            base / f"{node}.server.log",
-            base / "kept" / node,
-        )
+        files = (base / f"node.{node}.parquet", base / f"{node}.server.log", base / "kept" / node)
 
-        def check() -> None:
+        def check():
             if self._ended.is_set():
                 raise Aborted("the test ends it")
 
         session = Session("t", "run", 25.0, time.time())
         try:
             log = logging.getLogger(node)
-            run_node(job, TrialJob(check, log, self.live, session, lambda error: None))
+            run_node(
+                NodeJob(trial, node, *files),
+                TrialJob(check, log, self.live, session, lambda error: None),
+            )
         except BaseException as error:  # noqa: BLE001 - the test looks at it
             self.errors[node] = error
             self._ended.set()
 
-    def start(self, first: int = 0, last: int | None = None) -> None:
+    def start(self, first=0, last=None):
         for thread in self._threads[first:last]:
             thread.start()
 
-    def end(self) -> None:
-        self._ended.set()
-        self.join()
-
-    def join(self) -> None:
+    def join(self):
         for thread in self._threads:
             if thread.ident is not None:
                 thread.join(30)
                 assert not thread.is_alive()
 
 
-def test_no_node_starts_before_all_are_known_and_none_is_ready_before_all_answer(
-    live: Path,
-) -> None:
-    jobs = Jobs(live, trial(3))
+def test_no_node_starts_before_all_are_known_and_none_is_ready_before_all_answer(live):
+    jobs = Jobs(live, ring_trial(3))
     jobs.start(0, 2)
     wait_until(lambda: len(endpoints_of(live, ADDRESSES)) == 2, 20, "two have said where")
     assert not list(live.glob("nodes/data*/server.py"))
@@ -171,9 +130,7 @@ def test_no_node_starts_before_all_are_known_and_none_is_ready_before_all_answer
         ),
     ],
 )
-def test_what_goes_wrong_in_settling(
-    live: Path, settings: dict[str, object], message: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_goes_wrong_in_settling(live, settings, message, monkeypatch):
     from support import tcp_engine
 
     falls = tcp_engine.SERVER.replace(
@@ -185,7 +142,7 @@ def test_what_goes_wrong_in_settling(
         "    threading.Thread(target=fall).start()\nwhile True:",
     )
     monkeypatch.setattr(tcp_engine, "SERVER", falls)
-    jobs = Jobs(live, trial(2, **settings))
+    jobs = Jobs(live, ring_trial(2, **settings))
     jobs.start()
     jobs.join()
     causes = [str(e).replace("\n", " ") for e in jobs.errors.values() if isinstance(e, EngineError)]
@@ -195,57 +152,16 @@ def test_what_goes_wrong_in_settling(
     assert not list(live.glob("nodes/data*/server.py")), "its directory is removed"
 
 
-def test_a_port_that_others_were_told_of_is_not_changed(
-    live: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_port_that_others_were_told_of_is_not_changed(live, monkeypatch):
     """Somebody takes the port between the announcement and the start: the attempt fails."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        chosen: Iterator[int] = iter([port, port + 1, port + 2])
+        chosen = iter([port, port + 1, port + 2])
         monkeypatch.setattr(
             "storewise.session.server.server.free_port", lambda *given: next(chosen)
         )
-        jobs = Jobs(live, trial(1))
+        jobs = Jobs(live, ring_trial(1))
         jobs.start()
         jobs.join()
     (error,) = jobs.errors.values()
     assert "ended with status 1" in str(error) and "in use" in str(error)
-
-
-def test_a_node_ends_after_those_that_it_outlives(live: Path) -> None:
-    """One of them does not hear the signal, and is killed a while later."""
-    jobs = Jobs(live, trial(1, "lasting"))
-    jobs.start()
-    wait_until(lambda: len(ready_nodes(live)) == 2 or jobs.errors, 30, "both nodes are ready")
-    (live / STOP).touch()
-    jobs.join()
-    assert not jobs.errors
-    written = {name: (live / GONE / f"{name}.json").stat().st_mtime_ns for name in gone_nodes(live)}
-    assert written[SLOW] < written["last0"]
-
-
-def test_the_same_in_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ended: list[str] = []
-    stop = local.Server.stop
-
-    def noted(server: local.Server) -> None:
-        stop(server)
-        ended.append(server.node.spec.name)
-
-    monkeypatch.setattr(local.Server, "stop", noted)
-    with local.running("lasting", tmp_path / "lasting") as result:
-        assert set(result.servers) == {SLOW, "last0"}
-    assert ended == [SLOW, "last0"]
-
-
-def test_a_ring_in_one_process(tmp_path: Path) -> None:
-    with running("ring", tmp_path / "ring", Topology(nodes=3)) as result:
-        addresses = [endpoint.address for endpoint in result.cluster.endpoints]
-        assert addresses == ["127.0.0.1", "127.0.0.2", "127.0.0.3"]
-        assert (tmp_path / "ring" / "data2" / "settled").read_text().endswith("joined")
-    with (
-        pytest.raises(EngineError, match="ended with status 1"),
-        running("ring", tmp_path / "ring2", Topology(nodes=2), {"settle": "1/0"}),
-    ):
-        pass
-    assert not list((tmp_path / "ring2").glob("data*/server.py"))

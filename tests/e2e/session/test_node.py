@@ -1,7 +1,5 @@
 """A node's job with a server of its own; what it waits for: tests/unit/session/test_jobs.py."""
 
-from __future__ import annotations
-
 import logging
 import os
 import resource
@@ -9,11 +7,11 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
+from support.driving import trial
 from support.waiting import wait_until
 
 from storewise.engines.registry import ENGINES
@@ -31,103 +29,69 @@ from storewise.session.coordination.liveness import Abort, Session, abort, read_
 from storewise.session.coordination.trial_job import TrialJob
 from storewise.session.jobs.node import NodeJob, run_node
 from storewise.session.server.guard import Guarded, Order
-from storewise.study.trial import Trial
 
 
 @pytest.fixture
-def live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def live(tmp_path, monkeypatch):
     """The live directory of a trial of the engine `tcp`."""
     monkeypatch.setitem(ENGINES, "tcp", "support.tcp_engine:TcpEngine")
     directory = tmp_path / "live" / "t"
     directory.mkdir(parents=True)
     make_credentials(directory)
-    yield directory
+    return directory
 
 
-def trial(nodes: int = 1, **changes: object) -> Trial:
-    return Trial(
-        study="s",
-        id="t",
-        engine="tcp",
-        workload="alignments",
-        repeat=1,
-        seed=1,
-        factors={"engine": "tcp"},
-        nodes=nodes,
-        consistency="durable",
-        **{"phases": [], **changes},  # type: ignore[arg-type]
-    )
+def node_job(live, *, keep, **changes):
+    measured = trial("tcp", [], nodes=1, consistency="durable", keep_data=keep)
+    files = (live.parent / name for name in ("node.data0.parquet", "data0.server.log", "kept"))
+    return NodeJob(measured, "data0", *files, **changes)
 
 
-SESSION = Session("t", "run", 25.0, time.time())
-
-
-def node_job(live: Path, trial: Trial, **changes: object) -> NodeJob:
-    return NodeJob(
-        trial,
-        "data0",
-        live.parent / "node.data0.parquet",
-        live.parent / "data0.server.log",
-        live.parent / "kept",
-        **changes,  # type: ignore[arg-type]
-    )
-
-
-def run(job: NodeJob) -> None:
+def run(job):
     """A node in this process, which ends when its trial is aborted."""
     live = live_of(job)
 
-    def check() -> None:
+    def check():
         if (live / "abort").exists():
             raise Aborted(read_abort(live / "abort").reason)
 
-    def tell(error: BaseException) -> None:
+    def tell(error):
         abort(live, Abort(str(error), failure=True))
 
-    run_node(job, TrialJob(check, logging.getLogger("node"), live, SESSION, tell))
+    run_node(
+        job,
+        TrialJob(
+            check, logging.getLogger("node"), live, Session("t", "run", 25.0, time.time()), tell
+        ),
+    )
 
 
-def live_of(job: NodeJob) -> Path:
+def live_of(job):
     return job.result.parent / "t"
 
 
-def meanwhile(job: NodeJob) -> threading.Thread:
+def meanwhile(job):
     thread = threading.Thread(target=run, args=(job,))
     thread.start()
     wait_until(lambda: "data0" in ready_nodes(live_of(job)), 20, "the node is ready")
     return thread
 
 
-def test_files_are_counted_when_the_load_has_ended(live: Path) -> None:
-    job = node_job(live, trial())
-    thread = meanwhile(job)
-    directory = Path(started_nodes(live)["data0"].directory)
-    before = len(list(directory.rglob("*")))
-    (directory / "table").touch()
-    (directory / "log").touch()
-    (directory / "log").unlink()
-    (live / LOADED).touch()
-    (live / STOP).touch()
-    thread.join(20)
-    rows = {r["metric"]: r for r in read_part(job.result)[0].to_pylist() if r["second"] is None}
-    assert rows["store_inodes"]["value"] == 1 + before + 1, "the directory itself counts"
-    assert rows["store_inodes"]["node"] == "data0"
-    seen = {name: rows[name]["value"] for name in ("files_created", "files_removed")}
-    assert seen == {"files_created": 2, "files_removed": 1}
-
-
 @pytest.mark.parametrize(("keep", "scratch"), [(False, "$PLACE/scratch"), (True, "")])
-def test_a_node_from_start_to_end(
-    live: Path, monkeypatch: pytest.MonkeyPatch, keep: bool, scratch: str
-) -> None:
+def test_a_node_from_start_to_end(live, monkeypatch, keep, scratch):
     monkeypatch.setenv("PLACE", str(live.parent))
-    job = node_job(live, trial(keep_data=keep), scratch=scratch)
+    job = node_job(live, keep=keep, scratch=scratch)
     thread = meanwhile(job)
     ready = ready_nodes(live)["data0"]
     assert ready.endpoint.address == "127.0.0.1" and ready.version == "Tcp 1"
     assert psutil.pid_exists(ready.server_pid)
     directory = Path(started_nodes(live)["data0"].directory)
     assert directory.is_dir() and ("scratch" in str(directory)) == bool(scratch)
+    before = len(list(directory.rglob("*")))
+    (directory / "table").touch()
+    (directory / "log").touch()
+    (directory / "log").unlink()
+    (live / LOADED).touch()
     (live / STOP).touch()
     thread.join(20)
     gone = gone_nodes(live)["data0"]
@@ -137,27 +101,29 @@ def test_a_node_from_start_to_end(
     rows = {r["metric"]: r["value"] for r in table.to_pylist() if r["second"] is None}
     assert {"queue_time", "ready_time", "stop_time", "clock_offset", "node_bytes"} <= set(rows)
     assert rows["clock_offset"] == 0.0, "its file system is its own"
+    assert rows["store_inodes"] == 1 + before + 1, "the directory itself counts"
+    assert (rows["files_created"], rows["files_removed"]) == (2, 1)
     assert set(table["node"].cast("string").to_pylist()) <= {"data0", None}
     assert conditions["versions"] == {"server": "Tcp 1"}
     assert conditions["kept"] == gone.kept
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_node_that_fails_leaves_nothing_on_its_scratch(live: Path, tmp_path: Path) -> None:
+def test_a_node_that_fails_leaves_nothing_on_its_scratch(live, tmp_path):
     scratch = tmp_path / "scratch"
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = str(other.getsockname()[1])
         with pytest.raises(EngineError, match="no free port"):
-            run(node_job(live, trial(keep_data=True), scratch=str(scratch), ports=taken))
+            run(node_job(live, keep=True, scratch=str(scratch), ports=taken))
     assert list(scratch.iterdir()) == []
-    thread = meanwhile(node_job(live, trial(keep_data=True), scratch=str(scratch)))
+    thread = meanwhile(node_job(live, keep=True, scratch=str(scratch)))
     assert len(list(scratch.iterdir())) == 1
     abort(live, Abort("a worker failed", failure=True))
     thread.join(20)
     assert list(scratch.iterdir()) == []
 
 
-def test_a_guard_is_heard_in_a_process_with_many_descriptors(tmp_path: Path) -> None:
+def test_a_guard_is_heard_in_a_process_with_many_descriptors(tmp_path):
     """`select` refuses those above 1,023; a store may hold hundreds (chdb three a thread)."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 2048)), hard))

@@ -59,9 +59,6 @@ def node(live, name, host, *, ready=False, gone=False):
         publish(live, GONE, name, GoneNode(name, host, 1.0, 7, ""))
 
 
-# What is live, and its end.
-
-
 def test_live_sessions_are_listed_with_their_jobs_and_nodes(tmp_path):
     own_time = FakeTime(start=5000.0)
     here = MadeHost(own_time=own_time)
@@ -130,9 +127,6 @@ def test_a_session_is_ended_by_hand(tmp_path):
         end_session(tmp_path, "t", said.append, system=here)
 
 
-# Which run measures.
-
-
 @pytest.mark.parametrize(
     ("host", "started", "age", "dead"),
     [
@@ -198,9 +192,6 @@ def test_a_run_s_record_tells_who_measures(tmp_path, monkeypatch):
     assert " since " not in str(measured_by(tmp_path))
 
 
-# Progress.
-
-
 def test_progress_is_written_once_a_second_and_never_in_the_way(tmp_path, caplog):
     own_time = FakeTime()
     file = ProgressFile(tmp_path, "read.0", LOG, clock=own_time.clock)
@@ -229,9 +220,6 @@ def test_progress_is_written_once_a_second_and_never_in_the_way(tmp_path, caplog
     gone = ProgressFile(tmp_path / "gone", "read.0", LOG)
     gone.put(first)
     assert "gone" not in caplog.text, "a session that ends is no news"
-
-
-# The files of a session's nodes.
 
 
 def test_a_formed_cluster_is_told_as_it_was(tmp_path):
@@ -282,9 +270,6 @@ def test_how_far_a_clock_is_ahead_of_the_file_system_s(
     assert clock_offset(tmp_path, "data0") == pytest.approx(offset)
     monkeypatch.undo()
     assert list(tmp_path.iterdir()) == []
-
-
-# Who is believed.
 
 
 @pytest.mark.parametrize(("mode", "becomes"), MODES.items())
@@ -366,9 +351,6 @@ def test_a_group_of_one(tmp_path, monkeypatch, gid, name, members, own):
     monkeypatch.setattr(Path, "stat", seen)
     everybody, groups = replaceable([Path("/")])
     assert (everybody, groups) == ([], [] if own else [f"/ (group {name})"])
-
-
-# A run's own environment.
 
 
 def test_jobs_are_told_their_run(tmp_path, monkeypatch):

@@ -30,6 +30,7 @@ from storewise.session.coordination.liveness import (
     Session,
     abort,
     await_reason,
+    members,
     membership,
     read_abort,
     remove_tree,
@@ -45,11 +46,13 @@ HOST = socket.gethostname()
 def frame(results, raised, **options):
     """How a job ends in which that is raised, or that signal comes, and its log."""
     own_time = FakeTime()
-    session, log = results / "live" / "t" / "session.json", results / "logs" / "read.0.log"
+    live, log = results / "live" / "t", results / "logs" / "read.0.log"
     options = {"clock": own_time.clock, "sleep": own_time.sleep, **options}
     end = ""
     try:
-        with trial_job.trial_job(results, session, "read.0", log, **options) as job:
+        with trial_job.trial_job(results, live / "session.json", "read.0", log, **options) as job:
+            assert job.session == Session.read(live / "session.json")
+            assert members(live)["read.0"].alive()
             assert tempfile.gettempdir() == str(job.live.absolute() / "temporary")
             assert (job.live / "temporary").stat().st_mode & 0o777 == 0o700
             job.check()
@@ -61,6 +64,7 @@ def frame(results, raised, **options):
         end = str(error)
     except ZeroDivisionError:
         end = "raised"
+    assert members(live) == {}
     return f"{end}|{log.read_text()}"
 
 
@@ -182,9 +186,6 @@ def test_a_part_says_what_is_known_of_its_trial_and_host(tmp_path):
     assert conditions["trial"]["id"] == "t-r2" and conditions["host"]
 
 
-# How a process ended.
-
-
 @pytest.mark.parametrize(
     ("status", "words"),
     [
@@ -211,9 +212,6 @@ def test_why_a_trial_ends_whose_job_a_signal_has_ended(tmp_path, monkeypatch):
         assert not killed_job(tmp_path, "read.0", -2, UNKNOWN, "").failure
     killed_job(tmp_path, "form", -9, UNKNOWN, "")
     assert pids == [os.getpid(), None, None]
-
-
-# What a run leaves to the next.
 
 
 def test_an_abort_where_there_is_nothing_or_no_space(tmp_path, monkeypatch):
@@ -355,6 +353,7 @@ def test_a_trial_is_opened_in_a_place_that_has_nothing_of_an_earlier_life(tmp_pa
 
 def test_a_failed_attempt_is_recorded_with_what_is_known(tmp_path, run):
     assert run.job_failed("t", Abort("early", failure=True)) is None, "it was not opened"
+    run.explain("t", "nothing has failed")
     opened(tmp_path, run.id)
     log = tmp_path / "job.log"
     log.write_text("".join(f"line {number}\n" for number in range(40)))
@@ -365,14 +364,20 @@ def test_a_failed_attempt_is_recorded_with_what_is_known(tmp_path, run):
     assert (failure.trial, failure.run, failure.until) == ("t", run.id, 9.0)
     assert failure.reason == "why? its wall time is over", "an answer to a question"
     assert failure.log_tail.splitlines() == [f"line {number}" for number in range(10, 40)]
+    assert run.job_failed("t", later, job="read.0", scheduler="again") is None, "once a session"
     path = tmp_path / "failures" / "t.jsonl"
     with path.open("a") as file:
         file.write('{"trial": "cut of\n{"odd": 1}\n')
     assert failures(tmp_path, "t") == [failure], "a full disk leaves half a line"
     run.explain("t", "its host was lost.")
+    Run(tmp_path).explain("t", "another run's")
     run.explain("t", "so was another")
     (said,) = failures(tmp_path, "t")
     assert said == replace(failure, reason=f"{failure.reason}; its host was lost; so was another")
+    opened(tmp_path, run.id, trial="u")
+    run.abort_live(Abort("the run was stopped", failure=False))
+    assert run.job_failed("u", Abort("load failed", failure=True)) is None
+    assert failures(tmp_path, "u") == []
     run.end()
 
 

@@ -5,7 +5,6 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -111,9 +110,6 @@ def gone(live, name):
     publish(live, GONE, name, GoneNode(name, "h", 1.0, 7, ""))
 
 
-# Closing.
-
-
 def close(live, check, own_time):
     result = live.parent / "close.parquet"
     ready(live, "data0", "data1")
@@ -144,9 +140,6 @@ def test_closing_ends_with_its_trial_and_has_an_end(live):
         close(live, Looks(), own_time)
     assert 120 < sum(own_time.sleeps) <= 121
     assert not (live / FINISHED).exists()
-
-
-# Forming.
 
 
 def form(live, check, own_time, engine="ring"):
@@ -181,9 +174,6 @@ def test_forming_ends_with_its_trial_and_names_nodes_that_never_started(live):
     publish(live, NODES, "data1", StartedNode("data1", "h2", "/d", 1000.0, None))
     with pytest.raises(Aborted):
         form(live, Looks(abort_at=900), FakeTime())
-
-
-# A node.
 
 
 class MadeServer:
@@ -263,9 +253,6 @@ def running(live, monkeypatch):
 
     yield make
     assert not [t for t in threading.enumerate() if "sampl" in t.name.lower()], "it has ended"
-
-
-Running = Callable[..., RunningNode]
 
 
 def test_a_node_serves_until_it_is_closed(live, running):
@@ -377,19 +364,18 @@ def test_what_a_profile_may_get_wrong(live, running, tmp_path, monkeypatch):
     assert not list(live.glob("nodes/*/"))
 
 
-# A worker and the servers beside it.
-
-
-def test_a_worker_waits_for_the_router_of_its_host(live, monkeypatch):
-    router = NodeSpec("router", 0, placement="worker")
-    monkeypatch.setattr(sidecar, "node_specs", lambda trial: (router,))
+@pytest.fixture
+def router(live, monkeypatch):
+    monkeypatch.setattr(
+        sidecar, "node_specs", lambda trial: (NodeSpec("router", 0, placement="worker"),)
+    )
     write_cluster(live / CLUSTER, FormedCluster((), {}, {}, 0.0, 0.0))
+
+
+def test_a_worker_waits_for_the_router_of_its_host(live, router):
     assert elect(live, "beside-write-router"), "another worker starts it"
     here = Endpoint("router", 0, host_name(), "127.0.0.1", 20000)
     place = {"phase": "write", "worker": 1, "workers": 2}
-
-    def started():
-        publish(live, "beside", f"write.router.{host_name()}", here)
 
     def work(check):
         with phase_cluster(trial(), live, job(live, check), **place) as served:
@@ -399,7 +385,31 @@ def test_a_worker_waits_for_the_router_of_its_host(live, monkeypatch):
 
     with pytest.raises(Aborted):
         work(Looks(abort_at=3))
-    assert work(Looks(at3=started)) == (here,)
+    started = f"write.router.{host_name()}"
+    assert work(Looks(at3=lambda: publish(live, "beside", started, here))) == (here,)
+
+
+def test_the_starter_of_a_router_tells_its_end_before_it_ends_it(live, router, monkeypatch):
+    made, told = [], []
+
+    def start(engine, node, log, check, live):
+        made.append(MadeServer(live, node.directory, node.spec))
+        return made[-1]
+
+    def tell(error):
+        assert made[-1].done == []
+        told.append(str(error))
+
+    monkeypatch.setattr(sidecar, "start_server", start)
+    frame = TrialJob(lambda: None, LOG, live, SESSION, tell)
+    work = phase_cluster(trial(), live, frame, phase="write", worker=0, workers=2)
+    with pytest.raises(EngineError, match="it fell"), work as served:
+        assert served.cluster.endpoints == (made[0].endpoint,)
+        assert served.pids == (made[0].pid,)
+        served.check()
+        made[0].failing = "it fell"
+        served.check()
+    assert (told, made[0].done) == (["it fell"], ["stop", "remove"])
 
 
 def test_an_abort_ends_the_wait_for_a_server_s_answer(live, monkeypatch):
@@ -410,9 +420,6 @@ def test_an_abort_ends_the_wait_for_a_server_s_answer(live, monkeypatch):
         server.wait_ready(Looks(abort_at=3))
     with pytest.raises(EngineError, match=r"has not answered at 127\.0\.0\.1:0 for 5 s"):
         server.wait_ready(Looks())
-
-
-# Orders to nodes.
 
 
 def test_who_gives_an_order_waits_for_every_node(live):

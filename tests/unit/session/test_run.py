@@ -27,7 +27,6 @@ from storewise.session.coordination.liveness import (
 from storewise.session.coordination.run import (
     LEASE_VARIABLE,
     Run,
-    failures,
     lease_seconds,
     renew_every,
     sweep,
@@ -107,55 +106,6 @@ def test_another_session_takes_a_trial_over(tmp_path, run):
     watch = Watch(tmp_path, session)
     replace(session, run="another").write(tmp_path / "live" / "t")
     assert "another run" in str(watch.reason())
-    run.end()
-
-
-def test_failures_are_recorded_once_a_session_and_not_for_a_stopped_run(tmp_path, run):
-    log = tmp_path / "job.log"
-    log.write_text("\n".join(f"line {i}" for i in range(100)))
-    opened(tmp_path, run.id)
-    abort(tmp_path / "live" / "t", Abort("disk full", failure=True, log=str(log)))
-    first = run.job_failed("t", Abort("load failed", failure=True))
-    assert first.reason == "disk full"
-    assert first.log_tail.splitlines()[-1] == "line 99"
-    assert run.job_failed("t", Abort("phase failed", failure=True)) is None
-    opened(tmp_path, run.id, trial="u")
-    run.abort_live(Abort("the run was stopped", failure=False))
-    assert run.job_failed("u", Abort("load failed", failure=True)) is None
-    assert [f.reason for f in failures(tmp_path, "t")] == ["disk full"]
-    assert failures(tmp_path, "u") == []
-    run.end()
-
-
-@pytest.mark.parametrize(
-    ("raised", "failure", "words"),
-    [
-        (EngineError("sqlite: disk I/O error"), True, "disk I/O error"),
-        (OSError(28, "No space left on device"), True, "No space left"),
-        (ZeroDivisionError("boom"), True, "ZeroDivisionError: boom"),
-    ],
-)
-def test_a_failing_job_gives_its_trial_the_reason(tmp_path, run, raised, failure, words):
-    session = opened(tmp_path, run.id)
-    directory = tmp_path / "live" / "t"
-    log = tmp_path / "w.log"
-    own_time = FakeTime()
-    clock, sleep = own_time.clock, own_time.sleep
-    with (
-        pytest.raises((SystemExit, ZeroDivisionError)),
-        trial_job(
-            tmp_path, directory / "session.json", "write.0", log, clock=clock, sleep=sleep
-        ) as job,
-    ):
-        assert job.session == session
-        assert "write.0" in members(directory)
-        raise raised
-    result = json.loads((directory / "abort").read_text())
-    assert words in result["reason"]
-    assert result["failure"] is failure
-    assert words in log.read_text()
-    assert members(directory) == {}
-    assert own_time.now == 1001, "held for a second: it might have been a sign of a removal"
     run.end()
 
 
@@ -283,19 +233,6 @@ def test_what_the_scheduler_says_of_a_job_that_a_signal_has_ended_is_in_the_reas
     opened(tmp_path, run.id, trial="v")
     failure = run.job_failed("v", other, job="load.0", scheduler=words)
     assert failure.reason == other.reason
-    run.end()
-
-
-def test_what_is_learned_later_is_added_to_the_reason(tmp_path, run):
-    run.explain("t", "nothing has failed")
-    assert failures(tmp_path, "t") == []
-    opened(tmp_path, run.id)
-    assert run.job_failed("t", Abort("load.0: connection lost", failure=True)) is not None
-    run.explain("t", "data1 lost its host n3")
-    (failure,) = failures(tmp_path, "t")
-    assert failure.reason == "load.0: connection lost; data1 lost its host n3"
-    Run(tmp_path).explain("t", "another run's")
-    assert failures(tmp_path, "t") == [failure]
     run.end()
 
 
