@@ -1,12 +1,9 @@
 """The example of `docs/adding-a-store.md` is a store: it passes the contract's tests."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from support.paths import ROOT
@@ -21,7 +18,7 @@ ENGINES.update({{ {line} }})
 
 
 @pytest.mark.slow
-def test_the_example_passes_the_contract(tmp_path: Path) -> None:
+def test_the_example_passes_the_contract(tmp_path):
     page = (ROOT / "docs" / "adding-a-store.md").read_text(encoding="utf-8")
     blocks = dict(re.findall(r"```python\n# (storewise/\S+)\n(.*?)```", page, re.DOTALL))
     module = tmp_path / "dictionary" / "engine.py"

@@ -1,17 +1,14 @@
 """PostgreSQL and MariaDB at their strongest and at their weakest level."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, closing
+from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from support.servers.local import LocalCluster, running
+from support.servers.local import running
 from support.servers.samples import secrets_of
 
-from storewise.engines.contract.engine import Client, Schema
+from storewise.engines.contract.engine import Schema
 from storewise.engines.contract.queries import Count, Where
 from storewise.engines.registry import engine
 from storewise.workloads.sensors.generator import MEASURES, Part, Readings, batches
@@ -20,25 +17,25 @@ from storewise.workloads.sensors.generator import MEASURES, Part, Readings, batc
 pytestmark = [pytest.mark.needs("postgres", "mariadb"), pytest.mark.slow]
 
 
-def _serve(name: str, level: str, directory: Path) -> AbstractContextManager[LocalCluster]:
+def _serve(name, level, directory):
     schema = Schema((MEASURES,), ((MEASURES, "mv"),), "before")
     return running(name, directory, consistency=level, schema=schema)
 
 
-def _writer(result: LocalCluster) -> Client:
+def _writer(result):
     cluster = replace(result.cluster, kinds=(MEASURES,))
     return engine(cluster.engine).connect(cluster, "write")
 
 
 @pytest.mark.parametrize("name", ["postgres", "mariadb"])
-def test_serializable_clients_that_meet_try_again(name: str, tmp_path: Path) -> None:
+def test_serializable_clients_that_meet_try_again(name, tmp_path):
     """Four threads load rows that overlap and change the same ones: nothing fails or is lost."""
     rows = list(batches(Part(Readings(), 0, 400).chunks(400), 100))
     same = [document["_id"] for document in rows[0][:5]]
     with _serve(name, "serializable", tmp_path / "servers") as result:
         client = _writer(result)
 
-        def work(thread: int) -> int:
+        def work(thread):
             mine = client.for_thread()
             for batch in rows[thread:] + rows[:thread]:
                 mine.insert(MEASURES, batch)
@@ -61,7 +58,7 @@ def test_serializable_clients_that_meet_try_again(name: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("level", ["serializable", "unlogged"])
-def test_postgres_runs_at_its_level(level: str, tmp_path: Path) -> None:
+def test_postgres_runs_at_its_level(level, tmp_path):
     from storewise.engines.postgres.client import connect
 
     with _serve("postgres", level, tmp_path / "servers") as result:
@@ -83,7 +80,7 @@ def test_postgres_runs_at_its_level(level: str, tmp_path: Path) -> None:
         assert (isolation, commit, set(tables.values())) == (("read committed",), ("off",), {"u"})
 
 
-def test_mariadb_runs_at_its_weakest_level(tmp_path: Path) -> None:
+def test_mariadb_runs_at_its_weakest_level(tmp_path):
     from storewise.engines.mysql.connection import sign_in
 
     with _serve("mariadb", "uncommitted", tmp_path / "servers") as result:

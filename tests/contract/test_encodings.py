@@ -1,32 +1,26 @@
 """The forms of documents that an engine takes: its own (a record batch, BSON) and dicts."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
 from support.servers.samples import EMBEDDED, encoded, holds, sample
-from support.servers.stores import KEEPING, Clusters, Target, cells
+from support.servers.stores import KEEPING, cells
 
-from storewise.documents import KINDS, Document, Kind
-from storewise.engines.contract.engine import Client, Cluster, Schema
+from storewise.documents import KINDS, Kind
+from storewise.engines.contract.engine import Cluster, Schema
 from storewise.engines.registry import engine
 from storewise.errors import EngineError
 
 
 @pytest.fixture(scope="module", params=cells(KEEPING))
-def target(request: pytest.FixtureRequest) -> Target:
+def target(request):
     """Of module scope, so that the tests of a store follow each other."""
-    result: Target = request.param
-    return result
+    return request.param
 
 
 @pytest.fixture
-def writer(target: Target, clusters: Clusters, tmp_path: Path) -> Iterator[Client]:
+def writer(target, clusters, tmp_path):
     """A client that takes what its engine takes; servers keep what tests before it have stored."""
     cluster = (
         clusters.shared(target, "usual") if target.nodes else target.embedded(tmp_path / "store")
@@ -37,7 +31,7 @@ def writer(target: Target, clusters: Clusters, tmp_path: Path) -> Iterator[Clien
     client.close()
 
 
-def _documents(seed: int) -> dict[Kind, list[Document]]:
+def _documents(seed):
     """With nulls (`z`, `gene`) and with texts beyond ASCII in columns and in open fields."""
     documents = sample(seed, 60)
     for number, task in enumerate(documents[Kind.TASKS]):
@@ -50,11 +44,11 @@ def _documents(seed: int) -> dict[Kind, list[Document]]:
     return documents
 
 
-def _same(client: Client, kind: Kind, documents: list[Document]) -> bool:
+def _same(client, kind, documents):
     return client.get_many(kind, [d["_id"] for d in documents]) == documents
 
 
-def test_a_batch_comes_back_as_the_dicts_it_was_made_of(target: Target, writer: Client) -> None:
+def test_a_batch_comes_back_as_the_dicts_it_was_made_of(target, writer):
     documents = _documents(200)
     for kind in KINDS:
         batch = encoded(target.name, kind, documents[kind])
@@ -67,7 +61,7 @@ def test_a_batch_comes_back_as_the_dicts_it_was_made_of(target: Target, writer: 
         assert writer.get(kind, documents[kind][-1]["_id"]) == documents[kind][-1]
 
 
-def test_batches_and_dicts_take_turns(target: Target, writer: Client) -> None:
+def test_batches_and_dicts_take_turns(target, writer):
     documents = _documents(202)
     for kind in KINDS:
         batch, third = encoded(target.name, kind, documents[kind]), len(documents[kind]) // 3
@@ -80,7 +74,7 @@ def test_batches_and_dicts_take_turns(target: Target, writer: Client) -> None:
     assert _same(writer, Kind.ALIGN, documents[Kind.ALIGN])
 
 
-def test_a_batch_overwrites_ids_that_exist(target: Target, writer: Client) -> None:
+def test_a_batch_overwrites_ids_that_exist(target, writer):
     old = _documents(203)[Kind.ALIGN]
     new = [{**d, "gene": "NEW", "z": 1.5} for d in old[10:30]]
     name = target.name
@@ -98,14 +92,14 @@ def test_a_batch_overwrites_ids_that_exist(target: Target, writer: Client) -> No
     assert _same(writer, Kind.ALIGN, list(expected.values()))
 
 
-def test_a_batch_with_other_columns_is_refused(target: Target, writer: Client) -> None:
+def test_a_batch_with_other_columns_is_refused(target, writer):
     if engine(target.name).encoding != "arrow":
         return
     documents = sample(205, 3)[Kind.RNA]
-    good: pa.RecordBatch = encoded(target.name, Kind.RNA, documents)
+    good = encoded(target.name, Kind.RNA, documents)
     names = good.schema.names
     place = names.index("b")
-    wrong: list[tuple[pa.RecordBatch, str]] = [
+    wrong = [
         (good.drop_columns(["s"]), "lacks the column 's'"),
         (good.append_column("colour", pa.array(["red"] * 3)), "unknown columns: colour"),
         (good.append_column("s", good.column("s")), "columns twice: s"),
@@ -127,7 +121,7 @@ def test_a_batch_with_other_columns_is_refused(target: Target, writer: Client) -
     assert _same(writer, Kind.RNA, documents)
 
 
-def test_what_a_column_cannot_hold_is_refused_in_a_batch(target: Target, writer: Client) -> None:
+def test_what_a_column_cannot_hold_is_refused_in_a_batch(target, writer):
     if engine(target.name).encoding != "arrow":
         return
     good = sample(206, 2)[Kind.ALIGN]
@@ -143,9 +137,7 @@ def test_what_a_column_cannot_hold_is_refused_in_a_batch(target: Target, writer:
         assert _same(writer, Kind.ALIGN, infinite)
 
 
-def test_batches_of_the_published_fields(
-    target: Target, clusters: Clusters, tmp_path: Path
-) -> None:
+def test_batches_of_the_published_fields(target, clusters, tmp_path):
     cluster = clusters.fresh(target) if target.nodes else target.embedded(tmp_path / "store")
     client = engine(target.name).connect(cluster, "write")
     if dict(target.settings).get("partition", "hash") != "hash":
@@ -168,12 +160,12 @@ def test_batches_of_the_published_fields(
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[pytest.mark.slow] if n == "chdb" else []) for n in EMBEDDED]
 )
-def test_threads_insert_batches_side_by_side(name: str, tmp_path: Path) -> None:
+def test_threads_insert_batches_side_by_side(name, tmp_path):
     cluster = Cluster(engine=name, stores=(tmp_path / "store",))
     client = engine(name).connect(replace(cluster, consistency="relaxed"), "write")
     client.create(Schema())
     documents = _documents(209)[Kind.GS]
-    batch: Any = encoded(name, Kind.GS, documents)
+    batch = encoded(name, Kind.GS, documents)
     second = client.for_thread()
     client.insert(Kind.GS, batch[:20])
     second.insert(Kind.GS, batch[20:])

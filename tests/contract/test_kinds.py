@@ -4,34 +4,21 @@ What a store answers itself is asked with every case; where the client answers f
 unit tests look at, the first one is enough.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from operator import eq, ge, gt, itemgetter, le, lt
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from support.servers.samples import holds, secrets_of
-from support.servers.stores import SERVERS, Clusters, Target, cells, marks_of
+from support.servers.stores import SERVERS, Target, cells, marks_of
 
-from storewise.documents import Document, Field, Kind
-from storewise.engines.contract.engine import (
-    Client,
-    Cluster,
-    Endpoint,
-    Flags,
-    IndexTime,
-    Mode,
-    Schema,
-)
+from storewise.documents import Field, Kind
+from storewise.engines.contract.engine import Client, Cluster, Endpoint, Schema
 from storewise.engines.contract.queries import (
     Count,
     Find,
@@ -45,12 +32,8 @@ from storewise.engines.contract.queries import (
 from storewise.engines.registry import engine
 from storewise.errors import EngineError
 
-if TYPE_CHECKING:
-    from support.riak.standin import Standin
-
 USERS = Kind(
-    "usertable",
-    (Field("_id", "key", ""), *(Field(f"field{n}", "str", "") for n in range(10))),
+    "usertable", (Field("_id", "key", ""), *(Field(f"field{n}", "str", "") for n in range(10)))
 )
 MEASURES = Kind(
     "measures",
@@ -67,21 +50,19 @@ MEASURES = Kind(
     key=(("m", 2), ("s", 2), ("bt", 8)),
 )
 KINDS = (USERS, MEASURES)
-OPERATORS: dict[Any, Callable[[Any, Any], bool]] = {"=": eq, "<": lt, "<=": le, ">": gt, ">=": ge}
+OPERATORS = {"=": eq, "<": lt, "<=": le, ">": gt, ">=": ge}
 
 
-def _measure(
-    m: int, s: int, bt: int, mv: int | None, x: float | None, name: str | None
-) -> Document:
+def _measure(m, s, bt, mv, x, name):
     key = {"_id": MEASURES.pack((m, s, bt)), "m": m, "s": s, "bt": bt}
     return {**key, "et": bt + 7, "mv": mv, "x": x, "name": name}
 
 
-def _user(key: bytes, text: str = "x") -> Document:
+def _user(key, text="x"):
     return {"_id": key, **{f"field{f}": f"{text}é{f}" * (f % 3) for f in range(10)}}
 
 
-def _documents() -> dict[Kind, list[Document]]:
+def _documents():
     draw = random.Random(5)
     measures = [
         _measure(
@@ -117,7 +98,6 @@ TARGETS = [
     *([] if any(target.name == "riak" for target in SERVERS) else [Target("riak")]),
 ]
 WRITING = [target for target in TARGETS if target in SERVERS or not target.nodes]
-T = TypeVar("T")
 
 
 @dataclass
@@ -130,41 +110,41 @@ class Store:
     writer: Client | None
 
     @property
-    def flags(self) -> Flags:
+    def flags(self):
         return engine(self.target.name).flags
 
     @property
-    def answers(self) -> bool:
+    def answers(self):
         """Whether conditions are answered: by the store, or from a scan."""
         return self.flags.finds or self.flags.scans
 
-    def some(self, cases: Sequence[T]) -> Sequence[T]:
+    def some(self, cases):
         return cases if self.flags.finds else cases[:1]
 
-    def refuses(self, *verbs: Callable[[], object]) -> None:
+    def refuses(self, *verbs):
         for verb in verbs:
             with pytest.raises(EngineError, match="its flags say so"):
                 verb()
 
 
-def connect(cluster: Cluster, mode: Mode) -> Client:
+def connect(cluster, mode):
     """Every engine takes dicts, whatever it likes best."""
     return engine(cluster.engine).connect(cluster, mode)
 
 
-def _schema(name: str, index_time: IndexTime = "after") -> Schema:
+def _schema(name, index_time="after"):
     if not engine(name).flags.secondary_indexes:
         return Schema(kinds=KINDS)
     return Schema(kinds=KINDS, indexes=((MEASURES, "mv"),), index_time=index_time)
 
 
-def _fresh(target: Target, clusters: Clusters, directory: Path) -> Cluster:
+def _fresh(target, clusters, directory):
     if target in SERVERS:
         return replace(clusters.fresh(target), kinds=KINDS)
     return target.embedded(directory / "store", kinds=KINDS)
 
 
-def _loaded(cluster: Cluster, part: slice = slice(None)) -> Client:
+def _loaded(cluster, part=slice(None)):
     client = connect(cluster, "write")
     schema = _schema(cluster.engine)
     client.create(schema)
@@ -178,7 +158,7 @@ def _loaded(cluster: Cluster, part: slice = slice(None)) -> Client:
 
 
 @pytest.fixture(scope="module")
-def riak() -> Iterator[Standin]:
+def riak():
     from support.riak.standin import Standin
 
     standin = Standin()
@@ -187,13 +167,11 @@ def riak() -> Iterator[Standin]:
 
 
 @pytest.fixture(scope="module", params=cells(TARGETS))
-def store(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Store]:
+def store(request, tmp_path_factory):
     """One that was written by the client that reads it, or by another one; or a reader of two."""
-    target: Target = request.param
+    target = request.param
     directory = tmp_path_factory.mktemp("kinds")
-    writer: Client | None = None
+    writer = None
     if target in SERVERS or target.name == "riak":
         if target in SERVERS:
             cluster = _fresh(target, request.getfixturevalue("clusters"), directory)
@@ -218,28 +196,28 @@ def store(
         writer.close()
 
 
-def _fulfils(document: Document, where: tuple[Where, ...]) -> bool:
+def _fulfils(document, where):
     return all(
         document[w.field] is not None and OPERATORS[w.op](document[w.field], w.value) for w in where
     )
 
 
-def _ordered(documents: list[Document], name: str, descending: bool) -> list[Document]:
+def _ordered(documents, name, descending):
     known = [d for d in documents if d[name] is not None]
     known.sort(key=itemgetter("_id"))
     return sorted(known, key=itemgetter(name), reverse=descending)
 
 
-def _class(x: float, width: float) -> int:
+def _class(x, width):
     n = math.floor(x / width)
     return n - 1 if n * width > x else n + 1 if (n + 1) * width <= x else n
 
 
-def _same(result: list[Document], expected: list[Document]) -> bool:
+def _same(result, expected):
     return sorted(result, key=itemgetter("_id")) == sorted(expected, key=itemgetter("_id"))
 
 
-def test_documents_come_back_by_their_ids(store: Store) -> None:
+def test_documents_come_back_by_their_ids(store):
     for kind, documents in DOCUMENTS.items():
         ids = [d["_id"] for d in documents]
         for client in (store.reader, store.writer or store.reader):
@@ -265,7 +243,7 @@ def test_documents_come_back_by_their_ids(store: Store) -> None:
         assert store.reader.get_many(kind, request) == [None, there, None]
 
 
-def test_scans_go_in_the_order_of_ids(store: Store) -> None:
+def test_scans_go_in_the_order_of_ids(store):
     if not store.flags.scans:
         return store.refuses(lambda: store.reader.scan(Scan(USERS, b"user", 5)))
     for kind in KINDS:
@@ -278,7 +256,7 @@ def test_scans_go_in_the_order_of_ids(store: Store) -> None:
         assert store.reader.scan(Scan(kind, ids[0], 10_000)) == BY_ID[kind]
 
 
-VALUES: list[tuple[str, list[Any]]] = [
+VALUES = [
     ("mv", [-7, 0.5, -6.5, 1 << 60, float(1 << 60), math.inf, -math.inf]),
     ("m", [255, 255.0, 254.5, 1e30, -(1 << 70)]),
     ("x", [0, 2, 10**20, 0.3, 0.30000000000000004, (1 << 53) + 1, math.inf, -math.inf, 10**400]),
@@ -287,7 +265,7 @@ VALUES: list[tuple[str, list[Any]]] = [
 ]
 
 
-def test_each_operator_compares_as_python_does(store: Store) -> None:
+def test_each_operator_compares_as_python_does(store):
     reader = store.reader
     if not store.answers:
         return store.refuses(lambda: reader.find(Find(MEASURES, (Where("mv", "<", 1),), "x")))
@@ -305,7 +283,7 @@ def test_each_operator_compares_as_python_does(store: Store) -> None:
     assert expected and _same(reader.find(Find(MEASURES, where)), expected)
 
 
-def test_order_limit_and_ties(store: Store) -> None:
+def test_order_limit_and_ties(store):
     """Few values of a field are shared by many documents, so that most places are ties."""
     if not store.answers:
         return
@@ -321,7 +299,7 @@ def test_order_limit_and_ties(store: Store) -> None:
     assert store.reader.find(Find(USERS, (), "field4", limit=9)) == expected
 
 
-def test_a_limit_without_an_order(store: Store) -> None:
+def test_a_limit_without_an_order(store):
     if not store.answers:
         return
     where = (Where("m", ">=", 3),)
@@ -333,11 +311,11 @@ def test_a_limit_without_an_order(store: Store) -> None:
     assert store.reader.count(Count(MEASURES, ())) == len(DOCUMENTS[MEASURES])
 
 
-def test_histograms_and_aggregates(store: Store) -> None:
+def test_histograms_and_aggregates(store):
     reader, where = store.reader, (Where("mv", "<", 1 << 50), Where("x", "<", 60000))
     if not store.answers:
         return store.refuses(lambda: reader.histogram(Histogram(MEASURES, "mv", 1, where)))
-    cases: list[tuple[str, float]] = [
+    cases = [
         ("mv", 3), ("mv", 1000.0), ("mv", 0.5), ("x", 0.1), ("x", 1), ("x", 0.3), ("bt", 1 << 40)
     ]  # fmt: skip
     for name, width in store.some(cases):
@@ -355,7 +333,7 @@ def test_histograms_and_aggregates(store: Store) -> None:
         assert reader.top(Top(kind, name, 5)) == expected_top
 
 
-def test_ranges(store: Store) -> None:
+def test_ranges(store):
     query = Find(MEASURES, between("mv", -7, 2.5))
     if not (store.flags.ranges or store.answers):
         return store.refuses(lambda: store.reader.find(query))
@@ -363,7 +341,7 @@ def test_ranges(store: Store) -> None:
     assert _same(store.reader.find(query), expected)
 
 
-WRONG_QUESTIONS: list[Callable[[Client], object]] = [
+WRONG_QUESTIONS = [
     lambda c: c.find(Find(MEASURES, (Where("nothing", "=", 1),))),
     lambda c: c.find(Find(MEASURES, (Where("mv", "=", "1"),))),
     lambda c: c.find(Find(MEASURES, (Where("mv", "=", True),))),
@@ -371,7 +349,7 @@ WRONG_QUESTIONS: list[Callable[[Client], object]] = [
     lambda c: c.find(Find(MEASURES, (Where("name", ">", 1.0),))),
     lambda c: c.find(Find(MEASURES, (Where("_id", ">", "text"),))),
     lambda c: c.find(Find(USERS, (Where("_id", ">", "text"),))),
-    lambda c: c.find(Find(MEASURES, (Where("mv", "!=", 1),))),  # type: ignore[arg-type]
+    lambda c: c.find(Find(MEASURES, (Where("mv", "!=", 1),))),
     lambda c: c.find(Find(MEASURES, (), "nothing")),
     lambda c: c.find(Find(MEASURES, (), limit=-1)),
     lambda c: c.count(Count(MEASURES, (Where("nothing", "=", 1),))),
@@ -383,7 +361,7 @@ WRONG_QUESTIONS: list[Callable[[Client], object]] = [
 ]
 
 
-def test_wrong_questions_are_refused(store: Store) -> None:
+def test_wrong_questions_are_refused(store):
     for ask in WRONG_QUESTIONS:
         with pytest.raises(EngineError):
             ask(store.reader)
@@ -392,7 +370,7 @@ def test_wrong_questions_are_refused(store: Store) -> None:
             store.reader.histogram(Histogram(MEASURES, "x", 1e-300))
 
 
-def test_plans_are_told(store: Store) -> None:
+def test_plans_are_told(store):
     explain, document = store.reader.explain, DOCUMENTS[MEASURES][5]
     if not store.flags.explains:
         return store.refuses(lambda: explain(Get(MEASURES, document["_id"])))
@@ -425,7 +403,7 @@ def test_plans_are_told(store: Store) -> None:
     assert "COLLSCAN" in texts[7] and "COLLSCAN" in texts[9]
 
 
-def test_writes_by_text_and_composite_ids(store: Store) -> None:
+def test_writes_by_text_and_composite_ids(store):
     writer = store.writer
     if writer is None or not store.flags.updates:
         return
@@ -463,7 +441,7 @@ def test_writes_by_text_and_composite_ids(store: Store) -> None:
     assert holds(writer, MEASURES, len(DOCUMENTS[MEASURES]))
 
 
-def test_keys_may_have_64_bytes_of_any_ascii(store: Store) -> None:
+def test_keys_may_have_64_bytes_of_any_ascii(store):
     if store.writer is None or not store.flags.deletes:
         return
     odd = [_user(key) for key in (b"x" * 64, b"~ /\\'\"%$.", b"\x7f\x01", b"0")]
@@ -476,7 +454,7 @@ def test_keys_may_have_64_bytes_of_any_ascii(store: Store) -> None:
     assert all(store.writer.delete(USERS, key) for key in ids)
 
 
-WRONG: list[tuple[Kind, Document]] = [
+WRONG = [
     *((USERS, {"_id": key}) for key in (b"", b"u" * 65, "text", "é".encode(), None)),
     (USERS, {"field10": "more"}),
     (MEASURES, {"m": 2}),
@@ -488,7 +466,7 @@ WRONG: list[tuple[Kind, Document]] = [
 ]
 
 
-def test_wrong_documents_are_refused(store: Store) -> None:
+def test_wrong_documents_are_refused(store):
     writer = store.writer
     if writer is None or not store.flags.deletes:
         return
@@ -506,14 +484,14 @@ def test_wrong_documents_are_refused(store: Store) -> None:
         assert store.reader.get(kind, good[kind]["_id"]) is None
 
 
-def test_owners_are_the_servers_own(store: Store) -> None:
+def test_owners_are_the_servers_own(store):
     """The place of each key by the client's hash or table against the server's answer."""
     check = OWNERS.get(store.target.name)
     if check is not None:
         check(store)
 
 
-def _hashed_by_mongodb(store: Store) -> None:
+def _hashed_by_mongodb(store):
     from storewise.engines.mongodb.cluster import as_user
     from storewise.engines.mongodb.sharding import hashed_id, hashed_text
 
@@ -527,14 +505,14 @@ def _hashed_by_mongodb(store: Store) -> None:
     _all_on_one(store)
 
 
-def _tokens_of_cassandra(store: Store) -> None:
+def _tokens_of_cassandra(store):
     from cassandra.metadata import Murmur3Token
 
     from storewise.engines.cassandra.cluster import query
 
     secrets = secrets_of(store.cluster)
 
-    def ask(cql: str) -> list[tuple[Any, ...]]:
+    def ask(cql):
         return query(store.cluster.endpoints[0], secrets.user, secrets.password, cql)
 
     rows = [(USERS, *row) for row in ask('SELECT "_id", token("_id") FROM storewise.usertable')]
@@ -542,22 +520,22 @@ def _tokens_of_cassandra(store: Store) -> None:
     rows += [(MEASURES, MEASURES.pack(row[:3]), row[3]) for row in measures]
     assert len(rows) == sum(map(len, DOCUMENTS.values()))
     for kind, key, token in rows:
-        routing = store.reader.routing_key(kind, key)  # type: ignore[attr-defined]
+        routing = store.reader.routing_key(kind, key)
         assert Murmur3Token.from_key(routing).value == token
     _all_on_one(store)
 
 
-def _regions_of_hbase(store: Store) -> None:
+def _regions_of_hbase(store):
     """Where the regions are is the server's own answer; keys are spread over them."""
     from storewise.engines.hbase.connection import Link
     from storewise.engines.support.splits import split_points
 
     link = Link(next(e for e in store.cluster.endpoints if e.role == "thrift"), 30.0)
-    starts: dict[Kind, list[bytes]] = {}
+    starts = {}
     try:
         for kind in KINDS:
             name = kind.table.encode()
-            result = link.call("look", lambda c, n=name: c.getAllRegionLocations(n))  # type: ignore[misc]
+            result = link.call("look", lambda c, n=name: c.getAllRegionLocations(n))
             starts[kind] = sorted(region.regionInfo.startKey or b"" for region in result)
     finally:
         link.close()
@@ -569,7 +547,7 @@ def _regions_of_hbase(store: Store) -> None:
     _all_on_one(store)
 
 
-def _keys_of_valkey(store: Store) -> None:
+def _keys_of_valkey(store):
     """Each server has the keys of its documents, and nothing else but the schema on the first."""
     from storewise.engines.valkey.connection import Links
     from storewise.engines.valkey.launch import user_of
@@ -591,7 +569,7 @@ def _keys_of_valkey(store: Store) -> None:
     links.close()
 
 
-def _all_on_one(store: Store) -> None:
+def _all_on_one(store):
     """The client of Riak refuses an answer with another partition than its hash gives."""
     for kind, documents in DOCUMENTS.items():
         for document in documents[:50]:
@@ -607,7 +585,7 @@ OWNERS = {
 }
 
 
-def test_tables_of_another_workload_are_not_taken_for_ours(store: Store) -> None:
+def test_tables_of_another_workload_are_not_taken_for_ours(store):
     name = store.target.name
     if store.target not in SERVERS or name == "sql":
         return
@@ -625,9 +603,7 @@ def test_tables_of_another_workload_are_not_taken_for_ours(store: Store) -> None
 
 
 @pytest.mark.parametrize("target", cells(t for t in WRITING if t.name not in ("parquet", "riak")))
-def test_a_later_phase_goes_on_with_the_store(
-    target: Target, clusters: Clusters, tmp_path: Path
-) -> None:
+def test_a_later_phase_goes_on_with_the_store(target, clusters, tmp_path):
     """A phase that changes the store is another process: it connects, creates, changes, ends."""
     cluster = _fresh(target, clusters, tmp_path)
     flags = engine(target.name).flags
@@ -636,7 +612,7 @@ def test_a_later_phase_goes_on_with_the_store(
         client = connect(cluster, "write")
         client.create(_schema(target.name))
 
-        def change(n: int, first: Client = client, turn: int = turn) -> None:
+        def change(n, first=client, turn=turn):
             session = first.for_thread()
             user, measure = DOCUMENTS[USERS][10 + n], DOCUMENTS[MEASURES][10 + n]
             assert session.update(USERS, user["_id"], {"field0": f"turn {turn}"})
@@ -686,9 +662,7 @@ INDEXED = [
 
 
 @pytest.mark.parametrize(("target", "index_time"), INDEXED)
-def test_a_selective_condition_takes_the_index(
-    target: Target, index_time: IndexTime, clusters: Clusters, tmp_path: Path
-) -> None:
+def test_a_selective_condition_takes_the_index(target, index_time, clusters, tmp_path):
     client = connect(_fresh(target, clusters, tmp_path), "write")
     client.create(_schema(target.name, index_time))
     documents = [_measure(1, 2, n, n, None, None) for n in range(6000)]
@@ -714,7 +688,7 @@ def test_a_selective_condition_takes_the_index(
 
 
 @pytest.mark.parametrize("name", ["sqlite", "duckdb"])
-def test_a_store_with_other_columns_is_refused(name: str, tmp_path: Path) -> None:
+def test_a_store_with_other_columns_is_refused(name, tmp_path):
     cluster = Cluster(engine=name, stores=(tmp_path,), kinds=KINDS)
     _loaded(cluster).close()
     other = Kind("usertable", (Field("_id", "key", ""), Field("field0", "str", "")))
@@ -726,13 +700,13 @@ def test_a_store_with_other_columns_is_refused(name: str, tmp_path: Path) -> Non
         connect(replace(cluster, kinds=(other,)), "read")
 
 
-def test_names_of_searches_are_refused_where_there_are_none(tmp_path: Path) -> None:
+def test_names_of_searches_are_refused_where_there_are_none(tmp_path):
     cluster = Cluster("parquet", stores=(tmp_path,), kinds=KINDS, settings={"partition": "query"})
     with pytest.raises(EngineError, match="`partition: query` needs the queries"):
         connect(cluster, "write").create(Schema(kinds=KINDS))
 
 
-def test_null_finds_nothing(tmp_path: Path) -> None:
+def test_null_finds_nothing(tmp_path):
     client = connect(Cluster("null", stores=(tmp_path,), kinds=KINDS), "write")
     client.create(Schema(kinds=KINDS))
     client.insert(USERS, DOCUMENTS[USERS])
@@ -763,7 +737,7 @@ _ROWS = st.lists(
 
 
 @pytest.fixture(scope="module")
-def scratch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+def scratch(tmp_path_factory):
     place = tmp_path_factory.mktemp("property") / "store"
     cluster = Cluster(engine="sqlite", stores=(place,), consistency="relaxed", kinds=KINDS)
     client = connect(cluster, "write")
@@ -784,15 +758,8 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
 @example([(0, 0, 2**53 + 1, 9007199254740992.0)], "x", "<", 2**53 + 1, False, None, 1)
 @example([(0, 0, -(2**63), 1.1)], "mv", ">", -(2**63) - 1, True, 1, 7)
 def test_any_question_is_answered_as_python_would(
-    scratch: Client,
-    rows: list[tuple[int, int, int | None, float | None]],
-    name: str,
-    operator: Any,
-    value: Any,
-    descending: bool,
-    limit: int | None,
-    width: float,
-) -> None:
+    scratch, rows, name, operator, value, descending, limit, width
+):
     documents = [_measure(m, s, n, mv, x, None) for n, (m, s, mv, x) in enumerate(rows)]
     for document in scratch.find(Find(MEASURES)):
         scratch.delete(MEASURES, document["_id"])
@@ -818,7 +785,7 @@ def test_any_question_is_answered_as_python_would(
 @pytest.mark.xdist_group("mongodb")
 @pytest.mark.long("five servers of MongoDB run in an emulator of another processor", limit=1500)
 @pytest.mark.parametrize("key", ["hashed", "ranged"])
-def test_keys_on_the_shards_of_mongodb(key: str, tmp_path: Path) -> None:
+def test_keys_on_the_shards_of_mongodb(key, tmp_path):
     """Where the routing table has a key, there it is."""
     from support.servers.local import running
     from support.servers.mongodb_binaries import emulated
@@ -833,7 +800,7 @@ def test_keys_on_the_shards_of_mongodb(key: str, tmp_path: Path) -> None:
         writer = _loaded(cluster)
         secrets = secrets_of(cluster)
         for kind, documents in DOCUMENTS.items():
-            content: dict[str, int] = {}
+            content = {}
             for endpoint in cluster.endpoints:
                 if endpoint.role == "data":
                     with as_system(endpoint, secrets, 30.0) as connection:

@@ -1,23 +1,18 @@
 """The questions of phase ``query``: every engine, and every way to answer, gives what plain Python
 makes of the parsed documents."""
 
-from __future__ import annotations
-
 import math
 import os
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from support.paths import SAMPLE
 from support.servers.samples import ByDigest, connect, fill
-from support.servers.stores import PARQUET, SINGLE, Target, cells
+from support.servers.stores import PARQUET, SINGLE, cells
 
 from storewise.documents import KINDS, Document, Kind
-from storewise.engines.contract.engine import Client, Cluster, Flags, IndexTime, Schema, SourceFile
+from storewise.engines.contract.engine import Cluster, Schema, SourceFile
 from storewise.engines.contract.queries import Count, Find, Histogram, Scan, Top, Where, between
 from storewise.engines.registry import engine
 from storewise.errors import EngineError
@@ -26,20 +21,17 @@ from storewise.ssearch.parse.stream import content_digest
 from storewise.workloads.alignments.queries import QUESTIONS, Question, ask, way_of
 from storewise.workloads.alignments.query_phase import Learnt, QueryParams, draw
 
-if TYPE_CHECKING:
-    from support.servers.stores import Clusters
-
 FILES = [SAMPLE / f"queries_04__{name}.m10.zst" for name in ("arabidopsis", "orchids", "yersinia")]
 INDEXES = tuple((Kind.ALIGN, name) for name in ("q", "gene", "e"))
 Parsed = list[dict[Kind, list[Document]]]
 
 
 @pytest.fixture(scope="module")
-def parsed() -> Parsed:
+def parsed():
     """The documents of each file."""
     result = []
     for path in FILES:
-        documents: dict[Kind, list[Document]] = {kind: [] for kind in KINDS}
+        documents = {kind: [] for kind in KINDS}
         for batch in DocumentReader(path, content_digest(path)):
             for kind, part in batch:
                 documents[kind] += part
@@ -48,12 +40,12 @@ def parsed() -> Parsed:
 
 
 @pytest.fixture(scope="module")
-def documents(parsed: Parsed) -> dict[Kind, list[Document]]:
+def documents(parsed):
     return {kind: [d for file in parsed for d in file[kind]] for kind in KINDS}
 
 
 @pytest.fixture(scope="module")
-def asked(documents: dict[Kind, list[Document]]) -> list[Question]:
+def asked(documents):
     """Questions as a phase draws them, and some whose answers are empty or everything."""
     hits = documents[Kind.ALIGN]
     learnt = Learnt(
@@ -77,7 +69,7 @@ def asked(documents: dict[Kind, list[Document]]) -> list[Question]:
     ]
 
 
-def plain(question: Question, documents: dict[Kind, list[Document]]) -> Any:
+def plain(question, documents):
     """The answer by comprehensions over all documents."""
     hits = documents[Kind.ALIGN]
     if question.name == "best_hits":
@@ -87,7 +79,7 @@ def plain(question: Question, documents: dict[Kind, list[Document]]) -> Any:
         return [(d, by_id[d["rna"]], by_id[d["gs"]]) for _, _, d in mine]
     if question.name == "gene_hits":
         gene = question.where[0].value
-        value: dict[str | None, tuple[int, list[Document]]] = {}
+        value = {}
         for name in {d["chr"] for d in hits if d["gene"] == gene}:
             mine_here = [d for d in hits if d["gene"] == gene and d["chr"] == name]
             value[name] = (len(mine_here), sorted(mine_here, key=lambda d: d["_id"]))
@@ -104,10 +96,8 @@ def plain(question: Question, documents: dict[Kind, list[Document]]) -> Any:
     return {number: classes.count(number) for number in set(classes)}
 
 
-def compare(
-    client: Client, flags: Flags, request: list[Question], documents: dict[Kind, list[Document]]
-) -> None:
-    def ids(kind: Kind) -> Iterator[list[bytes]]:
+def compare(client, flags, request, documents):
+    def ids(kind):
         every = [d["_id"] for d in documents[kind]]
         for start in range(0, len(every), 500):
             yield every[start : start + 500]
@@ -120,7 +110,7 @@ def compare(
             assert answer.read >= len(documents[Kind.ALIGN])
 
 
-def embedded(name: str, place: Path, parsed: Parsed, index: IndexTime, **more: Any) -> Cluster:
+def embedded(name, place, parsed, index, **more):
     """Two stores: the first file in one, the others in the other."""
     digests = [file[Kind.TASKS][0]["_id"][:7] for file in parsed]
     sources = tuple(
@@ -157,14 +147,7 @@ def embedded(name: str, place: Path, parsed: Parsed, index: IndexTime, **more: A
         ("files", "none"),
     ],
 )
-def test_answers_of_embedded_stores(
-    name: str,
-    index: IndexTime,
-    tmp_path: Path,
-    parsed: Parsed,
-    documents: dict[Kind, list[Document]],
-    asked: list[Question],
-) -> None:
+def test_answers_of_embedded_stores(name, index, tmp_path, parsed, documents, asked):
     client = connect(embedded(name, tmp_path, parsed, index), "read")
     try:
         compare(client, engine(name).flags, asked, documents)
@@ -173,13 +156,7 @@ def test_answers_of_embedded_stores(
 
 
 @pytest.mark.parametrize("target", cells(PARQUET))
-def test_answers_of_each_layout_of_a_data_set(
-    target: Target,
-    tmp_path: Path,
-    parsed: Parsed,
-    documents: dict[Kind, list[Document]],
-    asked: list[Question],
-) -> None:
+def test_answers_of_each_layout_of_a_data_set(target, tmp_path, parsed, documents, asked):
     cluster = embedded("parquet", tmp_path, parsed, "none", **dict(target.settings))
     client = connect(cluster, "read")
     try:
@@ -189,12 +166,7 @@ def test_answers_of_each_layout_of_a_data_set(
 
 
 @pytest.mark.parametrize("target", cells(SINGLE))
-def test_answers_of_servers(
-    target: Target,
-    clusters: Clusters,
-    documents: dict[Kind, list[Document]],
-    asked: list[Question],
-) -> None:
+def test_answers_of_servers(target, clusters, documents, asked):
     cluster = clusters.fresh(target)
     flags = engine(target.name).flags
     schema = Schema()
@@ -219,13 +191,7 @@ WAYS = {
 @pytest.mark.parametrize(
     "way", [pytest.param(way, marks=[pytest.mark.slow] if way == "range" else []) for way in WAYS]
 )
-def test_every_way_gives_the_same_answers(
-    way: str,
-    tmp_path: Path,
-    parsed: Parsed,
-    documents: dict[Kind, list[Document]],
-    asked: list[Question],
-) -> None:
+def test_every_way_gives_the_same_answers(way, tmp_path, parsed, documents, asked):
     flags = replace(engine("sqlite").flags, **WAYS[way])
     client = connect(embedded("sqlite", tmp_path, parsed, "none"), "read")
     try:
@@ -234,7 +200,7 @@ def test_every_way_gives_the_same_answers(
         client.close()
 
 
-def test_who_answers_follows_from_the_flags() -> None:
+def test_who_answers_follows_from_the_flags():
     able = replace(engine("sqlite").flags, finds=True)
     assert {way_of(name, able).answered_by for name in QUESTIONS} == {"store"}
     ranges = replace(able, finds=False)
@@ -253,9 +219,7 @@ def test_who_answers_follows_from_the_flags() -> None:
     assert {way_of(name, files).answered_by for name in QUESTIONS} == {"client"}
 
 
-def test_files_answer_all_verbs_as_sqlite_does(
-    tmp_path: Path, parsed: Parsed, documents: dict[Kind, list[Document]]
-) -> None:
+def test_files_answer_all_verbs_as_sqlite_does(tmp_path, parsed, documents):
     (tmp_path / "f").mkdir()
     (tmp_path / "s").mkdir()
     files = connect(embedded("files", tmp_path / "f", parsed, "none"), "read")
@@ -264,7 +228,7 @@ def test_files_answer_all_verbs_as_sqlite_does(
     ids = sorted(d["_id"] for d in hits)
     strong = (Where("e", "<=", 100.0), Where("f", "=", "f"))
 
-    def in_ids(found: list[Document]) -> list[Document]:
+    def in_ids(found):
         return sorted(found, key=lambda d: d["_id"])
 
     try:
@@ -316,7 +280,7 @@ def test_files_answer_all_verbs_as_sqlite_does(
         files.count(Count(Kind.ALIGN))
 
 
-def test_files_know_only_what_was_inserted(tmp_path: Path, parsed: Parsed) -> None:
+def test_files_know_only_what_was_inserted(tmp_path, parsed):
     source = SourceFile(str(FILES[0]), 10, content_digest(FILES[0]), (0, 0, 0, 0), 0)
     cluster = Cluster("files", stores=(tmp_path / "s",), sources=(source,))
     client = connect(cluster, "write")
@@ -337,7 +301,7 @@ def test_files_know_only_what_was_inserted(tmp_path: Path, parsed: Parsed) -> No
         client.close()
 
 
-def test_a_file_that_is_gone_is_named(tmp_path: Path) -> None:
+def test_a_file_that_is_gone_is_named(tmp_path):
     store = tmp_path / "s"
     store.mkdir()
     source = SourceFile(str(tmp_path / "gone.m10"), 10, bytes(16), (1, 1, 1, 1), 0)
@@ -349,13 +313,13 @@ def test_a_file_that_is_gone_is_named(tmp_path: Path) -> None:
         client.close()
 
 
-def test_parsers_end_by_themselves_when_a_client_is_closed(tmp_path: Path) -> None:
+def test_parsers_end_by_themselves_when_a_client_is_closed(tmp_path):
     """One that the kernel ends at its queue keeps the lock; the next waits for ever."""
     store = tmp_path / "s"
     store.mkdir()
     source = SourceFile(str(tmp_path / "never_read.m10"), 10, bytes(16), (1, 1, 1, 1), 0)
     cluster = Cluster("files", (store,), settings={"processes": 2}, sources=(source,))
-    client: Any = connect(cluster, "read")
+    client = connect(cluster, "read")
     assert client._parsers._submit(os.getpid).result() != os.getpid()
     processes = [*client._parsers._pool._processes.values()]
     assert processes
@@ -363,8 +327,8 @@ def test_parsers_end_by_themselves_when_a_client_is_closed(tmp_path: Path) -> No
     assert {process.exitcode for process in processes} == {0}
 
 
-def test_a_parser_that_was_killed_is_said(tmp_path: Path, parsed: Parsed) -> None:
-    client: Any = connect(embedded("files", tmp_path, parsed, "none"), "read")
+def test_a_parser_that_was_killed_is_said(tmp_path, parsed):
+    client = connect(embedded("files", tmp_path, parsed, "none"), "read")
     try:
         for process in client._parsers._pool._processes.copy().values():
             process.kill()

@@ -1,7 +1,5 @@
 """What engines with servers promise beyond the verbs: passwords, restarts, owners, clear errors."""
 
-from __future__ import annotations
-
 import os
 import random
 import resource
@@ -9,21 +7,19 @@ import signal
 import socket
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from support.servers.local import running
 from support.servers.samples import connect, fill, holds, sample, secrets_of
-from support.servers.stores import SERVED, SERVERS, SINGLE, Clusters, Target, available, cells
+from support.servers.stores import SERVED, SERVERS, SINGLE, available, cells
 from support.waiting import wait_until
 
 from storewise.documents import KINDS, Kind
-from storewise.engines.contract.engine import Cluster, Endpoint, Schema
+from storewise.engines.contract.engine import Schema
 from storewise.engines.contract.queries import Count, Scan
-from storewise.engines.contract.server import Credentials, ServerEngine, Topology
+from storewise.engines.contract.server import Credentials, Topology
 from storewise.engines.registry import engine
 from storewise.errors import EngineError
 
@@ -34,30 +30,29 @@ DOCUMENTS = sample(5, alignments=120)
 
 
 @pytest.fixture(params=cells(SINGLE))
-def single(request: pytest.FixtureRequest, clusters: Clusters) -> Cluster:
+def single(request, clusters):
     return clusters.fresh(request.param)
 
 
 #: HBase asks for no password.
 @pytest.fixture(params=cells(t for t in SINGLE if t.name != "hbase"))
-def guarded(request: pytest.FixtureRequest, clusters: Clusters) -> Cluster:
+def guarded(request, clusters):
     cluster = clusters.fresh(request.param)
     assert engine(cluster.engine).flags.authentication
     return cluster
 
 
 @pytest.fixture(params=cells(SHARDED))
-def sharded(request: pytest.FixtureRequest, clusters: Clusters) -> Iterator[Cluster]:
+def sharded(request, clusters):
     cluster = clusters.fresh(request.param)
     fill(cluster, DOCUMENTS)
     yield cluster
 
 
-def test_a_wrong_password_is_refused(guarded: Cluster, tmp_path: Path) -> None:
+def test_a_wrong_password_is_refused(guarded, tmp_path):
     wrong = Credentials.make()
     wrong.write(tmp_path / "wrong.json")
     described = engine(guarded.engine)
-    assert isinstance(described, ServerEngine)
     for mode in ("read", "write"):
         with pytest.raises(EngineError, match=guarded.endpoints[0].address) as caught:
             described.connect(replace(guarded, credentials=tmp_path / "wrong.json"), mode)
@@ -66,7 +61,7 @@ def test_a_wrong_password_is_refused(guarded: Cluster, tmp_path: Path) -> None:
         described.answers(guarded.endpoints[0], wrong)
 
 
-def test_credentials_are_needed(guarded: Cluster, tmp_path: Path) -> None:
+def test_credentials_are_needed(guarded, tmp_path):
     described = engine(guarded.engine)
     with pytest.raises(EngineError, match="credentials"):
         described.connect(replace(guarded, credentials=None), "read")
@@ -77,7 +72,7 @@ def test_credentials_are_needed(guarded: Cluster, tmp_path: Path) -> None:
         described.connect(replace(guarded, credentials=tmp_path / "odd.json"), "read")
 
 
-def test_wrong_settings_are_refused_by_name(single: Cluster) -> None:
+def test_wrong_settings_are_refused_by_name(single):
     described = engine(single.engine)
     with pytest.raises(EngineError, match=r"colour.*known"):
         described.connect(replace(single, settings={"colour": 1}), "read")
@@ -97,19 +92,16 @@ WAITS = (
 )
 
 
-def test_an_unreachable_server_is_one_clear_error(
-    single: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unreachable_server_is_one_clear_error(single, monkeypatch):
     """A port where nobody listens, and one where the listener never says a word; looked at
     together, because clients and nodes rightly wait for seconds."""
     for name in WAITS:
         if name.startswith(single.engine.replace("mariadb", "mysql")):
             monkeypatch.setattr(f"storewise.engines.{name}", 1)
     described = engine(single.engine)
-    assert isinstance(described, ServerEngine)
     secrets = secrets_of(single)
 
-    def connects(endpoint: Endpoint) -> None:
+    def connects(endpoint):
         with pytest.raises(EngineError, match=rf"{endpoint.address}:{endpoint.port}"):
             described.connect(replace(single, endpoints=(endpoint,)), "read").count(Count(Kind.RNA))
 
@@ -127,9 +119,7 @@ def test_an_unreachable_server_is_one_clear_error(
 
 # HBase's are killed in tests/faults.
 @pytest.mark.parametrize("target", cells(t for t in SINGLE if t.name != "hbase"))
-def test_acknowledged_documents_survive_the_death_of_the_server(
-    target: Target, clusters: Clusters
-) -> None:
+def test_acknowledged_documents_survive_the_death_of_the_server(target, clusters):
     """kill -9 of the server while clients write; the same client goes on after its restart."""
     cluster = clusters.fresh(target)
     # A gateway beside the clients holds nothing.
@@ -159,7 +149,7 @@ def test_acknowledged_documents_survive_the_death_of_the_server(
 
 
 @pytest.fixture
-def many_descriptors() -> Iterator[None]:
+def many_descriptors():
     """All descriptors below 1,100 are taken: select(2) cannot wait for those that follow."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4096)), hard))
@@ -171,7 +161,7 @@ def many_descriptors() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("many_descriptors")
-def test_clients_connect_in_a_process_with_many_descriptors(single: Cluster) -> None:
+def test_clients_connect_in_a_process_with_many_descriptors(single):
     fill(single, sample(6, alignments=20))
     client = connect(single, "read")
     for document in sample(6, alignments=20)[Kind.RNA]:
@@ -180,12 +170,12 @@ def test_clients_connect_in_a_process_with_many_descriptors(single: Cluster) -> 
 
 
 @pytest.mark.usefixtures("many_descriptors")
-def test_a_server_starts_in_a_process_with_many_descriptors(tmp_path: Path) -> None:
+def test_a_server_starts_in_a_process_with_many_descriptors(tmp_path):
     with running("valkey", tmp_path, Topology(memory_mb=64), available("valkey")) as result:
         fill(result.cluster, sample(6, alignments=20))
 
 
-def test_the_owner_is_where_the_document_is(sharded: Cluster) -> None:
+def test_the_owner_is_where_the_document_is(sharded):
     client = connect(sharded, "read")
     alone = {
         f"{endpoint.role}{endpoint.index}": connect(
@@ -193,7 +183,7 @@ def test_the_owner_is_where_the_document_is(sharded: Cluster) -> None:
         )
         for endpoint in sharded.endpoints
     }
-    owners: Counter[str] = Counter()
+    owners = Counter()
     for kind in KINDS:
         for document in random.Random(2).sample(DOCUMENTS[kind], min(30, len(DOCUMENTS[kind]))):
             owner = client.owner(kind, document["_id"])
@@ -210,7 +200,7 @@ def test_the_owner_is_where_the_document_is(sharded: Cluster) -> None:
         one.close()
 
 
-def test_a_scan_of_the_owner_asks_one_server(sharded: Cluster) -> None:
+def test_a_scan_of_the_owner_asks_one_server(sharded):
     ordered = sorted(DOCUMENTS[Kind.GS], key=lambda d: d["_id"])
     client = connect(replace(sharded, settings={**sharded.settings, "scan_mode": "owner"}), "read")
     start = ordered[17]["_id"]
@@ -221,7 +211,7 @@ def test_a_scan_of_the_owner_asks_one_server(sharded: Cluster) -> None:
     client.close()
 
 
-def test_a_later_client_finds_layout_and_indexes(sharded: Cluster, clusters: Clusters) -> None:
+def test_a_later_client_finds_layout_and_indexes(sharded, clusters):
     others = {key: value for key, value in sharded.settings.items() if key != "layout"}
     schema = Schema(indexes=((Kind.ALIGN, "gene"),), index_time="after", study_fields=False)
     SERVED[sharded.engine].empty(sharded)
@@ -235,7 +225,7 @@ def test_a_later_client_finds_layout_and_indexes(sharded: Cluster, clusters: Clu
     loader.close()
     last = connect(replace(sharded, settings=others), "write")
     last.finish()
-    assert last._shared.schema == schema  # type: ignore[attr-defined]
+    assert last._shared.schema == schema
     with pytest.raises(EngineError, match="another schema"):
         last.create(Schema(kinds=(Kind.RNA,)))
     last.close()
@@ -245,7 +235,7 @@ def test_a_later_client_finds_layout_and_indexes(sharded: Cluster, clusters: Clu
     reader.close()
 
 
-def test_servers_of_different_schemas_are_refused(sharded: Cluster) -> None:
+def test_servers_of_different_schemas_are_refused(sharded):
     one = replace(sharded, endpoints=(replace(sharded.endpoints[0], index=0),))
     SERVED[sharded.engine].empty(one)
     with pytest.raises(EngineError, match=r"data1.*data0.*none"):
@@ -253,7 +243,7 @@ def test_servers_of_different_schemas_are_refused(sharded: Cluster) -> None:
 
 
 @pytest.mark.parametrize("known", [False, True], ids=["new", "known"])
-def test_writers_of_the_same_ids_do_not_block_each_other(sharded: Cluster, known: bool) -> None:
+def test_writers_of_the_same_ids_do_not_block_each_other(sharded, known):
     """Four clients write the same rows at once, each in another order; ids new or known."""
     client = connect(sharded, "write")
     batches = [
@@ -261,7 +251,7 @@ def test_writers_of_the_same_ids_do_not_block_each_other(sharded: Cluster, known
     ]
     together = threading.Barrier(4, timeout=600)
 
-    def write(seed: int) -> None:
+    def write(seed):
         mine = client.for_thread()
         for number, documents in enumerate(batches):
             batch = [{**d, "gene": f"{seed}-{number}"} for d in documents]

@@ -3,20 +3,17 @@
 Descriptors and threads are counted, and memory is compared, after a tenth of both and at the end.
 """
 
-from __future__ import annotations
-
 import gc
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.servers.samples import STORING, connect, fill, sample
-from support.servers.stores import SINGLE, Clusters, Target, marks_of
+from support.servers.stores import SINGLE, Target, marks_of
 from support.waiting import wait_until
 
 from storewise.documents import Kind
-from storewise.engines.contract.engine import Client, Cluster, Endpoint, Mode, Schema
+from storewise.engines.contract.engine import Cluster, Endpoint, Schema
 from storewise.engines.contract.queries import Scan
 from storewise.engines.registry import engine
 
@@ -28,7 +25,7 @@ DOCUMENTS = sample(300, alignments=40)
 RNA = DOCUMENTS[Kind.RNA]
 
 
-def taken() -> tuple[int, int, int]:
+def taken():
     """Descriptors, threads (the libraries' own, too), and MiB of memory of this process."""
     gc.collect()
     numbers = dict(re.findall(r"^(\w+):\s+(\d+)", Path("/proc/self/status").read_text(), re.M))
@@ -36,14 +33,14 @@ def taken() -> tuple[int, int, int]:
     return descriptors, int(numbers["Threads"]), int(numbers["VmRSS"]) >> 10
 
 
-def connections(cluster: Cluster, number: int) -> None:
+def connections(cluster, number):
     for n in range(number):
         client = connect(cluster, "read")
         assert client.get(Kind.RNA, RNA[n % 40]["_id"]) is not None
         client.close()
 
 
-def operations(client: Client, name: str, number: int) -> None:
+def operations(client, name, number):
     flags = engine(name).flags
     for n in range(number):
         document = RNA[n % 40]
@@ -70,7 +67,7 @@ def operations(client: Client, name: str, number: int) -> None:
 DAILY, LONGEST = ("sqlite", "valkey"), ("cassandra", "chdb", "duckdb")
 
 
-def _marks(target: Target) -> list[pytest.MarkDecorator]:
+def _marks(target):
     marks = [*marks_of(target), *([] if target.name in DAILY else [pytest.mark.slow])]
     return [*marks, pytest.mark.all_cells] if target.name in LONGEST else marks
 
@@ -82,9 +79,7 @@ TARGETS = [
 
 
 @pytest.fixture(params=[*TARGETS, "riak"])
-def cluster(
-    request: pytest.FixtureRequest, clusters: Clusters, tmp_path: Path
-) -> Iterator[Cluster]:
+def cluster(request, clusters, tmp_path):
     target = request.param
     if target == "riak":
         from support.riak.standin import Standin
@@ -98,9 +93,9 @@ def cluster(
 
 
 @pytest.mark.long("5,000 operations, of which some stores do a hundred a second", limit=600)
-def test_nothing_grows_with_operations_and_connections(cluster: Cluster) -> None:
+def test_nothing_grows_with_operations_and_connections(cluster):
     fill(cluster, DOCUMENTS, Schema())
-    mode: Mode = "write" if engine(cluster.engine).flags.updates else "read"
+    mode = "write" if engine(cluster.engine).flags.updates else "read"
     seen = []
     for part in (10, 1):
         share = 1 / part if part > 1 else 0.9
@@ -113,7 +108,7 @@ def test_nothing_grows_with_operations_and_connections(cluster: Cluster) -> None
         seen.append(taken())
     (descriptors, threads, memory), _ = seen
 
-    def as_before() -> bool:
+    def as_before():
         now = taken()
         seen.append(now)
         return now[0] <= descriptors and now[1] <= threads and now[2] <= memory + GROWTH

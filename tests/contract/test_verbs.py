@@ -1,23 +1,18 @@
 """What every engine promises: the contract's verbs and the flags that it claims."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.servers.samples import ByDigest, connect, digest_of, encoded, holds, load, sample
-from support.servers.stores import KEEPING, SERVED, Clusters, Target, cells, marks_of
+from support.servers.stores import KEEPING, SERVED, cells, marks_of
 
-from storewise.documents import KINDS, Document, Field, Kind, fields, make_id
+from storewise.documents import KINDS, Kind, fields, make_id
 from storewise.engines.contract.engine import Client, Cluster, Schema
 from storewise.engines.contract.queries import Count, Find, Scan, Top, between
 from storewise.engines.registry import engine
@@ -29,11 +24,11 @@ MISSING = make_id(digest_of(99), Kind.ALIGN, 5)
 
 
 @pytest.fixture(scope="module")
-def loaded(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Target, str], Cluster]:
+def loaded(tmp_path_factory):
     """All sample documents in one store, or in three of which the third holds two files."""
 
     @cache
-    def make(target: Target, layout: str) -> Cluster:
+    def make(target, layout):
         name, more = target.name, dict(target.settings)
         base = tmp_path_factory.mktemp(name)
         if layout == "one":
@@ -58,16 +53,13 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Target, str], 
         for layout in (["servers"] if target.nodes else ["one", "several", "unplaced"])
     ],
 )
-def reading(request: pytest.FixtureRequest) -> tuple[Target, str]:
+def reading(request):
     """What a reader reads; of module scope, so that the readers of a store follow each other."""
-    param: tuple[Target, str] = request.param
-    return param
+    return request.param
 
 
 @pytest.fixture
-def reader(
-    reading: tuple[Target, str], loaded: Callable[[Target, str], Cluster], clusters: Clusters
-) -> Iterator[Client]:
+def reader(reading, loaded, clusters):
     target, layout = reading
     if target.nodes:
         cluster = clusters.loaded(target, EVERY)
@@ -80,7 +72,7 @@ def reader(
     client.close()
 
 
-def _denied(name: str, flag: str, verb: Callable[[], object]) -> bool:
+def _denied(name, flag, verb):
     """Whether an engine's flags deny a verb, which then has to say so; a store that scans
     answers every query."""
     flags = engine(name).flags
@@ -92,13 +84,12 @@ def _denied(name: str, flag: str, verb: Callable[[], object]) -> bool:
 
 
 @pytest.fixture(scope="module", params=cells(KEEPING))
-def target(request: pytest.FixtureRequest) -> Target:
+def target(request):
     """Of module scope, so that the tests of a store follow each other."""
-    result: Target = request.param
-    return result
+    return request.param
 
 
-def _shared(target: Target, clusters: Clusters, tmp_path: Path, what: str) -> Cluster:
+def _shared(target, clusters, tmp_path, what):
     """Embedded stores are new ones. Servers are shared by tests that write documents of their own
     (seeds), as some take seconds to make a table."""
     if target.nodes:
@@ -107,19 +98,19 @@ def _shared(target: Target, clusters: Clusters, tmp_path: Path, what: str) -> Cl
 
 
 @pytest.fixture
-def store(target: Target, clusters: Clusters, tmp_path: Path) -> Cluster:
+def store(target, clusters, tmp_path):
     """For the usual tables."""
     return _shared(target, clusters, tmp_path, "usual")
 
 
 @pytest.fixture
-def indexed(target: Target, clusters: Clusters, tmp_path: Path) -> Cluster:
+def indexed(target, clusters, tmp_path):
     """For tables with indexes from the beginning."""
     return _shared(target, clusters, tmp_path, "indexed")
 
 
 @pytest.fixture
-def fresh(target: Target, clusters: Clusters, tmp_path: Path) -> Cluster:
+def fresh(target, clusters, tmp_path):
     """A cluster in which nothing was created."""
     if target.nodes:
         return clusters.fresh(target)
@@ -127,14 +118,14 @@ def fresh(target: Target, clusters: Clusters, tmp_path: Path) -> Cluster:
 
 
 @pytest.fixture
-def writer(store: Cluster) -> Iterator[Client]:
+def writer(store):
     client = connect(store, "write")
     client.create(Schema())
     yield client
     client.close()
 
 
-def _count(client: Client, kind: Kind) -> int:
+def _count(client, kind):
     """What is there before; some engines cannot count, and then `holds` does not ask them."""
     try:
         return client.count(Count(kind))
@@ -144,7 +135,7 @@ def _count(client: Client, kind: Kind) -> int:
         return 0
 
 
-def test_every_document_comes_back(reader: Client) -> None:
+def test_every_document_comes_back(reader):
     for kind in KINDS:
         assert holds(reader, kind, len(EVERY[kind]))
         ids = [d["_id"] for d in EVERY[kind]]
@@ -163,13 +154,13 @@ def test_missing_and_repeated_ids(reader: Client) -> None:
     assert reader.get_many(Kind.ALIGN, []) == []
 
 
-def test_get_many_of_more_ids_than_a_statement_takes(reader: Client) -> None:
+def test_get_many_of_more_ids_than_a_statement_takes(reader):
     ids = [make_id(digest_of(0), Kind.RNA, n) for n in range(1200)]
     expected = {d["_id"]: d for d in FILES[0][Kind.RNA]}
     assert reader.get_many(Kind.RNA, ids) == [expected.get(i) for i in ids]
 
 
-def test_scan_goes_in_the_order_of_ids(reading: tuple[Target, str], reader: Client) -> None:
+def test_scan_goes_in_the_order_of_ids(reading, reader):
     if _denied(reading[0].name, "scans", lambda: reader.scan(Scan(Kind.GS, b"", 5))):
         return
     ordered = sorted(EVERY[Kind.GS], key=lambda d: d["_id"])
@@ -180,7 +171,7 @@ def test_scan_goes_in_the_order_of_ids(reading: tuple[Target, str], reader: Clie
     assert reader.scan(Scan(Kind.GS, b"\xff" * 12, 5)) == []
 
 
-RANGES: list[tuple[str, Any, Any]] = [
+RANGES = [
     ("e", None, 1e-6),
     ("e", 1e-9, 1e-3),
     ("s_w", 500, None),
@@ -189,7 +180,7 @@ RANGES: list[tuple[str, Any, Any]] = [
 ]
 
 
-def test_a_range_is_what_a_look_at_all_gives(reading: tuple[Target, str], reader: Client) -> None:
+def test_a_range_is_what_a_look_at_all_gives(reading, reader):
     if _denied(reading[0].name, "ranges", lambda: reader.find(Find(Kind.ALIGN, between("e", 0)))):
         return
     for name, low, high in RANGES:
@@ -208,9 +199,7 @@ def test_a_range_is_what_a_look_at_all_gives(reading: tuple[Target, str], reader
         assert all(expected[d["_id"]] == d for d in some)
 
 
-def test_aggregates_count_values_most_frequent_first(
-    reading: tuple[Target, str], reader: Client
-) -> None:
+def test_aggregates_count_values_most_frequent_first(reading, reader):
     ask = Top(Kind.ALIGN, "gene", 3)
     if _denied(reading[0].name, "server_aggregation", lambda: reader.top(ask)):
         return
@@ -221,9 +210,7 @@ def test_aggregates_count_values_most_frequent_first(
         assert reader.top(Top(Kind.ALIGN, name, 3)) == expected[:3]
 
 
-def test_questions_about_unknown_fields_are_refused(
-    reading: tuple[Target, str], reader: Client
-) -> None:
+def test_questions_about_unknown_fields_are_refused(reading, reader):
     flags = engine(reading[0].name).flags
     if flags.ranges:
         with pytest.raises(EngineError, match=r"no column 'genes'.*gene"):
@@ -238,7 +225,7 @@ def test_questions_about_unknown_fields_are_refused(
             reader.scan(Scan(Kind.ALIGN, b"", -1))
 
 
-def test_a_reader_does_not_write(reader: Client) -> None:
+def test_a_reader_does_not_write(reader):
     for change in (
         lambda: reader.create(Schema()),
         lambda: reader.insert(Kind.RNA, FILES[0][Kind.RNA]),
@@ -250,7 +237,7 @@ def test_a_reader_does_not_write(reader: Client) -> None:
             change()
 
 
-def test_a_writer_reads_what_it_wrote(target: Target, writer: Client) -> None:
+def test_a_writer_reads_what_it_wrote(target, writer):
     first, second = sample(10, 60), sample(11, 60)
     for kind in KINDS:
         before = _count(writer, kind)
@@ -269,7 +256,7 @@ def test_a_writer_reads_what_it_wrote(target: Target, writer: Client) -> None:
     assert holds(writer, Kind.RNA, before + 60)
 
 
-def test_every_flag_is_true(target: Target, store: Cluster, writer: Client) -> None:
+def test_every_flag_is_true(target, store, writer):
     _every_flag_is_true(store, writer)
     described = engine(target.name)
     flags = described.flags
@@ -282,7 +269,7 @@ def test_every_flag_is_true(target: Target, store: Cluster, writer: Client) -> N
         assert list(described.consistencies)[:2] == ["durable", "relaxed"]
 
 
-def _every_flag_is_true(cluster: Cluster, client: Client) -> None:
+def _every_flag_is_true(cluster, client):
     """A verb whose flag is off raises EngineError; one whose flag is on does not."""
     described = engine(cluster.engine)
     flags = described.flags
@@ -315,7 +302,7 @@ def _every_flag_is_true(cluster: Cluster, client: Client) -> None:
     assert all(isinstance(value, float) for value in client.status().values())
 
 
-def test_a_closed_client_says_so(store: Cluster) -> None:
+def test_a_closed_client_says_so(store):
     client = connect(store, "write")
     client.create(Schema())
     thread = client.for_thread()
@@ -328,7 +315,7 @@ def test_a_closed_client_says_so(store: Cluster) -> None:
             closed.get(Kind.RNA, MISSING)
 
 
-def test_the_disk_is_counted(writer: Client) -> None:
+def test_the_disk_is_counted(writer):
     writer.insert(Kind.RNA, sample(100, 60)[Kind.RNA])
     writer.finish()
     before = writer.disk_bytes()
@@ -346,13 +333,13 @@ def test_the_disk_is_counted(writer: Client) -> None:
     assert after - before > 1 << 20
 
 
-def test_threads_write_and_read_side_by_side(store: Cluster) -> None:
+def test_threads_write_and_read_side_by_side(store):
     client = connect(store, "write")
     client.create(Schema())
     files = [sample(seed, 60) for seed in range(13, 17)]
     before = {kind: _count(client, kind) for kind in KINDS}
 
-    def write(file: dict[Kind, list[Document]]) -> None:
+    def write(file):
         mine = client.for_thread()
         for start in range(0, 60, 10):
             for kind in KINDS:
@@ -364,7 +351,7 @@ def test_threads_write_and_read_side_by_side(store: Cluster) -> None:
     client.close()
     reader = connect(store, "read")
 
-    def read(file: dict[Kind, list[Document]]) -> bool:
+    def read(file):
         mine = reader.for_thread()
         return all(mine.get(k, d["_id"]) == d for k in KINDS for d in file[k][:20])
 
@@ -375,7 +362,7 @@ def test_threads_write_and_read_side_by_side(store: Cluster) -> None:
     reader.close()
 
 
-def test_documents_with_other_fields_are_refused(target: Target, writer: Client) -> None:
+def test_documents_with_other_fields_are_refused(target, writer):
     if engine(target.name).encoding == "bson":
         return  # its documents were checked when they were encoded
     good = sample(17, 1)[Kind.RNA][0]
@@ -398,8 +385,8 @@ def test_documents_with_other_fields_are_refused(target: Target, writer: Client)
     assert writer.get(Kind.RNA, good["_id"]) == good
 
 
-def _value(field: Field, texts: st.SearchStrategy[str], infinity: bool) -> st.SearchStrategy[Any]:
-    values: dict[str, st.SearchStrategy[Any]] = {
+def _value(field, texts, infinity):
+    values = {
         "id": st.binary(min_size=12, max_size=12),
         "int": st.none() | st.integers(-(2**63), 2**63 - 1),
         "float": st.none() | st.floats(allow_nan=False, allow_infinity=infinity),
@@ -408,7 +395,7 @@ def _value(field: Field, texts: st.SearchStrategy[str], infinity: bool) -> st.Se
     return values[field.type]
 
 
-def _documents(target: Target, kind: Kind) -> st.SearchStrategy[list[Document]]:
+def _documents(target, kind):
     served = SERVED.get(target.name)
     options = dict(target.settings)
     nul = [] if served is None or served.takes_nul(options) else ["\0"]
@@ -432,9 +419,7 @@ def _documents(target: Target, kind: Kind) -> st.SearchStrategy[list[Document]]:
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(data=st.data())
-def test_any_document_comes_back_as_it_was(
-    target: Target, writer: Client, data: st.DataObject
-) -> None:
+def test_any_document_comes_back_as_it_was(target, writer, data):
     kind = data.draw(st.sampled_from(list(KINDS)))
     documents = data.draw(_documents(target, kind))
     in_columns = engine(target.name).encoding == "arrow" and data.draw(st.booleans())
@@ -443,7 +428,7 @@ def test_any_document_comes_back_as_it_was(
     assert writer.get(kind, documents[0]["_id"]) == documents[0]
 
 
-def test_what_cannot_be_held_is_refused(target: Target, writer: Client) -> None:
+def test_what_cannot_be_held_is_refused(target, writer):
     served = SERVED.get(target.name)
     if served is None:
         return  # the embedded engines hold all of it (the test above)
@@ -460,7 +445,7 @@ def test_what_cannot_be_held_is_refused(target: Target, writer: Client) -> None:
 
 
 @pytest.mark.parametrize("consistency", ["durable", "relaxed"])
-def test_an_id_is_overwritten_and_never_doubled(indexed: Cluster, consistency: str) -> None:
+def test_an_id_is_overwritten_and_never_doubled(indexed, consistency):
     name = indexed.engine
     cluster = replace(indexed, consistency=consistency)
     client = connect(cluster, "write")
@@ -493,14 +478,14 @@ def test_an_id_is_overwritten_and_never_doubled(indexed: Cluster, consistency: s
     reader.close()
 
 
-def _with_indexes(name: str) -> Schema:
+def _with_indexes(name):
     """Indexes from the beginning, where there are such."""
     if not engine(name).flags.secondary_indexes:
         return Schema()
     return Schema(indexes=((Kind.ALIGN, "e"), (Kind.ALIGN, "gene")), index_time="before")
 
 
-def test_update_and_delete_where_the_flags_allow(indexed: Cluster) -> None:
+def test_update_and_delete_where_the_flags_allow(indexed):
     flags = engine(indexed.engine).flags
     client = connect(indexed, "write")
     client.create(_with_indexes(indexed.engine))
@@ -539,7 +524,7 @@ def test_update_and_delete_where_the_flags_allow(indexed: Cluster) -> None:
     client.close()
 
 
-def test_only_the_kinds_and_fields_that_were_created(fresh: Cluster) -> None:
+def test_only_the_kinds_and_fields_that_were_created(fresh):
     flags = engine(fresh.engine).flags
     # Partitions by names need fields that the study has not.
     few = fresh.settings.get("partition", "hash") == "hash"
@@ -580,7 +565,7 @@ def test_only_the_kinds_and_fields_that_were_created(fresh: Cluster) -> None:
     reader.close()
 
 
-def test_null_answers_without_looking(tmp_path: Path) -> None:
+def test_null_answers_without_looking(tmp_path):
     null = engine("null")
     client = null.connect(Cluster(engine="null", stores=(tmp_path,)), "write")
     client.create(Schema(indexes=((Kind.ALIGN, "e"),), index_time="after"))

@@ -4,21 +4,16 @@ For the tests of engines, without a workflow; by hand:
 ``python tests/support/crash_trial.py ENGINE [LEVEL ...]``.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 from storewise.documents import Kind
 from storewise.engines.contract.engine import Schema
-from storewise.engines.contract.server import ServerEngine, Topology
 from storewise.engines.registry import engine as engine_named
 from storewise.errors import EngineError
 
@@ -48,27 +43,18 @@ class Survived:
     """From the last success before to the first after, s."""
 
 
-def crash(
-    name: str,
-    directory: Path,
-    *,
-    consistency: str = "",
-    topology: Topology | None = None,
-    settings: Mapping[str, Any] | None = None,
-    node: str = "data0",
-) -> Survived:
+def crash(name, directory, *, consistency="", topology=None, settings=None, node="data0"):
     """Write single documents, kill a node's server with SIGKILL in the middle, start it again,
     write on with the same client, and read back every acknowledged id with a new one."""
     store = engine_named(name)
-    assert isinstance(store, ServerEngine)
-    acknowledged: list[bytes] = []
-    times: list[float] = []
-    errors: list[EngineError] = []
+    acknowledged = []
+    times = []
+    errors = []
     ended = threading.Event()
     with running(name, directory, topology, settings, consistency, Schema()) as result:
         client = store.connect(result.cluster, "write")
 
-        def write() -> None:
+        def write():
             number = 0
             while not ended.is_set():
                 number += 1
@@ -112,7 +98,7 @@ def crash(
     return Survived(len(acknowledged), lost, len(errors), recovery, gap)
 
 
-def _until(done: Any, what: str, errors: list[EngineError]) -> None:
+def _until(done, what, errors):
     wait_until(done, _PATIENCE, lambda: f"{what} ({errors[-1:]})")
 
 
@@ -120,11 +106,11 @@ def _until(done: Any, what: str, errors: list[EngineError]) -> None:
 NODE = {"hbase": "master0"}
 
 
-def main(name: str, *levels: str) -> None:
+def main(name, *levels):
     for level in levels or engine_named(name).consistencies:
         with tempfile.TemporaryDirectory() as directory:
             try:
-                result: object = crash(
+                result = crash(
                     name,
                     Path(directory),
                     consistency=level,

@@ -1,31 +1,28 @@
 """The toy server as a ring: nodes that must know each other before any of them starts."""
 
-from __future__ import annotations
-
 import sys
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from storewise.engines.contract.engine import Client, Cluster, Endpoint, Mode, Schema
-from storewise.engines.contract.server import Launch, Node, NodeSpec, Settling, Topology
+from storewise.engines.contract.engine import Client
+from storewise.engines.contract.server import Launch, NodeSpec
 from support.tcp_engine import TcpEngine
 
 
 class RingClient(Client):
-    def create(self, schema: Schema) -> None:
+    def create(self, schema):
         pass
 
-    def insert(self, kind: Any, documents: Any) -> None:
+    def insert(self, kind, documents):
         raise NotImplementedError
 
-    def get(self, kind: Any, document_id: bytes) -> None:
+    def get(self, kind, document_id):
         raise NotImplementedError
 
-    def disk_bytes(self) -> int:
+    def disk_bytes(self):
         return 0
 
-    def close(self) -> None:
+    def close(self):
         pass
 
 
@@ -35,13 +32,13 @@ class RingEngine(TcpEngine):
     name: ClassVar[str] = "ring"
     own_loopback: ClassVar[bool] = True
 
-    def roles(self, topology: Topology, settings: Mapping[str, Any]) -> tuple[NodeSpec, ...]:
+    def roles(self, topology, settings):
         return tuple(
             NodeSpec("data", index, meets=("data",), ports=("gossip", "http"))
             for index in range(topology.nodes)
         )
 
-    def launch(self, node: Node) -> Launch:
+    def launch(self, node):
         launch = super().launch(node)
         met = "".join(
             f"{e.name} {e.address} {e.port} {e.ports['gossip']} {e.ports['http']}\n"
@@ -55,22 +52,20 @@ class RingEngine(TcpEngine):
             stop_seconds=2.0,
         )
 
-    def settle(self, settling: Settling) -> None:
+    def settle(self, settling):
         names = " ".join(endpoint.name for endpoint in settling.endpoints("data"))
         text = settling.node.settings.get("settle", "'joined'")
         command = (sys.executable, "-c", f"print({text})")
         output = settling.run(command, settling.node.settings.get("seconds", 30.0))
         (settling.node.directory / "settled").write_text(f"{names}: {output}")
 
-    def peer_guards(self, endpoint: Endpoint) -> Mapping[str, str]:
+    def peer_guards(self, endpoint):
         return {"gossip": "none", "http": "password"}
 
-    def open_ports(
-        self, spec: NodeSpec, topology: Topology, settings: Mapping[str, Any]
-    ) -> Mapping[str, str]:
+    def open_ports(self, spec, topology, settings):
         return {"gossip": "join"} if topology.nodes > 1 else {}
 
-    def connect(self, cluster: Cluster, mode: Mode) -> Client:
+    def connect(self, cluster, mode):
         return RingClient()
 
 
@@ -84,7 +79,7 @@ class LastingEngine(RingEngine):
     name: ClassVar[str] = "lasting"
     own_loopback: ClassVar[bool] = False
 
-    def roles(self, topology: Topology, settings: Mapping[str, Any]) -> tuple[NodeSpec, ...]:
+    def roles(self, topology, settings):
         # Named first: the order must not come from there.
         ports = ("gossip", "http")
         return (
@@ -92,9 +87,9 @@ class LastingEngine(RingEngine):
             NodeSpec("data", 0, ports=ports),
         )
 
-    def launch(self, node: Node) -> Launch:
+    def launch(self, node):
         deaf = node.spec.name == SLOW
         return super().launch(replace(node, settings={"words": ["deaf"] if deaf else []}))
 
-    def settle(self, settling: Any) -> None:
+    def settle(self, settling):
         pass

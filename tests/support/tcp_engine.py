@@ -1,15 +1,13 @@
 """A server of a few lines behind the engine contract, for tests of what surrounds a server."""
 
-from __future__ import annotations
-
 import os
 import socket
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from storewise.engines.contract.engine import Client, Cluster, Endpoint, Flags, Mode
+from storewise.engines.contract.engine import Flags
 from storewise.engines.contract.server import (
     Credentials,
     Installation,
@@ -66,16 +64,16 @@ class TcpEngine(ServerEngine):
     install_hint: ClassVar[str] = "install Python"
     ready_seconds: ClassVar[float] = 5.0
 
-    def versions(self, settings: Mapping[str, Any] | None = None) -> dict[str, str]:
+    def versions(self, settings=None):
         return {}
 
-    def roles(self, topology: Topology, settings: Mapping[str, Any]) -> tuple[NodeSpec, ...]:
+    def roles(self, topology, settings):
         return tuple(NodeSpec("data", index) for index in range(topology.nodes))
 
-    def find(self, settings: Mapping[str, Any]) -> Installation:
+    def find(self, settings):
         return Installation({"python": Path(sys.executable)}, "Tcp 1")
 
-    def launch(self, node: Node) -> Launch:
+    def launch(self, node):
         words = node.settings.get("words", ())
         step = (
             sys.executable,
@@ -92,21 +90,21 @@ class TcpEngine(ServerEngine):
             stop_seconds=2.0,
         )
 
-    def answers(self, endpoint: Endpoint, credentials: Credentials) -> bool:
+    def answers(self, endpoint, credentials):
         try:
             with socket.create_connection((endpoint.address, endpoint.port), 1) as connection:
                 return connection.recv(2) == b"ok"
         except OSError:
             return False
 
-    def guards(self, endpoint: Endpoint) -> str:
+    def guards(self, endpoint):
         return "nothing"
 
-    def connect(self, cluster: Cluster, mode: Mode) -> Client:
+    def connect(self, cluster, mode):
         raise EngineError("the server of the tests only says ok: nothing can connect to it")
 
 
-def node_of(directory: Path, **settings: Any) -> Node:
+def node_of(directory, **settings):
     """A node of the engine below `directory`."""
     engine = TcpEngine()
     return Node(
@@ -123,7 +121,7 @@ def node_of(directory: Path, **settings: Any) -> Node:
     )
 
 
-def main() -> None:
+def main():
     """Start a server as a node job does, say its pids, and wait to be killed."""
     from storewise.session.server.server import start_server
 

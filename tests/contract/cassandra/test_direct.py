@@ -1,27 +1,22 @@
 """Cassandra: single documents of a server alone, with and without the driver."""
 
-from __future__ import annotations
-
 import socket
 import subprocess
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 from cassandra import AuthenticationFailed, ConsistencyLevel, OperationTimedOut
 from support.servers.cassandra import ENGINE
-from support.servers.local import LocalCluster, running
+from support.servers.local import running
 from support.servers.samples import fill, sample, secrets_of
-from support.servers.stores import Clusters, Target, available
+from support.servers.stores import Target, available
 from support.waiting import wait_until
 
 from storewise.documents import Kind
 from storewise.engines.cassandra import connection as cassandra_link
-from storewise.engines.cassandra.client import CassandraClient
 from storewise.engines.cassandra.direct import Direct
 from storewise.engines.contract.server import Topology
 from storewise.errors import EngineError
@@ -30,7 +25,7 @@ pytestmark = [pytest.mark.xdist_group("cassandra"), pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
-def alone(clusters: Clusters) -> LocalCluster:
+def alone(clusters):
     """The server of the contract, with nothing but the tables of the study."""
     target = Target("cassandra", 1)
     fill(clusters.fresh(target), {})
@@ -38,13 +33,12 @@ def alone(clusters: Clusters) -> LocalCluster:
 
 
 @pytest.fixture
-def client(alone: LocalCluster) -> Iterator[CassandraClient]:
+def client(alone):
     with closing(ENGINE.connect(alone.cluster, "write")) as result:
-        assert isinstance(result, CassandraClient)
         yield result
 
 
-def directly(server: LocalCluster, seconds: float = 30.0, **secrets: str) -> Direct:
+def directly(server, seconds=30.0, **secrets):
     """A connection; with other secrets than the session's where some are named."""
     known = secrets_of(server.cluster)
     return Direct(
@@ -57,10 +51,10 @@ def directly(server: LocalCluster, seconds: float = 30.0, **secrets: str) -> Dir
     )
 
 
-def forbid(client: CassandraClient, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def forbid(client, monkeypatch, name):
     """Let the test fail where the driver's session, or the direct connections, are asked."""
 
-    def fail(*args: Any) -> Any:
+    def fail(*args):
         raise AssertionError(f"{name} was asked")
 
     if name == "driver":
@@ -70,12 +64,9 @@ def forbid(client: CassandraClient, monkeypatch: pytest.MonkeyPatch, name: str) 
 
 
 @pytest.mark.parametrize("direct", [True, False])
-def test_single_documents_come_the_same_with_and_without_the_driver(
-    alone: LocalCluster, monkeypatch: pytest.MonkeyPatch, direct: bool
-) -> None:
+def test_single_documents_come_the_same_with_and_without_the_driver(alone, monkeypatch, direct):
     cluster = replace(alone.cluster, settings={**alone.cluster.settings, "direct": direct})
     with closing(ENGINE.connect(cluster, "write")) as client:
-        assert isinstance(client, CassandraClient)
         tasks = sample(70, 3)[Kind.TASKS]
         documents = sample(70, 3)[Kind.GS]
         # More than one read of a socket brings.
@@ -105,7 +96,7 @@ def test_single_documents_come_the_same_with_and_without_the_driver(
         assert not client.update(Kind.TASKS, first["_id"], {"pg_new": "2"})
 
 
-def test_a_connection_that_the_server_has_closed_is_made_again(client: CassandraClient) -> None:
+def test_a_connection_that_the_server_has_closed_is_made_again(client):
     """A read and an update find out, whether the connection has rested for long or not."""
     (document,) = sample(71, 1)[Kind.GS]
     client.insert(Kind.GS, [document])
@@ -123,7 +114,7 @@ def test_a_connection_that_the_server_has_closed_is_made_again(client: Cassandra
     assert client.get(Kind.GS, document["_id"]) == {**document, "b": 6}
 
 
-def test_a_thread_s_connection_is_open_before_its_first_request(client: CassandraClient) -> None:
+def test_a_thread_s_connection_is_open_before_its_first_request(client):
     client.for_thread()
     held = client._shared.alone._held.connection
     assert held.open
@@ -135,14 +126,12 @@ def test_a_thread_s_connection_is_open_before_its_first_request(client: Cassandr
     assert not held.open
 
 
-def test_a_wrong_password_is_refused(alone: LocalCluster) -> None:
+def test_a_wrong_password_is_refused(alone):
     with pytest.raises(AuthenticationFailed, match="incorrect"):
         directly(alone, password="guess")
 
 
-def test_a_statement_that_the_server_has_forgotten_is_prepared_again(
-    client: CassandraClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_statement_that_the_server_has_forgotten_is_prepared_again(client, monkeypatch):
     (document,) = sample(73, 1)[Kind.GS]
     client.insert(Kind.GS, [document])
     assert client.get(Kind.GS, document["_id"]) == document
@@ -150,10 +139,10 @@ def test_a_statement_that_the_server_has_forgotten_is_prepared_again(
     cql = "ALTER TABLE storewise.gs ADD further int"
     client._ddl(cql)
     forbid(client, monkeypatch, "driver")
-    prepared: list[Any] = []
+    prepared = []
     prepare = Direct._prepare
 
-    def counted(self: Direct, statement: Any) -> None:
+    def counted(self, statement):
         prepared.append(statement)
         prepare(self, statement)
 
@@ -163,9 +152,7 @@ def test_a_statement_that_the_server_has_forgotten_is_prepared_again(
     assert len(prepared) == 1
 
 
-def test_a_server_that_stands_still_has_no_answer_in_time(
-    alone: LocalCluster, client: CassandraClient
-) -> None:
+def test_a_server_that_stands_still_has_no_answer_in_time(alone, client):
     (document,) = sample(74, 1)[Kind.GS]
     client.insert(Kind.GS, [document])
     assert client.get(Kind.GS, document["_id"]) == document
@@ -185,10 +172,8 @@ def test_a_server_that_stands_still_has_no_answer_in_time(
     assert client.get(Kind.GS, document["_id"]) == document
 
 
-def test_the_driver_answers_where_no_connection_can_be_made(
-    client: CassandraClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse() -> Direct:
+def test_the_driver_answers_where_no_connection_can_be_made(client, monkeypatch):
+    def refuse():
         raise AuthenticationFailed("no")
 
     (document,) = sample(75, 1)[Kind.GS]
@@ -197,16 +182,13 @@ def test_the_driver_answers_where_no_connection_can_be_made(
     assert client.get(Kind.GS, document["_id"]) == document
 
 
-def test_a_server_that_is_killed_is_named_and_used_again_when_it_is_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_is_killed_is_named_and_used_again_when_it_is_back(tmp_path, monkeypatch):
     monkeypatch.setattr(cassandra_link, "PATIENCE_SECONDS", 2.0)
     shape = Topology(memory_mb=512)
     with (
         running("cassandra", tmp_path / "killed", shape, available("cassandra")) as own,
         closing(ENGINE.connect(own.cluster, "write")) as client,
     ):
-        assert isinstance(client, CassandraClient)
         (document,) = sample(76, 1)[Kind.GS]
         client.insert(Kind.GS, [document])
         assert client.get(Kind.GS, document["_id"]) == document
@@ -236,6 +218,6 @@ def test_a_server_that_is_killed_is_named_and_used_again_when_it_is_back(
             again.wait()
 
 
-def answers(server: LocalCluster) -> bool:
+def answers(server):
     secrets = secrets_of(server.cluster)
     return ENGINE.answers(server.cluster.endpoints[0], secrets)

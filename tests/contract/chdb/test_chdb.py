@@ -1,14 +1,10 @@
 """ClickHouse in the client's process: what only this engine does."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError
-from pathlib import Path
-from typing import Any
 
 import pytest
 from support.paths import TESTS
@@ -67,11 +63,11 @@ print(*(bool(int(caught.split()[1], 16) >> s - 1 & 1) for s in (signal.SIGTERM, 
 """
 
 
-def _cluster(directory: Path, **more: Any) -> Cluster:
+def _cluster(directory, **more):
     return Cluster("chdb", stores=(directory,), **more)
 
 
-def test_texts_are_values_and_nothing_else(tmp_path: Path) -> None:
+def test_texts_are_values_and_nothing_else(tmp_path):
     documents = sample(1, len(HARD))[Kind.GS]
     for document, text in zip(documents, HARD, strict=True):
         document["seqid"] = text
@@ -86,7 +82,7 @@ def test_texts_are_values_and_nothing_else(tmp_path: Path) -> None:
     client.close()
 
 
-def test_ids_of_another_length_are_other_ids(tmp_path: Path) -> None:
+def test_ids_of_another_length_are_other_ids(tmp_path):
     """ClickHouse's own type of a fixed length would take them for equal."""
     document = {**sample(1, 1)[Kind.RNA][0], "_id": b"abcdefghij\0\0"}
     client = connect(_cluster(tmp_path), "write")
@@ -99,7 +95,7 @@ def test_ids_of_another_length_are_other_ids(tmp_path: Path) -> None:
     client.close()
 
 
-def test_a_process_has_several_stores_open(tmp_path: Path) -> None:
+def test_a_process_has_several_stores_open(tmp_path):
     first = load("chdb", tmp_path / "first", sample(1, 20))
     reader = connect(first, "read")
     writer = connect(_cluster(tmp_path / "second"), "write")
@@ -116,8 +112,8 @@ def test_a_process_has_several_stores_open(tmp_path: Path) -> None:
     reader.close()
 
 
-def test_clickhouse_itself_refuses_that_a_reader_writes(tmp_path: Path) -> None:
-    reader: Any = connect(load("chdb", tmp_path, sample(1, 20)), "read")
+def test_clickhouse_itself_refuses_that_a_reader_writes(tmp_path):
+    reader = connect(load("chdb", tmp_path, sample(1, 20)), "read")
     source = reader._source(reader._table(Kind.RNA), 0)
     for sql in (
         f"INSERT INTO {source} (_id) VALUES ('x')",
@@ -131,8 +127,8 @@ def test_clickhouse_itself_refuses_that_a_reader_writes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("level", ["durable", "relaxed"])
-def test_tables_are_synced_as_their_level_says(level: str, tmp_path: Path) -> None:
-    client: Any = connect(_cluster(tmp_path, consistency=level), "write")
+def test_tables_are_synced_as_their_level_says(level, tmp_path):
+    client = connect(_cluster(tmp_path, consistency=level), "write")
     client.create(Schema())
     ((text,),) = client._rows(
         0,
@@ -149,7 +145,7 @@ def test_tables_are_synced_as_their_level_says(level: str, tmp_path: Path) -> No
     client.close()
 
 
-def test_a_finished_table_is_one_part(tmp_path: Path) -> None:
+def test_a_finished_table_is_one_part(tmp_path):
     client = connect(_cluster(tmp_path), "write")
     client.create(Schema())
     documents = sample(1, 40)[Kind.RNA]
@@ -166,7 +162,7 @@ def test_a_finished_table_is_one_part(tmp_path: Path) -> None:
     client.close()
 
 
-def test_a_forked_process_is_told(tmp_path: Path) -> None:
+def test_a_forked_process_is_told(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", FORKED, str(tmp_path / "store")],
         capture_output=True,
@@ -179,7 +175,7 @@ def test_a_forked_process_is_told(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["store"]
 
 
-def test_signals_stay_with_the_program(tmp_path: Path) -> None:
+def test_signals_stay_with_the_program(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", SIGNALS, str(tmp_path)], capture_output=True, text=True, timeout=120
     )
@@ -187,7 +183,7 @@ def test_signals_stay_with_the_program(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_a_load(number: signal.Signals, tmp_path: Path) -> None:
+def test_a_signal_ends_a_load(number, tmp_path):
     store = tmp_path / "store"
     program = str(TESTS / "support" / "servers" / "writer.py")
     with subprocess.Popen(
@@ -197,7 +193,6 @@ def test_a_signal_ends_a_load(number: signal.Signals, tmp_path: Path) -> None:
         text=True,
         env={**os.environ, "TMPDIR": str(tmp_path)},
     ) as process:
-        assert process.stdout is not None
         process.stdout.readline()
         process.send_signal(number)
         acknowledged = 1 + len(process.stdout.readlines())
@@ -209,8 +204,8 @@ def test_a_signal_ends_a_load(number: signal.Signals, tmp_path: Path) -> None:
     reader.close()
 
 
-def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str) -> str:
+def test_what_is_not_installed_is_named(monkeypatch):
+    def missing(name):
         raise PackageNotFoundError(name)
 
     monkeypatch.setattr(contract, "version", missing)

@@ -1,24 +1,19 @@
 """MongoDB: a server alone, what it lets in, and its levels. Clusters are in tests/faults."""
 
-from __future__ import annotations
-
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
 import psutil
 import pymongo
 import pytest
 from pymongo.errors import OperationFailure
-from support.servers.local import LocalCluster
 from support.servers.samples import fill, sample, secrets_of
-from support.servers.stores import Clusters, Target
+from support.servers.stores import Target
 
-from storewise.documents import Document, Kind
-from storewise.engines.contract.engine import Client, Cluster
+from storewise.documents import Kind
 from storewise.engines.contract.queries import Count
 from storewise.engines.contract.server import Credentials
 from storewise.engines.mongodb import connection as mongo_link
@@ -32,8 +27,8 @@ ENGINE = MongoEngine()
 pytestmark = pytest.mark.xdist_group("mongodb")
 
 
-def test_programs_are_found_or_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def program(name: str) -> None:
+def test_programs_are_found_or_named(tmp_path, monkeypatch):
+    def program(name):
         path = tmp_path / name
         path.write_text(f"#!/bin/sh\necho '{name} version v7.0.11'\n")
         path.chmod(0o755)
@@ -53,19 +48,19 @@ def test_programs_are_found_or_named(tmp_path: Path, monkeypatch: pytest.MonkeyP
 # Real servers from here on.
 
 
-def insert(client: Client, kind: Kind, documents: list[Document]) -> None:
+def insert(client, kind, documents):
     client.insert(kind, [to_bson(document) for document in documents])
 
 
 @pytest.fixture(scope="module")
-def alone(clusters: Clusters) -> LocalCluster:
+def alone(clusters):
     """The server of the contract, with nothing but the tables of the study."""
     target = Target("mongodb", 1)
     fill(clusters.fresh(target), {})
     return clusters.servers(target)
 
 
-def changed(cluster: Cluster, directory: Path, **secrets: str) -> Cluster:
+def changed(cluster, directory, **secrets):
     assert cluster.credentials is not None
     known = asdict(Credentials.read(cluster.credentials))
     wrong = directory / "wrong.json"
@@ -74,19 +69,17 @@ def changed(cluster: Cluster, directory: Path, **secrets: str) -> Cluster:
 
 
 @pytest.mark.parametrize("secrets", [{"password": "guess"}, {"user": "nobody"}])
-def test_bad_credentials_are_refused(
-    alone: LocalCluster, tmp_path: Path, secrets: dict[str, str]
-) -> None:
+def test_bad_credentials_are_refused(alone, tmp_path, secrets):
     with pytest.raises(EngineError, match="refuses the user or password"):
         ENGINE.connect(changed(alone.cluster, tmp_path, **secrets), "read")
 
 
-def test_a_foreign_server_is_not_waited_for(alone: LocalCluster) -> None:
+def test_a_foreign_server_is_not_waited_for(alone):
     with pytest.raises(EngineError, match="refuses this session's key"):
         ENGINE.answers(alone.cluster.endpoints[0], Credentials.make())
 
 
-def test_without_a_password_nothing_is_shown(alone: LocalCluster) -> None:
+def test_without_a_password_nothing_is_shown(alone):
     endpoint = alone.cluster.endpoints[0]
     with pymongo.MongoClient[dict[str, Any]](
         endpoint.address, endpoint.port, directConnection=True
@@ -98,7 +91,7 @@ def test_without_a_password_nothing_is_shown(alone: LocalCluster) -> None:
             nobody.storewise.rna.find_one()
 
 
-def test_the_session_s_user_rules_only_the_session_s_data(alone: LocalCluster) -> None:
+def test_the_session_s_user_rules_only_the_session_s_data(alone):
     secrets = secrets_of(alone.cluster)
     with as_user(alone.cluster.endpoints[0], secrets, 5.0) as connection:
         for refused in ({"shutdown": 1}, {"createUser": "x", "pwd": "y", "roles": ["root"]}):
@@ -108,7 +101,7 @@ def test_the_session_s_user_rules_only_the_session_s_data(alone: LocalCluster) -
             connection.other.things.insert_one({})
 
 
-def test_one_port_on_one_address_and_private_files(alone: LocalCluster) -> None:
+def test_one_port_on_one_address_and_private_files(alone):
     endpoint = alone.cluster.endpoints[0]
     process = psutil.Process(alone.servers["data0"].pid)
     listening = [c.laddr for c in process.net_connections("all") if c.status == psutil.CONN_LISTEN]
@@ -124,13 +117,13 @@ def test_one_port_on_one_address_and_private_files(alone: LocalCluster) -> None:
     [pytest.param(level, marks=[pytest.mark.slow] if level != "durable" else [])
      for level in ENGINE.consistencies],
 )  # fmt: skip
-def test_levels_of_acknowledgement(alone: LocalCluster, level: str) -> None:
+def test_levels_of_acknowledgement(alone, level):
     """What was sent is there after `flush`, whatever the level; writes are as it says."""
     client = ENGINE.connect(replace(alone.cluster, consistency=level), "write")
     number = list(ENGINE.consistencies).index(level)
     before = client.status()
 
-    def load(part: int) -> None:
+    def load(part):
         mine = client.for_thread()
         documents = sample(100 * number + part + 1000, 300)[Kind.GS]
         for start in range(0, 300, 30):
@@ -149,9 +142,7 @@ def test_levels_of_acknowledgement(alone: LocalCluster, level: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("direct", [True, False])
-def test_single_documents_come_the_same_with_and_without_pymongo(
-    alone: LocalCluster, direct: bool
-) -> None:
+def test_single_documents_come_the_same_with_and_without_pymongo(alone, direct):
     cluster = replace(alone.cluster, settings={**alone.cluster.settings, "direct": direct})
     with closing(ENGINE.connect(cluster, "write")) as client:
         documents = sample(70, 3)[Kind.GS]
@@ -173,7 +164,7 @@ def test_single_documents_come_the_same_with_and_without_pymongo(
 
 
 @pytest.mark.slow
-def test_a_connection_that_the_server_has_closed_is_made_again(alone: LocalCluster) -> None:
+def test_a_connection_that_the_server_has_closed_is_made_again(alone):
     """A read and an update find out, whether the connection has rested for long or not."""
     secrets = secrets_of(alone.cluster)
     (document,) = sample(71, 1)[Kind.GS]
@@ -194,9 +185,7 @@ def test_a_connection_that_the_server_has_closed_is_made_again(alone: LocalClust
         Direct(alone.cluster.endpoints[0], replace(secrets, password="guess"), 5.0, 5.0)
 
 
-def test_a_server_that_never_answered_is_named_too(
-    alone: LocalCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_never_answered_is_named_too(alone, monkeypatch):
     """The time is over before the driver's first attempt is."""
     monkeypatch.setattr(mongo_link, "_CONNECT_SECONDS", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as mute:

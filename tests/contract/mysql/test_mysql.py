@@ -1,9 +1,6 @@
 """MariaDB and MySQL: which installations are taken, and what real servers make of what is sent."""
 
-from __future__ import annotations
-
 import socket
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from itertools import product
@@ -13,12 +10,12 @@ import pytest
 from support.servers.local import running
 from support.servers.mariadb import ENGINE, node
 from support.servers.samples import sample
-from support.servers.stores import Clusters, Target, available
+from support.servers.stores import Target, available
 
 from storewise.documents import Kind
-from storewise.engines.contract.engine import Client, Endpoint, Schema
+from storewise.engines.contract.engine import Endpoint, Schema
 from storewise.engines.contract.queries import Count, Find, Top, between
-from storewise.engines.contract.server import Node, Topology
+from storewise.engines.contract.server import Topology
 from storewise.engines.mysql.connection import sign_in
 from storewise.errors import EngineError
 from storewise.session.server.server import Server, start_server
@@ -26,13 +23,13 @@ from storewise.session.server.server import Server, start_server
 pytestmark = pytest.mark.xdist_group("mariadb")
 
 
-def _program(directory: Path, name: str, words: str) -> None:
+def _program(directory, name, words):
     path = directory / name
     path.write_text(f"#!/bin/sh\necho '{words}'\n")
     path.chmod(0o755)
 
 
-def test_an_installation_is_found_and_judged(tmp_path: Path) -> None:
+def test_an_installation_is_found_and_judged(tmp_path):
     with pytest.raises(EngineError, match=r"no mariadbd or mysqld.*STOREWISE_MARIADB_BIN"):
         ENGINE.find({"home": str(tmp_path)})
     _program(tmp_path, "mysqld", "mysqld  Ver 8.4.6 for Linux on x86_64")
@@ -50,13 +47,13 @@ def test_an_installation_is_found_and_judged(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "words", ["mysqld  Ver 5.7.44 for Linux", "mysqld  Ver 10.3.39-MariaDB for Linux"]
 )
-def test_an_old_server_is_refused(tmp_path: Path, words: str) -> None:
+def test_an_old_server_is_refused(tmp_path, words):
     _program(tmp_path, "mysqld", words)
     with pytest.raises(EngineError, match="or newer is needed"):
         ENGINE.find({"home": str(tmp_path)})
 
 
-def test_the_variable_names_the_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_variable_names_the_directory(tmp_path, monkeypatch):
     _program(tmp_path, "mysqld", "mysqld  Ver 9.1.0 for Linux on x86_64")
     monkeypatch.setenv("STOREWISE_MARIADB_BIN", str(tmp_path))
     assert ENGINE.find({}).programs == {"mariadbd": tmp_path / "mysqld"}
@@ -68,7 +65,7 @@ def test_the_variable_names_the_directory(tmp_path: Path, monkeypatch: pytest.Mo
         for number, pair in enumerate(product(["mysqlclient", "pymysql"], ["load_data", "insert"]))
     ]
 )
-def writer(request: pytest.FixtureRequest, clusters: Clusters) -> Iterator[Client]:
+def writer(request, clusters):
     driver, bulk = request.param
     cluster = clusters.fresh(Target("mariadb", 1, (("driver", driver),)))
     cluster = replace(cluster, settings={**cluster.settings, "bulk": bulk})
@@ -80,7 +77,7 @@ def writer(request: pytest.FixtureRequest, clusters: Clusters) -> Iterator[Clien
 NASTY = "tab\t newline\n return\r back\\slash \\N \\0 'one' \"two\" nul\0 end\x1a %s é✓😀 "
 
 
-def test_texts_with_the_signs_of_the_format_come_back(writer: Client) -> None:
+def test_texts_with_the_signs_of_the_format_come_back(writer):
     documents = [
         {**document, "s": text, "seqid": text[::-1]}
         for document, text in zip(
@@ -92,7 +89,7 @@ def test_texts_with_the_signs_of_the_format_come_back(writer: Client) -> None:
     assert writer.get_many(Kind.GS, [d["_id"] for d in documents]) == documents
 
 
-def test_blanks_and_cases_are_told_apart(writer: Client) -> None:
+def test_blanks_and_cases_are_told_apart(writer):
     documents = sample(1, 5)[Kind.ALIGN]
     for document, gene in zip(documents, ["a", "a ", "A", "á", "a "], strict=True):
         document["gene"] = gene
@@ -101,7 +98,7 @@ def test_blanks_and_cases_are_told_apart(writer: Client) -> None:
     assert len(writer.find(Find(Kind.ALIGN, between("gene", "a", "a")))) == 1
 
 
-def test_what_does_not_fit_is_refused_and_nothing_stays(writer: Client) -> None:
+def test_what_does_not_fit_is_refused_and_nothing_stays(writer):
     good, bad = sample(1, 2)[Kind.RNA]
     for value in (1 << 63, -(1 << 63) - 1, 1.5, "1", True):
         with pytest.raises(EngineError, match=r"mariadb|cannot hold"):
@@ -115,7 +112,7 @@ def test_what_does_not_fit_is_refused_and_nothing_stays(writer: Client) -> None:
 
 
 @pytest.fixture
-def started(tmp_path: Path) -> Iterator[tuple[Node, Path, int]]:
+def started(tmp_path):
     settings = available("mariadb")
     request = replace(
         node(ENGINE.find(settings)), address="127.0.0.1", directory=tmp_path / "it is #1" / "data0"
@@ -128,9 +125,7 @@ def started(tmp_path: Path) -> Iterator[tuple[Node, Path, int]]:
 
 
 @pytest.mark.slow
-def test_a_password_is_nowhere_to_be_read(
-    started: tuple[Node, Path, int],
-) -> None:
+def test_a_password_is_nowhere_to_be_read(started):
     request, place, pid = started
     password = request.credentials.password.encode()
     for path in place.rglob("*"):
@@ -141,9 +136,7 @@ def test_a_password_is_nowhere_to_be_read(
 
 
 @pytest.mark.slow
-def test_only_the_user_of_the_session_comes_in(
-    started: tuple[Node, Path, int],
-) -> None:
+def test_only_the_user_of_the_session_comes_in(started):
     request, _, _ = started
     endpoint = Endpoint("data", 0, "here", request.address, request.port)
     assert ENGINE.answers(endpoint, request.credentials)
@@ -156,7 +149,7 @@ def test_only_the_user_of_the_session_comes_in(
 
 
 @pytest.mark.slow
-def test_a_taken_port_is_named(tmp_path: Path) -> None:
+def test_a_taken_port_is_named(tmp_path):
     settings = available("mariadb")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -177,7 +170,7 @@ def test_a_taken_port_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_option_that_the_server_does_not_know_is_named(tmp_path: Path) -> None:
+def test_an_option_that_the_server_does_not_know_is_named(tmp_path):
     settings = {**available("mariadb"), "config": {"innodb_no_such_thing": 1}}
     shape = Topology(memory_mb=256)
     with (

@@ -1,20 +1,17 @@
 """PostgreSQL: who enters, indexes, ways to load, and levels, on real servers."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
 from support.servers.local import running
 from support.servers.samples import connect, fill, sample, secrets_of
-from support.servers.stores import Clusters, Target, available
+from support.servers.stores import Target, available
 
 from storewise.documents import KINDS, Kind
-from storewise.engines.contract.engine import Cluster, IndexTime, Schema
+from storewise.engines.contract.engine import Schema
 from storewise.engines.contract.queries import Find, Scan, Top, between
 from storewise.engines.contract.server import Topology
 from storewise.engines.postgres.client import connect as sign_in
@@ -27,17 +24,17 @@ DOCUMENTS = sample(3, alignments=2000)
 
 
 @pytest.fixture
-def columns(clusters: Clusters) -> Cluster:
+def columns(clusters):
     return clusters.fresh(Target("postgres", 1, (("layout", "columns"),)))
 
 
-def _ask(cluster: Cluster, sql: str) -> list[tuple[Any, ...]]:
+def _ask(cluster, sql):
     (endpoint,) = cluster.endpoints
     with sign_in(endpoint.address, endpoint.port, secrets_of(cluster)) as connection:
-        return connection.execute(sql).fetchall()  # type: ignore[arg-type]
+        return connection.execute(sql).fetchall()
 
 
-def test_nobody_enters_without_the_password(columns: Cluster) -> None:
+def test_nobody_enters_without_the_password(columns):
     (endpoint,) = columns.endpoints
     secrets = secrets_of(columns)
     for user, password in ((secrets.user, ""), (secrets.user, "x"), ("postgres", "postgres")):
@@ -55,9 +52,7 @@ def test_nobody_enters_without_the_password(columns: Cluster) -> None:
     assert rules == [("host", "scram-sha-256")]
 
 
-def test_the_environment_of_a_user_does_not_count(
-    columns: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_environment_of_a_user_does_not_count(columns, monkeypatch):
     for name, value in {
         "PGHOST": "/nowhere",
         "PGHOSTADDR": "192.0.2.1",
@@ -74,11 +69,10 @@ def test_the_environment_of_a_user_does_not_count(
 @pytest.mark.parametrize(
     "index_time", ["none", pytest.param("before", marks=pytest.mark.slow), "after"]
 )
-def test_indexes_are_there_and_used(layout: str, index_time: IndexTime, clusters: Clusters) -> None:
+def test_indexes_are_there_and_used(layout, index_time, clusters):
     cluster = clusters.fresh(Target("postgres", 1, (("layout", layout),)))
     schema = Schema(
-        indexes=((Kind.ALIGN, "e"), (Kind.ALIGN, "gene"), (Kind.ALIGN, "ti")),
-        index_time=index_time,
+        indexes=((Kind.ALIGN, "e"), (Kind.ALIGN, "gene"), (Kind.ALIGN, "ti")), index_time=index_time
     )
     fill(cluster, DOCUMENTS, schema, batch=500)
     result = {name for (name,) in _ask(cluster, "SELECT indexname FROM pg_indexes")}
@@ -106,9 +100,7 @@ def test_indexes_are_there_and_used(layout: str, index_time: IndexTime, clusters
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [{"bulk": "insert"}, {"prepare": False}, {"bulk": "copy"}])
 @pytest.mark.parametrize("layout", ["columns", "json"])
-def test_the_same_is_stored_whatever_way(
-    options: dict[str, Any], layout: str, clusters: Clusters
-) -> None:
+def test_the_same_is_stored_whatever_way(options, layout, clusters):
     cluster = clusters.fresh(Target("postgres", 3, (("layout", layout),)))
     cluster = replace(cluster, settings={**cluster.settings, **options})
     documents = sample(1, 300)
@@ -123,7 +115,7 @@ def test_the_same_is_stored_whatever_way(
     client.close()
 
 
-def test_reads_are_prepared_where_the_study_says_so(columns: Cluster) -> None:
+def test_reads_are_prepared_where_the_study_says_so(columns):
     fill(columns, sample(1, 20))
     ids = [d["_id"] for d in sample(1, 20)[Kind.RNA]]
     for prepare in (True, False):
@@ -139,14 +131,14 @@ def test_reads_are_prepared_where_the_study_says_so(columns: Cluster) -> None:
         client.close()
 
 
-def test_the_counters_count(columns: Cluster) -> None:
+def test_the_counters_count(columns):
     client = connect(columns, "write")
     client.create(Schema())
     before = client.status()
     documents = sample(1, 500)
     client.insert(Kind.RNA, documents[Kind.RNA])
     client.insert(Kind.RNA, documents[Kind.RNA])
-    client._rows(0, "SELECT pg_stat_force_next_flush()")  # type: ignore[attr-defined]
+    client._rows(0, "SELECT pg_stat_force_next_flush()")
     after = client.status()
     assert after["tup_inserted"] - before["tup_inserted"] >= 500
     # The catalogue has rows as well.
@@ -155,7 +147,7 @@ def test_the_counters_count(columns: Cluster) -> None:
     client.close()
 
 
-def test_an_old_server_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_server_is_refused(tmp_path, monkeypatch):
     for name, text in (("postgres", "postgres (PostgreSQL) 9.6.24"), ("initdb", "")):
         (tmp_path / name).write_text(f"#!/bin/sh\necho '{text}'\n")
         (tmp_path / name).chmod(0o755)
@@ -169,7 +161,7 @@ def test_an_old_server_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.slow
 @pytest.mark.parametrize("level", ["relaxed", "unsafe"])
-def test_levels_and_settings_reach_the_server(level: str, tmp_path: Path) -> None:
+def test_levels_and_settings_reach_the_server(level, tmp_path):
     settings = {**available("postgres"), "config": {"work_mem": "7MB", "jit": False}}
     shape = Topology(memory_mb=256, threads=3)
     with running("postgres", tmp_path / "cluster", shape, settings, level) as result:
@@ -193,7 +185,7 @@ def test_levels_and_settings_reach_the_server(level: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_a_server_without_its_data_says_why(tmp_path: Path) -> None:
+def test_a_server_without_its_data_says_why(tmp_path):
     """A data directory that cannot be made: the first step's own words, and nothing left."""
     settings = {**available("postgres"), "config": {"shared_buffers": "lots"}}
     with (
@@ -205,7 +197,7 @@ def test_a_server_without_its_data_says_why(tmp_path: Path) -> None:
     assert not [p for p in Path("/proc").iterdir() if p.name.isdigit() and _of(p, tmp_path)]
 
 
-def _of(process: Path, directory: Path) -> bool:
+def _of(process, directory):
     try:
         return os.fsencode(directory) in (process / "cmdline").read_bytes()
     except OSError:

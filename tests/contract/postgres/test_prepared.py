@@ -1,13 +1,9 @@
 """Statements that go through libpq's own call: the same answers and errors as psycopg's."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 import psycopg
 import pytest
 from support.servers.samples import secrets_of
-from support.servers.stores import Clusters, Target
+from support.servers.stores import Target
 
 from storewise.engines.postgres.client import connect
 from storewise.engines.postgres.prepared import MOST, Prepared, numbered
@@ -16,7 +12,7 @@ pytestmark = pytest.mark.xdist_group("postgres")
 
 
 @pytest.fixture(scope="module")
-def connection(clusters: Clusters) -> Iterator[psycopg.Connection]:
+def connection(clusters):
     cluster = clusters.fresh(Target("postgres", 1))
     secrets = secrets_of(cluster)
     with connect(cluster.endpoints[0].address, cluster.endpoints[0].port, secrets) as opened:
@@ -35,7 +31,7 @@ def connection(clusters: Clusters) -> Iterator[psycopg.Connection]:
         ("SELECT 1 %", None),
     ],
 )
-def test_marks_become_numbers(sql: str, text: str | None) -> None:
+def test_marks_become_numbers(sql, text):
     assert numbered(sql) == text
 
 
@@ -47,7 +43,7 @@ ROWS = [
 ]
 
 
-def test_values_come_back_as_they_are(connection: psycopg.Connection) -> None:
+def test_values_come_back_as_they_are(connection):
     prepared = Prepared(connection)
     for row in ROWS:
         assert prepared.change("INSERT INTO t VALUES (%s, %s, %s, %s)", row) == 1
@@ -65,9 +61,7 @@ def test_values_come_back_as_they_are(connection: psycopg.Connection) -> None:
     assert prepared.change("DELETE FROM t WHERE i > %s", (-10,)) == 0
 
 
-def test_errors_are_those_of_psycopg_and_leave_the_connection_usable(
-    connection: psycopg.Connection,
-) -> None:
+def test_errors_are_those_of_psycopg_and_leave_the_connection_usable(connection):
     prepared = Prepared(connection)
     with pytest.raises(psycopg.errors.UndefinedTable):
         prepared.rows("SELECT * FROM nowhere WHERE i = %s", (1,))
@@ -77,7 +71,7 @@ def test_errors_are_those_of_psycopg_and_leave_the_connection_usable(
     assert prepared.change("DELETE FROM t WHERE i = %s", (1,)) == 1
 
 
-def test_what_goes_the_ordinary_way(connection: psycopg.Connection) -> None:
+def test_what_goes_the_ordinary_way(connection):
     prepared = Prepared(connection)
     query = "SELECT %s::int"
     with connection.transaction():
@@ -94,7 +88,7 @@ def test_what_goes_the_ordinary_way(connection: psycopg.Connection) -> None:
     assert prepared.rows(query, (1,)) == [(1,)]
 
 
-def test_a_lost_server_is_an_error_of_the_driver(connection: psycopg.Connection) -> None:
+def test_a_lost_server_is_an_error_of_the_driver(connection):
     prepared = Prepared(connection)
     pid = prepared.rows("SELECT pg_backend_pid() + %s", (0,))
     assert pid is not None

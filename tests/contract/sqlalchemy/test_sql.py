@@ -2,14 +2,11 @@
 
 Its verbs are tested with those of all other engines."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from support.servers.samples import connect, sample
-from support.servers.stores import SERVERS, Clusters, cells
+from support.servers.stores import SERVERS, cells
 
 from storewise.documents import Kind
 from storewise.engines.contract.engine import Cluster, Schema
@@ -23,12 +20,12 @@ DOCUMENTS = sample(0, alignments=20)
 
 
 @pytest.fixture(params=cells(t for t in SERVERS if t.name == "sql"))
-def fresh(request: pytest.FixtureRequest, clusters: Clusters) -> Cluster:
+def fresh(request, clusters):
     return clusters.fresh(request.param)
 
 
 @pytest.mark.parametrize("level", list(SqlEngine.consistencies))
-def test_each_level_has_its_isolation(fresh: Cluster, level: str) -> None:
+def test_each_level_has_its_isolation(fresh, level):
     client = connect(replace(fresh, consistency=level), "write")
     client.create(Schema())
     for kind, documents in DOCUMENTS.items():
@@ -40,7 +37,7 @@ def test_each_level_has_its_isolation(fresh: Cluster, level: str) -> None:
     client.close()
 
 
-def test_a_trial_leaves_nothing(fresh: Cluster) -> None:
+def test_a_trial_leaves_nothing(fresh):
     import sqlalchemy as sa
 
     described = SqlEngine()
@@ -63,9 +60,7 @@ def test_a_trial_leaves_nothing(fresh: Cluster) -> None:
 
 
 @pytest.mark.xdist_group("postgres")
-def test_secrets_are_in_no_message(
-    clusters: Clusters, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_secrets_are_in_no_message(clusters, tmp_path, monkeypatch):
     wrong = "not-the-password"
     url = clusters.url("postgres")
     password = url.split("@")[0].rsplit(":", 1)[1]
@@ -86,7 +81,7 @@ def test_secrets_are_in_no_message(
         engine("sql").connect(gone, "read")
 
 
-def test_a_killed_run_s_tables_are_dropped_by_the_next(tmp_path: Path) -> None:
+def test_a_killed_run_s_tables_are_dropped_by_the_next(tmp_path):
     import logging
     import sqlite3
 
@@ -101,7 +96,7 @@ def test_a_killed_run_s_tables_are_dropped_by_the_next(tmp_path: Path) -> None:
     (trial,) = load_study(path).trials()
     log = logging.getLogger("test")
 
-    def names() -> set[str]:
+    def names():
         with sqlite3.connect(tmp_path / "x.db") as result:
             rows = result.execute("SELECT name FROM sqlite_master WHERE name LIKE 'sw%'")
             return {name.split("_")[1] for (name,) in rows if name.endswith("_measures")}

@@ -1,20 +1,16 @@
 """Valkey: a server alone and a cluster, what is let in, updates that meet, memory that is full."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 
 import bson
 import pytest
-from support.servers.local import LocalCluster, running
+from support.servers.local import running
 from support.servers.samples import connect, fill, sample, secrets_of
-from support.servers.stores import Clusters, Target, available
+from support.servers.stores import Target, available
 
 from storewise.documents import Kind
-from storewise.engines.contract.engine import Cluster, Schema
+from storewise.engines.contract.engine import Schema
 from storewise.engines.contract.queries import Count, Scan
 from storewise.engines.contract.server import Topology
 from storewise.engines.valkey.client import ValkeyClient
@@ -39,13 +35,7 @@ ONE, THREE = Target("valkey", 1), Target("valkey", 3)
         ("redis-server", "something else", None),
     ],
 )
-def test_programs_are_found_or_named(
-    program: str,
-    words: str,
-    version: str | None,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_programs_are_found_or_named(program, words, version, tmp_path, monkeypatch):
     monkeypatch.setenv("STOREWISE_VALKEY_BIN", str(tmp_path))
     with pytest.raises(EngineError, match=r"no valkey-server or redis-server.*install valkey"):
         ENGINE.find({})
@@ -64,14 +54,14 @@ def test_programs_are_found_or_named(
 
 
 @pytest.fixture(params=[ONE, pytest.param(THREE, marks=pytest.mark.slow)], ids=str)
-def cluster(request: pytest.FixtureRequest, clusters: Clusters) -> Cluster:
+def cluster(request, clusters):
     result = clusters.fresh(request.param)
     fill(result, DOCUMENTS)
     return result
 
 
 @pytest.fixture
-def links(cluster: Cluster) -> Iterator[Links]:
+def links(cluster):
     """Connections beside the client, as the session's user."""
     made = Links(cluster.endpoints, *user_of(secrets_of(cluster)), 10.0)
     yield made
@@ -79,7 +69,7 @@ def links(cluster: Cluster) -> Iterator[Links]:
 
 
 @pytest.mark.slow
-def test_a_cluster_is_one_by_its_own_words(clusters: Clusters) -> None:
+def test_a_cluster_is_one_by_its_own_words(clusters):
     cluster = clusters.fresh(THREE)
     links = Links(cluster.endpoints, *former_of(secrets_of(cluster)), 10.0)
     for endpoint in cluster.endpoints:
@@ -91,7 +81,7 @@ def test_a_cluster_is_one_by_its_own_words(clusters: Clusters) -> None:
     links.close()
 
 
-def test_clients_can_do_no_more_than_they_need(cluster: Cluster, links: Links) -> None:
+def test_clients_can_do_no_more_than_they_need(cluster, links):
     commands = ("CONFIG GET dir", "FLUSHALL", "DEBUG SLEEP 0", "EVAL x 0", "SHUTDOWN", "KEYS *",
                 "ACL LIST", "CLUSTER INFO", "SAVE", "MONITOR", "CLIENT LIST")  # fmt: skip
     for command in commands:
@@ -99,7 +89,7 @@ def test_clients_can_do_no_more_than_they_need(cluster: Cluster, links: Links) -
             links.ask(0, tuple(command.split()))
 
 
-def test_nobody_gets_in_without_a_password(cluster: Cluster) -> None:
+def test_nobody_gets_in_without_a_password(cluster):
     for user, password in (("default", ""), ("", ""), ("default", "x"), ("storewise", "x")):
         links = Links(cluster.endpoints, user, password, 10.0)
         with pytest.raises(EngineError, match=r"Authentication|refused"):
@@ -107,13 +97,13 @@ def test_nobody_gets_in_without_a_password(cluster: Cluster) -> None:
         links.close()
 
 
-def test_updates_that_meet_lose_nothing(cluster: Cluster) -> None:
+def test_updates_that_meet_lose_nothing(cluster):
     """Four threads add to one document: each sees what the others have done."""
     client = connect(cluster, "write")
     document_id = DOCUMENTS[Kind.RNA][0]["_id"]
     names = ("b", "e", "l", "s")
 
-    def work(name: str) -> None:
+    def work(name):
         mine = client.for_thread()
         for number in range(25):
             value = str(number) if name == "s" else number
@@ -127,7 +117,7 @@ def test_updates_that_meet_lose_nothing(cluster: Cluster) -> None:
     client.close()
 
 
-def test_a_refused_update_leaves_the_connection_usable(cluster: Cluster) -> None:
+def test_a_refused_update_leaves_the_connection_usable(cluster):
     client = connect(cluster, "write")
     document = DOCUMENTS[Kind.RNA][1]
     for wrong in ({"b": 1 << 80}, {"s": "\ud800"}):
@@ -138,16 +128,14 @@ def test_a_refused_update_leaves_the_connection_usable(cluster: Cluster) -> None
     client.close()
 
 
-def test_a_scan_goes_on_where_documents_vanish_meanwhile(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_scan_goes_on_where_documents_vanish_meanwhile(cluster, monkeypatch):
     """Between the question for ids and the one for documents others may delete."""
     client, other = connect(cluster, "read"), connect(cluster, "write")
     ordered = sorted(DOCUMENTS[Kind.GS], key=lambda d: d["_id"])
     ids_of = ValkeyClient._ids
 
-    def ids_then_delete(self: ValkeyClient, kept: object, start: bytes, limit: int) -> list[bytes]:
-        ids = ids_of(self, kept, start, limit)  # type: ignore[arg-type]
+    def ids_then_delete(self, kept, start, limit):
+        ids = ids_of(self, kept, start, limit)
         for document_id in (ordered[0]["_id"], ordered[1]["_id"]):
             other.delete(Kind.GS, document_id)
         return ids
@@ -159,13 +147,13 @@ def test_a_scan_goes_on_where_documents_vanish_meanwhile(
 
 
 @pytest.fixture
-def small(tmp_path: Path) -> Iterator[LocalCluster]:
+def small(tmp_path):
     """A server with hardly any memory for documents."""
     with running("valkey", tmp_path, Topology(memory_mb=64), available("valkey")) as result:
         yield result
 
 
-def test_a_batch_that_does_not_fit_is_refused_as_a_whole(small: LocalCluster) -> None:
+def test_a_batch_that_does_not_fit_is_refused_as_a_whole(small):
     client = connect(small.cluster, "write")
     stored = 0
     with pytest.raises(EngineError, match=r"data0.*memory is full.*node_memory_mb"):
@@ -182,7 +170,7 @@ def test_a_batch_that_does_not_fit_is_refused_as_a_whole(small: LocalCluster) ->
 
 
 @pytest.mark.slow
-def test_a_store_in_memory_comes_back_empty_with_its_tables(tmp_path: Path) -> None:
+def test_a_store_in_memory_comes_back_empty_with_its_tables(tmp_path):
     with running("valkey", tmp_path, Topology(memory_mb=256), available("valkey"), "memory") as one:
         client = connect(one.cluster, "write")
         client.insert(Kind.RNA, DOCUMENTS[Kind.RNA])
@@ -199,7 +187,7 @@ def test_a_store_in_memory_comes_back_empty_with_its_tables(tmp_path: Path) -> N
         reader.close()
 
 
-def test_bytes_that_are_no_document_are_said(cluster: Cluster, links: Links) -> None:
+def test_bytes_that_are_no_document_are_said(cluster, links):
     client = connect(cluster, "read")
     document = DOCUMENTS[Kind.RNA][2]
     server = int(str(client.owner(Kind.RNA, document["_id"])).removeprefix("data"))
@@ -213,15 +201,15 @@ def test_bytes_that_are_no_document_are_said(cluster: Cluster, links: Links) -> 
     client.close()
 
 
-def _key(links: Links, server: int, document_id: bytes) -> bytes:
+def _key(links, server, document_id):
     _, keys = links.ask(server, (b"SCAN", b"0", b"COUNT", 10_000))[0]
     (key,) = [key for key in keys if key.endswith(b"rna:" + document_id)]
-    found: bytes = key
+    found = key
     return found
 
 
 @pytest.mark.slow
-def test_endpoints_must_be_complete(clusters: Clusters) -> None:
+def test_endpoints_must_be_complete(clusters):
     cluster = clusters.fresh(THREE)
     with pytest.raises(EngineError, match="data0, data1 and so on; got data0, data2"):
         connect(replace(cluster, endpoints=cluster.endpoints[::2]), "read")

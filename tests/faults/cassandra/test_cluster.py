@@ -1,7 +1,5 @@
 """Cassandra: a ring of three nodes of which one is killed, and a node alone."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal
@@ -10,28 +8,24 @@ import ssl
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 from support.needs import unavailable
 from support.servers.cassandra import ENGINE, RING, node_of
-from support.servers.local import LocalCluster, running
+from support.servers.local import running
 from support.servers.samples import connect, fill, sample
 from support.servers.stores import available
 from support.waiting import wait_until
 
 from storewise.documents import KINDS, Kind
 from storewise.engines.cassandra import connection as cassandra_link
-from storewise.engines.cassandra.client import CassandraClient
 from storewise.engines.cassandra.cluster import FAILURES, query, words_of
-from storewise.engines.contract.engine import Client, Cluster, Endpoint, Schema
+from storewise.engines.contract.engine import Schema
 from storewise.engines.contract.queries import Count, Find, between
-from storewise.engines.contract.server import Credentials, Node, Topology
+from storewise.engines.contract.server import Credentials, Topology
 from storewise.errors import EngineError
 from storewise.session.server.address import free_port
 from storewise.session.server.server import start_server
@@ -40,21 +34,21 @@ pytestmark = pytest.mark.xdist_group("cassandra")
 DOCUMENTS = sample(8, alignments=200)
 
 
-def fake_java(path: Path, version: str) -> Path:
+def fake_java(path, version):
     path.parent.mkdir(parents=True)
     path.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
     path.chmod(0o755)
     return path
 
 
-def installation(home: Path, jar: str) -> Path:
+def installation(home, jar):
     (home / "lib").mkdir(parents=True)
     for name in (jar, "jamm-0.4.0.jar"):
         (home / "lib" / name).touch()
     return home
 
 
-def test_versions_that_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_versions_that_are_taken(tmp_path, monkeypatch):
     java11 = str(fake_java(tmp_path / "11" / "bin" / "java", "11.0.2"))
     java17 = str(fake_java(tmp_path / "17" / "bin" / "java", "17.0.9"))
     java25 = str(fake_java(tmp_path / "25" / "bin" / "java", "25"))
@@ -86,7 +80,7 @@ def test_versions_that_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.fixture(scope="module")
-def ring(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+def ring(tmp_path_factory):
     """Three nodes, each with a copy of each document."""
     shape = Topology(nodes=RING, replicas=RING, memory_mb=512)
     place = tmp_path_factory.mktemp("ring")
@@ -95,18 +89,18 @@ def ring(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         yield result
 
 
-def secrets_of(cluster: Cluster) -> Credentials:
+def secrets_of(cluster):
     assert cluster.credentials is not None
     return Credentials.read(cluster.credentials)
 
 
-def ask(cluster: Cluster, endpoint: Endpoint, cql: str) -> list[tuple[Any, ...]]:
+def ask(cluster, endpoint, cql):
     """What one node itself says."""
     secrets = secrets_of(cluster)
     return query(endpoint, secrets.user, secrets.password, cql)
 
 
-def test_each_node_sees_the_whole_ring(ring: LocalCluster) -> None:
+def test_each_node_sees_the_whole_ring(ring):
     endpoints = ring.cluster.endpoints
     assert [e.address for e in endpoints] == ["127.0.0.1", "127.0.0.2", "127.0.0.3"]
     for endpoint in endpoints:
@@ -121,7 +115,7 @@ def test_each_node_sees_the_whole_ring(ring: LocalCluster) -> None:
         assert len(gossip) == RING
 
 
-def test_only_the_session_s_user_gets_in(ring: LocalCluster) -> None:
+def test_only_the_session_s_user_gets_in(ring):
     for endpoint in ring.cluster.endpoints:
         roles = ask(ring.cluster, endpoint, "SELECT role FROM system_auth.roles")
         assert roles == [("storewise",)]
@@ -133,7 +127,7 @@ def test_only_the_session_s_user_gets_in(ring: LocalCluster) -> None:
         assert ENGINE.greets(endpoint, Credentials.make())
 
 
-def test_files_are_private_and_ports_are_those_that_were_told(ring: LocalCluster) -> None:
+def test_files_are_private_and_ports_are_those_that_were_told(ring):
     total = 0
     for server in ring.servers.values():
         process = psutil.Process(server.pid)
@@ -152,7 +146,7 @@ def test_files_are_private_and_ports_are_those_that_were_told(ring: LocalCluster
     assert total < 6 << 30
 
 
-def test_the_owner_is_the_server_s(ring: LocalCluster) -> None:
+def test_the_owner_is_the_server_s(ring):
     """The driver's answer against the servers' own tokens and hash."""
     cluster = ring.cluster
     tokens = {}
@@ -162,7 +156,7 @@ def test_the_owner_is_the_server_s(ring: LocalCluster) -> None:
         tokens[int(token)] = endpoint.name
     ordered = sorted(tokens)
     client = connect(cluster, "read")
-    owners: Counter[str | None] = Counter()
+    owners = Counter()
     cql = 'SELECT "_id", token("_id") FROM storewise.align'
     rows = ask(cluster, cluster.endpoints[0], cql)
     assert len(rows) == len(DOCUMENTS[Kind.ALIGN])
@@ -175,11 +169,11 @@ def test_the_owner_is_the_server_s(ring: LocalCluster) -> None:
     client.close()
 
 
-def settled(client: Client) -> dict[str, float]:
+def settled(client):
     """The servers' counters when they have not moved for a second: they follow what they count."""
     last, since = client.status(), time.monotonic()
 
-    def quiet() -> bool:
+    def quiet():
         nonlocal last, since
         now = client.status()
         if any(now[name] != last[name] for name in ("writes_local", "writes_coordinated")):
@@ -190,7 +184,7 @@ def settled(client: Client) -> dict[str, float]:
     return last
 
 
-def test_each_document_is_on_each_node(ring: LocalCluster) -> None:
+def test_each_document_is_on_each_node(ring):
     client = connect(ring.cluster, "write")
     before = settled(client)
     more = sample(9, alignments=100)[Kind.RNA]
@@ -209,7 +203,7 @@ def test_each_document_is_on_each_node(ring: LocalCluster) -> None:
 
 
 @pytest.mark.parametrize("settings", [{"batch_rows": 20}, {"nulls": "unset", "concurrency": 2}])
-def test_ways_to_insert(ring: LocalCluster, settings: dict[str, Any]) -> None:
+def test_ways_to_insert(ring, settings):
     cluster = ring.cluster
     cluster = replace(cluster, settings={**cluster.settings, **settings})
     client = connect(cluster, "write")
@@ -219,15 +213,14 @@ def test_ways_to_insert(ring: LocalCluster, settings: dict[str, Any]) -> None:
     client.close()
 
 
-def test_ranges_of_indexed_and_other_columns_agree(ring: LocalCluster) -> None:
+def test_ranges_of_indexed_and_other_columns_agree(ring):
     client = connect(ring.cluster, "read")
-    assert isinstance(client, CassandraClient)
-    ranges: list[tuple[str, Any, Any]] = [
+    ranges = [
         ("e", 1e-6, 0.01), ("z", 0.0, None), ("s_w", 100, 500), ("gene", "GENE1", "GENE2"),
         ("gene", "GENE1", "GENE1"), ("gene", None, "GENE1"), ("o", None, 30.5),
     ]  # fmt: skip
 
-    def found() -> list[set[bytes]]:
+    def found():
         return [
             {d["_id"] for d in client.find(Find(Kind.ALIGN, between(*bounds)))} for bounds in ranges
         ]
@@ -241,14 +234,14 @@ def test_ranges_of_indexed_and_other_columns_agree(ring: LocalCluster) -> None:
     client.close()
 
 
-def test_nothing_fails_while_one_of_three_dies(ring: LocalCluster) -> None:
+def test_nothing_fails_while_one_of_three_dies(ring):
     """kill -9 of a node while four threads read at QUORUM. The last test of the ring."""
     client = connect(ring.cluster, "read")
     documents = [(kind, d) for kind in KINDS for d in DOCUMENTS[kind]]
     ended, reads, lock = threading.Event(), Counter[str](), threading.Lock()
     killed = threading.Event()
 
-    def read(seed: int) -> None:
+    def read(seed):
         draw, mine = random.Random(seed), client.for_thread()
         while not ended.is_set():
             kind, document = draw.choice(documents)
@@ -256,8 +249,8 @@ def test_nothing_fails_while_one_of_three_dies(ring: LocalCluster) -> None:
             with lock:
                 reads["after" if killed.is_set() else "before"] += 1
 
-    def wait(name: str, number: int) -> None:
-        def enough() -> bool:
+    def wait(name, number):
+        def enough():
             assert not any(f.done() for f in futures), "a reader has failed"
             return reads[name] >= number
 
@@ -288,9 +281,7 @@ def test_nothing_fails_while_one_of_three_dies(ring: LocalCluster) -> None:
     client.close()
 
 
-def test_all_replicas_are_one_too_many_then(
-    ring: LocalCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_replicas_are_one_too_many_then(ring, monkeypatch):
     """Of the ring of the test before: ALL needs the dead node, and says so."""
     monkeypatch.setattr(cassandra_link, "PATIENCE_SECONDS", 2.0)
     client = connect(replace(ring.cluster, consistency="all"), "read")
@@ -299,7 +290,7 @@ def test_all_replicas_are_one_too_many_then(
     client.close()
 
 
-def alone(tmp_path: Path, **changes: Any) -> Node:
+def alone(tmp_path, **changes):
     return node_of(
         nodes=1,
         topology=Topology(memory_mb=512),
@@ -310,22 +301,20 @@ def alone(tmp_path: Path, **changes: Any) -> Node:
     )
 
 
-def nothing() -> None:
+def nothing():
     """No trial to end."""
 
 
 # Between our look and the server's start: `make test-slow` tries it with HBase.
 @pytest.mark.all_cells
 @pytest.mark.parametrize("which", ["native", "gossip"])
-def test_a_taken_port_is_left_for_another(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: str
-) -> None:
+def test_a_taken_port_is_left_for_another(tmp_path, monkeypatch, which):
     """Another process takes the port between our look and the server's start."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = int(other.getsockname()[1])
         offered = [taken] if which == "native" else [0, taken]
 
-        def offer(address: str, ports: str = "", avoid: frozenset[int] = frozenset()) -> int:
+        def offer(address, ports="", avoid=frozenset()):
             return (offered.pop(0) if offered else 0) or free_port(address, ports, avoid)
 
         monkeypatch.setattr("storewise.session.server.server.free_port", offer)
@@ -340,7 +329,7 @@ def test_a_taken_port_is_left_for_another(
     assert "127.0.0.1" in text and str(taken) in text
 
 
-def spoken(place: tuple[str, int], key: Path | None) -> bool:
+def spoken(place, key):
     """Whether a server goes on with TLS after it has seen our certificate, or that we have none."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -360,7 +349,7 @@ def spoken(place: tuple[str, int], key: Path | None) -> bool:
     return False
 
 
-def test_off_loopback_the_default_role_never_is(tmp_path: Path) -> None:
+def test_off_loopback_the_default_role_never_is(tmp_path):
     """At the address that others reach, the first server that answers knows the session's user."""
     others = [
         entry.address

@@ -1,8 +1,6 @@
 """A study of Cassandra through the whole workflow, and what is left when its server or its node's
 job is killed."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal
@@ -10,7 +8,6 @@ import signal
 import pytest
 from support.paths import SAMPLE, SMALL
 from support.servers.stores import available
-from support.workspace import Workspace
 
 pytestmark = pytest.mark.xdist_group("cassandra")
 STUDY = """\
@@ -26,14 +23,12 @@ phases:
 CELLS = [("write", "server"), ("read", "server"), ("read", "node"), ("write", "node")]
 
 
-def study(
-    *, workers: int = 2, batch: int = 1000, seconds: float = 0.3, concurrency: int = 128
-) -> str:
+def study(*, workers=2, batch=1000, seconds=0.3, concurrency=128):
     settings = {**available("cassandra"), "concurrency": concurrency}
     return STUDY.format(workers=workers, batch=batch, seconds=seconds, settings=settings)
 
 
-def test_a_study_from_beginning_to_end(place: Workspace) -> None:
+def test_a_study_from_beginning_to_end(place):
     place.copy_inputs()
     place.finishes(study(workers=1))
     logs = [path.read_text() for path in place.results.glob("logs/*/data0.server.log")]
@@ -42,9 +37,7 @@ def test_a_study_from_beginning_to_end(place: Workspace) -> None:
 
 @pytest.mark.all_cells
 @pytest.mark.parametrize(("phase", "victim"), CELLS)
-def test_nothing_is_left_and_the_next_run_goes_on(
-    place: Workspace, phase: str, victim: str
-) -> None:
+def test_nothing_is_left_and_the_next_run_goes_on(place, phase, victim):
     place.copy_inputs(sorted(SAMPLE.glob("*.m10.*")) if phase == "write" else SMALL)
     long = study(batch=5, concurrency=1) if phase == "write" else study(seconds=600)
     place.write_study(long)

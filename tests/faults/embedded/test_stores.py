@@ -1,16 +1,12 @@
 """What survives a crash, a full disk and a wrong cluster; what is left on disk after a load."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
-from pathlib import Path
 
 import duckdb
 import pyarrow.parquet as pq
@@ -18,8 +14,8 @@ import pytest
 from support.paths import TESTS
 from support.servers.samples import EMBEDDED, STORING, load, sample
 
-from storewise.documents import KINDS, Document, Kind, make_id
-from storewise.engines.contract.engine import Cluster, Mode, Schema
+from storewise.documents import KINDS, Kind, make_id
+from storewise.engines.contract.engine import Cluster, Schema
 from storewise.engines.contract.queries import Count, Scan
 from storewise.engines.registry import engine
 from storewise.errors import EngineError
@@ -35,11 +31,11 @@ SURVIVING = [(n, "durable") for n in STORING] + [
 DATA_SET = sorted(["dataset.json", "inputs", *(kind.table for kind in KINDS)])
 
 
-def _names(directory: Path) -> list[str]:
+def _names(directory):
     return sorted(path.name for path in directory.iterdir())
 
 
-def _writing(name: str, consistency: str, directory: Path) -> subprocess.Popen[str]:
+def _writing(name, consistency, directory):
     """A process that loads without end. Killed, it leaves DuckDB's temporary directory."""
     unfinished = directory.parent / f"{directory.name}.tmp"
     unfinished.mkdir(exist_ok=True)
@@ -48,7 +44,7 @@ def _writing(name: str, consistency: str, directory: Path) -> subprocess.Popen[s
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
 
 
-def _killed_writer(name: str, consistency: str, directory: Path, batches: int) -> int:
+def _killed_writer(name, consistency, directory, batches):
     """Run a writer, kill -9 it after `batches` acknowledged files; how many it acknowledged."""
     acknowledged = 0
     with _writing(name, consistency, directory) as process:
@@ -63,7 +59,7 @@ def _killed_writer(name: str, consistency: str, directory: Path, batches: int) -
 
 
 @pytest.mark.parametrize(("name", "consistency"), SURVIVING)
-def test_acknowledged_documents_survive_a_kill(name: str, consistency: str, tmp_path: Path) -> None:
+def test_acknowledged_documents_survive_a_kill(name, consistency, tmp_path):
     acknowledged = _killed_writer(name, consistency, tmp_path, 15)
     reader = engine(name).connect(Cluster(engine=name, stores=(tmp_path,)), "read")
     for seed in range(acknowledged):
@@ -76,7 +72,7 @@ def test_acknowledged_documents_survive_a_kill(name: str, consistency: str, tmp_
     reader.close()
 
 
-def test_relaxed_parquet_loses_only_what_it_says(tmp_path: Path) -> None:
+def test_relaxed_parquet_loses_only_what_it_says(tmp_path):
     acknowledged = _killed_writer("parquet", "relaxed", tmp_path, 15)
     reader = engine("parquet").connect(Cluster(engine="parquet", stores=(tmp_path,)), "read")
     # Nothing had filled a part: all is lost, and the store says so plainly instead of failing.
@@ -86,7 +82,7 @@ def test_relaxed_parquet_loses_only_what_it_says(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", STORING)
-def test_a_killed_load_can_be_taken_up_again(name: str, tmp_path: Path) -> None:
+def test_a_killed_load_can_be_taken_up_again(name, tmp_path):
     acknowledged = _killed_writer(name, "durable", tmp_path, 5)
     documents = {kind: sample(acknowledged - 1, 20)[kind] for kind in KINDS}
     cluster = load(name, tmp_path, documents)
@@ -100,7 +96,7 @@ def test_a_killed_load_can_be_taken_up_again(name: str, tmp_path: Path) -> None:
     reader.close()
 
 
-def test_what_a_killed_writer_had_not_finished_is_not_left(tmp_path: Path) -> None:
+def test_what_a_killed_writer_had_not_finished_is_not_left(tmp_path):
     parts = tmp_path / ".load" / "0001" / Kind.TASKS.table
     parts.mkdir(parents=True)
     for place in (tmp_path, parts):
@@ -112,9 +108,7 @@ def test_what_a_killed_writer_had_not_finished_is_not_left(tmp_path: Path) -> No
 @pytest.mark.parametrize("network", [False, True])
 @pytest.mark.parametrize("consistency", ["durable", "relaxed"])
 @pytest.mark.parametrize("name", STORING)
-def test_a_finished_store_is_complete_in_itself(
-    name: str, consistency: str, network: bool, tmp_path: Path
-) -> None:
+def test_a_finished_store_is_complete_in_itself(name, consistency, network, tmp_path):
     cluster = Cluster(
         engine=name, stores=(tmp_path,), consistency=consistency, network_file_system=network
     )
@@ -136,7 +130,7 @@ def test_a_finished_store_is_complete_in_itself(
 
 
 @pytest.mark.parametrize("name", STORING)
-def test_several_processes_read_at_once(name: str, tmp_path: Path) -> None:
+def test_several_processes_read_at_once(name, tmp_path):
     cluster = load(name, tmp_path, sample(1, 50))
     readers = [engine(name).connect(cluster, "read") for _ in range(2)]
     code = (
@@ -157,16 +151,14 @@ def test_several_processes_read_at_once(name: str, tmp_path: Path) -> None:
 
 
 @cache
-def _many(seed: int) -> list[Document]:
+def _many(seed):
     """Made once for all tests: making them takes longer than storing them."""
     return sample(seed, 400)[Kind.RNA]
 
 
 @pytest.mark.parametrize("name", STORING)
 @pytest.mark.parametrize("consistency", ["durable", "relaxed"])
-def test_a_full_disk_is_one_clear_error_and_corrupts_nothing(
-    name: str, consistency: str, small_disk: Callable[..., Path]
-) -> None:
+def test_a_full_disk_is_one_clear_error_and_corrupts_nothing(name, consistency, small_disk):
     # DuckDB grows by blocks of 256 KiB; the others fill a smaller disk sooner.
     disk = small_disk("6m" if name == "duckdb" else "3m")
     ballast = disk / "ballast"
@@ -199,12 +191,12 @@ def test_a_full_disk_is_one_clear_error_and_corrupts_nothing(
     reader.close()
 
 
-def _small_buffers(name: str) -> dict[str, int]:
+def _small_buffers(name):
     return {"buffer_documents": 2000} if name == "parquet" else {}
 
 
 @pytest.mark.parametrize("name", STORING)
-def test_a_disk_that_is_full_when_the_load_ends(name: str, small_disk: Callable[..., Path]) -> None:
+def test_a_disk_that_is_full_when_the_load_ends(name, small_disk):
     disk = small_disk("40m")
     store = disk / "store"
     cluster = Cluster(engine=name, stores=(store,))
@@ -234,7 +226,7 @@ def test_a_disk_that_is_full_when_the_load_ends(name: str, small_disk: Callable[
 
 
 @pytest.mark.parametrize("name", STORING)
-def test_a_read_only_disk_is_one_clear_error(name: str, small_disk: Callable[..., Path]) -> None:
+def test_a_read_only_disk_is_one_clear_error(name, small_disk):
     store = small_disk("1m", "ro")
     for directory in (store, store / "new"):
         with pytest.raises(EngineError, match=str(store)):
@@ -242,7 +234,7 @@ def test_a_read_only_disk_is_one_clear_error(name: str, small_disk: Callable[...
 
 
 @pytest.mark.parametrize("name", EMBEDDED)
-def test_a_directory_that_cannot_be_made(name: str, tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_made(name, tmp_path):
     (tmp_path / "file").write_text("in the way")
     cluster = Cluster(engine=name, stores=(tmp_path / "file" / "store",))
     with pytest.raises(EngineError, match=r"cannot make the store directory.*file"):
@@ -250,7 +242,7 @@ def test_a_directory_that_cannot_be_made(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", STORING)
-def test_a_store_that_is_not_there(name: str, tmp_path: Path) -> None:
+def test_a_store_that_is_not_there(name, tmp_path):
     with pytest.raises(EngineError, match="nothing was loaded"):
         engine(name).connect(Cluster(engine=name, stores=(tmp_path,)), "read")
     with pytest.raises(EngineError, match="is not a directory"):
@@ -265,7 +257,7 @@ def test_a_store_that_is_not_there(name: str, tmp_path: Path) -> None:
         ("parquet", "rna/part=00/0001-0.parquet"),
     ],
 )
-def test_a_damaged_file_is_named(name: str, file_name: str, tmp_path: Path) -> None:
+def test_a_damaged_file_is_named(name, file_name, tmp_path):
     cluster = load(name, tmp_path, sample(1, 50))
     path = tmp_path / file_name
     path.write_bytes(os.urandom(path.stat().st_size))
@@ -275,7 +267,7 @@ def test_a_damaged_file_is_named(name: str, file_name: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("name", EMBEDDED)
 @pytest.mark.parametrize("mode", ["read", "write"])
-def test_wrong_clusters_are_refused_by_name(name: str, mode: str, tmp_path: Path) -> None:
+def test_wrong_clusters_are_refused_by_name(name, mode, tmp_path):
     described = engine(name)
     one = (tmp_path,)
     with pytest.raises(EngineError, match=r"'quorum'.*durable, relaxed"):
@@ -289,7 +281,7 @@ def test_wrong_clusters_are_refused_by_name(name: str, mode: str, tmp_path: Path
             described.connect(Cluster(engine=name, stores=(tmp_path, tmp_path / "b")), mode)
 
 
-def test_settings_out_of_range_are_refused(tmp_path: Path) -> None:
+def test_settings_out_of_range_are_refused(tmp_path):
     for name, wrong in {
         "sqlite": {"page_size": 5000},
         "duckdb": {"threads": 0},
@@ -300,7 +292,7 @@ def test_settings_out_of_range_are_refused(tmp_path: Path) -> None:
             engine(name).connect(Cluster(engine=name, stores=(tmp_path,), settings=wrong), "write")
 
 
-def test_an_index_on_no_field_is_refused(tmp_path: Path) -> None:
+def test_an_index_on_no_field_is_refused(tmp_path):
     for name in ("sqlite", "duckdb", "chdb"):
         client = engine(name).connect(Cluster(engine=name, stores=(tmp_path / name,)), "write")
         with pytest.raises(EngineError, match="no column 'evalue'"):
@@ -313,7 +305,7 @@ def test_an_index_on_no_field_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("index_time", ["none", "before", "after"])
-def test_sqlite_uses_its_indexes(index_time: str, tmp_path: Path) -> None:
+def test_sqlite_uses_its_indexes(index_time, tmp_path):
     schema = Schema(indexes=((Kind.ALIGN, "e"), (Kind.ALIGN, "gene")), index_time=index_time)
     load("sqlite", tmp_path, sample(1, 500), schema)
     connection = sqlite3.connect(tmp_path / "documents.sqlite")
@@ -331,7 +323,7 @@ def test_sqlite_uses_its_indexes(index_time: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("index_time", ["none", "before", "after"])
-def test_duckdb_uses_its_indexes(index_time: str, tmp_path: Path) -> None:
+def test_duckdb_uses_its_indexes(index_time, tmp_path):
     schema = Schema(indexes=((Kind.ALIGN, "e"), (Kind.ALIGN, "gene")), index_time=index_time)
     documents = sample(1, 5000)
     load("duckdb", tmp_path, documents, schema, batch=1000)
@@ -349,7 +341,7 @@ def test_duckdb_uses_its_indexes(index_time: str, tmp_path: Path) -> None:
     connection.close()
 
 
-def test_finished_parquet_is_sorted_in_small_groups(tmp_path: Path) -> None:
+def test_finished_parquet_is_sorted_in_small_groups(tmp_path):
     documents = {Kind.RNA: [d for s in range(20) for d in sample(s, 1000)[Kind.RNA]]}
     load("parquet", tmp_path, documents, row_group_size=4096)
     file = pq.ParquetFile(tmp_path / "rna" / "part=00" / "0001-0.parquet")
@@ -363,7 +355,7 @@ def test_finished_parquet_is_sorted_in_small_groups(tmp_path: Path) -> None:
     assert [high for _, high in edges[:-1]] < [low for low, _ in edges[1:]]
 
 
-def test_parts_left_by_a_crash_after_the_merge_do_not_count(tmp_path: Path) -> None:
+def test_parts_left_by_a_crash_after_the_merge_do_not_count(tmp_path):
     old, new = sample(1, 10), sample(1, 10)
     for document in new[Kind.RNA]:
         document["s"] = "NEW"
@@ -423,7 +415,7 @@ client.finish()
 
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("again", [False, True])
-def test_a_kill_at_the_end_of_a_load(moment: str, again: bool, tmp_path: Path) -> None:
+def test_a_kill_at_the_end_of_a_load(moment, again, tmp_path):
     """Whoever reads then, or goes on, finds each document once. `again`: after another load."""
     place, calls, committed = MOMENTS[moment]
     cluster = Cluster(engine="parquet", stores=(tmp_path,))
@@ -443,7 +435,7 @@ def test_a_kill_at_the_end_of_a_load(moment: str, again: bool, tmp_path: Path) -
         committed and moment != "removing parts"
     )
 
-    def check(mode: Mode) -> None:
+    def check(mode):
         client = engine("parquet").connect(cluster, mode)
         if mode == "write":
             client.create(Schema())
@@ -455,7 +447,7 @@ def test_a_kill_at_the_end_of_a_load(moment: str, again: bool, tmp_path: Path) -
             client.finish()
         client.close()
 
-    modes: list[Mode] = ["read", "write", "read"]
+    modes = ["read", "write", "read"]
     for mode in modes:
         check(mode)
     assert _names(tmp_path) == DATA_SET
@@ -463,9 +455,8 @@ def test_a_kill_at_the_end_of_a_load(moment: str, again: bool, tmp_path: Path) -
     assert len(files) == len(KINDS) and len(list((tmp_path / "inputs").iterdir())) == 1
 
 
-def test_a_store_that_another_process_writes_is_refused(tmp_path: Path) -> None:
+def test_a_store_that_another_process_writes_is_refused(tmp_path):
     with _writing("duckdb", "durable", tmp_path) as process:
-        assert process.stdout is not None
         process.stdout.readline()
         for mode in ("read", "write"):
             with pytest.raises(EngineError, match=r"documents\.duckdb.*lock"):
@@ -483,13 +474,13 @@ def test_a_store_that_another_process_writes_is_refused(tmp_path: Path) -> None:
         ("chdb.engine", ("pandas", "pyarrow", "chdb", "duckdb", "sqlite3")),
     ],
 )
-def test_imports_stay_light(module: str, unwanted: tuple[str, ...]) -> None:
+def test_imports_stay_light(module, unwanted):
     code = f"import sys, storewise.engines.{module}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not set(unwanted) & set(done.stdout.split())
 
 
-def test_an_id_of_no_placement_is_missing(tmp_path: Path) -> None:
+def test_an_id_of_no_placement_is_missing(tmp_path):
     from support.servers.samples import ByDigest
 
     for name in STORING:

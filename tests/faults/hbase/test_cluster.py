@@ -1,29 +1,26 @@
 """HBase running: three region servers of which one is killed, and a standalone server."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket
 import time
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import psutil
 import pytest
 from support.needs import unavailable
 from support.servers import local
-from support.servers.local import LocalCluster, running
+from support.servers.local import running
 from support.servers.samples import fill, sample
 from support.servers.stores import available, empty_hbase
 from support.waiting import wait_until
 
 from storewise.documents import KINDS, Kind
-from storewise.engines.contract.engine import Cluster, Schema
+from storewise.engines.contract.engine import Schema
 from storewise.engines.contract.queries import Count, Scan
 from storewise.engines.contract.server import Topology
 from storewise.engines.hbase.client import HbaseClient
@@ -46,13 +43,13 @@ RECOVERY_SECONDS = 60.0
 SETTINGS = {"session_seconds": 8, "operation_seconds": 20, "regions_per_server": REGIONS}
 
 
-def open_client(cluster: Cluster, mode: Any = "read", **settings: Any) -> HbaseClient:
+def open_client(cluster, mode="read", **settings):
     changed = replace(cluster, settings={**cluster.settings, **settings})
     return cast(HbaseClient, engine("hbase").connect(changed, mode))
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+def cluster(tmp_path_factory):
     place = tmp_path_factory.mktemp("hbase") / "cluster"
     shared = place.parent / "shared"
     for name in OTHERS:
@@ -69,14 +66,14 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     assert all((path / "file").exists() for path in shared.iterdir())
 
 
-def _command(process: psutil.Process) -> list[str]:
+def _command(process):
     try:
         return process.cmdline()
     except psutil.Error:
         return []
 
 
-def test_tables_are_split_over_all_servers(cluster: LocalCluster) -> None:
+def test_tables_are_split_over_all_servers(cluster):
     client = open_client(cluster.cluster)
     names = {name for name in cluster.servers if name.startswith("regionserver")}
     for kind in KINDS:
@@ -86,7 +83,7 @@ def test_tables_are_split_over_all_servers(cluster: LocalCluster) -> None:
     client.close()
 
 
-def test_a_root_of_the_user_has_a_directory_of_the_session(cluster: LocalCluster) -> None:
+def test_a_root_of_the_user_has_a_directory_of_the_session(cluster):
     """It goes with the session, which is seen when the servers have ended."""
     shared = Path(str(cluster.cluster.settings["rootdir"]))
     (process,) = shared.glob("storewise-local-*")
@@ -94,11 +91,11 @@ def test_a_root_of_the_user_has_a_directory_of_the_session(cluster: LocalCluster
     assert {path.name for path in shared.iterdir()} == {process.name, *OTHERS}
 
 
-def test_the_owner_is_that_of_the_meta_table(cluster: LocalCluster) -> None:
+def test_the_owner_is_that_of_the_meta_table(cluster):
     client = open_client(cluster.cluster)
     nodes = {f"{s.node.address}:{s.node.port}": name for name, s in cluster.servers.items()}
 
-    def meta(c: Any) -> list[tuple[bytes, str]]:
+    def meta(c):
         outcome = c.getScannerResults(b"hbase:meta", idl.TScan(b"", 100), 100)
         rows = []
         for result in outcome:
@@ -109,7 +106,7 @@ def test_the_owner_is_that_of_the_meta_table(cluster: LocalCluster) -> None:
         return rows
 
     regions = sorted(client._link.call("meta", meta))
-    owners: Counter[str] = Counter()
+    owners = Counter()
     for document in DOCUMENTS[Kind.RNA][::10]:
         key = document["_id"]
         expected = [name for first, name in regions if first <= key][-1]
@@ -119,7 +116,7 @@ def test_the_owner_is_that_of_the_meta_table(cluster: LocalCluster) -> None:
     client.close()
 
 
-def test_documents_come_back_from_all_servers(cluster: LocalCluster) -> None:
+def test_documents_come_back_from_all_servers(cluster):
     client = open_client(cluster.cluster)
     for kind in KINDS:
         every = sorted(DOCUMENTS[kind], key=lambda d: d["_id"])
@@ -133,7 +130,7 @@ def test_documents_come_back_from_all_servers(cluster: LocalCluster) -> None:
     client.close()
 
 
-def test_only_its_own_ports_and_not_too_much_memory(cluster: LocalCluster) -> None:
+def test_only_its_own_ports_and_not_too_much_memory(cluster):
     memory = 0
     for name, server in cluster.servers.items():
         memory += psutil.Process(server.pid).memory_info().rss
@@ -141,11 +138,11 @@ def test_only_its_own_ports_and_not_too_much_memory(cluster: LocalCluster) -> No
     assert memory < 6 << 30
 
 
-def _told(server: session_server.Server) -> set[int]:
+def _told(server):
     return {server.node.port, *server.node.ports.values()}
 
 
-def _listening(server: session_server.Server) -> set[tuple[str, int]]:
+def _listening(server):
     return {
         (result.laddr.ip, result.laddr.port)
         for result in psutil.Process(server.pid).net_connections("inet")
@@ -153,7 +150,7 @@ def _listening(server: session_server.Server) -> set[tuple[str, int]]:
     }
 
 
-def test_a_buffer_is_sent_when_it_is_full_or_flushed(cluster: LocalCluster) -> None:
+def test_a_buffer_is_sent_when_it_is_full_or_flushed(cluster):
     extra = sample(900, alignments=30)[Kind.GS]
     ids = [d["_id"] for d in extra]
     writer, reader = open_client(cluster.cluster, "write", buffer=20), open_client(cluster.cluster)
@@ -174,16 +171,16 @@ def test_a_buffer_is_sent_when_it_is_full_or_flushed(cluster: LocalCluster) -> N
     reader.close()
 
 
-def test_levels_write_ahead_or_not(cluster: LocalCluster) -> None:
+def test_levels_write_ahead_or_not(cluster):
     """The servers' own counter of appends to their logs."""
     documents = DOCUMENTS[Kind.RNA][:200]
 
-    def settled(client: Any, writes: float) -> dict[str, float]:
+    def settled(client, writes):
         """Numbers that have so many writes. Those of the log are read apart and may be older by the
         second for which the server keeps them, so they must stay as they are for two."""
         message, since = client.status(), time.monotonic()
 
-        def quiet() -> bool:
+        def quiet():
             nonlocal message, since
             result = client.status()
             if result["wal.appendCount"] != message["wal.appendCount"]:
@@ -194,7 +191,7 @@ def test_levels_write_ahead_or_not(cluster: LocalCluster) -> None:
         wait_until(quiet, 30, lambda: f"counters that follow ({message})", pause=0.2)
         return dict(message)
 
-    def appends(level: str) -> float:
+    def appends(level):
         client = open_client(replace(cluster.cluster, consistency=level), "write")
         before = settled(client, 0)
         client.insert(Kind.RNA, documents)
@@ -210,13 +207,13 @@ def test_levels_write_ahead_or_not(cluster: LocalCluster) -> None:
     }
 
 
-def test_updates_of_many_clients_are_all_kept(cluster: LocalCluster) -> None:
+def test_updates_of_many_clients_are_all_kept(cluster):
     """Each client changes another field of the same document."""
     document = DOCUMENTS[Kind.ALIGN][0]
     client = open_client(cluster.cluster, "write")
-    changes: list[dict[str, Any]] = [{"o": 1}, {"p": 2}, {"gene": "G"}, {"chr": "c"}]
+    changes = [{"o": 1}, {"p": 2}, {"gene": "G"}, {"chr": "c"}]
 
-    def change(number: int) -> None:
+    def change(number):
         mine = client.for_thread()
         for _ in range(10):
             assert mine.update(Kind.ALIGN, document["_id"], changes[number])
@@ -229,11 +226,11 @@ def test_updates_of_many_clients_are_all_kept(cluster: LocalCluster) -> None:
     client.close()
 
 
-def test_connections_end_with_their_threads_and_their_client(cluster: LocalCluster) -> None:
+def test_connections_end_with_their_threads_and_their_client(cluster):
     client = open_client(cluster.cluster)
     process = psutil.Process()
 
-    def connections() -> int:
+    def connections():
         return len(
             [c for c in process.net_connections("tcp") if c.status == psutil.CONN_ESTABLISHED]
         )
@@ -249,7 +246,7 @@ def test_connections_end_with_their_threads_and_their_client(cluster: LocalClust
         client.for_thread()
 
 
-def test_a_dead_server_s_documents_come_back(cluster: LocalCluster) -> None:
+def test_a_dead_server_s_documents_come_back(cluster):
     """kill -9: until its regions have moved, an error names it; then nothing is missing."""
     client = open_client(cluster.cluster, "write")
     victim = cluster.servers["regionserver1"]
@@ -258,9 +255,9 @@ def test_a_dead_server_s_documents_come_back(cluster: LocalCluster) -> None:
     assert lost
     os.kill(victim.pid, signal.SIGKILL)
     assert "was ended by SIGKILL" in wait_until(victim.failure, 30, "its end is seen")
-    errors: list[str] = []
+    errors = []
 
-    def asked() -> list[dict[str, Any] | None] | None:
+    def asked():
         try:
             return client.get_many(Kind.RNA, lost)
         except EngineError as error:
@@ -282,7 +279,7 @@ def test_a_dead_server_s_documents_come_back(cluster: LocalCluster) -> None:
     client.close()
 
 
-def test_tables_can_be_made_again(cluster: LocalCluster) -> None:
+def test_tables_can_be_made_again(cluster):
     empty_hbase(cluster.cluster)
     client = open_client(cluster.cluster, "write")
     with pytest.raises(EngineError, match="rna was never created"):
@@ -296,15 +293,13 @@ def test_tables_can_be_made_again(cluster: LocalCluster) -> None:
 
 
 @pytest.mark.parametrize("which", [2, pytest.param(0, marks=pytest.mark.all_cells)])
-def test_a_taken_port_is_left_for_another(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: int
-) -> None:
+def test_a_taken_port_is_left_for_another(tmp_path, monkeypatch, which):
     """Somebody takes the region server's port (0), or ZooKeeper's (2), after the look."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = other.getsockname()[1]
-        values: list[int] = []
+        values = []
 
-        def free(address: str, ports: str, tried: frozenset[int]) -> int:
+        def free(address, ports, tried):
             chosen = taken if len(values) == which else free_port(address, ports, tried)
             values.append(chosen)
             return values[-1]
@@ -323,9 +318,7 @@ def test_a_taken_port_is_left_for_another(
 # `make test-slow` tries it with Cassandra.
 @pytest.mark.all_cells
 @pytest.mark.parametrize("nodes", [1, 2])
-def test_off_loopback_it_listens_there_only(
-    nodes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_off_loopback_it_listens_there_only(nodes, tmp_path, monkeypatch):
     outside = [address for address in addresses().values() if not is_loopback(address)]
     if not outside:
         unavailable("this host has no address but loopback")
@@ -354,9 +347,7 @@ def test_off_loopback_it_listens_there_only(
         ({"rootdir": "nonsense://there/hbase"}, "No FileSystem for scheme.*nonsense"),
     ],
 )
-def test_a_server_that_cannot_start_says_why(
-    settings: dict[str, Any], words: str, tmp_path: Path
-) -> None:
+def test_a_server_that_cannot_start_says_why(settings, words, tmp_path):
     with (
         pytest.raises(EngineError, match=rf"(?s)master0: .*ended with status \d.*{words}"),
         running("hbase", tmp_path / "c", Topology(), {**available("hbase"), **settings}),
@@ -365,12 +356,12 @@ def test_a_server_that_cannot_start_says_why(
     assert not list((tmp_path / "c").glob("*/conf"))
 
 
-def test_servers_that_share_no_root_say_so(tmp_path: Path) -> None:
+def test_servers_that_share_no_root_say_so(tmp_path):
     """The directory that the other nodes look for is not there, as on another host."""
     place = tmp_path / "c"
     settings = {**available("hbase"), "distributed": True}
 
-    def away() -> None:
+    def away():
         root = place / "zookeeper0" / "root"
         wait_until(root.exists, 30, "the servers' root", pause=0.005)
         (place / "zookeeper0" / "root").rename(tmp_path / "elsewhere")
@@ -386,7 +377,7 @@ def test_servers_that_share_no_root_say_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.all_cells
-def test_what_was_not_written_ahead_is_lost(tmp_path: Path) -> None:
+def test_what_was_not_written_ahead_is_lost(tmp_path):
     """kill -9 of a standalone server: its levels differ in what comes back."""
     shape = Topology(memory_mb=256)
     with running("hbase", tmp_path / "c", shape, available("hbase")) as result:

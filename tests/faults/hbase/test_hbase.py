@@ -1,10 +1,7 @@
 """HBase: what is found of it, with programs that only tell a version; no server runs here."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -19,7 +16,7 @@ ALONE = Endpoint(
 )
 
 
-def home(place: Path, version: str, where: str = "lib") -> Path:
+def home(place, version, where="lib"):
     """A directory with the jars' names of a version."""
     jars = place / where
     jars.mkdir(parents=True)
@@ -28,7 +25,7 @@ def home(place: Path, version: str, where: str = "lib") -> Path:
     return place
 
 
-def java_of(place: Path, version: str) -> Path:
+def java_of(place, version):
     program = place / "bin" / "java"
     program.parent.mkdir(parents=True)
     program.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2025-04-15' >&2\n")
@@ -36,7 +33,7 @@ def java_of(place: Path, version: str) -> Path:
     return place
 
 
-def test_versions_that_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_versions_that_are_taken(tmp_path, monkeypatch):
     java = {"java": str(java_of(tmp_path / "java", "17.0.1"))}
     for number, text in enumerate(("2.6.1", "2.5.11", "2.6.2-hadoop3")):
         place = home(tmp_path / f"good{number}", text)
@@ -55,9 +52,7 @@ def test_versions_that_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert ENGINE.find(java).version == "HBase 2.5.11, Java 17"
 
 
-def test_the_site_tells_how_to_reach_its_hdfs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_site_tells_how_to_reach_its_hdfs(tmp_path, monkeypatch):
     monkeypatch.setenv("HADOOP_CONF_DIR", "/etc/hadoop")
     settings = {
         "home": str(home(tmp_path / "hbase", "2.6.1")),
@@ -68,7 +63,7 @@ def test_the_site_tells_how_to_reach_its_hdfs(
     assert "/etc/hadoop" not in ENGINE.find(settings).environment["CLASSPATH"]
 
 
-def test_javas_that_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_javas_that_are_taken(tmp_path, monkeypatch):
     place = str(home(tmp_path / "hbase", "2.6.1"))
     for text, number in (("1.8.0_402", 8), ("11.0.2", 11), ("17", 17)):
         java = str(java_of(tmp_path / text, text))
@@ -85,7 +80,7 @@ def test_javas_that_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         ENGINE.find({"home": place})
 
 
-def test_clients_without_a_gateway_are_refused(tmp_path: Path) -> None:
+def test_clients_without_a_gateway_are_refused(tmp_path):
     Credentials.make().write(tmp_path / "secret")
     cluster = Cluster("hbase", endpoints=(ALONE,), credentials=tmp_path / "secret")
     with pytest.raises(EngineError, match="no endpoints of role thrift"):

@@ -1,17 +1,13 @@
 """HBase through the whole workflow: what is left when it is killed, and the study after that."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal
-from collections.abc import Callable
 
 import psutil
 import pytest
 from support.paths import SAMPLE, SMALL
 from support.servers.stores import available
-from support.workspace import Workspace
 
 from storewise.metrics.schema import read_part
 
@@ -20,9 +16,7 @@ pytestmark = pytest.mark.xdist_group("hbase")
 SOON = 60.0
 
 
-def study(
-    batch: int = 500, read: str = "{seconds: 0.3}", nodes: int = 1, **settings: object
-) -> str:
+def study(batch=500, read="{seconds: 0.3}", nodes=1, **settings):
     return f"""\
 inputs: {{paths: data}}
 engines: {{hbase: {settings | available("hbase")}}}
@@ -33,7 +27,7 @@ phases:
 """
 
 
-def _measured(place: Workspace, parts: int) -> None:
+def _measured(place, parts):
     """What a study that has ended tells of HBase."""
     result = {path.name: read_part(path) for path in place.results.glob("trials/*/node.*.parquet")}
     assert len(result) == parts
@@ -46,28 +40,28 @@ def _measured(place: Workspace, parts: int) -> None:
 
 
 @pytest.mark.all_cells
-def test_a_study_of_two_region_servers(place: Workspace) -> None:
+def test_a_study_of_two_region_servers(place):
     place.copy_inputs()
     place.finishes(study(nodes=2, gateway="thrift2"))
     _measured(place, 4)
 
 
-def kill_server(place: Workspace) -> None:
+def kill_server(place):
     pid = place.server("master0")
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
 
 
-def kill_node(place: Workspace) -> None:
+def kill_node(place):
     os.kill(place.members()["master0"], signal.SIGKILL)
 
 
-def kill_gateway(place: Workspace) -> None:
+def kill_gateway(place):
     (gateway,) = [p for p in place.processes() if any("thrift2" in part for part in p.cmdline())]
     gateway.kill()
 
 
-def killed(place: Workspace, cause: Callable[[Workspace], None], phase: str, reason: str) -> None:
+def killed(place, cause, phase, reason):
     """A run whose phase is at work, and what remains of it."""
     place.copy_inputs(sorted(SAMPLE.glob("*.m10.*")) if phase == "write" else SMALL)
     long_read = study(read="{seconds: 600, rate: 20}")
@@ -89,7 +83,7 @@ SERVER = r"master0: the server of HBase on host \S+ was ended by SIGKILL"
 GATEWAY = r"thrift0.*(was ended by SIGKILL|the gateway has ended the connection)"
 
 
-def test_a_study_after_a_killed_one(place: Workspace) -> None:
+def test_a_study_after_a_killed_one(place):
     """Of Java's stores the one kill of `make test-slow`; the next run measures all of it."""
     killed(place, kill_node, "read", NODE)
     place.finishes(study(gateway="happybase"))
@@ -106,14 +100,12 @@ def test_a_study_after_a_killed_one(place: Workspace) -> None:
         (kill_gateway, "read", GATEWAY),
     ],
 )
-def test_nothing_is_left_and_the_next_run_goes_on(
-    place: Workspace, cause: Callable[[Workspace], None], phase: str, reason: str
-) -> None:
+def test_nothing_is_left_and_the_next_run_goes_on(place, cause, phase, reason):
     killed(place, cause, phase, reason)
     place.goes_on()
 
 
-def _command(process: psutil.Process) -> str:
+def _command(process):
     try:
         return " ".join(process.cmdline())
     except psutil.Error:

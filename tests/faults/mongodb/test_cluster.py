@@ -1,23 +1,19 @@
 """MongoDB's clusters: a replica set whose primary is killed, and shards of which one is."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 from support.needs import unavailable
 from support.servers import mongodb_binaries
-from support.servers.local import LocalCluster, running
+from support.servers.local import running
 from support.servers.samples import sample
 from support.servers.stores import available
 
-from storewise.documents import KINDS, Document, Kind
-from storewise.engines.contract.engine import Client, Cluster, Schema
+from storewise.documents import KINDS, Kind
+from storewise.engines.contract.engine import Schema
 from storewise.engines.contract.queries import Count, Find, Scan, Top, between
 from storewise.engines.contract.server import Credentials, Topology
 from storewise.engines.mongodb.cluster import as_system, as_user
@@ -30,7 +26,7 @@ pytestmark = pytest.mark.xdist_group("mongodb")
 FILES = {seed: sample(seed, 200) for seed in range(6)}
 
 
-def emulated() -> str:
+def emulated():
     """Where a MongoDB with routers is; the test ends where it cannot be had."""
     try:
         return str(mongodb_binaries.emulated())
@@ -39,11 +35,11 @@ def emulated() -> str:
         raise
 
 
-def insert(client: Client, kind: Kind, documents: list[Document]) -> None:
+def insert(client, kind, documents):
     client.insert(kind, [to_bson(document) for document in documents])
 
 
-def test_a_replica_set_outlives_its_primary(tmp_path: Path) -> None:
+def test_a_replica_set_outlives_its_primary(tmp_path):
     shape = Topology(replicas=3, memory_mb=512)
     with running("mongodb", tmp_path, shape, available("mongodb")) as result:
         client = ENGINE.connect(result.cluster, "write").for_thread()
@@ -66,7 +62,7 @@ def test_a_replica_set_outlives_its_primary(tmp_path: Path) -> None:
         client.close()
 
 
-def held(result: LocalCluster, kind: Kind) -> dict[str, set[bytes]]:
+def held(result, kind):
     """The ids that each data node itself has."""
     assert result.cluster.credentials is not None
     secrets = Credentials.read(result.cluster.credentials)
@@ -80,7 +76,7 @@ def held(result: LocalCluster, kind: Kind) -> dict[str, set[bytes]]:
 
 
 @pytest.mark.long("it waits for a scheduler or for servers", limit=1500)
-def test_a_sharded_cluster(tmp_path: Path) -> None:
+def test_a_sharded_cluster(tmp_path):
     """Hashed and ranged keys, owners, exact counts, and what is said when a shard dies. The router
     is one of those that stand on the workers' hosts."""
     settings = {"home": emulated()}
@@ -128,14 +124,14 @@ def test_a_sharded_cluster(tmp_path: Path) -> None:
         _a_shard_dies(result, settings)
 
 
-def _empty(cluster: Cluster) -> None:
+def _empty(cluster):
     assert cluster.credentials is not None
     router = next(e for e in cluster.endpoints if e.role == "router")
     with as_user(router, Credentials.read(cluster.credentials), 30.0) as connection:
         connection.drop_database("storewise")
 
 
-def _a_shard_dies(result: LocalCluster, settings: dict[str, Any]) -> None:
+def _a_shard_dies(result, settings):
     cluster = replace(result.cluster, settings=settings)
     writer = ENGINE.connect(cluster, "write").for_thread()
     _empty(cluster)

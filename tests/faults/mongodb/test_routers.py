@@ -1,9 +1,5 @@
 """Servers beside the clients: one on each worker host, started by one worker and used by all."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pyarrow.parquet as pq
 import pytest
 from support.needs import unavailable
@@ -15,7 +11,7 @@ from support.workspace import Workspace
 # `make test-slow` has such routers in test_cluster, and HBase's gateways through the workflow.
 @pytest.mark.all_cells
 @pytest.mark.long("it waits for a scheduler or for servers", limit=900)
-def test_a_sharded_cluster_with_its_routers_on_the_worker_hosts(tmp_path: Path) -> None:
+def test_a_sharded_cluster_with_its_routers_on_the_worker_hosts(tmp_path):
     """The whole workflow: forming, two phases and the verification each with routers of theirs."""
     try:
         home = mongodb_binaries.emulated()

@@ -5,18 +5,14 @@ written to do, not that Riak takes it. With RIAK_HOME (or STOREWISE_RIAK_HOME) s
 running clusters run on that Riak, too, and so do the contract tests of all engines.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import re
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -28,7 +24,7 @@ from support.waiting import wait_until
 from support.workspace import Workspace
 
 from storewise.documents import KINDS, Kind
-from storewise.engines.contract.engine import Cluster, Schema
+from storewise.engines.contract.engine import Schema
 from storewise.engines.contract.server import Credentials, Topology
 from storewise.engines.registry import engine
 from storewise.engines.riak import protocol as pb
@@ -44,19 +40,19 @@ _STUDY_SECONDS = 1200.0 if REAL else 300.0
 
 
 @pytest.fixture(autouse=True)
-def unnamed(monkeypatch: pytest.MonkeyPatch) -> None:
+def unnamed(monkeypatch):
     """Tests name their Riak."""
     for variable in VARIABLES:
         monkeypatch.delenv(variable, raising=False)
 
 
 @pytest.fixture(params=HOMES)
-def home(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def home(request, tmp_path):
     return str(REAL) if request.param == "real" else str(make_release(tmp_path))
 
 
 @pytest.fixture
-def release(tmp_path: Path) -> Path:
+def release(tmp_path):
     return make_release(tmp_path)
 
 
@@ -64,7 +60,7 @@ def release(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("nodes", [1, 3])
-def test_a_cluster_from_start_to_end(home: str, tmp_path: Path, nodes: int) -> None:
+def test_a_cluster_from_start_to_end(home, tmp_path, nodes):
     place = tmp_path / "cluster"
     shape = Topology(nodes=nodes, replicas=nodes, memory_mb=512)
     pipes = set(Path("/tmp").glob("erl_pipes/*"))
@@ -106,17 +102,17 @@ def test_a_cluster_from_start_to_end(home: str, tmp_path: Path, nodes: int) -> N
     assert not left_of(place)
 
 
-def _on() -> None:
+def _on():
     """Nothing ends the command."""
 
 
 @contextmanager
-def watched(place: Path) -> Iterator[list[str]]:
+def watched(place):
     """The command lines on which the cookie of the cluster at `place` is seen meanwhile."""
-    seen: list[str] = []
+    seen = []
     over = threading.Event()
 
-    def watch() -> None:
+    def watch():
         secrets = place / "credentials.json"
         while not over.wait(0.01):
             if not secrets.exists() or not secrets.stat().st_size:
@@ -139,7 +135,7 @@ def watched(place: Path) -> Iterator[list[str]]:
         thread.join()
 
 
-def left_of(place: Path) -> list[str]:
+def left_of(place):
     """Programs of the nodes below a directory, which is their home: epmd is none of the tree."""
     return [
         process.info["name"]
@@ -148,7 +144,7 @@ def left_of(place: Path) -> list[str]:
     ]
 
 
-def spread(cluster: Cluster, kind: Kind, ids: list[bytes]) -> list[bytes]:
+def spread(cluster, kind, ids):
     """Those whose replicas all lie on different nodes.
 
     A ring of 2^k partitions cannot be shared by three nodes so that this holds for every key.
@@ -166,7 +162,7 @@ def spread(cluster: Cluster, kind: Kind, ids: list[bytes]) -> list[bytes]:
     return result
 
 
-def test_one_of_three_nodes_is_killed_and_nothing_fails(home: str, tmp_path: Path) -> None:
+def test_one_of_three_nodes_is_killed_and_nothing_fails(home, tmp_path):
     """n_val 3, r = w = quorum."""
     shape = Topology(nodes=3, replicas=3, memory_mb=512)
     with running("riak", tmp_path / "c", shape, {"home": home}, "quorum") as result:
@@ -196,9 +192,7 @@ def test_one_of_three_nodes_is_killed_and_nothing_fails(home: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize("nodes", [1, 3])
-def test_a_node_that_was_killed_is_ready_again_when_nothing_is_missing(
-    home: str, tmp_path: Path, nodes: int
-) -> None:
+def test_a_node_that_was_killed_is_ready_again_when_nothing_is_missing(home, tmp_path, nodes):
     """A real node answers seconds before it serves: others stand in for it and find nothing."""
     place = tmp_path / "c"
     with running("riak", place, Topology(nodes=nodes, memory_mb=512), {"home": home}) as result:
@@ -219,7 +213,7 @@ def test_a_node_that_was_killed_is_ready_again_when_nothing_is_missing(
 # -- failures -----------------------------------------------------------------------------------
 
 
-def failing(tmp_path: Path, release: Path, match: str, nodes: int = 1, **settings: Any) -> str:
+def failing(tmp_path, release, match, nodes=1, **settings):
     with pytest.raises(EngineError, match=match) as caught:
         shape = Topology(nodes=nodes)
         with running("riak", tmp_path / "c", shape, {"home": str(release), **settings}):
@@ -229,11 +223,11 @@ def failing(tmp_path: Path, release: Path, match: str, nodes: int = 1, **setting
     return str(caught.value)
 
 
-def _line(process: psutil.Process) -> str:
+def _line(process):
     return " ".join(process.info["cmdline"] or ())
 
 
-def test_a_configuration_that_riak_refuses(release: Path, tmp_path: Path) -> None:
+def test_a_configuration_that_riak_refuses(release, tmp_path):
     output = failing(
         tmp_path,
         release,
@@ -244,16 +238,14 @@ def test_a_configuration_that_riak_refuses(release: Path, tmp_path: Path) -> Non
     assert "Cuttlefish failed" in output, "what Riak itself says without the reason"
 
 
-def test_a_release_that_makes_no_arguments(release: Path, tmp_path: Path) -> None:
+def test_a_release_that_makes_no_arguments(release, tmp_path):
     script = release / "bin/riak"
     script.write_text("#!/bin/sh\nexit 0\n")
     output = failing(tmp_path, release, r"data0: the server of Riak KV .* ended with status 0")
     assert "riak chkconfig has made no vm.*.args" in output
 
 
-def test_a_port_that_somebody_took(
-    release: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_port_that_somebody_took(release, tmp_path, monkeypatch):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -263,7 +255,7 @@ def test_a_port_that_somebody_took(
     assert "Failed to start listener: Address already in use (eaddrinuse)" in output
 
 
-def _ports_with(taken: int) -> Callable[..., int]:
+def _ports_with(taken):
     """As if the second port (of HTTP) had been taken since it was looked at."""
     from storewise.session.server.address import free_port
 
@@ -271,7 +263,7 @@ def _ports_with(taken: int) -> Callable[..., int]:
     return lambda *arguments: taken if next(calls) == 1 else free_port(*arguments)
 
 
-def test_a_node_that_ends_while_it_starts(release: Path, tmp_path: Path) -> None:
+def test_a_node_that_ends_while_it_starts(release, tmp_path):
     text = (release / "bin/riak").read_text()
     (release / "bin/riak").write_text(
         text.replace(
@@ -290,9 +282,7 @@ def test_a_node_that_ends_while_it_starts(release: Path, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("nodes", "replicas"), [pytest.param(1, 1, marks=pytest.mark.all_cells), (3, 3)]
 )
-def test_a_study_from_beginning_to_end(
-    home: str, tmp_path: Path, nodes: int, replicas: int
-) -> None:
+def test_a_study_from_beginning_to_end(home, tmp_path, nodes, replicas):
     place = Workspace(tmp_path)
     place.copy_inputs(SMALL)
     place.finishes(

@@ -1,7 +1,5 @@
 """Riak's frames over a socket, cut anywhere."""
 
-from __future__ import annotations
-
 import socket
 import threading
 
@@ -15,7 +13,7 @@ from storewise.engines.riak import protocol as pb
 
 
 @given(st.lists(st.binary(max_size=2000), min_size=1, max_size=5), st.integers(1, 400))
-def test_frames_come_whole_however_they_are_cut(bodies: list[bytes], step: int) -> None:
+def test_frames_come_whole_however_they_are_cut(bodies, step):
     data = b"".join(framed(pb.GET_ANSWER, body) for body in bodies)
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
@@ -25,7 +23,7 @@ def test_frames_come_whole_however_they_are_cut(bodies: list[bytes], step: int) 
         )
         peer, _ = listener.accept()
 
-        def send() -> None:
+        def send():
             with peer:
                 for at in range(0, len(data), step):
                     peer.sendall(data[at : at + step])

@@ -1,11 +1,8 @@
 """Riak as an engine: finding it, its private copy, and when a node serves. No Riak runs here."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from support.riak.release import make_release
@@ -22,7 +19,7 @@ from storewise.errors import EngineError
 
 
 @pytest.fixture(autouse=True)
-def unnamed(monkeypatch: pytest.MonkeyPatch) -> None:
+def unnamed(monkeypatch):
     """Tests name their Riak; the host may have one, too."""
     for variable in VARIABLES:
         monkeypatch.delenv(variable, raising=False)
@@ -30,16 +27,14 @@ def unnamed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def release(tmp_path: Path) -> Path:
+def release(tmp_path):
     return make_release(tmp_path)
 
 
 # -- finding it ---------------------------------------------------------------------------------
 
 
-def test_a_release_is_found_by_its_directory(
-    release: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_release_is_found_by_its_directory(release, monkeypatch):
     riak = RiakEngine()
     for named in (release, release / "bin", release.parent):
         result = riak.find({"home": str(named)})
@@ -65,7 +60,7 @@ def test_a_release_is_found_by_its_directory(
 
 
 @pytest.mark.parametrize("version", ["2.9.10", "4.0.0", "riak-2.2.3"])
-def test_other_versions_are_refused(tmp_path: Path, version: str) -> None:
+def test_other_versions_are_refused(tmp_path, version):
     home = make_release(tmp_path, version)
     number = version.removeprefix("riak-")
     with pytest.raises(
@@ -74,7 +69,7 @@ def test_other_versions_are_refused(tmp_path: Path, version: str) -> None:
         RiakEngine().find({"home": str(home)})
 
 
-def test_what_is_no_release_is_refused(release: Path, tmp_path: Path) -> None:
+def test_what_is_no_release_is_refused(release, tmp_path):
     riak = RiakEngine()
     with pytest.raises(EngineError, match=rf"looked in {tmp_path}/absent\); install"):
         riak.find({"home": f"{tmp_path}/absent"})
@@ -90,19 +85,11 @@ def test_what_is_no_release_is_refused(release: Path, tmp_path: Path) -> None:
         assert riak.find({"home": str(release)}).version == f"Riak KV {version.lstrip('v')}"
 
 
-def test_a_private_copy_keeps_its_pipes_and_its_cookie_to_itself(
-    release: Path, tmp_path: Path
-) -> None:
+def test_a_private_copy_keeps_its_pipes_and_its_cookie_to_itself(release, tmp_path):
     """A second user of the host could not write into the first one's /tmp/erl_pipes."""
     node = tmp_path / "data0"
     node.mkdir()
-    command = (
-        *_script("copy"),
-        "sh",
-        str(release),
-        str(node),
-        "private",
-    )
+    command = (*_script("copy"), "sh", str(release), str(node), "private")
     subprocess.run(command, cwd=node, check=True)
     assert f'PIPE_DIR="{node}/pipes/$NAME/"' in (node / "bin/cf_config").read_text()
     assert "/tmp/erl_pipes" in (release / "bin/cf_config").read_text()
@@ -112,16 +99,7 @@ def test_a_private_copy_keeps_its_pipes_and_its_cookie_to_itself(
     made.parent.mkdir()
     made.write_text("-name riak1@127.0.0.1\n-setcookie secret\n")
     (node / "etc").mkdir()
-    subprocess.run(
-        (
-            *_script("vm_args"),
-            "sh",
-            "private",
-            "{127,0,0,1}",
-        ),
-        cwd=node,
-        check=True,
-    )
+    subprocess.run((*_script("vm_args"), "sh", "private", "{127,0,0,1}"), cwd=node, check=True)
     lines = (node / "etc/vm.args").read_text().splitlines()
     # No program but the server's own start begins an epmd: nobody would end it.
     assert "-start_epmd false" in lines and not [x for x in lines if "secret" in x]
@@ -130,7 +108,7 @@ def test_a_private_copy_keeps_its_pipes_and_its_cookie_to_itself(
 # -- serving ------------------------------------------------------------------------------------
 
 
-def test_a_node_that_answers_serves_when_each_partition_is_read() -> None:
+def test_a_node_that_answers_serves_when_each_partition_is_read():
     node = Standin(ring_size=16)
     try:
         endpoint = Endpoint("data", 0, "here", "127.0.0.1", node.port)

@@ -1,10 +1,6 @@
 """Servers killed under load: what they acknowledged at a durable level is there afterwards, and
 clients go on with the restarted server by themselves."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 from support.crash_trial import NODE, crash
 from support.servers.stores import available
@@ -34,7 +30,7 @@ CELLS = [
 
 
 @pytest.mark.parametrize(("name", "level"), CELLS)
-def test_acknowledged_documents_outlive_a_crash(name: str, level: str, tmp_path: Path) -> None:
+def test_acknowledged_documents_outlive_a_crash(name, level, tmp_path):
     result = crash(
         name,
         tmp_path / "c",

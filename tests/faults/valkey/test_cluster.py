@@ -1,15 +1,10 @@
 """Three servers of Valkey, one of which is killed: what stays in reach, and its return."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 from support.paths import SAMPLE
 from support.servers.local import running
 from support.servers.samples import connect, fill, sample
 from support.servers.stores import available
-from support.workspace import Workspace
 
 from storewise.documents import Kind
 from storewise.engines.contract.queries import Count
@@ -21,7 +16,7 @@ DOCUMENTS = sample(8, alignments=200)
 
 
 @pytest.mark.parametrize("level", ["durable", "relaxed"])
-def test_a_server_of_three_dies_and_comes_back(level: str, tmp_path: Path) -> None:
+def test_a_server_of_three_dies_and_comes_back(level, tmp_path):
     shape = Topology(nodes=3, memory_mb=256)
     with running("valkey", tmp_path, shape, available("valkey"), level) as result:
         fill(result.cluster, DOCUMENTS)
@@ -59,12 +54,12 @@ phases:
 
 
 @pytest.mark.parametrize("nodes", [1, 3])
-def test_a_study_from_beginning_to_end(place: Workspace, nodes: int) -> None:
+def test_a_study_from_beginning_to_end(place, nodes):
     place.copy_inputs()
     place.finishes(STUDY.format(settings=available("valkey"), nodes=nodes))
 
 
-def test_documents_that_do_not_fit_are_refused_before_the_load(place: Workspace) -> None:
+def test_documents_that_do_not_fit_are_refused_before_the_load(place):
     """About 15,000 documents, and 3 MB for them: the reason is the trial's, and nothing is left."""
     place.copy_inputs(sorted(SAMPLE.glob("*.m10.*"))[:9])
     place.write_study(STUDY.format(settings={**available("valkey"), "memory_share": 0.05}, nodes=1))

@@ -5,8 +5,6 @@ node has for Erlang's distribution is where nodes and commands talk, and the one
 find each other: who gets it first keeps the names of all.
 """
 
-from __future__ import annotations
-
 import http.server
 import json
 import os
@@ -16,7 +14,6 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 from support.paths import TESTS
 from support.riak.recordings import all_recorded, recorded
@@ -51,7 +48,7 @@ release.cuttlefish(Path.cwd())
 """
 
 
-def make_release(directory: Path, version: str = "3.2.2") -> Path:
+def make_release(directory, version="3.2.2"):
     """A directory as Riak's packages have it in /usr/lib/riak."""
     home = directory / "riak"
     for name in ("bin/hooks", f"releases/{version}", "erts-12.3.2/bin", "lib", "share/schema"):
@@ -74,7 +71,7 @@ def make_release(directory: Path, version: str = "3.2.2") -> Path:
     return home
 
 
-def command(root: Path, words: list[str]) -> None:
+def command(root, words):
     if words == ["chkconfig"]:
         check(root)
     elif words == ["foreground"]:
@@ -86,7 +83,7 @@ def command(root: Path, words: list[str]) -> None:
         sys.exit(recorded("version")["exit_status"])
 
 
-def admin(root: Path, words: list[str]) -> None:
+def admin(root, words):
     conf = config(root)
     address = conf["nodename"].partition("@")[2]
     where = (address, int(conf["erlang.distribution.port_range.minimum"]))
@@ -101,23 +98,23 @@ def admin(root: Path, words: list[str]) -> None:
     sys.exit(status)
 
 
-def config(root: Path) -> dict[str, str]:
+def config(root):
     lines = (root / "etc/riak.conf").read_text().splitlines()
     return {key.strip(): value.strip() for key, _, value in (line.partition("=") for line in lines)}
 
 
-def cookie() -> str:
+def cookie():
     """Of the file, as Erlang has it where no command line says otherwise."""
     path = Path(os.environ["HOME"]) / ".erlang.cookie"
     assert path.stat().st_mode & 0o077 == 0, "Cookie file must be accessible by owner only"
     return path.read_text()
 
 
-def unknown(conf: dict[str, str]) -> str | None:
+def unknown(conf):
     return next((key for key in conf if not KNOWN.fullmatch(key)), None)
 
 
-def cuttlefish(root: Path) -> None:
+def cuttlefish(root):
     """Says why, where its script does not."""
     output = recorded("cuttlefish by hand on an unknown key")
     if (key := unknown(config(root))) is not None:
@@ -125,7 +122,7 @@ def cuttlefish(root: Path) -> None:
         sys.exit(output["exit_status"])
 
 
-def check(root: Path) -> None:
+def check(root):
     """Cuttlefish: refuses unknown lines, and makes vm.args."""
     conf = config(root)
     if unknown(conf) is not None:
@@ -143,7 +140,7 @@ def check(root: Path) -> None:
 class Node:
     """A node in the foreground."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root):
         self.root = root
         self.conf = conf = config(root)
         self.log = (root / "log/console.log").open("a", buffering=1)
@@ -154,21 +151,21 @@ class Node:
         self.address = conf["nodename"].partition("@")[2]
         self.own = (self.address, int(conf["erlang.distribution.port_range.minimum"]))
         self.epmd = (os.environ["ERL_EPMD_ADDRESS"], int(os.environ["ERL_EPMD_PORT"]))
-        self.names: dict[str, list[Any]] = {}
-        self.staged: list[str] = []
+        self.names = {}
+        self.staged = []
         self.planned = False
         self.joins = self.looks = self.asked = 0
         self.node: Standin
 
-    def say(self, text: str) -> None:
+    def say(self, text):
         self.log.write(f"{time.strftime('%FT%T')} [info] {text}\n")
 
-    def listen(self, what: str, where: str) -> tuple[str, int]:
+    def listen(self, what, where):
         address, _, port = self.conf[where].rpartition(":")
         self.say(f"{what} listens on {address}:{port}")
         return address, int(port)
 
-    def run(self) -> None:
+    def run(self):
         try:
             self.begin()
         except OSError as error:
@@ -179,7 +176,7 @@ class Node:
         stop_at_signal()
         self.say("stopped in order")
 
-    def begin(self) -> None:
+    def begin(self):
         conf = self.conf
         self.node = Standin(
             conf["nodename"],
@@ -205,21 +202,21 @@ class Node:
         )
         threading.Thread(target=stats.serve_forever, daemon=True).start()
 
-    def serve(self, where: tuple[str, int], answer: Any) -> None:
+    def serve(self, where, answer):
         class Handler(socketserver.StreamRequestHandler):
-            def handle(self) -> None:
+            def handle(self):
                 if line := self.rfile.readline():
                     output = answer(*json.loads(line))
                     self.wfile.write(json.dumps(output).encode() + b"\n")
 
         Server(where, Handler, self.node).begin()
 
-    def for_names(self, _: str, verb: str, name: str, *where: Any) -> Any:
+    def for_names(self, _, verb, name, *where):
         if verb == "register":
             self.names[name] = list(where)
         return self.names.get(name)
 
-    def for_nodes(self, secret: str, verb: str, *words: Any) -> Any:
+    def for_nodes(self, secret, verb, *words):
         if secret != self.node.cookie:
             self.say("** Connection attempt from disallowed node **")
             raise ConnectionError
@@ -244,13 +241,13 @@ class Node:
         record = self.admin(" ".join(words))
         return record["exit_status"], record["stdout"]
 
-    def become(self, members: list[str]) -> None:
+    def become(self, members):
         self.node.peers = {name: tuple(call(self.epmd, "", "find", name)) for name in members}
         self.node.members = members
         (self.root / "data" / "ring").write_text(json.dumps([members, self.node.peers]))
         self.say(f"members: {', '.join(members)}")
 
-    def admin(self, words: str) -> dict[str, Any]:
+    def admin(self, words):
         self.say(f"admin {words}")
         verb = words.split()[0] if words.split()[0] != "cluster" else words.split()[1]
         several = len(self.node.members) > 1
@@ -275,7 +272,7 @@ class Node:
             return recorded("ringready of three nodes" if several else "ringready")
         raise AssertionError(f"nobody has recorded what Riak says to {words}")
 
-    def plan(self) -> dict[str, Any]:
+    def plan(self):
         self.planned = bool(self.staged)
         if not self.staged:
             return recorded("plan")
@@ -284,7 +281,7 @@ class Node:
         kept = [x for x in lines if not x.startswith("join") or x.split("'")[1] in self.staged]
         return {**record, "stdout": "\n".join(kept)}
 
-    def commit(self) -> dict[str, Any]:
+    def commit(self):
         if not self.planned:
             return recorded("commit without plan")
         members = sorted([self.node.name, *self.staged])
@@ -295,7 +292,7 @@ class Node:
         self.become(members)
         return recorded("commit")
 
-    def join(self, first: str) -> dict[str, Any]:
+    def join(self, first):
         self.joins += 1
         if self.joins == 1:
             record = recorded("join a node that is not there")
@@ -305,9 +302,9 @@ class Node:
         return recorded("join", f"'{self.node.name}'")
 
 
-def _stats(node: Standin) -> type[http.server.BaseHTTPRequestHandler]:
+def _stats(node):
     class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+        def do_GET(self):
             result = {
                 "node_gets_total": node.asked[9],
                 "node_puts_total": node.asked[11],
@@ -321,7 +318,7 @@ def _stats(node: Standin) -> type[http.server.BaseHTTPRequestHandler]:
             self.end_headers()
             self.wfile.write(text)
 
-        def log_message(self, *_: Any) -> None:
+        def log_message(self, *_):
             """Not on stderr."""
 
     return Handler

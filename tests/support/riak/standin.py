@@ -6,8 +6,6 @@ Riak: what it proves is that the client and the engine do what they were written
 real Riak the same tests run where RIAK_HOME names one.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json
@@ -18,9 +16,6 @@ import socketserver
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 RING_BITS = 160
 KNOWN = re.compile(
@@ -36,7 +31,7 @@ KNOWN = re.compile(
 # -- frames -----------------------------------------------------------------------------------
 
 
-def number(value: int) -> bytes:
+def number(value):
     out = b""
     while True:
         out += bytes([value % 128 + (128 if value > 127 else 0)])
@@ -45,7 +40,7 @@ def number(value: int) -> bytes:
             return out
 
 
-def pack(*parts: tuple[int, int | bytes]) -> bytes:
+def pack(*parts):
     return b"".join(
         number(field * 8) + number(value)
         if isinstance(value, int)
@@ -54,11 +49,11 @@ def pack(*parts: tuple[int, int | bytes]) -> bytes:
     )
 
 
-def unpack(data: bytes) -> dict[int, Any]:
+def unpack(data):
     """The last value of each field."""
     at, result = 0, {}
 
-    def take() -> int:
+    def take():
         nonlocal at
         value = shift = 0
         while True:
@@ -79,11 +74,11 @@ def unpack(data: bytes) -> dict[int, Any]:
     return result
 
 
-def framed(code: int, body: bytes = b"") -> bytes:
+def framed(code, body=b""):
     return (len(body) + 1).to_bytes(4, "big") + bytes([code]) + body
 
 
-def hash_of(bucket: bytes, key: bytes) -> int:
+def hash_of(bucket, key):
     """SHA-1 of term_to_binary({Bucket, Key})."""
     term = b"\x83h\x02" + b"".join(b"m" + len(b).to_bytes(4, "big") + b for b in (bucket, key))
     return int(hashlib.sha1(term).hexdigest(), 16)
@@ -103,21 +98,21 @@ class Standin:
 
     def __init__(
         self,
-        name: str = "riak1@127.0.0.1",
-        address: tuple[str, int] = ("127.0.0.1", 0),
-        ring_size: int = 16,
-        n_val: int = 1,
-        log: Path | None = None,
-        late: int = 0,
-    ) -> None:
+        name="riak1@127.0.0.1",
+        address=("127.0.0.1", 0),
+        ring_size=16,
+        n_val=1,
+        log=None,
+        late=0,
+    ):
         self.late = late
         self.name, self.ring_size, self.n_val = name, ring_size, n_val
-        self.members: list[str] = [name]
-        self.peers: dict[str, tuple[str, int]] = {}
+        self.members = [name]
+        self.peers = {}
         self.cookie = ""
         self.fault = ""
-        self.asked: Counter[int] = Counter()
-        self.objects: dict[tuple[bytes, bytes], tuple[int, bytes | None]] = {}
+        self.asked = Counter()
+        self.objects = {}
         self._log = log
         self._lock = threading.Lock()
         self._last = 0
@@ -125,23 +120,23 @@ class Standin:
             for line in log.read_text().splitlines():
                 bucket, key, stamp, value = json.loads(line)
                 self._keep(bytes.fromhex(bucket), bytes.fromhex(key), stamp, value)
-        self.connections: set[socket.socket] = set()
+        self.connections = set()
         self.server = Server(address, _Client, self)
-        self.port: int = self.server.server_address[1]
+        self.port = self.server.server_address[1]
         self.server.begin()
 
-    def close(self) -> None:
+    def close(self):
         self.server.end()
         for connection in list(self.connections):
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
 
-    def _keep(self, bucket: bytes, key: bytes, stamp: int, value: str | None) -> None:
+    def _keep(self, bucket, key, stamp, value):
         old = self.objects.get((bucket, key), (0, None))
         if stamp >= old[0]:
             self.objects[bucket, key] = (stamp, None if value is None else bytes.fromhex(value))
 
-    def store(self, bucket: bytes, key: bytes, stamp: int, value: bytes | None) -> None:
+    def store(self, bucket, key, stamp, value):
         text = None if value is None else value.hex()
         with self._lock:
             self._keep(bucket, key, stamp, text)
@@ -149,12 +144,12 @@ class Standin:
                 with self._log.open("a") as file:
                     file.write(json.dumps([bucket.hex(), key.hex(), stamp, text]) + "\n")
 
-    def holders(self, bucket: bytes, key: bytes) -> list[tuple[int, str]]:
+    def holders(self, bucket, key):
         first = hash_of(bucket, key) // (2**RING_BITS // self.ring_size) + 1
         numbers = [(first + k) % self.ring_size for k in range(self.n_val)]
         return [(p, self.members[p % len(self.members)]) for p in numbers]
 
-    def write(self, bucket: bytes, key: bytes, value: bytes | None, needed: int) -> bool:
+    def write(self, bucket, key, value, needed):
         with self._lock:
             self._last = stamp = max(time.time_ns(), self._last + 1)
         done = 0
@@ -167,16 +162,14 @@ class Standin:
                 done += self.tell(node, "store", bucket.hex(), key.hex(), stamp, text) is not None
         return done >= needed
 
-    def own(self, bucket: bytes, key: bytes) -> tuple[bool, tuple[int, bytes | None]]:
+    def own(self, bucket, key):
         """(whether this node serves, what it or the one that stands in for it has)."""
         if self.late:
             self.late -= 1
             return False, (0, None)
         return True, self.objects.get((bucket, key), (0, None))
 
-    def read(
-        self, bucket: bytes, key: bytes, needed: int, themselves: int
-    ) -> tuple[int, bytes | None] | str:
+    def read(self, bucket, key, needed, themselves):
         """The newest copy; the error where too few nodes answer, or not themselves."""
         copies, there = [], 0
         for _, node in self.holders(bucket, key):
@@ -195,18 +188,18 @@ class Standin:
             return f"{{r_val_unsatisfied,{needed},{len(copies)}}}"
         return max(copies, key=lambda c: c[0])
 
-    def tell(self, node: str, *words: Any) -> Any:
+    def tell(self, node, *words):
         """What another node answers; None where it does not."""
         try:
             return call(self.peers[node], self.cookie, *words)
         except OSError:
             return None
 
-    def needed(self, value: int | None) -> int:
+    def needed(self, value):
         words = {2**32 - 2: 1, 2**32 - 3: self.n_val // 2 + 1, 2**32 - 4: self.n_val}
         return words.get(value or 2**32 - 3, value or 0)
 
-    def answer(self, code: int, body: bytes) -> Iterator[bytes]:
+    def answer(self, code, body):
         self.asked[code] += 1
         if self.fault and code in (9, 11):
             yield from self._misbehave()
@@ -249,7 +242,7 @@ class Standin:
         else:
             yield framed(0, pack((1, f"Unknown message code: {code}".encode()), (2, 2)))
 
-    def _keys(self, bucket: bytes) -> Iterator[bytes]:
+    def _keys(self, bucket):
         keys = {k for (b, k), (_, value) in self.objects.items() if b == bucket and value}
         for node in self.members:
             if node != self.name:
@@ -257,7 +250,7 @@ class Standin:
         yield framed(18, pack(*((1, key) for key in sorted(keys))))
         yield framed(18, pack((2, 1)))
 
-    def _misbehave(self) -> Iterator[bytes]:
+    def _misbehave(self):
         whole = framed(10, pack((1, pack((1, b"{}")))))
         if self.fault == "slow":
             yield whole[:3]
@@ -285,21 +278,21 @@ class Server(socketserver.ThreadingTCPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, address: tuple[str, int], handler: Any, node: Standin) -> None:
+    def __init__(self, address, handler, node):
         self.node = node
         super().__init__(address, handler)
 
-    def begin(self) -> None:
+    def begin(self):
         threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
 
-    def end(self) -> None:
+    def end(self):
         self.shutdown()
         self.server_close()
 
 
 class _Client(socketserver.StreamRequestHandler):
-    def handle(self) -> None:
-        node: Standin = self.server.node  # type: ignore[attr-defined]
+    def handle(self):
+        node = self.server.node
         node.connections.add(self.connection)
         try:
             while len(head := self.rfile.read(4)) == 4:
@@ -312,7 +305,7 @@ class _Client(socketserver.StreamRequestHandler):
             node.connections.discard(self.connection)
 
 
-def call(where: tuple[str, int], cookie: str, *words: Any) -> Any:
+def call(where, cookie, *words):
     """One question to a node's port for other nodes."""
     with socket.create_connection(where, 5) as connection, connection.makefile("rw") as file:
         file.write(json.dumps([cookie, *words]) + "\n")
@@ -323,6 +316,6 @@ def call(where: tuple[str, int], cookie: str, *words: Any) -> Any:
     return json.loads(line)
 
 
-def stop_at_signal() -> None:
+def stop_at_signal():
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
     signal.sigwait({signal.SIGTERM, signal.SIGINT})

@@ -1,10 +1,7 @@
 """Nodes of Cassandra for tests."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from storewise.engines.cassandra.engine import CassandraEngine
 from storewise.engines.contract.engine import Endpoint
@@ -22,7 +19,7 @@ INSTALLED = Installation(PROGRAMS, "Cassandra 5.0.9 (Java 17)")
 RING = 3
 
 
-def node_of(index: int = 0, nodes: int = RING, network: bool = False, **changes: Any) -> Node:
+def node_of(index=0, nodes=RING, network=False, **changes):
     topology = Topology(nodes=nodes, replicas=nodes, memory_mb=2048)
     peers = tuple(
         Endpoint("data", k, "h", f"10.0.0.{k + 1}" if network else f"127.0.0.{k + 1}", 3000 + k,

@@ -5,8 +5,6 @@ the user's cache directory, under a name that changes with the list of jars. Run
 prints the directories of the engines that it is given.
 """
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import os
@@ -22,7 +20,7 @@ class Unavailable(Exception):
     """Why the jars cannot be had on this machine."""
 
 
-def jars(name: str) -> Path:
+def jars(name):
     """The directory of an engine's jars (they are in its ``lib``); raises Unavailable."""
     base = os.environ.get("STOREWISE_TEST_CACHE") or Path(
         os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "storewise-tests"
@@ -41,7 +39,7 @@ def jars(name: str) -> Path:
     return stores / name
 
 
-def main() -> None:
+def main():
     for name in sys.argv[1:]:
         print(jars(name))
 

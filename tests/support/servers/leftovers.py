@@ -6,8 +6,6 @@ have been killed.
 queues. Prints what is found as JSON: ``live``, ``killed`` and ``ended``, lists of lines.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -25,18 +23,18 @@ HOME = Path("/media")
 BEFORE = Path("/mnt")
 
 
-def mount(*arguments: str | Path) -> None:
+def mount(*arguments):
     subprocess.run(["mount", *map(str, arguments)], check=True)
 
 
-def needed(settings: dict[str, object]) -> list[Path]:
+def needed(settings):
     """Where our code, Python and the store's programs lie: it may be below /tmp."""
     programs = [value for value in settings.values() if str(value).startswith("/")]
     places = [Path(__file__).parents[3], sys.prefix, sys.base_prefix, *map(str, programs)]
     return [Path(place).resolve() for place in places]
 
 
-def empty(place: Path, keep: list[Path]) -> None:
+def empty(place, keep):
     """A new file system over a place; what of `keep` lies below it can still be reached."""
     mount("--bind", place, BEFORE)
     mount("-t", "tmpfs", "-o", "mode=1777", "tmpfs", place)
@@ -47,7 +45,7 @@ def empty(place: Path, keep: list[Path]) -> None:
     subprocess.run(["umount", BEFORE], check=True)
 
 
-def found(keep: list[Path]) -> list[str]:
+def found(keep):
     lines = []
     for place in (*WATCHED, HOME):
         for path in sorted(place.rglob("*")):
@@ -61,7 +59,7 @@ def found(keep: list[Path]) -> list[str]:
     return lines
 
 
-def main() -> None:
+def main():
     # As a program it is not told where the tests are.
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
     from support.servers.local import running
@@ -75,7 +73,7 @@ def main() -> None:
     os.environ["HOME"] = str(HOME)
     # As wide as a user can have it.
     os.umask(0)
-    seen: dict[str, list[str]] = {}
+    seen = {}
     shape = Topology(nodes=nodes, memory_mb=768, threads=2)
     with running(name, OWN / "session", shape, settings) as cluster:
         seen["live"] = found(keep)

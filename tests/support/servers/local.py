@@ -4,25 +4,18 @@ The workflow starts each node as a job of its own (`node`); here threads do it. 
 for and forms the servers is the same.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
-from storewise.engines.contract.engine import Cluster, Endpoint, Schema
+from storewise.engines.contract.engine import Cluster, Schema
 from storewise.engines.contract.server import (
     OUTLIVE_SECONDS,
     Credentials,
     Forming,
-    Installation,
     Node,
-    NodeSpec,
     ServerEngine,
     Topology,
 )
@@ -44,14 +37,7 @@ class LocalCluster:
 
 
 @contextmanager
-def running(
-    name: str,
-    directory: Path,
-    topology: Topology | None = None,
-    settings: Mapping[str, Any] | None = None,
-    consistency: str = "",
-    schema: Schema | None = None,
-) -> Iterator[LocalCluster]:
+def running(name, directory, topology=None, settings=None, consistency="", schema=None):
     """Start, form and end a cluster on loopback below `directory`; yields its nodes too.
 
     Raises what the engine raises, with nothing left running. Roles that have their place on
@@ -68,47 +54,33 @@ def running(
 
 
 @contextmanager
-def local_cluster(
-    name: str,
-    directory: Path,
-    topology: Topology | None = None,
-    settings: Mapping[str, Any] | None = None,
-    consistency: str = "",
-    schema: Schema | None = None,
-) -> Iterator[Cluster]:
+def local_cluster(name, directory, topology=None, settings=None, consistency="", schema=None):
     """`running`, for those who only want to connect."""
     with running(name, directory, topology, settings, consistency, schema) as result:
         yield result.cluster
 
 
 class _Nodes:
-    def __init__(
-        self,
-        engine: ServerEngine,
-        directory: Path,
-        topology: Topology,
-        settings: Mapping[str, Any],
-        consistency: str,
-    ) -> None:
+    def __init__(self, engine, directory, topology, settings, consistency):
         self.engine, self.directory, self.topology = engine, directory, topology
         self.settings = settings
         self.consistency = consistency or next(iter(engine.consistencies))
         self.specs = engine.roles(topology, settings)
-        self.servers: dict[str, Server] = {}
-        self._addresses: dict[str, Endpoint] = {}
-        self._answering: dict[str, Endpoint] = {}
-        self._gone: set[str] = set()
+        self.servers = {}
+        self._addresses = {}
+        self._answering = {}
+        self._gone = set()
         self._ended = threading.Event()
-        self._error: Exception | None = None
-        self._threads: list[threading.Thread] = []
+        self._error = None
+        self._threads = []
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.secrets = directory / SECRETS
         if not self.secrets.exists():
             Credentials.make().write(self.secrets)
         self.credentials = Credentials.read(self.secrets)
-        self.installation: Installation = engine.find(settings)
+        self.installation = engine.find(settings)
 
-    def start(self, schema: Schema) -> Cluster:
+    def start(self, schema):
         for spec in self.specs:
             thread = threading.Thread(target=self._node, args=(spec,), name=spec.name)
             self._threads.append(thread)
@@ -142,37 +114,37 @@ class _Nodes:
             client.close()
         return cluster
 
-    def stop(self) -> None:
+    def stop(self):
         self._ended.set()
         for thread in self._threads:
             thread.join()
 
-    def _roles(self) -> list[str]:
+    def _roles(self):
         return list(dict.fromkeys(spec.role for spec in self.specs))
 
-    def _check(self) -> None:
+    def _check(self):
         if self._error is not None:
             raise self._error
         if self._ended.is_set():
             raise Aborted("the cluster is being ended")
 
-    def _await(self, result: Callable[[], bool]) -> None:
+    def _await(self, result):
         while not result():
             self._check()
             time.sleep(POLL)
 
-    def _endpoints(self, role: str) -> tuple[Endpoint, ...]:
+    def _endpoints(self, role):
         specs = [spec for spec in self.specs if spec.role == role]
         self._await(lambda: all(spec.name in self.servers for spec in specs))
         return tuple(self.servers[spec.name].endpoint for spec in specs)
 
-    def _known(self, roles: Sequence[str], result: Mapping[str, Endpoint]) -> tuple[Endpoint, ...]:
+    def _known(self, roles, result):
         """The endpoints of all nodes of some roles, as soon as all are there."""
         names = [spec.name for role in roles for spec in self.specs if spec.role == role]
         self._await(lambda: all(name in result for name in names))
         return tuple(result[name] for name in names)
 
-    def _node(self, spec: NodeSpec) -> None:
+    def _node(self, spec):
         """A node's whole life. One thread for all of it: a server dies with the thread that
         started its guard."""
         try:
@@ -191,17 +163,13 @@ class _Nodes:
             )
             log = self.directory / f"{spec.name}.log"
 
-            def meet(own: Endpoint) -> tuple[Endpoint, ...]:
+            def meet(own):
                 self._addresses[spec.name] = own
                 return self._known(spec.meets, self._addresses)
 
             met = any(spec.role in other.meets for other in self.specs)
             server = start_server(
-                self.engine,
-                node,
-                log,
-                self._check,
-                meet=meet if met or spec.meets else None,
+                self.engine, node, log, self._check, meet=meet if met or spec.meets else None
             )
         except Aborted:
             return
@@ -228,7 +196,7 @@ class _Nodes:
         self._gone.add(spec.name)
         server.remove()
 
-    def _outlive(self, spec: NodeSpec) -> None:
+    def _outlive(self, spec):
         """Wait for the end of the nodes that this one outlives, as far as they were started."""
         before = {s.name for s in self.specs if s.role in spec.outlives} & self.servers.keys()
         until = time.monotonic() + OUTLIVE_SECONDS

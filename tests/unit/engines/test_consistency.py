@@ -1,9 +1,6 @@
 """Strong and weak: one vocabulary for all engines, and what the documentation says of it."""
 
-from __future__ import annotations
-
 import re
-from pathlib import Path
 
 import pytest
 from support.paths import ROOT
@@ -16,25 +13,25 @@ from storewise.study.load import load_study
 PAGE = ROOT / "docs" / "consistency.md"
 
 
-def rows(heading: str) -> list[list[str]]:
+def rows(heading):
     """The cells of the first table below a heading of the page."""
     text = PAGE.read_text().split(f"## {heading}\n", 1)[1].split("\n## ", 1)[0]
     lines = [line for line in text.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
 
 
-def words(cell: str) -> str:
+def words(cell):
     """A cell without its Markdown."""
     return re.sub(r"[`*]", "", cell)
 
 
 @pytest.mark.parametrize("name", sorted(ENGINES))
-def test_the_page_has_every_level_of_an_engine(name: str) -> None:
+def test_the_page_has_every_level_of_an_engine(name):
     levels = [words(row[1]) for row in rows("Levels") if words(row[0]) == name]
     assert sorted(levels) == sorted(engine(name).consistencies)
 
 
-def test_the_page_says_what_strong_and_weak_mean() -> None:
+def test_the_page_says_what_strong_and_weak_mean():
     result = {words(row[0]): (words(row[1]), words(row[2])) for row in rows("Strong and weak")}
     expected = {
         name: (engine(name).vocabulary["strong"], engine(name).vocabulary["weak"])
@@ -44,7 +41,7 @@ def test_the_page_says_what_strong_and_weak_mean() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(ENGINES))
-def test_the_page_says_which_levels_may_lose_documents(name: str) -> None:
+def test_the_page_says_which_levels_may_lose_documents(name):
     """Only where an acknowledged document may be lost is a loss a measurement."""
     described = engine(name)
     losing = {words(row[1]) for row in rows("Levels") if words(row[0]) == name and row[4] == "yes"}
@@ -55,7 +52,7 @@ def test_the_page_says_which_levels_may_lose_documents(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(ENGINES))
-def test_both_words_mean_levels_of_the_engine(name: str) -> None:
+def test_both_words_mean_levels_of_the_engine(name):
     described = engine(name)
     assert set(described.vocabulary) == {"strong", "weak"}
     assert set(described.vocabulary.values()) <= set(described.consistencies)
@@ -64,7 +61,7 @@ def test_both_words_mean_levels_of_the_engine(name: str) -> None:
     assert described.level("strong") == strong and described.level(strong) == strong
 
 
-def test_a_trial_has_the_level_and_its_factor_the_word(tmp_path: Path) -> None:
+def test_a_trial_has_the_level_and_its_factor_the_word(tmp_path):
     path = tmp_path / "s.yaml"
     text = (
         "workload: measures\nengines: [sqlite, postgres, mariadb]\n"

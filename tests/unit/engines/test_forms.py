@@ -1,7 +1,5 @@
 """The forms of documents that engines ask for, and what they go on with."""
 
-from __future__ import annotations
-
 import pytest
 
 from storewise.documents import Kind
@@ -12,19 +10,19 @@ from storewise.ssearch.parse.arrow import batch_of
 
 
 @pytest.mark.parametrize("name", sorted(ENGINES))
-def test_the_form_is_the_engines_own_unless_settings_ask_for_another(name: str) -> None:
+def test_the_form_is_the_engines_own_unless_settings_ask_for_another(name):
     described = engine(name)
     assert described.encoding in ("dict", "bson", "arrow")
     assert described.encoding_of({}) == described.encoding
 
 
 @pytest.mark.parametrize("name", ["postgres", "mariadb"])
-def test_documents_of_the_layout_json_come_as_dicts(name: str) -> None:
+def test_documents_of_the_layout_json_come_as_dicts(name):
     assert engine(name).encoding_of({"layout": "json"}) == "dict"
     assert engine(name).encoding_of({"layout": "columns", "bulk": "insert"}) == "arrow"
 
 
-def test_a_table_of_arrow_is_no_batch() -> None:
+def test_a_table_of_arrow_is_no_batch():
     import pyarrow as pa
 
     batch = batch_of(Kind.RNA, [])

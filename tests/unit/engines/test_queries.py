@@ -1,14 +1,9 @@
 """Queries answered from plain documents, and the verbs that a client need not have."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
-from typing import Any
-
 import pytest
 
-from storewise.documents import Document, Field, Kind
-from storewise.engines.contract.engine import Client, Schema
+from storewise.documents import Field, Kind
+from storewise.engines.contract.engine import Client
 from storewise.engines.contract.queries import Count, Find, Histogram, Scan, Top, Where, between
 from storewise.errors import EngineError
 
@@ -23,30 +18,30 @@ DOCUMENTS = [
 class Scanning(Client):
     """Has nothing but scans."""
 
-    def __init__(self) -> None:
-        self.scans: list[Scan] = []
+    def __init__(self):
+        self.scans = []
 
-    def create(self, schema: Schema) -> None: ...
+    def create(self, schema): ...
 
-    def insert(self, kind: Kind, documents: Sequence[Any]) -> None: ...
+    def insert(self, kind, documents): ...
 
-    def get(self, kind: Kind, document_id: bytes) -> Document | None:
+    def get(self, kind, document_id):
         return next((d for d in DOCUMENTS if d["_id"] == document_id), None)
 
-    def scan(self, query: Scan) -> list[Document]:
+    def scan(self, query):
         self.scans.append(query)
         return query.answer(DOCUMENTS)
 
-    def disk_bytes(self) -> None: ...
+    def disk_bytes(self): ...
 
-    def close(self) -> None: ...
+    def close(self): ...
 
 
-def numbers(documents: list[Document]) -> list[int | None]:
+def numbers(documents):
     return [d["_id"][0] for d in documents]
 
 
-def test_defaults_answer_from_scans() -> None:
+def test_defaults_answer_from_scans():
     client = Scanning()
     few = (Where("n", ">=", 2),)
     assert numbers(client.find(Find(ROW, few))) == [0, 3, 4, 7]
@@ -62,16 +57,16 @@ def test_defaults_answer_from_scans() -> None:
             verb()
 
 
-def test_every_document_is_read_once_page_by_page() -> None:
+def test_every_document_is_read_once_page_by_page():
     client = Scanning()
     assert list(client.every(ROW, page=3)) == DOCUMENTS
     assert [query.limit for query in client.scans] == [3, 3, 3]
     assert client.scans[1].start == DOCUMENTS[2]["_id"] + b"\0"
 
 
-def test_a_store_that_does_not_move_on_is_not_read_for_ever() -> None:
+def test_a_store_that_does_not_move_on_is_not_read_for_ever():
     class Stuck(Scanning):
-        def scan(self, query: Scan) -> list[Document]:
+        def scan(self, query):
             return DOCUMENTS[:2]
 
     with pytest.raises(EngineError, match="came back"):
@@ -94,12 +89,12 @@ def test_a_store_that_does_not_move_on_is_not_read_for_ever() -> None:
         lambda: Scan(ROW, b"", -1),
     ],
 )
-def test_wrong_questions(ask: Any) -> None:
+def test_wrong_questions(ask):
     with pytest.raises(EngineError):
         ask()
 
 
-def test_spans() -> None:
+def test_spans():
     assert Find(ROW, between("n", 1, 2)).span == ("n", 1, 2)
     assert Find(ROW, between("n", None, 2)).span == ("n", None, 2)
     assert Find(ROW, (Where("n", "=", 4),)).span == ("n", 4, 4)
@@ -109,14 +104,14 @@ def test_spans() -> None:
     assert Find(ROW, between("n", 1), order_by="n").span is None
 
 
-def test_answers_of_several_stores_become_one() -> None:
+def test_answers_of_several_stores_become_one():
     parts = [DOCUMENTS[::2], DOCUMENTS[1::2]]
     assert Scan(ROW, b"", 5).merged(parts) == DOCUMENTS[:5]
     assert numbers(Find(ROW, (), "n", limit=3).merged(parts)) == [2, 6, 4]
     assert Top(ROW, "n", 2).merged([[(1, 2), (2, 2)], [(2, 1), (3, 2)]]) == [(2, 3), (1, 2)]
 
 
-def test_a_class_is_right_at_its_limits() -> None:
+def test_a_class_is_right_at_its_limits():
     classes = Histogram(ROW, "x", 0.1)
     for n in range(-30, 30):
         number = classes.class_of(n * 0.1)

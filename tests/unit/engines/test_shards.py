@@ -1,22 +1,19 @@
 """Shards that the client makes: their shapes, and how ids are spread over them."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest
 
 from storewise.documents import KINDS, make_id
 from storewise.engines.contract.engine import HashPlacement
-from storewise.engines.contract.server import ServerEngine, Topology
+from storewise.engines.contract.server import Topology
 from storewise.engines.registry import engine
 from storewise.errors import EngineError
 
 
 @pytest.mark.parametrize("name", ["mariadb", "postgres"])
-def test_shapes_that_shards_cannot_have_are_refused(name: str) -> None:
+def test_shapes_that_shards_cannot_have_are_refused(name):
     described = engine(name)
-    assert isinstance(described, ServerEngine)
     for shape, word in (
         (Topology(nodes=0), "nodes"),
         (Topology(replicas=2), "replicas"),
@@ -28,7 +25,7 @@ def test_shapes_that_shards_cannot_have_are_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("servers", [2, 3, 4, 7, 8, 16])
-def test_the_hash_spreads_consecutive_ids_evenly(servers: int) -> None:
+def test_the_hash_spreads_consecutive_ids_evenly(servers):
     placement = HashPlacement(servers)
     number = 16_000
     for kind in KINDS:

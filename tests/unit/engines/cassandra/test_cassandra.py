@@ -1,10 +1,7 @@
 """Cassandra: nodes, options, the ring's parts and requests that are sent again; no server."""
 
-from __future__ import annotations
-
 import json
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from cassandra import WriteTimeout
@@ -14,17 +11,17 @@ from support.servers.cassandra import ENGINE, RING, node_of
 from storewise.documents import Kind
 from storewise.engines.cassandra.client import CassandraClient, bounds
 from storewise.engines.cassandra.launch import initial_token
-from storewise.engines.contract.server import Credentials, Launch, Topology
+from storewise.engines.contract.server import Credentials, Topology
 from storewise.engines.support.table import make_table
 from storewise.errors import EngineError
 
 
-def values_of(launch: Launch) -> dict[str, Any]:
-    result: dict[str, Any] = json.loads(launch.files["cassandra.yaml"])
+def values_of(launch):
+    result = json.loads(launch.files["cassandra.yaml"])
     return result
 
 
-def test_nodes_of_a_topology() -> None:
+def test_nodes_of_a_topology():
     specs = ENGINE.roles(Topology(nodes=3, replicas=2, memory_mb=700, threads=2), {})
     assert [spec.name for spec in specs] == ["data0", "data1", "data2"]
     assert {(s.meets, s.ports, s.memory_mb, s.threads) for s in specs} == {
@@ -45,7 +42,7 @@ def test_nodes_of_a_topology() -> None:
         ({"routers": 1}, "leave routers at 0"),
     ],
 )
-def test_impossible_topologies_are_refused(shape: dict[str, int], words: str) -> None:
+def test_impossible_topologies_are_refused(shape, words):
     with pytest.raises(EngineError, match=words):
         ENGINE.roles(Topology(**shape), {})
 
@@ -67,13 +64,13 @@ def test_impossible_topologies_are_refused(shape: dict[str, int], words: str) ->
         ({"jvm_options": ["garbage"]}, "no option of Java"),
     ],
 )
-def test_wrong_settings_are_named(settings: dict[str, Any], words: str) -> None:
+def test_wrong_settings_are_named(settings, words):
     with pytest.raises(EngineError, match=words):
         ENGINE.roles(Topology(), settings)
 
 
 @pytest.mark.parametrize("network", [False, True])
-def test_a_launch_hides_its_secrets_and_listens_on_one_address(network: bool) -> None:
+def test_a_launch_hides_its_secrets_and_listens_on_one_address(network):
     for index in range(RING):
         node = node_of(index, network=network)
         launch = ENGINE.launch(node)
@@ -102,7 +99,7 @@ def test_a_launch_hides_its_secrets_and_listens_on_one_address(network: bool) ->
             assert first["closed"]["require_client_auth"] is True
 
 
-def test_a_node_alone_gossips_with_nobody() -> None:
+def test_a_node_alone_gossips_with_nobody():
     for network in (False, True):
         node = node_of(nodes=1, network=network)
         assert values_of(ENGINE.launch(node))["listen_address"] == "127.0.0.1"
@@ -110,7 +107,7 @@ def test_a_node_alone_gossips_with_nobody() -> None:
         ENGINE.launch(node_of(peers=()))
 
 
-def test_sessions_of_one_name_are_two_clusters() -> None:
+def test_sessions_of_one_name_are_two_clusters():
     """A node that finds another session's at a port that was its peer's does not join it."""
     secrets = [Credentials.make(), Credentials.make()]
     names = [
@@ -122,7 +119,7 @@ def test_sessions_of_one_name_are_two_clusters() -> None:
     assert not any(secrets[0].key[:8] in name for name in names[0])
 
 
-def test_options_by_level_and_memory() -> None:
+def test_options_by_level_and_memory():
     modes = {
         level: values_of(ENGINE.launch(node_of(consistency=level)))["commitlog_sync"]
         for level in ENGINE.consistencies
@@ -135,7 +132,7 @@ def test_options_by_level_and_memory() -> None:
     assert values_of(more)["concurrent_writes"] == 64
 
 
-def test_the_ring_has_equal_parts() -> None:
+def test_the_ring_has_equal_parts():
     for nodes in (1, 2, 3, 7):
         tokens = sorted(initial_token(node_of(k, nodes)) for k in range(nodes))
         assert len(set(tokens)) == nodes
@@ -146,7 +143,7 @@ def test_the_ring_has_equal_parts() -> None:
         assert max(parts) - min(parts) <= nodes
 
 
-def test_bounds_are_those_of_the_server() -> None:
+def test_bounds_are_those_of_the_server():
     columns = make_table(Kind.ALIGN, study_fields=False)
     score, z, gene = (columns.column(name) for name in ("s_w", "z", "gene"))
     assert bounds(score, 1.5, 3.5) == [(">=", 2), ("<=", 3)]
@@ -159,18 +156,18 @@ def test_bounds_are_those_of_the_server() -> None:
     assert bounds(gene, None, None) == []
 
 
-def test_a_request_that_the_server_gave_up_twice_is_sent_again() -> None:
+def test_a_request_that_the_server_gave_up_twice_is_sent_again():
     """After the server's own limit, as where its disk hesitates."""
     own_time = FakeTime()
     answers = iter([*[WriteTimeout("10 s are over", write_type=0)] * 2, None])
 
-    def ask() -> str:
+    def ask():
         own_time.spend(10.0)
         if error := next(answers):
             raise error
         return "written"
 
-    shared: Any = SimpleNamespace(closed=False, endpoints=())
+    shared = SimpleNamespace(closed=False, endpoints=())
     client = CassandraClient(shared, clock=own_time.clock, sleep=own_time.sleep)
     assert client._try("insert", ask) == "written"
     assert own_time.sleeps == [0.25, 0.25]

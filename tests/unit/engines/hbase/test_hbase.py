@@ -1,12 +1,9 @@
 """HBase: nodes, options and regions; no server runs here."""
 
-from __future__ import annotations
-
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,7 +12,7 @@ from support.servers.samples import sample
 
 from storewise.documents import PARAMS_COLUMN, Kind
 from storewise.engines.contract.engine import Endpoint, Schema
-from storewise.engines.contract.server import Credentials, Installation, Launch, Node, Topology
+from storewise.engines.contract.server import Credentials, Installation, Node, Topology
 from storewise.engines.hbase.engine import HbaseEngine
 from storewise.engines.hbase.launch import class_path
 from storewise.engines.hbase.rows import make_layouts
@@ -37,7 +34,7 @@ ALONE = Endpoint(
 ADDRESS = "10.0.0.7"
 
 
-def names(topology: Topology, **settings: Any) -> list[str]:
+def names(topology, **settings):
     return [spec.name for spec in ENGINE.roles(topology, settings)]
 
 
@@ -55,13 +52,11 @@ def names(topology: Topology, **settings: Any) -> list[str]:
         ),
     ],
 )
-def test_nodes_of_a_topology(
-    shape: dict[str, int], settings: dict[str, Any], expected: str
-) -> None:
+def test_nodes_of_a_topology(shape, settings, expected):
     assert names(Topology(**shape), **settings) == expected.split()
 
 
-def test_gateways_are_jobs_or_stand_on_worker_hosts() -> None:
+def test_gateways_are_jobs_or_stand_on_worker_hosts():
     beside = ENGINE.roles(Topology(nodes=2), {})[0]
     assert (beside.placement, beside.after) == ("worker", ("zookeeper",))
     assert ENGINE.roles(Topology(), {})[0].after == ("master",)
@@ -69,7 +64,7 @@ def test_gateways_are_jobs_or_stand_on_worker_hosts() -> None:
     assert {(s.placement, s.after, s.threads) for s in roles} == {("node", ("zookeeper",), 4)}
 
 
-def test_what_others_need_ends_last() -> None:
+def test_what_others_need_ends_last():
     specs = {spec.role: spec for spec in ENGINE.roles(Topology(nodes=2, routers=1), {})}
     assert set(specs["zookeeper"].outlives) >= {"thrift", "regionserver", "master"}
     assert set(specs["master"].outlives) == {"thrift", "regionserver"}
@@ -84,7 +79,7 @@ def test_what_others_need_ends_last() -> None:
         ({"routers": -1}, "-1 routers"),
     ],
 )
-def test_impossible_topologies_are_refused(shape: dict[str, int], words: str) -> None:
+def test_impossible_topologies_are_refused(shape, words):
     with pytest.raises(EngineError, match=words):
         names(Topology(**shape))
 
@@ -100,12 +95,12 @@ def test_impossible_topologies_are_refused(shape: dict[str, int], words: str) ->
         ({"regions": 3}, "regions"),
     ],
 )
-def test_wrong_settings_are_named(settings: dict[str, Any], words: str) -> None:
+def test_wrong_settings_are_named(settings, words):
     with pytest.raises(EngineError, match=words):
         names(Topology(), **settings)
 
 
-def node_of(name: str, topology: Topology, level: str = "durable", **settings: Any) -> Node:
+def node_of(name, topology, level="durable", **settings):
     specs = ENGINE.roles(topology, settings)
     spec = next(s for s in specs if s.name == name)
     peer = ZOOKEEPER if any(s.role == "zookeeper" for s in specs) else ALONE
@@ -125,18 +120,18 @@ def node_of(name: str, topology: Topology, level: str = "durable", **settings: A
     )
 
 
-def site_of(launch: Launch) -> dict[str, str]:
+def site_of(launch):
     tree = ET.fromstring(launch.files["conf/hbase-site.xml"])
     return {p.findtext("name") or "": p.findtext("value") or "" for p in tree}
 
 
-def launched(name: str, topology: Topology, level: str = "durable", **settings: Any) -> Any:
+def launched(name, topology, level="durable", **settings):
     launch = ENGINE.launch(node_of(name, topology, level, **settings))
     return launch, site_of(launch)
 
 
 @pytest.mark.parametrize("name", ["thrift0", "zookeeper0", "master0", "regionserver1"])
-def test_a_launch_hides_its_secrets_and_listens_on_one_address(name: str) -> None:
+def test_a_launch_hides_its_secrets_and_listens_on_one_address(name):
     node = node_of(name, Topology(nodes=2))
     launch = ENGINE.launch(node)
     shown = " ".join([*launch.command, *launch.environment.values(), *launch.files.values()])
@@ -165,7 +160,7 @@ def test_a_launch_hides_its_secrets_and_listens_on_one_address(name: str) -> Non
     ]
 
 
-def test_one_node_is_one_server() -> None:
+def test_one_node_is_one_server():
     launch, site = launched("master0", Topology())
     assert launch.command[0] == str(JAVA)
     assert launch.command[-2:] == ("org.apache.hadoop.hbase.master.HMaster", "start")
@@ -183,7 +178,7 @@ def test_one_node_is_one_server() -> None:
     assert "hbase.zookeeper.quorum" not in gateway
 
 
-def test_several_nodes_share_the_first_one_s_root() -> None:
+def test_several_nodes_share_the_first_one_s_root():
     root = "/scratch/storewise-x-zookeeper0/root"
     assert "root" in launched("zookeeper0", Topology(nodes=2))[0].directories
     for name in ("master0", "regionserver1"):
@@ -194,7 +189,7 @@ def test_several_nodes_share_the_first_one_s_root() -> None:
         assert site["hbase.master.wait.on.regionservers.mintostart"] == "2"
 
 
-def test_a_root_of_the_site() -> None:
+def test_a_root_of_the_site():
     for given_, expected in (
         ("hdfs://name:8020/user/me/", "hdfs://name:8020/user/me/storewise-s-1-"),
         ("/shared/me", "file:///shared/me/storewise-s-1-"),
@@ -212,13 +207,13 @@ def test_a_root_of_the_site() -> None:
             assert [step[-5:] for step in launch.cleanup] == cleanup
 
 
-def test_files_at_a_root_of_the_site_are_not_counted() -> None:
+def test_files_at_a_root_of_the_site_are_not_counted():
     own = Path("node")
     assert ENGINE.directories({}, own) == (own,)
     assert ENGINE.directories({"rootdir": "hdfs://name:8020/user/me/"}, own) is None
 
 
-def test_memory_levels_and_java() -> None:
+def test_memory_levels_and_java():
     launch, _ = launched("regionserver0", Topology(nodes=2, memory_mb=8192), heap_share=0.75)
     assert "-Xmx6144m" in launch.command
     small = launched("master0", Topology(nodes=2, memory_mb=8192))[0].command
@@ -236,14 +231,14 @@ def test_memory_levels_and_java() -> None:
     assert more[1]["hbase.hregion.max.filesize"] == "7"
 
 
-def test_happybase_has_no_asynchronous_log() -> None:
+def test_happybase_has_no_asynchronous_log():
     settings = {"gateway": "happybase"}
     launched("happybase0", Topology(), "relaxed", **settings)
     with pytest.raises(EngineError, match=r"'async' needs `gateway: thrift2`"):
         launched("happybase0", Topology(), "async", **settings)
 
 
-def test_an_update_of_what_another_has_changed_starts_again() -> None:
+def test_an_update_of_what_another_has_changed_starts_again():
     """Fields without a cell of their own share one, which is the one that must be unchanged."""
     layouts = make_layouts(Schema(), "columns")
     layout, document = layouts[Kind.TASKS], sample(1, alignments=1)[Kind.TASKS][0]
@@ -254,7 +249,7 @@ def test_an_update_of_what_another_has_changed_starts_again() -> None:
     assert layout.guard(layout.changed(row, old, {"lib": "x"})) == b"t"
 
 
-def test_every_port_is_open() -> None:
+def test_every_port_is_open():
     for topology in (Topology(), Topology(nodes=2, routers=1)):
         for spec in ENGINE.roles(topology, {}):
             result = ENGINE.open_ports(spec, topology, {})
@@ -263,7 +258,7 @@ def test_every_port_is_open() -> None:
 
 
 @given(regions=st.integers(1, 200))
-def test_regions_cut_the_ids_into_equal_parts(regions: int) -> None:
+def test_regions_cut_the_ids_into_equal_parts(regions):
     keys = split_points(Kind.RNA, regions)
     assert len(keys) == regions - 1
     bounds = [0, *(int.from_bytes(key[:4], "big") for key in keys), 1 << 32]
@@ -271,7 +266,7 @@ def test_regions_cut_the_ids_into_equal_parts(regions: int) -> None:
     assert min(widths) > 0 and max(widths) - min(widths) <= 1
 
 
-def home(place: Path, version: str, where: str = "lib") -> Path:
+def home(place, version, where="lib"):
     """A directory with the jars' names of a version."""
     jars = place / where
     jars.mkdir(parents=True)
@@ -280,7 +275,7 @@ def home(place: Path, version: str, where: str = "lib") -> Path:
     return place
 
 
-def test_the_class_path_of_a_tarball(tmp_path: Path) -> None:
+def test_the_class_path_of_a_tarball(tmp_path):
     """Its jars lie in several directories; some must not be there, and one binding is enough."""
     for name in (
         "hbase-server-2.6.1.jar",

@@ -1,11 +1,8 @@
 """MongoDB: nodes, options, routing and counters, without a server."""
 
-from __future__ import annotations
-
 import json
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 from bson.max_key import MaxKey
@@ -30,7 +27,7 @@ BOTH = Installation({"mongod": MONGOD, "mongos": Path("/opt/bin/mongos")}, "Mong
 CONFIG = (Endpoint("config", 0, "h", "10.0.0.1", 3001), Endpoint("config", 1, "h", "::1", 3002))
 
 
-def names(topology: Topology, **settings: Any) -> list[str]:
+def names(topology, **settings):
     return [spec.name for spec in ENGINE.roles(topology, settings)]
 
 
@@ -50,13 +47,11 @@ def names(topology: Topology, **settings: Any) -> list[str]:
         ),
     ],
 )
-def test_nodes_of_a_topology(
-    shape: dict[str, int], settings: dict[str, Any], expected: str
-) -> None:
+def test_nodes_of_a_topology(shape, settings, expected):
     assert names(Topology(**shape), **settings) == expected.split()
 
 
-def test_routers_are_jobs_or_stand_on_worker_hosts() -> None:
+def test_routers_are_jobs_or_stand_on_worker_hosts():
     beside = ENGINE.roles(Topology(nodes=2), {})[-1]
     assert (beside.placement, beside.after) == ("worker", ("config",))
     roles = ENGINE.roles(Topology(nodes=2, routers=3, threads=4), {})[-3:]
@@ -64,7 +59,7 @@ def test_routers_are_jobs_or_stand_on_worker_hosts() -> None:
 
 
 @pytest.mark.parametrize("shape", [{"nodes": 0}, {"replicas": 0}, {"replicas": 8}, {"routers": -1}])
-def test_impossible_topologies_are_refused(shape: dict[str, int]) -> None:
+def test_impossible_topologies_are_refused(shape):
     with pytest.raises(EngineError, match="mongodb"):
         names(Topology(**shape))
 
@@ -79,12 +74,12 @@ def test_impossible_topologies_are_refused(shape: dict[str, int]) -> None:
         ({"shards": 3}, "shards"),
     ],
 )
-def test_wrong_settings_are_named(settings: dict[str, Any], words: str) -> None:
+def test_wrong_settings_are_named(settings, words):
     with pytest.raises(EngineError, match=words):
         names(Topology(), **settings)
 
 
-def test_a_shard_key_is_a_field_of_the_workload() -> None:
+def test_a_shard_key_is_a_field_of_the_workload():
     other = Kind("usertable", (Field("_id", "key", "a key"), Field("field0", "str", "text")))
     settings = {"shard_key_field": "field0"}
     ENGINE.check_schema(settings, Schema((other,)))
@@ -94,7 +89,7 @@ def test_a_shard_key_is_a_field_of_the_workload() -> None:
     assert key_field(Kind.RNA, ENGINE.Settings.model_validate(settings)) == "_id"
 
 
-def test_a_study_with_another_shard_key_is_refused_when_it_is_read(tmp_path: Path) -> None:
+def test_a_study_with_another_shard_key_is_refused_when_it_is_read(tmp_path):
     study = tmp_path / "s.yaml"
     text = "workload: ycsb\nengines: {{mongodb: {{shard_key_field: {}}}}}\nphases: [load: {{}}]\n"
     study.write_text(text.format("field3"))
@@ -104,9 +99,7 @@ def test_a_study_with_another_shard_key_is_refused_when_it_is_read(tmp_path: Pat
         load_study(str(study))
 
 
-def launched(
-    name: str, topology: Topology, installation: Installation = BOTH, **settings: Any
-) -> tuple[Node, Any, dict[str, Any]]:
+def launched(name, topology, installation=BOTH, **settings):
     spec = next(s for s in ENGINE.roles(topology, settings) if s.name == name)
     node = Node(
         spec=spec,
@@ -127,7 +120,7 @@ def launched(
 
 
 @pytest.mark.parametrize("name", ["config0", "data0", "router0"])
-def test_a_launch_hides_its_key_and_listens_on_one_address(name: str) -> None:
+def test_a_launch_hides_its_key_and_listens_on_one_address(name):
     node, launch, conf = launched(name, Topology(nodes=2))
     assert conf["net"] == {
         "bindIp": "10.0.0.7", "port": 31000, "unixDomainSocket": {"enabled": False}
@@ -140,8 +133,8 @@ def test_a_launch_hides_its_key_and_listens_on_one_address(name: str) -> None:
     assert ("authorization" in conf["security"]) == (name != "router0")
 
 
-def test_options_by_role() -> None:
-    def of(name: str, topology: Topology, **settings: Any) -> dict[str, Any]:
+def test_options_by_role():
+    def of(name, topology, **settings):
         return launched(name, topology, **settings)[2]
 
     alone = of("data0", Topology(memory_mb=4096), compressor="zstd")
@@ -165,7 +158,7 @@ def test_options_by_role() -> None:
     assert more["replication"] == {"replSetName": "set0", "oplogSizeMB": 990}
 
 
-def test_a_router_needs_its_program() -> None:
+def test_a_router_needs_its_program():
     alone = Installation({"mongod": MONGOD}, "MongoDB 6.0.5")
     launched("data0", Topology(), alone)
     with pytest.raises(EngineError, match=r"needs mongos.*install"):
@@ -173,10 +166,10 @@ def test_a_router_needs_its_program() -> None:
 
 
 @given(parts=st.integers(1, 64), identifier=st.binary(min_size=12, max_size=12))
-def test_equal_ranges_hold_equal_parts_of_the_ids(parts: int, identifier: bytes) -> None:
+def test_equal_ranges_hold_equal_parts_of_the_ids(parts, identifier):
     points = split_points(Kind.RNA, parts)
     assert points == sorted(set(points)) and len(points) == parts - 1
-    bounds: list[Any] = [MinKey(), *map(ObjectId, points), MaxKey()]
+    bounds = [MinKey(), *map(ObjectId, points), MaxKey()]
     chunks = [
         {"min": {"_id": low}, "max": {"_id": high}, "shard": f"shard{number}"}
         for number, (low, high) in enumerate(pairwise(bounds))
@@ -188,7 +181,7 @@ def test_equal_ranges_hold_equal_parts_of_the_ids(parts: int, identifier: bytes)
         RoutingTable.of_chunks(chunks[:-1], hashed=False)
 
 
-def test_counters_are_numbers_by_name() -> None:
+def test_counters_are_numbers_by_name():
     status = {
         "opcounters": {"insert": 3, "deprecated": {"x": 1}},
         "metrics": {"document": {"returned": 7}, "other": {"x": 1}},

@@ -1,11 +1,7 @@
 """MariaDB and MySQL: what is started and sent, without a server."""
 
-from __future__ import annotations
-
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -23,7 +19,7 @@ from storewise.study.load import load_study
 
 
 @pytest.fixture
-def no_driver_in_c(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def no_driver_in_c(monkeypatch):
     """As where mysqlclient is not installed."""
     monkeypatch.setitem(sys.modules, "MySQLdb", None)
     monkeypatch.delitem(sys.modules, "storewise.engines.mysql.c_link", raising=False)
@@ -32,21 +28,21 @@ def no_driver_in_c(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     connection._why_not.cache_clear()
 
 
-def test_the_driver_in_c_comes_first() -> None:
+def test_the_driver_in_c_comes_first():
     release = pytest.importorskip("MySQLdb.release", reason="mysqlclient is not installed")
     assert ENGINE.versions()["mysqlclient"] == release.__version__
     assert set(ENGINE.versions({"driver": "pymysql"})) == {"pymysql"}
 
 
 @pytest.mark.usefixtures("no_driver_in_c")
-def test_without_it_pymysql_speaks() -> None:
+def test_without_it_pymysql_speaks():
     assert set(ENGINE.versions()) == {"pymysql"}
     with pytest.raises(EngineError, match=r"driver: .*mysqlclient cannot be imported.*leave"):
         ENGINE.settings_of({"driver": "mysqlclient"})
 
 
 @pytest.mark.usefixtures("no_driver_in_c")
-def test_a_study_that_asks_for_it_is_refused_where_it_says_so(tmp_path: Path) -> None:
+def test_a_study_that_asks_for_it_is_refused_where_it_says_so(tmp_path):
     path = tmp_path / "s.yaml"
     path.write_text(
         "inputs: {paths: data}\nengines:\n  mariadb:\n    driver: mysqlclient\n"
@@ -59,7 +55,7 @@ def test_a_study_that_asks_for_it_is_refused_where_it_says_so(tmp_path: Path) ->
 MYSQL = Installation({"mariadbd": Path("/x/mysqld")}, "MySQL 8.4.6")
 
 
-def options(text: str) -> dict[str, str]:
+def options(text):
     head, *lines = text.splitlines()
     assert head == "[mysqld]"
     return dict(line.split("=", 1) for line in lines)
@@ -78,17 +74,17 @@ def options(text: str) -> dict[str, str]:
         ("MySQL 9.7.4", ("MySQL", (9, 7, 4))),
     ],
 )  # fmt: skip
-def test_a_server_says_which_it_is(text: str, expected: tuple[str, tuple[int, ...]]) -> None:
+def test_a_server_says_which_it_is(text, expected):
     assert server_version(text) == expected
 
 
-def test_other_programs_are_no_server() -> None:
+def test_other_programs_are_no_server():
     with pytest.raises(EngineError, match="hello"):
         server_version("hello 1.2")
 
 
 @pytest.mark.parametrize("installation", [MARIADB, MYSQL], ids=["mariadb", "mysql"])
-def test_a_launch_hides_its_secrets_and_listens_on_one_address(installation: Installation) -> None:
+def test_a_launch_hides_its_secrets_and_listens_on_one_address(installation):
     request = node(installation)
     launch = ENGINE.launch(request)
     words = [*launch.command, *(word for step in launch.steps for word in step)]
@@ -114,13 +110,13 @@ def test_a_launch_hides_its_secrets_and_listens_on_one_address(installation: Ins
     ("level", "commit", "doublewrite"),
     [("durable", "1", "ON"), ("relaxed", "2", "ON"), ("unsafe", "0", "OFF")],
 )
-def test_levels(level: str, commit: str, doublewrite: str) -> None:
+def test_levels(level, commit, doublewrite):
     result = options(option_file(node(consistency=level)))
     assert result["innodb-flush-log-at-trx-commit"] == commit
     assert result["innodb-doublewrite"] == doublewrite
 
 
-def test_options_that_shape_files_are_known_from_the_beginning() -> None:
+def test_options_that_shape_files_are_known_from_the_beginning():
     config = {"innodb_page_size": "32k", "innodb_io_capacity": 5000}
     launch = ENGINE.launch(node(config=config))
     assert {"innodb-page-size", "innodb-io-capacity"} <= options(launch.files["my.cnf"]).keys()
@@ -128,7 +124,7 @@ def test_options_that_shape_files_are_known_from_the_beginning() -> None:
     assert "innodb-page-size" in first and "innodb-io-capacity" not in first
 
 
-def test_options_of_a_study() -> None:
+def test_options_of_a_study():
     result = options(
         option_file(node(config={"innodb_io_capacity": 5000, "innodb_adaptive_hash_index": False}))
     )
@@ -152,13 +148,13 @@ def test_options_of_a_study() -> None:
         {"sort_buffer_size": "1M\nskip-grant-tables"},
     ],
 )
-def test_options_that_a_study_cannot_have(config: dict[str, Any]) -> None:
+def test_options_that_a_study_cannot_have(config):
     with pytest.raises(ValueError, match="config"):
         MysqlEngine.Settings.model_validate({"config": config})
 
 
 @given(st.integers(256, 1 << 20))
-def test_the_pool_is_about_half_of_the_memory(memory: int) -> None:
+def test_the_pool_is_about_half_of_the_memory(memory):
     assert 0.44 * memory <= pool_mb(memory) <= 0.6 * memory
 
 
@@ -171,12 +167,12 @@ def test_the_pool_is_about_half_of_the_memory(memory: int) -> None:
         (Topology(memory_mb=64), "node_memory_mb = 64"),
     ],
 )
-def test_shapes_that_it_cannot_have(topology: Topology, words: str) -> None:
+def test_shapes_that_it_cannot_have(topology, words):
     with pytest.raises(EngineError, match=words):
         ENGINE.roles(topology, {})
 
 
-def test_the_nodes_of_a_cluster() -> None:
+def test_the_nodes_of_a_cluster():
     specs = ENGINE.roles(Topology(nodes=3, threads=2, memory_mb=512), {})
     assert [(s.name, s.threads, s.memory_mb) for s in specs] == [
         ("data0", 2, 512), ("data1", 2, 512), ("data2", 2, 512)
@@ -189,7 +185,7 @@ COLUMNS = (
 GOOD = (b"\0" * 12, 1, 0.5, "a")
 
 
-def test_the_text_of_load_data() -> None:
+def test_the_text_of_load_data():
     rows = [GOOD, (b"\xff" * 12, None, None, None), (b"\t" * 12, -3, 1e-300, "\t\n\\N\r\0'\"é😀")]
     assert load_text("rna", COLUMNS, rows).decode().split("\n") == [
         "0" * 24 + "\t1\t0.5\ta",
@@ -199,7 +195,7 @@ def test_the_text_of_load_data() -> None:
     ]
 
 
-def test_the_values_of_a_statement() -> None:
+def test_the_values_of_a_statement():
     rows = [GOOD, (b"\xff" * 12, None, None, "it's \\ \n\"é")]
     assert value_lists("rna", COLUMNS, rows).decode() == (
         "(x'" + "0" * 24 + "',1,0.5,'a'),"
@@ -217,7 +213,7 @@ def test_the_values_of_a_statement() -> None:
         (3, 1), (3, b"a"), (3, "\ud800"), (3, "\udc80"),
     ],
 )  # fmt: skip
-def test_values_that_a_column_cannot_hold(write: Any, column: int, value: object) -> None:
+def test_values_that_a_column_cannot_hold(write, column, value):
     bad = (*GOOD[:column], value, *GOOD[column + 1 :])
     with pytest.raises(EngineError, match="rna"):
         write("rna", COLUMNS, [GOOD, bad])

@@ -1,11 +1,7 @@
 """Engine `parquet` and data sets: what it has loaded is one, and it reads those of `convert`."""
 
-from __future__ import annotations
-
 import errno
 import shutil
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,7 +13,7 @@ from storewise.dataset.conversion import Options, convert
 from storewise.dataset.home import home_of
 from storewise.dataset.settings import Wanted
 from storewise.documents import KINDS, Kind
-from storewise.engines.contract.engine import Client, Cluster, Schema
+from storewise.engines.contract.engine import Cluster, Schema
 from storewise.engines.contract.queries import Count, Find, Histogram, Scan, Top, Where
 from storewise.engines.registry import engine
 from storewise.errors import EngineError, StorewiseError
@@ -30,17 +26,11 @@ INPUTS = [
     *sorted(map(str, SMALLEST)),
     *(str(DATA / name) for name in ("ssearch36.m10", "ssearch36_nohits.m10", "tfastx36.m10")),
 ]
-LAYOUTS = [
-    ("hash", None),
-    ("query", None),
-    ("library", None),
-    ("query", "id"),
-    ("hash", "library"),
-]
+LAYOUTS = [("hash", None), ("query", None), ("library", None), ("query", "id"), ("hash", "library")]
 READERS = ["duckdb", "pyarrow"]
 
 
-def insert(client: Client, paths: list[str]) -> None:
+def insert(client, paths):
     for path in paths:
         reader = DocumentReader(
             path, content_digest(path), encoding="arrow", alignments_per_batch=100
@@ -50,7 +40,7 @@ def insert(client: Client, paths: list[str]) -> None:
                 client.insert(kind, part)
 
 
-def load(directory: Path, paths: list[str] = INPUTS, **settings: Any) -> Cluster:
+def load(directory, paths=INPUTS, **settings):
     cluster = Cluster("parquet", stores=(directory,), settings=settings)
     client = ENGINE.connect(cluster, "write")
     client.create(Schema())
@@ -60,14 +50,14 @@ def load(directory: Path, paths: list[str] = INPUTS, **settings: Any) -> Cluster
     return cluster
 
 
-def converted(directory: Path, **wanted: Any) -> Path:
+def converted(directory, **wanted):
     convert(INPUTS, home_of(directory), Options(Wanted(**wanted)))
     return directory
 
 
-def rows_of(root: Path) -> dict[str, list[pa.Table]]:
+def rows_of(root):
     """The rows of each partition in their order, without what depends on how they were written."""
-    result: dict[str, list[pa.Table]] = {}
+    result = {}
     for kind in KINDS:
         for path in files_of(root, kind):
             name = path.parent.relative_to(root).as_posix()
@@ -77,7 +67,7 @@ def rows_of(root: Path) -> dict[str, list[pa.Table]]:
 
 
 @pytest.mark.parametrize(("partition", "sort"), LAYOUTS)
-def test_what_was_loaded_is_what_convert_writes(tmp_path: Path, partition: Any, sort: Any) -> None:
+def test_what_was_loaded_is_what_convert_writes(tmp_path, partition, sort):
     root = tmp_path / "store"
     load(root, partition=partition, sort=sort, partitions=4)
     assert stored(root) == expected(INPUTS)
@@ -94,9 +84,7 @@ def test_what_was_loaded_is_what_convert_writes(tmp_path: Path, partition: Any, 
 
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize(("partition", "sort"), LAYOUTS[:3])
-def test_a_converted_data_set_is_a_store(
-    tmp_path: Path, partition: Any, sort: Any, reader: str
-) -> None:
+def test_a_converted_data_set_is_a_store(tmp_path, partition, sort, reader):
     root = converted(tmp_path / "set", by=partition, sort=sort, partitions=4)
     cluster = Cluster("parquet", stores=(root,), settings={"reader": reader})
     client = ENGINE.connect(cluster, "read")
@@ -109,7 +97,7 @@ def test_a_converted_data_set_is_a_store(
     client.close()
 
 
-def test_a_data_set_without_alignments_is_a_store(tmp_path: Path) -> None:
+def test_a_data_set_without_alignments_is_a_store(tmp_path):
     convert([str(DATA / "ssearch36_scores.m10")], home_of(tmp_path / "set"), Options())
     client = ENGINE.connect(Cluster("parquet", stores=(tmp_path / "set",)), "read")
     assert client.count(Count(Kind.TASKS)) > 0
@@ -119,7 +107,7 @@ def test_a_data_set_without_alignments_is_a_store(tmp_path: Path) -> None:
     client.close()
 
 
-def test_partitions_that_cannot_have_an_answer_are_not_opened(tmp_path: Path) -> None:
+def test_partitions_that_cannot_have_an_answer_are_not_opened(tmp_path):
     hits = list(expected(INPUTS)[Kind.ALIGN].values())
     query, document_id = hits[0]["q"], hits[0]["_id"]
     for partition, where, few in (
@@ -133,7 +121,7 @@ def test_partitions_that_cannot_have_an_answer_are_not_opened(tmp_path: Path) ->
         cluster = Cluster("parquet", stores=(root,), settings={"partition": partition})
         if not root.exists():
             load(root, partition=partition, partitions=4)
-        client: Any = ENGINE.connect(cluster, "read")
+        client = ENGINE.connect(cluster, "read")
         matching = [d for d in hits if where.field != "q" or d["q"] == query]
         for question in (
             Count(Kind.ALIGN, (where,)),
@@ -152,7 +140,7 @@ def test_partitions_that_cannot_have_an_answer_are_not_opened(tmp_path: Path) ->
         client.close()
 
 
-def test_a_later_load_goes_into_the_same_files(tmp_path: Path) -> None:
+def test_a_later_load_goes_into_the_same_files(tmp_path):
     root = tmp_path / "store"
     load(root, INPUTS[:5], partitions=2)
     before = files_of(root, Kind.RNA)
@@ -170,7 +158,7 @@ def test_a_later_load_goes_into_the_same_files(tmp_path: Path) -> None:
     client.close()
 
 
-def test_partitions_follow_from_what_was_loaded(tmp_path: Path) -> None:
+def test_partitions_follow_from_what_was_loaded(tmp_path):
     load(tmp_path / "one")
     assert {path.parent.name for path in files_of(tmp_path / "one", Kind.RNA)} == {"part=00"}
     load(tmp_path / "many", target_size="20kB")
@@ -178,7 +166,7 @@ def test_partitions_follow_from_what_was_loaded(tmp_path: Path) -> None:
     assert stored(tmp_path / "many") == expected(INPUTS)
 
 
-def test_convert_leaves_a_store_alone(tmp_path: Path) -> None:
+def test_convert_leaves_a_store_alone(tmp_path):
     root = tmp_path / "store"
     client = ENGINE.connect(Cluster("parquet", stores=(root,)), "write")
     client.create(Schema())
@@ -192,7 +180,7 @@ def test_convert_leaves_a_store_alone(tmp_path: Path) -> None:
     assert stored(root) == expected(INPUTS[:1])
 
 
-def test_a_place_elsewhere(tmp_path: Path) -> None:
+def test_a_place_elsewhere(tmp_path):
     place, store = tmp_path / "disk", tmp_path / "trial" / "store.0" / "p0"
     cluster = load(store, place=str(place))
     (root,) = place.iterdir()
@@ -219,13 +207,13 @@ def test_a_place_elsewhere(tmp_path: Path) -> None:
         ({"reader": "duckdb", "place": "s3://bucket/x"}, "use `reader: pyarrow`"),
     ],
 )
-def test_wrong_settings_are_named(tmp_path: Path, settings: dict[str, Any], words: str) -> None:
+def test_wrong_settings_are_named(tmp_path, settings, words):
     with pytest.raises(EngineError, match=words):
         ENGINE.connect(Cluster("parquet", stores=(tmp_path,), settings=settings), "write")
 
 
-def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def flock(*_: object) -> None:
+def test_a_file_system_without_locks(tmp_path, monkeypatch):
+    def flock(*_):
         raise OSError(errno.ENOSYS, "Function not implemented")
 
     monkeypatch.setattr("fcntl.flock", flock)
@@ -235,7 +223,7 @@ def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyP
         convert(INPUTS, home_of(tmp_path / "set"), Options())
 
 
-def test_other_settings_than_a_data_set_has_are_refused(tmp_path: Path) -> None:
+def test_other_settings_than_a_data_set_has_are_refused(tmp_path):
     load(tmp_path / "store", INPUTS[:1], partition="query")
     with pytest.raises(EngineError, match="was made with by = query, and hash is asked for"):
         load(tmp_path / "store", INPUTS[1:2])

@@ -1,19 +1,16 @@
 """The bytes of a binary COPY are those that PostgreSQL's manual tells."""
 
-from __future__ import annotations
-
 import struct
-from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storewise.documents import KINDS, Document, Kind, fields
+from storewise.documents import KINDS, fields
 from storewise.engines.postgres.copy_data import copy_rows
-from storewise.engines.support.table import Table, make_table
+from storewise.engines.support.table import make_table
 from storewise.ssearch.parse.arrow import batch_of
 
-_VALUES: dict[str, st.SearchStrategy[Any]] = {
+_VALUES = {
     "id": st.none() | st.binary(min_size=12, max_size=12),
     "int": st.none() | st.integers(-(2**63), 2**63 - 1),
     "float": st.none() | st.floats(allow_nan=False),
@@ -21,7 +18,7 @@ _VALUES: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
-def _expected(table: Table, rows: list[Document]) -> bytes:
+def _expected(table, rows):
     """Field by field: a 32-bit length, -1 for null, and the value."""
     result = b""
     for row in table.rows(rows):
@@ -38,8 +35,8 @@ def _expected(table: Table, rows: list[Document]) -> bytes:
 
 
 @given(data=st.data(), start=st.integers(0, 6))
-def test_rows_are_laid_out_as_the_manual_says(data: st.DataObject, start: int) -> None:
-    kind: Kind = data.draw(st.sampled_from(KINDS))
+def test_rows_are_laid_out_as_the_manual_says(data, start):
+    kind = data.draw(st.sampled_from(KINDS))
     # Whole columns without a null, too: these are laid out another way.
     full = data.draw(st.sets(st.sampled_from([f.name for f in fields(kind)])))
     columns = {

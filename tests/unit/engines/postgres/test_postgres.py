@@ -1,9 +1,6 @@
 """PostgreSQL: what is started, and settings that cannot be."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,7 +12,7 @@ from storewise.errors import EngineError
 ENGINE = PostgresEngine()
 
 
-def node(consistency: str = "durable", memory_mb: int = 2048, **settings: Any) -> Node:
+def node(consistency="durable", memory_mb=2048, **settings):
     topology = Topology(threads=4, memory_mb=memory_mb)
     return Node(
         spec=ENGINE.roles(topology, settings)[0],
@@ -33,11 +30,11 @@ def node(consistency: str = "durable", memory_mb: int = 2048, **settings: Any) -
     )
 
 
-def settings_of(text: str) -> dict[str, str]:
+def settings_of(text):
     return dict(line.split(" = ", 1) for line in text.splitlines())
 
 
-def test_a_launch_hides_its_password_and_listens_on_one_address() -> None:
+def test_a_launch_hides_its_password_and_listens_on_one_address():
     request = node()
     launch = ENGINE.launch(request)
     words = [*launch.command, *(word for step in launch.steps for word in step)]
@@ -53,7 +50,7 @@ def test_a_launch_hides_its_password_and_listens_on_one_address() -> None:
     assert access == ["host all all all scram-sha-256"]
 
 
-def test_sizes_follow_the_node() -> None:
+def test_sizes_follow_the_node():
     values = settings_of(ENGINE.launch(node(memory_mb=8192)).files["postgresql.conf"])
     assert values["shared_buffers"] == "'2048MB'"
     assert values["max_parallel_workers"] == "3"
@@ -75,6 +72,6 @@ def test_sizes_follow_the_node() -> None:
         ({"layout": "xml"}, "layout"),
     ],
 )
-def test_settings_that_cannot_be(wrong: dict[str, Any], word: str, tmp_path: Path) -> None:
+def test_settings_that_cannot_be(wrong, word, tmp_path):
     with pytest.raises(EngineError, match=word):
         ENGINE.connect(Cluster(engine="postgres", settings=wrong), "read")

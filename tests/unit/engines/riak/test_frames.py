@@ -1,7 +1,5 @@
 """Riak's frames and ring: published bytes, bytes of a real Erlang, and properties."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,7 +20,7 @@ VALUES = st.integers(0, 2**64 - 1) | st.binary(max_size=300)
 FIELDS = st.lists(st.tuples(st.integers(1, 2**20), VALUES), max_size=8)
 
 
-def test_published_frames() -> None:
+def test_published_frames():
     assert pb.get_request(b"b", b"k") == FETCH
     result = pb.read_get(FETCHED[5:])
     assert result is not None and result.values == (b"v2",)
@@ -33,7 +31,7 @@ def test_published_frames() -> None:
     assert pb.QUORUMS == {"one": 4294967294, "quorum": 4294967293, "all": 4294967292}
 
 
-def test_put_and_delete_name_their_fields() -> None:
+def test_put_and_delete_name_their_fields():
     body = pb.put_request(b"rna", b"\x01" * 12, b"{}", w=2, dw=1, vclock=b"v")
     assert body[4] == pb.PUT and int.from_bytes(body[:4], "big") == len(body) - 4
     fields = unpack(body[5:])
@@ -46,7 +44,7 @@ def test_put_and_delete_name_their_fields() -> None:
     assert unpack(pb.get_request(b"b", b"k", r=2, head=True)[5:]) == {1: b"b", 2: b"k", 3: 2, 8: 1}
 
 
-def test_answers() -> None:
+def test_answers():
     assert pb.read_get(b"") is None
     tombstone = pack((1, pack((1, b""), (11, 1))), (2, b"v"))
     assert pb.read_get(tombstone) is None
@@ -64,16 +62,14 @@ def test_answers() -> None:
 
 
 @given(FIELDS)
-def test_a_message_comes_back(fields: list[tuple[int, int | bytes]]) -> None:
+def test_a_message_comes_back(fields):
     data = pb.message(*fields)
     assert data == pack(*fields)
     assert list(pb.fields(data)) == fields
 
 
 @given(FIELDS, st.data())
-def test_a_message_that_is_cut_is_an_error_or_shorter(
-    fields: list[tuple[int, int | bytes]], data: st.DataObject
-) -> None:
+def test_a_message_that_is_cut_is_an_error_or_shorter(fields, data):
     whole = pb.message(*fields)
     cut = whole[: data.draw(st.integers(0, len(whole)))]
     try:
@@ -84,7 +80,7 @@ def test_a_message_that_is_cut_is_an_error_or_shorter(
 
 
 @given(st.binary(max_size=200))
-def test_no_bytes_are_worse_than_an_error(data: bytes) -> None:
+def test_no_bytes_are_worse_than_an_error(data):
     for read in (pb.read_get, pb.read_error, pb.read_server_info, pb.read_preference):
         try:
             read(data)
@@ -92,7 +88,7 @@ def test_no_bytes_are_worse_than_an_error(data: bytes) -> None:
             assert isinstance(error, pb.Malformed), error
 
 
-def test_fields_of_fixed_width_are_skipped_over_and_groups_refused() -> None:
+def test_fields_of_fixed_width_are_skipped_over_and_groups_refused():
     data = b"\x19" + b"8" * 8 + b"\x25" + b"4" * 4 + b"\x28\x01"
     assert list(pb.fields(data)) == [(3, b"8" * 8), (4, b"4" * 4), (5, 1)]
     for wrong, words in (
@@ -107,7 +103,7 @@ def test_fields_of_fixed_width_are_skipped_over_and_groups_refused() -> None:
             list(pb.fields(wrong))
 
 
-def test_terms_as_erlang_writes_them() -> None:
+def test_terms_as_erlang_writes_them():
     """Bytes of term_to_binary in Erlang/OTP 25."""
     assert ring.external_term(b"rna", b"\x01\x02\x03") == bytes(
         [131, 104, 2, 109, 0, 0, 0, 3, 114, 110, 97, 109, 0, 0, 0, 3, 1, 2, 3]
@@ -118,7 +114,7 @@ def test_terms_as_erlang_writes_them() -> None:
 
 
 @given(st.binary(max_size=20), st.binary(min_size=1, max_size=20))
-def test_the_partition_begins_next_behind_the_hash(bucket: bytes, key: bytes) -> None:
+def test_the_partition_begins_next_behind_the_hash(bucket, key):
     place = hash_of(bucket, key)
     assert ring.hash_of(bucket, key) == place
     for size in (8, 16, 64, 1024):
@@ -127,6 +123,6 @@ def test_the_partition_begins_next_behind_the_hash(bucket: bytes, key: bytes) ->
         assert 0 < distance <= 2**160 // size
 
 
-def test_the_ring_grows_with_the_nodes() -> None:
+def test_the_ring_grows_with_the_nodes():
     sizes = {n: ring.default_ring_size(n) for n in (1, 2, 3, 4, 5, 8, 9, 200)}
     assert sizes == {1: 16, 2: 16, 3: 32, 4: 32, 5: 64, 8: 64, 9: 128, 200: 1024}

@@ -1,13 +1,9 @@
 """Riak as an engine: what it is given to start with, and its nodes' joining, in recorded words."""
 
-from __future__ import annotations
-
 import logging
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support.fake_time import FakeTime
@@ -17,7 +13,6 @@ from storewise.engines.contract.engine import Endpoint
 from storewise.engines.contract.server import (
     Credentials,
     Installation,
-    Launch,
     Node,
     NodeSpec,
     Settling,
@@ -31,7 +26,7 @@ from storewise.errors import EngineError
 
 
 @pytest.fixture(autouse=True)
-def unnamed(monkeypatch: pytest.MonkeyPatch) -> None:
+def unnamed(monkeypatch):
     """Tests name their Riak."""
     for variable in VARIABLES:
         monkeypatch.delenv(variable, raising=False)
@@ -40,9 +35,7 @@ def unnamed(monkeypatch: pytest.MonkeyPatch) -> None:
 # -- what it starts -----------------------------------------------------------------------------
 
 
-def node_of(
-    directory: Path, index: int = 0, level: str = "durable", nodes: int = 3, **settings: Any
-) -> Node:
+def node_of(directory, index=0, level="durable", nodes=3, **settings):
     ports = {name: 21000 + 10 * index + at for at, name in enumerate(PORTS)}
     endpoint = Endpoint("data", 0, "here", "10.1.2.3", 20999, {**ports, "epmd": 20555})
     return Node(
@@ -61,12 +54,12 @@ def node_of(
     )
 
 
-def conf_of(launch: Launch) -> dict[str, str]:
+def conf_of(launch):
     text = launch.files["etc/riak.conf"]
-    return dict(line.split(" = ", 1) for line in text.splitlines())  # type: ignore[misc]
+    return dict(line.split(" = ", 1) for line in text.splitlines())
 
 
-def test_the_configuration_of_a_node(tmp_path: Path) -> None:
+def test_the_configuration_of_a_node(tmp_path):
     node = node_of(tmp_path / "data1", 1)
     launch = RiakEngine().launch(node)
     conf = conf_of(launch)
@@ -90,7 +83,7 @@ def test_the_configuration_of_a_node(tmp_path: Path) -> None:
     assert launch.environment["ERL_EPMD_ADDRESS"] == "10.1.2.3"
 
 
-def test_secrets_are_in_files_only(tmp_path: Path) -> None:
+def test_secrets_are_in_files_only(tmp_path):
     node = node_of(tmp_path / "data0")
     launch = RiakEngine().launch(node)
     cookie = cookie_of(node.credentials)
@@ -118,14 +111,12 @@ def test_secrets_are_in_files_only(tmp_path: Path) -> None:
         ("one", {"config": {"leveldb.threads": 5, "x.y": True}}, {"x.y": "true"}),
     ],
 )
-def test_levels_and_settings(
-    tmp_path: Path, level: str, settings: dict[str, Any], lines: dict[str, str | None]
-) -> None:
+def test_levels_and_settings(tmp_path, level, settings, lines):
     conf = conf_of(RiakEngine().launch(node_of(tmp_path, level=level, **settings)))
     assert {key: conf.get(key) for key in lines} == lines
 
 
-def test_what_cannot_be_started_is_refused(tmp_path: Path) -> None:
+def test_what_cannot_be_started_is_refused(tmp_path):
     riak = RiakEngine()
     with pytest.raises(EngineError, match="memory keeps nothing on disk"):
         riak.launch(node_of(tmp_path, backend="memory"))
@@ -144,7 +135,7 @@ def test_what_cannot_be_started_is_refused(tmp_path: Path) -> None:
     assert names == ["data0", "data1", "data2"]
 
 
-def test_ports_without_a_guard_are_named(tmp_path: Path) -> None:
+def test_ports_without_a_guard_are_named(tmp_path):
     riak = RiakEngine()
     (spec,) = riak.roles(Topology(), {})
     assert not riak.flags.authentication
@@ -159,9 +150,9 @@ def test_ports_without_a_guard_are_named(tmp_path: Path) -> None:
 class _Told:
     """A node's job as far as `settle` sees it, with commands that say what a test wants."""
 
-    def __init__(self, tmp_path: Path, index: int, **says: str) -> None:
+    def __init__(self, tmp_path, index, **says):
         node = node_of(tmp_path, index)
-        self.asked: list[tuple[str, ...]] = []
+        self.asked = []
         self.settling = Settling(
             node=node,
             endpoints=lambda _: tuple(
@@ -172,7 +163,7 @@ class _Told:
             log=logging.getLogger("test"),
         )
 
-    def run(self, words: tuple[str, ...], says: dict[str, str]) -> str:
+    def run(self, words, says):
         self.asked.append(words)
         output = says.get("_".join(words[:2]).replace("-", "_"), "")
         if output.startswith(("Node ", "Failed")):
@@ -183,16 +174,16 @@ class _Told:
 @pytest.mark.parametrize(
     "reason", ["different ring_creation_size", "already a member of a cluster"]
 )
-def test_a_join_that_cannot_succeed(tmp_path: Path, reason: str) -> None:
+def test_a_join_that_cannot_succeed(tmp_path, reason):
     message = _Told(tmp_path, 1, cluster_join=f"Failed: this has a {reason}")
     with pytest.raises(EngineError, match=rf"data1: riak cannot join riak1@10\.1\.2\.3 \({reason}"):
         RiakEngine().settle(message.settling)
 
 
-def test_waiting_has_an_end_that_says_what_riak_said(tmp_path: Path) -> None:
+def test_waiting_has_an_end_that_says_what_riak_said(tmp_path):
     own_time = FakeTime()
 
-    def settle(told: _Told) -> None:
+    def settle(told):
         Joiner(told.settling, clock=own_time.clock, sleep=own_time.sleep).settle()
 
     joining = _Told(tmp_path, 1, cluster_join="Node riak1@10.1.2.3 is not reachable!")
@@ -219,7 +210,7 @@ def test_waiting_has_an_end_that_says_what_riak_said(tmp_path: Path) -> None:
     assert len(commits) == 1, "one plan for all"
 
 
-def test_the_words_of_a_real_riak_are_understood(tmp_path: Path) -> None:
+def test_the_words_of_a_real_riak_are_understood(tmp_path):
     """Recorded on three nodes, from the joins to the last transfer."""
     output = {
         "wait-for-service": [recorded("wait-for-service right after the first pong")],
@@ -237,7 +228,7 @@ def test_the_words_of_a_real_riak_are_understood(tmp_path: Path) -> None:
     }
     message = _Told(tmp_path, 0)
 
-    def run(command: Sequence[str], _: float) -> str:
+    def run(command, _):
         words = command[2:]
         message.asked.append(tuple(words))
         records = output["_".join(words[:2]) if words[0] == "cluster" else words[0]]

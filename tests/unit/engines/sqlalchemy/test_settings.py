@@ -1,21 +1,13 @@
 """Engine `sql`: settings that a study may not have, and secrets that no message repeats."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
 import pytest
 
 from storewise.engines.contract.engine import Schema
 from storewise.engines.registry import engine
 from storewise.errors import ConfigError, EngineError
 
-if TYPE_CHECKING:
-    pass
 
-
-def _refused(settings: dict[str, Any]) -> str:
+def _refused(settings):
     with pytest.raises(EngineError) as caught:
         engine("sql").check_schema(settings, Schema(()))
     return str(caught.value)
@@ -37,13 +29,13 @@ def _refused(settings: dict[str, Any]) -> str:
         ({"url": "sqlite://", "connect_args": {"dsn": "db;pwd=hunter2"}}, "connect_args.dsn"),
     ],
 )
-def test_settings_that_a_study_may_not_have(settings: dict[str, Any], words: str) -> None:
+def test_settings_that_a_study_may_not_have(settings, words):
     text = _refused(settings)
     assert words in text
     assert "hunter2" not in text or settings["url"].startswith("nosuch")
 
 
-def test_a_password_in_a_study_is_refused_and_not_repeated(tmp_path: Path) -> None:
+def test_a_password_in_a_study_is_refused_and_not_repeated(tmp_path):
     from storewise.study.load import load_study
 
     path = tmp_path / "s.yaml"
@@ -56,7 +48,7 @@ def test_a_password_in_a_study_is_refused_and_not_repeated(tmp_path: Path) -> No
     assert "url_env" in str(caught.value) and "hunter2" not in str(caught.value)
 
 
-def test_a_secret_within_an_option_is_taken_out() -> None:
+def test_a_secret_within_an_option_is_taken_out():
     from storewise.engines.sqlalchemy.engine import SqlSettings, _url
 
     text = "sqlite:///?odbc_connect=UID%3Dme%3BPWD%3D%7Bhunter2%3Bx%7D%3BServer%3Ddb"
@@ -74,7 +66,7 @@ def test_a_secret_within_an_option_is_taken_out() -> None:
         ("q1: {operations: 9, crash: {after: 1}}", "no nodes"),
     ],
 )
-def test_what_needs_nodes_is_refused(tmp_path: Path, change: str, words: str) -> None:
+def test_what_needs_nodes_is_refused(tmp_path, change, words):
     from storewise.study.load import load_study
 
     path = tmp_path / "s.yaml"

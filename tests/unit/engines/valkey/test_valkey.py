@@ -1,9 +1,6 @@
 """Valkey as an engine: what a server is given to start with, slots, tags, and what fits."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Any
 
 import bson
 import pytest
@@ -21,7 +18,7 @@ ENGINE = ValkeyEngine()
 KEYED = Kind("usertable", (Field("_id", "key", ""), Field("field0", "str", "")))
 
 
-def node_of(level: str = "durable", nodes: int = 1, threads: int = 1, **settings: Any) -> Node:
+def node_of(level="durable", nodes=1, threads=1, **settings):
     topology = Topology(nodes=nodes, memory_mb=1000, threads=threads)
     return Node(
         spec=ENGINE.roles(topology, settings)[0],
@@ -38,14 +35,14 @@ def node_of(level: str = "durable", nodes: int = 1, threads: int = 1, **settings
     )
 
 
-def config(**node: Any) -> dict[str, str]:
+def config(**node):
     lines = ENGINE.launch(node_of(**node)).files["valkey.conf"].splitlines()
     pairs = dict(line.split(" ", 1) for line in lines)
     assert len(pairs) == len(lines), "each line once"
     return pairs
 
 
-def test_a_server_listens_on_its_address_and_refuses_what_does_not_fit() -> None:
+def test_a_server_listens_on_its_address_and_refuses_what_does_not_fit():
     launch = ENGINE.launch(node_of())
     assert launch.command == ("/opt/valkey-server", '/scratch/a "node"/valkey.conf')
     known = config()
@@ -63,12 +60,12 @@ def test_a_server_listens_on_its_address_and_refuses_what_does_not_fit() -> None
     ("level", "log", "sync"),
     [("durable", "yes", "always"), ("relaxed", "yes", "everysec"), ("memory", "no", None)],
 )
-def test_a_level_is_how_the_log_is_kept(level: str, log: str, sync: str | None) -> None:
+def test_a_level_is_how_the_log_is_kept(level, log, sync):
     known = config(level=level)
     assert (known["appendonly"], known.get("appendfsync")) == (log, sync)
 
 
-def test_no_secret_is_readable_and_nobody_without_a_name_gets_in() -> None:
+def test_no_secret_is_readable_and_nobody_without_a_name_gets_in():
     launch = ENGINE.launch(node_of())
     users = dict(line.split(" ", 2)[1:] for line in launch.files["users.acl"].splitlines())
     assert set(users) == {"default", "storewise", "former"}
@@ -82,7 +79,7 @@ def test_no_secret_is_readable_and_nobody_without_a_name_gets_in() -> None:
     assert "~" not in users["former"] and "+get" not in users["former"].split()
 
 
-def test_keys_of_a_server_are_in_its_slots() -> None:
+def test_keys_of_a_server_are_in_its_slots():
     # The example of the cluster specification.
     assert slot_of(b"123456789") == 0x31C3
     assert tag_of(0, 1) == b""
@@ -94,7 +91,7 @@ def test_keys_of_a_server_are_in_its_slots() -> None:
             assert first <= slot_of(tag_of(server, servers)[1:-1]) <= last
 
 
-def test_the_bus_of_a_cluster_asks_nobody() -> None:
+def test_the_bus_of_a_cluster_asks_nobody():
     one, three = (ENGINE.roles(Topology(nodes=n), {})[0] for n in (1, 3))
     assert ENGINE.open_ports(one, Topology(), {}) == {} and one.ports == ()
     assert set(ENGINE.open_ports(three, Topology(nodes=3), {})) == {"bus"} == set(three.ports)
@@ -102,7 +99,7 @@ def test_the_bus_of_a_cluster_asks_nobody() -> None:
         ENGINE.roles(Topology(nodes=3, replicas=2), {})
 
 
-def test_what_does_not_fit_is_refused_with_the_figures() -> None:
+def test_what_does_not_fit_is_refused_with_the_figures():
     shape = Topology(nodes=2, memory_mb=1000)
     fits = {KEYED: Content(900_000, 1100.0), Kind.RNA: Content(10, 100.0)}
     ENGINE.check_room(shape, {}, fits)
@@ -112,7 +109,7 @@ def test_what_does_not_fit_is_refused_with_the_figures() -> None:
     ENGINE.check_room(shape, {}, {})
 
 
-def test_the_id_of_packed_documents() -> None:
+def test_the_id_of_packed_documents():
     rna, users = BsonForm(Kind.RNA), BsonForm(KEYED)
     document_id = bytes(range(12))
     for packed in ({"_id": ObjectId(document_id), "b": 1}, {"b": 1, "_id": ObjectId(document_id)}):
@@ -124,6 +121,6 @@ def test_the_id_of_packed_documents() -> None:
             form.id_of(bson.encode(wrong))
 
 
-def test_answers_to_info_are_read() -> None:
+def test_answers_to_info_are_read():
     text = b"# Memory\r\nused_memory:12\r\nmaxmemory_human:1:2\r\n\r\n"
     assert fields_of(text) == {"used_memory": "12", "maxmemory_human": "1:2"}
