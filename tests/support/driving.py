@@ -79,8 +79,8 @@ def check_of(directory):
     return check
 
 
-def verify(trial, directory):
-    """Verify the trial's stores."""
+def verify(trial, directory, before=()):
+    """Verify the trial's stores, after phases that left these parts."""
     workers = range(trial.workers)
     run_verify(
         ClientJob(
@@ -89,6 +89,7 @@ def verify(trial, directory):
             shards=directory / "shards.parquet",
             stores=tuple(directory / f"store.{k}" for k in workers),
             result=directory / "verify.parquet",
+            before=tuple(before),
         ),
         check_of(directory),
         logging.getLogger("verify"),

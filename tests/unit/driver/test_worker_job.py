@@ -97,9 +97,6 @@ def test_notes_are_those_of_all_parts_in_their_order(tmp_path):
     assert notes_of(parts) == ({"n": 0}, {"n": 10}, {"n": 2}, {"n": 12})
 
 
-# Stores of embedded engines --------------------------------------------------------------------
-
-
 def test_stores_are_made_empty_and_for_this_user_alone(tmp_path):
     make_stores(tmp_path / "deep" / "store", 2)
     stores = [process_store(tmp_path / "deep" / "store", n) for n in range(2)]
