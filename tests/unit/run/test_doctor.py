@@ -123,9 +123,6 @@ def test_a_host_in_a_line(monkeypatch):
         assert line.startswith("n1, ") and line.endswith(f"{platform.python_version()}, {user}")
 
 
-# ------------------------------------------------------------------ free space
-
-
 @pytest.mark.parametrize(
     ("engines", "more", "stores"),
     [

@@ -154,9 +154,6 @@ def snakemake(study, monkeypatch):
     return made
 
 
-# ------------------------------------------------------------------ attempts
-
-
 @pytest.mark.parametrize("earlier", [0, 5])
 @pytest.mark.parametrize(
     ("retries", "fails", "given"), [(0, 1, 1), (1, 2, 2), (1, 1, 0), (3, 3, 0)]
@@ -179,12 +176,8 @@ def test_a_trial_has_its_attempts_in_each_run(snakemake, retries, fails, given, 
 
 def test_each_trial_is_counted_by_itself(snakemake):
     one, two = (trial.id for trial in snakemake.study.trials())
-    status, told = snakemake.run(
-        Pass(failed=[(one, BROKEN)]),
-        Pass(failed=[(two, BROKEN)]),
-        Pass(failed=[(two, "load.0: other")]),
-        Pass(0),
-    )
+    fails = [(one, BROKEN), (two, BROKEN), (two, "load.0: other")]
+    status, told = snakemake.run(*(Pass(failed=[failed]) for failed in fails), Pass(0))
     assert (status, marks()) == (1, {two: 2})
     assert [note.split(";")[0] for note in told.notes] == [
         f"trial {one} is tried again",
@@ -192,14 +185,10 @@ def test_each_trial_is_counted_by_itself(snakemake):
         f"trial {two} failed 2 times and is left out",
         f"1 of 2 trials failed: {two}",
     ]
-    assert json.loads((RESULTS / "trials" / two / "failed.json").read_text()) == {
-        "trial": two,
-        "factors": snakemake.study.trials()[1].factors,
-        "repeat": 1,
-        "attempts": 2,
-        "reason": "load.0: other",
-        "log_tail": "",
-    }
+    mark = json.loads((RESULTS / "trials" / two / "failed.json").read_text())
+    assert mark.pop("factors") == snakemake.study.trials()[1].factors
+    told_of = {"trial": two, "repeat": 1, "attempts": 2, "reason": "load.0: other", "log_tail": ""}
+    assert mark == told_of
     assert "the report has their reasons, --retry-failed tries them again" in told.notes[-1]
 
 
@@ -230,9 +219,6 @@ def test_the_log_of_the_last_attempt_is_shown(snakemake):
     assert "red" in told.styles
     assert told.notes[0] == f"trial {name} is tried again; its logs: results/s/logs/{name}"
     assert told.notes[1].endswith(f"is left out; its logs: results/s/logs/{name}")
-
-
-# ------------------------------------------------------------------ a full disk
 
 
 def test_a_full_disk_ends_the_run_at_once(snakemake):
@@ -273,9 +259,6 @@ def test_too_little_space_is_refused_before_each_pass(snakemake, monkeypatch):
     assert status == 2 and told.notes[1].startswith("a disk is full")
 
 
-# ------------------------------------------------------------------ other ends
-
-
 @pytest.mark.parametrize(
     ("status", "returned"), [(1, 2), (2, 2), (127, 2), (-9, -9), (128, 128), (137, 137)]
 )
@@ -292,18 +275,15 @@ def test_an_end_without_a_failed_trial_is_no_reason_to_try_again(snakemake, stat
     assert marks() == {}
 
 
-def test_lines_of_a_log_that_explain_an_error(snakemake):
+def test_lines_of_a_log_explain_an_error_where_snakemake_s_own_are_not_shown(snakemake):
     _, told = snakemake.run(Pass(log="a\nKilled\n"))
     assert told.notes[0] == "Snakemake has ended with an error"
     assert told.lines == ["     | a", "     | Killed"]
-
-
-def test_with_snakemake_s_own_words_nothing_is_said_twice(snakemake):
+    shutil.rmtree(RESULTS)
     status, told = snakemake.run(Pass(), verbose=True)
     assert (status, told.notes, told.steps) == (2, [], [])
-    options = snakemake.begun[0]
-    assert options["stdout"] is options["stderr"] is None
-    assert snakemake.waits == [None, None]
+    assert snakemake.begun[1]["stdout"] is snakemake.begun[1]["stderr"] is None
+    assert snakemake.waits[-2:] == [None, None]
     assert not RESULTS.exists()
 
 
@@ -388,9 +368,6 @@ def test_another_run_of_the_study_is_not_disturbed(snakemake, monkeypatch):
         snakemake.run()
 
 
-# ------------------------------------------------------------------ Snakemake's call
-
-
 def test_what_snakemake_is_called_with(snakemake, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null/cache")
     monkeypatch.setattr(runner, "dies_with_parent", lambda number: ("dies", number))
@@ -467,10 +444,7 @@ def test_a_cache_below_the_run_where_there_is_none(tmp_path, monkeypatch):
     assert cache_environment(tmp_path) == own
 
 
-# ------------------------------------------------------------------ plans, and inputs
-
-
-def planned(study, monkeypatch, status, said, **options):
+def planned(monkeypatch, status, said, **options):
     calls = []
 
     def run(command, **words):
@@ -485,29 +459,23 @@ def planned(study, monkeypatch, status, said, **options):
 def test_a_plan_is_told_in_a_line(study, monkeypatch):
     one = study.trials()[0].id
     said = f"storewise: riak is left out: none\nJob 4: Trial {one}\nReason: x\nJob 5: Trial x-y\n"
-    status, told, (command, words) = planned(study, monkeypatch, 0, said)
+    status, told, (command, words) = planned(monkeypatch, 0, said)
     assert (status, told.steps) == (0, ["planning the jobs"])
     assert told.lines == ["1 trial, about 5 s (1 measured already)"]
     assert told.notes == ["riak is left out: none"]
     assert command == Request("s.yaml").command(study, "--dry-run")
     assert "--dry-run --config study=s.yaml" in " ".join(command)
-    assert words.pop("env")["PATH"] == os.environ["PATH"]
-    assert words == {
-        **{"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True},
-        **{"errors": "replace", "check": False},
-    }
-    _, told, _ = planned(study, monkeypatch, 0, said, verbose=True)
+    assert words["env"]["PATH"] == os.environ["PATH"]
+    assert (words["stdout"], words["stderr"]) == (subprocess.PIPE, subprocess.STDOUT)
+    assert (words["text"], words["errors"], words["check"]) == (True, "replace", False)
+    _, told, _ = planned(monkeypatch, 0, said, verbose=True)
     assert told.lines[0] == said.rstrip()
     heres = []
     monkeypatch.setattr(runner, "plan_line", lambda *_, here: heres.append(here) or "")
     for profile in (None, "local", "slurm"):
-        request = Request("s.yaml", profile=profile)
-        planned(study, monkeypatch, 0, "", request=request)
+        planned(monkeypatch, 0, "", request=Request("s.yaml", profile=profile))
     assert heres == [True, True, False]
-
-
-def test_no_plan_is_an_error(study, monkeypatch):
-    status, told, _ = planned(study, monkeypatch, 1, "Error: no cores\n")
+    status, told, _ = planned(monkeypatch, 1, "Error: no cores\n")
     assert (status, told.notes, told.lines) == (2, ["no cores"], [])
 
 
@@ -526,15 +494,14 @@ def test_a_plan_ends_with_trials_and_time(study, monkeypatch):
 
 def test_inputs_are_listed_anew(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    data = tmp_path / "data"
+    data, listing = tmp_path / "data", "results/s/inputs/files.txt"
     text = "inputs: {paths: data}\nengines: [sqlite]\nphases: [write]\n"
-    (tmp_path / "s.yaml").write_text(text)
+    Path("s.yaml").write_text(text)
     with pytest.raises(ConfigError, match="data"):
         Request("s.yaml").study()
     data.mkdir()
     for name in ("a.m10", "b.m10"):
         (data / name).touch()
-    listing = "results/s/inputs/files.txt"
     assert results_of(Request("s.yaml").study()) == RESULTS
     assert renew_inputs("s.yaml") == f"{listing}: 2 files, 2 added, 0 removed"
     assert Path(listing).read_text().splitlines() == ["data/a.m10", "data/b.m10"]
@@ -547,6 +514,5 @@ def test_inputs_are_listed_anew(tmp_path, monkeypatch):
     data.mkdir()
     for number in range(9):
         (data / f"{number}.m10").write_text("x" * 10)
-    sampled = text.replace("paths: data", "paths: data, sample: {files: 2}")
-    (tmp_path / "s.yaml").write_text(sampled)
+    Path("s.yaml").write_text(text.replace("paths: data", "paths: data, sample: {files: 2}"))
     assert ": 2 files, 2 added, 3 removed" in renew_inputs("s.yaml")
