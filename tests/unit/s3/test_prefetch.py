@@ -111,6 +111,7 @@ def test_many_contexts_share_what_may_be_held(s3, monkeypatch):
                 part += opened.read(2_500)
             if len(got[0]) > 30_000:  # what was begun before all were there is read
                 most = max(most, sum(context._held for context in contexts))
+                assert max(context._held for context in contexts) <= 2_500
         for opened in streams:
             opened.close()
     assert all(part == data for part in got)
@@ -222,6 +223,15 @@ def test_no_thread_outlives_its_context(s3, objects):
         begun = opened.read(5)
     assert context.opened(list(objects)[14]) is None
     assert begun + opened.read() == list(objects.values())[14]
+
+
+def test_who_waits_for_another_try_ends_with_the_context(s3, objects, monkeypatch):
+    monkeypatch.setattr(stream, "_WAIT", 1000)
+    begun = threading.Event()
+    s3.faults.add(Cut(0), target="/o/", times=None, when=lambda request: begun.set() or True)
+    with ahead.Ahead([file for file in listed(list(objects)) if file.bytes]):
+        assert begun.wait(20)
+    assert fetching() == []
 
 
 @pytest.mark.parametrize("allowed", [0, 1])
