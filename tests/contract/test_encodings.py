@@ -48,20 +48,7 @@ def _same(client, kind, documents):
     return client.get_many(kind, [d["_id"] for d in documents]) == documents
 
 
-def test_a_batch_comes_back_as_the_dicts_it_was_made_of(target, writer):
-    documents = _documents(200)
-    for kind in KINDS:
-        batch = encoded(target.name, kind, documents[kind])
-        before = sample(201, 1)[kind]
-        writer.insert(kind, before)
-        writer.insert(kind, batch)
-        writer.insert(kind, batch[:0])
-        assert _same(writer, kind, documents[kind])
-        assert _same(writer, kind, before)
-        assert writer.get(kind, documents[kind][-1]["_id"]) == documents[kind][-1]
-
-
-def test_batches_and_dicts_take_turns(target, writer):
+def test_batches_and_dicts_take_turns_and_come_back_as_dicts(target, writer):
     documents = _documents(202)
     for kind in KINDS:
         batch, third = encoded(target.name, kind, documents[kind]), len(documents[kind]) // 3
@@ -69,7 +56,9 @@ def test_batches_and_dicts_take_turns(target, writer):
         writer.insert(kind, batch[:third])
         writer.insert(kind, documents[kind][third : 2 * third])
         writer.insert(kind, batch[2 * third :])
+        writer.insert(kind, batch[:0])
         assert _same(writer, kind, documents[kind])
+        assert writer.get(kind, documents[kind][-1]["_id"]) == documents[kind][-1]
     writer.finish()
     assert _same(writer, Kind.ALIGN, documents[Kind.ALIGN])
 
@@ -119,22 +108,6 @@ def test_a_batch_with_other_columns_is_refused(target, writer):
     # In another order they are the same columns.
     writer.insert(Kind.RNA, good.select(names[::-1]))
     assert _same(writer, Kind.RNA, documents)
-
-
-def test_what_a_column_cannot_hold_is_refused_in_a_batch(target, writer):
-    if engine(target.name).encoding != "arrow":
-        return
-    good = sample(206, 2)[Kind.ALIGN]
-    infinite = [good[0], {**good[1], "z": float("-inf")}]
-    try:
-        writer.insert(Kind.ALIGN, infinite)
-    except EngineError:
-        with pytest.raises(EngineError):
-            writer.insert(Kind.ALIGN, encoded(target.name, Kind.ALIGN, infinite))
-        assert writer.get(Kind.ALIGN, good[0]["_id"]) is None
-    else:
-        writer.insert(Kind.ALIGN, encoded(target.name, Kind.ALIGN, infinite))
-        assert _same(writer, Kind.ALIGN, infinite)
 
 
 def test_batches_of_the_published_fields(target, clusters, tmp_path):

@@ -333,14 +333,6 @@ def test_histograms_and_aggregates(store):
         assert reader.top(Top(kind, name, 5)) == expected_top
 
 
-def test_ranges(store):
-    query = Find(MEASURES, between("mv", -7, 2.5))
-    if not (store.flags.ranges or store.answers):
-        return store.refuses(lambda: store.reader.find(query))
-    expected = [d for d in DOCUMENTS[MEASURES] if _fulfils(d, query.where)]
-    assert _same(store.reader.find(query), expected)
-
-
 WRONG_QUESTIONS = [
     lambda c: c.find(Find(MEASURES, (Where("nothing", "=", 1),))),
     lambda c: c.find(Find(MEASURES, (Where("mv", "=", "1"),))),
@@ -706,17 +698,6 @@ def test_names_of_searches_are_refused_where_there_are_none(tmp_path):
         connect(cluster, "write").create(Schema(kinds=KINDS))
 
 
-def test_null_finds_nothing(tmp_path):
-    client = connect(Cluster("null", stores=(tmp_path,), kinds=KINDS), "write")
-    client.create(Schema(kinds=KINDS))
-    client.insert(USERS, DOCUMENTS[USERS])
-    assert client.find(Find(MEASURES, (Where("mv", ">", 1),), "mv", limit=3)) == []
-    assert client.count(Count(MEASURES, ())) == 0
-    assert client.histogram(Histogram(MEASURES, "mv", 1)) == {}
-    with pytest.raises(EngineError, match="flags"):
-        client.explain(Get(USERS, b"user1"))
-
-
 _NUMBERS = st.one_of(
     st.integers(-20, 20),
     st.integers(-(1 << 63), (1 << 63) - 1),
@@ -778,44 +759,3 @@ def test_any_question_is_answered_as_python_would(
         assert scratch.histogram(Histogram(MEASURES, "mv", width)) == Counter(
             v // int(width) for v in known
         )
-
-
-@pytest.mark.all_cells
-@pytest.mark.slow
-@pytest.mark.xdist_group("mongodb")
-@pytest.mark.long("five servers of MongoDB run in an emulator of another processor", limit=1500)
-@pytest.mark.parametrize("key", ["hashed", "ranged"])
-def test_keys_on_the_shards_of_mongodb(key, tmp_path):
-    """Where the routing table has a key, there it is."""
-    from support.servers.local import running
-    from support.servers.mongodb_binaries import emulated
-
-    from storewise.engines.contract.server import Topology
-    from storewise.engines.mongodb.cluster import as_system
-
-    settings = {"home": str(emulated()), "shard_key": key}
-    shape = Topology(nodes=3, routers=1, memory_mb=512)
-    with running("mongodb", tmp_path, shape, settings, schema=Schema(KINDS)) as result:
-        cluster = replace(result.cluster, kinds=KINDS)
-        writer = _loaded(cluster)
-        secrets = secrets_of(cluster)
-        for kind, documents in DOCUMENTS.items():
-            content = {}
-            for endpoint in cluster.endpoints:
-                if endpoint.role == "data":
-                    with as_system(endpoint, secrets, 30.0) as connection:
-                        content[endpoint.name] = connection.storewise[kind.table].count_documents(
-                            {}
-                        )
-            owners = Counter(writer.owner(kind, document["_id"]) for document in documents)
-            assert owners == {name: number for name, number in content.items() if number}
-            if kind is USERS:
-                assert min(owners.values()) > 30 and len(owners) == 3
-            thread = writer.for_thread()
-            assert thread.scan(Scan(kind, b"", 999)) == BY_ID[kind]
-            assert thread.get_many(kind, [d["_id"] for d in documents]) == documents
-        where = (Where("mv", ">", 5),)
-        expected = sum(_fulfils(row, where) for row in DOCUMENTS[MEASURES])
-        assert writer.count(Count(MEASURES, where)) == expected
-        assert "IXSCAN mv_1" in writer.explain(Find(MEASURES, where))
-        writer.close()

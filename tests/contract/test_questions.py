@@ -3,13 +3,14 @@ makes of the parsed documents."""
 
 import math
 import os
+from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from support.paths import SAMPLE
 from support.servers.samples import ByDigest, connect, fill
-from support.servers.stores import PARQUET, SINGLE, cells
+from support.servers.stores import PARQUET, SINGLE, Target, cell, cells
 
 from storewise.documents import KINDS, Document, Kind
 from storewise.engines.contract.engine import Cluster, Schema, SourceFile
@@ -96,18 +97,18 @@ def plain(question, documents):
     return {number: classes.count(number) for number in set(classes)}
 
 
-def compare(client, flags, request, documents):
+def compare(cluster, flags, request, documents):
     def ids(kind):
         every = [d["_id"] for d in documents[kind]]
         for start in range(0, len(every), 500):
             yield every[start : start + 500]
 
-    for question in request:
-        answer = ask(question, client, flags, ids)
-        expected = plain(question, documents)
-        assert answer.value == expected, question
-        if way_of(question.name, flags).by == "scan":
-            assert answer.read >= len(documents[Kind.ALIGN])
+    with closing(connect(cluster, "read")) as client:
+        for question in request:
+            answer = ask(question, client, flags, ids)
+            assert answer.value == plain(question, documents), question
+            if way_of(question.name, flags).by == "scan":
+                assert answer.read >= len(documents[Kind.ALIGN])
 
 
 def embedded(name, place, parsed, index, **more):
@@ -137,67 +138,37 @@ def embedded(name, place, parsed, index, **more):
     return Cluster(name, stores=stores, sources=sources, placement=placement, settings=more)
 
 
-@pytest.mark.parametrize(
-    ("name", "index"),
-    [
-        ("sqlite", "before"),
-        ("duckdb", "after"),
-        pytest.param("chdb", "after", marks=pytest.mark.slow),
-        ("parquet", "none"),
-        ("files", "none"),
-    ],
-)
-def test_answers_of_embedded_stores(name, index, tmp_path, parsed, documents, asked):
-    client = connect(embedded(name, tmp_path, parsed, index), "read")
-    try:
-        compare(client, engine(name).flags, asked, documents)
-    finally:
-        client.close()
-
-
-@pytest.mark.parametrize("target", cells(PARQUET))
-def test_answers_of_each_layout_of_a_data_set(target, tmp_path, parsed, documents, asked):
-    cluster = embedded("parquet", tmp_path, parsed, "none", **dict(target.settings))
-    client = connect(cluster, "read")
-    try:
-        compare(client, engine("parquet").flags, asked, documents)
-    finally:
-        client.close()
-
-
-@pytest.mark.parametrize("target", cells(SINGLE))
-def test_answers_of_servers(target, clusters, documents, asked):
-    cluster = clusters.fresh(target)
-    flags = engine(target.name).flags
-    schema = Schema()
-    if flags.secondary_indexes:
-        schema = Schema(indexes=INDEXES, index_time="after")
-    fill(cluster, documents, schema, batch=1000)
-    client = connect(cluster, "read")
-    try:
-        compare(client, flags, asked, documents)
-    finally:
-        client.close()
-
-
+#: Which of SQLite's verbs a phase makes do without.
 WAYS = {
     "range": {"finds": False, "server_aggregation": False},
     "range without scans": {"finds": False, "server_aggregation": False, "scans": False},
     "scan": {"finds": False, "server_aggregation": False, "ranges": False},
     "ids": {"finds": False, "server_aggregation": False, "ranges": False, "scans": False},
 }
+CASES = [
+    pytest.param(Target("sqlite"), "before", {}, id="sqlite"),
+    pytest.param(Target("duckdb"), "after", {}, id="duckdb"),
+    pytest.param(Target("chdb"), "after", {}, marks=pytest.mark.slow, id="chdb"),
+    pytest.param(Target("parquet"), "none", {}, id="parquet"),
+    pytest.param(Target("files"), "none", {}, id="files"),
+    *(cell(target, "none", {}) for target in PARQUET),
+    *(pytest.param(Target("sqlite"), "none", lacking, id=way) for way, lacking in WAYS.items()),
+]
 
 
-@pytest.mark.parametrize(
-    "way", [pytest.param(way, marks=[pytest.mark.slow] if way == "range" else []) for way in WAYS]
-)
-def test_every_way_gives_the_same_answers(way, tmp_path, parsed, documents, asked):
-    flags = replace(engine("sqlite").flags, **WAYS[way])
-    client = connect(embedded("sqlite", tmp_path, parsed, "none"), "read")
-    try:
-        compare(client, flags, asked, documents)
-    finally:
-        client.close()
+@pytest.mark.parametrize(("target", "index", "lacking"), CASES)
+def test_answers_of_embedded_stores(target, index, lacking, tmp_path, parsed, documents, asked):
+    cluster = embedded(target.name, tmp_path, parsed, index, **dict(target.settings))
+    compare(cluster, replace(engine(target.name).flags, **lacking), asked, documents)
+
+
+@pytest.mark.parametrize("target", cells(SINGLE))
+def test_answers_of_servers(target, clusters, documents, asked):
+    cluster = clusters.fresh(target)
+    flags = engine(target.name).flags
+    indexes = {"indexes": INDEXES, "index_time": "after"} if flags.secondary_indexes else {}
+    fill(cluster, documents, Schema(**indexes), batch=1000)
+    compare(cluster, flags, asked, documents)
 
 
 def test_who_answers_follows_from_the_flags():
@@ -220,72 +191,38 @@ def test_who_answers_follows_from_the_flags():
 
 
 def test_files_answer_all_verbs_as_sqlite_does(tmp_path, parsed, documents):
-    (tmp_path / "f").mkdir()
-    (tmp_path / "s").mkdir()
-    files = connect(embedded("files", tmp_path / "f", parsed, "none"), "read")
-    sqlite = connect(embedded("sqlite", tmp_path / "s", parsed, "none"), "read")
-    hits = documents[Kind.ALIGN]
-    ids = sorted(d["_id"] for d in hits)
+    ids = sorted(d["_id"] for d in documents[Kind.ALIGN])
     strong = (Where("e", "<=", 100.0), Where("f", "=", "f"))
-
-    def in_ids(found):
-        return sorted(found, key=lambda d: d["_id"])
-
-    try:
-        for client in (files, sqlite):
-            for kind in KINDS:
-                assert client.count(Count(kind)) == len(documents[kind])
-            wanted = [ids[3], b"\x00" * 12, ids[-1], ids[3], documents[Kind.RNA][0]["_id"]]
-            by_id = {d["_id"]: d for d in hits}
-            assert client.get_many(Kind.ALIGN, wanted) == [by_id.get(i) for i in wanted]
-            task = documents[Kind.TASKS][0]
-            assert client.get(Kind.TASKS, task["_id"]) == task
+    wanted = [ids[3], b"\x00" * 12, ids[-1], ids[3], documents[Kind.RNA][0]["_id"]]
+    task = documents[Kind.TASKS][0]["_id"]
+    results = []
+    for name in ("files", "sqlite"):
+        (tmp_path / name).mkdir()
+        with closing(connect(embedded(name, tmp_path / name, parsed, "none"), "read")) as client:
+            found = [client.count(Count(kind)) for kind in KINDS]
+            found += [client.get_many(Kind.ALIGN, wanted), client.get(Kind.TASKS, task)]
             for start, limit in ((b"\x00" * 12, 5), (ids[700], 4000), (ids[-2], 9), (ids[9], 0)):
-                expected = [i for i in ids if i >= start][:limit]
-                assert [d["_id"] for d in client.scan(Scan(Kind.ALIGN, start, limit))] == expected
-        for low, high in ((1e-9, 1e-3), (None, 1e-5), (1.0, None), (None, None)):
-            pair = [
-                in_ids(c.find(Find(Kind.ALIGN, between("e", low, high)))) for c in (files, sqlite)
-            ]
-            assert pair[0] == pair[1]
-        assert len(files.find(Find(Kind.ALIGN, between("gene"), limit=3))) == 3
-        for field, descending in (("b", True), ("gene", False), ("gene", True)):
-            pair = [
-                c.find(Find(Kind.ALIGN, strong, order_by=field, descending=descending, limit=6))
-                for c in (files, sqlite)
-            ]
-            assert pair[0] == pair[1]
-            assert len(pair[0]) == 6
-        assert len(files.find(Find(Kind.ALIGN, strong, limit=4))) == 4
-        counted = Count(Kind.ALIGN, strong)
-        assert files.count(counted) == sqlite.count(counted)
-        for classes in (Histogram(Kind.GS, "l", 25.0), Histogram(Kind.ALIGN, "b", 10.0, strong)):
-            assert files.histogram(classes) == sqlite.histogram(classes)
-        top = Top(Kind.ALIGN, "chr", 4)
-        assert files.top(top) == sqlite.top(top)
-        for bad in (
-            lambda: files.find(Find(Kind.ALIGN, (Where("nothing", "=", 1),))),
-            lambda: files.find(Find(Kind.ALIGN, (Where("e", "<", "x"),))),
-            lambda: files.histogram(Histogram(Kind.ALIGN, "gene", 1.0)),
-            lambda: files.histogram(Histogram(Kind.ALIGN, "b", 0.0)),
-            lambda: files.scan(Scan(Kind.ALIGN, b"", -1)),
-            lambda: files.update(Kind.ALIGN, ids[0], {"e": 1.0}),
-        ):
-            with pytest.raises(EngineError):
-                bad()
-    finally:
-        files.close()
-        sqlite.close()
-    with pytest.raises(EngineError, match="closed"):
-        files.count(Count(Kind.ALIGN))
+                found.append(client.scan(Scan(Kind.ALIGN, start, limit)))
+            for low, high in ((1e-9, 1e-3), (None, 1e-5), (1.0, None), (None, None)):
+                hits = client.find(Find(Kind.ALIGN, between("e", low, high)))
+                found.append(sorted(hits, key=lambda d: d["_id"]))
+            for field, down in (("b", True), ("gene", False), ("gene", True)):
+                found.append(client.find(Find(Kind.ALIGN, strong, field, down, 6)))
+                assert len(found[-1]) == 6
+            found.append(len(client.find(Find(Kind.ALIGN, between("gene"), limit=3))))
+            found.append(client.count(Count(Kind.ALIGN, strong)))
+            for query in (Histogram(Kind.GS, "l", 25.0), Histogram(Kind.ALIGN, "b", 10.0, strong)):
+                found.append(client.histogram(query))
+            found.append(client.top(Top(Kind.ALIGN, "chr", 4)))
+            results.append(found)
+    assert results[0] == results[1]
 
 
 def test_files_know_only_what_was_inserted(tmp_path, parsed):
     source = SourceFile(str(FILES[0]), 10, content_digest(FILES[0]), (0, 0, 0, 0), 0)
     cluster = Cluster("files", stores=(tmp_path / "s",), sources=(source,))
-    client = connect(cluster, "write")
     hits = parsed[0][Kind.ALIGN]
-    try:
+    with closing(connect(cluster, "write")) as client:
         client.create(Schema())
         assert client.count(Count(Kind.ALIGN)) == 0
         assert client.disk_bytes() == 0
@@ -297,20 +234,19 @@ def test_files_know_only_what_was_inserted(tmp_path, parsed):
         assert len(client.scan(Scan(Kind.ALIGN, b"\x00" * 12, 1000))) == 100
         with pytest.raises(EngineError, match="of no input file"):
             client.insert(Kind.ALIGN, parsed[1][Kind.ALIGN][:1])
-    finally:
-        client.close()
+        with pytest.raises(EngineError):
+            client.update(Kind.ALIGN, hits[0]["_id"], {"e": 1.0})
+    with pytest.raises(EngineError, match="closed"):
+        client.count(Count(Kind.ALIGN))
 
 
 def test_a_file_that_is_gone_is_named(tmp_path):
     store = tmp_path / "s"
     store.mkdir()
     source = SourceFile(str(tmp_path / "gone.m10"), 10, bytes(16), (1, 1, 1, 1), 0)
-    client = connect(Cluster("files", stores=(store,), sources=(source,)), "read")
-    try:
-        with pytest.raises(EngineError, match=r"gone\.m10"):
-            client.count(Count(Kind.ALIGN))
-    finally:
-        client.close()
+    cluster = Cluster("files", stores=(store,), sources=(source,))
+    with closing(connect(cluster, "read")) as client, pytest.raises(EngineError, match="gone"):
+        client.count(Count(Kind.ALIGN))
 
 
 def test_parsers_end_by_themselves_when_a_client_is_closed(tmp_path):
@@ -328,12 +264,9 @@ def test_parsers_end_by_themselves_when_a_client_is_closed(tmp_path):
 
 
 def test_a_parser_that_was_killed_is_said(tmp_path, parsed):
-    client = connect(embedded("files", tmp_path, parsed, "none"), "read")
-    try:
+    with closing(connect(embedded("files", tmp_path, parsed, "none"), "read")) as client:
         for process in client._parsers._pool._processes.copy().values():
             process.kill()
             process.join()
         with pytest.raises(EngineError, match="ended"):
             client.count(Count(Kind.ALIGN))
-    finally:
-        client.close()

@@ -82,19 +82,6 @@ def test_texts_are_values_and_nothing_else(tmp_path):
     client.close()
 
 
-def test_ids_of_another_length_are_other_ids(tmp_path):
-    """ClickHouse's own type of a fixed length would take them for equal."""
-    document = {**sample(1, 1)[Kind.RNA][0], "_id": b"abcdefghij\0\0"}
-    client = connect(_cluster(tmp_path), "write")
-    client.create(Schema())
-    client.insert(Kind.RNA, [document])
-    assert client.get(Kind.RNA, b"abcdefghij") is None
-    assert client.get(Kind.RNA, document["_id"]) == document
-    assert client.find(Find(Kind.RNA, (Where("_id", ">", document["_id"] + b"\0"),))) == []
-    assert client.find(Find(Kind.RNA, (Where("_id", ">", b"abcdefghij"),))) == [document]
-    client.close()
-
-
 def test_a_process_has_several_stores_open(tmp_path):
     first = load("chdb", tmp_path / "first", sample(1, 20))
     reader = connect(first, "read")

@@ -3,7 +3,7 @@
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import psutil
@@ -15,10 +15,8 @@ from support.servers.stores import Target
 
 from storewise.documents import Kind
 from storewise.engines.contract.queries import Count
-from storewise.engines.contract.server import Credentials
 from storewise.engines.mongodb import connection as mongo_link
 from storewise.engines.mongodb.cluster import as_user
-from storewise.engines.mongodb.direct import Direct
 from storewise.engines.mongodb.engine import MongoEngine
 from storewise.errors import EngineError
 from storewise.ssearch.parse.documents import to_bson
@@ -58,25 +56,6 @@ def alone(clusters):
     target = Target("mongodb", 1)
     fill(clusters.fresh(target), {})
     return clusters.servers(target)
-
-
-def changed(cluster, directory, **secrets):
-    assert cluster.credentials is not None
-    known = asdict(Credentials.read(cluster.credentials))
-    wrong = directory / "wrong.json"
-    Credentials(**{**known, **secrets}).write(wrong)
-    return replace(cluster, credentials=wrong)
-
-
-@pytest.mark.parametrize("secrets", [{"password": "guess"}, {"user": "nobody"}])
-def test_bad_credentials_are_refused(alone, tmp_path, secrets):
-    with pytest.raises(EngineError, match="refuses the user or password"):
-        ENGINE.connect(changed(alone.cluster, tmp_path, **secrets), "read")
-
-
-def test_a_foreign_server_is_not_waited_for(alone):
-    with pytest.raises(EngineError, match="refuses this session's key"):
-        ENGINE.answers(alone.cluster.endpoints[0], Credentials.make())
 
 
 def test_without_a_password_nothing_is_shown(alone):
@@ -161,28 +140,6 @@ def test_single_documents_come_the_same_with_and_without_pymongo(alone, direct):
         with pytest.raises(EngineError, match=r"mongodb: update: .*8.byte"):
             client.update(Kind.GS, third["_id"], {"b": 2**63})
         assert client.get(Kind.GS, third["_id"]) == third
-
-
-@pytest.mark.slow
-def test_a_connection_that_the_server_has_closed_is_made_again(alone):
-    """A read and an update find out, whether the connection has rested for long or not."""
-    secrets = secrets_of(alone.cluster)
-    (document,) = sample(71, 1)[Kind.GS]
-    with closing(ENGINE.connect(alone.cluster, "write")) as client:
-        insert(client, Kind.GS, [document])
-        assert client.get(Kind.GS, document["_id"]) == document
-        (resting,) = client._shared.alone.resting
-        resting._socket.shutdown(socket.SHUT_RDWR)
-        assert client.get(Kind.GS, document["_id"]) == document
-        assert not resting.open
-        assert client.update(Kind.GS, document["_id"], {"b": 5})
-        (resting,) = client._shared.alone.resting
-        resting._used -= 60.0
-        resting._socket.shutdown(socket.SHUT_RDWR)
-        assert client.update(Kind.GS, document["_id"], {"b": 6})
-        assert not resting.open
-    with pytest.raises(OperationFailure, match=r"(?i)authentication failed"):
-        Direct(alone.cluster.endpoints[0], replace(secrets, password="guess"), 5.0, 5.0)
 
 
 def test_a_server_that_never_answered_is_named_too(alone, monkeypatch):

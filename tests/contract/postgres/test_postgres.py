@@ -12,7 +12,7 @@ from support.servers.stores import Target, available
 
 from storewise.documents import KINDS, Kind
 from storewise.engines.contract.engine import Schema
-from storewise.engines.contract.queries import Find, Scan, Top, between
+from storewise.engines.contract.queries import Scan
 from storewise.engines.contract.server import Topology
 from storewise.engines.postgres.client import connect as sign_in
 from storewise.engines.postgres.engine import PostgresEngine
@@ -20,7 +20,6 @@ from storewise.errors import EngineError
 
 ENGINE = PostgresEngine()
 pytestmark = pytest.mark.xdist_group("postgres")
-DOCUMENTS = sample(3, alignments=2000)
 
 
 @pytest.fixture
@@ -63,38 +62,6 @@ def test_the_environment_of_a_user_does_not_count(columns, monkeypatch):
     }.items():
         monkeypatch.setenv(name, value)
     fill(columns, sample(1, 20))
-
-
-@pytest.mark.parametrize("layout", ["columns", pytest.param("json", marks=pytest.mark.slow)])
-@pytest.mark.parametrize(
-    "index_time", ["none", pytest.param("before", marks=pytest.mark.slow), "after"]
-)
-def test_indexes_are_there_and_used(layout, index_time, clusters):
-    cluster = clusters.fresh(Target("postgres", 1, (("layout", layout),)))
-    schema = Schema(
-        indexes=((Kind.ALIGN, "e"), (Kind.ALIGN, "gene"), (Kind.ALIGN, "ti")), index_time=index_time
-    )
-    fill(cluster, DOCUMENTS, schema, batch=500)
-    result = {name for (name,) in _ask(cluster, "SELECT indexname FROM pg_indexes")}
-    wanted = {"align_e", "align_gene", "align_ti"}
-    assert wanted & result == (set() if index_time == "none" else wanted)
-    client = connect(cluster, "read")
-    value = DOCUMENTS[Kind.ALIGN][17]["e"]
-    assert client.find(Find(Kind.ALIGN, between("e", value, value))) == [DOCUMENTS[Kind.ALIGN][17]]
-    task = DOCUMENTS[Kind.ALIGN][0]["ti"]
-    number = sum(d["ti"] == task for d in DOCUMENTS[Kind.ALIGN])
-    assert dict(client.top(Top(Kind.ALIGN, "ti", 9)))[task] == number
-    client.close()
-    expression = "e" if layout == "columns" else "(document->>'e')::double precision"
-    plan = _ask(
-        cluster,
-        f"EXPLAIN SELECT * FROM align WHERE {expression} IS NOT NULL AND "
-        f"{expression} >= {value!r} AND {expression} <= {value!r}",
-    )
-    text = " ".join(line for (line,) in plan)
-    assert ("align_e" in text) == (index_time != "none")
-    statistics = _ask(cluster, "SELECT reltuples FROM pg_class WHERE relname = 'align'")
-    assert statistics == [(len(DOCUMENTS[Kind.ALIGN]),)]
 
 
 @pytest.mark.slow

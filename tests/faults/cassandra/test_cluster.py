@@ -27,7 +27,6 @@ from storewise.engines.contract.engine import Schema
 from storewise.engines.contract.queries import Count, Find, between
 from storewise.engines.contract.server import Credentials, Topology
 from storewise.errors import EngineError
-from storewise.session.server.address import free_port
 from storewise.session.server.server import start_server
 
 pytestmark = pytest.mark.xdist_group("cassandra")
@@ -303,30 +302,6 @@ def alone(tmp_path, **changes):
 
 def nothing():
     """No trial to end."""
-
-
-# Between our look and the server's start: `make test-slow` tries it with HBase.
-@pytest.mark.all_cells
-@pytest.mark.parametrize("which", ["native", "gossip"])
-def test_a_taken_port_is_left_for_another(tmp_path, monkeypatch, which):
-    """Another process takes the port between our look and the server's start."""
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        taken = int(other.getsockname()[1])
-        offered = [taken] if which == "native" else [0, taken]
-
-        def offer(address, ports="", avoid=frozenset()):
-            return (offered.pop(0) if offered else 0) or free_port(address, ports, avoid)
-
-        monkeypatch.setattr("storewise.session.server.server.free_port", offer)
-        server = start_server(ENGINE, alone(tmp_path), tmp_path / "log", nothing)
-        try:
-            assert taken not in {server.endpoint.port, *server.endpoint.ports.values()}
-            assert ENGINE.greets(server.endpoint, server.node.credentials)
-        finally:
-            server.stop()
-            server.remove()
-    text = (tmp_path / "log").read_text()
-    assert "127.0.0.1" in text and str(taken) in text
 
 
 def spoken(place, key):

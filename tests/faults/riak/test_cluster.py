@@ -238,13 +238,6 @@ def test_a_configuration_that_riak_refuses(release, tmp_path):
     assert "Cuttlefish failed" in output, "what Riak itself says without the reason"
 
 
-def test_a_release_that_makes_no_arguments(release, tmp_path):
-    script = release / "bin/riak"
-    script.write_text("#!/bin/sh\nexit 0\n")
-    output = failing(tmp_path, release, r"data0: the server of Riak KV .* ended with status 0")
-    assert "riak chkconfig has made no vm.*.args" in output
-
-
 def test_a_port_that_somebody_took(release, tmp_path, monkeypatch):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

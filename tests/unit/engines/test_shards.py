@@ -8,20 +8,13 @@ from storewise.documents import KINDS, make_id
 from storewise.engines.contract.engine import HashPlacement
 from storewise.engines.contract.server import Topology
 from storewise.engines.registry import engine
-from storewise.errors import EngineError
 
 
 @pytest.mark.parametrize("name", ["mariadb", "postgres"])
-def test_shapes_that_shards_cannot_have_are_refused(name):
-    described = engine(name)
-    for shape, word in (
-        (Topology(nodes=0), "nodes"),
-        (Topology(replicas=2), "replicas"),
-        (Topology(routers=1), "routers"),
-    ):
-        with pytest.raises(EngineError, match=word):
-            described.roles(shape, {})
-    assert [s.name for s in described.roles(Topology(nodes=3), {})] == ["data0", "data1", "data2"]
+def test_shards_are_nodes_of_their_own(name):
+    specs = engine(name).roles(Topology(nodes=3, threads=2, memory_mb=512), {})
+    result = [(s.name, s.threads, s.memory_mb) for s in specs]
+    assert result == [("data0", 2, 512), ("data1", 2, 512), ("data2", 2, 512)]
 
 
 @pytest.mark.parametrize("servers", [2, 3, 4, 7, 8, 16])

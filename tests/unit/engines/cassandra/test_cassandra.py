@@ -17,8 +17,7 @@ from storewise.errors import EngineError
 
 
 def values_of(launch):
-    result = json.loads(launch.files["cassandra.yaml"])
-    return result
+    return json.loads(launch.files["cassandra.yaml"])
 
 
 def test_nodes_of_a_topology():
@@ -33,60 +32,18 @@ def test_nodes_of_a_topology():
     assert "gossip" in ENGINE.open_ports(specs[0], Topology(nodes=3), {})
 
 
-@pytest.mark.parametrize(
-    ("shape", "words"),
-    [
-        ({"nodes": 0}, "0 nodes"),
-        ({"nodes": 3, "replicas": 4}, "1 to 3 replicas"),
-        ({"replicas": 0}, "replicas"),
-        ({"routers": 1}, "leave routers at 0"),
-    ],
-)
-def test_impossible_topologies_are_refused(shape, words):
-    with pytest.raises(EngineError, match=words):
-        ENGINE.roles(Topology(**shape), {})
-
-
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"concurrency": 0}, "concurrency"),
-        ({"colour": 1}, "colour.*known"),
-        ({"config": {"authenticator": "AllowAllAuthenticator"}}, "set by Storewise"),
-        ({"config": {"auth_read_consistency_level": "ANY"}}, "set by Storewise"),
-        ({"config": {"commitlog_sync": "periodic"}}, "set by Storewise"),
-        ({"config": {"commitlog_sync_period": "60s"}}, "set by Storewise"),
-        ({"config": {"commit_failure_policy": "ignore"}}, "set by Storewise"),
-        ({"jvm_options": ["-Dcassandra.jmx.remote.port=7199"]}, "opens a port"),
-        ({"jvm_options": ["-Dcom.sun.management.jmxremote.port=7199"]}, "opens a port"),
-        ({"jvm_options": ["-agentlib:jdwp=transport=dt_socket,address=*:1"]}, "opens a port"),
-        ({"jvm_options": ["-Xmx9g"]}, "heap_share"),
-        ({"jvm_options": ["garbage"]}, "no option of Java"),
-    ],
-)
-def test_wrong_settings_are_named(settings, words):
-    with pytest.raises(EngineError, match=words):
-        ENGINE.roles(Topology(), settings)
-
-
 @pytest.mark.parametrize("network", [False, True])
 def test_a_launch_hides_its_secrets_and_listens_on_one_address(network):
     for index in range(RING):
         node = node_of(index, network=network)
         launch = ENGINE.launch(node)
         values = values_of(launch)
-        message = [
-            *launch.command,
-            *launch.environment.values(),
-            *(w for s in launch.steps for w in s),
-        ]
-        for secret in (node.credentials.password, node.credentials.key):
-            assert not any(secret in word for word in message)
+        message = repr((launch.command, launch.environment, launch.steps))
+        assert node.credentials.password not in message and node.credentials.key not in message
         assert values["listen_address"] == values["rpc_address"] == node.address
         assert values["authenticator"] == "PasswordAuthenticator"
         assert values["authorizer"] == "CassandraAuthorizer"
-        assert not any("jmx" in word and "remote.port" in word for word in launch.command)
-        assert not any("cassandra.jmx" in word for word in launch.command)
+        assert "remote.port" not in message and "cassandra.jmx" not in message
         seeds = values["seed_provider"][0]["parameters"][0]["seeds"]
         assert seeds.split(",") == [f"{p.address}:{p.ports['gossip']}" for p in node.peers]
         # The role whose password everybody knows: only where nobody else can log in.

@@ -58,27 +58,6 @@ def test_routers_are_jobs_or_stand_on_worker_hosts():
     assert {(s.placement, s.after, s.threads) for s in roles} == {("node", ("config",), 4)}
 
 
-@pytest.mark.parametrize("shape", [{"nodes": 0}, {"replicas": 0}, {"replicas": 8}, {"routers": -1}])
-def test_impossible_topologies_are_refused(shape):
-    with pytest.raises(EngineError, match="mongodb"):
-        names(Topology(**shape))
-
-
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"shard_key": "ranged", "initial_chunks": 8}, "hashed"),
-        ({"config": {"security.authorization": "disabled"}}, "security.authorization is set by"),
-        ({"config": {"net": {"bindIp": "0.0.0.0"}}}, "net.bindIp is set by"),
-        ({"cache_share": 0.95}, "cache_share"),
-        ({"shards": 3}, "shards"),
-    ],
-)
-def test_wrong_settings_are_named(settings, words):
-    with pytest.raises(EngineError, match=words):
-        names(Topology(), **settings)
-
-
 def test_a_shard_key_is_a_field_of_the_workload():
     other = Kind("usertable", (Field("_id", "key", "a key"), Field("field0", "str", "text")))
     settings = {"shard_key_field": "field0"}

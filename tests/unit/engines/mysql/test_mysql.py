@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from support.servers.mariadb import ENGINE, MARIADB, node
 
 from storewise.documents import Field
-from storewise.engines.contract.server import Installation, Topology
+from storewise.engines.contract.server import Installation
 from storewise.engines.mysql import connection
-from storewise.engines.mysql.engine import MysqlEngine
 from storewise.engines.mysql.launch import option_file, pool_mb, server_version
 from storewise.engines.mysql.load_data import load_text, value_lists
 from storewise.errors import ConfigError, EngineError
@@ -136,47 +135,9 @@ def test_options_of_a_study():
     assert options(text)["max-connections"] == "50"
 
 
-@pytest.mark.parametrize(
-    "config",
-    [
-        {"bind_address": "0.0.0.0"},
-        {"skip-grant-tables": True},
-        {"loose_port": 3306},
-        {"init_file": "/tmp/x"},
-        {"general_log": True},
-        {"a b": 1},
-        {"sort_buffer_size": "1M\nskip-grant-tables"},
-    ],
-)
-def test_options_that_a_study_cannot_have(config):
-    with pytest.raises(ValueError, match="config"):
-        MysqlEngine.Settings.model_validate({"config": config})
-
-
 @given(st.integers(256, 1 << 20))
 def test_the_pool_is_about_half_of_the_memory(memory):
     assert 0.44 * memory <= pool_mb(memory) <= 0.6 * memory
-
-
-@pytest.mark.parametrize(
-    ("topology", "words"),
-    [
-        (Topology(nodes=0), "nodes"),
-        (Topology(replicas=2), "replicas"),
-        (Topology(routers=1), "routers"),
-        (Topology(memory_mb=64), "node_memory_mb = 64"),
-    ],
-)
-def test_shapes_that_it_cannot_have(topology, words):
-    with pytest.raises(EngineError, match=words):
-        ENGINE.roles(topology, {})
-
-
-def test_the_nodes_of_a_cluster():
-    specs = ENGINE.roles(Topology(nodes=3, threads=2, memory_mb=512), {})
-    assert [(s.name, s.threads, s.memory_mb) for s in specs] == [
-        ("data0", 2, 512), ("data1", 2, 512), ("data2", 2, 512)
-    ]  # fmt: skip
 
 
 COLUMNS = (

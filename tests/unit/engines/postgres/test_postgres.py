@@ -2,12 +2,8 @@
 
 from pathlib import Path
 
-import pytest
-
-from storewise.engines.contract.engine import Cluster
 from storewise.engines.contract.server import Credentials, Installation, Node, Topology
 from storewise.engines.postgres.engine import PostgresEngine
-from storewise.errors import EngineError
 
 ENGINE = PostgresEngine()
 
@@ -58,20 +54,3 @@ def test_sizes_follow_the_node():
         ENGINE.launch(node(config={"Work_Mem": "64MB"})).files["postgresql.conf"]
     )
     assert settings["work_mem"] == "'64MB'"
-
-
-@pytest.mark.parametrize(
-    ("wrong", "word"),
-    [
-        ({"config": {"port": 1}}, "port"),
-        ({"config": {"Listen_Addresses": "*"}}, "Listen_Addresses"),
-        ({"config": {"fsync": False}}, "consistency"),
-        ({"config": {"work_mem = '1GB'\nfsync": 1}}, "no name"),
-        ({"config": {"work_mem": "1\n2"}}, "one line"),
-        ({"bulk": "load"}, "bulk"),
-        ({"layout": "xml"}, "layout"),
-    ],
-)
-def test_settings_that_cannot_be(wrong, word, tmp_path):
-    with pytest.raises(EngineError, match=word):
-        ENGINE.connect(Cluster(engine="postgres", settings=wrong), "read")

@@ -123,9 +123,6 @@ def test_what_cannot_be_started_is_refused(tmp_path):
     with pytest.raises(EngineError, match="another `scratch`"):
         riak.launch(node_of(tmp_path / "a directory"))
     for shape, settings, words in (
-        (Topology(nodes=0), {}, "0 nodes"),
-        (Topology(routers=1), {}, "leave routers at 0"),
-        (Topology(nodes=2, replicas=3), {}, "2 nodes has 1 to 2 replicas of a document, not 3"),
         (Topology(nodes=9), {"ring_size": 8}, "larger power of two"),
         (Topology(nodes=3, replicas=2), {"r": 3}, "setting r: 3 of 2 replicas"),
     ):

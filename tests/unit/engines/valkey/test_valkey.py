@@ -95,8 +95,6 @@ def test_the_bus_of_a_cluster_asks_nobody():
     one, three = (ENGINE.roles(Topology(nodes=n), {})[0] for n in (1, 3))
     assert ENGINE.open_ports(one, Topology(), {}) == {} and one.ports == ()
     assert set(ENGINE.open_ports(three, Topology(nodes=3), {})) == {"bus"} == set(three.ports)
-    with pytest.raises(EngineError, match="replicas is 2"):
-        ENGINE.roles(Topology(nodes=3, replicas=2), {})
 
 
 def test_what_does_not_fit_is_refused_with_the_figures():

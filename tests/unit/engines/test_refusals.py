@@ -1,0 +1,90 @@
+"""Shapes of clusters and settings that an engine cannot have, before anything is started."""
+
+import pytest
+
+from storewise.engines.contract.server import Topology
+from storewise.engines.registry import engine
+from storewise.errors import EngineError
+
+SHAPES = [
+    ("cassandra", {"nodes": 0}, "0 nodes"),
+    ("cassandra", {"nodes": 3, "replicas": 4}, "1 to 3 replicas"),
+    ("cassandra", {"replicas": 0}, "replicas"),
+    ("cassandra", {"routers": 1}, "leave routers at 0"),
+    ("hbase", {"nodes": 0}, "0 nodes"),
+    ("hbase", {"replicas": 3}, r"replicas is 3.*HDFS"),
+    ("hbase", {"routers": -1}, "-1 routers"),
+    ("mariadb", {"nodes": 0}, "nodes"),
+    ("mariadb", {"replicas": 2}, "replicas"),
+    ("mariadb", {"routers": 1}, "routers"),
+    ("mariadb", {"memory_mb": 64}, "node_memory_mb = 64"),
+    ("mongodb", {"nodes": 0}, "mongodb"),
+    ("mongodb", {"replicas": 0}, "mongodb"),
+    ("mongodb", {"replicas": 8}, "mongodb"),
+    ("mongodb", {"routers": -1}, "mongodb"),
+    ("postgres", {"nodes": 0}, "nodes"),
+    ("postgres", {"replicas": 2}, "replicas"),
+    ("postgres", {"routers": 1}, "routers"),
+    ("riak", {"nodes": 0}, "0 nodes"),
+    ("riak", {"routers": 1}, "leave routers at 0"),
+    ("riak", {"nodes": 2, "replicas": 3}, "2 nodes has 1 to 2 replicas of a document, not 3"),
+    ("valkey", {"nodes": 3, "replicas": 2}, "replicas is 2"),
+]
+SETTINGS = [
+    ("cassandra", {"concurrency": 0}, "concurrency"),
+    ("cassandra", {"colour": 1}, "colour.*known"),
+    ("cassandra", {"config": {"authenticator": "AllowAllAuthenticator"}}, "set by Storewise"),
+    ("cassandra", {"config": {"auth_read_consistency_level": "ANY"}}, "set by Storewise"),
+    ("cassandra", {"config": {"commitlog_sync": "periodic"}}, "set by Storewise"),
+    ("cassandra", {"config": {"commitlog_sync_period": "60s"}}, "set by Storewise"),
+    ("cassandra", {"config": {"commit_failure_policy": "ignore"}}, "set by Storewise"),
+    ("cassandra", {"jvm_options": ["-Dcassandra.jmx.remote.port=7199"]}, "opens a port"),
+    ("cassandra", {"jvm_options": ["-Dcom.sun.management.jmxremote.port=7199"]}, "opens a port"),
+    ("cassandra", {"jvm_options": ["-agentlib:jdwp=transport=dt_socket,address=*:1"]}, "opens a"),
+    ("cassandra", {"jvm_options": ["-Xmx9g"]}, "heap_share"),
+    ("cassandra", {"jvm_options": ["garbage"]}, "no option of Java"),
+    ("hbase", {"rootdir": "hbase"}, "neither an absolute path nor a URI"),
+    ("hbase", {"config": {"hbase.rootdir": "/x"}}, "hbase.rootdir is set by"),
+    ("hbase", {"config": {"hbase.regionserver.ipc.address": "0.0.0.0"}}, "ipc.address is set by"),
+    ("hbase", {"block_cache_share": 0.6, "memstore_share": 0.3}, r"together are above 0\.8"),
+    ("hbase", {"gateway": "rest"}, "gateway"),
+    ("hbase", {"regions": 3}, "regions"),
+    ("mariadb", {"config": {"bind_address": "0.0.0.0"}}, "config"),
+    ("mariadb", {"config": {"skip-grant-tables": True}}, "config"),
+    ("mariadb", {"config": {"loose_port": 3306}}, "config"),
+    ("mariadb", {"config": {"init_file": "/tmp/x"}}, "config"),
+    ("mariadb", {"config": {"general_log": True}}, "config"),
+    ("mariadb", {"config": {"a b": 1}}, "config"),
+    ("mariadb", {"config": {"sort_buffer_size": "1M\nskip-grant-tables"}}, "config"),
+    ("mongodb", {"shard_key": "ranged", "initial_chunks": 8}, "hashed"),
+    ("mongodb", {"config": {"security.authorization": "disabled"}}, "authorization is set by"),
+    ("mongodb", {"config": {"net": {"bindIp": "0.0.0.0"}}}, "net.bindIp is set by"),
+    ("mongodb", {"cache_share": 0.95}, "cache_share"),
+    ("mongodb", {"shards": 3}, "shards"),
+    ("postgres", {"config": {"port": 1}}, "port"),
+    ("postgres", {"config": {"Listen_Addresses": "*"}}, "Listen_Addresses"),
+    ("postgres", {"config": {"fsync": False}}, "consistency"),
+    ("postgres", {"config": {"work_mem = '1GB'\nfsync": 1}}, "no name"),
+    ("postgres", {"config": {"work_mem": "1\n2"}}, "one line"),
+    ("postgres", {"bulk": "load"}, "bulk"),
+    ("postgres", {"layout": "xml"}, "layout"),
+    ("riak", {"r": 3}, "setting r: 3 of 1 replicas"),
+    ("riak", {"r": 0}, "from 1"),
+    ("riak", {"ring_size": 24}, "power of two"),
+    ("riak", {"config": {"nodename": "x@y"}}, "nodename is set by Storewise"),
+    ("riak", {"config": {"a": "b\nc = d"}}, "no line of riak.conf"),
+]
+
+
+@pytest.mark.parametrize(("name", "shape", "words"), SHAPES)
+def test_shapes_that_an_engine_cannot_have(name, shape, words):
+    with pytest.raises(EngineError, match=words):
+        engine(name).roles(Topology(**shape), {})
+
+
+@pytest.mark.parametrize(("name", "settings", "words"), SETTINGS)
+def test_settings_that_an_engine_cannot_have(name, settings, words):
+    with pytest.raises(EngineError, match=words):
+        described = engine(name)
+        described.settings_of(settings)
+        described.roles(Topology(), settings)
