@@ -25,27 +25,6 @@ ENGINE = MongoEngine()
 pytestmark = pytest.mark.xdist_group("mongodb")
 
 
-def test_programs_are_found_or_named(tmp_path, monkeypatch):
-    def program(name):
-        path = tmp_path / name
-        path.write_text(f"#!/bin/sh\necho '{name} version v7.0.11'\n")
-        path.chmod(0o755)
-
-    monkeypatch.setenv("STOREWISE_MONGODB_BIN", str(tmp_path))
-    with pytest.raises(EngineError, match=r"no mongod.*STOREWISE_MONGODB_BIN"):
-        ENGINE.find({})
-    program("mongod")
-    result = ENGINE.find({})
-    assert (result.version, set(result.programs)) == ("MongoDB 7.0.11", {"mongod"})
-    with pytest.raises(EngineError, match="no mongos"):
-        ENGINE.find({"sharded": "always"})
-    program("mongos")
-    assert set(ENGINE.find({}).programs) == {"mongod", "mongos"}
-
-
-# Real servers from here on.
-
-
 def insert(client, kind, documents):
     client.insert(kind, [to_bson(document) for document in documents])
 

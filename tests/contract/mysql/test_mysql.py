@@ -1,4 +1,4 @@
-"""MariaDB and MySQL: which installations are taken, and what real servers make of what is sent."""
+"""MariaDB and MySQL: what real servers make of what is sent."""
 
 import socket
 from contextlib import closing
@@ -21,42 +21,6 @@ from storewise.errors import EngineError
 from storewise.session.server.server import Server, start_server
 
 pytestmark = pytest.mark.xdist_group("mariadb")
-
-
-def _program(directory, name, words):
-    path = directory / name
-    path.write_text(f"#!/bin/sh\necho '{words}'\n")
-    path.chmod(0o755)
-
-
-def test_an_installation_is_found_and_judged(tmp_path):
-    with pytest.raises(EngineError, match=r"no mariadbd or mysqld.*STOREWISE_MARIADB_BIN"):
-        ENGINE.find({"home": str(tmp_path)})
-    _program(tmp_path, "mysqld", "mysqld  Ver 8.4.6 for Linux on x86_64")
-    assert ENGINE.find({"home": str(tmp_path)}).version == "MySQL 8.4.6"
-    # MariaDB's server comes first, and needs its script.
-    _program(tmp_path, "mariadbd", "mariadbd  Ver 10.6.2-MariaDB for Linux on x86_64")
-    with pytest.raises(EngineError, match="no mariadb-install-db or mysql_install_db"):
-        ENGINE.find({"home": str(tmp_path)})
-    _program(tmp_path, "mysql_install_db", "")
-    result = ENGINE.find({"home": str(tmp_path)})
-    assert result.version == "MariaDB 10.6.2"
-    assert result.programs["mariadb-install-db"] == tmp_path / "mysql_install_db"
-
-
-@pytest.mark.parametrize(
-    "words", ["mysqld  Ver 5.7.44 for Linux", "mysqld  Ver 10.3.39-MariaDB for Linux"]
-)
-def test_an_old_server_is_refused(tmp_path, words):
-    _program(tmp_path, "mysqld", words)
-    with pytest.raises(EngineError, match="or newer is needed"):
-        ENGINE.find({"home": str(tmp_path)})
-
-
-def test_the_variable_names_the_directory(tmp_path, monkeypatch):
-    _program(tmp_path, "mysqld", "mysqld  Ver 9.1.0 for Linux on x86_64")
-    monkeypatch.setenv("STOREWISE_MARIADB_BIN", str(tmp_path))
-    assert ENGINE.find({}).programs == {"mariadbd": tmp_path / "mysqld"}
 
 
 @pytest.fixture(

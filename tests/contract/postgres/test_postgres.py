@@ -19,6 +19,7 @@ from storewise.engines.postgres.engine import PostgresEngine
 from storewise.errors import EngineError
 
 ENGINE = PostgresEngine()
+HARD = 'it\'s \\ "2" $(touch x) `touch y` ; # {z} ${HOME} %s \N{GREEK SMALL LETTER MU}'
 pytestmark = pytest.mark.xdist_group("postgres")
 
 
@@ -114,22 +115,12 @@ def test_the_counters_count(columns):
     client.close()
 
 
-def test_an_old_server_is_refused(tmp_path, monkeypatch):
-    for name, text in (("postgres", "postgres (PostgreSQL) 9.6.24"), ("initdb", "")):
-        (tmp_path / name).write_text(f"#!/bin/sh\necho '{text}'\n")
-        (tmp_path / name).chmod(0o755)
-    monkeypatch.setenv("STOREWISE_POSTGRES_BIN", str(tmp_path))
-    with pytest.raises(EngineError, match=r"9\.6\.24.*14 or newer"):
-        ENGINE.find({})
-    (tmp_path / "initdb").unlink()
-    with pytest.raises(EngineError, match=r"no initdb.*install PostgreSQL"):
-        ENGINE.find({})
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("level", ["relaxed", "unsafe"])
 def test_levels_and_settings_reach_the_server(level, tmp_path):
-    settings = {**available("postgres"), "config": {"work_mem": "7MB", "jit": False}}
+    config = {"work_mem": "7MB", "jit": False, "storewise.hard": HARD}
+    config["search_path"] = '"$user", public'
+    settings = {**available("postgres"), "config": config}
     shape = Topology(memory_mb=256, threads=3)
     with running("postgres", tmp_path / "cluster", shape, settings, level) as result:
         cluster = result.cluster
@@ -138,6 +129,7 @@ def test_levels_and_settings_reach_the_server(level, tmp_path):
         values = [_ask(cluster, f"SHOW {name}")[0][0] for name in names]
         safe = "on" if level == "relaxed" else "off"
         assert values == ["off", safe, safe, "7MB", "off"]
+        assert _ask(cluster, "SHOW storewise.hard") == [(HARD,)]
         assert _ask(cluster, "SHOW shared_buffers") == [("64MB",)]
         assert _ask(cluster, "SHOW max_parallel_workers") == [("2",)]
         directory = server.node.directory

@@ -26,33 +26,6 @@ DOCUMENTS = sample(5, alignments=120)
 ONE, THREE = Target("valkey", 1), Target("valkey", 3)
 
 
-@pytest.mark.parametrize(
-    ("program", "words", "version"),
-    [
-        ("valkey-server", "Valkey server v=9.1.2 sha=0 bits=64", "Valkey 9.1.2"),
-        ("redis-server", "Redis server v=7.0.15 sha=0 bits=64", "Redis 7.0.15"),
-        ("redis-server", "Redis server v=6.2.7 sha=0 bits=64", None),
-        ("redis-server", "something else", None),
-    ],
-)
-def test_programs_are_found_or_named(program, words, version, tmp_path, monkeypatch):
-    monkeypatch.setenv("STOREWISE_VALKEY_BIN", str(tmp_path))
-    with pytest.raises(EngineError, match=r"no valkey-server or redis-server.*install valkey"):
-        ENGINE.find({})
-    path = tmp_path / program
-    path.write_text(f"#!/bin/sh\necho '{words}'\n")
-    path.chmod(0o755)
-    if version is None:
-        with pytest.raises(EngineError, match=r"6\.2\.7; 7 or newer|says no version"):
-            ENGINE.find({})
-        return
-    installed = ENGINE.find({})
-    assert (installed.version, installed.programs["valkey-server"]) == (version, path)
-
-
-# Real servers from here on.
-
-
 @pytest.fixture(params=[ONE, pytest.param(THREE, marks=pytest.mark.slow)], ids=str)
 def cluster(request, clusters):
     result = clusters.fresh(request.param)

@@ -33,51 +33,6 @@ pytestmark = pytest.mark.xdist_group("cassandra")
 DOCUMENTS = sample(8, alignments=200)
 
 
-def fake_java(path, version):
-    path.parent.mkdir(parents=True)
-    path.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
-    path.chmod(0o755)
-    return path
-
-
-def installation(home, jar):
-    (home / "lib").mkdir(parents=True)
-    for name in (jar, "jamm-0.4.0.jar"):
-        (home / "lib" / name).touch()
-    return home
-
-
-def test_versions_that_are_taken(tmp_path, monkeypatch):
-    java11 = str(fake_java(tmp_path / "11" / "bin" / "java", "11.0.2"))
-    java17 = str(fake_java(tmp_path / "17" / "bin" / "java", "17.0.9"))
-    java25 = str(fake_java(tmp_path / "25" / "bin" / "java", "25"))
-    old = installation(tmp_path / "old", "apache-cassandra-4.1.7.jar")
-    new = installation(tmp_path / "new", "cassandra-all-5.0.9.jar")
-    result = ENGINE.find({"home": str(old), "java": java11})
-    assert result.version == "Cassandra 4.1.7 (Java 11)"
-    monkeypatch.setenv("STOREWISE_CASSANDRA_HOME", str(new))
-    monkeypatch.setenv("CASSANDRA_HOME", str(old))
-    assert ENGINE.find({"java": java17}).version == "Cassandra 5.0.9 (Java 17)"
-    with pytest.raises(EngineError, match=r"Cassandra 4.1.7: Java 8 or 11 is needed.* is 17"):
-        ENGINE.find({"home": str(old), "java": java17})
-    with pytest.raises(EngineError, match=r"Cassandra 5.0.9: Java 11 or 17 is needed.* is 25"):
-        ENGINE.find({"java": java25})
-    for jar in ("apache-cassandra-3.11.17.jar", "cassandra-all-5.1-alpha1.jar"):
-        other = installation(tmp_path / jar, jar)
-        with pytest.raises(
-            EngineError, match=r"versions 5.0 and 4.1 are taken; `storewise install"
-        ):
-            ENGINE.find({"home": str(other), "java": java17})
-    (new / "lib" / "jamm-0.4.0.jar").unlink()
-    with pytest.raises(EngineError, match=r"no jamm-\*.jar"):
-        ENGINE.find({"java": java17})
-    with pytest.raises(EngineError, match=r"no such jars \(looked in .*nowhere\); `storewise"):
-        ENGINE.find({"home": str(tmp_path / "nowhere")})
-
-
-# Real servers from here on.
-
-
 @pytest.fixture(scope="module")
 def ring(tmp_path_factory):
     """Three nodes, each with a copy of each document."""

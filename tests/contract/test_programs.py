@@ -1,0 +1,142 @@
+"""Which programs of a store are taken, and how others are refused; these only tell a version."""
+
+import pytest
+
+from storewise.engines.registry import engine
+from storewise.errors import EngineError
+
+VALKEY = {"valkey-server": "Valkey server v=9.1.2 sha=0 bits=64"}
+MONGOD = {"mongod": "mongod version v7.0.11"}
+MYSQL = {"mysqld": "mysqld  Ver 8.4.6 for Linux on x86_64"}
+MARIADB = {**MYSQL, "mariadbd": "mariadbd  Ver 10.6.2-MariaDB for Linux on x86_64"}
+POSTGRES = {"postgres": "postgres (PostgreSQL) 9.6.24"}
+TAKEN = [
+    ("valkey", VALKEY, "Valkey 9.1.2"),
+    ("valkey", {"redis-server": "Redis server v=7.0.15 sha=0 bits=64"}, "Redis 7.0.15"),
+    ("mongodb", MONGOD, "MongoDB 7.0.11"),
+    ("mongodb", {**MONGOD, "mongos": "mongos version v7.0.11"}, "MongoDB 7.0.11"),
+    ("mariadb", MYSQL, "MySQL 8.4.6"),
+    # MariaDB's server comes first, and needs its script.
+    ("mariadb", {**MARIADB, "mysql_install_db": ""}, "MariaDB 10.6.2"),
+]
+REFUSED = [
+    ("valkey", {}, {}, r"no valkey-server or redis-server.*install valkey"),
+    ("valkey", {"redis-server": "Redis server v=6.2.7 sha=0"}, {}, r"6\.2\.7; 7 or newer"),
+    ("valkey", {"redis-server": "something else"}, {}, "says no version"),
+    ("mongodb", {}, {}, r"no mongod.*STOREWISE_MONGODB_BIN"),
+    ("mongodb", MONGOD, {"sharded": "always"}, "no mongos"),
+    ("mariadb", {}, {}, r"no mariadbd or mysqld.*STOREWISE_MARIADB_BIN"),
+    ("mariadb", MARIADB, {}, "no mariadb-install-db or mysql_install_db"),
+    ("mariadb", {"mysqld": "mysqld  Ver 5.7.44 for Linux"}, {}, "or newer is needed"),
+    ("mariadb", {"mysqld": "mysqld  Ver 10.3.39-MariaDB for Linux"}, {}, "or newer is needed"),
+    ("postgres", POSTGRES, {}, r"no initdb.*install PostgreSQL"),
+    ("postgres", {**POSTGRES, "initdb": ""}, {}, r"9\.6\.24.*14 or newer"),
+]
+JARS = [
+    ("cassandra", "apache-cassandra-4.1.7", "11.0.2", "Cassandra 4.1.7 (Java 11)"),
+    ("cassandra", "cassandra-all-5.0.9", "17.0.9", "Cassandra 5.0.9 (Java 17)"),
+    ("hbase", "hbase-server-2.5.11", "1.8.0_402", "HBase 2.5.11, Java 8"),
+    ("hbase", "hbase-server-2.6.1", "11.0.2", "HBase 2.6.1, Java 11"),
+    ("hbase", "hbase-server-2.6.2-hadoop3", "17", "HBase 2.6.2-hadoop3, Java 17"),
+]
+OTHER_JARS = [
+    ("cassandra", "apache-cassandra-4.1.7", "17.0.9", r"4.1.7: Java 8 or 11 is needed.* is 17"),
+    ("cassandra", "cassandra-all-5.0.9", "25", r"5.0.9: Java 11 or 17 is needed.* is 25"),
+    ("cassandra", "apache-cassandra-3.11.17", "17", r"5.0 and 4.1 are taken; `storewise install"),
+    ("cassandra", "cassandra-all-5.1-alpha1", "17", r"5.0 and 4.1 are taken; `storewise install"),
+    ("hbase", "hbase-server-2.6.1", "25.0.1", r"Java 8 or 11 or 17 is needed, but .* is 25"),
+    ("hbase", "hbase-server-1.4.14", "17", r"1.4.14; versions 2\.5 and 2\.6 are taken.*storewise"),
+    ("hbase", "hbase-server-2.4.18", "17", r"2.4.18; versions 2\.5 and 2\.6 are taken"),
+    ("hbase", "hbase-server-3.0.0-beta-1", "17", r"beta-1; versions 2\.5 and 2\.6 are taken"),
+]
+
+
+def program(path, words, stream=1):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\necho '{words}' >&{stream}\n")
+    path.chmod(0o755)
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch, request):
+    """Where the variable of an engine says that its programs are."""
+    name, programs = request.param
+    monkeypatch.setenv(f"STOREWISE_{name.upper()}_BIN", str(tmp_path))
+    for file, words in programs.items():
+        program(tmp_path / file, words)
+    return tmp_path
+
+
+def installed(place, jar, java):
+    """Settings that name jars and a Java."""
+    (place / "lib").mkdir()
+    for name in (f"{jar}.jar", "hbase-server-2.6.1-tests.jar", "jamm-0.4.0.jar"):
+        (place / "lib" / name).touch()
+    program(place / "java", f'openjdk version "{java}" 2025-04-15', stream=2)
+    return {"home": str(place), "java": str(place / "java")}
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "version"),
+    [((name, programs), name, version) for name, programs, version in TAKEN],
+    indirect=["place"],
+)
+def test_programs_that_are_taken(place, name, version):
+    result = engine(name).find({})
+    assert result.version == version
+    assert {path.parent for path in result.programs.values()} == {place}
+    assert engine(name).find({"home": str(place)}) == result
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "settings", "words"),
+    [((name, programs), name, settings, words) for name, programs, settings, words in REFUSED],
+    indirect=["place"],
+)
+def test_programs_that_are_refused(place, name, settings, words):
+    with pytest.raises(EngineError, match=words):
+        engine(name).find(settings)
+
+
+@pytest.mark.parametrize(("name", "jar", "java", "version"), JARS)
+def test_jars_that_are_taken(name, jar, java, version, tmp_path, monkeypatch):
+    settings = installed(tmp_path, jar, java)
+    assert engine(name).find(settings).version == version
+    monkeypatch.setenv(f"{name.upper()}_HOME", "/nowhere")
+    monkeypatch.setenv(f"STOREWISE_{name.upper()}_HOME", settings.pop("home"))
+    result = engine(name).find(settings)
+    assert result.version == version
+    assert "-tests" not in result.environment.get("CLASSPATH", "")
+
+
+@pytest.mark.parametrize(("name", "jar", "java", "words"), OTHER_JARS)
+def test_jars_that_are_refused(name, jar, java, words, tmp_path):
+    with pytest.raises(EngineError, match=words):
+        engine(name).find(installed(tmp_path, jar, java))
+
+
+def test_what_is_not_there_is_named(tmp_path, monkeypatch):
+    settings = installed(tmp_path, "cassandra-all-5.0.9", "17.0.9")
+    (tmp_path / "lib" / "jamm-0.4.0.jar").unlink()
+    with pytest.raises(EngineError, match=r"no jamm-\*.jar"):
+        engine("cassandra").find(settings)
+    with pytest.raises(EngineError, match=r"no such jars \(looked in .*nowhere\); `storewise"):
+        engine("cassandra").find({**settings, "home": str(tmp_path / "nowhere")})
+    (tmp_path / "lib" / "hbase-server-2.6.1.jar").touch()
+    with pytest.raises(EngineError, match=r"looked in .*nowhere.*storewise install hbase"):
+        engine("hbase").find({**settings, "home": str(tmp_path / "nowhere")})
+    with pytest.raises(EngineError, match="does not run"):
+        engine("hbase").find({**settings, "java": str(tmp_path / "none")})
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
+    monkeypatch.setattr("storewise.engines.support.java._USUAL_JAVA", ())
+    with pytest.raises(EngineError, match=r"no Java found; version 8 or 11 or 17.*JAVA_HOME"):
+        engine("hbase").find({"home": str(tmp_path)})
+
+
+def test_the_site_tells_how_to_reach_its_hdfs(tmp_path, monkeypatch):
+    monkeypatch.setenv("HADOOP_CONF_DIR", "/etc/hadoop")
+    settings = installed(tmp_path, "hbase-server-2.6.1", "17.0.1")
+    hdfs = engine("hbase").find({**settings, "rootdir": "hdfs://name/hbase"})
+    assert hdfs.environment["CLASSPATH"].startswith("/etc/hadoop:")
+    assert "/etc/hadoop" not in engine("hbase").find(settings).environment["CLASSPATH"]
