@@ -1,14 +1,12 @@
 """The forms of documents that an engine takes: its own (a record batch, BSON) and dicts."""
 
-from dataclasses import replace
-
 import pyarrow as pa
 import pytest
-from support.servers.samples import EMBEDDED, encoded, holds, sample
+from support.servers.samples import encoded, sample
 from support.servers.stores import KEEPING, cells
 
 from storewise.documents import KINDS, Kind
-from storewise.engines.contract.engine import Cluster, Schema
+from storewise.engines.contract.engine import Schema
 from storewise.engines.registry import engine
 from storewise.errors import EngineError
 
@@ -127,24 +125,4 @@ def test_batches_of_the_published_fields(target, clusters, tmp_path):
         with pytest.raises(EngineError, match="unknown"):
             more = encoded(target.name, Kind.ALIGN, sample(208, 3)[Kind.ALIGN])
             client.insert(Kind.ALIGN, more)
-    client.close()
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.slow] if n == "chdb" else []) for n in EMBEDDED]
-)
-def test_threads_insert_batches_side_by_side(name, tmp_path):
-    cluster = Cluster(engine=name, stores=(tmp_path / "store",))
-    client = engine(name).connect(replace(cluster, consistency="relaxed"), "write")
-    client.create(Schema())
-    documents = _documents(209)[Kind.GS]
-    batch = encoded(name, Kind.GS, documents)
-    second = client.for_thread()
-    client.insert(Kind.GS, batch[:20])
-    second.insert(Kind.GS, batch[20:])
-    client.insert(Kind.GS, batch[10:30])
-    client.finish()
-    if engine(name).flags.stores:
-        assert holds(client, Kind.GS, 60)
-        assert _same(client, Kind.GS, documents)
     client.close()

@@ -164,7 +164,8 @@ def test_bytes_that_are_no_document_are_said(cluster, links):
     client = connect(cluster, "read")
     document = DOCUMENTS[Kind.RNA][2]
     server = int(str(client.owner(Kind.RNA, document["_id"])).removeprefix("data"))
-    key = _key(links, server, document["_id"])
+    _, keys = links.ask(server, (b"SCAN", b"0", b"COUNT", 10_000))[0]
+    (key,) = (key for key in keys if key.endswith(b"rna:" + document["_id"]))
     for stored in (b"\x05", b"", bson.encode({"b": 1})[:-1]):
         links.ask(server, (b"SET", key, stored))
         with pytest.raises(EngineError, match=r"rna.*no document"):
@@ -172,13 +173,6 @@ def test_bytes_that_are_no_document_are_said(cluster, links):
     links.ask(server, (b"SET", key, to_bson(document)))
     assert client.get(Kind.RNA, document["_id"]) == document
     client.close()
-
-
-def _key(links, server, document_id):
-    _, keys = links.ask(server, (b"SCAN", b"0", b"COUNT", 10_000))[0]
-    (key,) = [key for key in keys if key.endswith(b"rna:" + document_id)]
-    found = key
-    return found
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ import pytest
 from support.needs import unavailable
 from support.servers.cassandra import ENGINE, RING, node_of
 from support.servers.local import running
-from support.servers.samples import connect, fill, sample
+from support.servers.samples import connect, fill, sample, secrets_of
 from support.servers.stores import available
 from support.waiting import wait_until
 
@@ -41,11 +41,6 @@ def ring(tmp_path_factory):
     with running("cassandra", place, shape, available("cassandra"), "quorum") as result:
         fill(result.cluster, DOCUMENTS)
         yield result
-
-
-def secrets_of(cluster):
-    assert cluster.credentials is not None
-    return Credentials.read(cluster.credentials)
 
 
 def ask(cluster, endpoint, cql):

@@ -374,25 +374,3 @@ def test_servers_that_share_no_root_say_so(tmp_path):
         ):
             pass
         done.result()
-
-
-@pytest.mark.all_cells
-def test_what_was_not_written_ahead_is_lost(tmp_path):
-    """kill -9 of a standalone server: its levels differ in what comes back."""
-    shape = Topology(memory_mb=256)
-    with running("hbase", tmp_path / "c", shape, available("hbase")) as result:
-        server = result.servers["master0"]
-        kept, lost = sample(1, alignments=50)[Kind.RNA], sample(2, alignments=50)[Kind.RNA]
-        for level, documents in (("sync", kept), ("relaxed", lost)):
-            client = open_client(replace(result.cluster, consistency=level), "write")
-            client.insert(Kind.RNA, documents)
-            assert client.get(Kind.RNA, documents[0]["_id"]) == documents[0]
-            client.close()
-        os.kill(server.pid, signal.SIGKILL)
-        wait_until(server.failure, 30, "its end is seen")
-        server.restart()
-        server.wait_ready(lambda: None)
-        client = open_client(result.cluster)
-        assert client.get_many(Kind.RNA, [d["_id"] for d in kept]) == kept
-        assert client.get_many(Kind.RNA, [d["_id"] for d in lost]) == [None] * len(lost)
-        client.close()

@@ -9,13 +9,13 @@ import pytest
 from support.needs import unavailable
 from support.servers import mongodb_binaries
 from support.servers.local import running
-from support.servers.samples import sample
+from support.servers.samples import sample, secrets_of
 from support.servers.stores import available
 
 from storewise.documents import KINDS, Kind
 from storewise.engines.contract.engine import Schema
 from storewise.engines.contract.queries import Count, Find, Scan, Top, between
-from storewise.engines.contract.server import Credentials, Topology
+from storewise.engines.contract.server import Topology
 from storewise.engines.mongodb.cluster import as_system, as_user
 from storewise.engines.mongodb.engine import MongoEngine
 from storewise.errors import EngineError
@@ -64,8 +64,7 @@ def test_a_replica_set_outlives_its_primary(tmp_path):
 
 def held(result, kind):
     """The ids that each data node itself has."""
-    assert result.cluster.credentials is not None
-    secrets = Credentials.read(result.cluster.credentials)
+    secrets = secrets_of(result.cluster)
     content = {}
     for endpoint in result.cluster.endpoints:
         if endpoint.role == "data":
@@ -125,9 +124,8 @@ def test_a_sharded_cluster(tmp_path):
 
 
 def _empty(cluster):
-    assert cluster.credentials is not None
     router = next(e for e in cluster.endpoints if e.role == "router")
-    with as_user(router, Credentials.read(cluster.credentials), 30.0) as connection:
+    with as_user(router, secrets_of(cluster), 30.0) as connection:
         connection.drop_database("storewise")
 
 

@@ -1,11 +1,12 @@
 """Nodes of Cassandra for tests."""
 
-from dataclasses import replace
 from pathlib import Path
+
+from support.servers.nodes import make_node
 
 from storewise.engines.cassandra.engine import CassandraEngine
 from storewise.engines.contract.engine import Endpoint
-from storewise.engines.contract.server import Credentials, Installation, Node, Topology
+from storewise.engines.contract.server import Installation, Topology
 
 ENGINE = CassandraEngine()
 HOME = Path("/opt/cassandra")
@@ -27,18 +28,11 @@ def node_of(index=0, nodes=RING, network=False, **changes):
         for k in range(nodes)
     )  # fmt: skip
     server = peers[index]
-    result = Node(
-        spec=ENGINE.roles(topology, {})[index],
-        topology=topology,
-        settings={},
-        consistency="durable",
-        session="s-1",
-        directory=Path("/scratch/node"),
-        address=server.address,
-        port=server.port,
-        installation=INSTALLED,
-        credentials=Credentials.make(),
-        peers=peers if nodes > 1 else (),
-        ports=server.ports,
-    )
-    return replace(result, **changes)
+    known = {
+        "installation": INSTALLED,
+        "address": server.address,
+        "port": server.port,
+        "ports": server.ports,
+        "peers": peers if nodes > 1 else (),
+    }
+    return make_node(ENGINE, f"data{index}", topology, **(known | changes))

@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
-from storewise.engines.contract.server import Credentials, Installation, Node, Topology
+from support.servers.nodes import make_node
+
+from storewise.engines.contract.server import Installation, Topology
 from storewise.engines.mysql.engine import MysqlEngine
 
 ENGINE = MysqlEngine()
@@ -13,16 +15,11 @@ MARIADB = Installation(
 
 
 def node(installation=MARIADB, *, consistency="durable", **settings):
-    topology = Topology(memory_mb=2048)
-    return Node(
-        spec=ENGINE.roles(topology, settings)[0],
-        topology=topology,
+    return make_node(
+        ENGINE,
+        topology=Topology(memory_mb=2048),
         settings=settings,
         consistency=consistency,
-        session="s-1",
         directory=Path("/long/" + "d" * 120 + "/data0"),
-        address="10.0.0.7",
-        port=33999,
         installation=installation,
-        credentials=Credentials.make(),
     )

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -123,10 +124,6 @@ def jars_of(name):
         raise EngineError(str(error)) from error
 
 
-def cassandra_home():
-    return jars_of("cassandra")
-
-
 def empty_cassandra(cluster):
     from storewise.engines.cassandra.cluster import KEYSPACE, query
 
@@ -139,10 +136,6 @@ def empty_cassandra(cluster):
         f"SELECT table_name FROM system_schema.tables WHERE keyspace_name = '{KEYSPACE}'"
     ):
         ask(f'DROP TABLE {KEYSPACE}."{name}"')
-
-
-def hbase_home():
-    return jars_of("hbase")
 
 
 def empty_hbase(cluster):
@@ -232,7 +225,9 @@ SERVED = {
         takes_infinity=lambda settings: False,
     ),
     "mongodb": Served(empty_mongodb, nodes=(1,), home=mongodb_home, sharded_by_client=False),
-    "cassandra": Served(empty_cassandra, nodes=(1,), home=cassandra_home, sharded_by_client=False),
+    "cassandra": Served(
+        empty_cassandra, nodes=(1,), home=partial(jars_of, "cassandra"), sharded_by_client=False
+    ),
     "hbase": Served(
         empty_hbase,
         nodes=(1,),
@@ -243,7 +238,7 @@ SERVED = {
             {"layout": "json", "gateway": "thrift2"},
         ),
         start={"gateway": "happybase"},
-        home=hbase_home,
+        home=partial(jars_of, "hbase"),
         sharded_by_client=False,
         takes_infinity=lambda settings: settings["layout"] == "columns",
     ),

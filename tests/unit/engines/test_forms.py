@@ -3,17 +3,10 @@
 import pytest
 
 from storewise.documents import Kind
-from storewise.engines.registry import ENGINES, engine
+from storewise.engines.registry import engine
 from storewise.engines.support.forms import is_batch, taken
 from storewise.engines.support.table import make_table
 from storewise.ssearch.parse.arrow import batch_of
-
-
-@pytest.mark.parametrize("name", sorted(ENGINES))
-def test_the_form_is_the_engines_own_unless_settings_ask_for_another(name):
-    described = engine(name)
-    assert described.encoding in ("dict", "bson", "arrow")
-    assert described.encoding_of({}) == described.encoding
 
 
 @pytest.mark.parametrize("name", ["postgres", "mariadb"])

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.servers.nodes import make_node
 from support.servers.samples import sample
 
 from storewise.documents import PARAMS_COLUMN, Kind
 from storewise.engines.contract.engine import Endpoint, Schema
-from storewise.engines.contract.server import Credentials, Installation, Node, Topology
+from storewise.engines.contract.server import Installation, Topology
 from storewise.engines.hbase.engine import HbaseEngine
 from storewise.engines.hbase.launch import class_path
 from storewise.engines.hbase.rows import make_layouts
@@ -31,7 +32,6 @@ ZOOKEEPER = Endpoint("zookeeper", 0, "h", "10.0.0.1", 3001)
 ALONE = Endpoint(
     "master", 0, "h", "10.0.0.1", 3000, {"zookeeper": 3001, "master": 3002, "info": 3003}
 )
-ADDRESS = "10.0.0.7"
 
 
 def names(topology, **settings):
@@ -73,22 +73,17 @@ def test_what_others_need_ends_last():
 
 def node_of(name, topology, level="durable", **settings):
     specs = ENGINE.roles(topology, settings)
-    spec = next(s for s in specs if s.name == name)
     peer = ZOOKEEPER if any(s.role == "zookeeper" for s in specs) else ALONE
-    return Node(
-        spec=spec,
-        topology=topology,
-        settings=settings,
+    node = make_node(
+        ENGINE,
+        name,
+        topology,
+        settings,
         consistency=level,
-        session="s-1",
         directory=Path("/scratch") / f"storewise-x-{name}",
-        address=ADDRESS,
-        port=31000,
         installation=INSTALLED,
-        credentials=Credentials.make(),
-        peers=(peer,) if spec.after else (),
-        ports={port: 31001 + number for number, port in enumerate(spec.ports)},
     )
+    return replace(node, peers=(peer,) if node.spec.after else ())
 
 
 def site_of(launch):
@@ -111,7 +106,7 @@ def test_a_launch_hides_its_secrets_and_listens_on_one_address(name):
     site = site_of(launch)
     role = {"thrift0": "thrift.ip", "zookeeper0": "clientPortA", "master0": "master.ipc.a"}
     key = next(key for key in site if role.get(name, "regionserver.ipc.a") in key)
-    assert site[key] == ADDRESS
+    assert site[key] == node.address
     if name != "zookeeper0":
         assert site["hbase.zookeeper.quorum"] == ZOOKEEPER.address
     assert "-Dzookeeper.admin.enableServer=false" in launch.command

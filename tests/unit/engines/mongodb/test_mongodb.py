@@ -1,6 +1,7 @@
 """MongoDB: nodes, options, routing and counters, without a server."""
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,10 +11,11 @@ from bson.min_key import MinKey
 from bson.objectid import ObjectId
 from hypothesis import given
 from hypothesis import strategies as st
+from support.servers.nodes import make_node
 
 from storewise.documents import Field, Kind
 from storewise.engines.contract.engine import Endpoint, Schema
-from storewise.engines.contract.server import Credentials, Installation, Node, Topology
+from storewise.engines.contract.server import Installation, Topology
 from storewise.engines.mongodb.counters import counters_of
 from storewise.engines.mongodb.engine import MongoEngine
 from storewise.engines.mongodb.sharding import RoutingTable, key_field
@@ -79,20 +81,8 @@ def test_a_study_with_another_shard_key_is_refused_when_it_is_read(tmp_path):
 
 
 def launched(name, topology, installation=BOTH, **settings):
-    spec = next(s for s in ENGINE.roles(topology, settings) if s.name == name)
-    node = Node(
-        spec=spec,
-        topology=topology,
-        settings=settings,
-        consistency="durable",
-        session="s-1",
-        directory=Path("/scratch/x") / name,
-        address="10.0.0.7",
-        port=31000,
-        installation=installation,
-        credentials=Credentials.make(),
-        peers=CONFIG if spec.after else (),
-    )
+    node = make_node(ENGINE, name, topology, settings, installation=installation)
+    node = replace(node, peers=CONFIG if node.spec.after else ())
     launch = ENGINE.launch(node)
     conf = next(text for file, text in launch.files.items() if file.endswith(".conf"))
     return node, launch, json.loads(conf)
@@ -104,7 +94,7 @@ def test_a_launch_hides_its_key_and_listens_on_one_address(name):
     assert conf["net"] == {
         "bindIp": "10.0.0.7", "port": 31000, "unixDomainSocket": {"enabled": False}
     }  # fmt: skip
-    assert conf["security"]["keyFile"] == "/scratch/x/" + name + "/key"
+    assert conf["security"]["keyFile"] == "/scratch/" + name + "/key"
     assert launch.files["key"] == node.credentials.key
     assert 6 <= len(launch.files["key"]) <= 1024
     shown = " ".join([*launch.command, *launch.environment.values(), json.dumps(conf)])

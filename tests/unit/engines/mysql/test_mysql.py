@@ -95,7 +95,7 @@ def test_a_launch_hides_its_secrets_and_listens_on_one_address(installation):
     assert not any("init.sql" in word for word in launch.command)
     assert launch.refuses_root
     result = options(launch.files["my.cnf"])
-    assert (result["bind-address"], result["port"]) == ("10.0.0.7", "33999")
+    assert (result["bind-address"], result["port"]) == ("10.0.0.7", "31000")
     assert len(result["socket"]) < 107
     assert result["innodb-buffer-pool-size"] == "1024M"
     if installation is MYSQL:

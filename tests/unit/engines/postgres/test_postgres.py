@@ -2,27 +2,23 @@
 
 from pathlib import Path
 
-from storewise.engines.contract.server import Credentials, Installation, Node, Topology
+from support.servers.nodes import make_node
+
+from storewise.engines.contract.server import Installation, Topology
 from storewise.engines.postgres.engine import PostgresEngine
 
 ENGINE = PostgresEngine()
 
 
-def node(consistency="durable", memory_mb=2048, **settings):
-    topology = Topology(threads=4, memory_mb=memory_mb)
-    return Node(
-        spec=ENGINE.roles(topology, settings)[0],
-        topology=topology,
+def node(memory_mb=2048, **settings):
+    return make_node(
+        ENGINE,
+        topology=Topology(threads=4, memory_mb=memory_mb),
         settings=settings,
-        consistency=consistency,
-        session="s-1",
         directory=Path("/it's/" + "d" * 120 + "/data0"),
-        address="10.0.0.7",
-        port=33999,
         installation=Installation(
             {"postgres": Path("/x/postgres"), "initdb": Path("/x/initdb")}, "postgres 15"
         ),
-        credentials=Credentials.make(),
     )
 
 
@@ -39,7 +35,7 @@ def test_a_launch_hides_its_password_and_listens_on_one_address():
     assert secret == list(launch.remove_when_ready) == ["password"]
     assert launch.refuses_root
     values = settings_of(launch.files["postgresql.conf"])
-    assert values["listen_addresses"] == "'10.0.0.7'" and values["port"] == "33999"
+    assert values["listen_addresses"] == "'10.0.0.7'" and values["port"] == "31000"
     assert values["unix_socket_directories"] == "''"
     assert values["data_directory"].startswith("'/it''s/")
     access = [x for x in launch.files["pg_hba.conf"].splitlines() if not x.startswith("#")]

@@ -5,9 +5,10 @@ from pathlib import Path
 import bson
 import pytest
 from bson.objectid import ObjectId
+from support.servers.nodes import make_node
 
 from storewise.documents import Field, Kind
-from storewise.engines.contract.server import Content, Credentials, Installation, Node, Topology
+from storewise.engines.contract.server import Content, Credentials, Installation, Topology
 from storewise.engines.support.bson_documents import BsonForm
 from storewise.engines.valkey.counters import fields_of
 from storewise.engines.valkey.engine import ValkeyEngine
@@ -19,19 +20,14 @@ KEYED = Kind("usertable", (Field("_id", "key", ""), Field("field0", "str", "")))
 
 
 def node_of(level="durable", nodes=1, threads=1, **settings):
-    topology = Topology(nodes=nodes, memory_mb=1000, threads=threads)
-    return Node(
-        spec=ENGINE.roles(topology, settings)[0],
-        topology=topology,
+    return make_node(
+        ENGINE,
+        topology=Topology(nodes=nodes, memory_mb=1000, threads=threads),
         settings=settings,
         consistency=level,
-        session="s",
         directory=Path('/scratch/a "node"'),
-        address="10.1.2.3",
-        port=20999,
         installation=Installation({"valkey-server": Path("/opt/valkey-server")}, "Valkey 9.1.2"),
         credentials=Credentials("storewise", "the-password", "the-key"),
-        ports={"bus": 21000},
     )
 
 
@@ -46,12 +42,12 @@ def test_a_server_listens_on_its_address_and_refuses_what_does_not_fit():
     launch = ENGINE.launch(node_of())
     assert launch.command == ("/opt/valkey-server", '/scratch/a "node"/valkey.conf')
     known = config()
-    assert (known["bind"], known["port"], known["protected-mode"]) == ("10.1.2.3", "20999", "yes")
+    assert (known["bind"], known["port"], known["protected-mode"]) == ("10.0.0.7", "31000", "yes")
     assert known["dir"] == '"/scratch/a \\"node\\"/data"'
     assert (known["maxmemory"], known["maxmemory-policy"]) == (str(600 << 20), "noeviction")
     assert known["save"] == '""' and "cluster-enabled" not in known and "io-threads" not in known
     assert config(threads=4)["io-threads"] == "4"
-    assert config(nodes=3)["cluster-port"] == "21000"
+    assert config(nodes=3)["cluster-port"] == "31001"
     tuned = config(memory_share=0.5, config={"activedefrag": True, "maxclients": 50})
     assert (tuned["maxmemory"], tuned["activedefrag"]) == (str(500 << 20), "yes")
 
