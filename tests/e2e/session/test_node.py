@@ -17,14 +17,7 @@ from support.waiting import wait_until
 from storewise.engines.registry import ENGINES
 from storewise.errors import Aborted, EngineError
 from storewise.metrics.schema import read_part
-from storewise.session.coordination.cluster import (
-    LOADED,
-    STOP,
-    gone_nodes,
-    make_credentials,
-    ready_nodes,
-    started_nodes,
-)
+from storewise.session.coordination import cluster
 from storewise.session.coordination.liveness import Abort, Session, abort, read_abort
 from storewise.session.coordination.trial_job import TrialJob
 from storewise.session.jobs.node import NodeJob, run_node
@@ -37,7 +30,7 @@ def live(tmp_path, monkeypatch):
     monkeypatch.setitem(ENGINES, "tcp", "support.tcp_engine:TcpEngine")
     directory = tmp_path / "live" / "t"
     directory.mkdir(parents=True)
-    make_credentials(directory)
+    cluster.make_credentials(directory)
     return directory
 
 
@@ -73,7 +66,7 @@ def live_of(job):
 def meanwhile(job):
     thread = threading.Thread(target=run, args=(job,))
     thread.start()
-    wait_until(lambda: "data0" in ready_nodes(live_of(job)), 20, "the node is ready")
+    wait_until(lambda: "data0" in cluster.ready_nodes(live_of(job)), 20, "the node is ready")
     return thread
 
 
@@ -82,19 +75,19 @@ def test_a_node_from_start_to_end(live, monkeypatch, keep, scratch):
     monkeypatch.setenv("PLACE", str(live.parent))
     job = node_job(live, keep=keep, scratch=scratch)
     thread = meanwhile(job)
-    ready = ready_nodes(live)["data0"]
+    ready = cluster.ready_nodes(live)["data0"]
     assert ready.endpoint.address == "127.0.0.1" and ready.version == "Tcp 1"
     assert psutil.pid_exists(ready.server_pid)
-    directory = Path(started_nodes(live)["data0"].directory)
+    directory = Path(cluster.started_nodes(live)["data0"].directory)
     assert directory.is_dir() and ("scratch" in str(directory)) == bool(scratch)
     before = len(list(directory.rglob("*")))
     (directory / "table").touch()
     (directory / "log").touch()
     (directory / "log").unlink()
-    (live / LOADED).touch()
-    (live / STOP).touch()
+    (live / cluster.LOADED).touch()
+    (live / cluster.STOP).touch()
     thread.join(20)
-    gone = gone_nodes(live)["data0"]
+    gone = cluster.gone_nodes(live)["data0"]
     assert gone.bytes > 0
     assert directory.is_dir() == keep == bool(gone.kept)
     table, conditions = read_part(job.result)

@@ -1,12 +1,8 @@
 """What a killed run left is swept, on a full disk too; real processes, no Snakemake."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
-from collections.abc import Callable
-from pathlib import Path
 from queue import Queue
 
 import pytest
@@ -15,11 +11,11 @@ from support.session import opened
 from support.waiting import exit_code, wait_until
 
 from storewise.errors import Aborted
-from storewise.session.coordination.liveness import Abort, Watch, abort, members, remove_tree
+from storewise.session.coordination.liveness import Abort, Watch, abort, members
 from storewise.session.coordination.run import Run, sweep
 
 
-def test_sweeping_ends_a_member_that_does_not_end_by_itself(tmp_path: Path, run: Run) -> None:
+def test_sweeping_ends_a_member_that_does_not_end_by_itself(tmp_path, run):
     opened(tmp_path, run.id)
     code = (
         "import signal, sys; from pathlib import Path\n"
@@ -28,7 +24,6 @@ def test_sweeping_ends_a_member_that_does_not_end_by_itself(tmp_path: Path, run:
     )
     directory = tmp_path / "live" / "t"
     child = subprocess.Popen([sys.executable, "-c", code, directory], stdout=subprocess.PIPE)
-    assert child.stdout is not None
     child.stdout.readline()
     assert members(directory)["w"].pid == child.pid
     sweep(tmp_path, directory, patience=0.0)
@@ -38,21 +33,19 @@ def test_sweeping_ends_a_member_that_does_not_end_by_itself(tmp_path: Path, run:
     run.end()
 
 
-def fill(disk: Path) -> None:
+def fill(disk):
     with pytest.raises(OSError, match="No space"), (disk / "ballast").open("wb", buffering=0) as f:
         while f.write(b"x" * 65536):
             pass
 
 
-def test_on_a_full_disk_a_run_keeps_its_lease_and_can_end_its_trials(
-    small_disk: Callable[..., Path],
-) -> None:
+def test_on_a_full_disk_a_run_keeps_its_lease_and_can_end_its_trials(small_disk):
     disk = small_disk("1m")
     run = Run(disk)
-    paused: list[float] = []
-    ends: Queue[bool] = Queue()
+    paused = []
+    ends = Queue()
 
-    def pause(seconds: float) -> bool:
+    def pause(seconds):
         paused.append(seconds)
         return ends.get()
 
@@ -76,14 +69,3 @@ def test_on_a_full_disk_a_run_keeps_its_lease_and_can_end_its_trials(
     ends.put(True)
     run.end()
     assert [path.name for path in disk.iterdir()] == ["ballast"]
-
-
-def test_a_directory_that_is_still_in_use_is_waited_for(small_disk: Callable[..., Path]) -> None:
-    disk = small_disk("1m")  # what is mounted is busy
-    (disk / "store").mkdir()
-    own_time = FakeTime()
-    with pytest.raises(OSError, match="busy"):
-        remove_tree(disk, clock=own_time.clock, sleep=own_time.sleep)
-    assert own_time.now == 1010.1
-    assert set(own_time.sleeps) == {0.1}
-    assert list(disk.iterdir()) == []

@@ -1,14 +1,10 @@
 """A server and its guard: what is started ends, whoever is killed."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import psutil
 import pytest
@@ -21,19 +17,14 @@ from storewise.errors import Aborted, EngineError
 from storewise.session.server import server as server_module
 from storewise.session.server.address import free_port
 from storewise.session.server.guard import Guarded
-from storewise.session.server.server import Server, start_server
-
-Start = Callable[..., Server]
+from storewise.session.server.server import start_server
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    started: list[Server] = []
+def start(tmp_path):
+    started = []
 
-    def one(
-        check: Callable[[], None] = lambda: None,
-        **settings: object,
-    ) -> Server:
+    def one(check=lambda: None, **settings):
         node = node_of(tmp_path, **settings)
         server = start_server(TcpEngine(), node, tmp_path / "data0.log", check)
         started.append(server)
@@ -45,32 +36,26 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 @pytest.fixture(autouse=True)
-def before() -> None:
+def before():
     """Servers of other tests may live beside ours."""
     EARLIER.clear()
     EARLIER.update(psutil.Process().children(recursive=True))
 
 
-EARLIER: set[psutil.Process] = set()
+EARLIER = set()
 
 
-def ours() -> list[psutil.Process]:
+def ours():
     """What this test has started, and all that descends from it."""
     return [p for p in psutil.Process().children(recursive=True) if p not in EARLIER]
 
 
-def below(pid: int) -> list[psutil.Process]:
-    """A process and all that descends from it."""
-    process = psutil.Process(pid)
-    return [process, *process.children(recursive=True)]
-
-
-def gone(processes: list[psutil.Process], seconds: float) -> bool:
+def gone(processes, seconds):
     _, alive = psutil.wait_procs(processes, timeout=seconds)
     return not [p for p in alive if p.status() != psutil.STATUS_ZOMBIE]
 
 
-def test_a_server_answers_and_stops_in_order(start: Start, tmp_path: Path) -> None:
+def test_a_server_answers_and_stops_in_order(start, tmp_path):
     server = start()
     assert TcpEngine().answers(server.endpoint, Credentials.make())
     directory = tmp_path / "data0"
@@ -87,29 +72,23 @@ def test_a_server_answers_and_stops_in_order(start: Start, tmp_path: Path) -> No
     assert not directory.exists()
 
 
-def test_what_a_server_detaches_ends_with_it(start: Start) -> None:
-    server = start(words=("detach",))
-    result = ours()
-    assert len(result) == 3, "guard, server, and the grandchild that the guard adopts"
-    server.stop()
-    assert gone(result, 1)
-
-
-def test_a_deaf_server_is_killed_after_its_time(start: Start) -> None:
-    server = start(words=("deaf",))
+@pytest.mark.parametrize(("word", "count"), [("detach", 3), ("deaf", 2)])
+def test_all_that_a_server_has_started_ends_with_it_also_where_it_is_deaf(start, word, count):
+    server = start(words=(word,))
     processes = ours()
+    assert len(processes) == count, "guard, server, and a grandchild that the guard adopts"
     server.stop()
     assert gone(processes, 1)
 
 
-def test_a_server_that_fails_says_so_with_its_log(start: Start, tmp_path: Path) -> None:
+def test_a_server_that_fails_says_so_with_its_log(start, tmp_path):
     with pytest.raises(EngineError, match=r"data0: the server of Tcp .*status 3(.|\n)*disk .*full"):
         start(words=("fail",))
     assert not (tmp_path / "data0").exists()
     assert ours() == []
 
 
-def test_a_first_step_that_fails(start: Start, tmp_path: Path) -> None:
+def test_a_first_step_that_fails(start, tmp_path):
     with pytest.raises(EngineError, match=r"data0: python\S* ended with status 1(.|\n)*no space"):
         start(step="no space left")
     assert not (tmp_path / "data0").exists()
@@ -129,13 +108,11 @@ time.sleep(600)
 """
 
 
-def test_a_first_step_that_is_not_wanted_any_more_may_end_in_order(
-    start: Start, tmp_path: Path
-) -> None:
+def test_a_first_step_that_is_not_wanted_any_more_may_end_in_order(start, tmp_path):
     """As initdb, whose shared memory would stay if it was killed."""
     result = tmp_path / "child"
 
-    def check() -> None:
+    def check():
         if result.exists() and result.read_text().endswith(" "):
             raise Aborted("the trial ends")
 
@@ -146,37 +123,24 @@ def test_a_first_step_that_is_not_wanted_any_more_may_end_in_order(
     assert ours() == []
 
 
-def test_a_killed_server_is_noticed(start: Start) -> None:
-    server = start(words=("detach",))
+@pytest.mark.parametrize("victim", ["server", "guard"])
+def test_a_killed_server_or_guard_is_noticed_and_takes_all_along(start, victim):
+    server = start(words=("detach",) if victim == "server" else ())
     processes = ours()
-    os.kill(server.pid, signal.SIGKILL)
+    os.kill(server.pid if victim == "server" else server._process._guard.pid, signal.SIGKILL)
     text = wait_until(server.failure, 30, "the failure")
-    assert "SIGKILL" in text
-    assert gone(processes, 20)
-
-
-def test_a_killed_guard_takes_the_server_along(start: Start) -> None:
-    server = start()
-    processes = ours()
-    assert server._process is not None and server._process._guard is not None
-    os.kill(server._process._guard.pid, signal.SIGKILL)
-    wait_until(server.failure, 30, "the failure")
+    assert victim == "guard" or "SIGKILL" in text
     assert gone(processes, 20)
 
 
 @pytest.mark.parametrize("victim", [0, 1, 2], ids=["job", "guard", "server"])
-def test_kill_of_any_process_leaves_nothing(tmp_path: Path, victim: int) -> None:
+def test_kill_of_any_process_leaves_nothing(tmp_path, victim):
     """A node job as a process of its own, with a server that detaches a grandchild."""
-    program = TESTS / "support" / "tcp_engine.py"
-    job = subprocess.Popen(
-        [sys.executable, str(program), str(tmp_path), "detach", "elsewhere"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert job.stdout is not None
+    command = [sys.executable, str(TESTS / "support" / "tcp_engine.py"), str(tmp_path)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    job = subprocess.Popen([*command, "detach", "elsewhere"], **pipes)
     pids = [int(word) for word in job.stdout.readline().split()]
-    processes = below(pids[0])
+    processes = ours()
     assert len(processes) == 4
     assert (tmp_path / "elsewhere").exists()
     os.kill(pids[victim], signal.SIGKILL)
@@ -193,12 +157,10 @@ def test_kill_of_any_process_leaves_nothing(tmp_path: Path, victim: int) -> None
             process.kill()
 
 
-def test_a_job_told_to_end_while_its_guard_still_starts(
-    start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_told_to_end_while_its_guard_still_starts(start, monkeypatch):
     """SIGTERM before the guard has read what to run: its word to stop comes with the order."""
 
-    def told(process: Guarded, seconds: float) -> None:
+    def told(process, seconds):
         raise Aborted("SIGTERM")
 
     monkeypatch.setattr(Guarded, "hear", told)
@@ -207,7 +169,7 @@ def test_a_job_told_to_end_while_its_guard_still_starts(
     assert ours() == []
 
 
-def test_a_port_taken_between_look_and_start(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_taken_between_look_and_start(start, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = other.getsockname()[1]
         real = server_module.free_port
@@ -218,7 +180,7 @@ def test_a_port_taken_between_look_and_start(start: Start, monkeypatch: pytest.M
         assert server.node.port != taken
 
 
-def test_no_port_is_free() -> None:
+def test_no_port_is_free():
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         with pytest.raises(EngineError, match=f"no free port in {port} at 127.0.0.1.*profile"):

@@ -15,14 +15,6 @@ from support.in_threads import ycsb
 
 from storewise.atomic import read_as
 from storewise.driver import phase_job
-from storewise.driver.phase_job import (
-    PhaseJob,
-    await_files,
-    hosts_of_job,
-    launch_command,
-    run_one,
-    run_phase_job,
-)
 from storewise.errors import Aborted, StorewiseError
 from storewise.session.coordination.liveness import ABORT
 
@@ -34,7 +26,7 @@ def trial_of(engine):
 @pytest.fixture
 def job(tmp_path):
     """Workers 2 and 3 of the phase after the load."""
-    return PhaseJob(
+    return phase_job.PhaseJob(
         trial_of("sqlite"), phase="c", first=2, per_job=2, results=tmp_path,
         session=tmp_path / "live" / "session.json", logs=tmp_path / "logs",
         served=False, loads=False, shards=None, inputs=(tmp_path / "a",),
@@ -93,7 +85,7 @@ def jobs(frame, monkeypatch):
 
 def test_a_worker_gets_what_earlier_phases_left(job, frame, jobs, tmp_path):
     place = tmp_path / "trials" / job.trial.id
-    run_one(job, 3)
+    phase_job.run_one(job, 3)
     (told,) = jobs
     assert (told.phase, told.worker, told.live) == ("c", 3, frame.live)
     assert told.store is told.files is told.cluster is None
@@ -106,14 +98,14 @@ def test_a_worker_gets_what_earlier_phases_left(job, frame, jobs, tmp_path):
     needs = (tmp_path / "a", *before, *written, *stores)
     assert frame.given == [{"needs": needs, "defer": 0.0}]
 
-    run_one(replace(job, phase="load", loads=True), 3)
+    phase_job.run_one(replace(job, phase="load", loads=True), 3)
     told = jobs[-1]
     assert (told.written, told.before, told.stores) == ((), (), ())
     assert told.store == place / "store.2/3"
     assert told.files == place / "written.3.parquet"
     assert frame.given[-1]["needs"] == (tmp_path / "a",)
     assert not told.store.exists(), "the worker makes it"
-    run_one(replace(job, phase="d", per_job=1), 0)
+    phase_job.run_one(replace(job, phase="d", per_job=1), 0)
     assert jobs[-1].before == tuple(
         place / f"{phase}.{k}.parquet" for phase in ("load", "c") for k in range(4)
     )
@@ -137,7 +129,7 @@ def test_a_worker_of_servers_gets_their_cluster_and_waits_for_their_word(
     monkeypatch.setattr(phase_job, "check_room", lambda *given: rooms.append(given))
     served = replace(job, trial=trial_of("postgres"), phase="load", served=True, loads=True)
     for worker in (0, 1):
-        run_one(served, worker)
+        phase_job.run_one(served, worker)
         told = jobs[-1]
         assert (told.cluster, told.routers) == ("the cluster", (8,))
         assert told.versions == {"pg": "17"}
@@ -159,7 +151,7 @@ def test_a_database_that_is_there_is_opened_by_each_and_made_by_one(job, frame, 
 
     monkeypatch.setattr(phase_job, "external_store", external)
     for worker in (0, 1):
-        run_one(replace(job, trial=trial_of("sql"), phase="load", loads=True), worker)
+        phase_job.run_one(replace(job, trial=trial_of("sql"), phase="load", loads=True), worker)
         assert (jobs[-1].cluster, jobs[-1].versions) == ("database", {"db": "1"})
         assert jobs[-1].store.is_dir()
     assert given == [("run-1", {"creates": True}), ("run-1", {"creates": False})]
@@ -187,7 +179,7 @@ def test_files_of_other_hosts_are_awaited(tmp_path):
     wanted[1].parent.mkdir()
     for number, path in enumerate(wanted):
         time.after(30 * (number + 1), path.touch)
-    await_files(wanted, lambda: looks.append(1), clock=time.clock, sleep=time.sleep)
+    phase_job.await_files(wanted, lambda: looks.append(1), clock=time.clock, sleep=time.sleep)
     assert 1090 <= time.now < 1091
     assert set(time.sleeps) == {0.2}
     assert len(looks) == len(time.sleeps)
@@ -197,14 +189,16 @@ def test_a_file_that_never_comes_is_named_and_the_wait_ends_with_the_trial(tmp_p
     time, lost = FakeTime(), tmp_path / "write.1.parquet"
     (tmp_path / "a").touch()
     with pytest.raises(StorewiseError, match=r"write\.1\.parquet.*after 120 s.*all hosts share"):
-        await_files([tmp_path / "a", lost], lambda: None, clock=time.clock, sleep=time.sleep)
+        phase_job.await_files(
+            [tmp_path / "a", lost], lambda: None, clock=time.clock, sleep=time.sleep
+        )
     assert 1120 <= time.now < 1121
 
     def check():
         raise Aborted("data0 failed")
 
     with pytest.raises(Aborted, match="data0 failed"):
-        await_files([lost], check, sleep=lambda _: os.abort())
+        phase_job.await_files([lost], check, sleep=lambda _: os.abort())
 
 
 class Forked:
@@ -266,7 +260,7 @@ def make_results(job):
 
 def test_a_job_is_done_when_all_its_workers_are(job, frame, forked, own_time):
     forked.ends = {101: (4, 0), 102: (2, 0)}
-    run_phase_job(job)
+    phase_job.run_phase_job(job)
     index = job.results / "trials" / job.trial.id / "c.2.workers"
     assert index.read_text().split() == ["c.2.parquet", "c.3.parquet", "c.2.hlog", "c.3.hlog"]
     assert (forked.signals, frame.told) == ([], [])
@@ -274,7 +268,7 @@ def test_a_job_is_done_when_all_its_workers_are(job, frame, forked, own_time):
     assert frame.given == [{"needs": job.inputs}]
     assert set(own_time.sleeps) == {0.2}
     forked.ends = {103: (0, 0), 104: (0, 0)}
-    run_phase_job(replace(job, phase="load", loads=True))
+    phase_job.run_phase_job(replace(job, phase="load", loads=True))
     files = ["load.2.parquet", "load.3.parquet", "load.2.hlog", "load.3.hlog"]
     files += ["written.2.parquet", "written.3.parquet"]
     assert index.with_name("load.2.workers").read_text().split() == files
@@ -285,7 +279,7 @@ def test_one_that_fails_ends_the_others_and_says_so_first(job, frame, forked, ow
     forked.ends = {102: (3, 5 << 8)}
     forked.deaf = {101} if deaf else set()
     with pytest.raises(StorewiseError, match=r"^c\.3 \(pid 102\) ended: 5$"):
-        run_phase_job(job)
+        phase_job.run_phase_job(job)
     assert [str(error) for error in frame.told] == ["c.3 (pid 102) ended: 5"]
     said = (frame.live / ABORT).read_text()
     assert "c.3 (pid 102) ended: 5" in said and "logs/c.3.log" in said
@@ -302,7 +296,7 @@ def test_the_end_of_the_trial_ends_all(job, frame, forked):
 
     frame.check = check
     with pytest.raises(Aborted):
-        run_phase_job(job)
+        phase_job.run_phase_job(job)
     assert forked.signals == [(101, signal.SIGTERM), (102, signal.SIGTERM)]
     assert [type(error) for error in frame.told] == [Aborted]
 
@@ -342,7 +336,7 @@ def test_a_forked_worker_ends_with_its_own_status(
     before = [signal.getsignal(number) for number in signals]
     try:
         with pytest.raises(Exit) as ended:
-            run_phase_job(job)
+            phase_job.run_phase_job(job)
     finally:
         for number, handler in zip(signals, before, strict=True):
             signal.signal(number, handler)
@@ -362,29 +356,29 @@ def programs(directory, *names):
 def test_hosts_are_those_of_the_scheduler(tmp_path, monkeypatch):
     listing = tmp_path / "nodefile"
     listing.write_text("n1\nn1\nn2\n")
-    assert hosts_of_job({}) == 1
-    assert hosts_of_job({"PBS_NODEFILE": str(listing)}) == 2
+    assert phase_job.hosts_of_job({}) == 1
+    assert phase_job.hosts_of_job({"PBS_NODEFILE": str(listing)}) == 2
     listing.write_text("")
-    assert hosts_of_job({"PBS_NODEFILE": str(listing)}) == 1
+    assert phase_job.hosts_of_job({"PBS_NODEFILE": str(listing)}) == 1
     monkeypatch.setattr(phase_job, "number_of_hosts", {"7": 3}.__getitem__)
-    assert hosts_of_job({"SLURM_JOB_ID": "7"}) == 3
+    assert phase_job.hosts_of_job({"SLURM_JOB_ID": "7"}) == 3
 
 
 def test_each_scheduler_has_its_launcher(tmp_path, monkeypatch):
     path = programs(tmp_path / "bin", "srun", "pbsdsh")
     monkeypatch.setenv("PATH", path)
     program = Path("/live/jobs/read.0.sh")
-    slurm = launch_command({"SLURM_JOB_ID": "7"}, 3, program)
+    slurm = phase_job.launch_command({"SLURM_JOB_ID": "7"}, 3, program)
     assert (slurm[0], slurm[-1]) == (f"{path}/srun", str(program))
     assert set(slurm[1:-1]) == {
         *("--nodes=3", "--ntasks=3", "--ntasks-per-node=1", "--overlap", "--kill-on-bad-exit=0")
     }
     pbs = [f"{path}/pbsdsh", "--", str(program)]
-    assert launch_command({"PBS_JOBID": "7.login"}, 3, program) == pbs
+    assert phase_job.launch_command({"PBS_JOBID": "7.login"}, 3, program) == pbs
     for empty in ({}, {"SLURM_JOB_ID": "7"}, {"PBS_JOBID": "7.login"}):
         monkeypatch.setenv("PATH", path if not empty else str(tmp_path))
         with pytest.raises(StorewiseError, match="neither srun nor pbsdsh"):
-            launch_command(empty, 3, program)
+            phase_job.launch_command(empty, 3, program)
 
 
 class Launcher:
@@ -434,7 +428,7 @@ def test_each_host_runs_its_worker(job, frame, hosts, monkeypatch):
     launcher = Launcher(2, 0)
     monkeypatch.setattr(phase_job.subprocess, "Popen", launcher)
     make_results(job)
-    run_phase_job(job)
+    phase_job.run_phase_job(job)
     program = Path(launcher.command[-1])
     assert launcher.command[:-1] == [f"{os.environ['PATH']}/pbsdsh", "--"]
     assert program == frame.live.absolute() / "jobs" / "c.2.sh"
@@ -451,7 +445,7 @@ def test_each_host_runs_its_worker(job, frame, hosts, monkeypatch):
         f"echo $status $(hostname) > {program.with_suffix('')}.end.{where}",
         "exit $status",
     ]
-    assert read_as(PhaseJob, program.with_suffix(".json")) == job
+    assert read_as(phase_job.PhaseJob, program.with_suffix(".json")) == job
     assert launcher.told == []
     assert list(job.results.glob("trials/*/c.2.workers"))
 
@@ -471,7 +465,7 @@ def test_each_host_runs_its_worker(job, frame, hosts, monkeypatch):
 def test_fewer_hosts_than_workers_are_refused(job, frame, hosts):
     three = replace(job, first=0, per_job=3)
     with pytest.raises(StorewiseError, match=r"c\.0: the job has 2 hosts for its 3 workers"):
-        run_phase_job(three)
+        phase_job.run_phase_job(three)
 
 
 @pytest.mark.parametrize(
@@ -494,7 +488,7 @@ def test_a_worker_that_fails_on_its_host_ends_the_job(
     (frame.live / "jobs").mkdir()
     (frame.live / "jobs" / "c.2.end.1").write_text(end)
     with pytest.raises(StorewiseError, match=words) as error:
-        run_phase_job(job)
+        phase_job.run_phase_job(job)
     assert frame.told == [error.value]
     assert (frame.live / ABORT).exists() == of_worker
     ended = ["terminate", "wait 30.0", *(["kill", "wait None"] if deaf else [])]
@@ -505,5 +499,5 @@ def test_a_job_of_one_worker_is_that_worker(job, monkeypatch):
     ran = []
     monkeypatch.setattr(phase_job, "run_one", lambda *its: ran.append(its))
     alone = replace(job, per_job=1)
-    run_phase_job(alone)
+    phase_job.run_phase_job(alone)
     assert ran == [(alone, 2)]

@@ -6,13 +6,6 @@ import pytest
 from support.in_threads import MemoryEngine, job, ycsb
 
 from storewise.driver import embedded_stores
-from storewise.driver.embedded_stores import (
-    inputs_kept,
-    make_stores,
-    process_store,
-    reading_cluster,
-    writing_cluster,
-)
 from storewise.driver.worker_job import load_params, must_succeed, notes_of, steps_of
 from storewise.engines.contract.engine import SourceFile
 from storewise.engines.null import NullEngine
@@ -98,17 +91,17 @@ def test_notes_are_those_of_all_parts_in_their_order(tmp_path):
 
 
 def test_stores_are_made_empty_and_for_this_user_alone(tmp_path):
-    make_stores(tmp_path / "deep" / "store", 2)
-    stores = [process_store(tmp_path / "deep" / "store", n) for n in range(2)]
+    embedded_stores.make_stores(tmp_path / "deep" / "store", 2)
+    stores = [embedded_stores.process_store(tmp_path / "deep" / "store", n) for n in range(2)]
     assert [path.name for path in stores] == ["p0", "p1"]
     assert [path.stat().st_mode & 0o777 for path in (*stores, stores[0].parent)] == [0o700] * 3
-    make_stores(tmp_path / "deep" / "store", 2)
+    embedded_stores.make_stores(tmp_path / "deep" / "store", 2)
     (stores[1] / "left").touch()
     with pytest.raises(StorewiseError, match=r"p1: a load needs an empty directory"):
-        make_stores(tmp_path / "deep" / "store", 2)
+        embedded_stores.make_stores(tmp_path / "deep" / "store", 2)
     (tmp_path / "file").touch()
     with pytest.raises(StorewiseError, match=r"p0: cannot make the store: File exists"):
-        make_stores(tmp_path / "file", 1)
+        embedded_stores.make_stores(tmp_path / "file", 1)
 
 
 @pytest.fixture
@@ -139,11 +132,11 @@ def test_clients_connect_to_the_stores_of_all_or_to_their_own(sources, tmp_path,
         job(trial, tmp_path, "load", 0, cluster=None), stores=stores, written=(tmp_path / "w",)
     )
     with pytest.raises(StorewiseError, match=r"store0/p0: the store is not here"):
-        reading_cluster(its, [])
+        embedded_stores.reading_cluster(its, [])
     for store in stores:
-        make_stores(store, 2)
+        embedded_stores.make_stores(store, 2)
     notes = [{"n": 1}]
-    cluster = reading_cluster(its, notes)
+    cluster = embedded_stores.reading_cluster(its, notes)
     assert cluster.stores == tuple(s / f"p{n}" for s in stores for n in range(2))
     assert cluster.placement == ("placement", 4, its.written)
     assert (cluster.engine, cluster.settings, cluster.consistency) == ("files", {"x": 1}, "durable")
@@ -153,17 +146,17 @@ def test_clients_connect_to_the_stores_of_all_or_to_their_own(sources, tmp_path,
     assert not cluster.network_file_system
     # A later phase that changes data: worker 1's stores are the third and the fourth.
     for worker, process, own in ((0, 0, [0]), (0, 1, [1, 1]), (1, 0, [2]), (1, 1, [])):
-        cluster = writing_cluster(replace(its, worker=worker), process, notes)
+        cluster = embedded_stores.writing_cluster(replace(its, worker=worker), process, notes)
         assert cluster.stores == (stores[worker] / f"p{process}",)
         assert [source.store for source in cluster.sources] == own
     loading = replace(its, store=tmp_path / "mine", worker=1)
-    assert writing_cluster(loading, 1, []).stores == (tmp_path / "mine" / "p1",)
+    assert embedded_stores.writing_cluster(loading, 1, []).stores == (tmp_path / "mine" / "p1",)
     monkeypatch.setattr(embedded_stores, "file_system", {stores[1] / "p1": "nfs4"}.get)
     monkeypatch.setattr(embedded_stores, "is_network", lambda name: name == "nfs4")
-    assert reading_cluster(its, []).network_file_system
+    assert embedded_stores.reading_cluster(its, []).network_file_system
     sources.clear()
     other = replace(its, trial=trial.model_copy(update={"engine": "sqlite"}))
-    assert reading_cluster(other, []).sources == ()
+    assert embedded_stores.reading_cluster(other, []).sources == ()
     assert sources == [], "only an engine that reads them again gets the list"
 
 
@@ -171,11 +164,11 @@ def test_inputs_count_as_files_of_an_engine_that_answers_from_them_once_in_a_tri
     sources, tmp_path, monkeypatch
 ):
     first = job(ycsb(engine="files", workers=2), tmp_path, "load", cluster=None)
-    assert inputs_kept(first) == Inodes(4, 3)
-    assert inputs_kept(replace(first, worker=1)) == Inodes()
+    assert embedded_stores.inputs_kept(first) == Inodes(4, 3)
+    assert embedded_stores.inputs_kept(replace(first, worker=1)) == Inodes()
     assert sources == [(None, (), ())] * 2
-    assert inputs_kept(replace(first, trial=ycsb(engine="sqlite"))) == Inodes()
+    assert embedded_stores.inputs_kept(replace(first, trial=ycsb(engine="sqlite"))) == Inodes()
     # Objects on S3 are no files.
     monkeypatch.setattr(embedded_stores, "is_remote", lambda path: path == "in/1/3")
     for worker in (0, 1):
-        assert inputs_kept(replace(first, worker=worker)) is None
+        assert embedded_stores.inputs_kept(replace(first, worker=worker)) is None

@@ -5,15 +5,7 @@ from snakemake_executor_plugin_pbs import messages
 
 from storewise.errors import ConfigError
 from storewise.run.run_log import explanation, note_of
-from storewise.schedulers.pbs import (
-    Failed,
-    Submitted,
-    failed_job,
-    notice,
-    parse_selects,
-    refusal,
-    submitted_job,
-)
+from storewise.schedulers import pbs
 
 #: What Snakemake's remote executors append to each error, without a space.
 APPENDED = (
@@ -25,8 +17,8 @@ LOG = "/home/u/x y/.snakemake/pbs_logs/r/data0.pg.log"
 @pytest.mark.parametrize("job_id", ["12.login", "19[3].login"])
 def test_a_submitted_job(job_id):
     said = messages.submitted("7", job_id, "data0.pg-w2-r1", LOG)
-    assert submitted_job(said) == Submitted("7", job_id, "data0.pg-w2-r1")
-    assert submitted_job("Job 7 has been submitted with SLURM jobid 13 (log: x).") is None
+    assert pbs.submitted_job(said) == pbs.Submitted("7", job_id, "data0.pg-w2-r1")
+    assert pbs.submitted_job("Job 7 has been submitted with SLURM jobid 13 (log: x).") is None
 
 
 @pytest.mark.parametrize(
@@ -44,21 +36,23 @@ def test_a_submitted_job(job_id):
 )
 def test_a_failed_job(what, cause):
     said = messages.failed("12.login", "load.0.pg", what, LOG)
-    assert failed_job(said + APPENDED) == failed_job(said) == (failed := Failed(what, LOG))
+    assert (
+        pbs.failed_job(said + APPENDED) == pbs.failed_job(said) == (failed := pbs.Failed(what, LOG))
+    )
     assert failed.cause == (f"PBS says: {cause}" if cause else "")
     assert failed.lost_host == ""
 
 
 def test_a_lost_host():
     what = messages.lost_host("n3", "Job deleted, execution node n3 down")
-    failed = failed_job(messages.failed("12.login", "load.0.pg", what, LOG) + APPENDED)
+    failed = pbs.failed_job(messages.failed("12.login", "load.0.pg", what, LOG) + APPENDED)
     assert failed.lost_host == "n3"
 
 
 def test_a_refused_job():
     said = messages.refused("a.b", "qsub: Unknown queue", "qsub -N a.b -q x", "look at the queue")
-    assert refusal(said + APPENDED) == said
-    assert refusal(messages.failed("12.login", "a", "ended with exit status 1", LOG)) is None
+    assert pbs.refusal(said + APPENDED) == said
+    assert pbs.refusal(messages.failed("12.login", "a", "ended with exit status 1", LOG)) is None
 
 
 def test_what_a_user_who_waits_is_told():
@@ -67,8 +61,8 @@ def test_what_a_user_who_waits_is_told():
         messages.silent("qstat: cannot connect to server", 10),
         messages.ANSWERS_AGAIN,
     ]
-    assert [notice(line) for line in said] == [note_of(line) for line in said] == said
-    assert notice(messages.submitted("7", "12.login", "a", LOG)) is None
+    assert [pbs.notice(line) for line in said] == [note_of(line) for line in said] == said
+    assert pbs.notice(messages.submitted("7", "12.login", "a", LOG)) is None
 
 
 def test_why_a_job_of_no_trial_has_failed():
@@ -90,11 +84,11 @@ def test_why_a_job_of_no_trial_has_failed():
 
 
 def test_hosts_of_classes_in_one_queue():
-    assert parse_selects("data=host_type=small, large=host_type=big:ngpus=0") == {
+    assert pbs.parse_selects("data=host_type=small, large=host_type=big:ngpus=0") == {
         "data": "host_type=small",
         "large": "host_type=big:ngpus=0",
     }
-    assert parse_selects("") == {}
+    assert pbs.parse_selects("") == {}
     for text in ("large", "large=", "=a=b", "large=a b"):
         with pytest.raises(ConfigError, match=r"node_selects of the profile: .*expected CLASS="):
-            parse_selects(text)
+            pbs.parse_selects(text)

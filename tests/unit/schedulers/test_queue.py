@@ -7,17 +7,7 @@ import pytest
 from support.fake_time import FakeTime
 from support.pbs.answers import answers
 
-from storewise.schedulers import queue
-from storewise.schedulers.job_registry import (
-    ClusterJob,
-    cancel_until_gone,
-    forget,
-    register,
-    registered,
-    remove_registry,
-    run_directory,
-    runs,
-)
+from storewise.schedulers import job_registry, queue
 from storewise.schedulers.overdue import Overdue
 from storewise.schedulers.queue import host_of, present
 
@@ -87,19 +77,19 @@ def test_the_host_of_a_job(commands):
 
 
 def test_a_registry_has_what_was_submitted_and_not_what_has_ended(tmp_path):
-    job = ClusterJob("19[3].login", "pbs", "t", "data0.t")
-    register(tmp_path, RUN, job)
-    register(tmp_path, RUN, ClusterJob("20.login", "pbs"))
-    register(tmp_path, "run-2", ClusterJob("21.login", "pbs"))
-    assert runs(tmp_path) == [RUN, "run-2"]
-    forget(tmp_path, RUN, ["20.login"])
-    assert registered(tmp_path, RUN) == [job]
-    remove_registry(tmp_path, RUN)
-    remove_registry(tmp_path, RUN)
-    assert runs(tmp_path) == ["run-2"]
+    job = job_registry.ClusterJob("19[3].login", "pbs", "t", "data0.t")
+    job_registry.register(tmp_path, RUN, job)
+    job_registry.register(tmp_path, RUN, job_registry.ClusterJob("20.login", "pbs"))
+    job_registry.register(tmp_path, "run-2", job_registry.ClusterJob("21.login", "pbs"))
+    assert job_registry.runs(tmp_path) == [RUN, "run-2"]
+    job_registry.forget(tmp_path, RUN, ["20.login"])
+    assert job_registry.registered(tmp_path, RUN) == [job]
+    job_registry.remove_registry(tmp_path, RUN)
+    job_registry.remove_registry(tmp_path, RUN)
+    assert job_registry.runs(tmp_path) == ["run-2"]
     for bad in ("", "a/b", ".x"):
         with pytest.raises(ValueError, match="is not a job id"):
-            register(tmp_path, RUN, ClusterJob(bad, "pbs"))
+            job_registry.register(tmp_path, RUN, job_registry.ClusterJob(bad, "pbs"))
 
 
 def test_jobs_are_cancelled_one_by_one_until_they_are_gone(tmp_path, commands, monkeypatch):
@@ -121,8 +111,8 @@ def test_jobs_are_cancelled_one_by_one_until_they_are_gone(tmp_path, commands, m
 
     commands.answer = answer
     for job_id in sorted(alive):
-        register(tmp_path, RUN, ClusterJob(job_id, "pbs"))
-    assert cancel_until_gone(tmp_path, RUN) == []
+        job_registry.register(tmp_path, RUN, job_registry.ClusterJob(job_id, "pbs"))
+    assert job_registry.cancel_until_gone(tmp_path, RUN) == []
     deletes = [words for words in commands.calls if words[0] == "qdel"]
     # The first was refused; the second does not end, and is forced after 45 s.
     assert deletes == [
@@ -132,20 +122,20 @@ def test_jobs_are_cancelled_one_by_one_until_they_are_gone(tmp_path, commands, m
         ["qdel", "-W", "force", "2.login"],
     ]
     assert 45 < own_time.now - 1000 < 60
-    assert not run_directory(tmp_path, RUN).exists()
+    assert not job_registry.run_directory(tmp_path, RUN).exists()
 
 
 def test_what_is_left_of_an_aborted_trial_is_deleted_by_force_after_a_minute(tmp_path, commands):
     own_time = FakeTime()
     overdue = Overdue(tmp_path, RUN, clock=own_time.clock)
     for job in (
-        ClusterJob("1.login", "pbs", "dead", "data0.dead"),
-        ClusterJob("2.login", "pbs", "dead", "load.0.dead"),
-        ClusterJob("3.login", "pbs", "alive"),
-        ClusterJob("8", "slurm", "dead"),
-        ClusterJob("name", "slurm-run"),
+        job_registry.ClusterJob("1.login", "pbs", "dead", "data0.dead"),
+        job_registry.ClusterJob("2.login", "pbs", "dead", "load.0.dead"),
+        job_registry.ClusterJob("3.login", "pbs", "alive"),
+        job_registry.ClusterJob("8", "slurm", "dead"),
+        job_registry.ClusterJob("name", "slurm-run"),
     ):
-        register(tmp_path, RUN, job)
+        job_registry.register(tmp_path, RUN, job)
 
     def answer(words):
         if words[:2] == ["qstat", "-f"]:

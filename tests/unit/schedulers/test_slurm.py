@@ -5,41 +5,30 @@ import subprocess
 import pytest
 
 from storewise.schedulers import hosts, slurm
-from storewise.schedulers.slurm import (
-    LOOKS,
-    Waiting,
-    cause,
-    ended_job,
-    lost_job,
-    number_of_hosts,
-    refusal,
-    run_name,
-    submitted_job,
-)
 
 ENDED = "SLURM-job '1' failed, SLURM status is: '{}'. Detailed failure"
 LOST = "SLURM-job '11' failed due to a node failure, SLURM status is: 'NO"
 
 
 def test_messages_of_the_plugin():
-    assert run_name("SLURM run ID: 44e506f1-139b-42d4") == "44e506f1-139b-42d4"
+    assert slurm.run_name("SLURM run ID: 44e506f1-139b-42d4") == "44e506f1-139b-42d4"
     submitted = "Job 3 has been submitted with SLURM jobid 13 (log: x)."
-    assert run_name(submitted) is None
-    assert submitted_job(f"{submitted}\n") == ("3", "13")
-    assert submitted_job("SLURM run ID: 44e506f1") is None
+    assert slurm.run_name(submitted) is None
+    assert slurm.submitted_job(f"{submitted}\n") == ("3", "13")
+    assert slurm.submitted_job("SLURM run ID: 44e506f1") is None
     text = (
         "SLURM sbatch failed. The error message was 'sbatch: error: a\nsbatch: b'.\n    sbatch call"
     )
-    assert refusal(text) == "sbatch: error: a sbatch: b"
-    assert refusal(ENDED.format("FAILED")) is None
-    assert lost_job(LOST) == "11"
-    assert lost_job(ENDED.format("FAILED")) is None
+    assert slurm.refusal(text) == "sbatch: error: a sbatch: b"
+    assert slurm.refusal(ENDED.format("FAILED")) is None
+    assert slurm.lost_job(LOST) == "11"
+    assert slurm.lost_job(ENDED.format("FAILED")) is None
     memory = "Slurm says OUT_OF_MEMORY of job 1, it used more memory than it asked for"
-    assert str(ended_job(ENDED.format("OUT_OF_MEMORY"))).startswith(memory)
-    assert cause(ENDED.format("OUT_OF_MEMORY")).startswith(memory)
-    assert str(ended_job(ENDED.format("FAILED"))).endswith("its log may say more")
-    assert ended_job(LOST) is None
-    assert cause(ENDED.format("FAILED")) == cause(LOST) == ""
+    assert str(slurm.ended_job(ENDED.format("OUT_OF_MEMORY"))).startswith(memory)
+    assert slurm.cause(ENDED.format("OUT_OF_MEMORY")).startswith(memory)
+    assert str(slurm.ended_job(ENDED.format("FAILED"))).endswith("its log may say more")
+    assert slurm.ended_job(LOST) is None
+    assert slurm.cause(ENDED.format("FAILED")) == slurm.cause(LOST) == ""
 
 
 class Answers:
@@ -68,16 +57,16 @@ def answers(monkeypatch):
 
 def test_a_job_that_can_only_wait_is_told_once_when_looks_agree(answers):
     waits = "7|PartitionTimeLimit|short|rule_load_wildcards_t_0\n8|Priority|main|rule_load\n"
-    waiting = Waiting("run-1")
+    waiting = slurm.Waiting("run-1")
     answers.says["squeue"] = waits
-    for _ in range(LOOKS - 1):
+    for _ in range(slurm.LOOKS - 1):
         assert waiting.never_starting() == {}
     answers.says["squeue"] = "7|Resources|short|rule_load_wildcards_t_0\n"
     assert waiting.never_starting() == {}, "a controller that had just started"
     answers.says["squeue"] = waits
-    found = [waiting.never_starting() for _ in range(LOOKS + 1)]
-    (sentence,) = found[LOOKS - 1].values()
-    assert [len(one) for one in found] == [*[0] * (LOOKS - 1), 1, 0]
+    found = [waiting.never_starting() for _ in range(slurm.LOOKS + 1)]
+    (sentence,) = found[slurm.LOOKS - 1].values()
+    assert [len(one) for one in found] == [*[0] * (slurm.LOOKS - 1), 1, 0]
     assert sentence == (
         "Slurm would never start job 7 (load t_0) in partition short: PartitionTimeLimit. Change "
         "runtime and slurm_partition of `load` in the profile (set-resources, set-threads) or in "
@@ -91,11 +80,11 @@ def test_a_job_that_can_only_wait_is_told_once_when_looks_agree(answers):
 
 def test_how_many_hosts_a_job_has(answers):
     answers.says["squeue"] = "3\n"
-    assert number_of_hosts("7") == 3
+    assert slurm.number_of_hosts("7") == 3
     answers.status = 1
-    assert number_of_hosts("7") == 1
+    assert slurm.number_of_hosts("7") == 1
     answers.status, answers.says["squeue"] = 0, "\n"
-    assert number_of_hosts("7") == 1
+    assert slurm.number_of_hosts("7") == 1
 
 
 PBS = "n1\n  resources_available.ncpus = 16\n\nn2\n  resources_available.ncpus = 8\n"

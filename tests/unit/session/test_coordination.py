@@ -14,16 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import settings, stateful
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
 from support.fake_time import NS, FakeTime
 from support.session import MadeHost
 
@@ -96,7 +88,7 @@ class Job:
         return self.system.table.get(self.system.own_pid) == self.started
 
 
-class Coordination(RuleBasedStateMachine):
+class Coordination(stateful.RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self.base = Path(tempfile.mkdtemp())
@@ -108,7 +100,7 @@ class Coordination(RuleBasedStateMachine):
         self.kept = []
         self.number = 0
 
-    @initialize(
+    @stateful.initialize(
         ahead=st.tuples(*[st.floats(-50, AHEAD, exclude_max=True)] * 3),
         keep=st.booleans(),
         jobs=st.lists(st.tuples(st.integers(0, 2), st.booleans(), st.booleans()), max_size=4),
@@ -161,7 +153,7 @@ class Coordination(RuleBasedStateMachine):
 
     # What somebody does.
 
-    @rule(host=st.integers(0, 2))
+    @stateful.rule(host=st.integers(0, 2))
     def start_a_run(self, host):
         """As the workflow does: sweep, ask whether another one measures, take the lease."""
         system = self.hosts[host].spawn()
@@ -192,8 +184,10 @@ class Coordination(RuleBasedStateMachine):
         renewed = last.renews_at - renew_every(LEASE)
         return last.system.name == system.name or system.time() - renewed > 2 * LEASE
 
-    @precondition(lambda self: self.living())
-    @rule(host=st.integers(0, 2), keep=st.booleans(), then=st.sampled_from(["", "kill", "abort"]))
+    @stateful.precondition(lambda self: self.living())
+    @stateful.rule(
+        host=st.integers(0, 2), keep=st.booleans(), then=st.sampled_from(["", "kill", "abort"])
+    )
     def open_a_trial(self, host, keep, then):
         """It waits for the trial before; where `then` something happens to that one."""
         made = self.living()
@@ -221,8 +215,8 @@ class Coordination(RuleBasedStateMachine):
         made = self.living()
         return [t for t, state in made.trials.items() if state == "open"] if made else []
 
-    @precondition(lambda self: self.open_trials())
-    @rule(host=st.integers(0, 2), node=st.booleans())
+    @stateful.precondition(lambda self: self.open_trials())
+    @stateful.rule(host=st.integers(0, 2), node=st.booleans())
     def start_a_job(self, host, node):
         made, trial = self.living(), self.open_trials()[-1]
         assert made is not None
@@ -242,8 +236,8 @@ class Coordination(RuleBasedStateMachine):
         started = system.table[system.own_pid]
         self.jobs.append(Job(made, trial, system, started, watch, place, scratch))
 
-    @precondition(lambda self: self.jobs)
-    @rule(which=st.integers(0), stuck=st.booleans())
+    @stateful.precondition(lambda self: self.jobs)
+    @stateful.rule(which=st.integers(0), stuck=st.booleans())
     def stop_or_kill_a_job(self, which, stuck):
         job = self.jobs[which % len(self.jobs)]
         if stuck:
@@ -251,23 +245,23 @@ class Coordination(RuleBasedStateMachine):
         elif job.alive:
             job.system.kill(job.system.own_pid)
 
-    @precondition(lambda self: self.living())
-    @rule()
+    @stateful.precondition(lambda self: self.living())
+    @stateful.rule()
     def kill_run(self):
         made = self.living()
         if made is not None:
             made.ended_at = self.world.now
             made.system.kill(made.system.own_pid)
 
-    @precondition(lambda self: self.living())
-    @rule(seconds=st.floats(0, LATE))
+    @stateful.precondition(lambda self: self.living())
+    @stateful.rule(seconds=st.floats(0, LATE))
     def renew_late(self, seconds):
         made = self.living()
         self.renew(made)
         made.renews_at += seconds
 
-    @precondition(lambda self: self.open_trials())
-    @rule(well=st.booleans())
+    @stateful.precondition(lambda self: self.open_trials())
+    @stateful.rule(well=st.booleans())
     def end_a_trial(self, well):
         made, trial = self.living(), self.open_trials()[-1]
         assert made is not None
@@ -299,8 +293,8 @@ class Coordination(RuleBasedStateMachine):
             made.run.job_failed(trial, Abort("the disk is full", failure=True))
         assert len(failures(self.results, trial)) == 1, "one attempt, however many jobs failed"
 
-    @precondition(lambda self: self.living())
-    @rule(reason=st.sampled_from([None, "the run was stopped"]))
+    @stateful.precondition(lambda self: self.living())
+    @stateful.rule(reason=st.sampled_from([None, "the run was stopped"]))
     def end_the_run(self, reason):
         made = self.living()
         made.ended_at = self.world.now
@@ -310,7 +304,7 @@ class Coordination(RuleBasedStateMachine):
         made.system.kill(made.system.own_pid)
         self.nothing_left_of(made, made.system.name, left)
 
-    @rule(host=st.integers(0, 2))
+    @stateful.rule(host=st.integers(0, 2))
     def somebody_looks(self, host):
         """Another Snakemake, of whatever kind, has a plan made."""
         system = self.hosts[host].spawn()
@@ -323,7 +317,7 @@ class Coordination(RuleBasedStateMachine):
         if self.runs and self.living() is None and self.seen_as_dead(system):
             self.nothing_left_of(self.runs[-1], system.name, None)
 
-    @rule(seconds=st.floats(0.1, 20))
+    @stateful.rule(seconds=st.floats(0.1, 20))
     def time_passes(self, seconds):
         self.world.limit = float("inf")
         self.world.sleep(seconds)
@@ -351,7 +345,7 @@ class Coordination(RuleBasedStateMachine):
             if job.scratch is not None and job.system.name == host:
                 assert job.scratch.exists() == (job.scratch in self.kept), job.scratch
 
-    @invariant()
+    @stateful.invariant()
     def a_living_run_is_left_alone(self):
         made = self.living()
         if made is not None:
@@ -360,7 +354,7 @@ class Coordination(RuleBasedStateMachine):
             assert {path.name for path in made.run.live()} >= set(made.trials)
             assert made.lock.exists()
 
-    @invariant()
+    @stateful.invariant()
     def what_is_kept_is_there(self):
         assert all(path.exists() for path in self.kept)
 
@@ -383,7 +377,7 @@ class Coordination(RuleBasedStateMachine):
 
 
 def test_runs_jobs_and_sweeps_in_any_order():
-    run_state_machine_as_test(
+    stateful.run_state_machine_as_test(
         Coordination,
         settings=settings(stateful_step_count=25, max_examples=settings.default.max_examples),
     )

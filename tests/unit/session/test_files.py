@@ -16,21 +16,6 @@ from support.session import MadeHost, opened
 from storewise.engines.contract.engine import Endpoint
 from storewise.errors import ConfigError, EngineError, StorewiseError
 from storewise.session.coordination import cluster, private, run_record
-from storewise.session.coordination.cluster import (
-    ENDPOINTS,
-    GONE,
-    NODES,
-    FormedCluster,
-    GoneNode,
-    ReadyNode,
-    StartedNode,
-    client_cluster,
-    clock_offset,
-    publish,
-    read_cluster,
-    server_engine,
-    write_cluster,
-)
 from storewise.session.coordination.listing import end_session, live_sessions
 from storewise.session.coordination.liveness import FINISHED, Process, Session, read_abort
 from storewise.session.coordination.private import check_private, make_private, replaceable
@@ -51,12 +36,17 @@ def member(live, name, host):
 
 
 def node(live, name, host, *, ready=False, gone=False):
-    publish(live, NODES, name, StartedNode(name, host, "/d", 0.0, None))
+    cluster.publish(live, cluster.NODES, name, cluster.StartedNode(name, host, "/d", 0.0, None))
     endpoint = Endpoint("data", int(name[-1]), host, "10.0.0.7", 20001)
     if ready:
-        publish(live, ENDPOINTS, name, ReadyNode(name, endpoint, "Tcp 1", "password", 1, 1.0))
+        cluster.publish(
+            live,
+            cluster.ENDPOINTS,
+            name,
+            cluster.ReadyNode(name, endpoint, "Tcp 1", "password", 1, 1.0),
+        )
     if gone:
-        publish(live, GONE, name, GoneNode(name, host, 1.0, 7, ""))
+        cluster.publish(live, cluster.GONE, name, cluster.GoneNode(name, host, 1.0, 7, ""))
 
 
 def test_live_sessions_are_listed_with_their_jobs_and_nodes(tmp_path):
@@ -224,9 +214,11 @@ def test_progress_is_written_once_a_second_and_never_in_the_way(tmp_path, caplog
 
 def test_a_formed_cluster_is_told_as_it_was(tmp_path):
     here, there = Endpoint("data", 0, "h", "10.0.0.1", 1), Endpoint("data", 1, "g", "10.0.0.2", 2)
-    formed = FormedCluster((here, there), {"data0": "1", "data1": "1"}, {"data0": "x"}, 5.0, 2.0)
-    write_cluster(tmp_path / "cluster.json", formed)
-    assert read_cluster(tmp_path / "cluster.json") == formed
+    formed = cluster.FormedCluster(
+        (here, there), {"data0": "1", "data1": "1"}, {"data0": "x"}, 5.0, 2.0
+    )
+    cluster.write_cluster(tmp_path / "cluster.json", formed)
+    assert cluster.read_cluster(tmp_path / "cluster.json") == formed
     assert formed.server_versions() == {"server": "1"}
     mixed = replace(formed, versions={"data0": "1", "data1": "2"})
     assert mixed.server_versions() == {"server.data0": "1", "server.data1": "2"}
@@ -234,14 +226,14 @@ def test_a_formed_cluster_is_told_as_it_was(tmp_path):
         study="s", id="t", engine="postgres", workload="alignments", repeat=1, seed=1, factors={},
         consistency="relaxed", settings={"a": 1}, phases=[Phase(name="write")],
     )  # fmt: skip
-    made = client_cluster(trial, tmp_path, formed, (replace(here, role="router"),))
+    made = cluster.client_cluster(trial, tmp_path, formed, (replace(here, role="router"),))
     assert [e.name for e in made.endpoints] == ["data0", "data1", "router0"]
     assert (made.engine, made.settings, made.consistency) == ("postgres", {"a": 1}, "relaxed")
     assert made.credentials == tmp_path / "credentials" / "secret.json"
     assert made.kinds == trial.kinds()
-    assert server_engine(trial).name == "postgres"
+    assert cluster.server_engine(trial).name == "postgres"
     with pytest.raises(EngineError, match=r"^SQLite has no servers: it is embedded$"):
-        server_engine(trial.model_copy(update={"engine": "sqlite"}))
+        cluster.server_engine(trial.model_copy(update={"engine": "sqlite"}))
 
 
 @pytest.mark.parametrize(
@@ -267,7 +259,7 @@ def test_how_far_a_clock_is_ahead_of_the_file_system_s(
         return SimpleNamespace(st_mtime=stamp) if self == path else found
 
     monkeypatch.setattr(Path, "stat", stamped)
-    assert clock_offset(tmp_path, "data0") == pytest.approx(offset)
+    assert cluster.clock_offset(tmp_path, "data0") == pytest.approx(offset)
     monkeypatch.undo()
     assert list(tmp_path.iterdir()) == []
 

@@ -21,27 +21,8 @@ from storewise.errors import Aborted, ConfigError, EngineError, StorewiseError
 from storewise.metrics.host import host_name
 from storewise.metrics.sampler import elect
 from storewise.metrics.schema import read_part
+from storewise.session.coordination import cluster
 from storewise.session.coordination.barrier import Barrier
-from storewise.session.coordination.cluster import (
-    ADDRESSES,
-    ANSWERING,
-    CLUSTER,
-    ENDPOINTS,
-    GONE,
-    LOADED,
-    NODES,
-    STOP,
-    FormedCluster,
-    GoneNode,
-    ReadyNode,
-    StartedNode,
-    gone_nodes,
-    make_credentials,
-    publish,
-    read_cluster,
-    ready_nodes,
-    write_cluster,
-)
 from storewise.session.coordination.liveness import FINISHED, Session
 from storewise.session.coordination.trial_job import TrialJob
 from storewise.session.faults.executor import FaultExecutor
@@ -67,7 +48,7 @@ def live(tmp_path, monkeypatch):
         monkeypatch.setitem(ENGINES, name, f"support.{module}:{name.title()}Engine")
     directory = tmp_path / "live" / "t"
     directory.mkdir(parents=True)
-    make_credentials(directory)
+    cluster.make_credentials(directory)
     naps = iter(range(1000))
     monkeypatch.setattr(time, "sleep", lambda seconds: next(naps))
     return directory
@@ -103,20 +84,27 @@ def job(live, check=lambda: None):
 def ready(live, *names, at=1000.0, host="", ip="127.0.0.1"):
     for name in names:
         endpoint = Endpoint(name[:-1], int(name[-1]), host or host_name(), ip, 20000)
-        publish(live, ENDPOINTS, name, ReadyNode(name, endpoint, "Tcp 1", "nothing", 1, at))
+        cluster.publish(
+            live,
+            cluster.ENDPOINTS,
+            name,
+            cluster.ReadyNode(name, endpoint, "Tcp 1", "nothing", 1, at),
+        )
 
 
 def gone(live, name):
-    publish(live, GONE, name, GoneNode(name, "h", 1.0, 7, ""))
+    cluster.publish(live, cluster.GONE, name, cluster.GoneNode(name, "h", 1.0, 7, ""))
 
 
 def close(live, check, own_time):
     result = live.parent / "close.parquet"
     ready(live, "data0", "data1")
-    write_cluster(live / CLUSTER, FormedCluster((), {}, {}, 1000.0, 4.0, ("odd",)))
+    cluster.write_cluster(
+        live / cluster.CLUSTER, cluster.FormedCluster((), {}, {}, 1000.0, 4.0, ("odd",))
+    )
     frame = job(live, check)
     times = {"clock": own_time.clock, "sleep": own_time.sleep}
-    run_close(trial(), live / CLUSTER, result, frame, **times)
+    run_close(trial(), live / cluster.CLUSTER, result, frame, **times)
     return result
 
 
@@ -124,7 +112,7 @@ def test_closing_waits_for_every_node_and_keeps_the_times(live):
     own_time = FakeTime()
     check = Looks(at2=lambda: gone(live, "data1"), at4=lambda: gone(live, "data0"))
     table, conditions = read_part(close(live, check, own_time))
-    assert (live / STOP).exists() and (live / FINISHED).exists()
+    assert (live / cluster.STOP).exists() and (live / FINISHED).exists()
     times = {row["metric"]: row["value"] for row in table.to_pylist()}
     assert times == {"form_time": 4.0, "formed_time": 10.0, "close_time": 2.0}
     assert conditions["nodes"]["data1"]["version"] == "Tcp 1"
@@ -144,9 +132,9 @@ def test_closing_ends_with_its_trial_and_has_an_end(live):
 
 def form(live, check, own_time, engine="ring"):
     times = {"clock": own_time.clock, "sleep": own_time.sleep}
-    place = live / CLUSTER
+    place = live / cluster.CLUSTER
     run_form(trial(engine), place, live.parent, job(live, check), **times)
-    return read_cluster(place)
+    return cluster.read_cluster(place)
 
 
 def test_forming_waits_for_every_node(live, monkeypatch):
@@ -165,13 +153,17 @@ def test_forming_ends_with_its_trial_and_names_nodes_that_never_started(live):
     ready(live, "data0")
     with pytest.raises(Aborted):
         form(live, Looks(abort_at=5), FakeTime())
-    publish(live, NODES, "data0", StartedNode("data0", "h1", "/d", 1000.0, 1100.0))
+    cluster.publish(
+        live, cluster.NODES, "data0", cluster.StartedNode("data0", "h1", "/d", 1000.0, 1100.0)
+    )
     own_time = FakeTime()
     with pytest.raises(StorewiseError, match=r"^data1 never started .*data0 on host h1 is nearly"):
         form(live, Looks(), own_time)
     assert 90 < sum(own_time.sleeps) < 90.4, "what is left of its time is enough for nothing"
     # One that starts still may take its time.
-    publish(live, NODES, "data1", StartedNode("data1", "h2", "/d", 1000.0, None))
+    cluster.publish(
+        live, cluster.NODES, "data1", cluster.StartedNode("data1", "h2", "/d", 1000.0, None)
+    )
     with pytest.raises(Aborted):
         form(live, Looks(abort_at=900), FakeTime())
 
@@ -256,11 +248,11 @@ def running(live, monkeypatch):
 
 
 def test_a_node_serves_until_it_is_closed(live, running):
-    told = Looks(at3=(live / LOADED).touch, at6=(live / STOP).touch)
+    told = Looks(at3=(live / cluster.LOADED).touch, at6=(live / cluster.STOP).touch)
     one = running(told, trial(nodes=1))
     one.run()
     assert one.server.done == ["stop", "remove"] and one.told == []
-    assert gone_nodes(live)["data0"].kept == ""
+    assert cluster.gone_nodes(live)["data0"].kept == ""
     table, conditions = read_part(one.job.result)
     assert {"ready_time", "stop_time", "queue_time"} <= set(table["metric"].to_pylist())
     assert conditions["versions"] == {"server": "Tcp 1"}
@@ -273,7 +265,7 @@ def test_an_abort_ends_a_node_that_serves(live, running, keep):
         one.run()
     assert one.server.done == ["stop", "remove"], "what is aborted is not kept"
     assert one.told == ["another job has failed"]
-    assert "data0" in gone_nodes(live)
+    assert "data0" in cluster.gone_nodes(live)
 
 
 def test_a_server_that_ends_is_told_with_its_own_words(running):
@@ -290,32 +282,32 @@ def test_a_server_that_ends_is_told_with_its_own_words(running):
 def test_a_node_meets_the_others_before_it_starts(live, running):
     other = Endpoint("data", 1, "h", "127.0.0.2", 20001)
     told = Looks(
-        at3=lambda: publish(live, ADDRESSES, "data1", other),
-        at5=lambda: publish(live, ANSWERING, "data1", other),
-        at8=(live / STOP).touch,
+        at3=lambda: cluster.publish(live, cluster.ADDRESSES, "data1", other),
+        at5=lambda: cluster.publish(live, cluster.ANSWERING, "data1", other),
+        at8=(live / cluster.STOP).touch,
     )
     one = running(told, trial("ring"))
     one.run()
     assert [endpoint.name for endpoint in one.peers] == ["data0", "data1"]
     assert one.check.number == 8
-    (live / STOP).unlink()
+    (live / cluster.STOP).unlink()
     # The other one has not said where it listens, then not that it answers.
-    for kind in (ANSWERING, ADDRESSES):
+    for kind in (cluster.ANSWERING, cluster.ADDRESSES):
         (live / kind / "data1.json").unlink()
         alone = running(Looks(abort_at=5), trial("ring"))
         with pytest.raises(Aborted):
             alone.run()
-        assert hasattr(alone, "peers") == (kind == ANSWERING)
+        assert hasattr(alone, "peers") == (kind == cluster.ANSWERING)
         assert not list(live.glob("nodes/*/"))
 
 
 def test_a_node_outlives_those_that_need_it(live, running):
-    (live / STOP).touch()
+    (live / cluster.STOP).touch()
     last = running(Looks(at4=lambda: gone(live, "data0")), trial("lasting"), node="last0")
     last.run()
     assert last.check.number == 4, "it has waited for them"
     for end, error in (("abort", Aborted), ("failing", EngineError), ("patience", None)):
-        (live / GONE / "data0.json").unlink(missing_ok=True)
+        (live / cluster.GONE / "data0.json").unlink(missing_ok=True)
         check = Looks(abort_at=6 if end == "abort" else 0)
         tick = 3600 * 10**9 if end == "patience" else 0
         last = running(check, trial("lasting"), node="last0", tick=tick)
@@ -369,7 +361,7 @@ def router(live, monkeypatch):
     monkeypatch.setattr(
         sidecar, "node_specs", lambda trial: (NodeSpec("router", 0, placement="worker"),)
     )
-    write_cluster(live / CLUSTER, FormedCluster((), {}, {}, 0.0, 0.0))
+    cluster.write_cluster(live / cluster.CLUSTER, cluster.FormedCluster((), {}, {}, 0.0, 0.0))
 
 
 def test_a_worker_waits_for_the_router_of_its_host(live, router):
@@ -386,7 +378,7 @@ def test_a_worker_waits_for_the_router_of_its_host(live, router):
     with pytest.raises(Aborted):
         work(Looks(abort_at=3))
     started = f"write.router.{host_name()}"
-    assert work(Looks(at3=lambda: publish(live, "beside", started, here))) == (here,)
+    assert work(Looks(at3=lambda: cluster.publish(live, "beside", started, here))) == (here,)
 
 
 def test_the_starter_of_a_router_tells_its_end_before_it_ends_it(live, router, monkeypatch):
@@ -486,7 +478,7 @@ def test_a_node_that_waits_with_an_order_ends_with_its_trial(live, what, at, end
     if end:
         with pytest.raises((Aborted, EngineError), match=r"another job|it fell|data0 could not"):
             executor.look()
-        assert ready_nodes(live) and answers_to(live, order)["last0"].state != "done"
+        assert cluster.ready_nodes(live) and answers_to(live, order)["last0"].state != "done"
     else:
         executor.look()
         assert answers_to(live, order)["last0"].state == "done"

@@ -11,19 +11,8 @@ from support.fake_time import FakeTime
 from support.session import MadeHost, opened
 
 from storewise.errors import Aborted, ConfigError, EngineError
+from storewise.session.coordination import liveness
 from storewise.session.coordination.barrier import Barrier
-from storewise.session.coordination.liveness import (
-    Abort,
-    Elsewhere,
-    Process,
-    Watch,
-    abort,
-    lose_host,
-    members,
-    membership,
-    read_abort,
-    scheduler_job,
-)
 from storewise.session.coordination.run import (
     LEASE_VARIABLE,
     Run,
@@ -35,7 +24,7 @@ from storewise.session.coordination.trial_job import trial_job
 
 
 def test_a_watched_trial_goes_on_while_its_run_lives(tmp_path, run):
-    watch = Watch(tmp_path, opened(tmp_path, run.id))
+    watch = liveness.Watch(tmp_path, opened(tmp_path, run.id))
     watch.check()
     run.end()
     with pytest.raises(Aborted):
@@ -46,10 +35,10 @@ def test_a_watched_trial_goes_on_while_its_run_lives(tmp_path, run):
 def test_the_first_reason_stays(tmp_path, run):
     session = opened(tmp_path, run.id)
     directory = tmp_path / "live" / "t"
-    assert abort(directory, Abort("first", failure=True))
-    assert not abort(directory, Abort("second", failure=True))
+    assert liveness.abort(directory, liveness.Abort("first", failure=True))
+    assert not liveness.abort(directory, liveness.Abort("second", failure=True))
     with pytest.raises(Aborted, match="first"):
-        Watch(tmp_path, session).check()
+        liveness.Watch(tmp_path, session).check()
     assert sorted(p.name for p in directory.iterdir()) == ["abort", "owner.json", "session.json"]
     run.end()
 
@@ -61,7 +50,7 @@ def test_a_stale_lease_ends_a_trial_whatever_the_clocks_say(tmp_path):
     lease.write_text("x")
     os.utime(lease, (0, 0))  # a host whose clock is decades behind
     clock = FakeTime()
-    watch = Watch(tmp_path, session, clock=clock.clock)
+    watch = liveness.Watch(tmp_path, session, clock=clock.clock)
     watch.check()
     clock.spend(20)
     watch.check()
@@ -103,7 +92,7 @@ def test_a_lease_is_renewed_several_times_while_it_holds(tmp_path, lease, pause)
 
 def test_another_session_takes_a_trial_over(tmp_path, run):
     session = opened(tmp_path, run.id)
-    watch = Watch(tmp_path, session)
+    watch = liveness.Watch(tmp_path, session)
     replace(session, run="another").write(tmp_path / "live" / "t")
     assert "another run" in str(watch.reason())
     run.end()
@@ -116,25 +105,25 @@ def test_a_client_leaves_the_first_word_to_the_node(tmp_path, run):
     own_time = FakeTime()
     options = {"defer": 8.0, "clock": own_time.clock, "sleep": own_time.sleep}
     file, log = directory / "session.json", tmp_path / "w.log"
-    message = Abort("data0: no space left", failure=True)
+    message = liveness.Abort("data0: no space left", failure=True)
     with pytest.raises(SystemExit), trial_job(tmp_path, file, "read.0", log, **options):
-        own_time.after(5.0, lambda: abort(directory, message))
+        own_time.after(5.0, lambda: liveness.abort(directory, message))
         raise EngineError("connection refused")
-    assert read_abort(directory / "abort") == message
+    assert liveness.read_abort(directory / "abort") == message
     assert own_time.now == 1005.0
     (directory / "abort").unlink()
     with pytest.raises(SystemExit), trial_job(tmp_path, file, "read.0", log, **options):
         raise EngineError("connection refused")
-    assert "connection refused" in read_abort(directory / "abort").reason
+    assert "connection refused" in liveness.read_abort(directory / "abort").reason
     assert own_time.now == 1005.0 + 1.0 + 8.0
     run.end()
 
 
 def test_membership_ends_with_the_block(tmp_path):
-    with membership(tmp_path, "x"):
-        assert members(tmp_path)["x"].alive()
-    assert members(tmp_path) == {}
-    with pytest.raises(Aborted, match="removed"), membership(tmp_path / "gone", "x"):
+    with liveness.membership(tmp_path, "x"):
+        assert liveness.members(tmp_path)["x"].alive()
+    assert liveness.members(tmp_path) == {}
+    with pytest.raises(Aborted, match="removed"), liveness.membership(tmp_path / "gone", "x"):
         pass
     assert not (tmp_path / "gone").exists(), "nobody would remove it"
 
@@ -143,12 +132,12 @@ def test_nobody_waits_for_jobs_of_a_lost_host(tmp_path):
     directory = tmp_path / "members"
     directory.mkdir()
     for name, host in [("a", "n1.cluster.internal"), ("b", "n1"), ("c", "n11")]:
-        (directory / f"{name}.json").write_text(json.dumps(asdict(Process(host, 1, 0.0))))
+        (directory / f"{name}.json").write_text(json.dumps(asdict(liveness.Process(host, 1, 0.0))))
     (directory / "d.json").touch()  # as a host leaves it that is lost while it writes
-    lose_host(tmp_path, "")
-    assert list(members(tmp_path)) == ["a", "b", "c"]
-    lose_host(tmp_path, "n1")
-    assert list(members(tmp_path)) == ["c"]
+    liveness.lose_host(tmp_path, "")
+    assert list(liveness.members(tmp_path)) == ["a", "b", "c"]
+    liveness.lose_host(tmp_path, "n1")
+    assert list(liveness.members(tmp_path)) == ["c"]
 
 
 def test_sweeping_waits_for_jobs_on_other_hosts(tmp_path, run):
@@ -176,7 +165,7 @@ def test_sweeping_does_not_wait_for_jobs_that_their_scheduler_calls_over(tmp_pat
     directory = tmp_path / "live" / "t"
     (directory / "members").mkdir()
     for name, job in (("data0", "1.login"), ("data1", "2.login"), ("load.0", "")):
-        process = Process("elsewhere", 1, 1.0, "pbs" if job else "", job)
+        process = liveness.Process("elsewhere", 1, 1.0, "pbs" if job else "", job)
         (directory / "members" / f"{name}.json").write_text(json.dumps(asdict(process)))
     own_time = FakeTime()
     calls = []
@@ -185,7 +174,7 @@ def test_sweeping_does_not_wait_for_jobs_that_their_scheduler_calls_over(tmp_pat
         calls.append((own_time.now - 1000, kind, list(ids)))
         return {"2.login"} if len(calls) > 1 else None
 
-    assert Elsewhere(directory, None).left() == [
+    assert liveness.Elsewhere(directory, None).left() == [
         f"{name} (process 1 on elsewhere)" for name in ("data0", "data1", "load.0")
     ]
     left = sweep(tmp_path, directory, ask=ask, system=MadeHost(own_time=own_time))
@@ -210,14 +199,14 @@ def test_sweeping_does_not_wait_for_jobs_that_their_scheduler_calls_over(tmp_pat
     ],
 )
 def test_a_process_knows_the_scheduler_s_job(environment, job):
-    assert scheduler_job(environment) == job
+    assert liveness.scheduler_job(environment) == job
 
 
 def test_what_the_scheduler_says_of_a_job_that_a_signal_has_ended_is_in_the_reason(tmp_path, run):
     opened(tmp_path, run.id)
-    killed = Abort("data0 was ended by signal SIGTERM", failure=True, killed="data0")
-    abort(tmp_path / "live" / "t", killed)
-    other = Abort("load.0 ended with exit status 1", failure=True)
+    killed = liveness.Abort("data0 was ended by signal SIGTERM", failure=True, killed="data0")
+    liveness.abort(tmp_path / "live" / "t", killed)
+    other = liveness.Abort("load.0 ended with exit status 1", failure=True)
     assert run.job_failed("t", other, job="load.0", scheduler="") is None
     assert [live.name for live in run.aborted()] == ["t"]
     words = "PBS says: walltime 78 exceeded limit 60"
@@ -226,7 +215,7 @@ def test_what_the_scheduler_says_of_a_job_that_a_signal_has_ended_is_in_the_reas
     assert run.unrecorded() == []
     # Where nobody reports that job.
     opened(tmp_path, run.id, trial="u")
-    abort(tmp_path / "live" / "u", killed)
+    liveness.abort(tmp_path / "live" / "u", killed)
     assert run.job_failed("u", other, job="load.0", scheduler="") is None
     assert [failure.reason for failure in run.unrecorded()] == [killed.reason]
     # A reason of its own needs no other.
@@ -246,7 +235,7 @@ def test_a_job_whose_session_vanishes_says_so_and_does_not_make_it_again(tmp_pat
     ):
         shutil.rmtree(directory)
         (directory / "file").touch()
-    watch = Watch(tmp_path, session)
+    watch = liveness.Watch(tmp_path, session)
     with pytest.raises(Aborted, match="its session was removed"):
         Barrier(directory, ["0", "1"], "write-0").wait("0", watch.check)
     with (
