@@ -517,28 +517,6 @@ def _tokens_of_cassandra(store):
     _all_on_one(store)
 
 
-def _regions_of_hbase(store):
-    """Where the regions are is the server's own answer; keys are spread over them."""
-    from storewise.engines.hbase.connection import Link
-    from storewise.engines.support.splits import split_points
-
-    link = Link(next(e for e in store.cluster.endpoints if e.role == "thrift"), 30.0)
-    starts = {}
-    try:
-        for kind in KINDS:
-            name = kind.table.encode()
-            result = link.call("look", lambda c, n=name: c.getAllRegionLocations(n))
-            starts[kind] = sorted(region.regionInfo.startKey or b"" for region in result)
-    finally:
-        link.close()
-    # Two regions a server, about half of the keys in each; of measures nothing is known.
-    assert starts == {USERS: [b"", *split_points(USERS, 2)], MEASURES: [b""]}
-    users = DOCUMENTS[USERS]
-    below = sum(user["_id"] < starts[USERS][1] for user in users)
-    assert len(users) // 3 < below < len(users) * 2 // 3
-    _all_on_one(store)
-
-
 def _keys_of_valkey(store):
     """Each server has the keys of its documents, and nothing else but the schema on the first."""
     from storewise.engines.valkey.connection import Links
@@ -571,7 +549,7 @@ def _all_on_one(store):
 OWNERS = {
     "mongodb": _hashed_by_mongodb,
     "cassandra": _tokens_of_cassandra,
-    "hbase": _regions_of_hbase,
+    "hbase": _all_on_one,
     "riak": _all_on_one,
     "valkey": _keys_of_valkey,
 }

@@ -1,6 +1,5 @@
 """MariaDB and MySQL: what real servers make of what is sent."""
 
-import socket
 from contextlib import closing
 from dataclasses import replace
 from itertools import product
@@ -18,7 +17,7 @@ from storewise.engines.contract.queries import Count, Find, Top, between
 from storewise.engines.contract.server import Topology
 from storewise.engines.mysql.connection import sign_in
 from storewise.errors import EngineError
-from storewise.session.server.server import Server, start_server
+from storewise.session.server.server import start_server
 
 pytestmark = pytest.mark.xdist_group("mariadb")
 
@@ -110,27 +109,6 @@ def test_only_the_user_of_the_session_comes_in(started):
     with closing(sign_in(request.address, request.port, request.credentials)) as link:
         granted = " ".join(str(row[0]) for row in link.rows("SHOW GRANTS"))
     assert "PROCESS ON *.*" in granted and "ALL PRIVILEGES ON *.*" not in granted
-
-
-@pytest.mark.slow
-def test_a_taken_port_is_named(tmp_path):
-    settings = available("mariadb")
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        request = replace(
-            node(ENGINE.find(settings)),
-            address="127.0.0.1",
-            port=taken.getsockname()[1],
-            directory=tmp_path / "data0",
-        )
-        server = Server(ENGINE, request, tmp_path / "log")
-        try:
-            server.start(lambda: None)
-            with pytest.raises(EngineError, match=r"(?i)address already in use"):
-                server.wait_ready(lambda: None)
-        finally:
-            server.stop()
 
 
 @pytest.mark.slow

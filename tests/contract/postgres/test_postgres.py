@@ -1,6 +1,5 @@
 """PostgreSQL: who enters, indexes, ways to load, and levels, on real servers."""
 
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -153,11 +152,3 @@ def test_a_server_without_its_data_says_why(tmp_path):
     ):
         pass
     assert not (tmp_path / "cluster" / "data0").exists()
-    assert not [p for p in Path("/proc").iterdir() if p.name.isdigit() and _of(p, tmp_path)]
-
-
-def _of(process, directory):
-    try:
-        return os.fsencode(directory) in (process / "cmdline").read_bytes()
-    except OSError:
-        return False

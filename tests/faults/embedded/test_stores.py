@@ -7,7 +7,6 @@ import sys
 from contextlib import suppress
 from functools import cache
 
-import pyarrow.parquet as pq
 import pytest
 from support.paths import TESTS
 from support.servers.samples import EMBEDDED, STORING, load, sample
@@ -232,14 +231,6 @@ def test_a_directory_that_cannot_be_made(name, tmp_path):
         engine(name).connect(cluster, "write")
 
 
-@pytest.mark.parametrize("name", STORING)
-def test_a_store_that_is_not_there(name, tmp_path):
-    with pytest.raises(EngineError, match="nothing was loaded"):
-        engine(name).connect(Cluster(engine=name, stores=(tmp_path,)), "read")
-    with pytest.raises(EngineError, match="is not a directory"):
-        engine(name).connect(Cluster(engine=name, stores=(tmp_path / "none",)), "read")
-
-
 @pytest.mark.parametrize(
     ("name", "file_name"),
     [
@@ -293,20 +284,6 @@ def test_an_index_on_no_field_is_refused(tmp_path):
     with pytest.raises(EngineError, match="no secondary indexes"):
         client.create(Schema(indexes=((Kind.ALIGN, "e"),), index_time="after"))
     client.close()
-
-
-def test_finished_parquet_is_sorted_in_small_groups(tmp_path):
-    documents = {Kind.RNA: [d for s in range(20) for d in sample(s, 1000)[Kind.RNA]]}
-    load("parquet", tmp_path, documents, row_group_size=4096)
-    file = pq.ParquetFile(tmp_path / "rna" / "part=00" / "0001-0.parquet")
-    ids = file.read(["_id"])["_id"].to_pylist()
-    assert ids == sorted(d["_id"] for d in documents[Kind.RNA])
-    groups = [file.metadata.row_group(n) for n in range(file.metadata.num_row_groups)]
-    assert len(groups) == 5
-    assert {group.column(1).compression for group in groups} == {"ZSTD"}
-    edges = [(g.column(0).statistics.min, g.column(0).statistics.max) for g in groups]
-    assert all(low <= high for low, high in edges)
-    assert [high for _, high in edges[:-1]] < [low for low, _ in edges[1:]]
 
 
 def test_parts_left_by_a_crash_after_the_merge_do_not_count(tmp_path):

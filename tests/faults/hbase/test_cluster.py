@@ -16,11 +16,10 @@ from support.needs import unavailable
 from support.servers import local
 from support.servers.local import running
 from support.servers.samples import fill, sample
-from support.servers.stores import available, empty_hbase
+from support.servers.stores import available
 from support.waiting import wait_until
 
 from storewise.documents import KINDS, Kind
-from storewise.engines.contract.engine import Schema
 from storewise.engines.contract.queries import Count, Scan
 from storewise.engines.contract.server import Topology
 from storewise.engines.hbase.client import HbaseClient
@@ -276,19 +275,6 @@ def test_a_dead_server_s_documents_come_back(cluster):
     client._shared.locations.clear()
     assert {client.owner(Kind.RNA, i) for i in ids} == {"regionserver0", "regionserver2"}
     assert client.status()["servers"] == SERVERS - 1
-    client.close()
-
-
-def test_tables_can_be_made_again(cluster):
-    empty_hbase(cluster.cluster)
-    client = open_client(cluster.cluster, "write")
-    with pytest.raises(EngineError, match="rna was never created"):
-        client.count(Count(Kind.RNA))
-    client.create(Schema(kinds=(Kind.RNA,), study_fields=True))
-    client.create(Schema(kinds=(Kind.RNA,), study_fields=True))
-    assert client.count(Count(Kind.RNA)) == 0
-    with pytest.raises(EngineError, match="rna was created with study_fields: true"):
-        client.create(Schema())
     client.close()
 
 

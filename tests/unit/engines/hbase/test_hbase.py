@@ -1,5 +1,6 @@
 """HBase: nodes, options and regions; no server runs here."""
 
+import random
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from itertools import pairwise
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from support.servers.nodes import make_node
 from support.servers.samples import sample
 
-from storewise.documents import PARAMS_COLUMN, Kind
+from storewise.documents import PARAMS_COLUMN, Field, Kind
 from storewise.engines.contract.engine import Endpoint, Schema
 from storewise.engines.contract.server import Installation, Topology
 from storewise.engines.hbase.engine import HbaseEngine
@@ -32,28 +33,6 @@ ZOOKEEPER = Endpoint("zookeeper", 0, "h", "10.0.0.1", 3001)
 ALONE = Endpoint(
     "master", 0, "h", "10.0.0.1", 3000, {"zookeeper": 3001, "master": 3002, "info": 3003}
 )
-
-
-def names(topology, **settings):
-    return [spec.name for spec in ENGINE.roles(topology, settings)]
-
-
-@pytest.mark.parametrize(
-    ("shape", "settings", "expected"),
-    [
-        ({}, {}, "thrift0 master0"),
-        ({}, {"gateway": "happybase"}, "thrift0 happybase0 master0"),
-        ({}, {"distributed": True}, "thrift0 zookeeper0 master0 regionserver0"),
-        ({"nodes": 2}, {}, "thrift0 zookeeper0 master0 regionserver0 regionserver1"),
-        (
-            {"nodes": 2, "routers": 2},
-            {"gateway": "happybase"},
-            "thrift0 thrift1 happybase0 happybase1 zookeeper0 master0 regionserver0 regionserver1",
-        ),
-    ],
-)
-def test_nodes_of_a_topology(shape, settings, expected):
-    assert names(Topology(**shape), **settings) == expected.split()
 
 
 def test_gateways_are_jobs_or_stand_on_worker_hosts():
@@ -209,6 +188,14 @@ def test_regions_cut_the_ids_into_equal_parts(regions):
     bounds = [0, *(int.from_bytes(key[:4], "big") for key in keys), 1 << 32]
     widths = [high - low for low, high in pairwise(bounds)]
     assert min(widths) > 0 and max(widths) - min(widths) <= 1
+
+
+def test_regions_cut_keys_of_text_about_in_halves():
+    users = Kind("usertable", (Field("_id", "key", ""), Field("field0", "str", "")))
+    (middle,) = split_points(users, 2)
+    draw = random.Random(5)
+    below = sum(b"user%d" % draw.randrange(1 << 63) < middle for _ in range(900))
+    assert 300 < below < 600
 
 
 def test_the_class_path_of_a_tarball(tmp_path):

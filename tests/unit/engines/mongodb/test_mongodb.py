@@ -29,30 +29,6 @@ BOTH = Installation({"mongod": MONGOD, "mongos": Path("/opt/bin/mongos")}, "Mong
 CONFIG = (Endpoint("config", 0, "h", "10.0.0.1", 3001), Endpoint("config", 1, "h", "::1", 3002))
 
 
-def names(topology, **settings):
-    return [spec.name for spec in ENGINE.roles(topology, settings)]
-
-
-@pytest.mark.parametrize(
-    ("shape", "settings", "expected"),
-    [
-        ({}, {}, "data0"),
-        ({"replicas": 3}, {}, "data0 data1 data2"),
-        ({}, {"sharded": "always"}, "config0 data0 router0"),
-        ({"nodes": 2}, {}, "config0 data0 data1 router0"),
-        ({"nodes": 2, "replicas": 2}, {}, "config0 data0 data1 data2 data3 router0"),
-        ({"routers": 2}, {}, "config0 data0 router0 router1"),
-        (
-            {"nodes": 4, "routers": 1},
-            {"config_servers": 3},
-            "config0 config1 config2 data0 data1 data2 data3 router0",
-        ),
-    ],
-)
-def test_nodes_of_a_topology(shape, settings, expected):
-    assert names(Topology(**shape), **settings) == expected.split()
-
-
 def test_routers_are_jobs_or_stand_on_worker_hosts():
     beside = ENGINE.roles(Topology(nodes=2), {})[-1]
     assert (beside.placement, beside.after) == ("worker", ("config",))

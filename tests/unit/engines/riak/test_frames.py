@@ -108,9 +108,6 @@ def test_terms_as_erlang_writes_them():
     assert ring.external_term(b"rna", b"\x01\x02\x03") == bytes(
         [131, 104, 2, 109, 0, 0, 0, 3, 114, 110, 97, 109, 0, 0, 0, 3, 1, 2, 3]
     )
-    assert ring.external_term(b"b", b"k") == bytes(
-        [131, 104, 2, 109, 0, 0, 0, 1, 98, 109, 0, 0, 0, 1, 107]
-    )
 
 
 @given(st.binary(max_size=20), st.binary(min_size=1, max_size=20))

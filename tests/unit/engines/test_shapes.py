@@ -1,4 +1,4 @@
-"""Shapes of clusters and settings that an engine cannot have, before anything is started."""
+"""The nodes of a cluster, and shapes and settings that an engine cannot have."""
 
 import pytest
 
@@ -6,6 +6,22 @@ from storewise.engines.contract.server import Topology
 from storewise.engines.registry import engine
 from storewise.errors import EngineError
 
+NODES = [
+    ("cassandra", {"nodes": 3, "replicas": 2}, {}, "data0 data1 data2"),
+    ("hbase", {}, {}, "thrift0 master0"),
+    ("hbase", {}, {"gateway": "happybase"}, "thrift0 happybase0 master0"),
+    ("hbase", {}, {"distributed": True}, "thrift0 zookeeper0 master0 regionserver0"),
+    ("hbase", {"nodes": 2}, {}, "thrift0 zookeeper0 master0 regionserver0 regionserver1"),
+    ("hbase", {"routers": 2}, {}, "thrift0 thrift1 master0"),
+    ("mongodb", {}, {}, "data0"),
+    ("mongodb", {"replicas": 3}, {}, "data0 data1 data2"),
+    ("mongodb", {}, {"sharded": "always"}, "config0 data0 router0"),
+    ("mongodb", {"nodes": 2}, {}, "config0 data0 data1 router0"),
+    ("mongodb", {"nodes": 2, "replicas": 2}, {}, "config0 data0 data1 data2 data3 router0"),
+    ("mongodb", {"routers": 2}, {}, "config0 data0 router0 router1"),
+    ("mongodb", {"nodes": 2}, {"config_servers": 3}, "config0 config1 config2 data0 data1 router0"),
+    ("riak", {"nodes": 3, "replicas": 3}, {}, "data0 data1 data2"),
+]
 SHAPES = [
     ("cassandra", {"nodes": 0}, "0 nodes"),
     ("cassandra", {"nodes": 3, "replicas": 4}, "1 to 3 replicas"),
@@ -74,6 +90,12 @@ SETTINGS = [
     ("riak", {"config": {"nodename": "x@y"}}, "nodename is set by Storewise"),
     ("riak", {"config": {"a": "b\nc = d"}}, "no line of riak.conf"),
 ]
+
+
+@pytest.mark.parametrize(("name", "shape", "settings", "expected"), NODES)
+def test_nodes_of_a_topology(name, shape, settings, expected):
+    specs = engine(name).roles(Topology(**shape), settings)
+    assert [spec.name for spec in specs] == expected.split()
 
 
 @pytest.mark.parametrize(("name", "shape", "words"), SHAPES)
