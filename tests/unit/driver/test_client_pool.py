@@ -12,7 +12,7 @@ from support.in_threads import job, ycsb
 from storewise.driver import client_pool
 from storewise.driver.client_pool import Pool
 from storewise.driver.client_process import Failure, Word
-from storewise.errors import Aborted, EngineError, StorewiseError
+from storewise.errors import EngineError, StorewiseError
 
 
 class Client:
@@ -96,17 +96,6 @@ def test_the_trial_is_looked_at_twice_a_second(own_time, tmp_path):
         pool.check()
         own_time.spend(0.125)
     assert looks == [1000.0, 1000.5, 1001.0]
-    pool.close()
-
-
-def test_the_end_of_the_trial_ends_a_wait(own_time, tmp_path):
-    def check():
-        raise Aborted("data0 failed")
-
-    pool = pool_of(tmp_path, check, 1)
-    Client.all[0].end.send(1)  # the wait for an answer is over at once; another look follows
-    with pytest.raises(Aborted):
-        pool.gather()
     pool.close()
 
 

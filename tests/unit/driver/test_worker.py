@@ -472,12 +472,6 @@ def test_a_flush_that_a_killed_server_does_not_take_is_an_error_of_the_step(
         run(trial, tmp_path, "a")
 
 
-def test_a_client_that_has_ended_without_a_word_is_named(server, tmp_path, monkeypatch):
-    monkeypatch.setattr("support.in_threads.serve", lambda *_: None)
-    with pytest.raises(StorewiseError, match=r"client process 0 \(pid \d+\) ended with status 0"):
-        run(ycsb(), tmp_path, "load")
-
-
 def test_the_log_says_what_is_done(server, tmp_path, caplog):
     with caplog.at_level(logging.INFO):
         run(ycsb(processes=2), tmp_path, "load")

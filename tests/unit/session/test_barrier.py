@@ -72,21 +72,6 @@ def test_it_is_left_at_the_first_look_after_the_last_has_come(tmp_path):
     assert 1000 + 300 <= time.now < 1000 + 300.05
 
 
-def test_a_check_ends_the_wait(tmp_path):
-    calls = []
-
-    def check():
-        calls.append(1)
-        if len(calls) == 3:
-            raise Aborted("worker 1 failed")
-
-    time = FakeTime()
-    barrier = Barrier(tmp_path, ["0", "1"], "read-0", sleep=time.sleep)
-    with pytest.raises(Aborted, match="worker 1 failed"):
-        barrier.wait("0", check)
-    assert len(time.sleeps) == 2, "asked at each look"
-
-
 def test_a_party_that_is_being_written_has_not_come(tmp_path):
     barrier = Barrier(tmp_path, ["0", "1"], "read-0")
     (tmp_path / "barriers" / "read-0").mkdir(parents=True)

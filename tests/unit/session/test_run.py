@@ -23,24 +23,24 @@ from storewise.session.coordination.run import (
 from storewise.session.coordination.trial_job import trial_job
 
 
-def test_a_watched_trial_goes_on_while_its_run_lives(tmp_path, run):
-    watch = liveness.Watch(tmp_path, opened(tmp_path, run.id))
-    watch.check()
-    run.end()
-    with pytest.raises(Aborted):
-        watch.check()
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_the_first_reason_stays(tmp_path, run):
+def test_a_watched_trial_goes_on_while_its_run_lives_and_its_first_reason_stays(tmp_path, run):
     session = opened(tmp_path, run.id)
-    directory = tmp_path / "live" / "t"
+    watch, directory = liveness.Watch(tmp_path, session), tmp_path / "live" / "t"
+    watch.check()
+    replace(session, run="another").write(directory)
+    assert "another run" in str(watch.reason())
+    session.write(directory)
     assert liveness.abort(directory, liveness.Abort("first", failure=True))
     assert not liveness.abort(directory, liveness.Abort("second", failure=True))
     with pytest.raises(Aborted, match="first"):
         liveness.Watch(tmp_path, session).check()
     assert sorted(p.name for p in directory.iterdir()) == ["abort", "owner.json", "session.json"]
+    (directory / "abort").unlink()
+    watch = liveness.Watch(tmp_path, session)
     run.end()
+    with pytest.raises(Aborted):
+        watch.check()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_stale_lease_ends_a_trial_whatever_the_clocks_say(tmp_path):
@@ -88,14 +88,6 @@ def test_a_lease_is_renewed_several_times_while_it_holds(tmp_path, lease, pause)
     run.start(pause=end)
     run.end()
     assert pauses == [pause]
-
-
-def test_another_session_takes_a_trial_over(tmp_path, run):
-    session = opened(tmp_path, run.id)
-    watch = liveness.Watch(tmp_path, session)
-    replace(session, run="another").write(tmp_path / "live" / "t")
-    assert "another run" in str(watch.reason())
-    run.end()
 
 
 def test_a_client_leaves_the_first_word_to_the_node(tmp_path, run):
