@@ -1,11 +1,7 @@
 """profiles/aws/bootstrap.sh, with stand-ins for what it fetches and for what only root changes."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from support.paths import ROOT
@@ -45,7 +41,7 @@ done
 
 
 @pytest.fixture
-def host(tmp_path: Path) -> dict[str, str]:
+def host(tmp_path):
     """An environment in which bootstrap.sh touches only `tmp_path`, and fetches from here."""
     fakes = tmp_path / "fakes"
     fakes.mkdir()
@@ -70,12 +66,12 @@ def host(tmp_path: Path) -> dict[str, str]:
     }
 
 
-def bootstrap(environment: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
+def bootstrap(environment, *words):
     command = ["bash", str(SCRIPT), *words]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
 
 
-def test_bootstrap_of_the_head_node_once_and_again(host: dict[str, str], tmp_path: Path) -> None:
+def test_bootstrap_of_the_head_node_once_and_again(host, tmp_path):
     log = tmp_path / "fakes" / "log"
     for again in (False, True):
         log.write_text("")
@@ -94,7 +90,7 @@ def test_bootstrap_of_the_head_node_once_and_again(host: dict[str, str], tmp_pat
     assert (tmp_path / "shared" / "studies").is_dir()
 
 
-def test_bootstrap_of_a_compute_host(host: dict[str, str], tmp_path: Path) -> None:
+def test_bootstrap_of_a_compute_host(host, tmp_path):
     done = bootstrap(host, "compute")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "scratch").stat().st_mode & 0o7777 == 0o1777
@@ -104,7 +100,7 @@ def test_bootstrap_of_a_compute_host(host: dict[str, str], tmp_path: Path) -> No
     assert "curl" not in (tmp_path / "fakes" / "log").read_text(), "nothing is fetched"
 
 
-def test_bootstrap_ends_with_a_reason(host: dict[str, str], tmp_path: Path) -> None:
+def test_bootstrap_ends_with_a_reason(host, tmp_path):
     for words in ((), ("head",), HEAD[:2], ("worker",)):
         done = bootstrap(host, *words)
         assert done.returncode == 1 and "usage: bootstrap.sh" in done.stderr
@@ -132,9 +128,7 @@ def test_bootstrap_ends_with_a_reason(host: dict[str, str], tmp_path: Path) -> N
     assert gone.returncode == 1 and "s3://bucket/x could not be read" in gone.stderr
 
 
-def test_disks_that_are_not_mounted_end_the_bootstrap(
-    host: dict[str, str], tmp_path: Path, small_disk: Callable[..., Path]
-) -> None:
+def test_disks_that_are_not_mounted_end_the_bootstrap(host, tmp_path, small_disk):
     """Servers would be measured on the root volume, and nobody would know."""
     (tmp_path / "disks").mkdir()
     (tmp_path / "disks" / "nvme-Amazon_Elastic_Block_Store_vol1").touch()

@@ -1,7 +1,5 @@
 """profiles/aws/cluster.yaml, as ParallelCluster itself reads it, and what we promise of it."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -12,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import boto3
-import pytest
 import yaml
 from support.needs import unavailable
 from support.paths import ROOT
@@ -38,7 +35,7 @@ INSTEAD_OF = {
 }
 
 
-def python() -> Path:
+def python():
     """The Python that has ParallelCluster: its own environment, `make test-env`."""
     python_of_cluster = os.environ.get("STOREWISE_PARALLELCLUSTER_PYTHON")
     path = (
@@ -51,7 +48,7 @@ def python() -> Path:
     return path
 
 
-def loaded(text: str, program: Path = LOADER, **extra: str) -> subprocess.CompletedProcess[str]:
+def loaded(text, program=LOADER, **extra):
     environment = {k: v for k, v in os.environ.items() if not k.startswith("AWS_")}
     command = [str(python()), "-W", "ignore", str(program)]
     return subprocess.run(
@@ -65,7 +62,7 @@ def loaded(text: str, program: Path = LOADER, **extra: str) -> subprocess.Comple
 
 
 @cache
-def cluster(text: str = CLUSTER) -> dict[str, Any]:
+def cluster(text=CLUSTER):
     """What ParallelCluster makes of a configuration."""
     done = loaded(text)
     assert done.returncode == 0, done.stderr
@@ -73,7 +70,7 @@ def cluster(text: str = CLUSTER) -> dict[str, Any]:
     return result
 
 
-def with_option(name: str) -> str:
+def with_option(name):
     """The configuration with one option, as its user takes the `#` off (and other lines out)."""
     text, gone = re.subn(INSTEAD_OF.get(name, "$^"), "", CLUSTER)
     assert gone == (name in INSTEAD_OF)
@@ -91,14 +88,14 @@ def with_option(name: str) -> str:
     return "\n".join(taken) + "\n"
 
 
-def test_the_loader_refuses_what_parallelcluster_refuses() -> None:
+def test_the_loader_refuses_what_parallelcluster_refuses():
     done = loaded(CLUSTER.replace("ScaledownIdletime", "ScaledownIdleTime"))
     assert done.returncode == 1
     assert "ScaledownIdleTime" in done.stderr and "Unknown field" in done.stderr
     assert loaded(CLUSTER.replace("CapacityType: SPOT", "CapacityType: CHEAP")).returncode == 1
 
 
-def test_nothing_is_open_to_the_world() -> None:
+def test_nothing_is_open_to_the_world():
     result = cluster()
     # ParallelCluster's own groups: the head node's lets in what AllowedIps names, to port 22, and
     # all groups each other. A group of one's own could let in more.
@@ -116,7 +113,7 @@ def test_nothing_is_open_to_the_world() -> None:
     assert cluster(without)["head"]["allowed_ips"] == "0.0.0.0/0"
 
 
-def test_queues_go_from_none_to_some_and_back() -> None:
+def test_queues_go_from_none_to_some_and_back():
     result = cluster()
     queues = {queue["name"]: queue for queue in result["queues"]}
     assert list(queues) == ["data", "data-large", "work"]
@@ -133,7 +130,7 @@ def test_queues_go_from_none_to_some_and_back() -> None:
     assert not {key.lower() for key in result["slurm"]} & set(result["denied"])
 
 
-def test_all_of_it_can_be_found_and_goes_with_the_cluster() -> None:
+def test_all_of_it_can_be_found_and_goes_with_the_cluster():
     result = cluster()
     assert result["tags"].keys() == {"study", "owner"}
     assert [place["deletion"] for place in result["storage"]] == ["Delete"]
@@ -142,7 +139,7 @@ def test_all_of_it_can_be_found_and_goes_with_the_cluster() -> None:
     assert result["bucket"] == "my-storewise-bucket"
 
 
-def test_the_shared_file_system_and_its_options() -> None:
+def test_the_shared_file_system_and_its_options():
     assert sorted(OPTIONS) == ["ebs", "efs", "fsx", "snapshot"]
     (shared,) = cluster()["storage"]
     assert (shared["type"], shared["mount"]) == ("ebs", "/shared")
@@ -157,7 +154,7 @@ def test_the_shared_file_system_and_its_options() -> None:
     assert large == {"data": 500, "data-large": 500, "work": None}
 
 
-def test_buckets_and_bootstrap() -> None:
+def test_buckets_and_bootstrap():
     result = cluster()
     bucket = result["bucket"]
     script, *arguments = result["head"]["action"]
@@ -170,7 +167,7 @@ def test_buckets_and_bootstrap() -> None:
         assert queue["access"]["buckets"] == {bucket: False}
 
 
-def test_parallelcluster_would_make_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parallelcluster_would_make_it(monkeypatch):
     """Its validators, which `pcluster create-cluster` asks first, with moto as AWS."""
     monkeypatch.setenv("MOTO_IAM_LOAD_MANAGED_POLICIES", "true")
     with S3Server() as server:
@@ -192,7 +189,7 @@ def test_parallelcluster_would_make_it(monkeypatch: pytest.MonkeyPatch) -> None:
         client.create_bucket(Bucket=bucket)
         client.put_object(Bucket=bucket, Key="storewise/bootstrap.sh", Body=b"")
 
-        def errors(*texts: str) -> list[list[str]]:
+        def errors(*texts):
             for old, new in ours.items():
                 texts = tuple(text.replace(old, new) for text in texts)
             done = loaded(json.dumps(texts), LOADER.with_name("validate.py"), **aws)
@@ -214,7 +211,7 @@ def test_parallelcluster_would_make_it(monkeypatch: pytest.MonkeyPatch) -> None:
         assert errors(CLUSTER, *map(with_option, OPTIONS)) == [[]] * (1 + len(OPTIONS))
 
 
-def test_the_profile_means_this_cluster() -> None:
+def test_the_profile_means_this_cluster():
     result = cluster()
     classes = parse_classes(node_resources(AWS)["node_classes"])
     assert list(classes) == ["data", "large", "work"]
@@ -239,7 +236,7 @@ def test_the_profile_means_this_cluster() -> None:
     assert int(result["slurm"]["MinJobAge"]) >= 3 * max(seconds, 40)
 
 
-def test_prices_know_every_type() -> None:
+def test_prices_know_every_type():
     prices = yaml.safe_load((ROOT / "config" / "prices.yaml").read_text())["instances"]
     result = cluster()
     assert "on_demand" in prices[result["head"]["type"]]
@@ -253,7 +250,7 @@ def test_prices_know_every_type() -> None:
         assert f"{prices[kind]['spot' if spot else 'on_demand']:.2f}" == hour, kind
 
 
-def test_there_is_room_for_the_published_studies() -> None:
+def test_there_is_room_for_the_published_studies():
     """Slurm refuses what an instance has not, and ParallelCluster starts no more than MaxCount."""
     have = {"i4i.2xlarge": (8, 64), "c7i.8xlarge": (32, 64)}  # processors, GiB
     queues = {queue["name"]: queue["resources"][0] for queue in cluster()["queues"]}

@@ -1,14 +1,9 @@
 """Data sets on S3, over a real socket: made, interrupted, updated, merged."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
-from support.inputs.datasets import Documents, expected, inputs_of, stored
+from support.inputs.datasets import expected, inputs_of, stored
 from support.paths import SMALL
 from support.s3.faults import Status
-from support.s3.server import Bucket
 
 from storewise.dataset.conversion import Options, convert, merge
 from storewise.dataset.home import Bucket as Home
@@ -20,7 +15,7 @@ from storewise.s3.client import ObjectError
 FILES = [str(path) for path in SMALL]
 
 
-def fetched(s3: Bucket, place: Path) -> Path:
+def fetched(s3, place):
     """The data set as a directory."""
     for key in s3.keys("made/set/"):
         path = place / key
@@ -30,13 +25,11 @@ def fetched(s3: Bucket, place: Path) -> Path:
 
 
 @pytest.fixture
-def documents() -> Documents:
+def documents():
     return expected(FILES)
 
 
-def test_from_objects_to_objects(
-    s3: Bucket, s3_corpus: list[str], tmp_path: Path, documents: Documents
-) -> None:
+def test_from_objects_to_objects(s3, s3_corpus, tmp_path, documents):
     scratch = tmp_path / "scratch"
     home = home_of(f"{s3.uri}/made/set", scratch)
     wanted = Wanted(by="query", partitions=2)
@@ -56,20 +49,13 @@ def test_from_objects_to_objects(
 
 @pytest.mark.parametrize("lost", [False, True])
 @pytest.mark.parametrize("step", ["put", "put_commit"])
-def test_interrupted_on_the_way(
-    s3: Bucket,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    documents: Documents,
-    step: str,
-    lost: bool,
-) -> None:
+def test_interrupted_on_the_way(s3, tmp_path, monkeypatch, documents, step, lost):
     """Also where another host goes on, which has nothing of the first one's work."""
     where = f"{s3.uri}/made/set"
     with monkeypatch.context() as patched:
         inner = getattr(Home, step)
 
-        def interrupted(self: Home, file: Path, name: str) -> None:
+        def interrupted(self, file, name):
             inner(self, file, name)
             raise KeyboardInterrupt
 
@@ -83,7 +69,7 @@ def test_interrupted_on_the_way(
     assert [row["path"] for row in inputs_of(root)] == sorted(FILES)
 
 
-def test_a_refused_upload(s3: Bucket, tmp_path: Path, documents: Documents) -> None:
+def test_a_refused_upload(s3, tmp_path, documents):
     home = home_of(f"{s3.uri}/made/set", tmp_path / "scratch")
     s3.faults.add(Status(403, "AccessDenied"), method="PUT", target="align/part", times=None)
     with pytest.raises(ObjectError, match=r"access denied for PutObject"):
@@ -94,9 +80,7 @@ def test_a_refused_upload(s3: Bucket, tmp_path: Path, documents: Documents) -> N
     assert stored(fetched(s3, tmp_path / "copy")) == documents
 
 
-def test_a_writer_on_another_host(
-    s3: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, documents: Documents
-) -> None:
+def test_a_writer_on_another_host(s3, tmp_path, monkeypatch, documents):
     """Also one that was killed: its host goes on, others wait for a word of the user."""
     where = f"{s3.uri}/made/set"
     here, there = home_of(where, tmp_path / "here"), home_of(where, tmp_path / "there")

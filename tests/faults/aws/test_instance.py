@@ -1,13 +1,9 @@
 """EC2 instance metadata: what an instance says of itself, and that it is taken back."""
 
-from __future__ import annotations
-
 import json
 import signal
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 from support.fake_time import FakeTime
@@ -24,7 +20,7 @@ AT = "2026-03-01T08:22:00Z"
 
 
 @pytest.fixture
-def imds(monkeypatch: pytest.MonkeyPatch) -> Iterator[ImdsServer]:
+def imds(monkeypatch):
     with ImdsServer() as server:
         for name, value in server.environment.items():
             monkeypatch.setenv(name, value)
@@ -33,7 +29,7 @@ def imds(monkeypatch: pytest.MonkeyPatch) -> Iterator[ImdsServer]:
     instance.cache_clear()
 
 
-def test_an_instance_is_part_of_the_facts_of_its_host(imds: ImdsServer) -> None:
+def test_an_instance_is_part_of_the_facts_of_its_host(imds):
     imds.life_cycle = "spot"
     result = json.loads(json.dumps(facts()["instance"]))
     assert result == {
@@ -49,9 +45,7 @@ def test_an_instance_is_part_of_the_facts_of_its_host(imds: ImdsServer) -> None:
     assert len(imds.requests) == request, "asked once in a process"
 
 
-def test_a_service_that_does_not_answer_leaves_the_instance_unknown(
-    imds: ImdsServer, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_service_that_does_not_answer_leaves_the_instance_unknown(imds, caplog):
     imds.failing = 503
     with pytest.raises(MetadataError, match=r"127.0.0.1.*document: status 503"):
         Metadata().instance()
@@ -63,7 +57,7 @@ def test_a_service_that_does_not_answer_leaves_the_instance_unknown(
         Metadata().instance()
 
 
-def test_what_answers_with_a_page_is_no_metadata_service(imds: ImdsServer) -> None:
+def test_what_answers_with_a_page_is_no_metadata_service(imds):
     page = "<html>\n" + "sign in " * 100_000
     imds.page = page
     with pytest.raises(MetadataError) as error:
@@ -72,14 +66,14 @@ def test_what_answers_with_a_page_is_no_metadata_service(imds: ImdsServer) -> No
     assert all(method == "PUT" for method, _ in imds.requests), "what came is sent nowhere"
 
 
-def test_no_service_at_all_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_service_at_all_is_a_sentence(monkeypatch):
     with ImdsServer() as server:
         endpoint = server.endpoint
     with pytest.raises(MetadataError, match=r"127.0.0.1.*[Rr]efused"):
         Metadata(endpoint).instance()
 
 
-def test_an_expired_token_is_asked_for_anew(imds: ImdsServer) -> None:
+def test_an_expired_token_is_asked_for_anew(imds):
     client = Metadata()
     assert client.spot_action() is None
     imds.forget()
@@ -89,7 +83,7 @@ def test_an_expired_token_is_asked_for_anew(imds: ImdsServer) -> None:
     assert (notice.action, notice.time) == ("terminate", AT)
 
 
-def test_only_spot_instances_look_for_an_interruption(imds: ImdsServer) -> None:
+def test_only_spot_instances_look_for_an_interruption(imds):
     imds.take_back(AT)
     assert Interruption(every=0.0).reason() is None
     imds.life_cycle = "spot"
@@ -114,7 +108,7 @@ def test_only_spot_instances_look_for_an_interruption(imds: ImdsServer) -> None:
     assert Notice("stop", "2999-01-01T00:00:00Z").at <= time.time() + module.FARTHEST
 
 
-def test_a_notice_ends_the_trial_as_a_failed_attempt(imds: ImdsServer, tmp_path: Path) -> None:
+def test_a_notice_ends_the_trial_as_a_failed_attempt(imds, tmp_path):
     imds.life_cycle = "spot"
     session = Session("t", "run", 60.0, 0.0)
     live = tmp_path / LIVE / "t"

@@ -1,20 +1,15 @@
 """A store of engine `parquet` on S3, over a real socket."""
 
-from __future__ import annotations
-
 import shutil
-from pathlib import Path
-from typing import Any
 
 import pytest
 from support.paths import SAMPLE
 from support.s3.faults import Status
-from support.s3.server import Bucket
 from support.servers.samples import fill, holds, sample
 from support.workspace import Workspace
 
-from storewise.documents import KINDS, Document, Kind
-from storewise.engines.contract.engine import Client, Cluster, Schema
+from storewise.documents import KINDS, Kind
+from storewise.engines.contract.engine import Cluster, Schema
 from storewise.engines.contract.queries import Count, Find, Get, Scan, Where
 from storewise.engines.registry import engine
 from storewise.errors import EngineError
@@ -23,12 +18,12 @@ ENGINE = engine("parquet")
 FIRST, SECOND = sample(1, 60), sample(2, 60)
 
 
-def cluster_of(s3: Bucket, store: Path, **settings: Any) -> Cluster:
+def cluster_of(s3, store, **settings):
     more = {"place": f"{s3.uri}/bench", "partition": "query", "partitions": 3, **settings}
     return Cluster("parquet", stores=(store,), settings=more)
 
 
-def has(client: Client, documents: dict[Kind, list[Document]]) -> bool:
+def has(client, documents):
     return all(
         client.get_many(kind, [d["_id"] for d in documents[kind]]) == documents[kind]
         for kind in KINDS
@@ -36,7 +31,7 @@ def has(client: Client, documents: dict[Kind, list[Document]]) -> bool:
 
 
 @pytest.mark.parametrize("partition", ["query", "hash"])
-def test_a_store_on_s3(s3: Bucket, tmp_path: Path, partition: str) -> None:
+def test_a_store_on_s3(s3, tmp_path, partition):
     store = tmp_path / "trial" / "store.0" / "p0"
     cluster = cluster_of(s3, store, partition=partition)
     fill(cluster, FIRST)
@@ -72,7 +67,7 @@ def test_a_store_on_s3(s3: Bucket, tmp_path: Path, partition: str) -> None:
     assert s3.keys() == []
 
 
-def test_what_a_killed_trial_left_goes(s3: Bucket, tmp_path: Path) -> None:
+def test_what_a_killed_trial_left_goes(s3, tmp_path):
     store = tmp_path / "store"
     cluster = cluster_of(s3, store)
     fill(cluster, FIRST)
@@ -84,7 +79,7 @@ def test_what_a_killed_trial_left_goes(s3: Bucket, tmp_path: Path) -> None:
     client.close()
 
 
-def test_s3_that_refuses_is_one_clear_error(s3: Bucket, tmp_path: Path) -> None:
+def test_s3_that_refuses_is_one_clear_error(s3, tmp_path):
     cluster = cluster_of(s3, tmp_path / "store")
     client = ENGINE.connect(cluster, "write")
     client.create(Schema())
@@ -105,7 +100,7 @@ def test_s3_that_refuses_is_one_clear_error(s3: Bucket, tmp_path: Path) -> None:
     client.close()
 
 
-def test_a_trial_leaves_nothing_on_s3(s3: Bucket, tmp_path: Path) -> None:
+def test_a_trial_leaves_nothing_on_s3(s3, tmp_path):
     workspace = Workspace(tmp_path)
     workspace.write_study(
         f"""\
@@ -126,13 +121,13 @@ phases: [write, read: {{operations: 40}}, query: {{operations: 5}}]
     assert workspace.left_behind() == []
 
 
-def test_a_bucket_that_is_not_there(s3: Bucket, tmp_path: Path) -> None:
+def test_a_bucket_that_is_not_there(s3, tmp_path):
     cluster = cluster_of(s3, tmp_path / "store", place="s3://no-such-bucket-here/x")
     with pytest.raises(EngineError, match="no such bucket"):
         ENGINE.connect(cluster, "write")
 
 
-def test_duckdb_alone_does_not_read_s3(s3: Bucket, tmp_path: Path) -> None:
+def test_duckdb_alone_does_not_read_s3(s3, tmp_path):
     cluster = cluster_of(s3, tmp_path / "store")
     fill(cluster, FIRST)
     with pytest.raises(EngineError, match="use `reader: pyarrow`"):

@@ -3,8 +3,6 @@
 What needs none of these is in tests/unit/s3 and tests/unit/publish.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import random

@@ -1,12 +1,7 @@
 """A real study on hosts that say they are spot instances: one is taken back, and what it costs."""
 
-from __future__ import annotations
-
 import json
 import os
-import subprocess
-from collections.abc import Iterator
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -26,7 +21,7 @@ max_cost: {limit}
 
 
 @pytest.fixture(scope="module")
-def imds() -> Iterator[ImdsServer]:
+def imds():
     with ImdsServer("spot") as server, pytest.MonkeyPatch.context() as patch:
         for name, value in server.environment.items():
             patch.setenv(name, value)
@@ -34,9 +29,7 @@ def imds() -> Iterator[ImdsServer]:
 
 
 @pytest.fixture(scope="module")
-def run(
-    imds: ImdsServer, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Workspace, subprocess.CompletedProcess[str]]:
+def run(imds, tmp_path_factory):
     """A study of which an attempt was interrupted."""
     place = Workspace(tmp_path_factory.mktemp("spot"))
     place.copy_inputs(SMALL[:2])
@@ -46,7 +39,7 @@ def run(
     return place, place.storewise("run", "s.yaml")
 
 
-def test_above_its_limit_nothing_is_started(tmp_path: Path) -> None:
+def test_above_its_limit_nothing_is_started(tmp_path):
     place = Workspace(tmp_path)
     place.copy_inputs(SMALL[:2])
     place.write_study(STUDY.format(limit=0.001))
@@ -58,9 +51,7 @@ def test_above_its_limit_nothing_is_started(tmp_path: Path) -> None:
     assert not list(place.results.glob("inputs/*"))
 
 
-def test_a_spot_instance_is_taken_back_and_the_report_says_so(
-    run: tuple[Workspace, subprocess.CompletedProcess[str]],
-) -> None:
+def test_a_spot_instance_is_taken_back_and_the_report_says_so(run):
     place, done = run
     assert done.returncode == 0, done.stderr
     assert "the study allows 5.00" in done.stderr
@@ -90,9 +81,7 @@ def test_a_spot_instance_is_taken_back_and_the_report_says_so(
 
 
 @pytest.mark.all_cells
-def test_analysis_is_never_refused(
-    run: tuple[Workspace, subprocess.CompletedProcess[str]],
-) -> None:
+def test_analysis_is_never_refused(run):
     place, _ = run
     place.write_study(STUDY.format(limit=0.0001))
     again = place.snakemake("--until", "analyse")

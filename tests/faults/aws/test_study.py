@@ -4,14 +4,10 @@ Its hosts stand for instances, each with metadata of its own, and moto for S3, w
 their network. One host goes in the middle of a trial, as an instance does that EC2 takes back.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from subprocess import PIPE
 
 import pandas as pd
@@ -22,8 +18,6 @@ from support.s3 import instance_metadata
 from support.s3.instance_metadata import DOCUMENT, ImdsServer
 from support.s3.server import S3Server
 from support.slurm.cluster import slurm_cluster, why_not
-from support.slurm.view import SlurmCluster
-from support.slurm.workspace import SlurmWorkspace
 from support.waiting import wait_until
 from support.workspace import Workspace
 
@@ -53,7 +47,7 @@ publish: {{to: s3://{bucket}/studies, name: first, tags: {{project: bacteria}}}}
 
 
 @pytest.fixture(scope="module")
-def slurm() -> Iterator[SlurmCluster]:
+def slurm():
     """A Slurm with the queues of profiles/aws."""
     if why := why_not():
         unavailable(why)
@@ -62,14 +56,14 @@ def slurm() -> Iterator[SlurmCluster]:
 
 
 @pytest.fixture
-def s3(slurm: SlurmCluster) -> Iterator[S3Server]:
+def s3(slurm):
     """An S3 that all hosts reach."""
     with S3Server(slurm.login_address) as server:
         yield server
 
 
 @pytest.fixture
-def instances(slurm: SlurmCluster) -> Iterator[dict[str, str]]:
+def instances(slurm):
     """Metadata on all hosts, at one address of each; the environment that says so."""
     program = instance_metadata.__file__
     with ImdsServer(document=HEAD) as head, ExitStack() as stack:
@@ -86,7 +80,7 @@ def instances(slurm: SlurmCluster) -> Iterator[dict[str, str]]:
         yield head.environment
 
 
-def profile(place: SlurmWorkspace) -> Path:
+def profile(place):
     """The profile with this cluster's disk, and a quicker look at jobs."""
     text = PROFILE.read_text()
     for old, new in (
@@ -101,7 +95,7 @@ def profile(place: SlurmWorkspace) -> Path:
     return profile
 
 
-def analysed(results: Path) -> dict[str, bytes]:
+def analysed(results):
     """All tables and figures."""
     made = [*results.glob("analysis/*"), *results.glob("figures/*"), results / "summary.csv"]
     return {str(path.relative_to(results)): path.read_bytes() for path in sorted(made)}
@@ -110,13 +104,7 @@ def analysed(results: Path) -> dict[str, bytes]:
 @pytest.mark.long(
     "Slurm starts some twenty jobs, and tells after a while that a host is lost", limit=1200
 )
-def test_from_a_prefix_to_a_publication_and_back(
-    place: SlurmWorkspace,
-    s3: S3Server,
-    instances: dict[str, str],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-) -> None:
+def test_from_a_prefix_to_a_publication_and_back(place, s3, instances, monkeypatch, tmp_path):
     for name, value in {**s3.environment, **instances}.items():
         monkeypatch.setenv(name, value)
     bucket, client = s3.bucket("storewise-test"), s3.client()
@@ -132,7 +120,7 @@ def test_from_a_prefix_to_a_publication_and_back(
 
     lost: list[str] = []
 
-    def ended() -> bool:
+    def ended():
         if not lost and place.trial_at_work("read", workers=1) is not None:
             servers = {member.host for member, _ in place.servers().values()}
             if servers & set(QUEUES["data"]):

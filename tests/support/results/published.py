@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
-from pathlib import Path
 
-from support.s3.server import Bucket
 from typer.testing import CliRunner
 
 from storewise.cli.main import app
@@ -15,7 +12,6 @@ from storewise.errors import StorewiseError
 from storewise.publish.pull import fetch, missing, publication
 from storewise.publish.push import carry_out, plan_of
 from storewise.publish.results import write_config
-from storewise.s3.uri import Place
 from storewise.study.publication import Publish
 
 MIB = 1 << 20
@@ -25,11 +21,11 @@ FOLDER = "p/20261122T081721Z-mine-first"
 SECRET = "hunter2"
 
 
-def quiet(*_: int) -> None:
+def quiet(*_):
     return
 
 
-def write_results(directory: Path) -> Path:
+def write_results(directory):
     """Results of a study as they lie on disk, with what must not go up."""
     top = directory / "results" / "mine"
     study = {"name": "mine", "engines": {"sqlite": {}}, "inputs": {"paths": ["data"]}}
@@ -68,7 +64,7 @@ def write_results(directory: Path) -> Path:
     return top
 
 
-def publish(results: Path, s3: Bucket, tags: dict[str, str] | None = None) -> Place:
+def publish(results, s3, tags=None):
     write_config(results)
     settings = Publish(to=f"{s3.uri}/p", name="first", tags=tags or {})
     todo = plan_of(results, settings, quiet)
@@ -76,24 +72,24 @@ def publish(results: Path, s3: Bucket, tags: dict[str, str] | None = None) -> Pl
     return todo.folder
 
 
-def pull(folder: Place, target: Path) -> None:
+def pull(folder, target):
     result = publication(folder)
     wanted, _ = missing(result, target, quiet)
     fetch(folder, wanted, target, quiet)
 
 
-def content(top: Path, names: Sequence[str]) -> dict[str, tuple[bytes, int]]:
+def content(top, names):
     return {n: ((top / n).read_bytes(), (top / n).stat().st_mtime_ns) for n in names}
 
 
-def puts(s3: Bucket) -> list[str]:
+def puts(s3):
     """What was written, by name, and nothing of it since the last call."""
     names = [request.target.split("?")[0] for request in s3.faults.seen("PUT")]
     s3.faults.clear()
     return [name.partition("-first/")[2] for name in names]
 
 
-def command(*arguments: object) -> tuple[int, str, str]:
+def command(*arguments):
     """Exit status, output and errors (or the one error's text) of the command line."""
     done = CliRunner().invoke(app, [str(argument) for argument in arguments])
     if isinstance(done.exception, StorewiseError):

@@ -12,19 +12,19 @@ import sys
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from socketserver import ThreadingTCPServer
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import unquote
 
 #: Headers of one connection, not of what goes over it (RFC 9110, 7.6.1).
 _HOP = {"connection", "keep-alive", "transfer-encoding", "expect", "date", "server"}
 
 
-def environment(endpoint: str) -> dict[str, str]:
+def environment(endpoint):
     return {
         "AWS_ENDPOINT_URL_S3": endpoint,
         "AWS_ACCESS_KEY_ID": "test",
@@ -117,21 +117,12 @@ class _Rule:
 class Rules:
     """What is to be spoiled, and `requests`: all that came, in their order."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self._rules: list[_Rule] = []
         self._lock = threading.Lock()
         self.requests: list[Request] = []
 
-    def add(
-        self,
-        fault: Fault,
-        *,
-        method: str = "",
-        target: str = "",
-        times: int | None = 1,
-        skip: int = 0,
-        when: Callable[[Request], bool] | None = None,
-    ) -> _Rule:
+    def add(self, fault, *, method="", target="", times=1, skip=0, when=None):
         """Spoils `times` requests (None: all) after the first `skip` of those with this method,
         whose path and query (unquoted) have the regular expression `target` in them, and of which
         `when` says so. Of several rules that hold, each Delay and the first other one counts."""
@@ -140,12 +131,12 @@ class Rules:
             self._rules.append(rule)
         return rule
 
-    def clear(self) -> None:
+    def clear(self):
         with self._lock:
             self._rules.clear()
             self.requests.clear()
 
-    def seen(self, method: str = "", target: str = "") -> list[Request]:
+    def seen(self, method="", target=""):
         """The requests with this method in whose path and query `target` is found."""
         with self._lock:
             return [
@@ -154,7 +145,7 @@ class Rules:
                 if method in ("", request.method) and re.search(target, request.target)
             ]
 
-    def meet(self, request: Request) -> list[Fault]:
+    def meet(self, request):
         """What a request meets, for whoever answers it."""
         result: list[Fault] = []
         with self._lock:
@@ -184,7 +175,7 @@ class Faults(Rules):
     Like S3 and unlike moto it refuses an upload whose checksum is not that of its body.
     """
 
-    def __init__(self, upstream: str) -> None:
+    def __init__(self, upstream):
         super().__init__()
         self._upstream = upstream.removeprefix("http://")
         self._server: _Listener | None = None
@@ -193,42 +184,42 @@ class Faults(Rules):
         self.most_at_once = 0
         self._at_once = 0
 
-    def __enter__(self) -> Faults:
+    def __enter__(self):
         self._listen()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         self._close()
 
-    def _listen(self) -> None:
+    def _listen(self):
         self._server = _Listener(("127.0.0.1", self._port), _handler(self))
         self._port = self._server.server_address[1]
         threading.Thread(
             target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
         ).start()
 
-    def _close(self) -> None:
+    def _close(self):
         assert self._server is not None
         self._server.shutdown()
         self._server.server_close()
         self._server.hang_up()
 
     @property
-    def endpoint(self) -> str:
+    def endpoint(self):
         return f"http://127.0.0.1:{self._port}"
 
     @property
-    def environment(self) -> dict[str, str]:
+    def environment(self):
         return environment(self.endpoint)
 
     @property
-    def connections(self) -> int:
+    def connections(self):
         """Connections that were made since it listens."""
         assert self._server is not None
         return self._server.connections
 
     @contextmanager
-    def down(self) -> Iterator[None]:
+    def down(self):
         """Within, connections are refused: nothing listens."""
         self._close()
         try:
@@ -237,7 +228,7 @@ class Faults(Rules):
             self._listen()
 
     @contextmanager
-    def answering(self) -> Iterator[None]:
+    def answering(self):
         with self._lock:
             self._at_once += 1
             self.most_at_once = max(self.most_at_once, self._at_once)
@@ -247,9 +238,7 @@ class Faults(Rules):
             with self._lock:
                 self._at_once -= 1
 
-    def forward(
-        self, method: str, target: str, headers: Mapping[str, str], body: bytes
-    ) -> tuple[int, list[tuple[str, str]], bytes]:
+    def forward(self, method, target, headers, body):
         upstream = http.client.HTTPConnection(self._upstream, timeout=300)
         try:
             upstream.putrequest(method, target, skip_host=True, skip_accept_encoding=True)
@@ -272,21 +261,21 @@ class _Listener(ThreadingTCPServer):
     block_on_close = False
     request_queue_size = 128
 
-    def __init__(self, *arguments: Any) -> None:
+    def __init__(self, *arguments):
         self._open: set[socket.socket] = set()
         self.connections = 0
         super().__init__(*arguments)
 
-    def process_request(self, request: Any, client_address: Any) -> None:
+    def process_request(self, request, client_address):
         self.connections += 1
         self._open.add(request)
         super().process_request(request, client_address)
 
-    def shutdown_request(self, request: Any) -> None:
+    def shutdown_request(self, request):
         self._open.discard(request)
         super().shutdown_request(request)
 
-    def hang_up(self) -> None:
+    def hang_up(self):
         """Ends the connections that clients keep for their next request."""
         for one in tuple(self._open):
             try:
@@ -294,21 +283,21 @@ class _Listener(ThreadingTCPServer):
             except OSError:
                 continue  # its handler closed it meanwhile
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
+    def handle_error(self, request, client_address):
         """A client that goes away in the middle is nothing to print."""
         if not isinstance(sys.exc_info()[1], ConnectionError | ValueError):
             super().handle_error(request, client_address)
 
 
-def _handler(faults: Faults) -> type[BaseHTTPRequestHandler]:
+def _handler(faults):
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         disable_nagle_algorithm = True
 
-        def log_message(self, *_: object) -> None:
+        def log_message(self, *_):
             return  # requests are kept, not printed
 
-        def _serve(self) -> None:
+        def _serve(self):
             body = self._body()
             headers = dict(self.headers.items())
             request = Request(self.command, unquote(self.path), headers)
@@ -317,7 +306,7 @@ def _handler(faults: Faults) -> type[BaseHTTPRequestHandler]:
 
         do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _serve  # noqa: N815
 
-        def _answer(self, result: list[Fault], headers: dict[str, str], body: bytes) -> None:
+        def _answer(self, result, headers, body):
             cut: int | None = None
             flip: int | None = None
             stall: Stall | None = None
@@ -369,7 +358,7 @@ def _handler(faults: Faults) -> type[BaseHTTPRequestHandler]:
                 self.wfile.flush()
                 self.close_connection = True
 
-        def _body(self) -> bytes:
+        def _body(self):
             if "chunked" in self.headers.get("Transfer-Encoding", ""):
                 parts = []
                 while size := int(self.rfile.readline().split(b";")[0], 16):
@@ -380,7 +369,7 @@ def _handler(faults: Faults) -> type[BaseHTTPRequestHandler]:
                 return b"".join(parts)
             return self.rfile.read(int(self.headers.get("Content-Length", 0)))
 
-        def _error(self, status: int, code: str, message: str) -> None:
+        def _error(self, status, code, message):
             text = f"<Error><Code>{code or status}</Code><Message>{message}</Message></Error>"
             data = b"" if self.command == "HEAD" else text.encode()
             self.send_response_only(status)
@@ -389,7 +378,7 @@ def _handler(faults: Faults) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
             self.wfile.write(data)
 
-        def _reset(self) -> None:
+        def _reset(self):
             self.close_connection = True
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self.connection.close()
@@ -397,11 +386,11 @@ def _handler(faults: Faults) -> type[BaseHTTPRequestHandler]:
     return Handler
 
 
-def flipped(data: bytes, at: int) -> bytes:
+def flipped(data, at):
     return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :] if at < len(data) else data
 
 
-def wrong_checksum(headers: Mapping[str, str], body: bytes) -> str:
+def wrong_checksum(headers, body):
     """What is wrong with a checksum that a request brings in its headers; empty where nothing."""
     values = {name.lower(): value for name, value in headers.items()}
     if "aws-chunked" in values.get("content-encoding", ""):

@@ -7,8 +7,6 @@ import sys
 import threading
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import Self
 
 INTERRUPTION = "/latest/meta-data/spot/instance-action"
 DOCUMENT = {
@@ -30,9 +28,7 @@ class ImdsServer:
     `failing` is a status that is answered to each GET instead; `page` is one to each PUT.
     """
 
-    def __init__(
-        self, life_cycle: str = "on-demand", document: object = DOCUMENT, port: int = 0
-    ) -> None:
+    def __init__(self, life_cycle="on-demand", document=DOCUMENT, port=0):
         self._port = port
         self.life_cycle = life_cycle
         self.document = document
@@ -45,11 +41,11 @@ class ImdsServer:
         self._oldest = 1
         self.requests: list[tuple[str, str]] = []
 
-    def __enter__(self) -> Self:
+    def __enter__(self):
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
-            def do_PUT(self) -> None:
+            def do_PUT(self):
                 outer.requests.append(("PUT", self.path))
                 seconds = self.headers.get("X-aws-ec2-metadata-token-ttl-seconds", "")
                 if self.path != "/latest/api/token" or not seconds.isdigit():
@@ -58,7 +54,7 @@ class ImdsServer:
                 outer.tokens += 1
                 self._answer(200, f"token-{outer.tokens}" if outer.page is None else outer.page)
 
-            def do_GET(self) -> None:
+            def do_GET(self):
                 outer.requests.append(("GET", self.path))
                 token = self.headers.get("X-aws-ec2-metadata-token", "").removeprefix("token-")
                 if not token.isdigit() or int(token) < outer._oldest:
@@ -73,13 +69,13 @@ class ImdsServer:
                 else:
                     self._answer(200, text)
 
-            def _answer(self, status: int, text: str) -> None:
+            def _answer(self, status, text):
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(text)))
                 self.end_headers()
                 self.wfile.write(text.encode())
 
-            def log_message(self, format: str, *args: object) -> None:
+            def log_message(self, format, *args):
                 pass
 
         self._server = ThreadingHTTPServer(("127.0.0.1", self._port), Handler)
@@ -89,41 +85,36 @@ class ImdsServer:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind, error, trace):
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
 
     @property
-    def port(self) -> int:
+    def port(self):
         return int(self._server.server_port)
 
     @property
-    def endpoint(self) -> str:
+    def endpoint(self):
         return f"http://127.0.0.1:{self.port}"
 
     @property
-    def environment(self) -> dict[str, str]:
+    def environment(self):
         """With which a process finds this service."""
         return {
             "AWS_EC2_METADATA_SERVICE_ENDPOINT": self.endpoint,
             "AWS_EC2_METADATA_DISABLED": "false",
         }
 
-    def forget(self) -> None:
+    def forget(self):
         """The tokens that were given do not hold any more."""
         self._oldest = self.tokens + 1
 
-    def take_back(self, at: str, action: str = "terminate") -> None:
+    def take_back(self, at, action="terminate"):
         """Announce an interruption."""
         self.spot_action = json.dumps({"action": action, "time": at})
 
-    def _announce(self) -> None:
+    def _announce(self):
         now = datetime.now(UTC).replace(microsecond=0)
         if self._ends is None and self.ends_in is not None:
             self._ends = now + timedelta(seconds=self.ends_in)
@@ -131,7 +122,7 @@ class ImdsServer:
         elif self._ends is not None and now >= self._ends:
             self.spot_action = None
 
-    def texts(self) -> dict[str, str]:
+    def texts(self):
         document = self.document if isinstance(self.document, str) else json.dumps(self.document)
         result = {
             "/latest/dynamic/instance-identity/document": document,
@@ -142,7 +133,7 @@ class ImdsServer:
         return result
 
 
-def main(port: str, kind: str, life_cycle: str) -> None:
+def main(port, kind, life_cycle):
     """An instance of a type: until its input ends."""
     with ImdsServer(life_cycle, {**DOCUMENT, "instanceType": kind}, int(port)):
         print("ready", flush=True)

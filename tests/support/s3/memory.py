@@ -8,11 +8,9 @@ they come) is botocore's and urllib3's own.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from types import SimpleNamespace
-from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import boto3
@@ -59,13 +57,13 @@ class Memory(Rules):
     """Answers the tested code's requests, spoiled as a test asks for. `waits` are the seconds that
     botocore would have slept between its tries."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.waits: list[float] = []
         self._down = False
 
     @contextmanager
-    def down(self) -> Iterator[None]:
+    def down(self):
         """Within, connections are refused."""
         self._down = True
         try:
@@ -73,7 +71,7 @@ class Memory(Rules):
         finally:
             self._down = False
 
-    def answer(self, request: AWSPreparedRequest) -> AWSResponse:
+    def answer(self, request):
         sent = _sent(request, ENDPOINT)
         target = unquote(sent.url).removeprefix(AMAZON)
         met = self.meet(Request(sent.method, target, dict(sent.headers)))
@@ -105,7 +103,7 @@ class Memory(Rules):
 _memory: list[Memory] = []
 
 
-def _before_send(request: AWSPreparedRequest, **_: object) -> AWSResponse | None:
+def _before_send(request, **_):
     """In place of a connection; clients of any other endpoint make theirs."""
     if request.url.startswith(ENDPOINT + "/"):
         return _memory[-1].answer(request)
@@ -117,7 +115,7 @@ def _before_send(request: AWSPreparedRequest, **_: object) -> AWSResponse | None
 BUILTIN_HANDLERS.append(("before-send.s3", _before_send))
 
 
-def _sent(request: AWSPreparedRequest, endpoint: str) -> AWSPreparedRequest:
+def _sent(request, endpoint):
     """What goes over the connection: addressed to Amazon, as moto wants it, with its whole body."""
     body = request.body
     if hasattr(body, "read"):
@@ -129,7 +127,7 @@ def _sent(request: AWSPreparedRequest, endpoint: str) -> AWSPreparedRequest:
     return AWSPreparedRequest(request.method, url, headers, body or b"", request.stream_output)
 
 
-def _moto(sent: AWSPreparedRequest) -> tuple[int, dict[str, str], bytes]:
+def _moto(sent):
     """The answer of moto's S3, whose search for the service of an address would cost as much."""
     request = normalize_request(sent)
     key = urlsplit(sent.url).path[1:].partition("/")[2]
@@ -147,7 +145,7 @@ class _Body(io.BytesIO):
 
     silent = False
 
-    def read(self, size: int | None = -1, /) -> bytes:
+    def read(self, size=-1, /):
         data = super().read(size)
         if not data and self.silent:
             raise TimeoutError("timed out")
@@ -156,13 +154,7 @@ class _Body(io.BytesIO):
     read1 = read
 
 
-def _response(
-    request: AWSPreparedRequest,
-    status: int,
-    headers: Mapping[str, str],
-    data: bytes,
-    fault: object = None,
-) -> AWSResponse:
+def _response(request, status, headers, data, fault=None):
     from urllib3 import HTTPResponse
 
     headers = {"content-length": str(len(data))} | {k.lower(): v for k, v in headers.items()}
@@ -181,20 +173,20 @@ def _response(
     return AWSResponse(request.url, status, raw.headers, raw)
 
 
-def _error(request: AWSPreparedRequest, status: int, code: str, message: str) -> AWSResponse:
+def _error(request, status, code, message):
     text = f"<Error><Code>{code or status}</Code><Message>{message}</Message></Error>"
     return _response(request, status, {"Content-Type": "application/xml"}, text.encode())
 
 
 @cache
-def _around() -> Any:
+def _around():
     return boto3.session.Session(
         aws_access_key_id="test", aws_secret_access_key="test", region_name="us-east-1"
     ).client("s3", endpoint_url=AROUND, config=Config(s3={"addressing_style": "path"}))
 
 
 @pytest.fixture
-def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
+def s3(monkeypatch):
     """An empty bucket in this process; its environment leads there. No wait takes time."""
     memory = Memory()
     for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL"):

@@ -29,12 +29,12 @@ PAGE = 25
 class S3Server:
     """moto's S3 on a free port of `host`; it ends with its parent, however that ends."""
 
-    def __init__(self, host: str = "127.0.0.1") -> None:
+    def __init__(self, host="127.0.0.1"):
         self._host = host
         self._process: subprocess.Popen[str] | None = None
         self.port = 0
 
-    def __enter__(self) -> S3Server:
+    def __enter__(self):
         self._process = subprocess.Popen(
             [sys.executable, str(Path(__file__).resolve()), self._host],
             stdin=subprocess.DEVNULL,
@@ -50,23 +50,23 @@ class S3Server:
         self.port = int(line)
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         assert self._process is not None and self._process.stdout is not None
         self._process.kill()
         self._process.wait()
         self._process.stdout.close()
 
     @property
-    def endpoint(self) -> str:
+    def endpoint(self):
         host = "127.0.0.1" if self._host == "0.0.0.0" else self._host
         return f"http://{host}:{self.port}"
 
     @property
-    def environment(self) -> dict[str, str]:
+    def environment(self):
         """What makes every AWS tool use this server and nothing of the user's."""
         return environment(self.endpoint)
 
-    def client(self) -> Any:
+    def client(self):
         """A client of the test's own: no part of what is tested."""
         return boto3.session.Session(
             aws_access_key_id="test", aws_secret_access_key="test", region_name="us-east-1"
@@ -76,7 +76,7 @@ class S3Server:
             config=Config(s3={"addressing_style": "path"}, retries={"total_max_attempts": 3}),
         )
 
-    def bucket(self, name: str | None = None) -> str:
+    def bucket(self, name=None):
         """Makes a bucket (with a name of its own where none is given); its name."""
         name = name or f"test-{uuid.uuid4().hex}"
         self.client().create_bucket(Bucket=name)
@@ -92,38 +92,38 @@ class Bucket:
     faults: Any
 
     @property
-    def uri(self) -> str:
+    def uri(self):
         return f"s3://{self.name}"
 
-    def put(self, key: str, data: bytes) -> str:
+    def put(self, key, data):
         """Writes an object; its URI."""
         self.client.put_object(Bucket=self.name, Key=key, Body=data)
         return f"{self.uri}/{key}"
 
-    def get(self, key: str) -> bytes:
+    def get(self, key):
         return self.client.get_object(Bucket=self.name, Key=key)["Body"].read()
 
-    def keys(self, prefix: str = "") -> list[str]:
+    def keys(self, prefix=""):
         """All keys that begin with `prefix`, sorted."""
         pages = self.client.get_paginator("list_objects_v2").paginate(
             Bucket=self.name, Prefix=prefix
         )
         return [item["Key"] for page in pages for item in page.get("Contents", ())]
 
-    def delete(self, key: str) -> None:
+    def delete(self, key):
         self.client.delete_object(Bucket=self.name, Key=key)
 
-    def tags(self, key: str) -> dict[str, str]:
+    def tags(self, key):
         tags = self.client.get_object_tagging(Bucket=self.name, Key=key)["TagSet"]
         return {tag["Key"]: tag["Value"] for tag in tags}
 
-    def uploads(self) -> list[str]:
+    def uploads(self):
         """Keys of uploads in parts that have not ended."""
         page = self.client.list_multipart_uploads(Bucket=self.name)
         return [item["Key"] for item in page.get("Uploads", ())]
 
 
-def _serve(host: str) -> None:
+def _serve(host):
     from moto.moto_server.werkzeug_app import (
         DomainDispatcherApplication,
         MotoRequestHandler,
@@ -132,7 +132,7 @@ def _serve(host: str) -> None:
     from werkzeug.serving import make_server
 
     class Handler(MotoRequestHandler):
-        def log(self, *_: object) -> None:
+        def log(self, *_):
             return
 
     application = DomainDispatcherApplication(create_backend_app)

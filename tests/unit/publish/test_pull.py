@@ -1,12 +1,9 @@
 """Published results back from S3, and the commands that bring them there and back."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
 from dataclasses import asdict, replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -21,7 +18,6 @@ from support.results.published import (
     write_results,
 )
 from support.s3.faults import Cut, Flip, Status
-from support.s3.server import Bucket
 
 from storewise.errors import StorewiseError
 from storewise.publish.manifest import MANIFEST
@@ -37,11 +33,11 @@ from storewise.study.publication import Publish
 
 
 @pytest.fixture
-def results(tmp_path: Path) -> Path:
+def results(tmp_path):
     return write_results(tmp_path)
 
 
-def test_a_pull_that_breaks_goes_on(results: Path, s3: Bucket, tmp_path: Path) -> None:
+def test_a_pull_that_breaks_goes_on(results, s3, tmp_path):
     folder = publish(results, s3)
     target = tmp_path / "other"
     s3.faults.add(Cut(3), method="GET", target="report.html")
@@ -59,7 +55,7 @@ def test_a_pull_that_breaks_goes_on(results: Path, s3: Bucket, tmp_path: Path) -
     assert content(target, names) == content(results, names)
 
 
-def test_damage_is_found(results: Path, s3: Bucket, tmp_path: Path) -> None:
+def test_damage_is_found(results, s3, tmp_path):
     folder = publish(results, s3)
     target = tmp_path / "other"
     for damaged in (b"<p>REPORT</p>", b"short"):
@@ -79,7 +75,7 @@ def test_damage_is_found(results: Path, s3: Bucket, tmp_path: Path) -> None:
     assert (target / "report.html").read_bytes() == b"<p>report</p>"
 
 
-def test_files_that_differ_are_told(results: Path, s3: Bucket, tmp_path: Path) -> None:
+def test_files_that_differ_are_told(results, s3, tmp_path):
     folder = publish(results, s3)
     target = tmp_path / "other"
     pull(folder, target)
@@ -93,7 +89,7 @@ def test_files_that_differ_are_told(results: Path, s3: Bucket, tmp_path: Path) -
     assert foreign_trials(target, [e.path for e in result.files]) == [target / "trials" / "mine"]
 
 
-def test_commands(results: Path, s3: Bucket, tmp_path: Path) -> None:
+def test_commands(results, s3, tmp_path):
     there = tmp_path / "there"
     before = {path: path.stat().st_mtime_ns for path in results.rglob("*")}
     status, out, message = command(
@@ -133,9 +129,7 @@ def test_commands(results: Path, s3: Bucket, tmp_path: Path) -> None:
     assert status == 2 and f"trials that are not of {folder}: {other}" in message
 
 
-def test_who_does_not_say_what_or_where_to(
-    results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_does_not_say_what_or_where_to(results, tmp_path, monkeypatch):
     (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path / "empty")
     assert "those with results below results are none" in command("publish")[2]
@@ -143,9 +137,7 @@ def test_who_does_not_say_what_or_where_to(
     assert "where to? name s3://BUCKET/PREFIX" in command("publish")[2]
 
 
-def test_results_of_a_run_that_are_replaced_are_published_with_their_new_run(
-    results: Path, s3: Bucket, tmp_path: Path
-) -> None:
+def test_results_of_a_run_that_are_replaced_are_published_with_their_new_run(results, s3, tmp_path):
     folder = command("publish", results, f"{s3.uri}/p", "--name", "first")[1].strip()
     there = tmp_path / "there"
     mine = there / "results" / "mine"
@@ -162,7 +154,7 @@ def test_results_of_a_run_that_are_replaced_are_published_with_their_new_run(
     assert out.strip() == folder and "nothing is new" in message
 
 
-def test_what_is_remembered(results: Path, s3: Bucket) -> None:
+def test_what_is_remembered(results, s3):
     """Published by hand elsewhere, a study is not yet where it says."""
     study = json.loads((results / "study.json").read_text())
     (results / "study.json").write_text(json.dumps(study | {"publish": {"to": f"{s3.uri}/own"}}))
@@ -175,7 +167,7 @@ def test_what_is_remembered(results: Path, s3: Bucket) -> None:
     assert json.loads((results / "published.json").read_text())["place"] == out.strip()
 
 
-def test_names_of_any_kind(results: Path, s3: Bucket, tmp_path: Path) -> None:
+def test_names_of_any_kind(results, s3, tmp_path):
     names = ["ä ö.csv", "a+b %20&c.csv", "[x]*.csv", "'\"<&>.csv"]
     for name in names:
         (results / "analysis" / name).write_text(name)
@@ -193,7 +185,7 @@ def test_names_of_any_kind(results: Path, s3: Bucket, tmp_path: Path) -> None:
         (results / "analysis" / name).unlink()
 
 
-def test_what_interruptions_leave_goes_away(results: Path, s3: Bucket, tmp_path: Path) -> None:
+def test_what_interruptions_leave_goes_away(results, s3, tmp_path):
     folder = publish(results, s3)
     target = tmp_path / "other"
     (target / "trials" / "t").mkdir(parents=True)
@@ -207,9 +199,7 @@ def test_what_interruptions_leave_goes_away(results: Path, s3: Bucket, tmp_path:
     assert not of_another_content.exists() and not cut.exists() and users.exists()
 
 
-def test_space_for_what_is_still_to_come(
-    results: Path, s3: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_space_for_what_is_still_to_come(results, s3, tmp_path, monkeypatch):
     page = results / "report.html"
     page.write_bytes(bytes(1 << 20))
     folder = publish(results, s3)
@@ -221,7 +211,7 @@ def test_space_for_what_is_still_to_come(
     assert not target.exists()
 
 
-def test_results_that_are_being_measured_stay(results: Path, s3: Bucket, tmp_path: Path) -> None:
+def test_results_that_are_being_measured_stay(results, s3, tmp_path):
     record = json.loads((results / "run.json").read_text())
     record |= {"process": asdict(Process.current()), "ended": None}
     (results / "run.json").write_text(json.dumps(record))
@@ -236,7 +226,7 @@ def test_results_that_are_being_measured_stay(results: Path, s3: Bucket, tmp_pat
     assert s3.keys() == []
 
 
-def test_places_that_are_no_publication(s3: Bucket, results: Path) -> None:
+def test_places_that_are_no_publication(s3, results):
     with pytest.raises(ObjectError, match="there is no publication, and nothing else"):
         publication(parse(f"{s3.uri}/p"))
     folder = publish(results, s3)
@@ -257,7 +247,7 @@ def test_places_that_are_no_publication(s3: Bucket, results: Path) -> None:
     assert publication(folder).complete
 
 
-def test_a_directory_that_cannot_be_written(results: Path, s3: Bucket, tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_written(results, s3, tmp_path):
     folder = publish(results, s3)
     (tmp_path / "file").write_text("")
     status, _, message = command("pull", folder, tmp_path / "file")

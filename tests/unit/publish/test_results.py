@@ -1,7 +1,5 @@
 """What is published: links, names, tags, parts and settings."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -18,11 +16,11 @@ from storewise.study.references import find_reference, reference_texts
 
 
 @pytest.fixture
-def results(tmp_path: Path) -> Path:
+def results(tmp_path):
     return write_results(tmp_path)
 
 
-def test_links_are_followed_but_not_in_circles(results: Path, tmp_path: Path) -> None:
+def test_links_are_followed_but_not_in_circles(results, tmp_path):
     elsewhere = tmp_path / "scratch" / "t"
     elsewhere.parent.mkdir()
     (results / "trials" / "t").rename(elsewhere)
@@ -37,7 +35,7 @@ def test_links_are_followed_but_not_in_circles(results: Path, tmp_path: Path) ->
         select(results)
 
 
-def test_results_without_anything_to_publish(tmp_path: Path) -> None:
+def test_results_without_anything_to_publish(tmp_path):
     with pytest.raises(StorewiseError, match="there is no analysis to publish"):
         write_config(tmp_path)
     (tmp_path / "study.json").write_text('{"name": "s"}')
@@ -55,12 +53,12 @@ def test_results_without_anything_to_publish(tmp_path: Path) -> None:
         ({"to": "s3://bucket", "tags": {str(i): "" for i in range(7)}}, "7 of them; S3 takes 10"),
     ],
 )
-def test_settings_that_s3_would_refuse(given: dict[str, object], expected: str) -> None:
+def test_settings_that_s3_would_refuse(given, expected):
     with pytest.raises(ValueError, match=expected):
         Publish.model_validate(given)
 
 
-def test_names_and_tags() -> None:
+def test_names_and_tags():
     settings = Publish(to="s3://bucket/a/b/")
     assert folder_of(settings, "s", 0.9) == parse("s3://bucket/a/b/19700101T000000Z-s/")
     tags = tags_of(settings, "a,b", 0)
@@ -70,9 +68,7 @@ def test_names_and_tags() -> None:
 @pytest.mark.parametrize(
     "name, scale", [("demo", None), ("niec2014-nodes", "paper"), ("ycsb", None), ("biology", None)]
 )
-def test_a_study_is_the_same_from_its_one_file(
-    name: str, scale: str | None, tmp_path: Path
-) -> None:
+def test_a_study_is_the_same_from_its_one_file(name, scale, tmp_path):
     """Without the checkout that it was read in: its prices, references and what it extends."""
     study = load_study(name, scale=scale, root=ROOT)
     references = reference_texts(find_reference(one, ROOT) for one in study.references)

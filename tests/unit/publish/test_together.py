@@ -1,16 +1,12 @@
 """Two that publish to one folder at a time, and results that change meanwhile."""
 
-from __future__ import annotations
-
 import shutil
-from pathlib import Path
 
 import pytest
 from support.results.published import FOLDER, publish, pull, quiet, write_results
-from support.s3.server import Bucket
 
 from storewise.publish.pull import publication
-from storewise.publish.push import Plan, carry_out, plan_of
+from storewise.publish.push import carry_out, plan_of
 from storewise.publish.results import write_config
 from storewise.s3.client import ObjectError
 from storewise.s3.uri import parse
@@ -18,30 +14,28 @@ from storewise.study.publication import Publish
 
 
 @pytest.fixture
-def results(tmp_path: Path) -> Path:
+def results(tmp_path):
     return write_results(tmp_path)
 
 
-def planned(results: Path, s3: Bucket) -> Plan:
+def planned(results, s3):
     write_config(results)
     return plan_of(results, Publish(to=f"{s3.uri}/p", name="first"), quiet)
 
 
-def content_of(s3: Bucket) -> dict[str, bytes]:
+def content_of(s3):
     keys = s3.keys()
     return {key: s3.get(key) for key in keys}
 
 
-def with_report(results: Path, where: Path, text: str) -> Path:
+def with_report(results, where, text):
     """The results of the same run with a report of their own."""
     shutil.copytree(results, where)
     (where / "report.html").write_text(text)
     return where
 
 
-def test_the_later_of_two_that_know_nothing_of_each_other_writes_nothing(
-    results: Path, s3: Bucket, tmp_path: Path
-) -> None:
+def test_the_later_of_two_that_know_nothing_of_each_other_writes_nothing(results, s3, tmp_path):
     other = with_report(results, tmp_path / "other", "other")
     for _ in ("a new folder", "one that is renewed"):
         first, second = planned(results, s3), planned(other, s3)
@@ -54,13 +48,13 @@ def test_the_later_of_two_that_know_nothing_of_each_other_writes_nothing(
         (results / "report.html").write_text("renewed")
 
 
-def test_who_is_overtaken_says_so(results: Path, s3: Bucket, tmp_path: Path) -> None:
+def test_who_is_overtaken_says_so(results, s3, tmp_path):
     """Whoever begins while another is at it wins: the other one may have been killed."""
     other = with_report(results, tmp_path / "other", "other")
     first = planned(results, s3)
     overtaken = False
 
-    def overtake(done: int, total: int) -> None:
+    def overtake(done, total):
         nonlocal overtaken
         if done == total and not overtaken:
             overtaken = True
@@ -74,12 +68,12 @@ def test_who_is_overtaken_says_so(results: Path, s3: Bucket, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("replaced", [True, False])
-def test_objects_that_change_meanwhile(results: Path, s3: Bucket, replaced: bool) -> None:
+def test_objects_that_change_meanwhile(results, s3, replaced):
     publish(results, s3)
     (results / "report.html").write_text("new")
     key = f"{FOLDER}/study.json"
 
-    def meddle(*_: int) -> None:
+    def meddle(*_):
         if replaced:
             s3.put(key, b"{}")
         else:
@@ -92,12 +86,12 @@ def test_objects_that_change_meanwhile(results: Path, s3: Bucket, replaced: bool
     assert publication(publish(results, s3)).complete
 
 
-def test_results_that_are_analysed_meanwhile_are_not_mixed(results: Path, s3: Bucket) -> None:
+def test_results_that_are_analysed_meanwhile_are_not_mixed(results, s3):
     """A file that had gone up, or was there, is another one when the manifest is to be written."""
     publish(results, s3)
     (results / "summary.csv").write_text("new,b\n")
 
-    def analyse(done: int, total: int) -> None:
+    def analyse(done, total):
         (results / "report.html").write_text("<p>another</p>")
 
     with pytest.raises(ObjectError, match=r"report\.html: changed while it was published"):

@@ -1,7 +1,5 @@
 """What S3's answers and boto3's errors mean, the connection itself, and work in threads."""
 
-from __future__ import annotations
-
 import re
 import threading
 from types import SimpleNamespace
@@ -80,11 +78,11 @@ def test_a_head_that_is_refused_has_no_reason(s3):
         client.s3().head_object(Bucket="bucket", Key="k")
 
 
-def refused(code: str) -> exceptions.ClientError:
+def refused(code):
     return exceptions.ClientError({"Error": {"Code": code}}, "PutObject")
 
 
-def uploading(context: Exception | None) -> S3UploadFailedError:
+def uploading(context):
     error = S3UploadFailedError("not sent")
     error.__context__ = context
     return error

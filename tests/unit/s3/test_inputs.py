@@ -1,7 +1,5 @@
 """Objects as inputs: their manifest, quarantine, and tools that take them."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """What specs, lists and prefixes name on S3, and with how many requests."""
 
-from __future__ import annotations
-
 import pytest
 from support.paths import SMALL
 from support.s3.faults import Status

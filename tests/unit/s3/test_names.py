@@ -1,7 +1,5 @@
 """Names of objects, and what stands for their content."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import os
@@ -27,7 +25,7 @@ MIB = 1 << 20
         (f"s3://{'a' * 63}/s3://x", Place("a" * 63, "s3://x")),
     ],
 )
-def test_a_name_is_a_bucket_and_a_key_as_it_is(name: str, expected: Place) -> None:
+def test_a_name_is_a_bucket_and_a_key_as_it_is(name, expected):
     assert parse(name) == expected
     assert str(expected) in (name, f"{name}/")
 
@@ -39,33 +37,31 @@ def test_a_name_is_a_bucket_and_a_key_as_it_is(name: str, expected: Place) -> No
         *(f"s3://{'a' * 64}/k", "S3://abc/k", "s3:/abc/k", "s3://a_c/k"),
     ],
 )
-def test_other_names_are_refused(name: str) -> None:
+def test_other_names_are_refused(name):
     with pytest.raises(StorewiseError, match="names nothing on S3; expected s3://BUCKET/PREFIX"):
         parse(name)
 
 
-def test_only_text_with_the_scheme_is_remote() -> None:
+def test_only_text_with_the_scheme_is_remote():
     assert is_remote("s3://abc/k")
     assert not any(map(is_remote, ("/data/s3://x", "data", Path("s3://abc/k"), None)))
 
 
-def test_what_lies_below_a_place() -> None:
+def test_what_lies_below_a_place():
     for key, folder in (("", ""), ("/", ""), ("a", "a/"), ("a/b//", "a/b/"), ("/a", "/a/")):
         place = Place("abc", key)
         assert place.folder() == Place("abc", folder)
         assert place.below("x") == Place("abc", f"{folder}x")
 
 
-def test_the_version_of_an_object_is_below_its_second() -> None:
+def test_the_version_of_an_object_is_below_its_second():
     # Manifests that users have keep these numbers.
     assert version('"d41d8cd98f00b204e9800998ecf8427e"') == 831_638_958
     assert version("") != version('""')
     assert version_of(1_795_335_441 * 10**9 + 831_638_958) == 831_638_958
 
 
-def test_a_digest_is_of_the_content_and_of_each_part(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_digest_is_of_the_content_and_of_each_part(tmp_path, monkeypatch):
     monkeypatch.setattr(checksums, "PART", 5 * MIB)
     path = tmp_path / "file"
     path.write_bytes(b"abc")
@@ -91,7 +87,7 @@ def test_a_digest_is_of_the_content_and_of_each_part(
             assert not digest.fits(base64.b64encode(hashlib.sha256(data).digest()).decode())
 
 
-def test_parts_fit_any_size() -> None:
+def test_parts_fit_any_size():
     assert checksums.part_bytes(1) == 16 * MIB
     terabytes = 5 << 40
     part = checksums.part_bytes(terabytes)

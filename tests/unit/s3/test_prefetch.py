@@ -1,7 +1,5 @@
 """Objects that threads fetch ahead: what is asked for, what is held, and what ends them."""
 
-from __future__ import annotations
-
 import gc
 import random
 import threading

@@ -1,7 +1,5 @@
 """Objects as streams: which requests are made, what is resumed, and that two never mix."""
 
-from __future__ import annotations
-
 import random
 import threading
 import traceback
