@@ -231,6 +231,14 @@ def test_a_directory_that_cannot_be_made(name, tmp_path):
         engine(name).connect(cluster, "write")
 
 
+@pytest.mark.parametrize("name", STORING)
+def test_a_store_that_is_not_there(name, tmp_path):
+    with pytest.raises(EngineError, match="nothing was loaded"):
+        engine(name).connect(Cluster(engine=name, stores=(tmp_path,)), "read")
+    with pytest.raises(EngineError, match="is not a directory"):
+        engine(name).connect(Cluster(engine=name, stores=(tmp_path / "none",)), "read")
+
+
 @pytest.mark.parametrize(
     ("name", "file_name"),
     [
