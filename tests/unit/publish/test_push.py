@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 
 import pytest
 from support.results.published import (
@@ -20,8 +21,8 @@ from support.s3.faults import Reset, Status
 
 from storewise.publish.manifest import MANIFEST
 from storewise.publish.pull import publication
-from storewise.publish.push import carry_out, plan_of
-from storewise.publish.results import select, write_config
+from storewise.publish.push import carry_out, plan_of, remember, summary
+from storewise.publish.results import published_at, report_is_old, select, write_config
 from storewise.s3 import checksums as digests
 from storewise.s3 import client
 from storewise.s3.client import ObjectError
@@ -218,3 +219,34 @@ def test_a_server_that_hesitates_or_is_gone(results, s3):
     assert publication(publish(results, s3)).complete
     with s3.faults.down(), pytest.raises(ObjectError, match="does not answer after 5 tries"):
         publish(results, s3)
+
+
+def test_what_is_said_and_remembered(results, s3):
+    def told():
+        write_config(results)
+        todo = plan_of(results, Publish(to=f"{s3.uri}/p", name="first"), quiet)
+        text = summary(todo).removeprefix(f"{todo.folder}: ")
+        carry_out(todo, quiet)
+        return todo, re.sub(r"\([\d.]+ \w+\)", "(size)", text)
+
+    assert not report_is_old(results) and published_at(results) is None
+    done, text = told()
+    assert text == "9 files (size), 9 new or changed (size)"
+    remember(results, done)
+    assert published_at(results) == str(done.folder)
+    # One line for each file, and the rest once.
+    lines = s3.get(f"{FOLDER}/{MANIFEST}").decode().splitlines()
+    assert sum(line.count('"sha256"') for line in lines) == 9
+    assert max(line.count('"sha256"') for line in lines) == sum('"files"' in x for x in lines) == 1
+    assert told()[1] == "9 files (size), nothing is new"
+    (results / "summary.csv").unlink()
+    (results / "trials" / "t" / "failed.json").write_text("{}")
+    assert told()[1] == (
+        "9 files (size), 1 new or changed (size); 1 of its trials failed, the report says why; 1 "
+        "further objects there are of no file that is in the results now"
+    )
+    # Of a report that is made anew nobody has said where it is.
+    os.utime(results / "report.html", (2e9, 2e9))
+    assert published_at(results) is None
+    (results / "report.html").unlink()
+    assert report_is_old(results) and published_at(results) is None

@@ -67,6 +67,18 @@ def test_who_is_overtaken_says_so(results, s3, tmp_path):
     assert (tmp_path / "pulled" / "report.html").read_text() == "other"
 
 
+def test_of_two_that_begin_in_the_same_moment_one_goes_on(results, s3, tmp_path):
+    """Their first manifests differ by nothing but the writer."""
+    both = planned(results, s3)
+
+    def begin(done, total):
+        with pytest.raises(ObjectError, match=r"MANIFEST\.json was written or deleted by another"):
+            carry_out(both, quiet)
+
+    carry_out(both, begin)
+    pull(both.folder, tmp_path / "pulled")
+
+
 @pytest.mark.parametrize("replaced", [True, False])
 def test_objects_that_change_meanwhile(results, s3, replaced):
     publish(results, s3)
