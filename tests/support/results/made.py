@@ -3,27 +3,20 @@
 A test file that uses them has the mark of :data:`GROUP`, so that all such files run in one process.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
-import pandas as pd
 import pytest
 from support.results import synthetic
 
-from storewise.analysis.model.tables import Tables
 from storewise.analysis.pipeline.build import judge, measured_tables
 from storewise.analysis.pipeline.load import load_results
 
 GROUP = pytest.mark.xdist_group("made studies")
 #: The smallest study.
-ONE: dict[str, Any] = {"engines": ["sqlite"], "workers": [1], "repeats": 1}
+ONE = {"engines": ["sqlite"], "workers": [1], "repeats": 1}
 #: Everything that most tests look at: the ceiling, an embedded store, one with servers, and as many
 #: levels of workers as the law of scaling needs.
-SCALED: dict[str, Any] = {
+SCALED = {
     "engines": ["null", "sqlite", "postgres"],
     "workers": [1, 2, 4, 8],
     "nodes": [1, 2],
@@ -35,27 +28,27 @@ SCALED: dict[str, Any] = {
 class Made:
     """Studies by the arguments of `synthetic.make_study`; nobody changes one, or its tables."""
 
-    def __init__(self, top: Path) -> None:
+    def __init__(self, top):
         self._top = top
-        self._known: dict[tuple[str, str], Any] = {}
+        self._known = {}
 
-    def study(self, **options: Any) -> Path:
-        def make() -> Path:
+    def study(self, **options):
+        def make():
             place = self._top / str(len(self._known)) / "demo"
             synthetic.make_study(place, **options)
             return place
 
         return self._once("study", options, make)
 
-    def measured(self, **options: Any) -> Tables:
+    def measured(self, **options):
         """The tables without those of the judges."""
         study = self.study(**options)
         return self._once("measured", options, lambda: measured_tables(load_results(study)))
 
-    def tables(self, **options: Any) -> Tables:
+    def tables(self, **options):
         return self._once("tables", options, lambda: judge(self.measured(**options)))
 
-    def _once(self, what: str, options: dict[str, Any], make: Callable[[], Any]) -> Any:
+    def _once(self, what, options, make):
         key = (what, repr(sorted(options.items())))
         if key not in self._known:
             self._known[key] = make()
@@ -63,11 +56,11 @@ class Made:
 
 
 #: By the directory of the session: tiers share them, whose fixtures are not the same.
-_MADE: dict[Path, Made] = {}
+_MADE = {}
 
 
 @pytest.fixture(scope="session")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+def made(tmp_path_factory):
     """For a conftest of tests that look at made-up studies."""
     top = tmp_path_factory.getbasetemp()
     if top not in _MADE:
@@ -75,10 +68,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     return _MADE[top]
 
 
-def only(tables: Tables, **levels: Any) -> Tables:
+def only(tables, **levels):
     """The tables with these levels of factors alone: of the trials and of what is over repeats."""
 
-    def of(table: pd.DataFrame) -> pd.DataFrame:
+    def of(table):
         for name, level in levels.items():
             if name in table:
                 wanted = level if isinstance(level, list) else [level]
@@ -92,7 +85,7 @@ def only(tables: Tables, **levels: Any) -> Tables:
     return replace(tables, results=results, trials=results.trials, judged=judged, **shown)
 
 
-def with_study(tables: Tables, **keys: Any) -> Tables:
+def with_study(tables, **keys):
     """The tables of a study with other keys; None takes one away."""
     study = {**tables.results.study, **keys}
     study = {name: value for name, value in study.items() if value is not None}

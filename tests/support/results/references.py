@@ -1,7 +1,5 @@
 """A published study for tests: its two files."""
 
-from __future__ import annotations
-
 YAML = """\
 citation: {authors: A. Nobody, title: On stores, venue: Nowhere, year: 2001}
 hardware: two hosts

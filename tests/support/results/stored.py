@@ -7,8 +7,6 @@ measures it with the Storewise of TREE (a checkout with its `.venv`; this one wi
 one that stores or analyses otherwise.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -41,7 +39,7 @@ READ = ("study.json", "left_out.json", "references.json", "run.json", "inputs/ma
 OF_TRIALS = ("write.0.*", "read.0.*", "query.0.*", "verify.parquet")
 
 
-def renew(tree: Path) -> None:
+def renew(tree):
     """Measure the study with the Storewise of a checkout, and keep its results and tables."""
     with tempfile.TemporaryDirectory() as directory:
         place = Path(directory).resolve()
@@ -65,11 +63,11 @@ def renew(tree: Path) -> None:
             keep(path, target, str(place))
 
 
-def keep(path: Path, target: Path, place: str) -> None:
+def keep(path, target, place):
     """Copy a result file with other names for its host and for the directory `place`."""
     host = rf"\b{re.escape(socket.gethostname())}\b"
 
-    def plain(text: str) -> str:
+    def plain(text):
         return re.sub(host, "host-1", text.replace(place, "/home/user"))
 
     if path.suffix == ".hlog":

@@ -1,14 +1,9 @@
 """Results of a study that never ran: parts, logs, manifest and study, written with the real
 writers, so that analysis, figures and report can be tested without measuring anything."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import zlib
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +20,7 @@ DOCUMENTS = QUERIES + 3 * ALIGNMENTS
 INPUT_BYTES = 2_400_000
 
 #: Engine -> (documents/s written by a worker, operations/s read by a worker, bytes a document)
-SPEEDS: Mapping[str, tuple[float, float, float]] = {
+SPEEDS = {
     "null": (60_000, 240_000, 0),
     "sqlite": (21_000, 9_000, 310),
     "duckdb": (32_000, 700, 150),
@@ -48,9 +43,7 @@ HOST = {
 }
 
 
-def conditions(
-    engine: str, factors: Mapping[str, Any], phase: str, worker: int, repeat: int = 1
-) -> dict[str, Any]:
+def conditions(engine, factors, phase, worker, repeat=1):
     return {
         "trial": _trial(engine, factors, repeat),
         "phase": phase,
@@ -65,12 +58,7 @@ def conditions(
     }
 
 
-def resolved(
-    engines: Sequence[str] = EMBEDDED,
-    workers: Sequence[int] = (1, 2),
-    repeats: int = 2,
-    nodes: Sequence[int] = (),
-) -> dict[str, Any]:
+def resolved(engines=EMBEDDED, workers=(1, 2), repeats=2, nodes=()):
     """A study as ``study.json`` holds it; of MongoDB it has a single server only."""
     return {
         "name": "demo",
@@ -89,7 +77,7 @@ def resolved(
     }
 
 
-def _trial(engine: str, factors: Mapping[str, Any], repeat: int) -> dict[str, Any]:
+def _trial(engine, factors, repeat):
     """The trial as its workers keep it; one that no study has is told by its factors alone."""
     workers = int(factors.get("workers", 1))
     nodes = [int(factors["nodes"])] if "nodes" in factors else []
@@ -100,21 +88,11 @@ def _trial(engine: str, factors: Mapping[str, Any], repeat: int) -> dict[str, An
     return {"engine": engine, "workers": workers, "factors": dict(factors)}
 
 
-def counts(
-    phase: str,
-    operation: str,
-    seconds: Sequence[tuple[int, int]],
-    *,
-    worker: int = 0,
-    process: int = 0,
-    service: float = 0.0,
-    prepare: float = 0.0,
-    warmup: int = 0,
-) -> list[Sample]:
+def counts(phase, operation, seconds, *, worker=0, process=0, service=0.0, prepare=0.0, warmup=0):
     """Rows of one operation: (operations, documents) per second and in total; `service` and
     `prepare` are the total times in s, spread over the seconds."""
     n = len(seconds)
-    rows: list[Sample] = []
+    rows = []
     for second, (operations, documents) in enumerate(seconds):
         for metric, value, unit in (
             ("operations", operations, "1"),
@@ -151,9 +129,7 @@ def counts(
     return rows
 
 
-def times(
-    phase: str, duration: float, *, worker: int = 0, process: int = 0, start: float = START
-) -> list[Sample]:
+def times(phase, duration, *, worker=0, process=0, start=START):
     return [
         Sample(phase, "duration", duration, "s", worker=worker),
         Sample(phase, "duration", duration, "s", worker=worker, process=process),
@@ -161,7 +137,7 @@ def times(
     ]
 
 
-def log(path: Path, operation: str, nanoseconds: Any, *, warmup: bool = False) -> None:
+def log(path, operation, nanoseconds, *, warmup=False):
     """An Hdr log with one interval of these values as service and response time."""
     values = np.asarray(nanoseconds, dtype=np.int64)
     index, count = np.unique(bucket_indexes(values), return_counts=True)
@@ -176,7 +152,7 @@ def log(path: Path, operation: str, nanoseconds: Any, *, warmup: bool = False) -
     )
 
 
-def _per_second(total: int, duration: float, rng: np.random.Generator) -> list[int]:
+def _per_second(total, duration, rng):
     shares = np.clip(duration - np.arange(int(np.ceil(duration))), 0, 1)
     shares = shares * rng.normal(1, 0.03, len(shares))
     cumulative = np.round(np.cumsum(shares) / shares.sum() * total).astype(int)
@@ -184,18 +160,18 @@ def _per_second(total: int, duration: float, rng: np.random.Generator) -> list[i
 
 
 def make_trial(
-    study: Path,
-    factors: Mapping[str, Any],
-    repeat: int,
+    study,
+    factors,
+    repeat,
     *,
-    noise: float = 0.02,
-    read_seconds: float = 8.0,
-    scale: float = 1.0,
-    phases: Sequence[str] = ("write", "read"),
-    verify: bool = True,
-    store_hosts: Sequence[str] = (),
-    offset: float = 0.0,
-) -> str:
+    noise=0.02,
+    read_seconds=8.0,
+    scale=1.0,
+    phases=("write", "read"),
+    verify=True,
+    store_hosts=(),
+    offset=0.0,
+):
     """One trial's files under ``study/trials``; returns its id.
 
     Nodes of a server run on `store_hosts` in turn, or on the clients' host where none is named;
@@ -210,7 +186,7 @@ def make_trial(
     write, read, size = SPEEDS[engine]
     jitter = float(rng.normal(1, noise))
     speedup = workers**0.8 * float(factors.get("nodes", 1)) ** 0.7
-    spans: dict[str, tuple[float, float]] = {}
+    spans = {}
     for phase, worker in itertools.product(phases, range(workers)):
         share = DOCUMENTS * 10 // workers
         if phase == "write":
@@ -307,17 +283,15 @@ def make_trial(
     return name
 
 
-def _kinds() -> dict[str, int]:
+def _kinds():
     return {"tasks": QUERIES, "rna": ALIGNMENTS, "gs": ALIGNMENTS, "align": ALIGNMENTS}
 
 
-def _host(
-    phase: str, duration: float, worker: int, workers: int, rng: np.random.Generator
-) -> list[Sample]:
-    rows: list[Sample] = []
+def _host(phase, duration, worker, workers, rng):
+    rows = []
     for second in range(int(np.ceil(duration))):
         length = min(1.0, duration - second)
-        place: dict[str, Any] = {"second": second}
+        place = {"second": second}
         rows += [
             Sample(phase, "client_cpu", 0.93 * length, "s", worker=worker, process=0, **place),
             Sample(phase, "client_rss", 1.2e8, "B", worker=worker, process=0, **place),
@@ -339,7 +313,7 @@ def _host(
     return rows
 
 
-def make_inputs(study: Path, quarantine: Sequence[tuple[str, str, str, str]] = ()) -> None:
+def make_inputs(study, quarantine=()):
     """``study.json`` and ``inputs/``."""
     inputs = study / "inputs"
     inputs.mkdir(parents=True, exist_ok=True)
@@ -361,15 +335,7 @@ def make_inputs(study: Path, quarantine: Sequence[tuple[str, str, str, str]] = (
         (inputs / "quarantine.tsv").write_text(text, encoding="utf-8")
 
 
-def make_study(
-    study: Path,
-    *,
-    engines: Sequence[str] = EMBEDDED,
-    workers: Sequence[int] = (1, 2),
-    repeats: int = 2,
-    nodes: Sequence[int] = (),
-    **options: Any,
-) -> list[str]:
+def make_study(study, *, engines=EMBEDDED, workers=(1, 2), repeats=2, nodes=(), **options):
     """A whole study's results; returns the ids of its trials."""
     make_inputs(study)
     study_of = resolved(engines, workers, repeats, nodes)
@@ -380,7 +346,7 @@ def make_study(
     ]
 
 
-def make_failed(study: Path, factors: Mapping[str, Any], repeat: int, reason: str) -> str:
+def make_failed(study, factors, repeat, reason):
     """A trial that failed for good."""
     name = trial_id(factors, repeat)
     directory = study / "trials" / name

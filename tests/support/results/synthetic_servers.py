@@ -1,23 +1,9 @@
 """What the servers of a trial that never ran would have left: parts of nodes and of a session."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
-
 from storewise.metrics.schema import Sample, write_part
 
 
-def make_session(
-    directory: Path,
-    trial: Mapping[str, Any],
-    spans: Mapping[str, tuple[float, float]],
-    *,
-    host: Mapping[str, Any],
-    hosts: Sequence[str] = (),
-    offset: float = 0.0,
-) -> None:
+def make_session(directory, trial, spans, *, host, hosts=(), offset=0.0):
     """Parts of the nodes and of the session of a trial, given as its jobs get it.
 
     `spans` are begin and end of each phase in Unix time, `host` is the clients' host, `hosts` are
@@ -33,11 +19,11 @@ def make_session(
     version = {"postgres": "PostgreSQL 15.18", "mongodb": "MongoDB 6.0.5"}[engine]
     begin = min(start for start, _ in spans.values()) - 3.0
     length = int(max(end for _, end in spans.values()) - begin) + 2
-    common: dict[str, Any] = {"trial": name, "repeat": trial["repeat"], "factors": factors}
+    common = {"trial": name, "repeat": trial["repeat"], "factors": factors}
     message = {}
     for n in range(count):
         node, on = f"data{n}", hosts[n % len(hosts)] if hosts else clients
-        rows: list[Sample] = []
+        rows = []
         for second in range(length):
             load = _overlap(spans.get("write"), begin + second)
             read = _overlap(spans.get("read"), begin + second)
@@ -114,7 +100,7 @@ def make_session(
     )
 
 
-def _overlap(span: tuple[float, float] | None, start: float) -> float:
+def _overlap(span, start):
     """The part of the second from `start` on that lies in a span."""
     if span is None:
         return 0.0

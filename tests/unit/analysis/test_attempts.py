@@ -1,16 +1,13 @@
 """Attempts that failed of trials that were measured in the end."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 from storewise.analysis.files.runs import FailedAttempt, read_attempts
 
 TAKEN = "EC2 takes back host data-dy-1 (spot interruption at 2026-03-01T08:22:00Z)"
 
 
-def fail(directory: Path, trial: str, *reasons: str, broken: str = "") -> None:
+def fail(directory, trial, *reasons, broken=""):
     (directory / "failures").mkdir(exist_ok=True)
     with (directory / "failures" / f"{trial}.jsonl").open("a") as file:
         for i, reason in enumerate(reasons):
@@ -19,7 +16,7 @@ def fail(directory: Path, trial: str, *reasons: str, broken: str = "") -> None:
         file.write(broken)
 
 
-def test_attempts_are_read_by_trial_and_broken_lines_passed_over(tmp_path: Path) -> None:
+def test_attempts_are_read_by_trial_and_broken_lines_passed_over(tmp_path):
     assert read_attempts(tmp_path, {"a"}) == ([], [])
     fail(tmp_path, "a", "first", "second", broken='{"trial": "a", "rea\n[]\n{"at": "x"}\n')
     fail(tmp_path, "given-up", "never measured")

@@ -1,7 +1,5 @@
 """After how many questions a store has paid for its load: by hand."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -19,8 +17,8 @@ from storewise.analysis.measure.breakeven import (
 from storewise.analysis.stats.intervals import Estimate, estimate
 
 
-def test_break_even_by_hand() -> None:
-    def exact(value: float) -> Estimate:
+def test_break_even_by_hand():
+    def exact(value):
         return Estimate(3, value, value, value, "repeats", 0.0, 2.0)
 
     result = questions_until_it_pays(exact(60.0), exact(2.0), exact(0.5))
@@ -49,8 +47,8 @@ def test_break_even_by_hand() -> None:
     assert [times_asked(n) for n in (0.2, 39.1, 1234.0, math.inf)] == ["1", "40", "1,234", "never"]
 
 
-def test_times_of_questions_are_of_all_clients_and_leave_out_the_warm_up() -> None:
-    def row(metric: str, value: float, second: int | None, warmup: bool) -> dict[str, object]:
+def test_times_of_questions_are_of_all_clients_and_leave_out_the_warm_up():
+    def row(metric, value, second, warmup):
         where = {"trial": "t", "phase": "query", "step": 0, "worker": 0, "process": 0}
         return {**where, "operation": "top_genes", "second": second, "metric": metric,
                 "value": value, "warmup": warmup}  # fmt: skip
@@ -70,7 +68,7 @@ def test_times_of_questions_are_of_all_clients_and_leave_out_the_warm_up() -> No
     assert value == 0.25
 
 
-def test_files_at_their_fastest_are_what_a_store_must_beat() -> None:
+def test_files_at_their_fastest_are_what_a_store_must_beat():
     """With the same clients, whatever else the files were asked with."""
     trials = pd.DataFrame(
         [

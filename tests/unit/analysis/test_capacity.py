@@ -1,16 +1,13 @@
 """How many nodes and hours the corpus needs, against cases that were counted by hand."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
-from typing import Any
 
 import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.results.made import GROUP, SCALED, Made, with_study
+from support.results.made import GROUP, SCALED, with_study
 
 from storewise.analysis.judge.capacity import (
     HOUR,
@@ -23,18 +20,17 @@ from storewise.analysis.judge.capacity import (
     capacity,
     model_of,
 )
-from storewise.analysis.model.tables import Tables
 from storewise.analysis.stats.intervals import Estimate
 
 #: lambda 100, sigma 0.1, kappa 0.01: the peak is at sqrt(0.9 / 0.01) = 9.49.
 LAW = (100.0, 0.1, 0.01)
 
 
-def sure(mean: float, spread: float = 0.01) -> Estimate:
+def sure(mean, spread=0.01):
     return Estimate(5, mean, mean * (1 - spread), mean * (1 + spread), "repeats", spread / 2, 4.0)
 
 
-def unsure(mean: float) -> Estimate:
+def unsure(mean):
     return Estimate(1, mean, math.nan, math.nan, "none")
 
 
@@ -42,20 +38,20 @@ pytestmark = GROUP
 
 
 @pytest.fixture(scope="module")
-def tables(made: Made) -> Tables:
+def tables(made):
     """SQLite with four numbers of workers, PostgreSQL on one and on two nodes."""
     # 100 bytes of text per document: 3 * 10^10 documents in 10^6 files.
     return with_study(made.tables(**SCALED), corpus={"files": 10**6, "bytes": 3 * 10**12})
 
 
-def one(table: pd.DataFrame, **levels: Any) -> dict[str, Any]:
+def one(table, **levels):
     for name, level in levels.items():
         table = table[table[name] == level]
     (row,) = table.to_dict("records")
     return dict(row)
 
 
-def test_a_single_count_is_a_line() -> None:
+def test_a_single_count_is_a_line():
     result = model_of([2.0], [sure(100)])
     assert result.kind == LINEAR
     assert result.rate(7) == 350
@@ -64,7 +60,7 @@ def test_a_single_count_is_a_line() -> None:
     assert math.isnan(result.needed(50.0 * (MOST + 1)))
 
 
-def test_a_line_starts_at_the_largest_count() -> None:
+def test_a_line_starts_at_the_largest_count():
     result = model_of([1.0, 4.0], [sure(100), sure(200)])
     assert (result.kind, result.rate(8)) == (LINEAR, 400)
     # Without intervals the means alone must have risen.
@@ -72,7 +68,7 @@ def test_a_line_starts_at_the_largest_count() -> None:
     assert model_of([1.0, 4.0], [unsure(100), unsure(99)]).kind == MEASURED
 
 
-def test_where_more_nodes_are_not_faster_no_other_number_is_given() -> None:
+def test_where_more_nodes_are_not_faster_no_other_number_is_given():
     result = model_of([1.0, 3.0], [sure(100, 0.2), sure(104, 0.2)])
     assert (result.kind, result.largest, result.base.mean) == (MEASURED, 3, 104)
     assert result.needed(104) == 3
@@ -83,7 +79,7 @@ def test_where_more_nodes_are_not_faster_no_other_number_is_given() -> None:
     assert (slower.largest, slower.needed(110)) == (2, 2)
 
 
-def test_the_law_by_hand_and_nothing_beyond_its_peak() -> None:
+def test_the_law_by_hand_and_nothing_beyond_its_peak():
     result = model_of([1.0, 8.0], [sure(100), sure(350)], LAW)
     assert (result.kind, result.most) == (USL, 9)
     assert result.rate(4) == pytest.approx(400 / 1.42)
@@ -94,14 +90,14 @@ def test_the_law_by_hand_and_nothing_beyond_its_peak() -> None:
     assert math.isnan(result.rate(10))
 
 
-def test_a_law_without_a_peak_has_a_rate_that_it_never_reaches() -> None:
+def test_a_law_without_a_peak_has_a_rate_that_it_never_reaches():
     result = model_of([1.0], [sure(100)], (100.0, 0.5, 0.0))
     assert result.most == MOST
     assert math.isnan(result.needed(200))  # lambda / sigma
     assert result.needed(190) == 19
 
 
-def test_a_law_that_falls_from_the_start_has_one_node() -> None:
+def test_a_law_that_falls_from_the_start_has_one_node():
     result = model_of([1.0], [sure(100)], (100.0, 0.0, 4.0))
     assert result.most == 1
     assert result.needed(100) == 1
@@ -109,7 +105,7 @@ def test_a_law_that_falls_from_the_start_has_one_node() -> None:
 
 
 @given(st.floats(0, 0.9), st.floats(0, 0.1), st.floats(1, 1e5))
-def test_the_needed_number_is_the_smallest(sigma: float, kappa: float, wanted: float) -> None:
+def test_the_needed_number_is_the_smallest(sigma, kappa, wanted):
     result = model_of([1.0], [sure(100)], (100.0, sigma, kappa))
     count = result.needed(wanted)
     if math.isnan(count):
@@ -119,7 +115,7 @@ def test_the_needed_number_is_the_smallest(sigma: float, kappa: float, wanted: f
         assert count == 1 or result.rate(count - 1) < wanted
 
 
-def test_hours_and_bytes_of_the_corpus(tables: Tables) -> None:
+def test_hours_and_bytes_of_the_corpus(tables):
     table = capacity(tables).table
     mine = one(table, engine="postgres", workers=1)
     rate = one(
@@ -154,9 +150,7 @@ def test_hours_and_bytes_of_the_corpus(tables: Tables) -> None:
 
 
 @pytest.mark.parametrize(("factor", "known"), [(99.0, True), (101.0, False), (1e9, False)])
-def test_an_interval_too_wide_is_said_to_be_not_known(
-    tables: Tables, factor: float, known: bool
-) -> None:
+def test_an_interval_too_wide_is_said_to_be_not_known(tables, factor, known):
     half = math.sqrt(factor)
     summary = tables.summary.assign(
         low=tables.summary["mean"] / half, high=tables.summary["mean"] * half, resampled="repeats"
@@ -179,7 +173,7 @@ def test_an_interval_too_wide_is_said_to_be_not_known(
         assert "hours and nodes may be off" in mine["limits"]
 
 
-def test_hours_and_nodes_rest_on_the_weaker_of_their_intervals(tables: Tables) -> None:
+def test_hours_and_nodes_rest_on_the_weaker_of_their_intervals(tables):
     rates = tables.summary
     single = (rates["nodes"] == 1) & (rates["engine"] == "postgres")
     # Two nodes load no faster: hours are those of the best, which is the single node.
@@ -192,7 +186,7 @@ def test_hours_and_nodes_rest_on_the_weaker_of_their_intervals(tables: Tables) -
     assert set(result.loc[result["engine"] == "sqlite", "resampled"]) == {"repeats"}
 
 
-def test_an_embedded_store_grows_by_workers_and_the_law(tables: Tables) -> None:
+def test_an_embedded_store_grows_by_workers_and_the_law(tables):
     usl = one(tables.judged["usl"], engine="sqlite", phase="write", factor="workers")
     assert usl["reason"] == ""
     mine = one(capacity(tables).table, engine="sqlite")
@@ -205,36 +199,7 @@ def test_an_embedded_store_grows_by_workers_and_the_law(tables: Tables) -> None:
     assert f"sigma {usl['sigma']:.3g}" in mine["limits"]
 
 
-def test_without_the_law_the_same_is_a_line(tables: Tables) -> None:
-    mine = one(capacity(replace(tables, judged={})).table, engine="sqlite")
-    assert mine["model"] == LINEAR
-
-
-def test_what_was_told_of_the_limits_is_said_again(tables: Tables) -> None:
-    message = tables.judged["limits"]
-    loads = message["phase"] == "write"
-    made = message.assign(limited_by=message["limited_by"].where(~loads, "disk"))
-    result = capacity(replace(tables, judged={**tables.judged, "limits": made})).table
-    assert result["limits"].str.contains("limited by: disk").all()
-
-
-def test_the_curve_has_what_was_measured_and_the_model(tables: Tables) -> None:
-    table = capacity(tables).beside["capacity_curve"]
-    mine = table[(table["engine"] == "postgres") & (table["workers"] == 1)]
-    assert mine.loc[mine["how"] == MEASURED, "count"].to_list() == [1, 2]
-    assert mine["count"].is_monotonic_increasing
-    head = one(capacity(tables).table, engine="postgres", workers=1)
-    assert mine["count"].iloc[-1] == head["needed"]
-    assert mine["hours"].iloc[-1] == pytest.approx(head["needed_hours"])
-    assert (mine["extrapolated"] == (mine["count"] > 8)).all()
-    assert (mine["low"] < mine["documents_per_s"]).all()
-    assert (mine["hours_low"] < mine["hours"]).all()
-    assert (mine["bytes_per_count"] * mine["count"]).to_list() == pytest.approx(
-        [720e10] * len(mine)
-    )
-
-
-def test_volumes_count_by_the_largest(tables: Tables) -> None:
+def test_volumes_count_by_the_largest(tables):
     factors = (*tables.results.factors, "volume")
     results = replace(tables.results, factors=factors)
     summary = pd.concat(
@@ -259,7 +224,7 @@ def test_volumes_count_by_the_largest(tables: Tables) -> None:
     assert "-50% of that at volume 0.5" in mine["limits"]
 
 
-def test_without_sizes_or_loads(tables: Tables) -> None:
+def test_without_sizes_or_loads(tables):
     sizeless = replace(tables, storage_summary=tables.storage_summary.iloc[:0])
     mine = one(capacity(sizeless).table, engine="postgres", workers=1)
     assert mine["hours"] > 0

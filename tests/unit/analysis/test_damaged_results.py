@@ -1,9 +1,6 @@
 """Results that were damaged on disk: never another figure in silence, each told by its file."""
 
-from __future__ import annotations
-
 import re
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -21,12 +18,12 @@ from storewise.publish.results import run_of
 from storewise.session.coordination.run_record import begin
 
 
-def changed(content: bytes, at: int, bit: int) -> bytes:
+def changed(content, at, bit):
     return content[:at] + bytes([content[at] ^ 1 << bit]) + content[at + 1 :]
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> Path:
+def log(tmp_path):
     result = []
     for second in range(3):
         histogram = new_histogram()
@@ -37,7 +34,7 @@ def log(tmp_path: Path) -> Path:
     return tmp_path / "read.0.hlog"
 
 
-def test_no_byte_of_a_log_changes_unnoticed(log: Path) -> None:
+def test_no_byte_of_a_log_changes_unnoticed(log):
     content = log.read_bytes()
     for at in range(len(content)):
         log.write_bytes(changed(content, at, at % 7))
@@ -45,7 +42,7 @@ def test_no_byte_of_a_log_changes_unnoticed(log: Path) -> None:
             merge_all([log], lambda tag: True)
 
 
-def test_no_end_of_a_log_is_lost_unnoticed(log: Path) -> None:
+def test_no_end_of_a_log_is_lost_unnoticed(log):
     content = log.read_bytes()
     for length in range(content.index(b"\n#[StartTime") + 1, len(content)):
         log.write_bytes(content[:length])
@@ -56,7 +53,7 @@ def test_no_end_of_a_log_is_lost_unnoticed(log: Path) -> None:
         merge_all([log], lambda tag: True)
 
 
-def test_a_log_without_a_checksum_is_read_as_it_is(log: Path) -> None:
+def test_a_log_without_a_checksum_is_read_as_it_is(log):
     """Those of older versions, with totals and without."""
     (whole,) = merge_all([log], lambda tag: True).values()
     text = log.read_text().replace("#[Checksum: in the last line]\n", "")
@@ -69,13 +66,13 @@ def test_a_log_without_a_checksum_is_read_as_it_is(log: Path) -> None:
         assert np.array_equal(result.counts, whole.counts)
 
 
-def packed(trial: Path) -> tuple[Path, list[str], list[str]]:
+def packed(trial):
     parts = [name for name in trial_files(trial).parts if not name.startswith("verify")]
     assert write_pack([trial / name for name in parts]) == trial / PACK
     return trial, parts, [one.name for one in trial_files(trial).logs]
 
 
-def test_a_damaged_pack_is_an_error_or_the_same(tmp_path: Path) -> None:
+def test_a_damaged_pack_is_an_error_or_the_same(tmp_path):
     synthetic.make_study(tmp_path, engines=["sqlite"], workers=[1], repeats=1)
     trial, parts, logs = packed(next((tmp_path / "trials").iterdir()))
     content = (trial / PACK).read_bytes()
@@ -98,7 +95,7 @@ def test_a_damaged_pack_is_an_error_or_the_same(tmp_path: Path) -> None:
         assert isinstance(result.rows, pa.Table)
 
 
-def test_what_was_cut_short_is_told_with_its_file(tmp_path: Path) -> None:
+def test_what_was_cut_short_is_told_with_its_file(tmp_path):
     synthetic.make_study(tmp_path, engines=["sqlite", "duckdb"], workers=[1], repeats=1)
     begin(tmp_path, "r1", {}, (), 1)
     logged, packed_ = sorted((tmp_path / "trials").iterdir())  # duckdb, sqlite
@@ -131,7 +128,7 @@ def test_what_was_cut_short_is_told_with_its_file(tmp_path: Path) -> None:
     assert set(same[logged.name]["phase"]) - set(gone[logged.name]["phase"]) == {"read"}
 
 
-def test_a_publication_does_not_guess_the_run_of_a_damaged_record(tmp_path: Path) -> None:
+def test_a_publication_does_not_guess_the_run_of_a_damaged_record(tmp_path):
     begin(tmp_path, "r1", {}, (), 1)
     assert run_of(tmp_path).id == "r1"
     path = tmp_path / "run.json"

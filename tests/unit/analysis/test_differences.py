@@ -1,7 +1,5 @@
 """Ratios of choices and of levels: Holm by hand, families, and what is never called different."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import replace
@@ -11,27 +9,26 @@ import pandas as pd
 import pytest
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
-from support.results.made import GROUP, SCALED, Made, only
+from support.results.made import GROUP, SCALED, only
 
 from storewise.analysis.judge.differences import COLUMNS, differences, holm, p_of
-from storewise.analysis.model.tables import Tables
 from storewise.analysis.stats.intervals import Estimate, estimate, holm_adjusted, pooled, ratio
 
 pytestmark = GROUP
 
 
 @pytest.fixture(scope="module")
-def tables(made: Made) -> Tables:
+def tables(made):
     return made.measured()
 
 
-def _of_p(p: float, freedom: float = 10.0, error: float = 0.1) -> Estimate:
+def _of_p(p, freedom=10.0, error=0.1):
     """A ratio above 1 with this p."""
     mean = math.exp(float(stats.t.isf(p / 2, freedom)) * error)
     return Estimate(3, mean, 0.0, 0.0, "repeats", error, freedom)
 
 
-def test_p_by_hand() -> None:
+def test_p_by_hand():
     assert p_of(_of_p(0.03)) == pytest.approx(0.03)
     same = Estimate(3, 1.0, 1.0, 1.0, "counted", 0.0, 1.0)
     assert p_of(same) == 1 and p_of(replace(same, mean=2.0)) == 0
@@ -41,7 +38,7 @@ def test_p_by_hand() -> None:
 
 
 @pytest.mark.parametrize("spreads", [[0.1] * 5, [0.02, 0.02, 0.02, 0.2, 0.2]])
-def test_equal_choices_are_hardly_ever_called_different(spreads: list[float]) -> None:
+def test_equal_choices_are_hardly_ever_called_different(spreads):
     rng = np.random.default_rng(2)
     wrong = 0
     for _ in range(300):
@@ -55,7 +52,7 @@ def test_equal_choices_are_hardly_ever_called_different(spreads: list[float]) ->
     assert wrong <= 23
 
 
-def test_holm_by_hand() -> None:
+def test_holm_by_hand():
     # 4 * 0.01 = 0.04; 3 * 0.02 = 0.06, where the procedure stops: 0.03 would pass 0.05 alone.
     result = holm([_of_p(p) for p in (0.03, 0.01, 0.5, 0.02)])
     assert [one["p_adj"] for one in result] == pytest.approx([0.06, 0.04, 0.5, 0.06])
@@ -72,7 +69,7 @@ def test_holm_by_hand() -> None:
     assert all(one["differs"] and one["low_adj"] > 1 for one in everything)
 
 
-def test_adjusted_p_are_those_of_statsmodels() -> None:
+def test_adjusted_p_are_those_of_statsmodels():
     rng = np.random.default_rng(1)
     for size in (1, 2, 7, 40):
         p = np.round(rng.uniform(0, 1, size) ** 3, 2)  # with ties
@@ -80,7 +77,7 @@ def test_adjusted_p_are_those_of_statsmodels() -> None:
         assert holm_adjusted(p) == pytest.approx(expected)
 
 
-def test_pairs_of_a_study(tables: Tables) -> None:
+def test_pairs_of_a_study(tables):
     table = differences(tables).table
     assert list(table.columns) == [*tables.results.factors, *COLUMNS]
     rates = table[(table["phase"] == "read") & (table["measure"] == "operations_per_s")]
@@ -106,7 +103,7 @@ def test_pairs_of_a_study(tables: Tables) -> None:
     assert not set(table["a"]) & {"null", "Null"}
 
 
-def test_it_differs_exactly_where_the_interval_leaves_out_one(tables: Tables) -> None:
+def test_it_differs_exactly_where_the_interval_leaves_out_one(tables):
     table = differences(tables).table
     assert table["differs"].any() and not table["differs"].all()
     tested = table[table["p"].notna()]
@@ -118,7 +115,7 @@ def test_it_differs_exactly_where_the_interval_leaves_out_one(tables: Tables) ->
     assert (tested["p_adj"] >= tested["p"] - 1e-12).all()
 
 
-def test_without_an_interval_nothing_differs(tables: Tables) -> None:
+def test_without_an_interval_nothing_differs(tables):
     for basis in ("none", "operations"):
         bare = {
             name: getattr(tables, name).assign(
@@ -132,8 +129,8 @@ def test_without_an_interval_nothing_differs(tables: Tables) -> None:
         assert table["ratio"].notna().all()
 
 
-def test_promises_are_part_of_the_choice(tables: Tables) -> None:
-    def doubled(table: pd.DataFrame) -> pd.DataFrame:
+def test_promises_are_part_of_the_choice(tables):
+    def doubled(table):
         relaxed = table.assign(consistency="relaxed")
         return pd.concat([table.assign(consistency="durable"), relaxed], ignore_index=True)
 
@@ -158,10 +155,10 @@ def test_promises_are_part_of_the_choice(tables: Tables) -> None:
     assert not levels["differs"].any()
 
 
-def test_nodes_are_compared_with_equal_ones_only(made: Made) -> None:
+def test_nodes_are_compared_with_equal_ones_only(made):
     tables = only(made.measured(**SCALED), workers=1)
 
-    def with_mongodb(table: pd.DataFrame) -> pd.DataFrame:
+    def with_mongodb(table):
         lone = table[(table["engine"] == "postgres") & (table["nodes"] == 1)]
         return pd.concat([table, lone.assign(engine="mongodb")], ignore_index=True)
 
@@ -182,12 +179,3 @@ def test_nodes_are_compared_with_equal_ones_only(made: Made) -> None:
     assert both["nodes"].item() == 1
     nodes = read[read["factor"] == "nodes"]
     assert (nodes["engine"].item(), nodes["a"].item(), nodes["b"].item()) == ("postgres", "2", "1")
-
-
-def test_nothing_to_compare(tables: Tables) -> None:
-    empty = {
-        name: getattr(tables, name).iloc[:0]
-        for name in ("summary", "latency_summary", "storage_summary", "steps")
-    }
-    table = differences(replace(tables, **empty)).table
-    assert table.empty and list(table.columns) == [*tables.results.factors, *COLUMNS]

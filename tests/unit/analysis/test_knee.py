@@ -1,18 +1,14 @@
 """The knee of latency over throughput by hand, and the tables of steps made for it."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.results.made import GROUP, ONE, Made
+from support.results.made import GROUP, ONE
 
 from storewise.analysis.judge.knee import (
     KNEE_COLUMNS,
@@ -23,17 +19,16 @@ from storewise.analysis.judge.knee import (
     response,
 )
 from storewise.analysis.measure.steps import ALL
-from storewise.analysis.model.tables import Tables
 
 pytestmark = GROUP
 
 
 @pytest.fixture(scope="module")
-def tables(made: Made) -> Tables:
+def tables(made):
     return made.measured(**ONE)
 
 
-def test_the_knee_by_hand() -> None:
+def test_the_knee_by_hand():
     # Power: 100 / 1 = 100, 190 / 1.05 = 181, 300 / 1.3 = 231, 320 / 2.5 = 128, 322 / 5 = 64.
     throughput, latency = [100.0, 190, 300, 320, 322], [1.0, 1.05, 1.3, 2.5, 5.0]
     result = find(throughput, latency)
@@ -43,13 +38,13 @@ def test_the_knee_by_hand() -> None:
     assert result.kneedle == 2 and result.share == ()
 
 
-def test_power_of_a_single_server_queue_is_greatest_at_half_load() -> None:
+def test_power_of_a_single_server_queue_is_greatest_at_half_load():
     # M/M/1 with service rate 1: T = 1 / (1 - x), so power x (1 - x) is greatest at 1/2 (Kleinrock).
     load = np.arange(0.1, 1, 0.1)
     assert load[find(load.tolist(), (1 / (1 - load)).tolist()).power] == pytest.approx(0.5)
 
 
-def test_throughput_that_falls_again() -> None:
+def test_throughput_that_falls_again():
     # Beyond its greatest throughput a curve turns back; Kneedle looks at what is before.
     result = find([100.0, 180, 200, 150], [1.0, 1.2, 2.0, 4.0])
     assert (result.power, result.saturation, result.kneedle) == (1, 2, 1)
@@ -57,7 +52,7 @@ def test_throughput_that_falls_again() -> None:
     assert (falls.power, falls.saturation, falls.kneedle) == (0, 0, 0)
 
 
-def test_how_sure_a_knee_is() -> None:
+def test_how_sure_a_knee_is():
     throughput, latency = [100.0, 190, 300, 320], [1.0, 1.05, 1.3, 2.5]
     exact = find(throughput, latency, errors=[(0.0, 0.0)] * 4)
     assert exact.share == (0, 0, 1, 0) and ends(exact.share) == (2, 2)
@@ -72,7 +67,7 @@ def test_how_sure_a_knee_is() -> None:
     assert find(throughput, latency, errors=[(0.1, math.nan)] * 4).share == ()
 
 
-def test_ends_by_hand() -> None:
+def test_ends_by_hand():
     assert ends([0.02, 0.03, 0.9, 0.05]) == (1, 3)
     assert ends([0.03, 0.97]) == (0, 1)
     assert ends([0.0, 1.0, 0.0]) == (1, 1)
@@ -86,7 +81,7 @@ def test_ends_by_hand() -> None:
         ([1.0, 0, 3], [1.0] * 3, "positive"),
     ],
 )
-def test_what_has_no_knee(throughput: list[float], latency: list[float], why: str) -> None:
+def test_what_has_no_knee(throughput, latency, why):
     with pytest.raises(ValueError, match=why):
         find(throughput, latency)
 
@@ -96,9 +91,7 @@ def test_what_has_no_knee(throughput: list[float], latency: list[float], why: st
     more=st.floats(0.1, 10),
     longer=st.floats(0.1, 10),
 )
-def test_units_do_not_move_the_knee(
-    points: list[tuple[float, float]], more: float, longer: float
-) -> None:
+def test_units_do_not_move_the_knee(points, more, longer):
     x, t = np.array(points).T
     one, other = find(x.tolist(), t.tolist()), find((more * x).tolist(), (longer * t).tolist())
     power = x / t
@@ -108,18 +101,10 @@ def test_units_do_not_move_the_knee(
     assert one.kneedle <= one.saturation
 
 
-def _steps(
-    tables: Tables,
-    loads: Sequence[tuple[float | None, float | None]],
-    values: Sequence[tuple[float, float]],
-    *,
-    n: int = 3,
-    phase: str = "read",
-    service: float = 0.8,
-) -> pd.DataFrame:
+def _steps(tables, loads, values, *, n=3, phase="read", service=0.8):
     """Rows of `steps`: (clients, rate) and (throughput, mean response time) of each step."""
     place = dict.fromkeys(tables.results.factors, 1) | {"engine": "sqlite"}
-    rows: list[dict[str, Any]] = []
+    rows = []
     for step, ((clients, rate), (x, t)) in enumerate(zip(loads, values, strict=True)):
         common = {
             **place,
@@ -150,7 +135,7 @@ def _steps(
 VALUES = [(100.0, 0.010), (190.0, 0.0105), (300.0, 0.013), (320.0, 0.025), (322.0, 0.05)]
 
 
-def test_the_knee_of_a_closed_loop(tables: Tables) -> None:
+def test_the_knee_of_a_closed_loop(tables):
     loads = [(float(n), None) for n in (1, 2, 4, 8, 16)]
     result = knees(replace(tables, steps=_steps(tables, loads, VALUES))).table
     assert list(result.columns) == [*tables.results.factors, *KNEE_COLUMNS]
@@ -165,7 +150,7 @@ def test_the_knee_of_a_closed_loop(tables: Tables) -> None:
     assert row["flags"] == "saturation not reached" and row["reason"] == ""
 
 
-def test_one_repeat_has_a_knee_without_an_interval(tables: Tables) -> None:
+def test_one_repeat_has_a_knee_without_an_interval(tables):
     loads = [(4.0, rate) for rate in (100.0, 200, 300)]
     result = knees(replace(tables, steps=_steps(tables, loads, VALUES[:3], n=1))).table
     (row,) = result.to_dict("records")
@@ -174,7 +159,7 @@ def test_one_repeat_has_a_knee_without_an_interval(tables: Tables) -> None:
     assert row["flags"] == "highest step, saturation not reached"
 
 
-def test_too_few_steps_say_so_and_searches_are_no_curves(tables: Tables) -> None:
+def test_too_few_steps_say_so_and_searches_are_no_curves(tables):
     loads = [(1.0, None), (2.0, None)]
     steps = _steps(tables, loads, VALUES[:2])
     (row,) = knees(replace(tables, steps=steps)).table.to_dict("records")
@@ -189,7 +174,7 @@ def test_too_few_steps_say_so_and_searches_are_no_curves(tables: Tables) -> None
     assert len(knees(replace(tables, steps=without)).table) == 1
 
 
-def test_response_over_service_of_open_loops_only(tables: Tables) -> None:
+def test_response_over_service_of_open_loops_only(tables):
     steps = pd.concat(
         [
             _steps(tables, [(4.0, 100.0), (4.0, 200.0)], VALUES[:2], service=0.5),
@@ -205,11 +190,3 @@ def test_response_over_service_of_open_loops_only(tables: Tables) -> None:
     tails = result[result["statistic"] == "p99"]
     assert tails["ratio"].to_list() == pytest.approx([5, 5])
     assert means["response"].to_list() == [0.010, 0.0105]
-
-
-def test_a_study_without_steps(tables: Tables) -> None:
-    assert tables.steps.empty
-    for judge, names in ((knees, KNEE_COLUMNS), (response, RESPONSE_COLUMNS)):
-        result = judge(tables)
-        assert result.table.empty and not result.warnings
-        assert list(result.table.columns) == [*tables.results.factors, *names]

@@ -1,10 +1,7 @@
 """Packs of a trial's parts, sums of logs, groups and long tables: the same as without them."""
 
-from __future__ import annotations
-
 import os
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -42,7 +39,7 @@ from storewise.metrics.pack import read_pack, write_pack
 
 
 @pytest.fixture(scope="module")
-def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def study(tmp_path_factory):
     place = tmp_path_factory.mktemp("results") / "s"
     synthetic.make_study(
         place, engines=["sqlite", "postgres"], nodes=[1, 2], store_hosts=["a", "b"], repeats=1
@@ -52,11 +49,11 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def of_workers(trial: Path) -> list[Path]:
+def of_workers(trial):
     return [p for p in trial.glob("*.*.parquet") if p.name.startswith(("write.", "read."))]
 
 
-def test_a_pack_counts_only_while_it_is_about_these_very_files(study: Path, tmp_path: Path) -> None:
+def test_a_pack_counts_only_while_it_is_about_these_very_files(study, tmp_path):
     whole = min((study / "trials").iterdir())
     trial = tmp_path / whole.name
     shutil.copytree(whole, trial)
@@ -66,7 +63,6 @@ def test_a_pack_counts_only_while_it_is_about_these_very_files(study: Path, tmp_
     path = write_pack(parts)
     assert path is not None
     pack = read_pack(trial, *names)
-    assert pack is not None
     loose = sorted(parts)
     assert list(pack.conditions) == [p.name for p in loose]
     assert pack.rows.num_rows == sum(pq.read_metadata(p).num_rows for p in loose)
@@ -86,7 +82,7 @@ def test_a_pack_counts_only_while_it_is_about_these_very_files(study: Path, tmp_
     assert len(read_samples([trial_files(trial)]).parts) > len(parts)
 
 
-def test_conditions_that_json_does_not_have_are_not_packed(tmp_path: Path) -> None:
+def test_conditions_that_json_does_not_have_are_not_packed(tmp_path):
     trial = tmp_path / synthetic.make_trial(tmp_path / "s", {"engine": "sqlite", "workers": 1}, 1)
     trial = next((tmp_path / "s" / "trials").iterdir())
     path = trial / "read.0.parquet"
@@ -98,14 +94,14 @@ def test_conditions_that_json_does_not_have_are_not_packed(tmp_path: Path) -> No
     assert np.isnan(read.conditions["seed"])
 
 
-def some_histogram(rng: np.random.Generator, size: int = 300) -> object:
+def some_histogram(rng, size=300):
     values = np.concatenate(
         [rng.integers(0, 5000, size), rng.lognormal(13, 3, size).astype(np.int64), [0, HIGHEST_NS]]
     )
     return histogram_of(*np.unique(bucket_indexes(values), return_counts=True))
 
 
-def test_sums_are_those_of_the_package() -> None:
+def test_sums_are_those_of_the_package():
     rng = np.random.default_rng(1)
     one, other = some_histogram(rng), some_histogram(rng)
     total, reference = Counted(), new_histogram()
@@ -126,7 +122,7 @@ def test_sums_are_those_of_the_package() -> None:
         assert above == low[index] + width[index] - 1
 
 
-def test_a_log_ends_with_the_sums_of_its_intervals(tmp_path: Path) -> None:
+def test_a_log_ends_with_the_sums_of_its_intervals(tmp_path):
     rng = np.random.default_rng(2)
     path, old = tmp_path / "a.hlog", tmp_path / "old.hlog"
     both = [Tag("get", "service_time"), Tag("get", "response_time", owner="a,b")]
@@ -160,7 +156,7 @@ def test_a_log_ends_with_the_sums_of_its_intervals(tmp_path: Path) -> None:
             merge_all([path], lambda tag: True)
 
 
-def test_many_owners_have_sums_too(tmp_path: Path) -> None:
+def test_many_owners_have_sums_too(tmp_path):
     rng = np.random.default_rng(3)
     path = tmp_path / "a.hlog"
     owners = [Tag("get", "service_time", owner=f"data{n}") for n in range(60)]
@@ -175,7 +171,7 @@ def test_many_owners_have_sums_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("keys", [["a"], ["b", "a"], ["c"], ["c", "d", "b"], ["e", "a", "c"]])
-def test_groups_are_those_of_pandas(keys: list[str]) -> None:
+def test_groups_are_those_of_pandas(keys):
     rng = np.random.default_rng(4)
     n = 400
     table = pd.DataFrame(
@@ -196,13 +192,13 @@ def test_groups_are_those_of_pandas(keys: list[str]) -> None:
     assert sorted(result.first) == sorted(expected.index)
 
 
-def test_groups_of_nothing() -> None:
+def test_groups_of_nothing():
     empty = pd.DataFrame({"a": pd.Categorical([]), "b": np.zeros(0)})
     assert numbered(empty, ["a", "b"]).groups == 0
     assert joined([empty, empty]).empty
 
 
-def test_long_tables_are_written_as_short_ones(tmp_path: Path) -> None:
+def test_long_tables_are_written_as_short_ones(tmp_path):
     rng = np.random.default_rng(5)
     n = LONG
     numbers = rng.random(n) * 10.0 ** rng.integers(-12, 14, n)

@@ -1,13 +1,11 @@
 """Intervals of latency percentiles: ranks by hand, coverage, repeats, and what has none."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
 import pytest
 from scipy import stats
-from support.results.made import GROUP, ONE, SCALED, Made
+from support.results.made import GROUP, ONE, SCALED
 
 from storewise.analysis.measure.latency_intervals import of_operations, ranks
 from storewise.analysis.pipeline.output import summary_table
@@ -16,12 +14,12 @@ from storewise.metrics.hdr import bucket_indexes, histogram_of
 pytestmark = GROUP
 
 
-def _histogram(values: np.ndarray) -> object:
+def _histogram(values):
     index, count = np.unique(bucket_indexes(values.astype(np.int64)), return_counts=True)
     return histogram_of(index, count)
 
 
-def test_ranks_by_hand() -> None:
+def test_ranks_by_hand():
     # The textbook's: of 100 values the 40th and 61st enclose the median (96.5 %).
     assert ranks(50, 100) == (40, 61)
     # Of 5 values not even the extremes do: 1 - 2 / 2^5 = 94 %; of 6 they do: 97 %.
@@ -34,7 +32,7 @@ def test_ranks_by_hand() -> None:
 
 @pytest.mark.parametrize("percentile", [50.0, 90.0, 99.0, 99.9])
 @pytest.mark.parametrize("count", [37, 54_321, 3_000_000])
-def test_ranks_are_those_of_the_binomial(percentile: float, count: int) -> None:
+def test_ranks_are_those_of_the_binomial(percentile, count):
     result = ranks(percentile, count)
     low, high = stats.binom.ppf([0.025, 0.975], count, percentile / 100)
     if high + 1 > count or low < 1:
@@ -43,7 +41,7 @@ def test_ranks_are_those_of_the_binomial(percentile: float, count: int) -> None:
         assert result == (int(low), int(high) + 1)
 
 
-def test_ranks_cover_what_they_claim() -> None:
+def test_ranks_cover_what_they_claim():
     rng = np.random.default_rng(1)
     low, high = ranks(90, 300) or (0, 0)
     values = np.sort(rng.exponential(1, (2000, 300)), axis=1)
@@ -52,7 +50,7 @@ def test_ranks_cover_what_they_claim() -> None:
     assert 0.94 <= hits <= 0.98
 
 
-def test_a_histogram_by_hand() -> None:
+def test_a_histogram_by_hand():
     histogram = _histogram(np.arange(1, 101) * 1000)
     result = of_operations(histogram, 50, 1e9)
     assert result["resampled"] == "operations"
@@ -63,7 +61,7 @@ def test_a_histogram_by_hand() -> None:
     assert of_operations(histogram, 99.9, 1e9)["resampled"] == "none"
 
 
-def test_one_repeat_has_the_interval_of_its_operations(made: Made) -> None:
+def test_one_repeat_has_the_interval_of_its_operations(made):
     table = made.measured(**ONE).latency_summary
     read = table[(table["phase"] == "read") & (table["time"] == "service")]
     result = read.set_index("percentile")
@@ -74,7 +72,7 @@ def test_one_repeat_has_the_interval_of_its_operations(made: Made) -> None:
     assert result.loc["max", "resampled"] == "none" and math.isnan(result.loc["max", "high"])
 
 
-def test_repeats_have_the_interval_of_repeats(made: Made) -> None:
+def test_repeats_have_the_interval_of_repeats(made):
     tables = made.measured(**SCALED)
     table = tables.latency_summary
     keys = (table["phase"] == "read") & (table["time"] == "service") & (table["engine"] == "null")

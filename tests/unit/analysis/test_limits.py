@@ -1,18 +1,14 @@
 """What limited a step, from figures that are given."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
 
 import pandas as pd
 import psutil
 import pytest
-from support.results.made import GROUP, Made
+from support.results.made import GROUP
 from support.results.synthetic import HOST
 
-from storewise.analysis.files.parts import Part
 from storewise.analysis.judge import bottlenecks as limit
 from storewise.analysis.judge.bottlenecks import (
     HostFacts,
@@ -22,24 +18,23 @@ from storewise.analysis.judge.bottlenecks import (
     host_uses,
     limits,
 )
-from storewise.analysis.model.tables import Tables
 from storewise.metrics.host import facts, link_mbit
 
 QUIET = {"cpu": 0.4, "own_cpu": 0.4, "iowait": 0.01, "disk": 0.1, "memory": 0.3, "steal": 0.0}
-DATA0: dict[str, Any] = {"host": "n1", "servers": {"data0": (0.5, 1.0)}}
+DATA0 = {"host": "n1", "servers": {"data0": (0.5, 1.0)}}
 
 
 pytestmark = GROUP
 
 
 @pytest.fixture(scope="module")
-def tables(made: Made) -> Tables:
+def tables(made):
     """PostgreSQL on two hosts, its clients and SQLite on another."""
     engines, hosts = ["null", "sqlite", "postgres"], ["n1", "n2"]
     return made.measured(engines=engines, workers=[1], nodes=[2], store_hosts=hosts, repeats=1)
 
 
-def use(**changed: Any) -> HostUse:
+def use(**changed):
     return HostUse(**{**QUIET, **DATA0, **changed})
 
 
@@ -80,22 +75,14 @@ def use(**changed: Any) -> HostUse:
         ({"traffic": 1e12}, [], []),
     ],
 )
-def test_what_a_host_had_reached(
-    changed: dict[str, Any], kinds: list[str], words: list[str]
-) -> None:
+def test_what_a_host_had_reached(changed, kinds, words):
     result = causes(use(**changed))
     assert [cause.kind for cause in result] == kinds
     text = "; ".join(cause.evidence for cause in result)
     assert all(word in text for word in words), text
 
 
-def test_many_servers_are_told_by_their_number() -> None:
-    servers = {f"data{n}": (0.1, 1.0) for n in range(5)}
-    (result,) = causes(use(servers=servers, clients=True, cpu=1.0, own_cpu=1.0))
-    assert "host of 5 servers and clients 100 % busy" in result.evidence
-
-
-def load(table: pd.DataFrame, host: str, **metrics: float) -> pd.DataFrame:
+def load(table, host, **metrics):
     """The table of host load with other means for a host that is no node's own row."""
     table = table.copy()
     for metric, value in metrics.items():
@@ -109,7 +96,7 @@ def load(table: pd.DataFrame, host: str, **metrics: float) -> pd.DataFrame:
     return table
 
 
-def row_of(tables: Tables, engine: str, phase: str) -> dict[str, Any]:
+def row_of(tables, engine, phase):
     table = limits(tables).table
     (row,) = table[table["trial"].str.startswith(engine) & (table["phase"] == phase)].to_dict(
         "records"
@@ -117,7 +104,7 @@ def row_of(tables: Tables, engine: str, phase: str) -> dict[str, Any]:
     return dict(row)
 
 
-def test_no_limit_seen_says_what_was_looked_at(tables: Tables) -> None:
+def test_no_limit_seen_says_what_was_looked_at(tables):
     host = load(tables.host, "node-7", cpu_user=30.0)
     quiet = replace(tables, host=host, client_bound=tables.client_bound.iloc[:0])
     result = row_of(quiet, "postgres", "read")
@@ -128,7 +115,7 @@ def test_no_limit_seen_says_what_was_looked_at(tables: Tables) -> None:
     assert result["host"] in ("n1", "n2")
 
 
-def test_the_disk_of_one_node_limits_the_step(tables: Tables) -> None:
+def test_the_disk_of_one_node_limits_the_step(tables):
     host = load(tables.host, "node-7", cpu_user=30.0)
     host = load(host, "n2", disk_busy=93.0, cpu_iowait=41.0)
     slow = replace(tables, host=host, client_bound=tables.client_bound.iloc[:0])
@@ -138,7 +125,7 @@ def test_the_disk_of_one_node_limits_the_step(tables: Tables) -> None:
     assert (result["disk"], result["iowait"]) == pytest.approx((0.93, 0.41))
 
 
-def test_the_client_comes_first_and_the_rest_beside_it(tables: Tables) -> None:
+def test_the_client_comes_first_and_the_rest_beside_it(tables):
     host = load(tables.host, "n1", disk_busy=95.0, cpu_iowait=50.0)
     result = row_of(replace(tables, host=host), "postgres", "read")
     # The synthetic clients use 0.93 of a core.
@@ -147,11 +134,7 @@ def test_the_client_comes_first_and_the_rest_beside_it(tables: Tables) -> None:
     assert result["host"] == "n1"  # where the figures of the disk are
 
 
-def test_no_store_is_always_the_client(tables: Tables) -> None:
-    assert row_of(tables, "null", "read")["limited_by"] == limit.CLIENT
-
-
-def test_a_rate_that_was_asked_for_and_reached_limits(tables: Tables) -> None:
+def test_a_rate_that_was_asked_for_and_reached_limits(tables):
     (trial,) = tables.trials.loc[tables.trials["engine"] == "sqlite"].to_dict("records")
     rates = tables.throughput
     rate = float(
@@ -171,7 +154,7 @@ def test_a_rate_that_was_asked_for_and_reached_limits(tables: Tables) -> None:
     assert "that were asked for" not in result["evidence"]
 
 
-def test_foreign_work_on_a_host_is_told_once(tables: Tables) -> None:
+def test_foreign_work_on_a_host_is_told_once(tables):
     # Clients use one of the two processors at most: 1.2 of 100 cores would be nothing.
     host = load(tables.host, "node-7", cpu_user=94.0)
     many = [
@@ -188,7 +171,7 @@ def test_foreign_work_on_a_host_is_told_once(tables: Tables) -> None:
     assert limits(replace(tables, host=load(tables.host, "node-7", cpu_user=30.0))).warnings == []
 
 
-def test_without_any_figures_nothing_is_guessed(tables: Tables) -> None:
+def test_without_any_figures_nothing_is_guessed(tables):
     blind = replace(tables, host=tables.host.iloc[:0], client_bound=tables.client_bound.iloc[:0])
     result = row_of(blind, "postgres", "read")
     assert result["limited_by"] == limit.UNKNOWN
@@ -198,7 +181,7 @@ def test_without_any_figures_nothing_is_guessed(tables: Tables) -> None:
     assert list(limits(nothing).table.columns) == list(limit.COLUMNS)
 
 
-def test_own_processor_time_is_counted_at_its_most(tables: Tables) -> None:
+def test_own_processor_time_is_counted_at_its_most(tables):
     (trial,) = tables.trials.loc[tables.trials["engine"] == "postgres", "trial"]
     by_host = {one.host: one for one in host_uses(tables)[trial, "write", 0]}
     assert set(by_host) == {"node-7", "n1", "n2"}
@@ -211,8 +194,8 @@ def test_own_processor_time_is_counted_at_its_most(tables: Tables) -> None:
     assert not node.shared
 
 
-def test_links_speeds_are_known_or_not(tables: Tables) -> None:
-    def part(**host: Any) -> Part:
+def test_links_speeds_are_known_or_not(tables):
+    def part(**host):
         return tables.results.parts[0]._replace(conditions={"host": {"name": "a", **host}})
 
     assert host_facts([part(cpus=4, memory_bytes=8, link_mbit=10_000)]) == {
@@ -233,9 +216,7 @@ def test_links_speeds_are_known_or_not(tables: Tables) -> None:
         ({"lo": (True, 0)}, None),
     ],
 )
-def test_the_speed_of_a_hosts_links(
-    monkeypatch: pytest.MonkeyPatch, links: dict[str, tuple[bool, int]], expected: int | None
-) -> None:
+def test_the_speed_of_a_hosts_links(monkeypatch, links, expected):
     result = {name: SimpleNamespace(isup=up, speed=speed) for name, (up, speed) in links.items()}
     monkeypatch.setattr(psutil, "net_if_stats", lambda: result)
     assert link_mbit() == expected

@@ -1,9 +1,6 @@
 """Measures of trials by hand: storage, hosts, steps, nodes, sessions and questions."""
 
-from __future__ import annotations
-
 import math
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,13 +10,12 @@ from support.results.tables import part, results_of, samples_of
 
 from storewise.analysis.common.text import all_of, binary, count, number, seconds
 from storewise.analysis.files.inputs import InputTotals
-from storewise.analysis.files.parts import Part
 from storewise.analysis.measure import host_load as host
 from storewise.analysis.measure import throughput
 from storewise.analysis.measure.node_load import balance
 from storewise.analysis.measure.per_node import crashes, per_node, slowdown, step_conditions
 from storewise.analysis.measure.points import mean_times
-from storewise.analysis.measure.query_plans import leavings, plan_summary, plans, questions
+from storewise.analysis.measure.query_plans import plan_summary, plans, questions
 from storewise.analysis.measure.sessions import NODE_COLUMNS, sessions
 from storewise.analysis.measure.steps import (
     ALL,
@@ -33,7 +29,7 @@ from storewise.metrics.hdr import Counted, bucket_indexes
 from storewise.metrics.schema import Sample
 
 
-def test_storage_by_hand() -> None:
+def test_storage_by_hand():
     rows = [
         *synthetic.counts("write", "insert", [(1, 100)], worker=0),
         *synthetic.counts("write", "insert", [(1, 100)], worker=1),
@@ -53,7 +49,7 @@ def test_storage_by_hand() -> None:
     }
 
 
-def inodes_of(worker: int, files: int, inodes: int, *operations: int) -> list[Sample]:
+def inodes_of(worker, files, inodes, *operations):
     """What a loading worker tells of its files; of operations perhaps nothing."""
     kinds = ("files_created", "files_renamed", "files_removed", "directories_made")
     values = {"store_files": files, "store_inodes": inodes}
@@ -61,14 +57,14 @@ def inodes_of(worker: int, files: int, inodes: int, *operations: int) -> list[Sa
     return [Sample("write", name, n, "1", worker=worker) for name, n in values.items()]
 
 
-def loaded_by(*workers: int) -> list[Sample]:
+def loaded_by(*workers):
     rows = [synthetic.counts("write", "insert", [(1, 100)], worker=worker) for worker in workers]
     return [one for row in rows for one in row] + [
         one for worker in workers for one in synthetic.times("write", 2.0, worker=worker)
     ]
 
 
-def test_files_by_hand() -> None:
+def test_files_by_hand():
     rows = [*loaded_by(0, 1), *inodes_of(0, 3, 5, 10, 4, 3, 1), *inodes_of(1, 4, 7, 1, 0, 0, 0)]
     table = storage(samples_of(rows), None)
     assert dict(zip(table["measure"], table["value"], strict=True)) == {
@@ -79,14 +75,14 @@ def test_files_by_hand() -> None:
     assert set(table["unit"]) == {"1"}
 
 
-def test_a_part_of_the_workers_says_nothing_of_all_files() -> None:
+def test_a_part_of_the_workers_says_nothing_of_all_files():
     rows = [*loaded_by(0, 1), *inodes_of(0, 3, 5, 10, 4, 3, 1), *inodes_of(1, 4, 7)]
     assert set(storage(samples_of(rows), None)["measure"]) == {"files", "inodes"}
     rows = [*loaded_by(0, 1), *inodes_of(0, 3, 5, 10, 4, 3, 1)]
     assert storage(samples_of(rows), None).empty
 
 
-def test_files_of_servers_are_those_of_all_nodes() -> None:
+def test_files_of_servers_are_those_of_all_nodes():
     samples = samples_of(loaded_by(0))
     trial = str(samples["trial"].iloc[0])
     names = ["store_files", "store_inodes", "files_created", "files_renamed"]
@@ -107,7 +103,7 @@ def test_files_of_servers_are_those_of_all_nodes() -> None:
     assert set(table["measure"]) == {"node_bytes", "files", "metadata_operations"}
 
 
-def test_host_load_by_hand() -> None:
+def test_host_load_by_hand():
     rows = [
         *synthetic.times("read", 2.5),
         *(
@@ -131,24 +127,7 @@ def test_host_load_by_hand() -> None:
     assert table.loc["client_cpu", "max"] == pytest.approx(1.0)
 
 
-def test_unsteady_canary_is_warned_of() -> None:
-    rows = [
-        {
-            "trial": t,
-            "taken_by": "clients",
-            "host": "h",
-            "metric": "canary_cpu",
-            "value": v,
-            "unit": "1/s",
-        }
-        for t, v in (("a", 100.0), ("b", 180.0))
-    ]
-    (warning,) = host.canary_warnings(pd.DataFrame(rows))
-    assert warning.code == "unsteady_host"
-    assert list(host.canary_warnings(pd.DataFrame(rows[:1]))) == []
-
-
-def test_a_client_is_the_limit_near_the_highest_of_its_own_ceilings() -> None:
+def test_a_client_is_the_limit_near_the_highest_of_its_own_ceilings():
     trials = pd.DataFrame(
         [
             ("near", "sqlite", 1, "durable", None),
@@ -179,12 +158,9 @@ def test_a_client_is_the_limit_near_the_highest_of_its_own_ceilings() -> None:
     }
 
 
-# Steps --------------------------------------------------------------------------------------------
-
-
-def step_rows() -> pd.DataFrame:
+def step_rows():
     """A step of 8 s with two workers, and one of 2 s: gets and puts."""
-    rows: list[Sample] = []
+    rows = []
     for worker, wall in ((0, 8.0), (1, 6.5)):
         rows += synthetic.counts("read", "get", [(100, 100)] * int(wall), worker=worker, warmup=2)
         rows += synthetic.counts("read", "put", [(10, 10)] * int(wall), worker=worker, warmup=2)
@@ -197,7 +173,7 @@ def step_rows() -> pd.DataFrame:
     return samples_of([*rows, *(row._replace(step=1) for row in short)])
 
 
-def test_steps_by_hand() -> None:
+def test_steps_by_hand():
     samples = step_rows()
     parameters = step_parameters(
         [part("t", "read", steps=[{"clients": 4, "rate": 300.0}, {"clients": 8}])]
@@ -218,24 +194,9 @@ def test_steps_by_hand() -> None:
     assert set(table.loc[table["measure"] == "runtime", "unit"]) == {"s"}
 
 
-def test_what_tells_steps_apart_is_said_in_words() -> None:
-    slow = {"how": "disk", "nodes": 1, "rate": None}
-    steps = [
-        {"clients": 1, "seconds": 5, "slow": None, "ordered": False, "batch": 10},
-        {"clients": 2, "seconds": 5, "slow": slow, "ordered": True, "batch": 20},
-    ]
-    table = step_parameters([part("t", "read", steps=steps), part("t", "read", 1, steps=[])])
-    assert table["other"].to_list() == [
-        "no slow, no ordered, batch 10",
-        "slow (how disk nodes 1), ordered, batch 20",
-    ]
-    assert step_parameters([part("t", "read", steps=steps[:1])]).empty, "nothing to tell apart"
-    assert len(step_parameters([part("t", "read", steps=[{"rate": 5.0}])])) == 1
-
-
-def test_searches_are_those_of_the_first_worker_and_answers_are_averaged() -> None:
-    def searched(trial: str, rate: float | None, worker: int = 0) -> Part:
-        tried: Any = [{"rate": 1}, {"rate": 2}]
+def test_searches_are_those_of_the_first_worker_and_answers_are_averaged():
+    def searched(trial, rate, worker=0):
+        tried = [{"rate": 1}, {"rate": 2}]
         search = {"first_step": 1, "percentile": 99.0, "limit_ms": 5.0, "time": "response"}
         search |= {"tried": tried, "rate": rate, "verified": True, "bounded": False}
         steps = [{"clients": 1}, {"clients": 6}]
@@ -253,16 +214,13 @@ def test_searches_are_those_of_the_first_worker_and_answers_are_averaged() -> No
     assert answer["mean"] == pytest.approx(200)
 
 
-# Nodes --------------------------------------------------------------------------------------------
-
-
-def owned(node: str, operations: float, errors: float = 0.0) -> list[Sample]:
-    place: dict[str, Any] = {"operation": "get", "node": node, "worker": 0}
+def owned(node, operations, errors=0.0):
+    place = {"operation": "get", "node": node, "worker": 0}
     rows = [Sample("read", "owner_operations", operations, "1", **place)]
     return rows + ([Sample("read", "owner_errors", errors, "1", **place)] if errors else [])
 
 
-def test_how_operations_spread_over_nodes() -> None:
+def test_how_operations_spread_over_nodes():
     samples = samples_of([*owned("data0", 30, 2), *owned("data0", 30), *owned("data1", 20)])
     assert balance(samples)[["node", "operations", "errors", "share"]].to_numpy().tolist() == [
         ["data0", 60, 2, 0.75],
@@ -272,7 +230,7 @@ def test_how_operations_spread_over_nodes() -> None:
     assert math.isnan(row), "of nothing there is no share"
 
 
-def test_what_each_node_did_in_a_step() -> None:
+def test_what_each_node_did_in_a_step():
     step = {"trial": "t", "phase": "read", "step": 0}
     times = [1_000_000] * 90 + [20_000_000] * 10
     index, number = np.unique(bucket_indexes(np.array(times, dtype=np.int64)), return_counts=True)
@@ -302,7 +260,7 @@ def test_what_each_node_did_in_a_step() -> None:
     assert math.isnan(other["service_mean"]) and math.isnan(other["over_limit"])
 
 
-def test_what_slowed_nodes_leave_of_the_rate() -> None:
+def test_what_slowed_nodes_leave_of_the_rate():
     trials = pd.DataFrame({"trial": list("ab"), "engine": "postgres", "nodes": [2, 4]})
     place = {"measure": "operations_per_s", "unit": "operations/s", "phase": "read"}
     rates = pd.DataFrame(
@@ -324,13 +282,13 @@ def test_what_slowed_nodes_leave_of_the_rate() -> None:
     assert slowdown(rates, quiet, results_of(trials)).empty
 
 
-def test_a_crash_lasted_as_long_as_no_worker_had_an_answer() -> None:
-    def crashed(worker: int, of_all: Any, of_node: Any) -> Part:
+def test_a_crash_lasted_as_long_as_no_worker_had_an_answer():
+    def crashed(worker, of_all, of_node):
         outages = {"": of_all} | ({} if of_node is None else {"data1": of_node})
         crash = {"step": 1, "node": "data1", "after": 2.0, "outages": outages}
         return part("t", "read", worker, crashes=[crash])
 
-    def of(worker: int, metric: str, value: float, **more: Any) -> Sample:
+    def of(worker, metric, value, **more):
         return Sample("read", metric, value, "s", step=1, worker=worker, **more)
 
     # The second worker began half a second later: its 2.5 to 5.5 is 3 to 6 of the first one.
@@ -354,7 +312,7 @@ def test_a_crash_lasted_as_long_as_no_worker_had_an_answer() -> None:
     assert math.isnan(row["lost_documents"]), "what was not taken of one kind is not known of all"
 
 
-def test_sessions_are_as_late_as_their_last_node_and_as_large_as_all() -> None:
+def test_sessions_are_as_late_as_their_last_node_and_as_large_as_all():
     table = pd.DataFrame(columns=NODE_COLUMNS, index=range(3)).assign(
         trial=["t", "t", "u"],
         node=["data0", "data1", "data0"],
@@ -370,16 +328,13 @@ def test_sessions_are_as_late_as_their_last_node_and_as_large_as_all() -> None:
     assert math.isnan(other["node_bytes"]) and math.isnan(other["formed_time"])
 
 
-# Questions ----------------------------------------------------------------------------------------
-
-
-def noted(trial: str, selectivity: float, seconds: list[float], **more: Any) -> Part:
+def noted(trial, selectivity, seconds, **more):
     note = {"query": "q3", "step": 0, "selectivity_pct": selectivity, "seconds": seconds}
     note |= {"answered_by": "store", "verb": "find", "matched": 7, "found": 7} | more
     return part(trial, "q3", notes=[note])
 
 
-def test_times_of_questions_are_over_executions_of_all_clients_and_over_trials() -> None:
+def test_times_of_questions_are_over_executions_of_all_clients_and_over_trials():
     trials = pd.DataFrame({"trial": list("ab"), "engine": "sqlite", "index": "mv"})
     parts = [
         *(noted("a", 1.0, [1.0, 2.0], uses_index=True), noted("a", 1.0, [6.0], uses_index=None)),
@@ -400,27 +355,9 @@ def test_times_of_questions_are_over_executions_of_all_clients_and_over_trials()
     assert summary["uses_index"].to_list() == [True, None], "trials differ"
 
 
-@pytest.mark.parametrize(
-    ("used", "sentence"),
-    [
-        ({1: [True], 9: [True]}, "SQLite used the index at every selectivity, up to 9 % (q3)."),
-        ({1: [False], 9: [False]}, "SQLite never used the index (q3)."),
-        ({1: [True], 5: [False], 9: [False]}, "SQLite left the index from 5 % on (q3)."),
-        ({1: [False], 9: [True]}, "SQLite did not use the index at 1 % (q3)."),
-        ({1: [True, False], 9: [True]}, "SQLite used it only in some settings at 1 % (q3)."),
-    ],
-)
-def test_where_an_index_was_left(used: dict[float, list[bool]], sentence: str) -> None:
-    rows = [(share, one) for share, several in used.items() for one in several]
-    table = pd.DataFrame(rows, columns=["selectivity_pct", "uses_index"])
-    table = table.assign(engine="sqlite", query="q3", index="mv")
-    assert leavings(table, ["engine", "index"]) == [sentence]
-    assert leavings(table.assign(index="none"), ["engine", "index"]) == []
-
-
-def test_questions_come_with_the_files_first_and_their_median() -> None:
+def test_questions_come_with_the_files_first_and_their_median():
     trials = pd.DataFrame({"trial": list("ab"), "engine": ["duckdb", "files"]})
-    note: dict[str, Any] = {"question": "top_genes", "answered_by": "store", "by": "find"}
+    note = {"question": "top_genes", "answered_by": "store", "by": "find"}
     parts = [part(t, "query", notes=[{**note, "indexes": ["align.gene"]}]) for t in "ab"]
     times = pd.DataFrame(
         [("duckdb", "service", "p50", 0.2), ("files", "service", "p50", 3.0),
@@ -435,7 +372,7 @@ def test_questions_come_with_the_files_first_and_their_median() -> None:
     assert set(table["indexes"]) == {"align.gene"}
 
 
-def test_the_mean_time_of_a_call_is_over_the_calls_of_all_workers() -> None:
+def test_the_mean_time_of_a_call_is_over_the_calls_of_all_workers():
     rows = [
         *synthetic.counts("read", "get", [(30, 30)], worker=0, service=6.0),
         *synthetic.counts("read", "get", [(10, 10)], worker=1, service=1.0),
@@ -446,7 +383,7 @@ def test_the_mean_time_of_a_call_is_over_the_calls_of_all_workers() -> None:
     assert row["value"] == pytest.approx(7 / 40)
 
 
-def test_numbers_in_words() -> None:
+def test_numbers_in_words():
     assert [number(v) for v in (0, 1234567, 99.96, 0.012345, 15600, float("nan"))] == [
         "0",
         "1,230,000",

@@ -1,7 +1,5 @@
 """Rank groups, scores and what would turn them: cases by hand, and what must hold of any."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import replace
@@ -25,22 +23,22 @@ from storewise.analysis.verdict.scores import (
 from storewise.analysis.verdict.standings import differing, ranks
 
 
-def figure(mean: float, error: float = 0.01, freedom: float = 20.0, n: int = 5) -> Estimate:
+def figure(mean, error=0.01, freedom=20.0, n=5):
     half = float(stats.t.ppf(0.975, freedom)) * error
     return Estimate(
         n, mean, mean * math.exp(-half), mean * math.exp(half), "repeats", error, freedom
     )
 
 
-def single(mean: float) -> Estimate:
+def single(mean):
     return Estimate(1, mean, math.nan, math.nan, "none")
 
 
-def exact(mean: float) -> Estimate:
+def exact(mean):
     return Estimate(1, mean, mean, mean, "counted", 0.0, 1.0, mean > 0)
 
 
-def of_operations(mean: float) -> Estimate:
+def of_operations(mean):
     return Estimate(1, mean, mean - 0.1, mean + 0.1, "operations", 0.05, 1000.0)
 
 
@@ -65,11 +63,11 @@ def of_operations(mean: float) -> Estimate:
         ([single(1)], True, [1]),
     ],
 )
-def test_ranks_by_hand(figures: list[Estimate], more: bool, expected: list[int]) -> None:
+def test_ranks_by_hand(figures, more, expected):
     assert ranks(figures, more=more) == expected
 
 
-def test_intervals_that_overlap_make_no_winner_even_where_the_ratio_would() -> None:
+def test_intervals_that_overlap_make_no_winner_even_where_the_ratio_would():
     # The ratio's interval is 1.046 +- 4.2 %, that of each mean +- 2.9 %: they overlap.
     one, other = figure(104.6, 0.014), figure(100, 0.014)
     assert one.overlaps(other)
@@ -77,7 +75,7 @@ def test_intervals_that_overlap_make_no_winner_even_where_the_ratio_would() -> N
     assert ranks([one, other], more=True) == [1, 1]
 
 
-def test_many_pairs_need_more_than_one_pair() -> None:
+def test_many_pairs_need_more_than_one_pair():
     # p of the first two is 0.003: enough alone, not among 45 pairs (0.05 / 45 = 0.0011).
     near = [figure(100, 0.01), figure(95.4, 0.01)]
     assert ranks(near, more=True) == [1, 2]
@@ -86,7 +84,7 @@ def test_many_pairs_need_more_than_one_pair() -> None:
 
 
 @pytest.mark.parametrize("seed", range(15))
-def test_of_any_figures(seed: int) -> None:
+def test_of_any_figures(seed):
     rng = np.random.default_rng(seed)
     result = [
         single(m) if rng.random() < 0.1 else figure(m, e, float(rng.integers(2, 30)))
@@ -117,11 +115,11 @@ def test_of_any_figures(seed: int) -> None:
 # Scores -------------------------------------------------------------------------------------------
 
 
-def counted(name: str, weight: float, more: bool = True, **figures: Estimate) -> Counted:
+def counted(name, weight, more=True, **figures):
     return Counted(name, weight, more, figures)
 
 
-def test_score_is_the_weighted_geometric_mean_of_ratios() -> None:
+def test_score_is_the_weighted_geometric_mean_of_ratios():
     # A is 4 times as fast in reading and needs twice the space: (4^3 * 1/2)^(1/4) = 2.378.
     criteria = [
         counted("read", 3, a=exact(400), b=exact(100)),
@@ -138,7 +136,7 @@ def test_score_is_the_weighted_geometric_mean_of_ratios() -> None:
     assert scores(other)[1].relative.mean == pytest.approx(second.relative.mean)
 
 
-def test_errors_of_one_choice_add_up_and_those_of_two_in_squares() -> None:
+def test_errors_of_one_choice_add_up_and_those_of_two_in_squares():
     criteria = [
         counted("load", 1, a=figure(200, 0.1, 10), b=figure(100, 0.1, 10)),
         counted("read", 1, a=figure(200, 0.3, 10), b=figure(100, 0.3, 10)),
@@ -152,7 +150,7 @@ def test_errors_of_one_choice_add_up_and_those_of_two_in_squares() -> None:
     assert math.log(relative.high / relative.mean) == pytest.approx(half)
 
 
-def test_an_exact_criterion_takes_no_certainty_away() -> None:
+def test_an_exact_criterion_takes_no_certainty_away():
     criteria = [
         counted("load", 1, a=figure(200, 0.1, 7), b=figure(100, 0.1, 7)),
         counted("disk", 1, False, a=exact(10), b=exact(10)),
@@ -163,7 +161,7 @@ def test_an_exact_criterion_takes_no_certainty_away() -> None:
     assert mine.freedom == pytest.approx(7)
 
 
-def test_a_small_error_of_few_repeats_hardly_counts() -> None:
+def test_a_small_error_of_few_repeats_hardly_counts():
     criteria = [
         counted("load", 1, a=figure(200, 0.2, 20)),
         counted("disk", 1, a=figure(200, 0.001, 1)),
@@ -171,7 +169,7 @@ def test_a_small_error_of_few_repeats_hardly_counts() -> None:
     assert product("a", criteria).freedom > 19
 
 
-def test_unknown_figures_make_unknown_scores_and_no_winner() -> None:
+def test_unknown_figures_make_unknown_scores_and_no_winner():
     criteria = [
         counted("load", 1, a=single(1000), b=single(1)),
         counted("disk", 1, False, a=exact(1), b=exact(1000)),
@@ -181,7 +179,7 @@ def test_unknown_figures_make_unknown_scores_and_no_winner() -> None:
     assert not result[1].relative.known()
 
 
-def test_figures_below_the_least_count_as_it() -> None:
+def test_figures_below_the_least_count_as_it():
     setup = Counted("setup", 1, False, {"a": exact(0), "b": figure(30), "c": figure(120)}, 60.0)
     result = {s.choice: s.relative.mean for s in scores([setup])}
     assert result == pytest.approx({"a": 1.0, "b": 1.0, "c": 0.5})
@@ -189,7 +187,7 @@ def test_figures_below_the_least_count_as_it() -> None:
         scores([counted("loss", 1, False, a=exact(0), b=exact(2))])
 
 
-def test_a_choice_that_lacks_a_criterion_is_held_against_the_best_on_the_others() -> None:
+def test_a_choice_that_lacks_a_criterion_is_held_against_the_best_on_the_others():
     criteria = [
         counted("load", 1, a=figure(100), b=figure(200), c=figure(300)),
         counted("read", 1, a=figure(900), b=figure(100)),
@@ -201,7 +199,7 @@ def test_a_choice_that_lacks_a_criterion_is_held_against_the_best_on_the_others(
     assert result["c"].relative.mean == pytest.approx(3)
 
 
-def test_only_common_criteria_count_where_hardly_anybody_has_all() -> None:
+def test_only_common_criteria_count_where_hardly_anybody_has_all():
     load = counted("load", 1, a=figure(100), b=figure(200))
     criteria = [load, counted("read", 1, a=figure(900)), counted("scan", 0, a=figure(1))]
     assert usable(criteria) == [load]
@@ -209,7 +207,7 @@ def test_only_common_criteria_count_where_hardly_anybody_has_all() -> None:
     assert scores([]) == []
 
 
-def test_weights_turn_the_winner() -> None:
+def test_weights_turn_the_winner():
     criteria = [
         counted("read", 1, a=figure(800), b=figure(100)),
         counted("disk", 1, False, a=figure(40), b=figure(10)),
@@ -217,7 +215,6 @@ def test_weights_turn_the_winner() -> None:
     assert scores(criteria)[0].choice == "a"
     # ln 8 * 1 = ln 4 * w: w = 1.5, a share of 1.5 / 2.5.
     result = turn("a", criteria)
-    assert result is not None
     # As well by reading less: w * ln 8 = ln 4, w = 2/3, a share of 2/5, which is as far.
     assert abs(result.share - 0.5) == pytest.approx(0.1)
     assert (result.choice, result.now) == ("b", 0.5)
@@ -229,7 +226,7 @@ def test_weights_turn_the_winner() -> None:
         assert scores(again)[0].choice == ("b" if beyond else "a")
 
 
-def test_a_criterion_without_weight_can_turn_the_winner() -> None:
+def test_a_criterion_without_weight_can_turn_the_winner():
     criteria = [
         counted("read", 1, a=figure(200), b=figure(100)),
         counted("disk", 0, False, a=figure(80), b=figure(10)),
@@ -238,7 +235,7 @@ def test_a_criterion_without_weight_can_turn_the_winner() -> None:
     assert turn("a", criteria) == Turn("b", "disk", pytest.approx(0.25), 0.0)
 
 
-def test_no_weight_turns_a_winner_of_everything() -> None:
+def test_no_weight_turns_a_winner_of_everything():
     criteria = [
         counted("read", 1, a=figure(200), b=figure(100)),
         counted("disk", 1, False, a=figure(10), b=figure(80)),
@@ -247,7 +244,7 @@ def test_no_weight_turns_a_winner_of_everything() -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_at_the_turn_both_are_level_and_nobody_is_before_them(seed: int) -> None:
+def test_at_the_turn_both_are_level_and_nobody_is_before_them(seed):
     rng = np.random.default_rng(seed)
     criteria = [
         Counted(n, float(rng.uniform(0.2, 2)), bool(rng.random() < 0.5), figures)
@@ -297,19 +294,18 @@ def test_at_the_turn_both_are_level_and_nobody_is_before_them(seed: int) -> None
         assert max("abcd", key=lambda c, now=beyond: product(c, now).mean) == first
 
 
-def test_who_comes_after_the_turn_is_told_by_hand() -> None:
+def test_who_comes_after_the_turn_is_told_by_hand():
     criteria = [
         counted("read", 1, a=figure(800), b=figure(400), c=figure(100)),
         counted("disk", 0, False, a=figure(80), b=figure(20), c=figure(5)),
     ]
     # a and b: ln 2 = w ln 4, w = 1/2; b and c: ln 4 = w ln 4, w = 1.
     result = turn("a", criteria)
-    assert result is not None
     assert (result.choice, result.then) == ("b", "c")
     assert (result.share, result.until) == (pytest.approx(1 / 3), pytest.approx(1 / 2))
 
 
-def test_repeats_that_would_tell_two_apart() -> None:
+def test_repeats_that_would_tell_two_apart():
     ratio = Estimate(3, 0.8, 0.8 / 1.5, 0.8 * 1.5, "repeats", 0.1, 4.0)
     # Half the interval is ln 1.5 = 0.405, the distance ln 1.25 = 0.223: 3 * (1.817)^2 = 9.9.
     assert repeats_needed(ratio) == 10
@@ -317,7 +313,7 @@ def test_repeats_that_would_tell_two_apart() -> None:
     assert repeats_needed(Estimate(3, 1.0, 0.5, 2.0, "repeats", 0.1, 4.0)) is None
 
 
-def test_order_of_criteria_and_choices_is_nothing() -> None:
+def test_order_of_criteria_and_choices_is_nothing():
     criteria = [
         counted("load", 1, a=figure(100), b=figure(250), c=figure(170)),
         counted("read", 2, a=figure(900), b=figure(300), c=figure(500)),
@@ -331,14 +327,14 @@ def test_order_of_criteria_and_choices_is_nothing() -> None:
         assert [(s.choice, s.rank) for s in scores(turned)] == expected
 
 
-def test_share_of_crashes_after_none_with_a_loss() -> None:
+def test_share_of_crashes_after_none_with_a_loss():
     # 1 - 0.05^(1/n) exactly, about 3/n for many ("rule of three").
     assert bound(1) == pytest.approx(0.95)
     assert bound(2) == pytest.approx(1 - math.sqrt(0.05))
     assert bound(100) == pytest.approx(3 / 100, rel=0.02)
 
 
-def test_score_of_the_best_is_one() -> None:
+def test_score_of_the_best_is_one():
     (only,) = scores([counted("load", 1, a=estimate([10.0, 11.0]))])
     assert only == Score("a", only.relative, 1)
     assert (only.relative.mean, only.relative.low) == (1.0, 1.0)

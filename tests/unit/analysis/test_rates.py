@@ -1,10 +1,6 @@
 """Throughput, intervals, scaling and latency against figures worked out by hand."""
 
-from __future__ import annotations
-
 import math
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,12 +20,10 @@ from storewise.analysis.stats.intervals import Estimate, estimate, pooled, ratio
 from storewise.metrics.hdr import merge_all, percentiles
 from storewise.metrics.schema import Sample, write_part
 
-FACTORS: dict[str, Any] = {"engine": "sqlite", "workers": 1, "processes": 1, "threads": 1}
+FACTORS = {"engine": "sqlite", "workers": 1, "processes": 1, "threads": 1}
 
 
-def stored(
-    tmp_path: Path, parts: dict[str, list[Sample]], factors: dict[str, Any] = FACTORS
-) -> pd.DataFrame:
+def stored(tmp_path, parts, factors=FACTORS):
     """The samples of one trial with these parts (name without suffix -> rows)."""
     directory = tmp_path / "study" / "trials" / "t"
     directory.mkdir(parents=True)
@@ -48,12 +42,12 @@ def stored(
     return result.rows[of_phases(result.rows, whole_phases(result.parts))]
 
 
-def measures(samples: pd.DataFrame, **options: Any) -> dict[str, float]:
+def measures(samples, **options):
     table = throughput.throughput(samples, throughput.series(samples), **options)
     return dict(zip(table["measure"], table["value"], strict=True))
 
 
-def test_load_rate_is_documents_over_the_wall_time_of_the_slowest_worker(tmp_path: Path) -> None:
+def test_load_rate_is_documents_over_the_wall_time_of_the_slowest_worker(tmp_path):
     parts = {
         f"write.{worker}": [
             *synthetic.counts(
@@ -72,7 +66,7 @@ def test_load_rate_is_documents_over_the_wall_time_of_the_slowest_worker(tmp_pat
     assert result["parse_share"] == pytest.approx(0.75 / 1.5)
 
 
-def test_insert_rate_divides_the_time_of_threads_among_them(tmp_path: Path) -> None:
+def test_insert_rate_divides_the_time_of_threads_among_them(tmp_path):
     rows = [
         *synthetic.counts("write", "insert", [(4, 4000)], service=2.0, prepare=1.0),
         *synthetic.times("write", 1.0),
@@ -83,7 +77,7 @@ def test_insert_rate_divides_the_time_of_threads_among_them(tmp_path: Path) -> N
     assert result["insert_documents_per_s"] == pytest.approx(8000)
 
 
-def test_steady_part_leaves_out_warm_up_first_and_partial_last_second(tmp_path: Path) -> None:
+def test_steady_part_leaves_out_warm_up_first_and_partial_last_second(tmp_path):
     seconds = [(10, 10), (50, 50), (100, 100), (110, 110), (120, 120), (90, 90), (7, 7)]
     rows = [*synthetic.counts("read", "get", seconds, warmup=2), *synthetic.times("read", 6.25)]
     samples = stored(tmp_path, {"read.0": rows})
@@ -98,7 +92,7 @@ def test_steady_part_leaves_out_warm_up_first_and_partial_last_second(tmp_path: 
     assert throughput.short_phases(table) == []
 
 
-def test_steady_part_ends_when_the_first_worker_has_ended(tmp_path: Path) -> None:
+def test_steady_part_ends_when_the_first_worker_has_ended(tmp_path):
     parts = {
         "read.0": [
             *synthetic.counts("read", "get", [(100, 100)] * 8, worker=0),
@@ -113,7 +107,7 @@ def test_steady_part_ends_when_the_first_worker_has_ended(tmp_path: Path) -> Non
     assert measures(samples)["operations_per_s"] == pytest.approx(150)
 
 
-def test_short_phase_counts_all_after_the_warm_up_and_is_warned_of(tmp_path: Path) -> None:
+def test_short_phase_counts_all_after_the_warm_up_and_is_warned_of(tmp_path):
     rows = [
         *synthetic.counts("read", "get", [(10, 10), (60, 60), (30, 30)], warmup=1),
         *synthetic.times("read", 2.5),
@@ -127,16 +121,14 @@ def test_short_phase_counts_all_after_the_warm_up_and_is_warned_of(tmp_path: Pat
     assert "2.5 s" in warning.message
 
 
-def test_seconds_without_a_finished_operation_count_as_nothing(tmp_path: Path) -> None:
+def test_seconds_without_a_finished_operation_count_as_nothing(tmp_path):
     rows = synthetic.counts("read", "get", [(10, 10)] * 8)
     rows = [row for row in rows if row.second != 3] + synthetic.times("read", 8.0)
     by_second = throughput.series(stored(tmp_path, {"read.0": rows}))
     assert by_second["operations"].to_list() == [10, 10, 10, 0, 10, 10, 10, 10]
 
 
-def test_totals_come_from_seconds_where_there_are_none_and_never_count_twice(
-    tmp_path: Path,
-) -> None:
+def test_totals_come_from_seconds_where_there_are_none_and_never_count_twice(tmp_path):
     rows = synthetic.counts("read", "get", [(10, 10), (20, 20)])
     sums = [r._replace(process=None) for r in rows]  # the worker's sum beside its process
     only_seconds = [r for r in rows if r.second is not None]
@@ -148,7 +140,7 @@ def test_totals_come_from_seconds_where_there_are_none_and_never_count_twice(
             assert counted["value"].sum() == 30
 
 
-def test_errors_are_warned_of(tmp_path: Path) -> None:
+def test_errors_are_warned_of(tmp_path):
     rows = [
         *synthetic.counts("read", "get", [(10, 10)]),
         Sample("read", "errors", 3, "1", second=None, operation="put", worker=0, process=0),
@@ -160,7 +152,7 @@ def test_errors_are_warned_of(tmp_path: Path) -> None:
     assert warning.message.startswith("phase read: 3 operations failed")
 
 
-def test_interval_over_repeats_by_hand() -> None:
+def test_interval_over_repeats_by_hand():
     values = [100.0, 200.0]
     result = estimate(values)
     assert result.n == 2
@@ -174,7 +166,7 @@ def test_interval_over_repeats_by_hand() -> None:
     assert estimate(values) == result  # seeded
 
 
-def test_interval_covers_what_it_claims_even_with_few_repeats() -> None:
+def test_interval_covers_what_it_claims_even_with_few_repeats():
     rng = np.random.default_rng(3)
     for n in (2, 3, 6):
         hits = 0
@@ -184,7 +176,7 @@ def test_interval_covers_what_it_claims_even_with_few_repeats() -> None:
         assert hits / 200 > 0.90
 
 
-def test_equal_values_have_a_point_and_one_value_has_no_interval() -> None:
+def test_equal_values_have_a_point_and_one_value_has_no_interval():
     same = estimate([3.0, 3.0])
     assert (same.low, same.high) == (pytest.approx(3.0), pytest.approx(3.0))
     single = estimate([3.0])
@@ -196,7 +188,7 @@ def test_equal_values_have_a_point_and_one_value_has_no_interval() -> None:
         estimate([])
 
 
-def test_single_repeat_takes_its_interval_from_its_seconds() -> None:
+def test_single_repeat_takes_its_interval_from_its_seconds():
     rng = np.random.default_rng(1)
     seconds = list(rng.normal(100, 5, 60))
     result = estimate([99.0], seconds)
@@ -207,7 +199,7 @@ def test_single_repeat_takes_its_interval_from_its_seconds() -> None:
     assert estimate([99.0], seconds[: resample.MIN_SECONDS - 1]).resampled == "none"
 
 
-def test_neighbouring_seconds_that_are_alike_count_for_less() -> None:
+def test_neighbouring_seconds_that_are_alike_count_for_less():
     # 110, 110, 90, 90 ...: neighbours' products are 1, -1, ..., 1 (sum 1) over 12, so r is
     # (12 / 12 + 1) / 8 = 0.25 and 12 seconds are worth 12 * 0.75 / 1.25 = 7.2.
     seconds = [110.0, 110, 90, 90] * 3
@@ -218,7 +210,7 @@ def test_neighbouring_seconds_that_are_alike_count_for_less() -> None:
 
 
 @pytest.mark.parametrize(("r", "least"), [(0.0, 0.92), (0.7, 0.85)])
-def test_intervals_of_few_seconds_cover_what_they_claim(r: float, least: float) -> None:
+def test_intervals_of_few_seconds_cover_what_they_claim(r, least):
     rng = np.random.default_rng(5)
     hits = 0
     for _ in range(300):
@@ -232,7 +224,7 @@ def test_intervals_of_few_seconds_cover_what_they_claim(r: float, least: float) 
     assert hits / 300 > least
 
 
-def test_a_noisy_setting_keeps_its_own_spread() -> None:
+def test_a_noisy_setting_keeps_its_own_spread():
     steady = [[100.0, 101.0, 102.0], [50.0, 50.5, 51.0], [80.0, 80.4, 81.0]]
     noisy = [100.0, 140.0, 70.0]
     result = pooled([*steady, noisy])
@@ -253,7 +245,7 @@ def test_a_noisy_setting_keeps_its_own_spread() -> None:
     assert ratio(result[6], result[7]).freedom == 4
 
 
-def test_ratio_adds_errors_in_squares() -> None:
+def test_ratio_adds_errors_in_squares():
     above = Estimate(3, 200.0, 150.0, 250.0, "repeats", 0.03, 2.0)
     below = Estimate(3, 100.0, 90.0, 110.0, "repeats", 0.04, 2.0)
     result = ratio(above, below)
@@ -265,7 +257,7 @@ def test_ratio_adds_errors_in_squares() -> None:
     assert not ratio(above, Estimate(1, 100.0, math.nan, math.nan, "none")).known()
 
 
-def test_speedup_and_efficiency_by_hand() -> None:
+def test_speedup_and_efficiency_by_hand():
     rows = [
         {
             "engine": "sqlite",
@@ -292,7 +284,7 @@ def test_speedup_and_efficiency_by_hand() -> None:
     assert scaling(pd.DataFrame(rows[:1]), ["engine", "workers", "index"]).empty
 
 
-def test_latencies_are_of_merged_logs_without_warm_up(tmp_path: Path) -> None:
+def test_latencies_are_of_merged_logs_without_warm_up(tmp_path):
     synthetic.log(tmp_path / "read.0.hlog", "get", [1000] * 90)
     synthetic.log(tmp_path / "read.1.hlog", "get", [9000] * 10)
     synthetic.log(tmp_path / "read.2.hlog", "get", [10**9] * 500, warmup=True)
@@ -304,7 +296,7 @@ def test_latencies_are_of_merged_logs_without_warm_up(tmp_path: Path) -> None:
     assert values[95] == pytest.approx(9000, rel=1e-3)
 
 
-def test_few_repeats_share_the_spread_of_all_settings() -> None:
+def test_few_repeats_share_the_spread_of_all_settings():
     settings = [[100.0, 110.0], [1000.0, 900.0], [5.0], [2.0, 2.0], [1.0, 2.0, 3.0, 4.0, 5.0]]
     result = resample.pooled(settings)
     assert result[2] is None, "a single repeat has no spread to give or take"
@@ -313,7 +305,6 @@ def test_few_repeats_share_the_spread_of_all_settings() -> None:
     squares = [(math.log(b / a) / 2) ** 2 * 2 for a, b in settings[:2] for _ in (0, 1)] + [0, 0]
     error = math.sqrt(sum(squares) / 6 / 2)
     first = result[0]
-    assert first is not None
     assert first.error == pytest.approx(error)
     assert (first.freedom, first.resampled, first.n) == (3.0, "pooled", 2)
     assert first.mean == pytest.approx(math.sqrt(100 * 110))
@@ -322,7 +313,7 @@ def test_few_repeats_share_the_spread_of_all_settings() -> None:
     assert resample.pooled([[1.0, 2.0], [0.0, 1.0]]) == [None, None], "nobody to share with"
 
 
-def test_shared_spread_covers_what_it_claims() -> None:
+def test_shared_spread_covers_what_it_claims():
     rng = np.random.default_rng(5)
     hits = [
         e.low <= 100.0 <= e.high
@@ -333,8 +324,8 @@ def test_shared_spread_covers_what_it_claims() -> None:
     assert 0.93 < sum(hits) / len(hits) < 0.97
 
 
-def test_a_host_sample_of_a_few_ticks_says_nothing_but_a_lone_one_stays() -> None:
-    def row(trial: str, second: int, metric: str, value: float) -> dict[str, object]:
+def test_a_host_sample_of_a_few_ticks_says_nothing_but_a_lone_one_stays():
+    def row(trial, second, metric, value):
         return {
             **{"trial": trial, "phase": "read", "step": 0, "host": "h"},
             **{"second": second, "metric": metric, "value": value, "worker": 0, "process": None},

@@ -1,9 +1,6 @@
 """Published studies: their files, and the comparison with measured values by hand."""
 
-from __future__ import annotations
-
 import math
-from pathlib import Path
 
 import pytest
 from support.paths import ROOT
@@ -36,18 +33,18 @@ from storewise.study.references import (
 NAMES = ("altoros2013", "andor2019", "balasubramanian2014", "mahmood2015", "niec2014")
 
 
-def reference(yaml: str = YAML, csv: str = CSV) -> Reference:
+def reference(yaml=YAML, csv=CSV):
     return parse_reference("nobody2001", yaml, csv)
 
 
-def point(engine: str, nodes: int, value: float, phase: str = "read", **levels: object) -> Point:
+def point(engine, nodes, value, phase="read", **levels):
     return Point(
         engine, phase, 0, "operations_per_s", value, "", {"nodes": nodes, "key": "a", **levels}
     )
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_published_row_is_comparable_or_has_a_reason(name: str) -> None:
+def test_every_published_row_is_comparable_or_has_a_reason(name):
     result = load_reference(find_reference(name, ROOT))
     lines = {cell.line for cell in cells(result)}
     others = [r for n, r in enumerate(result.rows, start=2) if n not in lines]
@@ -55,7 +52,7 @@ def test_every_published_row_is_comparable_or_has_a_reason(name: str) -> None:
     assert result.citation.year > 2000 and result.hardware and result.cited().count(".") >= 2
 
 
-def test_the_folder_explains_each_of_its_files() -> None:
+def test_the_folder_explains_each_of_its_files():
     text = (ROOT / "config" / "references" / "README.md").read_text()
     assert {p.stem for p in (ROOT / "config" / "references").glob("*.csv")} == set(NAMES)
     assert all(f"`{name}`" in text for name in NAMES)
@@ -63,7 +60,7 @@ def test_the_folder_explains_each_of_its_files() -> None:
     assert all(f"`{key}`" in text for key in keys)
 
 
-def test_published_curves_are_in_our_units() -> None:
+def test_published_curves_are_in_our_units():
     one, two = published(reference())
     assert (one.system, two.system) == ("sqlite", "theirs")
     assert dict(one.values) == pytest.approx({1: 200, 2: 100, 4: 50})
@@ -71,7 +68,7 @@ def test_published_curves_are_in_our_units() -> None:
     assert one.same == (("key", "a"),) and one.best() == 1
 
 
-def test_our_curves_stand_beside_them_by_engine_levels_and_setting() -> None:
+def test_our_curves_stand_beside_them_by_engine_levels_and_setting():
     points = [
         *(point("sqlite", n, v) for n, v in ((1, 8.0), (2, 2.0), (2, 8.0), (3, 1.0))),
         point("sqlite", 1, 99.0, phase="write"),
@@ -92,7 +89,7 @@ def test_our_curves_stand_beside_them_by_engine_levels_and_setting() -> None:
     assert dict(others[0].values) == pytest.approx({2: 20, 4: 40})
 
 
-def test_shapes_and_ratios_by_hand() -> None:
+def test_shapes_and_ratios_by_hand():
     points = [
         *(point("sqlite", n, v) for n, v in ((1, 1000.0), (2, 500.0), (4, 250.0))),
         *(point("mariadb", n, v) for n, v in ((2, 100.0), (4, 100.0))),
@@ -125,14 +122,14 @@ def test_shapes_and_ratios_by_hand() -> None:
     ]
 
 
-def test_nothing_in_common_is_nothing_compared() -> None:
+def test_nothing_in_common_is_nothing_compared():
     result = compare([reference()], [point("duckdb", 1, 1.0), point("sqlite", 1, 1.0)])
     assert result.curves.empty and result.shapes.empty and result.ratios.empty
     assert set(result.values["compared"]) == {"not measured in this study", "it was guessed"}
     assert finding(result.shapes, result.ratios) == []
 
 
-def test_the_best_over_what_was_tried() -> None:
+def test_the_best_over_what_was_tried():
     text = YAML.replace("same: {key: key}}", "same: {key: key}, over: [rate]}")
     points = [
         *(point("sqlite", 1, v, rate=r) for r, v in ((10, 9.0), (100, 60.0), (100, 15.0))),
@@ -144,7 +141,7 @@ def test_the_best_over_what_was_tried() -> None:
     assert dict(own.values) == pytest.approx({1: 30, 2: 8})
 
 
-def test_two_series_of_one_system_as_a_pair() -> None:
+def test_two_series_of_one_system_as_a_pair():
     text = YAML + "pairs: [[rates, other]]\n"
     second = "  - {id: other, title: Other, where: {note: ''}, value: n, unit: '1', phases: load,\n"
     second += "     measure: operations_per_s, x: {column: n, level: nodes}, same: {key: key}}\n"
@@ -162,7 +159,7 @@ def test_two_series_of_one_system_as_a_pair() -> None:
     assert compare([reference(silent)], points).ratios.empty
 
 
-def test_slopes_trends_and_sides() -> None:
+def test_slopes_trends_and_sides():
     assert slope({1: 5.0, 10: 50.0}) == pytest.approx(1)
     assert slope({1: 7.0, 2: 7.0, 4: 7.0}) == pytest.approx(0)
     assert math.isnan(slope({1: 5.0})) and math.isnan(slope({0: 1.0, 1: 2.0}))
@@ -175,7 +172,7 @@ def test_slopes_trends_and_sides() -> None:
     assert base_of(other, [one]) == 3
 
 
-def test_levels_of_a_step() -> None:
+def test_levels_of_a_step():
     factors = {"engine": "sqlite", "workers": 2, "processes": 3, "threads": 1, "load.rows": 5}
     levels = levels_of(factors, {"threads": 4, "selectivity_pct": [0.2], "rate": None})
     assert levels["clients"] == 24 and "load.rows" not in levels and "rate" not in levels
@@ -201,26 +198,26 @@ def test_levels_of_a_step() -> None:
         (("citation: {", "- citation: {"), ["nobody2001"]),
     ],
 )
-def test_a_bad_reference_says_what_is_wrong(change: tuple[str, str], parts: list[str]) -> None:
+def test_a_bad_reference_says_what_is_wrong(change, parts):
     with pytest.raises(ConfigError) as error:
         reference(YAML.replace(*change))
     assert all(part in str(error.value) for part in parts), str(error.value)
 
 
-def test_a_bad_csv_says_its_line() -> None:
+def test_a_bad_csv_says_its_line():
     with pytest.raises(ConfigError, match=r"line 9 .*too many or too few"):
         reference(csv=CSV + "sqlite,1\n")
     with pytest.raises(ConfigError, match="has no rows"):
         reference(csv="engine,n\n")
 
 
-def test_a_study_names_references_by_name_or_path(tmp_path: Path) -> None:
+def test_a_study_names_references_by_name_or_path(tmp_path):
     (tmp_path / "nobody2001.yaml").write_text(YAML)
     (tmp_path / "nobody2001.csv").write_text(CSV)
     text = "inputs: {paths: data}\nengines: [sqlite]\nphases: [write]\n"
     path = tmp_path / "s.yaml"
 
-    def read(names: str) -> list[str]:
+    def read(names):
         path.write_text(f"{text}references: {names}\n")
         return load_study(path, root=ROOT).references
 
@@ -239,7 +236,7 @@ def test_a_study_names_references_by_name_or_path(tmp_path: Path) -> None:
         read("[nobody2001.yaml]")
 
 
-def test_texts_of_references_are_what_is_kept() -> None:
+def test_texts_of_references_are_what_is_kept():
     texts = reference_texts([find_reference("andor2019", ROOT)])
     result = parse_reference(
         "andor2019", **{"text": texts["andor2019"]["yaml"], "table": texts["andor2019"]["csv"]}

@@ -1,7 +1,5 @@
 """The Universal Scalability Law: exact cases, published scaling, properties, a study's table."""
 
-from __future__ import annotations
-
 import csv
 import math
 from dataclasses import replace
@@ -12,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import least_squares
 from support.paths import ROOT
-from support.results.made import GROUP, SCALED, Made, only
+from support.results.made import GROUP, SCALED, only
 
 from storewise.analysis.judge.usl import usl
 from storewise.analysis.stats.usl import fit, law, not_fitted
@@ -22,13 +20,13 @@ pytestmark = GROUP
 PUBLISHED = ROOT / "config" / "references" / "niec2014.csv"
 
 
-def test_the_law_by_hand() -> None:
+def test_the_law_by_hand():
     # 100 * 4 / (1 + 0.1 * 3 + 0.01 * 4 * 3) = 400 / 1.42
     assert law(4, 100, 0.1, 0.01) == pytest.approx(400 / 1.42)
     assert law(1, 100, 0.1, 0.01) == 100
 
 
-def test_exact_data_give_their_parameters_back() -> None:
+def test_exact_data_give_their_parameters_back():
     levels = [1, 2, 4, 8, 16, 32]
     result = fit(levels, [float(law(n, 250, 0.04, 0.0016)) for n in levels])
     assert result.rate_of_one.value == pytest.approx(250, rel=1e-6)
@@ -43,14 +41,14 @@ def test_exact_data_give_their_parameters_back() -> None:
     assert (result.rate_of_one.value, result.kappa.value) == pytest.approx((250, 0.0016))
 
 
-def test_linear_scaling_has_no_peak() -> None:
+def test_linear_scaling_has_no_peak():
     result = fit([1, 2, 3, 4], [10, 20, 30, 40])
     assert (result.sigma.value, result.kappa.value) == (0, 0)
     assert math.isinf(result.peak.value) and math.isinf(result.peak_rate.value)
     assert result.flags == ("no peak",)
 
 
-def test_contention_alone_ends_at_its_asymptote() -> None:
+def test_contention_alone_ends_at_its_asymptote():
     levels = [1, 2, 4, 8]
     result = fit(levels, [float(law(n, 10, 0.25, 0)) for n in levels])
     assert result.kappa.value == pytest.approx(0, abs=1e-9)
@@ -59,13 +57,13 @@ def test_contention_alone_ends_at_its_asymptote() -> None:
         assert result.peak_rate.value == pytest.approx(40, rel=1e-6)  # lambda / sigma
 
 
-def test_falling_from_the_start_is_best_at_one() -> None:
+def test_falling_from_the_start_is_best_at_one():
     levels = [1, 2, 3, 4]
     result = fit(levels, [float(law(n, 10, 0.5, 0.8)) for n in levels])
     assert result.peak.value == 1 and result.peak_rate.value == pytest.approx(10)
 
 
-def test_superlinear_rates_are_told() -> None:
+def test_superlinear_rates_are_told():
     levels = [1, 2, 4, 8, 16]
     rates = [100 * n * (1 + 0.1 * math.log(n)) for n in levels]
     result = fit(levels, rates)
@@ -74,7 +72,7 @@ def test_superlinear_rates_are_told() -> None:
     assert "superlinear within the errors" in fit(levels, rates, [0.2] * 5).flags
 
 
-def test_a_peak_beyond_the_levels_is_extrapolated() -> None:
+def test_a_peak_beyond_the_levels_is_extrapolated():
     levels = [1, 2, 3, 4]
     result = fit(levels, [float(law(n, 10, 0.1, 0.009)) for n in levels])
     assert result.peak.value == pytest.approx(10, rel=1e-5)
@@ -91,22 +89,20 @@ def test_a_peak_beyond_the_levels_is_extrapolated() -> None:
         ([1, 2, 3, 4], [1, 2, math.nan, 4], "not positive"),
     ],
 )
-def test_what_cannot_be_fitted_says_why(levels: list[float], rates: list[float], why: str) -> None:
+def test_what_cannot_be_fitted_says_why(levels, rates, why):
     assert why in not_fitted(levels, rates)
     with pytest.raises(ValueError, match=why):
         fit(levels, rates)
 
 
 @given(seed=st.integers(0, 2**32 - 1), sigma=st.floats(0.01, 0.5), kappa=st.floats(1e-4, 0.05))
-def test_no_other_parameters_within_the_bounds_are_nearer(
-    seed: int, sigma: float, kappa: float
-) -> None:
+def test_no_other_parameters_within_the_bounds_are_nearer(seed, sigma, kappa):
     levels = np.array([1.0, 2, 4, 8, 16])
     rng = np.random.default_rng(seed)
     logs = np.log(law(levels, 100, sigma, kappa)) + rng.normal(0, 0.1, 5)
     result = fit(levels.tolist(), np.exp(logs).tolist(), resamples=1)
 
-    def distance(at: np.ndarray) -> np.ndarray:
+    def distance(at):
         return np.log(law(levels, np.exp(at[0]), at[1], at[2])) - logs
 
     other = least_squares(
@@ -118,7 +114,7 @@ def test_no_other_parameters_within_the_bounds_are_nearer(
     assert float(np.sum(mine**2)) <= 2 * other.cost * (1 + 1e-6) + 1e-12
 
 
-def test_intervals_cover_what_they_claim() -> None:
+def test_intervals_cover_what_they_claim():
     levels = [1, 2, 4, 8, 16, 32]
     true = np.log([float(law(n, 100, 0.05, 0.002)) for n in levels])
     rng = np.random.default_rng(5)
@@ -133,7 +129,7 @@ def test_intervals_cover_what_they_claim() -> None:
     assert hits["residuals"] >= 14
 
 
-def _published(engine: str) -> tuple[list[float], list[float]]:
+def _published(engine):
     with PUBLISHED.open(encoding="utf-8") as file:
         rows = [
             row
@@ -145,7 +141,7 @@ def _published(engine: str) -> tuple[list[float], list[float]]:
     return [float(r["db_nodes"]) for r in rows], [float(r["write_ops_s"]) for r in rows]
 
 
-def test_published_node_scaling() -> None:
+def test_published_node_scaling():
     levels, rates = _published("mongodb")
     assert levels == [1, 2, 3, 4, 13]
     result = fit(levels, rates)
@@ -165,7 +161,7 @@ def test_published_node_scaling() -> None:
 
 
 @pytest.mark.parametrize("levels", [[1, 2, 4, 8], [1, 2, 4, 8, 16, 32]])
-def test_intervals_of_single_rates_cover_what_they_claim(levels: list[int]) -> None:
+def test_intervals_of_single_rates_cover_what_they_claim(levels):
     rng = np.random.default_rng(4)
     true = np.array([float(law(n, 100, 0.1, 0.005)) for n in levels])
     covered = 0
@@ -176,7 +172,7 @@ def test_intervals_of_single_rates_cover_what_they_claim(levels: list[int]) -> N
     assert covered / 30 > 0.85
 
 
-def test_a_study_has_a_law_per_curve(made: Made) -> None:
+def test_a_study_has_a_law_per_curve(made):
     tables = only(made.measured(**SCALED), engine="sqlite")
     # Seconds of single runs are no errors of the law.
     seconds = replace(tables, summary=tables.summary.assign(n=1, resampled="seconds"))

@@ -1,13 +1,11 @@
 """What the verification found, up to the verdict: who lost, changed or made up documents."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 
 import pandas as pd
 import pytest
-from support.results.made import GROUP, Made
+from support.results.made import GROUP
 
 from storewise.analysis.measure.verification import (
     COLUMNS,
@@ -35,7 +33,7 @@ GOOD = {"right", "right, not counted"}
 NAMES = COLUMNS[2:]
 
 
-def samples(cases: dict[str, tuple[int | None, ...]]) -> pd.DataFrame:
+def samples(cases):
     """Rows of result parts: each trial has a kind as in `cases`, and one that is right."""
     rows = [
         (trial, Sample("verify", f"{name}_documents", value, "1", operation=kind))
@@ -51,7 +49,7 @@ def samples(cases: dict[str, tuple[int | None, ...]]) -> pd.DataFrame:
     return table.assign(trial=[trial for trial, _ in rows]).astype({"value": float})
 
 
-def test_a_trial_is_wrong_that_lost_changed_or_made_up_documents() -> None:
+def test_a_trial_is_wrong_that_lost_changed_or_made_up_documents():
     table = verification(samples(CASES))
     assert list(table) == COLUMNS
     assert len(table) == 2 * len(CASES)
@@ -65,7 +63,7 @@ def test_a_trial_is_wrong_that_lost_changed_or_made_up_documents() -> None:
     assert wrong_trials(verification(samples({}).iloc[:0])) == set()
 
 
-def test_each_wrong_trial_is_one_warning_with_its_sums() -> None:
+def test_each_wrong_trial_is_one_warning_with_its_sums():
     warnings = verification_warnings(verification(samples(CASES)))
     assert [warning.trial for warning in warnings] == sorted(set(CASES) - GOOD)
     assert {warning.code for warning in warnings} == {"wrong_documents"}
@@ -75,7 +73,7 @@ def test_each_wrong_trial_is_one_warning_with_its_sums() -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_no_such_store_is_recommended(made: Made, case: str) -> None:
+def test_no_such_store_is_recommended(made, case):
     """The one that would have been, if one of its trials is wrong."""
     tables = made.tables(engines=["sqlite", "duckdb"], workers=[1], repeats=2)
     best = verdict(tables).recommendation.choice

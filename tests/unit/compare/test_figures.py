@@ -1,7 +1,5 @@
 """The figures of `storewise compare`: ratios, tests and limits by hand."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -17,7 +15,7 @@ from storewise.errors import ResultError
 # The statistics.
 
 
-def test_the_ratio_of_two_studies_is_welchs_test_of_logarithms() -> None:
+def test_the_ratio_of_two_studies_is_welchs_test_of_logarithms():
     a, b = [10.0, 11.0, 10.5, 9.8, 10.1, 10.4], [8.0, 9.5, 7.9, 8.8, 9.9]
     result = independent(estimate(b), estimate(a))
     expected = stats.ttest_ind(np.log(b), np.log(a), equal_var=False)
@@ -27,7 +25,7 @@ def test_the_ratio_of_two_studies_is_welchs_test_of_logarithms() -> None:
     assert p_value(result) == pytest.approx(expected.pvalue, rel=1e-6)
 
 
-def test_one_sided_p_is_that_of_a_shifted_test() -> None:
+def test_one_sided_p_is_that_of_a_shifted_test():
     a, b = [10.0, 11.0, 10.5, 9.8, 10.1, 10.4], [8.0, 8.5, 7.9, 8.2, 8.1]
     shifted = [0.9 * value for value in a]
     expected = stats.ttest_ind(np.log(b), np.log(shifted), equal_var=False, alternative="less")
@@ -35,7 +33,7 @@ def test_one_sided_p_is_that_of_a_shifted_test() -> None:
     assert result == pytest.approx(expected.pvalue, rel=1e-6)
 
 
-def test_spreads_that_were_pooled_apart_keep_their_own_degrees_of_freedom() -> None:
+def test_spreads_that_were_pooled_apart_keep_their_own_degrees_of_freedom():
     from storewise.analysis.stats.intervals import pooled
 
     a, other, _ = pooled([[10.0, 11.0], [20.0, 21.0], [5.0, 5.5]])
@@ -52,7 +50,7 @@ def test_spreads_that_were_pooled_apart_keep_their_own_degrees_of_freedom() -> N
     assert independent(other, a, shared=True).freedom == 3
 
 
-def test_holm_by_hand() -> None:
+def test_holm_by_hand():
     # Sorted 0.01, 0.02, 0.03, 0.5 times 4, 3, 2, 1, never less than the one before.
     result = holm_adjusted([0.03, math.nan, 0.01, 0.5, 0.02]).tolist()
     assert result[:1] + result[2:] == pytest.approx([0.06, 0.04, 0.5, 0.06])
@@ -61,7 +59,7 @@ def test_holm_by_hand() -> None:
     assert len(holm_adjusted([])) == 0
 
 
-def test_ends_that_say_nothing_are_short() -> None:
+def test_ends_that_say_nothing_are_short():
     row = {"ratio": 0.26, "ratio_low": 3.5e-8, "ratio_high": 2e6}
     assert interval_words(row) == "<0.001 to >1000"
     assert interval_words({**row, "ratio_low": 0.05}) == "0.0500 to >1000"
@@ -71,11 +69,11 @@ def test_ends_that_say_nothing_are_short() -> None:
 
 
 @pytest.mark.parametrize(("text", "share"), [("10%", 0.1), (" 2.5 % ", 0.025), ("0%", 0.0)])
-def test_limits(text: str, share: float) -> None:
+def test_limits(text, share):
     assert parse_limit(text) == pytest.approx(share)
 
 
 @pytest.mark.parametrize("text", ["10", "-5%", "100%", "a%", "", "1e1%", "nan%"])
-def test_what_is_no_limit(text: str) -> None:
+def test_what_is_no_limit(text):
     with pytest.raises(ResultError, match="expected a percentage"):
         parse_limit(text)

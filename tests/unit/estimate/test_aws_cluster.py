@@ -1,12 +1,8 @@
 """profiles/aws/cluster.yaml: what its user sets, and the study of its README."""
 
-from __future__ import annotations
-
 import re
-from pathlib import Path
 
 import boto3
-import pytest
 from botocore.exceptions import ClientError, NoRegionError
 from support.paths import ROOT
 
@@ -18,7 +14,7 @@ CLUSTER = (AWS / "cluster.yaml").read_text()
 README = (AWS / "README.md").read_text()
 
 
-def test_few_values_are_to_be_set_and_marked() -> None:
+def test_few_values_are_to_be_set_and_marked():
     marked = [line for line in CLUSTER.splitlines() if "# SET" in line]
     keys = [re.match(r"[ -]*\{?(?:Key: )?(\w+)", line) for line in marked]
     assert [key and key[1] for key in keys] == [
@@ -30,7 +26,7 @@ def test_few_values_are_to_be_set_and_marked() -> None:
         assert lines and all(line in marked for line in lines), placeholder
 
 
-def test_the_study_of_the_readme_is_one(tmp_path: Path) -> None:
+def test_the_study_of_the_readme_is_one(tmp_path):
     (written,) = re.findall(r"cat > mine.yaml <<'END'\n(.*?)\nEND\n", README, re.DOTALL)
     (tmp_path / "mine.yaml").write_text(written)
     study = load_study(tmp_path / "mine.yaml", root=ROOT)
@@ -40,7 +36,7 @@ def test_the_study_of_the_readme_is_one(tmp_path: Path) -> None:
     assert 61440 + 256 <= 0.95 * 64 * 1024
 
 
-def test_the_region_is_said_where_boto3_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_region_is_said_where_boto3_looks(monkeypatch):
     """It does not look into AWS_REGION, nor does ParallelCluster: the AWS CLI alone does."""
     (name,) = re.findall(r"export (\w+)=us-east-1 BUCKET", README)
     monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)

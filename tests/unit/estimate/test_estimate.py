@@ -1,16 +1,12 @@
 """What a study will cost, before it runs: counted by hand, and with earlier results."""
 
-from __future__ import annotations
-
 import json
 import shutil
-from pathlib import Path
-from typing import Any
 
 import pytest
 from support.paths import ROOT
 from support.results import synthetic
-from support.results.made import GROUP, SCALED, Made
+from support.results.made import GROUP, SCALED
 from typer.testing import CliRunner
 
 from storewise.analysis.pipeline.output import write_csv
@@ -42,18 +38,18 @@ prices:
 YCSB = "workload: ycsb\nengines: {postgres: {}}\nphases: [load: {recordcount: 400000}"
 
 
-def load(root: Path, text: str, **options: Any) -> Study:
+def load(root, text, **options):
     (root / "s.yaml").write_text(text)
     return load_study(root / "s.yaml", root=root, **options)
 
 
-def seconds(study: Study, results: Path) -> tuple[float, float, float]:
+def seconds(study, results):
     (trial,) = study.trials()
     work = work_of(trial, None, Rates(results, trial.factors))
     return work.seconds.mean, work.seconds.low, work.seconds.high
 
 
-def test_every_host_is_paid_for_the_whole_trial(tmp_path: Path) -> None:
+def test_every_host_is_paid_for_the_whole_trial(tmp_path):
     # 400,000 records at 4,000/s are 100 s, 20 s follow, and 180 s beside them: 300 s.
     text = f"{YCSB}, c: {{seconds: 20}}]\nfactors: {{nodes: [3], workers: [2]}}\n{PRICES}"
     study = load(tmp_path, text)
@@ -67,7 +63,6 @@ def test_every_host_is_paid_for_the_whole_trial(tmp_path: Path) -> None:
         2,
     )
     assert servers.hours.mean == pytest.approx(3 * 300 / 3600)
-    assert result.money is not None
     assert result.money.mean == pytest.approx((3 * 1 + 2 * 0.5) * 300 / 3600)
     assert result.seconds.mean == pytest.approx(300)
     # The default rate may be four times more or less, the time beside the phases twice.
@@ -76,7 +71,7 @@ def test_every_host_is_paid_for_the_whole_trial(tmp_path: Path) -> None:
     assert result.money.high == pytest.approx(4 * (400 + 20 + 360) / 3600)
 
 
-def test_instances_cost_what_their_class_does_and_start_and_wait(tmp_path: Path) -> None:
+def test_instances_cost_what_their_class_does_and_start_and_wait(tmp_path):
     factors = "factors: {nodes: [1], workers: [1], node_class: [data, large]}\n"
     study = load(tmp_path, f"{YCSB}]\n{factors}{PRICES}")
     exact = Amount.exact(180.0)
@@ -97,7 +92,7 @@ def test_instances_cost_what_their_class_does_and_start_and_wait(tmp_path: Path)
         estimate(study, study.trials(), parse_classes("data=d/big, work=w"), tmp_path)
 
 
-def test_trials_at_a_time_hosts_here_and_what_each_engine_takes(tmp_path: Path) -> None:
+def test_trials_at_a_time_hosts_here_and_what_each_engine_takes(tmp_path):
     text = "workload: ycsb\nengines: {postgres: {}, sqlite: {}}\n"
     text += "phases: [load: {recordcount: 400000}, c: {seconds: 20}]\n"
     text += "factors: {nodes: [1, 3], workers: [2]}\n"
@@ -116,7 +111,6 @@ def test_trials_at_a_time_hosts_here_and_what_each_engine_takes(tmp_path: Path) 
     assert workers.hours.mean * 3600 == pytest.approx(2 * 765)
     assert servers.hours.mean * 3600 == pytest.approx((1 + 3) * 300)
     assert result.hours.mean == pytest.approx(workers.hours.mean + servers.hours.mean)
-    assert result.money is not None
     assert result.money.mean == pytest.approx((1200 * 1 + 1530 * 0.5) / 3600)
     at_once = estimate(load(tmp_path, f"{text}live_sessions: 2\n"), trials, {}, tmp_path)
     assert at_once.seconds.mean < result.seconds.mean
@@ -134,7 +128,7 @@ def test_trials_at_a_time_hosts_here_and_what_each_engine_takes(tmp_path: Path) 
     assert (nothing.trials, nothing.measured, nothing.hours.mean, nothing.spot) == (0, 3, 0, 0)
 
 
-def test_a_range_takes_start_up_at_its_lowest_and_highest(tmp_path: Path) -> None:
+def test_a_range_takes_start_up_at_its_lowest_and_highest(tmp_path):
     study = load(tmp_path, f"{YCSB}, c: {{seconds: 20}}]\n{PRICES}")
     result = estimate(study, study.trials(), CLASSES, tmp_path, idle=60.0)
     # 240 s to start, 300 s, and 60 s idle at the end.
@@ -158,7 +152,7 @@ def test_a_range_takes_start_up_at_its_lowest_and_highest(tmp_path: Path) -> Non
         (Amount(7200, 3600, 86400, ""), "2.0 (1.0 to 24.0) h"),
     ],
 )
-def test_times_in_words(amount: Amount, shown: str) -> None:
+def test_times_in_words(amount, shown):
     assert time_text(amount) == shown
 
 
@@ -172,22 +166,20 @@ def test_times_in_words(amount: Amount, shown: str) -> None:
         ("c: {search: {limit_ms: 5, low: 1, high: 9, steps: 4, seconds: 5}}", (20, 10, 20)),
     ],
 )
-def test_phases_last_as_they_say(
-    tmp_path: Path, phase: str, expected: tuple[float, float, float]
-) -> None:
+def test_phases_last_as_they_say(tmp_path, phase, expected):
     study = load(tmp_path, f"{YCSB}, {phase}]\n{PRICES}")
     assert seconds(study, tmp_path) == pytest.approx(
         tuple(own + at for own, at in zip(expected, (100, 25, 400), strict=True))
     )
 
 
-def test_what_measures_stores_and_asks_counts_too(tmp_path: Path) -> None:
+def test_what_measures_stores_and_asks_counts_too(tmp_path):
     text = "workload: measures\nengines: [sqlite]\nphases: [load: {rows: 8000}, add: {rows: 4000},"
     study = load(tmp_path, f"{text} q2: {{selectivity_pct: [1, 2], operations: 10}}]\n")
     assert seconds(study, tmp_path)[0] == pytest.approx(2 + 1 + 20 / 2000)
 
 
-def test_one_host_and_the_workers_class(tmp_path: Path) -> None:
+def test_one_host_and_the_workers_class(tmp_path):
     text = "workload: ycsb\nengines: [sqlite]\nphases: [load]\nembedded: one_host\n"
     (trial,) = load(tmp_path, text + "factors: {workers: [4]}\n").trials()
     assert hosts_of(trial, one_host=True) == {"work": 1}
@@ -199,7 +191,7 @@ def test_one_host_and_the_workers_class(tmp_path: Path) -> None:
 INPUTS = "engines: [null]\nphases: [write]\n"
 
 
-def test_documents_come_from_sizes_or_from_the_corpus(tmp_path: Path) -> None:
+def test_documents_come_from_sizes_or_from_the_corpus(tmp_path):
     data = tmp_path / "data"
     data.mkdir()
     for i in range(4):
@@ -224,7 +216,7 @@ def test_documents_come_from_sizes_or_from_the_corpus(tmp_path: Path) -> None:
     assert "inputs cannot be looked at: /not/here: no input file" in result.source
 
 
-def test_earlier_results_take_the_place_of_defaults(tmp_path: Path, made: Made) -> None:
+def test_earlier_results_take_the_place_of_defaults(tmp_path, made):
     results = tmp_path / "s"
     ignored = shutil.ignore_patterns("trials")
     shutil.copytree(made.study(**SCALED), results, ignore=ignored)
@@ -278,9 +270,7 @@ HEADS = "engine,workers,phase,step,measure,mean,low,high"
         ("sqlite,4,load,0,operations_per_s,100,90,120", (4000, 1000, 16000, "default")),
     ],
 )
-def test_how_far_a_rate_may_be_off(
-    tmp_path: Path, row: str, expected: tuple[float, float, float, str]
-) -> None:
+def test_how_far_a_rate_may_be_off(tmp_path, row, expected):
     (tmp_path / "analysis").mkdir()
     (tmp_path / "analysis" / "summary.csv").write_text(f"{HEADS}\n{row}\n")
     text = "workload: ycsb\nengines: [sqlite]\nphases: [load]\nfactors: {workers: [4]}\n"
@@ -290,7 +280,7 @@ def test_how_far_a_rate_may_be_off(
     assert result.source == expected[3]
 
 
-def test_above_its_limit_a_run_is_refused_with_the_estimate(tmp_path: Path) -> None:
+def test_above_its_limit_a_run_is_refused_with_the_estimate(tmp_path):
     study = load(tmp_path, f"{YCSB}]\n{PRICES}max_cost: 0.05\n")
     result = estimate(study, study.trials(), {}, tmp_path)
     assert result.money is not None
@@ -315,9 +305,7 @@ def test_above_its_limit_a_run_is_refused_with_the_estimate(tmp_path: Path) -> N
         ("big/spot", []),  # at most what one on demand costs
     ],
 )
-def test_a_limit_is_not_held_against_hosts_without_a_price(
-    tmp_path: Path, place: str, gone: list[str]
-) -> None:
+def test_a_limit_is_not_held_against_hosts_without_a_price(tmp_path, place, gone):
     prices = PRICES.replace("instances: {", "instances: {onlyspot: {spot: 1}, free: {spot: 0}, ")
     study = load(tmp_path, f"{YCSB}]\n{prices}max_cost: 1000\n")
     classes = parse_classes(f"data=data/{place}, work=work/small/spot")
@@ -339,14 +327,14 @@ def test_a_limit_is_not_held_against_hosts_without_a_price(
         ("max_cost: 5\n", ["max_cost", "needs prices", "prices.yaml"]),
     ],
 )
-def test_a_limit_needs_prices(tmp_path: Path, text: str, words: list[str]) -> None:
+def test_a_limit_needs_prices(tmp_path, text, words):
     with pytest.raises(ConfigError) as error:
         load(tmp_path, f"{YCSB}]\n{text}")
     for word in ["s.yaml, line 4", *words]:
         assert word in str(error.value)
 
 
-def test_classes_of_a_profile_are_read_as_snakemake_reads_them(tmp_path: Path) -> None:
+def test_classes_of_a_profile_are_read_as_snakemake_reads_them(tmp_path):
     profile = tmp_path / "profiles" / "mine"
     profile.mkdir(parents=True)
     path = profile / "config.yaml"
@@ -360,7 +348,7 @@ def test_classes_of_a_profile_are_read_as_snakemake_reads_them(tmp_path: Path) -
     assert node_classes("mine", tmp_path) == {}
 
 
-def test_the_published_nodes_at_paper_scale_are_estimated() -> None:
+def test_the_published_nodes_at_paper_scale_are_estimated():
     study = load_study("niec2014-nodes", scale="paper", root=ROOT)
     result = estimate(study, study.trials(), CLASSES, ROOT / "results" / study.name)
     assert result.trials == 42
@@ -373,11 +361,10 @@ def test_the_published_nodes_at_paper_scale_are_estimated() -> None:
     # 4 workers and 7.5 nodes on average, and a configuration server of MongoDB's.
     hours = result.lines[-1].use.busy / 4
     assert result.lines[0].use.busy == pytest.approx((7.5 + 28 / 42) * hours, rel=0.01)
-    assert result.money is not None
     assert result.money.low < result.money.mean < result.money.high
 
 
-def test_a_profile_may_know_only_the_servers_classes(tmp_path: Path) -> None:
+def test_a_profile_may_know_only_the_servers_classes(tmp_path):
     study = load(tmp_path, f"{YCSB}]\n{PRICES}")
     result = estimate(study, study.trials(), parse_classes("data=queue/big"), tmp_path)
     assert [line.price.basis for line in result.lines if line.price is not None] == [
@@ -386,7 +373,7 @@ def test_a_profile_may_know_only_the_servers_classes(tmp_path: Path) -> None:
     ]
 
 
-def test_the_hosts_of_a_database_that_is_there_are_not_known(tmp_path: Path) -> None:
+def test_the_hosts_of_a_database_that_is_there_are_not_known(tmp_path):
     text = "workload: ycsb\nphases: [load]\nengines: {sql: {%s}}\n"
     study = load(tmp_path, text % "url: 'postgresql://u@h/d'")
     result = estimate(study, study.trials(), {}, tmp_path)
@@ -396,9 +383,7 @@ def test_the_hosts_of_a_database_that_is_there_are_not_known(tmp_path: Path) -> 
     refuse_above(result, 1.0)
 
 
-def test_the_command_says_what_it_will_cost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_says_what_it_will_cost(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "40")
     (tmp_path / "p.yaml").write_text(

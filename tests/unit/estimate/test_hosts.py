@@ -1,7 +1,5 @@
 """Hours of hosts that start when needed and end when idle, counted by hand."""
 
-from __future__ import annotations
-
 import pytest
 
 from storewise.estimate.host_hours import Stay, Use, occupied
@@ -9,7 +7,7 @@ from storewise.estimate.host_hours import Stay, Use, occupied
 H = 3600.0
 
 
-def test_on_a_cluster_of_ones_own_hosts_count_while_they_are_used() -> None:
+def test_on_a_cluster_of_ones_own_hosts_count_while_they_are_used():
     stays = [Stay(H, {"data": 3, "work": 1}), Stay(2 * H, {"data": 1, "work": 1})]
     uses, seconds = occupied(stays)
     assert seconds == 3 * H
@@ -17,7 +15,7 @@ def test_on_a_cluster_of_ones_own_hosts_count_while_they_are_used() -> None:
     assert uses["work"] == Use(busy=3, starts=1, most=1)
 
 
-def test_hosts_start_once_and_wait_for_the_next_trial_until_they_end() -> None:
+def test_hosts_start_once_and_wait_for_the_next_trial_until_they_end():
     # Three hosts start (0.1 h), two of them are not needed then and end after 0.2 h.
     stays = [Stay(H, {"data": 3}), Stay(2 * H, {"data": 1}), Stay(H, {"data": 2})]
     uses, seconds = occupied(stays, start_up=0.1 * H, idle=0.2 * H)
@@ -31,7 +29,7 @@ def test_hosts_start_once_and_wait_for_the_next_trial_until_they_end() -> None:
     assert result.hours == pytest.approx(result.busy + result.starting + result.idle)
 
 
-def test_trials_at_a_time_have_hosts_of_their_own() -> None:
+def test_trials_at_a_time_have_hosts_of_their_own():
     stays = [Stay(H, {"data": 1}), Stay(2 * H, {"data": 1}), Stay(H, {"data": 1})]
     uses, seconds = occupied(stays, lanes=2, start_up=0.5 * H, idle=H)
     assert seconds == pytest.approx(2.5 * H)
@@ -40,7 +38,7 @@ def test_trials_at_a_time_have_hosts_of_their_own() -> None:
     assert uses["data"].starting == pytest.approx(1)
 
 
-def test_who_was_idle_shortest_is_taken_and_the_end_is_that_of_the_longest() -> None:
+def test_who_was_idle_shortest_is_taken_and_the_end_is_that_of_the_longest():
     stays = [Stay(4 * H, {"data": 1}), Stay(H, {"data": 1}), Stay(H, {"data": 1})]
     uses, seconds = occupied(stays, lanes=2, idle=9 * H)
     # The third follows the second on its host; the first ends last, 2 h after these.
@@ -59,7 +57,7 @@ def test_who_was_idle_shortest_is_taken_and_the_end_is_that_of_the_longest() -> 
     assert uses["data"].idle == pytest.approx(2 + 3 + 3)
 
 
-def test_a_host_ends_after_its_idle_time_and_not_before() -> None:
+def test_a_host_ends_after_its_idle_time_and_not_before():
     for pause, starts in ((2.0, 1), (2.001, 2)):
         stays = [Stay(H, {"a": 1}), Stay(pause * H, {"b": 1}), Stay(H, {"a": 1})]
         uses, _ = occupied(stays, idle=2 * H)
@@ -67,5 +65,5 @@ def test_a_host_ends_after_its_idle_time_and_not_before() -> None:
         assert uses["a"].idle == pytest.approx(4)
 
 
-def test_nothing_costs_nothing() -> None:
+def test_nothing_costs_nothing():
     assert occupied([], start_up=1, idle=1) == ({}, 0.0)

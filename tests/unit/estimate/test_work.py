@@ -1,9 +1,6 @@
 """What a trial has to do and at which rate: amounts, tried-out rates, measured rates, by hand."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support.paths import ROOT
@@ -11,19 +8,18 @@ from support.paths import ROOT
 from storewise.estimate import work
 from storewise.estimate.work import Amount, Probe, Rates, documents_of, work_of
 from storewise.study.load import load_study
-from storewise.study.study import Study
 
 
-def load(root: Path, text: str) -> Study:
+def load(root, text):
     (root / "s.yaml").write_text(text)
     return load_study(root / "s.yaml", root=ROOT)
 
 
-def of(amount: Amount) -> tuple[float, float, float]:
+def of(amount):
     return amount.mean, amount.low, amount.high
 
 
-def test_amounts_by_hand() -> None:
+def test_amounts_by_hand():
     one, other = Amount(4, 2, 10, "a"), Amount(6, 5, 7, "b")
     assert of(Amount.within(6, 3, "s")) == (6, 2, 18)
     assert of(Amount.exact(3)) == (3, 3, 3)
@@ -44,8 +40,8 @@ def test_amounts_by_hand() -> None:
     ],
 )
 def test_what_was_tried_out_counts_for_its_engine_more_than_for_others(
-    engine: str, phase: str, measure: str, expected: tuple[float, float, float]
-) -> None:
+    engine, phase, measure, expected
+):
     probe = Probe("sqlite", {"documents_per_s": 900, "operations_per_s": 50})
     assert of(probe.rate(engine, phase, measure)) == expected
     assert of(Probe("", {}).rate(engine, phase, "documents_per_s")) == (4000, 1000, 16000)
@@ -67,9 +63,7 @@ INPUTS = "inputs: {paths: /not/here}\nengines: [sqlite]\ncorpus: {files: 100, by
         ("[write, read: {operations: 200}]\nfactors: {workers: [5]}", [14]),
     ],
 )
-def test_seconds_of_the_inputs_documents(
-    tmp_path: Path, phases: str, expected: list[float]
-) -> None:
+def test_seconds_of_the_inputs_documents(tmp_path, phases, expected):
     study = load(tmp_path, f"{INPUTS}phases: {phases}\n")
     documents = documents_of(study, tmp_path)
     assert of(documents) == pytest.approx((1000, 1000 / 1.5, 1500))
@@ -82,9 +76,7 @@ def test_seconds_of_the_inputs_documents(
     assert all(one.low < one.mean < one.high for one in seconds)
 
 
-def test_sizes_of_many_files_are_those_of_some_evenly_taken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sizes_of_many_files_are_those_of_some_evenly_taken(tmp_path, monkeypatch):
     data = tmp_path / "data"
     data.mkdir()
     for number in range(9):
@@ -118,8 +110,8 @@ sqlite,1,query,0,operations_per_s,7,6,8
     ],
 )
 def test_a_rate_is_that_of_its_step_and_levels_else_of_those_next_to_them(
-    tmp_path: Path, workers: int, step: int, expected: tuple[float, float, float]
-) -> None:
+    tmp_path, workers, step, expected
+):
     (tmp_path / "analysis").mkdir()
     (tmp_path / "analysis" / "summary.csv").write_text(SUMMARY)
     steps = "steps: [{threads: 1}, {threads: 2}, {threads: 3}]"
@@ -134,10 +126,8 @@ def test_a_rate_is_that_of_its_step_and_levels_else_of_those_next_to_them(
     ("stored", "expected"),
     [(None, 40), ("{}", 10), ('{"inputs": {"paths": ["another"]}}', 10), ("[", 10)],
 )
-def test_a_manifest_counts_for_its_own_inputs_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: str | None, expected: float
-) -> None:
-    counted: Any = work.read_manifest(Path("nowhere"))[0]
+def test_a_manifest_counts_for_its_own_inputs_only(tmp_path, monkeypatch, stored, expected):
+    counted = work.read_manifest(Path("nowhere"))[0]
     assert counted is None
     manifest = type("Manifest", (), {"documents": 40, "files": 3})()
     monkeypatch.setattr(work, "read_manifest", lambda path: (manifest, []))

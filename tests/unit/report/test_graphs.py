@@ -1,32 +1,25 @@
 """What the page's script is given: figures as Plotly takes them, sources, timelines, and JSON that
 no text can break out of."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json
 import math
 import statistics
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from support.results.made import GROUP, ONE, SCALED, Made
+from support.results.made import GROUP, SCALED
 
-from storewise.analysis.model.tables import Tables
 from storewise.figures.captions import FIGURES
-from storewise.figures.chart import Axis, Chart, level_axis
+from storewise.figures.chart import Axis, level_axis
 from storewise.figures.scaling import relative_law
-from storewise.figures.selection import Finder
 from storewise.report.data.embed import columns_of, packed, plain, script_json
 from storewise.report.data.evidence import Evidence, headline_id, headlines, with_ids
 from storewise.report.data.filters import Facets
-from storewise.report.data.rows import Mark, source_id, source_label
-from storewise.report.graphs import Graphs, summary
+from storewise.report.graphs import Graphs
 from storewise.report.page.table_view import view
 from storewise.report.page.timelines import (
     METRICS,
@@ -38,42 +31,37 @@ from storewise.report.page.timelines import (
     timelines,
 )
 from storewise.report.tables.cells import Table, number_cell, text_cell
-from storewise.report.tables.judged import judged_table, judged_tables
 from storewise.report.tables.stores import rate_table
-
-#: What the page has of a figure.
-Panels = Callable[[str], list[dict[str, Any]]]
-
 
 pytestmark = GROUP
 
 
 @pytest.fixture(scope="module")
-def tables(made: Made) -> Tables:
+def tables(made):
     return made.tables(**SCALED)
 
 
 @pytest.fixture(scope="module")
-def evidence(tables: Tables) -> Evidence:
+def evidence(tables):
     return Evidence(tables)
 
 
 @pytest.fixture(scope="module")
-def facets(tables: Tables, evidence: Evidence) -> Facets:
+def facets(tables, evidence):
     return Facets(tables, evidence)
 
 
 MAKE = {spec.name: spec.make for spec in FIGURES}
 
 
-def chart(tables: Tables, name: str) -> Chart:
+def chart(tables, name):
     made = MAKE[name](tables)
     assert made is not None
     return made
 
 
 @pytest.fixture(scope="module")
-def panels(tables: Tables, evidence: Evidence, facets: Facets) -> Panels:
+def panels(tables, evidence, facets):
     """The panels of a figure by its name, as the page has them."""
     graphs = Graphs(evidence, facets)
     return lambda name: graphs.payload(chart(tables, name))["panels"]
@@ -83,7 +71,7 @@ DRAWN = ("throughput", "over_time", "latency", "scaling", "nodes", "storage", "c
 
 
 @pytest.mark.parametrize("name", DRAWN)
-def test_figures_are_what_plotly_takes(panels: Panels, name: str) -> None:
+def test_figures_are_what_plotly_takes(panels, name):
     graph_objects = pytest.importorskip("plotly.graph_objects")
     made = plain(panels(name))
     assert made
@@ -95,9 +83,7 @@ def test_figures_are_what_plotly_takes(panels: Panels, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", DRAWN)
-def test_every_point_names_a_row_with_its_very_value(
-    evidence: Evidence, panels: Panels, name: str
-) -> None:
+def test_every_point_names_a_row_with_its_very_value(evidence, panels, name):
     columns = {"latency": "value", "capacity": "hours"}
     scale = 1e3 if name == "latency" else 1.0
     points = 0
@@ -113,16 +99,7 @@ def test_every_point_names_a_row_with_its_very_value(
     assert points or name == "over_time"
 
 
-def test_hover_tells_value_interval_n_and_trials(panels: Panels) -> None:
-    traces = panels("throughput")[0]["data"]
-    trace = next(t for t in traces if t["name"] == "SQLite, 1 worker")
-    (text,) = trace["text"]
-    assert text.startswith("<b>SQLite, 1 worker</b><br>")
-    for word in ("documents/s", "95 % interval", "n = 2", "trials sqlite-w1-r1-"):
-        assert word in text
-
-
-def test_lines_know_what_they_are_chosen_by(facets: Facets, panels: Panels) -> None:
+def test_lines_know_what_they_are_chosen_by(facets, panels):
     assert facets.names == ["engine", "phase", "nodes", "workers"]
     levels = {one["name"]: one["levels"] for one in facets.payload()}
     assert levels["workers"] == ["1", "2", "4", "8"]
@@ -136,7 +113,7 @@ def test_lines_know_what_they_are_chosen_by(facets: Facets, panels: Panels) -> N
     assert embedded["meta"]["f"][facets.place("nodes")] == -1
 
 
-def test_the_law_is_drawn_beside_speed_ups(panels: Panels) -> None:
+def test_the_law_is_drawn_beside_speed_ups(panels):
     traces = [trace for panel in panels("scaling") for trace in panel["data"]]
     laws = [t for t in traces if t["name"].startswith("law: SQLite")]
     assert laws
@@ -147,13 +124,7 @@ def test_the_law_is_drawn_beside_speed_ups(panels: Panels) -> None:
     assert ys[-1] == pytest.approx(4 / 1.3)
 
 
-def test_summary_in_words_has_the_ends(tables: Tables) -> None:
-    text = summary(chart(tables, "storage"))
-    assert "bytes on disk per document" in text
-    assert "310 (SQLite" in text
-
-
-def test_axes() -> None:
+def test_axes():
     assert Axis("x").title([1, 10, 19]) == "x"
     assert Axis("x").title([1, 10, 21, math.nan, "a"]) == "x (logarithmic)"
     assert not Axis("x").logarithmic([0, 10, 100])
@@ -164,7 +135,7 @@ def test_axes() -> None:
     assert level_axis("n", [1, 10_000]).texts == ["1", "10,000"]
 
 
-def test_json_in_a_script_cannot_be_left() -> None:
+def test_json_in_a_script_cannot_be_left():
     evil = "</script><script>alert(1)</script><!-- \u2028 &"
     text = str(script_json({"name": evil, "bad": math.nan, "more": math.inf}))
     assert "<" not in text
@@ -176,7 +147,7 @@ def test_json_in_a_script_cannot_be_left() -> None:
     assert json.loads(raw) == [evil]
 
 
-def test_plain_values() -> None:
+def test_plain_values():
     assert plain([np.int64(3), np.float64(2.0), 1 / 3, True, np.bool_(False), None, pd.NA]) == [
         3,
         2,
@@ -188,13 +159,13 @@ def test_plain_values() -> None:
     ]
 
 
-def test_columns_keep_texts_once() -> None:
+def test_columns_keep_texts_once():
     frame = pd.DataFrame({"a": ["x", "y"] * 5, "b": [1.0] * 10, "c": range(10)})
     result = columns_of(frame)
     assert result["values"] == [{"k": ["x", "y"], "i": [0, 1] * 5}, {"c": 1}, list(range(10))]
 
 
-def test_evidence_has_trials_values_and_files(tables: Tables, evidence: Evidence) -> None:
+def test_evidence_has_trials_values_and_files(tables, evidence):
     payload = evidence.payload(["summary", "nothing of this name"])
     summary = payload["tables"]["summary"]
     assert set(payload["tables"]) == {"summary"}
@@ -210,16 +181,14 @@ def test_evidence_has_trials_values_and_files(tables: Tables, evidence: Evidence
     assert {"write.0.parquet", "write.0.hlog"} <= set(trial["files"])
 
 
-def test_trials_behind_a_speed_up_are_those_of_both_levels(
-    tables: Tables, evidence: Evidence
-) -> None:
+def test_trials_behind_a_speed_up_are_those_of_both_levels(tables, evidence):
     rows = tables.scaling[(tables.scaling["level"] > tables.scaling["base"])]
     row = rows.iloc[0].to_dict()
     names = evidence.names_of("scaling", row)
     assert len(names) == 4
 
 
-def test_headline_ids_are_stable_and_lead_to_their_rows(tables: Tables) -> None:
+def test_headline_ids_are_stable_and_lead_to_their_rows(tables):
     from storewise.analysis.pipeline.output import summary_table
 
     summary = with_ids(summary_table(tables), tables.results.factors)
@@ -239,17 +208,7 @@ def test_headline_ids_are_stable_and_lead_to_their_rows(tables: Tables) -> None:
     assert headline_id({**one, "workers": 3}, names) != again
 
 
-def test_sources_of_rows() -> None:
-    mark = Mark("latency_summary", (9, 3, 4, 5))
-    assert source_id(mark) == "latency_summary:3-5,9"
-    assert source_label("latency_summary:3-5,9") == "latency_summary 4–6, 10"
-    assert source_label("t:0,2,4") == "t 1, 3, …"
-    finder = Finder(pd.DataFrame({"a": [1, 2, 2], "b": ["x", None, None]}), ["a", "b", "missing"])
-    assert finder.find({"a": 2, "b": math.nan}) == (1, 2)
-    assert finder.find({"a": 3, "b": None}) == ()
-
-
-def test_a_table_is_whole_as_data_and_short_as_text(tables: Tables, facets: Facets) -> None:
+def test_a_table_is_whole_as_data_and_short_as_text(tables, facets):
     table = rate_table(tables)
     result = view(table, facets)
     assert result.count == len(table.rows) == len(result.data["rows"])
@@ -264,31 +223,7 @@ def test_a_table_is_whole_as_data_and_short_as_text(tables: Tables, facets: Face
     assert bare.data["rows"][1] == [["–", -1e300]]
 
 
-def test_tables_that_nobody_named_are_shown_too(tables: Tables) -> None:
-    table = pd.DataFrame(
-        {
-            "engine": ["sqlite", "postgres"],
-            "mean": [1234.5, math.nan],
-            "low": [1000.0, math.nan],
-            "high": [1500.0, math.nan],
-            "p": [0.0001, 0.25],
-            "unit": ["documents/s", "documents/s"],
-            "never": [None, None],
-            "differs": [True, False],
-        }
-    )
-    result = judged_table("brand_new", table, tables)
-    assert result.caption == "Brand new (table brand_new)"
-    assert list(result.columns) == ["engine", "mean, 95 % interval", "p", "differs"]
-    first = [cell.text for cell in result.rows[0]]
-    assert first == ["SQLite", "1,230 documents/s", "< 0.001", "yes"]
-    assert result.rows[0][1].note == "1,000 to 1,500"
-    assert [cell.text for cell in result.rows[1]] == ["PostgreSQL", "–", "0.250", "no"]
-    headings = [heading for heading, _ in judged_tables(tables)]
-    assert "Analysis of variance" in headings
-
-
-def test_timelines_have_what_was_sampled(tables: Tables) -> None:
+def test_timelines_have_what_was_sampled(tables):
     message, data = timelines(tables)
     assert len(message) == len(data) == len(tables.trials)
     assert span(tables) == 1
@@ -301,12 +236,12 @@ def test_timelines_have_what_was_sampled(tables: Tables) -> None:
     ]
     kept = expected[expected["length"] >= 0.2]
     assert read["operations"] == pytest.approx(kept["operations_per_s"].to_list(), rel=1e-3)
-    curves: dict[str, Any] = read["hosts"]["node-7"]
+    curves = read["hosts"]["node-7"]
     assert set(curves) == {"cpu", "iowait", "disk_write"}
     assert max(curves["disk_write"]) <= 8e7
 
 
-def test_curves_of_joined_seconds_are_means_and_gaps_stay_gaps() -> None:
+def test_curves_of_joined_seconds_are_means_and_gaps_stay_gaps():
     result = _curve(np.array([0, 0, 2, 2]), np.array([1.0, 3.0, 5.0, math.nan]))
     assert result[0] == 2
     assert math.isnan(result[1])
@@ -331,8 +266,8 @@ def test_curves_of_joined_seconds_are_means_and_gaps_stay_gaps() -> None:
     }
 
 
-def test_seconds_are_joined_for_what_is_shown_not_for_hosts_that_are_not(tables: Tables) -> None:
-    def hosts(number: int) -> pd.DataFrame:
+def test_seconds_are_joined_for_what_is_shown_not_for_hosts_that_are_not(tables):
+    def hosts(number):
         seconds = np.arange(1000.0)
         place = {"trial": "t", "phase": "read", "step": 0, "user": 1.0}
         return pd.concat(
@@ -343,11 +278,3 @@ def test_seconds_are_joined_for_what_is_shown_not_for_hosts_that_are_not(tables:
     assert span(replace(tables, cpu=hosts(few))) == 1
     one_each = [hosts(1).assign(trial=f"t{i}") for i in range(few + 1)]
     assert span(replace(tables, cpu=pd.concat(one_each))) == 2
-
-
-def test_a_study_of_one_trial_has_figures_or_none_but_no_error(made: Made) -> None:
-    one = made.tables(**ONE)
-    charts = {name: make(one) for name, make in MAKE.items()}
-    assert {name for name, made in charts.items() if made is not None} >= {"throughput", "storage"}
-    for name in ("scaling", "nodes", "clients", "runtime", "plans", "published"):
-        assert charts[name] is None

@@ -1,14 +1,10 @@
 """`storewise watch`: states, rates, time left and warnings of a run, from its files."""
 
-from __future__ import annotations
-
 import json
 import math
 import os
 import sys
 import time
-from pathlib import Path
-from typing import Any
 
 import pytest
 from support.fake_time import FakeTime
@@ -21,11 +17,11 @@ from storewise.session.coordination.progress import progress_of
 from storewise.session.coordination.run import Lease
 from storewise.session.coordination.run_record import RunRecord, begin, end, read_record
 from storewise.watch.render import as_json, duration, line, screen
-from storewise.watch.snapshot import Frame, look
+from storewise.watch.snapshot import look
 from storewise.watch.time_left import time_left
 
 
-def text(frame: Frame) -> str:
+def text(frame):
     from rich.console import Console
 
     console = Console(width=80, color_system=None)
@@ -37,7 +33,7 @@ def text(frame: Frame) -> str:
 # What workers tell.
 
 
-def test_threads_are_summed_and_owners_kept_apart() -> None:
+def test_threads_are_summed_and_owners_kept_apart():
     shared = SharedCounters(2, 2, ["data0", "data1"])
     shared.report(0, 1, 10, 100, {"data0": 4, "data1": 6})
     shared.report(1, 0, 5, 50, {"data1": 5, "elsewhere": 9})
@@ -48,7 +44,7 @@ def test_threads_are_summed_and_owners_kept_apart() -> None:
     assert (shared.totals(), shared.owned()) == ((0, 0), {})
 
 
-def test_a_worker_tells_its_rates(tmp_path: Path) -> None:
+def test_a_worker_tells_its_rates(tmp_path):
     import logging
 
     own_time = FakeTime()
@@ -75,9 +71,7 @@ def test_a_worker_tells_its_rates(tmp_path: Path) -> None:
     assert progress_of(tmp_path) == {}
 
 
-def test_a_record_that_cannot_be_written_ends_no_measurement(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_record_that_cannot_be_written_ends_no_measurement(tmp_path, caplog):
     import logging
 
     (tmp_path / "progress").write_text("in the way")
@@ -91,7 +85,7 @@ def test_a_record_that_cannot_be_written_ends_no_measurement(
 # The time that is left.
 
 
-def test_time_left_by_hand() -> None:
+def test_time_left_by_hand():
     engines = {"a1": "a", "a2": "a", "a3": "a", "b1": "b"}
     assert time_left({}, engines, ["a1"], {}, 1).seconds is None
     one = time_left({"a1": 10.0}, engines, ["a2", "a3"], {}, 1)
@@ -111,7 +105,7 @@ def test_time_left_by_hand() -> None:
 @pytest.mark.parametrize(
     ("seconds", "words"), [(0, "0 s"), (89, "89 s"), (90, "2 min"), (5400, "1 h 30 min")]
 )
-def test_durations_in_words(seconds: float, words: str) -> None:
+def test_durations_in_words(seconds, words):
     assert duration(seconds) == words
 
 
@@ -121,7 +115,7 @@ DEAD = Process("elsewhere", 1, 0.0)
 ENGINES = {"null-r1": "null", "sqlite-r1": "sqlite"}
 
 
-def test_nothing_has_run(tmp_path: Path) -> None:
+def test_nothing_has_run(tmp_path):
     with pytest.raises(ResultError, match="no study has run here"):
         look(tmp_path)
     with pytest.raises(ResultError, match="nothing runs or has run"):
@@ -131,7 +125,7 @@ def test_nothing_has_run(tmp_path: Path) -> None:
         find("t", tmp_path)
 
 
-def test_a_run_lives_ends_and_is_killed(tmp_path: Path) -> None:
+def test_a_run_lives_ends_and_is_killed(tmp_path):
     study = tmp_path / "s"
     (study / "leases").mkdir(parents=True)
     lease = Lease("r", Process.current(), 25.0)
@@ -170,11 +164,11 @@ def test_a_run_lives_ends_and_is_killed(tmp_path: Path) -> None:
     json.dumps(as_json(frame), allow_nan=False)
 
 
-def _fields(record: RunRecord) -> dict[str, Any]:
+def _fields(record):
     return {name: getattr(record, name) for name in RunRecord.__slots__}
 
 
-def test_warnings_of_running_trials_are_shown(tmp_path: Path) -> None:
+def test_warnings_of_running_trials_are_shown(tmp_path):
     study = tmp_path / "s"
     (study / "leases").mkdir(parents=True)
     Lease("r", Process.current(), 25.0).write(study / "leases")
@@ -197,7 +191,7 @@ def test_warnings_of_running_trials_are_shown(tmp_path: Path) -> None:
     "content",
     ["", "{", "null", "[]", "{}", "3", '"x"', '{"a": 1}', "\0", '{"job": {}, "figures": 1}'],
 )
-def test_files_that_cannot_be_read_are_no_end(tmp_path: Path, content: str) -> None:
+def test_files_that_cannot_be_read_are_no_end(tmp_path, content):
     """A host that crashed leaves empty files, another version of Storewise other keys."""
     study = tmp_path / "s"
     (study / "leases").mkdir(parents=True)
@@ -224,7 +218,7 @@ def test_files_that_cannot_be_read_are_no_end(tmp_path: Path, content: str) -> N
         json.dumps(as_json(frame), allow_nan=False)
 
 
-def test_numbers_that_are_none_are_null(tmp_path: Path) -> None:
+def test_numbers_that_are_none_are_null(tmp_path):
     study = tmp_path / "s"
     (study / "leases").mkdir(parents=True)
     Lease("r", Process.current(), 25.0).write(study / "leases")
@@ -243,7 +237,7 @@ def test_numbers_that_are_none_are_null(tmp_path: Path) -> None:
     assert worker["operations_per_s"] is None
 
 
-def test_q_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_q_ends_it(monkeypatch):
     ours, theirs = os.openpty()
     try:
         with os.fdopen(theirs) as terminal:
