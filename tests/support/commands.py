@@ -1,12 +1,9 @@
 """The command `storewise` in this process: what it prints and its exit status, for a hundredth of
 what a process of its own costs."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
@@ -23,12 +20,10 @@ class Done:
     stderr: str
 
 
-def storewise(
-    *arguments: str | Path, cwd: Path | None = None, env: Mapping[str, str] | None = None
-) -> Done:
+def storewise(*arguments, cwd=None, env=None):
     """Run the command as a shell would, in directory `cwd` and with further variables."""
     out, err = io.StringIO(), io.StringIO()
-    status: object = 0
+    status = 0
     with (
         mock.patch.object(sys, "argv", ["storewise", *map(str, arguments)]),
         mock.patch.dict("os.environ", env or {}),

@@ -1,7 +1,5 @@
 """The designs of published studies."""
 
-from __future__ import annotations
-
 #: Trials of each design at the size of its paper, as the paper's own numbers give them.
 PAPER = {
     "niec2014-null": 1,

@@ -1,12 +1,9 @@
 """The one study of embedded stores that tests look at: from `storewise init` to the report."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
 from dataclasses import dataclass
-from pathlib import Path
 
 from storewise.ssearch.parse.stream import open_input
 from support.paths import SMALL
@@ -50,7 +47,7 @@ class Measured:
     run: subprocess.CompletedProcess[str]
 
 
-def measure(directory: Path) -> Measured:
+def measure(directory):
     """On a host without PostgreSQL."""
     place = Workspace(directory)
     inputs = place.copy_inputs([])

@@ -1,7 +1,5 @@
 """A sampler in a time that passes when the test says so."""
 
-from __future__ import annotations
-
 from queue import Queue
 
 import psutil

@@ -3,28 +3,21 @@
 A Snakemake of its own takes two seconds before it has its plan, most of them for imports.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os
 import re
 import shutil
 import signal
-from collections.abc import Mapping, Sequence
-from pathlib import Path
 from unittest import mock
 
 from support.commands import Done
 from support.paths import ROOT
-from support.workspace import Workspace
 
 MEASURING = {"open_session", "load", "phase", "verify"}
 
 
-def snakemake(
-    command: Sequence[str], directory: Path, env: Mapping[str, str] | None = None
-) -> Done:
+def snakemake(command, directory, env=None):
     """Snakemake's command in this process; what our rules change in it is put back."""
     import snakemake.script  # it takes a second, and only tests of workflows need it
     from snakemake.cli import main
@@ -35,7 +28,7 @@ def snakemake(
     handlers = {one: signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)}
     mask = os.umask(0)
     os.umask(mask)
-    status: object = 0
+    status = 0
     try:
         with (
             mock.patch.object(JobScheduler, "exit_gracefully", JobScheduler.exit_gracefully),
@@ -57,14 +50,14 @@ def snakemake(
     return Done(status, out.getvalue(), err.getvalue())
 
 
-def plan(place: Workspace, *arguments: str, snakefile: Path = ROOT / "Snakefile") -> dict[str, int]:
+def plan(place, *arguments, snakefile=ROOT / "Snakefile"):
     """Rules and numbers of jobs that Snakemake would run."""
     done = snakemake(place.command("-n", *arguments, snakefile=snakefile), place.directory)
     assert done.returncode == 0, done.stdout + done.stderr
     return planned(done.stdout + done.stderr)
 
 
-def refusal(place: Workspace, *arguments: str, env: Mapping[str, str] | None = None) -> str:
+def refusal(place, *arguments, env=None):
     """What Snakemake says, in one line, where it must not start anything."""
     before = place.left_behind()
     done = snakemake(place.command(*arguments), place.directory, env)
@@ -75,7 +68,7 @@ def refusal(place: Workspace, *arguments: str, env: Mapping[str, str] | None = N
     return text
 
 
-def planned(text: str) -> dict[str, int]:
+def planned(text):
     """Rules and numbers of jobs from Snakemake's table of jobs."""
     table = re.search(r"job +count\n[- ]+\n(.*?)\n\n", text, re.DOTALL)
     if table is None:
@@ -85,7 +78,7 @@ def planned(text: str) -> dict[str, int]:
     return {name: int(count) for name, count in rows if name != "total"}
 
 
-def edited_workflow(place: Workspace) -> Path:
+def edited_workflow(place):
     """A copy of the workflow with a changed script of a measuring rule."""
     home = place.directory / "workflow"
     home.mkdir()

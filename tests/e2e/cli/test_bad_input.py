@@ -4,8 +4,6 @@ The places are counted in the bytes of each file, not with the project's code. W
 of each kind of damage is in tests/unit/cli; here are processes of their own, and whole studies.
 """
 
-from __future__ import annotations
-
 import csv
 import html
 import json
@@ -40,8 +38,8 @@ KINDS = ("corrupt gzip", "cut in a sequence", "a number that is none")
 BAD = {one.kind: one for one in made_bad() if one.kind in KINDS}
 
 
-def storewise(*arguments: str | Path, under: list[str] | None = None, **options: object) -> Done:
-    return subprocess.run(  # type: ignore[call-overload,no-any-return]
+def storewise(*arguments, under=None, **options):
+    return subprocess.run(
         [*(under or []), STOREWISE, *map(str, arguments)],
         capture_output=True,
         text=True,
@@ -50,7 +48,7 @@ def storewise(*arguments: str | Path, under: list[str] | None = None, **options:
     )
 
 
-def test_other_outputs_of_ssearch36(tmp_path: Path) -> None:
+def test_other_outputs_of_ssearch36(tmp_path):
     searched = searched_bad(tmp_path)
     assert len(searched) == 6
     paths = {bad.kind: tmp_path / file_name(bad.kind) for bad in searched}
@@ -62,8 +60,8 @@ def test_other_outputs_of_ssearch36(tmp_path: Path) -> None:
 
 
 @pytest.mark.needs("setpriv")
-def test_a_file_that_may_not_be_read() -> None:
-    under: list[str] = []
+def test_a_file_that_may_not_be_read():
+    under = []
     if os.geteuid() == 0:
         under = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
     # pytest's own directories are closed to others.
@@ -79,7 +77,7 @@ def test_a_file_that_may_not_be_read() -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_good_files_among_bad_ones_are_converted(tmp_path: Path) -> None:
+def test_good_files_among_bad_ones_are_converted(tmp_path):
     """In processes of its own; one message for each bad file."""
     bad = dict(zip(("2.m10", "3.m10", "5.m10"), BAD.values(), strict=True))
     names = ["1.m10", *bad, "4.m10"]
@@ -109,7 +107,7 @@ verify: 50
 
 
 @pytest.mark.slow
-def test_a_study_leaves_bad_files_out_and_stores_the_others(tmp_path: Path) -> None:
+def test_a_study_leaves_bad_files_out_and_stores_the_others(tmp_path):
     place = Workspace(tmp_path)
     data = place.copy_inputs(SMALL[:3])
     bad = {f"data/{file_name(kind)}": one for kind, one in BAD.items()}
@@ -158,7 +156,7 @@ def test_a_study_leaves_bad_files_out_and_stores_the_others(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_fail_stops_at_bad_input_and_says_how_to_go_on(tmp_path: Path) -> None:
+def test_fail_stops_at_bad_input_and_says_how_to_go_on(tmp_path):
     place = Workspace(tmp_path)
     data = place.copy_inputs(SMALL[:1])
     place.write_study(STUDY.replace("quarantine", "fail"))
@@ -179,7 +177,7 @@ def test_fail_stops_at_bad_input_and_says_how_to_go_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_fail_stops_a_load_that_meets_a_bad_value(tmp_path: Path) -> None:
+def test_fail_stops_a_load_that_meets_a_bad_value(tmp_path):
     """Only a parse can see it."""
     place = Workspace(tmp_path)
     data = place.copy_inputs(SMALL[:1])

@@ -1,15 +1,11 @@
 """A study that cannot be run, and one that can, by the command in a process of its own; every kind
 of refusal is in tests/unit/cli."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 from support.inputs.small_studies import GOOD
 from support.workspace import Workspace
 
 
-def test_a_bad_study_is_one_message(tmp_path: Path) -> None:
+def test_a_bad_study_is_one_message(tmp_path):
     place = Workspace(tmp_path)
     place.write_study(GOOD + "engine: [duckdb]\n")
     done = place.storewise("run", "s.yaml")
@@ -19,7 +15,7 @@ def test_a_bad_study_is_one_message(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["s.yaml"]
 
 
-def test_inputs_may_be_gone_once_they_are_listed(tmp_path: Path) -> None:
+def test_inputs_may_be_gone_once_they_are_listed(tmp_path):
     """Then Snakemake decides what is still needed; the check of paths is for the first run."""
     place = Workspace(tmp_path)
     place.write_study(GOOD)

@@ -1,17 +1,13 @@
 """`storewise doctor`: what this host can run, and what to install for the rest."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
-import pytest
 from support.commands import storewise
 
 from storewise.engines.registry import ENGINES
 
 
-def test_the_doctor_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_doctor_says_what_to_install(monkeypatch, tmp_path):
     servers = ("postgres", "mariadb", "mongodb")
     for name in servers:
         monkeypatch.setenv(f"STOREWISE_{name.upper()}_BIN", str(tmp_path))

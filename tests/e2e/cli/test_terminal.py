@@ -1,12 +1,9 @@
 """`storewise run` on a terminal: its view, and what is left of it when the run is interrupted."""
 
-from __future__ import annotations
-
 import os
 import pty
 import re
 import subprocess
-from pathlib import Path
 
 from support.waiting import exit_code, wait_until
 from support.workspace import Workspace, interrupt_group
@@ -20,9 +17,7 @@ phases:
 """
 
 
-def test_an_interrupted_run_says_what_is_kept_and_leaves_the_terminal_clean(
-    tmp_path: Path,
-) -> None:
+def test_an_interrupted_run_says_what_is_kept_and_leaves_the_terminal_clean(tmp_path):
     place = Workspace(tmp_path)
     place.write_study(STUDY)
     ours, its = pty.openpty()
@@ -39,7 +34,7 @@ def test_an_interrupted_run_says_what_is_kept_and_leaves_the_terminal_clean(
     os.set_blocking(ours, False)
     output = b""
 
-    def shown(pattern: str) -> bool:
+    def shown(pattern):
         nonlocal output
         try:
             output += os.read(ours, 1 << 20)

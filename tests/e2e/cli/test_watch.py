@@ -1,13 +1,9 @@
 """`storewise watch`: what there is to see of a run, while it lives and after."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
 import signal
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from support.waiting import exit_code, wait_until
@@ -15,7 +11,7 @@ from support.workspace import Workspace
 
 from storewise.errors import ResultError
 from storewise.watch.render import line, screen
-from storewise.watch.snapshot import Frame, look
+from storewise.watch.snapshot import look
 
 STUDY = """\
 inputs:
@@ -32,7 +28,7 @@ phases:
 """
 
 
-def text(frame: Frame) -> str:
+def text(frame):
     from rich.console import Console
 
     console = Console(width=80, color_system=None)
@@ -41,7 +37,7 @@ def text(frame: Frame) -> str:
     return captured.get()
 
 
-def frame_of(workspace: Workspace, seen: Callable[[Frame], bool]) -> Frame | None:
+def frame_of(workspace, seen):
     """A frame that shows something, None while there is none."""
     try:
         frame = look(workspace.results)
@@ -51,9 +47,7 @@ def frame_of(workspace: Workspace, seen: Callable[[Frame], bool]) -> Frame | Non
 
 
 @pytest.mark.slow
-def test_a_killed_run_is_told_and_the_next_one_watched_to_its_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_run_is_told_and_the_next_one_watched_to_its_end(tmp_path, monkeypatch):
     workspace = Workspace(tmp_path)
     workspace.copy_inputs()
     workspace.write_study(STUDY)
@@ -61,9 +55,9 @@ def test_a_killed_run_is_told_and_the_next_one_watched_to_its_end(
     measure = ("--omit-from", "analyse")
     run = workspace.start(workspace.command(*measure))
     try:
-        reads: list[Frame] = []
+        reads = []
 
-        def reading() -> bool:
+        def reading():
             assert run.poll() is None, workspace.output()
             frame = frame_of(
                 workspace,

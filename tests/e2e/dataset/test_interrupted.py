@@ -1,12 +1,8 @@
 """A conversion in processes of its own: killed, and where there is no room or no right."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
-from pathlib import Path
 
 import psutil
 import pytest
@@ -30,7 +26,7 @@ main()
 
 
 @pytest.fixture
-def convert(tmp_path: Path) -> Callable[[], subprocess.Popen[str]]:
+def convert(tmp_path):
     """Starts a conversion of the whole sample with two processes."""
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
@@ -40,16 +36,14 @@ def convert(tmp_path: Path) -> Callable[[], subprocess.Popen[str]]:
     command += ["-o", str(tmp_path / "set"), "--jobs", "2", "--partitions", "2"]
     command += ["--by", "query", "--target-size", "40kB"]
 
-    def start() -> subprocess.Popen[str]:
+    def start():
         return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
 
     return start
 
 
 @pytest.mark.slow
-def test_killed_twice_and_finished(
-    tmp_path: Path, convert: Callable[[], subprocess.Popen[str]]
-) -> None:
+def test_killed_twice_and_finished(tmp_path, convert):
     root = tmp_path / "set"
     work = root / ".work" / "whole"
     steps = [
@@ -77,7 +71,7 @@ def test_killed_twice_and_finished(
     assert f"{root}: {documents:,} documents in {files} files" in said
 
 
-def test_a_full_disk(small_disk: Callable[[str], Path]) -> None:
+def test_a_full_disk(small_disk):
     place = small_disk("500k")
     done = storewise("convert", *INPUTS, "--to", "parquet", "-o", place / "set", "--jobs", "1")
     assert done.returncode == 2
@@ -91,7 +85,7 @@ def test_a_full_disk(small_disk: Callable[[str], Path]) -> None:
     assert stored(place / "set") == expected(INPUTS)
 
 
-def test_a_place_that_cannot_be_written(small_disk: Callable[..., Path]) -> None:
+def test_a_place_that_cannot_be_written(small_disk):
     place = small_disk("1m", "ro")
     done = storewise("convert", INPUTS[0], "--to", "parquet", "-o", place / "set")
     assert done.returncode == 2

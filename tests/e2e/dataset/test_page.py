@@ -1,11 +1,8 @@
 """The examples of docs/dataset.md print what the page says."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from support.commands import storewise
@@ -16,7 +13,7 @@ EXAMPLES = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", PAGE, re.DOTA
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def place(tmp_path_factory):
     place = tmp_path_factory.mktemp("page")
     done = storewise("convert", f"{SAMPLE}/*.m10.*", "--to", "parquet", "-o", place / "dataset")
     assert done.returncode == 0 and "73,455 documents in 4 files" in done.stderr
@@ -24,7 +21,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("number", range(len(EXAMPLES)))
-def test_an_example(place: Path, number: int) -> None:
+def test_an_example(place, number):
     code, printed = EXAMPLES[number]
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=place, capture_output=True, text=True, check=True
@@ -33,5 +30,5 @@ def test_an_example(place: Path, number: int) -> None:
     assert lines == printed.strip().splitlines()
 
 
-def test_there_are_examples() -> None:
+def test_there_are_examples():
     assert len(EXAMPLES) == 4

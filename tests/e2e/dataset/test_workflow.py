@@ -1,10 +1,7 @@
 """``snakemake convert``: a study's inputs as a data set, in several jobs."""
 
-from __future__ import annotations
-
 import json
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -23,7 +20,7 @@ phases: [write, read: {operations: 10}]
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Workspace:
+def place(tmp_path):
     place = Workspace(tmp_path)
     data = place.copy_inputs()
     shutil.copy(SMALL[0], data / "twin.m10")
@@ -32,14 +29,14 @@ def place(tmp_path: Path) -> Workspace:
     return place
 
 
-def done(result: subprocess.CompletedProcess[str]) -> str:
+def done(result):
     assert result.returncode == 0, result.stdout + result.stderr
     return result.stdout + result.stderr
 
 
 @pytest.mark.slow
 @pytest.mark.long("three runs of Snakemake, each with jobs of its own for every step", limit=600)
-def test_a_study_becomes_a_data_set(place: Workspace) -> None:
+def test_a_study_becomes_a_data_set(place):
     done(place.snakemake("convert"))
     root = place.results / "dataset"
     good = sorted(path for path in (place.directory / "data").iterdir() if path.stem != "bad")

@@ -1,11 +1,8 @@
 """`storewise convert --to hits` beside the table that ssearch36 writes of the same search."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import subprocess
-from pathlib import Path
 
 import pytest
 from support.commands import storewise
@@ -13,7 +10,7 @@ from support.needs import program
 from support.paths import SAMPLE
 
 
-def searched(directory: Path, query: str, library: str, *options: str) -> list[list[str]]:
+def searched(directory, query, library, *options):
     """The rows of ``-m 8``, and in ``out.m10`` the same search with ``-m 10``."""
     (directory / "q.fa").write_text(query)
     (directory / "l.fa").write_text(library)
@@ -23,7 +20,7 @@ def searched(directory: Path, query: str, library: str, *options: str) -> list[l
     return list(csv.reader((directory / "out.m8").open(), delimiter="\t"))
 
 
-def sequences(name: str, count: int) -> str:
+def sequences(name, count):
     with gzip.open(SAMPLE / "fasta" / f"{name}.fa.gz", "rt") as file:
         records = file.read().split(">")[1:]
     return "".join(f">{record}" for record in records[:count])
@@ -38,7 +35,7 @@ PROTEINS = (
 
 @pytest.mark.needs("ssearch36")
 @pytest.mark.parametrize("molecules", ["nucleotides", "proteins"])
-def test_all_twelve_columns_are_those_of_the_program(tmp_path: Path, molecules: str) -> None:
+def test_all_twelve_columns_are_those_of_the_program(tmp_path, molecules):
     query, library, option = *PROTEINS, "-p"
     if molecules == "nucleotides":
         query, library, option = sequences("queries", 6), sequences("arabidopsis", 60), "-n"

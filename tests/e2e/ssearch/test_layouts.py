@@ -1,12 +1,8 @@
 """Layouts that the installed programs write now: reader and scanner agree."""
 
-from __future__ import annotations
-
 import functools
 import subprocess
-from collections.abc import Iterable
 from itertools import product
-from pathlib import Path
 
 import pytest
 from support.inputs.ssearch import agreed, outcome
@@ -15,7 +11,7 @@ pytestmark = pytest.mark.needs("ssearch36")  # and its siblings, of one package
 
 
 @functools.cache
-def sequences() -> dict[str, str]:
+def sequences():
     bases = "".join("ACGT"[(i * i * 7 + i // 3 + i // 50) % 4] for i in range(600))
     protein = "".join("ACDEFGHIKLMNPQRSTVWY"[(i * i + 3 * i + i // 7) % 20] for i in range(240))
     marks = "".join(f">{x}\n{bases[9 * i : 9 * i + 120]}\n" for i, x in enumerate((">a", "2>>>b")))
@@ -51,7 +47,7 @@ LAYOUT_OPTIONS = {
 QUERIES = {"one": 1, "three": 3, "none": 1}
 
 
-def check_live(program: str, cells: Iterable[tuple[str, str, str]], place: Path) -> None:
+def check_live(program, cells, place):
     """Each output (layout, queries, option) is complete for both readers and the scanner."""
     for name, text in sequences().items():
         (place / name).write_text(text)
@@ -76,7 +72,7 @@ def check_live(program: str, cells: Iterable[tuple[str, str, str]], place: Path)
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_live_outputs(program: str, tmp_path: Path) -> None:
+def test_live_outputs(program, tmp_path):
     """Each layout with several queries and a list of libraries; each option once."""
     check_live(
         program,
@@ -93,7 +89,7 @@ def test_live_outputs(program: str, tmp_path: Path) -> None:
 
 @pytest.mark.all_cells
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_live_outputs_of_every_layout(program: str, tmp_path: Path) -> None:
+def test_live_outputs_of_every_layout(program, tmp_path):
     check_live(program, product(LAYOUT_OPTIONS, QUERIES, ("", "-H", "-d 0", "-z -1")), tmp_path)
 
 
@@ -110,7 +106,7 @@ ODD = {
 
 
 @pytest.mark.parametrize("case", ODD)
-def test_odd_names_and_several_searches_in_a_file(case: str, tmp_path: Path) -> None:
+def test_odd_names_and_several_searches_in_a_file(case, tmp_path):
     first = "".join("ACGT"[(i * i * 7 + i // 3) % 4] for i in range(400))
     (tmp_path / "q.fa").write_text(QUERY.format(first, first[120:]))
     (tmp_path / "l.fa").write_text(

@@ -1,7 +1,5 @@
 """File names in the C locale."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -15,10 +13,8 @@ STOREWISE = str(Path(sys.executable).parent / "storewise")
 C_LOCALE = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 
 
-def run(
-    place: Path, *arguments: str | bytes, **options: object
-) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(  # type: ignore[call-overload,no-any-return]
+def run(place, *arguments, **options):
+    return subprocess.run(
         [STOREWISE, *arguments],
         cwd=place,
         capture_output=True,
@@ -28,7 +24,7 @@ def run(
     )
 
 
-def test_the_c_locale_and_names_that_are_not_ascii(tmp_path: Path) -> None:
+def test_the_c_locale_and_names_that_are_not_ascii(tmp_path):
     (tmp_path / "é").mkdir()
     (tmp_path / "é" / "naïve.m10").write_bytes(CONTENT)
     (tmp_path / "liste.txt").write_text("é/naïve.m10\n", encoding="utf-8")

@@ -1,11 +1,8 @@
 """Memory that does not grow with the file."""
 
-from __future__ import annotations
-
 import gzip
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from support.inputs.ssearch import DATA
@@ -23,7 +20,7 @@ print(documents, status.split("VmHWM:")[1].split()[0])
 
 
 @pytest.fixture(scope="module")
-def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
+def large(tmp_path_factory):
     """100 MB of one query with hits, gzip as fast as it gets; and how many documents it has."""
     content = (DATA / "ssearch36.m10").read_bytes()
     start = content.index(b"\n>>pGT875") + 1
@@ -43,7 +40,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
 
 
 @pytest.mark.parametrize("encoding", ["dict", "bson"])
-def test_memory_does_not_grow_with_the_file(encoding: str, large: tuple[Path, int]) -> None:
+def test_memory_does_not_grow_with_the_file(encoding, large):
     """Under 150 MB of memory."""
     path, expected = large
     run = subprocess.run(

@@ -1,29 +1,25 @@
 """Files of the bundled sample made again, with the same alignments."""
 
-from __future__ import annotations
-
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from support.paths import SAMPLE
 
-from storewise.documents import Document
 from storewise.ssearch.inputs.scan import scan_file
 from storewise.ssearch.parse.reader import DocumentReader
 from storewise.ssearch.search.fasta import split_fasta
 from storewise.ssearch.search.ssearch36 import run_search
 
 
-def alignments(path: Path) -> Counter[tuple[object, ...]]:
+def alignments(path):
     """What an alignment is, apart from ids and from the statistics.
 
     ssearch36 estimates its statistics from scores of randomly drawn and shuffled sequences: bits,
     e-values and the order of hits differ from run to run, the alignments do not.
     """
-    rna: dict[object, Document] = {}
-    gs: dict[object, Document] = {}
-    result: Counter[tuple[object, ...]] = Counter()
+    rna = {}
+    gs = {}
+    result = Counter()
     for batch in DocumentReader(path, scan_file(path).digest):
         rna |= {document["_id"]: document for document in batch.rna}
         gs |= {document["_id"]: document for document in batch.gs}
@@ -41,7 +37,7 @@ def alignments(path: Path) -> Counter[tuple[object, ...]]:
 
 @pytest.mark.needs("ssearch36")
 @pytest.mark.parametrize("number, library", [(1, "orchids"), (4, "yersinia"), (15, "arabidopsis")])
-def test_one_file_made_again(tmp_path: Path, number: int, library: str) -> None:
+def test_one_file_made_again(tmp_path, number, library):
     part = split_fasta(SAMPLE / "fasta" / "queries.fa.gz", tmp_path, 4)[number - 1]
     kept = next(SAMPLE.glob(f"queries_{number:02}__{library}.m10.*"))
     made = tmp_path / "made.m10.gz"

@@ -1,13 +1,10 @@
 """From FASTA to complete outputs of `ssearch36`, and every way in which that fails."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import psutil
 import pytest
@@ -27,27 +24,27 @@ LIBRARY = "".join(
 
 
 @pytest.fixture
-def query(tmp_path: Path) -> Path:
+def query(tmp_path):
     path = tmp_path / "query.fa"
     path.write_text(QUERY)
     return path
 
 
 @pytest.fixture
-def library(tmp_path: Path) -> Path:
+def library(tmp_path):
     path = tmp_path / "library.fa"
     path.write_text(LIBRARY)
     return path
 
 
-def script(path: Path, text: str) -> str:
+def script(path, text):
     """A program that stands in the place of ssearch36 and fails in a way of its own."""
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
     return str(path)
 
 
-def leftovers(directory: Path) -> list[str]:
+def leftovers(directory):
     return sorted(path.name for path in directory.iterdir() if path.name.startswith("."))
 
 
@@ -55,9 +52,7 @@ def leftovers(directory: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ["out.m10", "out.m10.gz", "out.m10.zst"])
-def test_search_gives_a_complete_output_and_its_record(
-    tmp_path: Path, query: Path, library: Path, name: str
-) -> None:
+def test_search_gives_a_complete_output_and_its_record(tmp_path, query, library, name):
     output = tmp_path / name
     record = run_search(query, library, output)
     result = scan_file(output)
@@ -73,7 +68,7 @@ def test_search_gives_a_complete_output_and_its_record(
     assert leftovers(tmp_path) == []
 
 
-def test_compressed_inputs_and_awkward_names(tmp_path: Path) -> None:
+def test_compressed_inputs_and_awkward_names(tmp_path):
     query = tmp_path / "my query @1.fa.gz"
     query.write_bytes(gzip.compress(QUERY.encode()))
     library = tmp_path / "lib %2 [x].fa.zst"
@@ -98,15 +93,7 @@ def test_compressed_inputs_and_awkward_names(tmp_path: Path) -> None:
         ("query", ">only a header\n", SearchError, "exit status 1"),
     ],
 )
-def test_bad_inputs_are_errors_not_outputs(
-    tmp_path: Path,
-    query: Path,
-    library: Path,
-    target: str,
-    text: str | None,
-    error: type[Exception],
-    message: str,
-) -> None:
+def test_bad_inputs_are_errors_not_outputs(tmp_path, query, library, target, text, error, message):
     path = query if target == "query" else library
     path.unlink() if text is None else path.write_text(text)
     before = {p.name for p in tmp_path.iterdir()}
@@ -130,9 +117,7 @@ def test_bad_inputs_are_errors_not_outputs(
         ),
     ],
 )
-def test_failing_programs(
-    tmp_path: Path, query: Path, library: Path, body: str, message: str
-) -> None:
+def test_failing_programs(tmp_path, query, library, body, message):
     if "{whole}" in body:
         run_search(query, library, tmp_path / "whole.m10")
         body = body.replace("{whole}", str(tmp_path / "whole.m10"))
@@ -144,12 +129,12 @@ def test_failing_programs(
     assert leftovers(tmp_path) == []
 
 
-def test_a_program_that_is_not_there(tmp_path: Path, query: Path, library: Path) -> None:
+def test_a_program_that_is_not_there(tmp_path, query, library):
     with pytest.raises(SearchError, match=r"ssearch99 is not installed.*fasta3"):
         run_search(query, library, tmp_path / "out.m10", program="ssearch99")
 
 
-def test_output_without_m10_is_refused(tmp_path: Path, query: Path, library: Path) -> None:
+def test_output_without_m10_is_refused(tmp_path, query, library):
     with pytest.raises(SearchError, match="-m 10"):
         run_search(query, library, tmp_path / "out.m10", options=["-Q", "-H"])
 
@@ -163,9 +148,7 @@ run_search(*map(Path, sys.argv[1:4]), program=sys.argv[4])
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL])
-def test_signals_leave_no_process_and_no_output(
-    tmp_path: Path, query: Path, library: Path, number: signal.Signals
-) -> None:
+def test_signals_leave_no_process_and_no_output(tmp_path, query, library, number):
     program = script(tmp_path / "endless", "echo $$ > ../../pid; echo '# begun'; exec sleep 300")
     output = tmp_path / "out.m10"
     arguments = [sys.executable, "-c", _RUN, str(query), str(library), str(output), program]

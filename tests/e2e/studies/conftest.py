@@ -4,23 +4,20 @@ Tests that look at the study of embedded stores have the group `embedded`, so th
 measures it for all.
 """
 
-from __future__ import annotations
-
 import shutil
-from pathlib import Path
 
 import pytest
-from support.embedded_study import NOWHERE, POSTGRES, Measured, measure
+from support.embedded_study import NOWHERE, POSTGRES, measure
 from support.workspace import Workspace
 
 
 @pytest.fixture(scope="session")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> Measured:
+def measured(tmp_path_factory):
     return measure(tmp_path_factory.mktemp("embedded"))
 
 
 @pytest.fixture
-def copy(measured: Measured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+def copy(measured, tmp_path, monkeypatch):
     """The measured study in a directory of its own, with all times as they were; the host still
     has no PostgreSQL."""
     monkeypatch.setenv(POSTGRES, NOWHERE)

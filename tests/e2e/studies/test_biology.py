@@ -1,20 +1,16 @@
 """A study of one's own outputs as `storewise init` writes it, with less of it: what is in its
 results and on its page, from the inputs on."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess
-from pathlib import Path
 
 import duckdb
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from support.embedded_study import NOWHERE, Measured
+from support.embedded_study import NOWHERE
 from support.paths import SMALL
-from support.workspace import Workspace
 
 from storewise.analysis.files.parts import trial_files
 from storewise.metrics.pack import read_pack
@@ -26,21 +22,21 @@ pytestmark = [
 
 
 @pytest.fixture
-def place(measured: Measured) -> Workspace:
+def place(measured):
     return measured.place
 
 
 @pytest.fixture
-def verdict(place: Workspace) -> dict[str, object]:
-    return json.loads((place.results / "analysis" / "verdict.json").read_text())  # type: ignore[no-any-return]
+def verdict(place):
+    return json.loads((place.results / "analysis" / "verdict.json").read_text())
 
 
 @pytest.fixture
-def page(place: Workspace) -> str:
+def page(place):
     return (place.results / "report.html").read_text()
 
 
-def test_init_writes_a_study_that_runs(measured: Measured) -> None:
+def test_init_writes_a_study_that_runs(measured):
     place, done = measured.place, measured.run
     assert "# config/README.md explains every key." in (place.directory / "mine.yaml").read_text()
     assert "\x1b" not in done.stdout
@@ -53,7 +49,7 @@ def test_init_writes_a_study_that_runs(measured: Measured) -> None:
     assert following == "Next: open the page in a browser"
 
 
-def test_every_document_is_counted_and_nothing_is_left(place: Workspace) -> None:
+def test_every_document_is_counted_and_nothing_is_left(place):
     expected = place.documents()
     counts = place.counts()
     assert sorted(name.split("-")[0] for name in counts) == ["files", "null", "parquet", "sqlite"]
@@ -65,7 +61,7 @@ def test_every_document_is_counted_and_nothing_is_left(place: Workspace) -> None
     assert place.processes() == []
 
 
-def test_the_results_that_the_readme_names_are_there(place: Workspace) -> None:
+def test_the_results_that_the_readme_names_are_there(place):
     for name in (
         *("report.html", "summary.csv", "figures", "analysis", "trials", "logs"),
         *("inputs/manifest.parquet", "inputs/quarantine.tsv"),
@@ -79,32 +75,29 @@ def test_the_results_that_the_readme_names_are_there(place: Workspace) -> None:
     assert steps == [(0,), (1,)]
 
 
-def test_each_trial_is_packed_for_the_analysis(place: Workspace) -> None:
+def test_each_trial_is_packed_for_the_analysis(place):
     trials = [trial_files(path) for path in place.results.glob("trials/*")]
     assert trials
     for one in trials:
         parts = [name for name in one.parts if name.count(".") == 2]
         pack = read_pack(one.directory, parts, [log.name for log in one.logs])
-        assert pack is not None
         assert list(pack.conditions) == parts
 
 
-def test_questions_and_break_even_through_the_workflow(
-    place: Workspace, verdict: dict[str, object]
-) -> None:
-    by_name = {c["name"]: c["standings"] for c in verdict["criteria"]}  # type: ignore[attr-defined]
+def test_questions_and_break_even_through_the_workflow(place, verdict):
+    by_name = {c["name"]: c["standings"] for c in verdict["criteria"]}
     assert by_name["query"][0]["choice"] == "SSEARCH files"
     assert by_name["query"][0]["baseline"]
     assert all(s["choice"] != "SSEARCH files" for s in by_name["load"])
-    assert "Parquet files" in verdict["pays_from"]  # type: ignore[operator]
-    assert "SSEARCH files" not in verdict["pays_from"]  # type: ignore[operator]
-    assert any("for its load" in text for text in verdict["text"])  # type: ignore[attr-defined]
+    assert "Parquet files" in verdict["pays_from"]
+    assert "SSEARCH files" not in verdict["pays_from"]
+    assert any("for its load" in text for text in verdict["text"])
     lines = (place.results / "analysis" / "questions.csv").read_text().splitlines()
     assert len(lines) == 1 + 3 * 5
     assert any("align.gene" in line for line in lines)
 
 
-def test_the_page_sets_the_stores_beside_the_files(page: str) -> None:
+def test_the_page_sets_the_stores_beside_the_files(page):
     chart = page[page.index('<table id="chart">') :]
     chart = chart[: chart.index("</table>")]
     assert chart.index("SSEARCH files") < chart.index("nothing to load") < chart.index("SQLite")
@@ -112,7 +105,7 @@ def test_the_page_sets_the_stores_beside_the_files(page: str) -> None:
         assert piece in page
 
 
-def test_an_engine_that_is_left_out_is_named(measured: Measured, page: str) -> None:
+def test_an_engine_that_is_left_out_is_named(measured, page):
     log = (measured.place.results / "logs" / "run.log").read_text()
     assert f"postgres is left out: PostgreSQL: no postgres (looked in {NOWHERE})" in log
     assert "PostgreSQL was not measured" in page and NOWHERE in page
@@ -123,20 +116,20 @@ def test_an_engine_that_is_left_out_is_named(measured: Measured, page: str) -> N
 
 
 @pytest.fixture
-def sizes(place: Workspace) -> pd.DataFrame:
+def sizes(place):
     """Measures by engine."""
     table = pd.read_csv(place.results / "analysis" / "storage_summary.csv")
     return table.pivot_table(index="engine", columns="measure", values="mean")
 
 
-def found(*places: Path) -> int:
+def found(*places):
     # Snakemake puts a file of its own into directories when their job has ended.
     command = ["find", *map(str, places), "-not", "-name", ".snakemake_timestamp"]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return len(done.stdout.splitlines())
 
 
-def test_find_counts_the_same(place: Workspace, sizes: pd.DataFrame) -> None:
+def test_find_counts_the_same(place, sizes):
     for engine, workers in {"files": 1, "sqlite": 2, "parquet": 1}.items():
         (trial,) = place.results.glob(f"trials/{engine}-*")
         places = list(trial.glob("store.*"))
@@ -149,13 +142,11 @@ def test_find_counts_the_same(place: Workspace, sizes: pd.DataFrame) -> None:
     assert 0 < operations["sqlite"] < operations["parquet"]
 
 
-def test_the_verdict_and_the_page_tell_them(
-    verdict: dict[str, object], page: str, sizes: pd.DataFrame
-) -> None:
-    (criterion,) = [one for one in verdict["criteria"] if one["name"] == "inodes"]  # type: ignore[attr-defined]
+def test_the_verdict_and_the_page_tell_them(verdict, page, sizes):
+    (criterion,) = [one for one in verdict["criteria"] if one["name"] == "inodes"]
     stand = {one["choice"]: one["mean"] for one in criterion["standings"]}
     assert stand["SQLite"] == pytest.approx(sizes["inodes"]["sqlite"])
-    (sentence,) = [text for text in verdict["text"] if text.startswith("Files and directories")]  # type: ignore[attr-defined]
+    (sentence,) = [text for text in verdict["text"] if text.startswith("Files and directories")]
     assert "the full corpus has 1,119,820 files" in sentence
     row = next(line for line in page.splitlines() if '<tr><td data-label="engine">SQLite' in line
                and 'data-label="files and directories"' in line)  # fmt: skip

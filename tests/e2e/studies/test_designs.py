@@ -1,9 +1,5 @@
 """The designs of published studies: their trials, that they plan, and a tiny run of each."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pyarrow.parquet as pq
 import pytest
 from support.designs import PAPER
@@ -14,14 +10,14 @@ from support.workspace import Workspace
 from storewise.study.load import load_study
 
 
-def workspace(tmp_path: Path) -> Workspace:
+def workspace(tmp_path):
     """A place from which the studies find the bundled sample, as they do from the repository."""
     (tmp_path / "resources").mkdir()
     (tmp_path / "resources" / "sample").symlink_to(ROOT / "resources" / "sample")
     return Workspace(tmp_path)
 
 
-def command(place: Workspace, name: str, scale: str, *more: str) -> list[str]:
+def command(place, name, scale, *more):
     line = place.command(*more)
     at = line.index("--config") + 1
     return [*line[:at], f"study={name}", f"scale={scale}", *line[at + 1 :]]
@@ -39,7 +35,7 @@ SLOW = "balasubramanian2014"
         for n in PAPER
     ],
 )
-def test_a_tiny_run_of_each_design(tmp_path: Path, name: str) -> None:
+def test_a_tiny_run_of_each_design(tmp_path, name):
     place = workspace(tmp_path)
     done = place.run(command(place, name, "tiny"))
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
@@ -59,7 +55,7 @@ def test_a_tiny_run_of_each_design(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.all_cells
 @pytest.mark.parametrize("name", PAPER)
-def test_the_paper_s_own_size_plans(tmp_path: Path, name: str) -> None:
+def test_the_paper_s_own_size_plans(tmp_path, name):
     place = workspace(tmp_path)
     place_inputs = tmp_path / "data"
     place_inputs.mkdir()

@@ -4,23 +4,18 @@ Snakemake makes every plan, in this process; the measuring is made up: a trial t
 leaves its files, or fails where the test says so.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from support.workflow import snakemake
 from support.workspace import Workspace
 
 from storewise.run import runner
-from storewise.run.live_view import Moment
 from storewise.run.runner import Request, run_study
 from storewise.session.coordination.run import Failure
 from storewise.study.load import load_study
@@ -44,16 +39,16 @@ Measure = Callable[[Trial], None]
 class Told:
     """A view for nobody, but for what it is told in sentences."""
 
-    def __init__(self) -> None:
-        self.notes: list[str] = []
+    def __init__(self):
+        self.notes = []
 
-    def line(self, text: str, style: str = "") -> None:
+    def line(self, text, style=""):
         pass
 
-    def note(self, text: str) -> None:
+    def note(self, text):
         self.notes.append(text)
 
-    def show(self, moment: Moment) -> None:
+    def show(self, moment):
         pass
 
 
@@ -70,12 +65,12 @@ class Running:
     """Of each pass: how many shards the inputs are cut into anew."""
     told: Told = field(default_factory=Told)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         study = load_study(self.place.directory / "s.yaml")
         self.trials = {f"{t.engine} {t.volume:g}": t for t in study.trials()}
-        self._passes: list[Mapping[str, Measure]] = []
+        self._passes = []
 
-    def run(self, *passes: Mapping[str, Measure], retry_failed: bool = False) -> int:
+    def run(self, *passes, retry_failed=False):
         """`storewise run`, whose passes must be as many; each says what its trials do that are not
         measured as usual."""
         self.plans, self.shards, self.told = [], [], Told()
@@ -87,11 +82,11 @@ class Running:
         assert self._passes == [], "fewer passes than were expected"
         return status
 
-    def start(self, command: Sequence[str], **_: object) -> Any:
+    def start(self, command, **_):
         """In the place of `subprocess.Popen`: plans, then measures what is planned."""
         done = snakemake([*command, "--dry-run"], self.place.directory)
         assert done.returncode == 0, done.stdout + done.stderr
-        jobs: dict[str, list[str]] = {}
+        jobs = {}
         names = {trial.id: name for name, trial in self.trials.items()}
         for trial, job in re.findall(r"^Job \d+: Trial (\S+?)(?:: (.*))?$", done.stdout, re.M):
             match = re.fullmatch(r"(loading|read), worker (\d+)", job)
@@ -114,7 +109,7 @@ class Running:
                 stopped = True
                 break
 
-        def wait(pause: float | None = None) -> int:
+        def wait(pause=None):
             nonlocal stopped
             if stopped:
                 stopped = False
@@ -124,7 +119,7 @@ class Running:
         failed |= stopped
         return SimpleNamespace(wait=wait, terminate=lambda: None)
 
-    def listed(self) -> None:
+    def listed(self):
         """The inputs are listed and cut, older than all that comes of them."""
         for name in ("files.txt", "manifest.parquet", "shards/2.parquet", "shards/2of0.5.parquet"):
             path = self.place.results / "inputs" / name
@@ -132,7 +127,7 @@ class Running:
             if not path.exists():
                 path.touch()
 
-    def measured(self, trial: Trial, *, last: str = "verify") -> None:
+    def measured(self, trial, *, last="verify"):
         """A trial leaves its files, up to those of the phase `last`."""
         directory = self.place.results / "trials" / trial.id
         directory.mkdir(parents=True, exist_ok=True)
@@ -144,25 +139,25 @@ class Running:
                 return
         (directory / "verify.parquet").touch()
 
-    def fails(self, trial: Trial, reason: str = "load.0: it broke") -> None:
+    def fails(self, trial, reason="load.0: it broke"):
         """A trial fails, after its load."""
         self.measured(trial, last="write")
         self.record(trial, reason)
         raise RuntimeError(reason)
 
-    def interrupted(self, trial: Trial) -> None:
+    def interrupted(self, trial):
         """The user stops the run in a trial: no attempt of it is on record."""
         self.measured(trial, last="read")
         raise KeyboardInterrupt
 
-    def record(self, trial: Trial, reason: str) -> None:
+    def record(self, trial, reason):
         path = self.place.results / "failures" / f"{trial.id}.jsonl"
         path.parent.mkdir(parents=True, exist_ok=True)
         failure = Failure(trial.id, reason, "the log's end", "run", self.now)
         with path.open("a") as file:
             file.write(json.dumps(asdict(failure)) + "\n")
 
-    def given_up(self) -> dict[str, int]:
+    def given_up(self):
         """Trials that are out of the plan, and after how many attempts."""
         marks = [json.loads(p.read_text()) for p in self.place.results.glob("trials/*/failed.json")]
         names = {trial.id: name for name, trial in self.trials.items()}
@@ -170,7 +165,7 @@ class Running:
 
 
 @pytest.fixture
-def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Running:
+def study(tmp_path, monkeypatch):
     place = Workspace(tmp_path)
     place.copy_inputs()
     place.write_study(STUDY)
@@ -186,7 +181,7 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Running:
     return running
 
 
-def test_a_trial_that_fails_is_tried_as_often_as_the_study_says(study: Running) -> None:
+def test_a_trial_that_fails_is_tried_as_often_as_the_study_says(study):
     """Earlier runs' failures are no attempts of this one; what succeeded is not planned again."""
     lame = study.trials["sqlite 0.5"]
     for _ in range(5):
@@ -208,7 +203,7 @@ def test_a_trial_that_fails_is_tried_as_often_as_the_study_says(study: Running) 
     assert study.plans == [{}]
 
 
-def test_two_trials_fail_in_turn(study: Running) -> None:
+def test_two_trials_fail_in_turn(study):
     """Each is counted alone, and a pass in which nothing new failed is the last one."""
     both = {"sqlite 1": study.fails, "duckdb 1": study.fails}
     assert study.run(both, {"sqlite 1": study.fails}, {}) == 1
@@ -216,7 +211,7 @@ def test_two_trials_fail_in_turn(study: Running) -> None:
     assert study.given_up() == {"sqlite 1": 2}
 
 
-def test_an_interrupted_pass_is_no_attempt(study: Running) -> None:
+def test_an_interrupted_pass_is_no_attempt(study):
     status = study.run({"duckdb 1": study.interrupted})
     assert status == 130
     assert study.told.notes[-1].endswith("of 3 trials kept; run again to go on")
@@ -228,7 +223,7 @@ def test_an_interrupted_pass_is_no_attempt(study: Running) -> None:
 
 
 @pytest.mark.parametrize("lost", ["read.1.parquet", "write.0.parquet", "verify.parquet"])
-def test_a_file_away_once_measures_its_whole_trial_and_no_other(study: Running, lost: str) -> None:
+def test_a_file_away_once_measures_its_whole_trial_and_no_other(study, lost):
     assert study.run({}) == 0
     place = study.place.results / "trials" / study.trials["sqlite 0.5"].id
     (place / lost).unlink()

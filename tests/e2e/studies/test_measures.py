@@ -1,10 +1,7 @@
 """Workload `measures`: its readings, its thresholds, and what stores make of them."""
 
-from __future__ import annotations
-
 import sqlite3
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -23,7 +20,7 @@ from storewise.workloads.sensors.plan import uses_index
 
 @pytest.mark.slow
 @pytest.mark.needs("postgres")
-def test_postgres_leaves_its_index_for_large_shares(tmp_path: Path) -> None:
+def test_postgres_leaves_its_index_for_large_shares(tmp_path):
     number_of = 100_000
     readings = Readings()
     values = np.concatenate(list(readings.values_of(0, number_of)))
@@ -60,7 +57,7 @@ verify: 50
 
 
 @pytest.mark.slow
-def test_a_whole_study(tmp_path: Path) -> None:
+def test_a_whole_study(tmp_path):
     """By Snakemake: q2's readings are as many as q3 counts and as numpy finds."""
     space = Workspace(tmp_path)
     url = f"sqlite:///{tmp_path / 'mine.db'}"

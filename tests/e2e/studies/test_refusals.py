@@ -1,11 +1,8 @@
 """What the workflow refuses before anything starts, by Snakemake in this process; what the study
 file alone tells is refused in tests/unit/study."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from support.embedded_study import NOWHERE, POSTGRES
@@ -19,13 +16,13 @@ from storewise.study.load import load_study
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Workspace:
+def place(tmp_path):
     place = Workspace(tmp_path)
     place.copy_inputs()
     return place
 
 
-def servers(shape: str, more: str = "") -> str:
+def servers(shape, more=""):
     text = OF_SERVERS.replace("nodes: [1, 2]", shape).replace(", mongodb", "")
     assert shape in text
     return text + more
@@ -112,9 +109,7 @@ OF_CLASSES = servers("node_class: [data, large]")
         ),
     ],
 )
-def test_what_is_refused(
-    place: Workspace, study: str, arguments: list[str], says: list[str]
-) -> None:
+def test_what_is_refused(place, study, arguments, says):
     place.write_study(study)
     said = refusal(place, *arguments, env={POSTGRES: NOWHERE} if "leave_out" in study else None)
     for words in says:
@@ -122,14 +117,14 @@ def test_what_is_refused(
     assert not list(place.results.glob("trials/*"))
 
 
-def test_the_slots_that_are_advised_are_those_that_storewise_run_takes(tmp_path: Path) -> None:
+def test_the_slots_that_are_advised_are_those_that_storewise_run_takes(tmp_path):
     (tmp_path / "s.yaml").write_text(
         servers("nodes: 2, workers: 2", "live_sessions: 2\nrepeats: 2\n")
     )
     assert slots_needed(load_study(tmp_path / "s.yaml")) >= 4
 
 
-def test_a_bomb_takes_little_memory(tmp_path: Path) -> None:
+def test_a_bomb_takes_little_memory(tmp_path):
     """In a process that has 500 MB of memory for what its files say, and no more."""
     (tmp_path / "s.yaml").write_text(BOMB + GOOD)
     code = (

@@ -1,12 +1,8 @@
 """Other ways through the workflow: from FASTA, on one host, a full disk."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from support.paths import SAMPLE
@@ -14,11 +10,11 @@ from support.workspace import Workspace
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Workspace:
+def place(tmp_path):
     return Workspace(tmp_path)
 
 
-def done(result: subprocess.CompletedProcess[str]) -> str:
+def done(result):
     assert result.returncode == 0, result.stdout + result.stderr
     return result.stdout + result.stderr
 
@@ -41,7 +37,7 @@ phases: [write, read: {{operations: 100}}]
 
 @pytest.mark.slow
 @pytest.mark.needs("ssearch36")
-def test_from_fasta_to_results_with_the_phases_of_a_trial_in_one_job(place: Workspace) -> None:
+def test_from_fasta_to_results_with_the_phases_of_a_trial_in_one_job(place):
     """With several processes, and the fields of the published study alone."""
     # Six queries and a library of the sample.
     source = sorted((SAMPLE / "fasta").glob("queries*"))[0]
@@ -76,9 +72,7 @@ def test_from_fasta_to_results_with_the_phases_of_a_trial_in_one_job(place: Work
 
 @pytest.mark.slow
 @pytest.mark.needs("root")
-def test_a_full_disk_is_named_and_nothing_is_corrupted(
-    small_disk: Callable[..., Path], place: Workspace
-) -> None:
+def test_a_full_disk_is_named_and_nothing_is_corrupted(small_disk, place):
     """All that Snakemake measures lies on a file system of a few MB."""
     disk = small_disk("3m")
     place.results.mkdir(parents=True)

@@ -1,11 +1,8 @@
 """Several workers of a phase in one job: as many results as without, and one end for all."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
-from pathlib import Path
 
 import psutil
 import pytest
@@ -26,7 +23,7 @@ verify: 50
 
 
 @pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+def measured(tmp_path_factory):
     place = Workspace(tmp_path_factory.mktemp("shared"))
     place.copy_inputs()
     place.write_study(STUDY)
@@ -37,7 +34,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     return place
 
 
-def test_each_worker_has_its_results_and_each_document_is_counted(measured: Workspace) -> None:
+def test_each_worker_has_its_results_and_each_document_is_counted(measured):
     (trial,) = (measured.results / "trials").iterdir()
     parts = {path.name for path in trial.glob("*.[0-9].parquet")}
     assert parts == {f"{p}.{k}.parquet" for p in ("write", "written", "read") for k in range(3)}
@@ -53,7 +50,7 @@ def test_each_worker_has_its_results_and_each_document_is_counted(measured: Work
     assert measured.left_behind() == []
 
 
-def test_a_lost_result_of_one_worker_is_measured_again(measured: Workspace) -> None:
+def test_a_lost_result_of_one_worker_is_measured_again(measured):
     (trial,) = (measured.results / "trials").iterdir()
     part = trial / "read.1.parquet"
     content = part.read_bytes()
@@ -68,7 +65,7 @@ def test_a_lost_result_of_one_worker_is_measured_again(measured: Workspace) -> N
 
 
 @pytest.mark.slow
-def test_a_killed_worker_ends_its_job_and_the_trial(tmp_path: Path) -> None:
+def test_a_killed_worker_ends_its_job_and_the_trial(tmp_path):
     place = Workspace(tmp_path)
     place.copy_inputs()
     place.write_study(STUDY.replace("{operations: 500}", "{seconds: 300}"))
@@ -76,7 +73,6 @@ def test_a_killed_worker_ends_its_job_and_the_trial(tmp_path: Path) -> None:
     wait_until(lambda: place.working("read.1") or run.poll() is not None, 240, "a reader at work")
     worker = place.members()["read.1"]
     parent = psutil.Process(worker).parent()
-    assert parent is not None
     assert parent.pid == place.members()["read.0.workers"]
     os.kill(worker, signal.SIGKILL)
     wait_until(lambda: not place.processes(), 60, "the end of all processes")

@@ -1,15 +1,12 @@
 """One study of an embedded store and one on servers: YCSB's workloads, sweeps, a search, nodes
 slowed and killed. It is measured once, and analysed elsewhere, on a host without servers."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
 import shutil
 import subprocess
 from dataclasses import dataclass
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -90,12 +87,12 @@ class Measured:
     tables: Tables
     page: str
 
-    def trial(self, engine: str) -> Path:
+    def trial(self, engine):
         return next(self.place.results.glob(f"trials/{engine}-*"))
 
 
 @pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> Measured:
+def measured(tmp_path_factory):
     place = Workspace(tmp_path_factory.mktemp("two"))
     place.write_study(STUDY)
     (place.directory / "workload").write_text(PROPERTIES)
@@ -115,13 +112,13 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Measured:
     return Measured(place, elsewhere, tables, (elsewhere.results / "report.html").read_text())
 
 
-def test_nothing_is_left_but_what_is_kept(measured: Measured) -> None:
+def test_nothing_is_left_but_what_is_kept(measured):
     left = measured.place.left_behind()
     assert all(re.fullmatch(r"trials/[^/]+/(store\.\d|data\.data\d)", name) for name in left), left
     assert measured.place.processes() == []
 
 
-def test_results_alone_are_analysed_where_their_engine_is_not(measured: Measured) -> None:
+def test_results_alone_are_analysed_where_their_engine_is_not(measured):
     """What changed since is a warning; what was measured is not called left out."""
     assert "PostgreSQL" in measured.page and "was not measured" not in measured.page
     warned = (measured.elsewhere.results / "analysis" / "warnings.csv").read_text()
@@ -135,7 +132,7 @@ def test_results_alone_are_analysed_where_their_engine_is_not(measured: Measured
     assert not MEASURING & set(jobs), jobs
 
 
-def test_find_counts_the_files_of_a_server(measured: Measured) -> None:
+def test_find_counts_the_files_of_a_server(measured):
     """One that has ended leaves a few less."""
     table = pd.read_csv(measured.elsewhere.results / "analysis" / "storage_summary.csv")
     sizes = table[table["engine"] == "postgres"].set_index("measure")["mean"]
@@ -147,9 +144,9 @@ def test_find_counts_the_files_of_a_server(measured: Measured) -> None:
     assert sizes["metadata_operations"] > 0
 
 
-def totals(path: Path, metric: str) -> dict[str, float]:
+def totals(path, metric):
     """Sums by operation over a step's totals of all processes of one worker."""
-    result: dict[str, float] = {}
+    result = {}
     for row in read_part(path)[0].to_pylist():
         if row["metric"] == metric and row["operation"] and row["second"] is None:
             result[row["operation"]] = result.get(row["operation"], 0.0) + row["value"]
@@ -157,9 +154,9 @@ def totals(path: Path, metric: str) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
-def test_two_stores_do_the_core_workloads(measured: Measured, engine: str) -> None:
+def test_two_stores_do_the_core_workloads(measured, engine):
     trial = measured.trial(engine)
-    sums: dict[str, dict[str, float]] = {}
+    sums = {}
     for part in trial.glob("*.[01].parquet"):
         if part.name.split(".")[0] in ("node", "written"):
             continue
@@ -184,7 +181,7 @@ def test_two_stores_do_the_core_workloads(measured: Measured, engine: str) -> No
     assert totals(trial / "verify.parquet", "wrong_documents") == {"usertable": 0}
 
 
-def test_clients_of_a_step_are_spread_over_workers_and_processes(measured: Measured) -> None:
+def test_clients_of_a_step_are_spread_over_workers_and_processes(measured):
     """Those without clients keep step and are silent."""
     parts = [measured.trial("postgres") / f"a.{worker}.parquet" for worker in (0, 1)]
     every = {(0, 0), (0, 1), (1, 0), (1, 1)}
@@ -206,20 +203,20 @@ def test_clients_of_a_step_are_spread_over_workers_and_processes(measured: Measu
         assert sum(done) == (60 if step < 3 else 120), step
 
 
-def test_the_page_and_the_study_tell_the_workload(measured: Measured) -> None:
+def test_the_page_and_the_study_tell_the_workload(measured):
     assert "For this workload, on this machine" in measured.page
     study = json.loads((measured.elsewhere.results / "study.json").read_text())
     assert study["phases"][0]["params"]["recordcount"] == 600
 
 
-def test_each_step_of_a_search_begins_with_a_restart_of_the_servers(measured: Measured) -> None:
+def test_each_step_of_a_search_begins_with_a_restart_of_the_servers(measured):
     logs = (measured.place.results / "logs").rglob("c.0.log")
     text = "\n".join(path.read_text() for path in logs)
     begun = rows(measured.trial("postgres") / "c.0.parquet", metric="started_at")
     assert text.count("restarting all servers") == len(begun)
 
 
-def test_a_sweep_has_its_steps_in_the_tables(measured: Measured) -> None:
+def test_a_sweep_has_its_steps_in_the_tables(measured):
     steps = measured.tables.steps
     whole = steps[(steps["operation"] == ALL) & (steps["phase"] == "a")]
     runtimes = whole[whole["measure"] == "runtime"]
@@ -235,7 +232,7 @@ def test_a_sweep_has_its_steps_in_the_tables(measured: Measured) -> None:
     assert ((served["mean"] > 0) & (served["mean"] <= 1)).all()
 
 
-def test_a_search_tells_the_steps_that_all_workers_took(measured: Measured) -> None:
+def test_a_search_tells_the_steps_that_all_workers_took(measured):
     (result,) = measured.tables.searches.to_dict("records")
     assert (result["clients"], result["limit_ms"]) == (3, 50)
     parts = [measured.place.results / "trials" / result["trial"] / f"c.{k}.parquet" for k in (0, 1)]
@@ -251,7 +248,7 @@ def test_a_search_tells_the_steps_that_all_workers_took(measured: Measured) -> N
     assert rows(parts[1], metric="highest_rate") == []
 
 
-def test_steps_and_searches_are_drawn_and_on_the_page(measured: Measured) -> None:
+def test_steps_and_searches_are_drawn_and_on_the_page(measured):
     index = json.loads((measured.elsewhere.results / "figures" / "figures.json").read_text())
     assert {"clients", "latency_over_throughput", "runtime"} <= set(index["made"])
     assert not index["errors"]
@@ -259,7 +256,7 @@ def test_steps_and_searches_are_drawn_and_on_the_page(measured: Measured) -> Non
     assert "Highest rates within a limit" in measured.page
 
 
-def test_nodes_slowed_and_killed(measured: Measured) -> None:
+def test_nodes_slowed_and_killed(measured):
     tables = measured.tables
     assert list(tables.slowdown.sort_values("step")["slowed_nodes"]) == [0, 2]
     per_node = tables.per_node[tables.per_node["phase"] == "g"]

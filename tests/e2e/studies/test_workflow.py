@@ -1,14 +1,11 @@
 """The workflow as a user meets it: what is planned, what is rerun, what is refused, on a copy of
 the study of embedded stores; Snakemake in this process."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 from support.embedded_study import EMBEDDED, POSTGRES
@@ -22,7 +19,7 @@ pytestmark = [
 ]
 
 
-def changed(*changes: tuple[str, str]) -> str:
+def changed(*changes):
     """The text of the study with other words."""
     text = EMBEDDED
     for old, new in changes:
@@ -31,24 +28,24 @@ def changed(*changes: tuple[str, str]) -> str:
     return text
 
 
-def measuring(jobs: dict[str, int]) -> dict[str, int]:
+def measuring(jobs):
     return {name: number for name, number in jobs.items() if name in MEASURING}
 
 
-def test_touched_inputs_and_a_second_parse_plan_nothing(copy: Workspace) -> None:
+def test_touched_inputs_and_a_second_parse_plan_nothing(copy):
     for path in (copy.directory / "data").iterdir():
         path.touch()
     (copy.directory / "s.yaml").touch()
     assert plan(copy) == {}
 
 
-def test_analysis_never_plans_a_measuring_rule(copy: Workspace) -> None:
+def test_analysis_never_plans_a_measuring_rule(copy):
     for path in [*(copy.directory / "data").iterdir(), *copy.results.glob("inputs/*.parquet")]:
         path.touch()
     copy.write_study(changed(("verify: 20", "verify: 60"), ("100, steps", "700, steps")))
     snakefile = edited_workflow(copy)
 
-    def jobs_of(target: str) -> dict[str, int]:
+    def jobs_of(target):
         jobs = plan(copy, target, snakefile=snakefile)
         assert not MEASURING & set(jobs), jobs
         assert jobs["report"] == 1
@@ -60,13 +57,13 @@ def test_analysis_never_plans_a_measuring_rule(copy: Workspace) -> None:
     assert "analyse" not in jobs_of("report")
 
 
-def test_snakemake_makes_its_own_report_with_our_captions(copy: Workspace) -> None:
+def test_snakemake_makes_its_own_report_with_our_captions(copy):
     done = snakemake(copy.command("--report", "snakemake.html"), copy.directory)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Documents per second" in (copy.directory / "snakemake.html").read_text()
 
 
-def test_what_is_new_is_measured_alone(copy: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_new_is_measured_alone(copy, monkeypatch):
     """An engine, a level and a repeat at once: all but the four trials that are there."""
     more = changed(
         ("sqlite, parquet, postgres]", "sqlite, duckdb, parquet, postgres]"),
@@ -85,7 +82,7 @@ def test_what_is_new_is_measured_alone(copy: Workspace, monkeypatch: pytest.Monk
     assert measuring(plan(copy)) == {"open_session": 1, "load": 1, "phase": 2, "verify": 1}
 
 
-def test_new_files_are_found_when_the_manifest_is_renewed(copy: Workspace) -> None:
+def test_new_files_are_found_when_the_manifest_is_renewed(copy):
     before = copy.documents()
     larger = sorted(SMALL[0].parent.glob("*.m10.*"), key=lambda p: p.stat().st_size)[-1]
     shutil.copy(larger, copy.directory / "data")
@@ -98,7 +95,7 @@ def test_new_files_are_found_when_the_manifest_is_renewed(copy: Workspace) -> No
     assert plan(copy)["load"] == 5
 
 
-def test_a_part_of_a_trial_is_refused(copy: Workspace) -> None:
+def test_a_part_of_a_trial_is_refused(copy):
     trial = next(copy.results.glob("trials/sqlite-w2-*"))
     for path in trial.glob("*.parquet"):
         path.unlink()
@@ -116,7 +113,7 @@ duckdb.connect = connect
 
 
 @pytest.mark.slow  # what is planned and tried again: test_goes_on.py
-def test_a_failing_engine_is_given_up_and_the_report_made(copy: Workspace) -> None:
+def test_a_failing_engine_is_given_up_and_the_report_made(copy):
     with_duckdb = changed(("sqlite, parquet", "sqlite, duckdb, parquet"))
     copy.write_study(with_duckdb.replace("exclude:", "exclude:\n  - {engine: duckdb, workers: 2}"))
     broken = copy.directory / "broken"
@@ -150,7 +147,7 @@ def test_a_failing_engine_is_given_up_and_the_report_made(copy: Workspace) -> No
 
 
 @pytest.mark.needs("root")
-def test_results_that_cannot_be_written_are_one_clear_error(tmp_path: Path) -> None:
+def test_results_that_cannot_be_written_are_one_clear_error(tmp_path):
     place = Workspace(tmp_path)
     place.copy_inputs()
     place.write_study("inputs: {paths: data}\nengines: [sqlite]\nphases: [write]\n")

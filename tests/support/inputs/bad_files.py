@@ -1,7 +1,5 @@
 """Damaged inputs, each made from a real output, and where the damage is in their bytes."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import re
@@ -41,22 +39,22 @@ class Bad:
     content: bytes | None = None
 
     @property
-    def decompressed(self) -> bytes:
+    def decompressed(self):
         return self.stored if self.content is None else self.content
 
     @property
-    def place(self) -> tuple[int, int] | None:
+    def place(self):
         """Line and offset of the line's first byte, counted here from the bytes alone."""
         return None if self.at is None else place_of(self.decompressed, self.at)
 
 
-def place_of(content: bytes, at: int) -> tuple[int, int]:
+def place_of(content, at):
     """(line from 1, offset of its first byte) of byte `at`; the end of the content counts too."""
     before = content[:at].split(b"\n")
     return len(before), at - len(before[-1])
 
 
-def damaged(pattern: bytes, replacement: bytes, start: int = HIT) -> tuple[bytes, int]:
+def damaged(pattern, replacement, start=HIT):
     """The content with the first match of `pattern` behind `start` changed, and where it was."""
     match = re.compile(pattern).search(CONTENT, start)
     assert match is not None, pattern
@@ -65,20 +63,18 @@ def damaged(pattern: bytes, replacement: bytes, start: int = HIT) -> tuple[bytes
     )
 
 
-def _edit(
-    kind: str, pattern: bytes, replacement: bytes, says: str, *, hit: int | None = None
-) -> Bad:
+def _edit(kind, pattern, replacement, says, *, hit=None):
     """Damage to one line; `hit` is where the message points if not to that line itself."""
     stored, at = damaged(pattern, replacement, HIT if hit is None else hit)
     return Bad(kind, stored, at if hit is None else hit, says)
 
 
-def _cut(kind: str, end: int, says: str) -> Bad:
+def _cut(kind, end, says):
     """The content up to `end`: the message points to the last line, or behind it."""
     return Bad(kind, CONTENT[:end], end, says)
 
 
-def inflated(packed: bytes) -> bytes:
+def inflated(packed):
     """What zlib gives of damaged gzip data, byte for byte, before it notices or they end."""
     reader = zlib.decompressobj(wbits=31)
     content = b""
@@ -90,12 +86,12 @@ def inflated(packed: bytes) -> bytes:
     return content
 
 
-def _flip(data: bytes) -> bytes:
+def _flip(data):
     middle = len(data) // 2
     return data[:middle] + bytes([data[middle] ^ 0x55]) + data[middle + 1 :]
 
 
-def _compressed() -> list[Bad]:
+def _compressed():
     half = PACKED[: len(PACKED) // 2]
     known = inflated(half)
     frame = zstandard.ZstdDecompressor().decompressobj().decompress(ZSTD[:-9])
@@ -117,7 +113,7 @@ def _compressed() -> list[Bad]:
     ]  # fmt: skip
 
 
-def _incomplete() -> list[Bad]:
+def _incomplete():
     last_query = CONTENT.rindex(b">>><<<")
     end = CONTENT.rindex(b">>>///")
     complete, inside = "the output is not complete", "the file ends inside an alignment"
@@ -152,7 +148,7 @@ def _incomplete() -> list[Bad]:
     ]  # fmt: skip
 
 
-def _foreign() -> list[Bad]:
+def _foreign():
     xml = (
         b'<?xml version="1.0"?>\n<!DOCTYPE BlastOutput PUBLIC "-//NCBI//NCBI BlastOutput/EN" '
         b'"NCBI_BlastOutput.dtd">\n<BlastOutput>\n  <BlastOutput_program>blastn'
@@ -171,7 +167,7 @@ def _foreign() -> list[Bad]:
     ]
 
 
-def _lines() -> list[Bad]:
+def _lines():
     line = CONTENT.index(b"\n", HIT)
     zeros = CONTENT[:HIT] + bytes(4096) + CONTENT[HIT + 4096 :]
     text = CONTENT[:HIT] + b"x" * (9 << 20) + b"\n" + CONTENT[HIT:]
@@ -186,7 +182,7 @@ def _lines() -> list[Bad]:
     ]  # fmt: skip
 
 
-def _values() -> list[Bad]:
+def _values():
     removed = CONTENT[:SEQUENCE] + CONTENT[SEQUENCE + 1 :]
     foreign = CONTENT[: SEQUENCE + 2] + b"#" + CONTENT[SEQUENCE + 3 :]
     number = "bad number"
@@ -208,7 +204,7 @@ def _values() -> list[Bad]:
     ]
 
 
-def _keys() -> list[Bad]:
+def _keys():
     lost, _ = damaged(rb"; al_stop: .*\n", b"")
     # What is missing is noticed where the keys end.
     keys_end = SEQUENCE - (len(CONTENT) - len(lost))
@@ -222,12 +218,12 @@ def _keys() -> list[Bad]:
     ]
 
 
-def made_bad() -> list[Bad]:
+def made_bad():
     """All that need no program."""
     return [*_compressed(), *_incomplete(), *_foreign(), *_lines(), *of_one_alignment()]
 
 
-def of_one_alignment() -> list[Bad]:
+def of_one_alignment():
     """What only a parse of the alignment can see."""
     return [*_values(), *_keys()]
 
@@ -241,7 +237,7 @@ _SEARCHES = {
 }  # fmt: skip
 
 
-def searched_bad(directory: Path) -> list[Bad]:
+def searched_bad(directory):
     """Real outputs of ssearch36 that are no use, of searches made in `directory`."""
     for name in ("queries", "yersinia"):
         fasta = gzip.decompress((SAMPLE / "fasta" / f"{name}.fa.gz").read_bytes())
@@ -250,7 +246,7 @@ def searched_bad(directory: Path) -> list[Bad]:
         (directory / f"{name}.fa").write_bytes(fasta)
     (directory / "empty.fa").touch()
 
-    def search(library: str, *arguments: str) -> bytes:
+    def search(library, *arguments):
         command = ["ssearch36", "-q", "-H", *arguments, "-W", "0", "-E", "1000000000 -1",
                    "queries.fa", library]  # fmt: skip
         done = subprocess.run(command, cwd=directory, capture_output=True, timeout=300, check=False)
@@ -290,5 +286,5 @@ GOOD = {
 }
 
 
-def file_name(kind: str) -> str:
+def file_name(kind):
     return re.sub(r"[^A-Za-z0-9]+", "_", kind) + ".m10"

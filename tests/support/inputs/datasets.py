@@ -1,10 +1,7 @@
 """What a data set holds, read back from its files, and what it should hold."""
 
-from __future__ import annotations
-
 import io
 from collections import defaultdict
-from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,9 +16,9 @@ from storewise.ssearch.parse.stream import content_digest
 Documents = dict[Kind, dict[bytes, dict[str, Any]]]
 
 
-def expected(paths: Iterable[Path | str], *, study_fields: bool = False) -> Documents:
+def expected(paths, *, study_fields=False):
     """The documents of the reference reader, by id; equal inputs count once."""
-    result: Documents = {kind: {} for kind in KINDS}
+    result = {kind: {} for kind in KINDS}
     for path in paths:
         for kind, documents in _reference(Path(path).read_bytes(), study_fields).items():
             result[kind] |= documents
@@ -29,25 +26,25 @@ def expected(paths: Iterable[Path | str], *, study_fields: bool = False) -> Docu
 
 
 @cache
-def _reference(content: bytes, study_fields: bool) -> Documents:
+def _reference(content, study_fields):
     digest = content_digest(io.BytesIO(content))
     source = io.BytesIO(content)
     reader = DocumentReader(source, digest, mode="reference", study_fields=study_fields)
-    result: Documents = {kind: {} for kind in KINDS}
+    result = {kind: {} for kind in KINDS}
     for batch in reader:
         for kind, documents in batch:
             result[kind] |= {document["_id"]: document for document in documents}
     return result
 
 
-def files_of(root: Path, kind: Kind) -> list[Path]:
+def files_of(root, kind):
     """The data files of a kind."""
     return sorted((root / kind.table).glob("part=*/*.parquet"))
 
 
-def stored(root: Path) -> Documents:
+def stored(root):
     """The documents of a data set by id; fails for one that is there twice."""
-    result: Documents = {kind: {} for kind in KINDS}
+    result = {kind: {} for kind in KINDS}
     for kind in KINDS:
         for path in files_of(root, kind):
             for row in pq.ParquetFile(path).read().to_pylist():
@@ -58,7 +55,7 @@ def stored(root: Path) -> Documents:
     return result
 
 
-def check_order(root: Path, by: str, sort: str | None = None) -> None:
+def check_order(root, by, sort=None):
     """Fails where rows are not in their order, or documents of one search are apart."""
     names, searches = {}, defaultdict(set)
     for path in files_of(root, Kind.TASKS):
@@ -79,7 +76,7 @@ def check_order(root: Path, by: str, sort: str | None = None) -> None:
     assert all(len(partitions) == 1 for partitions in searches.values())
 
 
-def inputs_of(root: Path) -> list[dict[str, Any]]:
+def inputs_of(root):
     """The rows of a data set's inputs, in the order of their paths."""
     rows = [
         row

@@ -1,7 +1,5 @@
 """Outputs of SSEARCH made by hypothesis, in all styles."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from hypothesis import strategies as st
@@ -52,12 +50,12 @@ STYLES = st.builds(
 )
 
 
-def wrapped(text: str) -> str:
+def wrapped(text):
     return "".join(text[i : i + 50] + "\n" for i in range(0, len(text), 50))
 
 
 @st.composite
-def alignments(draw: st.DrawFn, style: Style, query: str, hit: str) -> str:
+def alignments(draw, style, query, hit):
     """The lines of an alignment behind its `>>` or `>--` line."""
     columns = draw(st.integers(1, 130))
     gaps = [
@@ -108,7 +106,7 @@ def alignments(draw: st.DrawFn, style: Style, query: str, hit: str) -> str:
 
 
 @st.composite
-def searches(draw: st.DrawFn) -> bytes:
+def searches(draw):
     """A whole search as one of the programs would print it."""
     style = draw(STYLES)
     new = style.version >= 36

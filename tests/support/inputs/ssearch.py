@@ -1,12 +1,8 @@
 """What the tests of the SSEARCH readers share."""
 
-from __future__ import annotations
-
 import functools
 import io
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import bson
@@ -16,7 +12,7 @@ from support.paths import DATA
 
 from storewise.documents import KINDS, PARAMS_COLUMN, Kind, make_id
 from storewise.errors import InputError
-from storewise.ssearch.inputs.scan import Scanner, ScanResult
+from storewise.ssearch.inputs.scan import Scanner
 from storewise.ssearch.parse import compiled
 from storewise.ssearch.parse.reader import DocumentReader
 from storewise.ssearch.parse.stream import open_input
@@ -30,7 +26,7 @@ STEP = max(500 // settings().max_examples, 1)
 Outcome = tuple[Any, ...]
 
 
-def plain(document: bytes) -> dict[str, Any]:
+def plain(document):
     """A BSON document in the form of its dict twin."""
     return {
         key: value.binary if isinstance(value, ObjectId) else value
@@ -38,20 +34,20 @@ def plain(document: bytes) -> dict[str, Any]:
     }
 
 
-def rows(batch: Any) -> list[dict[str, Any]]:
+def rows(batch):
     """A record batch as dicts."""
-    documents: list[dict[str, Any]] = batch.to_pylist()
+    documents = batch.to_pylist()
     for document in documents:
         document.update(json.loads(document.pop(PARAMS_COLUMN, "{}")))
     return documents
 
 
-def read(source: Any, **options: Any) -> tuple[DocumentReader, dict[Kind, list[Any]]]:
+def read(source, **options):
     """The reader and all documents by kind; BSON and Arrow come back as dicts."""
     if isinstance(source, bytes):
         source = io.BytesIO(source)
     reader = DocumentReader(source, DIGEST, **options)
-    result: dict[Kind, list[Any]] = {kind: [] for kind in KINDS}
+    result = {kind: [] for kind in KINDS}
     for batch in reader:
         for kind, documents in batch:
             result[kind] += rows(documents) if options.get("encoding") == "arrow" else documents
@@ -60,7 +56,7 @@ def read(source: Any, **options: Any) -> tuple[DocumentReader, dict[Kind, list[A
     return reader, result
 
 
-def outcome(content: bytes, **options: Any) -> Outcome:
+def outcome(content, **options):
     """Everything that a reader says about `content`: its documents or its error. With the compiled
     core and without it that must be the same."""
     result = _outcome(content, **options)
@@ -73,7 +69,7 @@ def outcome(content: bytes, **options: Any) -> Outcome:
     return result
 
 
-def _outcome(content: bytes, **options: Any) -> Outcome:
+def _outcome(content, **options):
     try:
         reader, result = read(content, **options)
     except InputError as error:
@@ -81,7 +77,7 @@ def _outcome(content: bytes, **options: Any) -> Outcome:
     return ("documents", reader.counts, reader.program, reader.version, result)
 
 
-def ids_of_file(digest: bytes, queries: int, alignments: int) -> Iterator[tuple[Kind, bytes]]:
+def ids_of_file(digest, queries, alignments):
     """All ids of a file, from its manifest row alone."""
     for kind in KINDS:
         count = queries if kind is Kind.TASKS else alignments
@@ -90,20 +86,20 @@ def ids_of_file(digest: bytes, queries: int, alignments: int) -> Iterator[tuple[
 
 
 @functools.cache
-def content(path: Path) -> bytes:
+def content(path):
     """What is in a file, decompressed."""
     with open_input(path) as stream:
         return b"".join(iter(lambda: stream.read(1 << 20), b""))
 
 
-def scan(content: bytes, piece: int = 1 << 20) -> ScanResult:
+def scan(content, piece=1 << 20):
     scanner = Scanner("data")
     for start in range(0, len(content), piece):
         scanner.feed(content[start : start + piece])
     return scanner.finish()
 
 
-def agreed(content: bytes, *pieces: int) -> tuple[int, int, int] | str:
+def agreed(content, *pieces):
     """Queries, hits and alignments on which both readers and the scanner agree, or the error of
     both readers. The scanner may pass what only a parse can see; it never refuses what parses."""
     result = outcome(content, mode="reference")

@@ -1,11 +1,7 @@
 """What `storewise inspect` and `storewise convert` say of bad files."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 
@@ -17,7 +13,7 @@ class Told:
     converted: dict[str, str]
 
 
-def told_of(storewise: Callable[..., Any], paths: list[Path]) -> Told:
+def told_of(storewise, paths):
     """Run both commands on bad files: neither accepts or converts one, or says more than needed.
 
     `storewise` runs the command: in this process, or in one of its own.
@@ -40,9 +36,7 @@ def told_of(storewise: Callable[..., Any], paths: list[Path]) -> Told:
     )
 
 
-def check(
-    message: Told, path: Path, says: str, place: tuple[int, int] | None, *, any_place: bool
-) -> None:
+def check(message, path, says, place, *, any_place):
     result = message.inspected[str(path)]
     assert result["complete"] is False
     error = result["error"]

@@ -4,19 +4,17 @@ The places are counted in the bytes of each file, not with the project's code. H
 readers react to damage is tested with them; this is the command line.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
 import pytest
 from support.commands import storewise
-from support.inputs.bad_files import GOOD, Bad, file_name, made_bad
-from support.inputs.told import Told, check, told_of
+from support.inputs.bad_files import GOOD, file_name, made_bad
+from support.inputs.told import check, told_of
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Told]:
+def told(tmp_path_factory):
     directory = tmp_path_factory.mktemp("bad")
     paths = []
     for bad in made_bad():
@@ -27,20 +25,20 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Told]:
 
 
 @pytest.mark.parametrize("bad", made_bad(), ids=lambda bad: bad.kind)
-def test_bad_content(bad: Bad, told: tuple[Path, Told]) -> None:
+def test_bad_content(bad, told):
     directory, output = told
     check(output, directory / file_name(bad.kind), bad.says, bad.place, any_place=bad.at is None)
 
 
 @pytest.mark.parametrize("kind", ["empty file", "truncated gzip", "a huge integer", "HTML"])
-def test_one_bad_file_alone(kind: str, tmp_path: Path) -> None:
+def test_one_bad_file_alone(kind, tmp_path):
     bad = next(one for one in made_bad() if one.kind == kind)
     path = tmp_path / "bad.m10"
     path.write_bytes(bad.stored)
     check(told_of(storewise, [path]), path, bad.says, bad.place, any_place=False)
 
 
-def test_what_looks_bad_and_is_not(tmp_path: Path) -> None:
+def test_what_looks_bad_and_is_not(tmp_path):
     paths = {name: tmp_path / file_name(name) for name in GOOD}
     for name, (content, _) in GOOD.items():
         paths[name].write_bytes(content)
@@ -56,7 +54,7 @@ def test_what_looks_bad_and_is_not(tmp_path: Path) -> None:
         assert len(ids) == documents, name
 
 
-def test_what_is_no_file(tmp_path: Path) -> None:
+def test_what_is_no_file(tmp_path):
     kinds = {
         "missing": "No such file",
         "directory": "Is a directory",

@@ -3,10 +3,7 @@
 What each key accepts is tested with the study file; this is what a user sees in the terminal.
 """
 
-from __future__ import annotations
-
 import shutil
-from pathlib import Path
 
 import pytest
 from support.commands import storewise
@@ -14,7 +11,7 @@ from support.inputs.small_studies import GOOD
 from support.paths import SMALL
 
 #: A study of each kind; the rest is in tests/unit/study/test_checks.py.
-BAD: dict[str, tuple[str | bytes, str, tuple[str, ...]]] = {
+BAD = {
     "empty": ("", "s.yaml: ", ("empty", "storewise init")),
     "not UTF-8": (b"\xff\xfeinputs\n", "s.yaml: ", ("not UTF-8", "byte 0")),
     "no YAML": ("inputs:\n\tpaths: data\n", "s.yaml, line 2: ", ("not valid YAML", r"\t")),
@@ -33,13 +30,13 @@ BAD: dict[str, tuple[str | bytes, str, tuple[str, ...]]] = {
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
+def place(tmp_path):
     (tmp_path / "data").mkdir()
     shutil.copy(SMALL[0], tmp_path / "data")
     return tmp_path
 
 
-def refusal(place: Path, *arguments: str) -> str:
+def refusal(place, *arguments):
     """The one message of a run that must not start."""
     done = storewise("run", *arguments, cwd=place)
     assert done.returncode == 2, done.stdout + done.stderr
@@ -52,7 +49,7 @@ def refusal(place: Path, *arguments: str) -> str:
 
 
 @pytest.mark.parametrize("kind", BAD)
-def test_a_bad_study_is_one_message(place: Path, kind: str) -> None:
+def test_a_bad_study_is_one_message(place, kind):
     text, where, says = BAD[kind]
     (place / "s.yaml").write_bytes(text if isinstance(text, bytes) else text.encode())
     message = refusal(place, "s.yaml")
@@ -61,14 +58,14 @@ def test_a_bad_study_is_one_message(place: Path, kind: str) -> None:
         assert words in message
 
 
-def test_an_unknown_scale(place: Path) -> None:
+def test_an_unknown_scale(place):
     (place / "s.yaml").write_text(GOOD + "scales: {tiny: {repeats: 1}}\n")
     message = refusal(place, "s.yaml", "--scale", "tinny")
     assert "'tinny'" in message
     assert "tiny" in message
 
 
-def test_many_is_asked_for_by_name(place: Path) -> None:
+def test_many_is_asked_for_by_name(place):
     """A run of a phase that no workload has ends before anything is planned."""
     text = GOOD.replace("- read", "- reed") + "exclude:\n" + "- {workers: 9}\n" * 201
     (place / "s.yaml").write_text(text)

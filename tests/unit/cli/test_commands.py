@@ -1,7 +1,5 @@
 """What the commands say of themselves, and what `storewise init` refuses."""
 
-from __future__ import annotations
-
 import contextlib
 import zipfile
 from pathlib import Path
@@ -18,22 +16,20 @@ from storewise.ssearch.inputs.survey import survey
 from storewise.study.load import load_study
 
 
-def test_every_command_shows_an_example() -> None:
+def test_every_command_shows_an_example():
     names = [command.callback.__name__ for command in app.registered_commands if command.callback]
     assert {"inspect", "convert", "init", "run", "report", "cost"} <= set(names)
     for name in names:
         assert "Example:" in storewise(name, "--help").stdout, name
 
 
-def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def alone(monkeypatch):
     """`init` starts no process: no probe, and no server is asked for its version."""
     monkeypatch.setattr("storewise.run.probe.probe", lambda study: None)
     monkeypatch.setattr("storewise.run.doctor.examine", lambda names: [])
 
 
-def test_init_replaces_a_study_only_by_force(
-    tmp_path: Path, outputs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_init_replaces_a_study_only_by_force(tmp_path, outputs, monkeypatch):
     alone(monkeypatch)
     request = ("init", outputs, "-o", "mine.yaml")
     assert storewise(*request, cwd=tmp_path).returncode == 0
@@ -44,7 +40,7 @@ def test_init_replaces_a_study_only_by_force(
 
 
 @pytest.fixture(scope="module")
-def outputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def outputs(tmp_path_factory):
     """Some outputs, one of them cut off."""
     directory = tmp_path_factory.mktemp("outputs")
     for path in SMALL[:3]:
@@ -53,9 +49,7 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def test_init_asks_the_question_of_the_readme(
-    tmp_path: Path, outputs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_init_asks_the_question_of_the_readme(tmp_path, outputs, monkeypatch):
     alone(monkeypatch)
     done = storewise("init", outputs, "-o", "mine.yaml", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -74,7 +68,7 @@ def test_init_asks_the_question_of_the_readme(
     assert f"{len(study.trials())} trials, which take about" in words
 
 
-def test_a_survey_has_a_time(outputs: Path) -> None:
+def test_a_survey_has_a_time(outputs):
     found = survey(outputs, seconds=-1.0)
     assert (found.files, found.read) == (4, 0)
     whole = survey(outputs)
@@ -82,13 +76,13 @@ def test_a_survey_has_a_time(outputs: Path) -> None:
     assert whole.documents > 100
 
 
-def test_doctor_knows_what_was_meant() -> None:
+def test_doctor_knows_what_was_meant():
     done = storewise("doctor", "sqllite")
     assert done.returncode == 1
     assert "did you mean 'sqlite'" in done.stdout
 
 
-def test_names_of_results_are_found_in_one_way(tmp_path: Path) -> None:
+def test_names_of_results_are_found_in_one_way(tmp_path):
     (tmp_path / "results" / "demo" / "trials").mkdir(parents=True)
     for command in ("analyse", "report"):
         done = storewise(command, "demmo", cwd=tmp_path)
@@ -99,7 +93,7 @@ def test_names_of_results_are_found_in_one_way(tmp_path: Path) -> None:
             assert results_of(name, Path("results")).resolve() == tmp_path / "results" / "demo"
 
 
-def test_what_was_tried_out_counts_where_nothing_was_measured() -> None:
+def test_what_was_tried_out_counts_where_nothing_was_measured():
     tried = Probe("sqlite", {"documents_per_s": 100_000.0, "operations_per_s": 50_000.0})
     own = tried.rate("sqlite", "write", "documents_per_s")
     assert (own.mean, own.low, own.high) == (100_000, 50_000, 200_000)
@@ -109,7 +103,7 @@ def test_what_was_tried_out_counts_where_nothing_was_measured() -> None:
     assert tried.rate("sqlite", "query", "operations_per_s").source == "default"
 
 
-def test_a_bundle_has_what_the_page_links_to(tmp_path: Path) -> None:
+def test_a_bundle_has_what_the_page_links_to(tmp_path):
     results = tmp_path / "demo"
     for name in (
         *("report.html", "summary.csv", "study.json", "analysis/summary.csv", "figures/a.png"),

@@ -1,21 +1,17 @@
 """`storewise convert --to parquet`: what it says."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
-from support.commands import Done, storewise
+from support.commands import storewise
 from support.paths import DATA, SMALL
 
 GOOD, OTHER = SMALL[0], SMALL[1]
 
 
-def convert(place: Path, *arguments: str | Path) -> Done:
+def convert(place, *arguments):
     return storewise("convert", *arguments, "--to", "parquet", "-o", place, "--jobs", "1")
 
 
-def test_what_it_says(tmp_path: Path) -> None:
+def test_what_it_says(tmp_path):
     place = tmp_path / "set"
     done = convert(place, GOOD, "--partitions", "1")
     assert done.returncode == 0
@@ -31,7 +27,7 @@ def test_what_it_says(tmp_path: Path) -> None:
     assert "was made with partitions = 1, and 2 is asked for" in refused.stderr
 
 
-def test_bad_and_equal_inputs(tmp_path: Path) -> None:
+def test_bad_and_equal_inputs(tmp_path):
     """Also: the data set lies in the directory of its inputs."""
     place = tmp_path / "set"
     bad, twin = tmp_path / "bad.m10", tmp_path / "twin.m10"
@@ -54,12 +50,12 @@ def test_bad_and_equal_inputs(tmp_path: Path) -> None:
         (["--by", "library", "--study-fields"], "library needs the names of queries"),
     ],
 )
-def test_options_that_are_refused(tmp_path: Path, options: list[str], says: str) -> None:
+def test_options_that_are_refused(tmp_path, options, says):
     done = convert(tmp_path / "set", GOOD, *options)
     assert done.returncode == 2 and says in done.stderr
     assert not (tmp_path / "set" / "dataset.json").exists()
 
 
-def test_options_of_data_sets_only(tmp_path: Path) -> None:
+def test_options_of_data_sets_only(tmp_path):
     done = storewise("convert", GOOD, "--to", "jsonl", "-o", tmp_path / "out", "--update")
     assert done.returncode == 2 and "is an option of --to parquet" in done.stderr

@@ -1,14 +1,10 @@
 """How far a long task has come, where no terminal shows a bar."""
 
-from __future__ import annotations
-
-import pytest
-
 from storewise.cli.progress import lines, shown
 
 
-def test_a_line_every_few_seconds() -> None:
-    texts: list[str] = []
+def test_a_line_every_few_seconds():
+    texts = []
     update = lines(texts.append, "read", every=0)
     update(5, 10)
     update(6, None)
@@ -18,7 +14,7 @@ def test_a_line_every_few_seconds() -> None:
     assert len(texts) == 3, "what is quick needs no word"
 
 
-def test_lines_go_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+def test_lines_go_to_standard_error(capsys):
     with shown("reading trials", every=0) as update:
         update(5, 10)
     assert capsys.readouterr().err == "storewise: reading trials: 5 of 10\n"

@@ -1,9 +1,5 @@
 """What `storewise run` refuses before anything starts."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 from support.commands import storewise
 from support.inputs.small_studies import GOOD
@@ -18,9 +14,7 @@ from support.inputs.small_studies import GOOD
         (("--profile", "./elsewhere"), ("no profile is called './elsewhere'",)),
     ],
 )
-def test_what_is_not_known_is_refused(
-    tmp_path: Path, arguments: tuple[str, ...], words: tuple[str, ...]
-) -> None:
+def test_what_is_not_known_is_refused(tmp_path, arguments, words):
     (tmp_path / "s.yaml").write_text(GOOD)
     done = storewise("run", "s.yaml", *arguments, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")

@@ -1,12 +1,8 @@
 """Inputs on their way to the parser."""
 
-from __future__ import annotations
-
 import hashlib
 import io
-from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
@@ -15,21 +11,19 @@ from storewise.ssearch.parse.remote import Listed
 
 
 @pytest.mark.parametrize("size", [50, 1000, 1001, 30_000])
-def test_no_more_of_an_object_is_in_memory_than_is_kept(
-    size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_more_of_an_object_is_in_memory_than_is_kept(size, tmp_path, monkeypatch):
     text = bytes(range(250)) * (size // 250 + 1)
     text = text[:size]
-    given: list[int] = []
+    given = []
 
     class Stream(io.BytesIO):
-        def read(self, size: int | None = -1, /) -> bytes:
+        def read(self, size=-1, /):
             data = super().read(size)
             given.append(len(data))
             return data
 
     @contextmanager
-    def opened(*source: object) -> Iterator[Stream]:
+    def opened(*source):
         yield Stream(text)
 
     monkeypatch.setattr(chunk, "open_input", opened)

@@ -1,11 +1,8 @@
 """Data sets: what is in them, in which order, and what comes of updates and bad inputs."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -33,7 +30,7 @@ ORDERS = [
 
 
 @pytest.fixture
-def copies(tmp_path: Path) -> list[str]:
+def copies(tmp_path):
     """Inputs that a test may change."""
     place = tmp_path / "inputs"
     place.mkdir()
@@ -41,7 +38,7 @@ def copies(tmp_path: Path) -> list[str]:
 
 
 @pytest.fixture
-def spilled(monkeypatch: pytest.MonkeyPatch) -> None:
+def spilled(monkeypatch):
     """Small runs in files, several chunks, and inputs that do not fit into memory."""
     monkeypatch.setattr(rounds, "IN_MEMORY", 0)
     monkeypatch.setattr(runs, "_MOST_BYTES", 300_000)
@@ -51,14 +48,14 @@ def spilled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conversion, "chunk_bytes", lambda text, processes: 40_000)
 
 
-def made(tmp_path: Path, paths: list[str], **options: Any) -> Path:
+def made(tmp_path, paths, **options):
     """A data set of some inputs."""
     convert(paths, home_of(tmp_path / "set"), Options(**options))
     return tmp_path / "set"
 
 
 @pytest.mark.parametrize(("by", "partitions"), [("hash", 1), ("query", 5), ("library", 5)])
-def test_all_documents_are_there_in_order(tmp_path: Path, by: Any, partitions: int) -> None:
+def test_all_documents_are_there_in_order(tmp_path, by, partitions):
     root = made(tmp_path, BOTH, wanted=Wanted(by=by, partitions=partitions))
     assert stored(root) == expected(BOTH)
     check_order(root, by)
@@ -68,9 +65,7 @@ def test_all_documents_are_there_in_order(tmp_path: Path, by: Any, partitions: i
 
 
 @pytest.mark.parametrize(("by", "partitions"), [("hash", 5), ("query", 1), ("library", 5)])
-def test_so_they_are_when_they_were_spilled(
-    tmp_path: Path, by: Any, partitions: int, spilled: None
-) -> None:
+def test_so_they_are_when_they_were_spilled(tmp_path, by, partitions, spilled):
     wanted = Wanted(by=by, partitions=partitions, row_group=500, target_bytes=1_200)
     root = made(tmp_path, BOTH, wanted=wanted)
     assert stored(root) == expected(BOTH)
@@ -82,9 +77,7 @@ def test_so_they_are_when_they_were_spilled(
 @pytest.mark.parametrize(
     ("by", "sort"), [("hash", "library"), ("query", "id"), ("library", "query")]
 )
-def test_files_may_be_sorted_in_another_way(
-    tmp_path: Path, by: Any, sort: Any, spilled: None
-) -> None:
+def test_files_may_be_sorted_in_another_way(tmp_path, by, sort, spilled):
     wanted = Wanted(by=by, sort=sort, partitions=3, row_group=500)
     root = made(tmp_path, BOTH[:4], wanted=wanted)
     for paths in (BOTH[4:6], BOTH[6:]):
@@ -97,14 +90,14 @@ def test_files_may_be_sorted_in_another_way(
         Settings(sort="query", study_fields=True)
 
 
-def test_documents_of_the_study_only(tmp_path: Path) -> None:
+def test_documents_of_the_study_only(tmp_path):
     root = made(tmp_path, BOTH, wanted=Wanted(study_fields=True, partitions=2))
     assert stored(root) == expected(BOTH, study_fields=True)
     with pytest.raises(StorewiseError, match="library needs the names of queries"):
         Settings(by="library", study_fields=True)
 
 
-def test_what_readers_are_told(tmp_path: Path) -> None:
+def test_what_readers_are_told(tmp_path):
     root = made(tmp_path, BOTH, wanted=Wanted(row_group=100))
     (path,) = files_of(root, Kind.ALIGN)
     metadata = pq.ParquetFile(path).metadata
@@ -115,7 +108,7 @@ def test_what_readers_are_told(tmp_path: Path) -> None:
     assert group.column(0).compression == "ZSTD"
 
 
-def test_partitions_follow_from_the_text() -> None:
+def test_partitions_follow_from_the_text():
     assert Wanted().new(1 << 20).partitions == 1
     assert Wanted().new(1500 << 30).partitions == 64
     assert Wanted(target_bytes=1 << 20).new(100 << 20).partitions == 3
@@ -124,7 +117,7 @@ def test_partitions_follow_from_the_text() -> None:
         Settings(partitions=257)
 
 
-def test_an_update_adds_only_what_is_new(tmp_path: Path) -> None:
+def test_an_update_adds_only_what_is_new(tmp_path):
     root = made(tmp_path, BOTH[:3])
     before = {path: path.stat().st_mtime_ns for path in files_of(root, Kind.ALIGN)}
     with pytest.raises(StorewiseError, match=r"use --update to add what is new"):
@@ -140,7 +133,7 @@ def test_an_update_adds_only_what_is_new(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("by", ORDERS)
-def test_many_updates_leave_few_files(tmp_path: Path, by: Any) -> None:
+def test_many_updates_leave_few_files(tmp_path, by):
     for end in range(1, len(BOTH) + 1):
         root = made(tmp_path, BOTH[:end], wanted=Wanted(by=by, row_group=400), update=True)
         assert all(len(files_of(root, kind)) < conversion.SMALL_FILES for kind in KINDS)
@@ -153,7 +146,7 @@ def test_many_updates_leave_few_files(tmp_path: Path, by: Any) -> None:
     check_order(root, by)
 
 
-def test_equal_inputs_are_used_once_and_named(tmp_path: Path, copies: list[str]) -> None:
+def test_equal_inputs_are_used_once_and_named(tmp_path, copies):
     twin = str(Path(copies[0]).with_name("zz.m10"))
     with open_input(copies[0]) as text:
         Path(twin).write_bytes(text.read(1 << 30))
@@ -172,7 +165,7 @@ def test_equal_inputs_are_used_once_and_named(tmp_path: Path, copies: list[str])
     }
 
 
-def test_a_bad_input_ends_it_or_is_left_out(tmp_path: Path, copies: list[str]) -> None:
+def test_a_bad_input_ends_it_or_is_left_out(tmp_path, copies):
     bad = str(Path(copies[0]).with_name("bad.m10"))
     Path(bad).write_bytes((DATA / "ssearch36.m10").read_bytes()[:40_000])
     root = tmp_path / "set"
@@ -190,7 +183,7 @@ def test_a_bad_input_ends_it_or_is_left_out(tmp_path: Path, copies: list[str]) -
     assert all(row["bad"] is None for row in inputs_of(root))
 
 
-def test_a_bad_input_among_spilled_ones(tmp_path: Path, copies: list[str], spilled: None) -> None:
+def test_a_bad_input_among_spilled_ones(tmp_path, copies, spilled):
     bad = Path(copies[0]).with_name("bad.m10")
     bad.write_bytes((DATA / "ssearch36.m10").read_bytes()[:40_000])
     missing = str(Path(copies[0]).with_name("missing.m10"))
@@ -203,7 +196,7 @@ def test_a_bad_input_among_spilled_ones(tmp_path: Path, copies: list[str], spill
     assert stored(tmp_path / "set") == expected(copies)
 
 
-def test_a_share_puts_a_bad_input_right(tmp_path: Path, copies: list[str]) -> None:
+def test_a_share_puts_a_bad_input_right(tmp_path, copies):
     home = home_of(tmp_path / "set")
     good = Path(copies[0]).read_bytes()
     Path(copies[0]).write_bytes(b"nonsense")
@@ -216,7 +209,7 @@ def test_a_share_puts_a_bad_input_right(tmp_path: Path, copies: list[str]) -> No
     assert [row["bad"] for row in inputs_of(tmp_path / "set")] == [None] * len(copies)
 
 
-def test_settings_of_an_empty_data_set_may_change(tmp_path: Path, copies: list[str]) -> None:
+def test_settings_of_an_empty_data_set_may_change(tmp_path, copies):
     bad = Path(copies[0]).with_name("bad.m10")
     bad.write_bytes(b"nonsense")
     with pytest.raises(InputError, match="bad"):
@@ -227,9 +220,7 @@ def test_settings_of_an_empty_data_set_may_change(tmp_path: Path, copies: list[s
         made(tmp_path, copies, wanted=Wanted(by="hash"), update=True)
 
 
-def test_work_that_was_damaged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spilled: None
-) -> None:
+def test_work_that_was_damaged(tmp_path, monkeypatch, spilled):
     with monkeypatch.context() as patched:
         patched.setattr(rounds, "_write", lambda job: (_ for _ in ()).throw(Killed))
         with pytest.raises(Killed):
@@ -243,7 +234,7 @@ def test_work_that_was_damaged(
     assert stored(tmp_path / "set") == expected(BOTH)
 
 
-def test_an_input_that_changed(tmp_path: Path, copies: list[str]) -> None:
+def test_an_input_that_changed(tmp_path, copies):
     root = made(tmp_path, copies)
     os.utime(copies[0], ns=(1, 1))  # its content is the same
     assert convert(copies, home_of(root), Options()).inputs == 0
@@ -252,7 +243,7 @@ def test_an_input_that_changed(tmp_path: Path, copies: list[str]) -> None:
         convert(copies, home_of(root), Options(update=True))
 
 
-def test_two_writers(tmp_path: Path) -> None:
+def test_two_writers(tmp_path):
     root = made(tmp_path, BOTH[:2])
     home = home_of(root)
     with locked(home, ""):
@@ -266,7 +257,7 @@ def test_two_writers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("by", ORDERS)
-def test_shares_are_put_together(tmp_path: Path, by: Any, copies: list[str]) -> None:
+def test_shares_are_put_together(tmp_path, by, copies):
     """Of equal inputs in two shares, which know nothing of each other, one stays."""
     root = tmp_path / "set"
     twin = str(Path(copies[0]).with_name("zz.m10"))
@@ -304,16 +295,14 @@ KILLS = [
 
 
 @pytest.mark.parametrize(("step", "nth"), KILLS)
-def test_a_killed_conversion_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spilled: None, step: str, nth: int
-) -> None:
+def test_a_killed_conversion_goes_on(tmp_path, monkeypatch, spilled, step, nth):
     root = tmp_path / "set"
     wanted = Wanted(partitions=2, target_bytes=1_200, row_group=200)
     with monkeypatch.context() as patched:
         left = [nth]
 
-        def killing(inner: Any) -> Any:
-            def call(*arguments: Any) -> Any:
+        def killing(inner):
+            def call(*arguments):
                 left[0] -= 1
                 if not left[0]:
                     raise Killed
@@ -339,9 +328,7 @@ def test_a_killed_conversion_goes_on(
     assert not (root / ".work").exists()
 
 
-def test_finished_chunks_are_not_read_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spilled: None
-) -> None:
+def test_finished_chunks_are_not_read_again(tmp_path, monkeypatch, spilled):
     with monkeypatch.context() as patched:
         patched.setattr(rounds, "_write", lambda job: (_ for _ in ()).throw(Killed))
         with pytest.raises(Killed):
@@ -352,7 +339,7 @@ def test_finished_chunks_are_not_read_again(
     assert stored(tmp_path / "set") == expected(BOTH)
 
 
-def test_a_merge_that_was_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_merge_that_was_killed(tmp_path, monkeypatch):
     for end in (2, 4, 6):
         root = made(tmp_path, BOTH[:end], update=True)
     for step in ("put", "put_commit", "delete"):
@@ -364,7 +351,7 @@ def test_a_merge_that_was_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert stored(root) == expected(BOTH[:6])
 
 
-def test_places_that_cannot_be_written(tmp_path: Path) -> None:
+def test_places_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StorewiseError, match="cannot be written: File exists"):
         convert(BOTH[:1], home_of(tmp_path / "file"), Options())
@@ -380,12 +367,10 @@ def test_places_that_cannot_be_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("in_memory", [True, False])
-def test_progress_goes_on_while_files_are_written(
-    tmp_path: Path, request: pytest.FixtureRequest, in_memory: bool
-) -> None:
+def test_progress_goes_on_while_files_are_written(tmp_path, request, in_memory):
     if not in_memory:
         request.getfixturevalue("spilled")
-    told: list[tuple[int, int]] = []
+    told = []
     convert(BOTH, home_of(tmp_path / "set"), Options(), lambda *of: told.append(of))
     total = sum(Path(path).stat().st_size for path in BOTH)
     assert {of for _, of in told} == {total}

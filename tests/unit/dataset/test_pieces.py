@@ -1,7 +1,5 @@
 """Pieces of tables, put in another order."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 from hypothesis import given
@@ -13,12 +11,10 @@ LENGTHS = st.lists(st.integers(0, 200), min_size=1, max_size=30)
 
 
 @given(LENGTHS, st.randoms(use_true_random=False), st.integers(1, 500), st.booleans())
-def test_pieces_are_put_in_order_however_long_they_are(
-    lengths: list[int], random: object, batch: int, some: bool
-) -> None:
+def test_pieces_are_put_in_order_however_long_they_are(lengths, random, batch, some):
     rows = pa.table({"n": range(sum(lengths)), "text": list(map(str, range(sum(lengths))))})
     pieces = list(zip(np.cumsum([0, *lengths[:-1]]).tolist(), lengths, strict=True))
-    random.shuffle(pieces)  # type: ignore[attr-defined]
+    random.shuffle(pieces)
     if some:
         del pieces[len(pieces) // 2 + 1 :]
     starts, sizes = (np.array(column) for column in zip(*pieces, strict=True))
@@ -29,6 +25,6 @@ def test_pieces_are_put_in_order_however_long_they_are(
     assert found["text"].to_pylist() == list(map(str, wanted))
 
 
-def test_a_table_in_order_is_not_copied() -> None:
+def test_a_table_in_order_is_not_copied():
     rows = pa.table({"n": range(10)})
     assert arranged(rows, np.array([0, 4]), np.array([4, 6])) is rows

@@ -1,7 +1,5 @@
 """The order of rows from any sorted sources."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 
@@ -26,9 +24,7 @@ SOURCES = st.lists(
 
 
 @given(SOURCES, st.integers(1, 20), st.integers(1, 7), st.sets(st.integers(0, 3)))
-def test_rows_come_in_the_order_of_their_pieces(
-    sources: list[list[tuple[str, int, int]]], row_group: int, batch: int, dropped: set[int]
-) -> None:
+def test_rows_come_in_the_order_of_their_pieces(sources, row_group, batch, dropped):
     made, wanted = [], []
     for number, source in enumerate(sources):
         table, documents = [], []
@@ -53,14 +49,14 @@ def test_rows_come_in_the_order_of_their_pieces(
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 5))))
-def test_spread(ranges: list[tuple[int, int]]) -> None:
+def test_spread(ranges):
     starts, lengths = np.array(ranges, np.int64).reshape(-1, 2).T
     wanted = [start + i for start, length in ranges for i in range(length)]
     assert pieces.spread(starts, lengths).tolist() == wanted
 
 
 @given(st.binary(min_size=7, max_size=7), st.integers(0, (1 << 38) - 1))
-def test_numbers_of_an_id(digest: bytes, ordinal: int) -> None:
+def test_numbers_of_an_id(digest, ordinal):
     ids = np.frombuffer(make_id(digest, Kind.ALIGN, ordinal), np.uint8).reshape(1, -1)
     digests, ordinals = pieces.digests_and_ordinals(ids)
     assert (int(digests[0]), int(ordinals[0])) == (pieces.digest_number(digest), ordinal)

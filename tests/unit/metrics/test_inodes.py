@@ -18,13 +18,13 @@ from storewise.metrics.schema import METRICS
 LOG = logging.getLogger("test")
 
 
-def touch(*paths: Path) -> None:
+def touch(*paths):
     for path in paths:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("x")
 
 
-def until_watched(seen: MetadataOperations, *directories: Path) -> None:
+def until_watched(seen, *directories):
     """Return when its thread has seen these: it has a minute."""
     until = time.monotonic() + 60
     while not {str(one) for one in directories} <= set(seen._paths.values()):
@@ -33,12 +33,12 @@ def until_watched(seen: MetadataOperations, *directories: Path) -> None:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Path:
+def store(tmp_path):
     (tmp_path / "store").mkdir()
     return tmp_path / "store"
 
 
-def test_links_count_once_and_odd_files_count(store: Path) -> None:
+def test_links_count_once_and_odd_files_count(store):
     touch(store / "a", store / "deep" / "er" / "b")
     (store / "hard").hardlink_to(store / "a")
     (store / "soft").symlink_to(store / "deep")
@@ -51,12 +51,12 @@ def test_links_count_once_and_odd_files_count(store: Path) -> None:
     assert count_inodes([store, store.parent / "other"]) == Inodes(5, 4)
 
 
-def test_what_is_not_there_counts_nothing(store: Path) -> None:
+def test_what_is_not_there_counts_nothing(store):
     assert count_inodes([]) == count_inodes([store / "none"]) == Inodes()
     assert count_inodes([store]) == Inodes(0, 1)
 
 
-def test_inputs_count_with_the_directories_that_hold_them(store: Path) -> None:
+def test_inputs_count_with_the_directories_that_hold_them(store):
     paths = [store / "run" / "a" / "1", store / "run" / "a" / "2", store / "run" / "b" / "c" / "3"]
     touch(*paths)
     known = inodes_of_paths(map(str, [*paths, paths[0]]))
@@ -65,7 +65,7 @@ def test_inputs_count_with_the_directories_that_hold_them(store: Path) -> None:
     assert inodes_of_paths([]) == Inodes()
 
 
-def test_operations_are_counted_by_kind(store: Path) -> None:
+def test_operations_are_counted_by_kind(store):
     touch(store / "old")
     seen = MetadataOperations([store])
     (store / "new").mkdir()
@@ -81,7 +81,7 @@ def test_operations_are_counted_by_kind(store: Path) -> None:
     assert seen.missed == ""
 
 
-def test_directories_that_come_are_watched(store: Path) -> None:
+def test_directories_that_come_are_watched(store):
     seen = MetadataOperations([store])
     for place in ("one", "one/two", "one/two/three"):
         (store / place).mkdir()
@@ -95,7 +95,7 @@ def test_directories_that_come_are_watched(store: Path) -> None:
     assert found == Operations(created=5, renamed=1, removed=0, directories_made=4)
 
 
-def test_a_directory_that_is_renamed_at_once_counts_with_what_it_holds(store: Path) -> None:
+def test_a_directory_that_is_renamed_at_once_counts_with_what_it_holds(store):
     (store.parent / "elsewhere").mkdir()
     touch(store.parent / "elsewhere" / "old")
     for _ in range(20):  # whether it is seen under its first name is chance
@@ -109,9 +109,7 @@ def test_a_directory_that_is_renamed_at_once_counts_with_what_it_holds(store: Pa
         shutil.rmtree(store / "two")
 
 
-def test_a_directory_that_is_renamed_while_it_is_looked_at_counts(
-    store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_directory_that_is_renamed_while_it_is_looked_at_counts(store, monkeypatch):
     seen = MetadataOperations([store])
     library = metadata_operations._LIBC
     assert library is not None
@@ -119,12 +117,12 @@ def test_a_directory_that_is_renamed_while_it_is_looked_at_counts(
     class Renamed:
         """It is watched when it has its file, and has another name before it is looked into."""
 
-        def inotify_add_watch(self, *arguments: object) -> int:
+        def inotify_add_watch(self, *arguments):
             until = time.monotonic() + 60
             while not any((store / name / "file").exists() for name in ("one", "two")):
                 assert time.monotonic() < until
                 os.sched_yield()
-            watch: int = library.inotify_add_watch(*arguments)
+            watch = library.inotify_add_watch(*arguments)
             if (store / "one").exists():
                 (store / "one").rename(store / "two")
             return watch
@@ -136,7 +134,7 @@ def test_a_directory_that_is_renamed_while_it_is_looked_at_counts(
     assert seen.stop() == Operations(created=2, renamed=1, directories_made=1)
 
 
-def test_many_of_operations_are_counted(store: Path) -> None:
+def test_many_of_operations_are_counted(store):
     seen = MetadataOperations([store])
     for number in range(600):
         temporary = store / f".{number}.tmp"
@@ -149,7 +147,7 @@ def test_many_of_operations_are_counted(store: Path) -> None:
         assert found == Operations(created=600, renamed=600)
 
 
-def test_a_census_has_rows_of_the_schema(store: Path) -> None:
+def test_a_census_has_rows_of_the_schema(store):
     census = Census([store], LOG)
     touch(store / "table" / "part")
     rows = census.take("write", Inodes(10, 2))
@@ -166,16 +164,14 @@ def test_a_census_has_rows_of_the_schema(store: Path) -> None:
     assert census.warnings == []
 
 
-def test_where_nobody_may_watch_files_are_counted_all_the_same(
-    store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_nobody_may_watch_files_are_counted_all_the_same(store, monkeypatch):
     class Full:
         @staticmethod
-        def inotify_init1(flags: int) -> int:
+        def inotify_init1(flags):
             return os.open(os.devnull, os.O_RDONLY)
 
         @staticmethod
-        def inotify_add_watch(handle: int, path: bytes, mask: int) -> int:
+        def inotify_add_watch(handle, path, mask):
             metadata_operations.ctypes.set_errno(errno.ENOSPC)
             return -1
 
@@ -187,7 +183,7 @@ def test_where_nobody_may_watch_files_are_counted_all_the_same(
     assert "fs.inotify.max_user_watches" in census.warnings[0]
 
 
-def test_a_full_queue_makes_a_lower_bound(store: Path) -> None:
+def test_a_full_queue_makes_a_lower_bound(store):
     seen = MetadataOperations([store])
     seen._note(-1, metadata_operations._OVERFLOW, "")
     touch(store / "a")

@@ -1,10 +1,5 @@
 """EC2 instance metadata: where it is asked, and when it is not."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from storewise.metrics import ec2_instance as module
@@ -13,7 +8,7 @@ from storewise.metrics.host import facts
 
 
 @pytest.fixture
-def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+def bare(monkeypatch, tmp_path):
     """No setting of the environment, and firmware that the test writes."""
     for name in ("AWS_EC2_METADATA_DISABLED", "AWS_EC2_METADATA_SERVICE_ENDPOINT"):
         monkeypatch.delenv(name, raising=False)
@@ -24,8 +19,8 @@ def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     instance.cache_clear()
 
 
-def test_elsewhere_nothing_is_asked(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def never(*_: object) -> tuple[int, str]:
+def test_elsewhere_nothing_is_asked(bare, monkeypatch):
+    def never(*_):
         raise AssertionError("asked")
 
     monkeypatch.setattr(Metadata, "_ask", never)
@@ -41,9 +36,7 @@ def test_elsewhere_nothing_is_asked(bare: Path, monkeypatch: pytest.MonkeyPatch)
     ("name", "text"),
     [("sys_vendor", "Amazon EC2\n"), ("product_uuid", "EC2E1916-9099\n"), ("uuid", "ec2e1916\n")],
 )
-def test_firmware_tells_an_instance(
-    bare: Path, name: str, text: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_firmware_tells_an_instance(bare, name, text, monkeypatch):
     (bare / name).write_text(text)
     assert module.on_ec2()
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "TRUE")
@@ -60,14 +53,11 @@ def test_firmware_tells_an_instance(
     ],
 )
 def test_where_the_service_is_asked_whatever_proxy_there_is(
-    bare: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    environment: dict[str, str],
-    expected: tuple[str, int],
-) -> None:
-    request: list[object] = []
+    bare, monkeypatch, environment, expected
+):
+    request = []
 
-    def refused(address: object, *_: object, **__: object) -> None:
+    def refused(address, *_, **__):
         request.append(address)
         raise ConnectionRefusedError(111, "refused")
 
@@ -85,11 +75,8 @@ def test_where_the_service_is_asked_whatever_proxy_there_is(
     "endpoint", ["127.0.0.1:1338", "http://", "http://[::1", "http://h:port", "https://127.0.0.1"]
 )
 def test_an_endpoint_that_is_none_is_a_sentence_and_no_end_of_a_trial(
-    bare: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    endpoint: str,
-) -> None:
+    bare, monkeypatch, caplog, endpoint
+):
     monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", endpoint)
     assert instance() is None
     assert f"{endpoint}/latest/api/token" in caplog.text

@@ -161,7 +161,7 @@ def test_many_operations_keep_their_percentiles():
     assert recorder.operations == recorder.documents == 50_000
 
 
-def test_many_threads_of_a_process_work_up_less_often() -> None:
+def test_many_threads_of_a_process_work_up_less_often():
     times = [flush_every(threads) for threads in (1, 4, 5, 16, 64, 1000)]
     assert times == [NS // 4, NS // 4, 5 * NS // 16, NS, NS, NS]
     recorder = Recorder(0, every=times[-1])

@@ -1,15 +1,12 @@
 """Bad input: always one error, at the right line and byte; never a hang, never a silent loss."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import os
-from pathlib import Path
 
 import pytest
 import zstandard
-from support.inputs.bad_files import Bad, made_bad, of_one_alignment, place_of
+from support.inputs.bad_files import made_bad, of_one_alignment, place_of
 from support.inputs.ssearch import DATA, DIGEST, REAL, STEP, outcome, read, scan
 
 from storewise.errors import InputError
@@ -24,18 +21,18 @@ MODES = ("fast", "reference")
 SHORT = [name for name in REAL if (DATA / name).stat().st_size < 16_000]
 
 
-def failure(content: bytes, mode: str = "fast") -> InputError:
+def failure(content, mode="fast"):
     with pytest.raises(InputError) as caught:
         read(content, mode=mode)
     return caught.value
 
 
-def line_of(content: bytes, offset: int) -> int:
+def line_of(content, offset):
     return content.count(b"\n", 0, offset) + 1
 
 
 @pytest.mark.parametrize("name", [name for name in REAL if name != "fasta34_nohits.m10"])
-def test_truncated_anywhere(name: str) -> None:
+def test_truncated_anywhere(name):
     """Every cut before the end mark is an error at the cut, which both readers word alike; every
     cut behind it is complete."""
     content = (DATA / name).read_bytes()
@@ -64,7 +61,7 @@ def test_truncated_anywhere(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SHORT)
-def test_the_last_alignment_of_a_query_loses_its_end(name: str) -> None:
+def test_the_last_alignment_of_a_query_loses_its_end(name):
     """At any line, while what follows it is whole: all readers say where."""
     content = (DATA / name).read_bytes()
     begin = max(content.rfind(b"\n>>", 0, content.rfind(b"\n; ")), content.rfind(b"\n>--")) + 1
@@ -78,7 +75,7 @@ def test_the_last_alignment_of_a_query_loses_its_end(name: str) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_truncated_in_a_later_search(mode: str) -> None:
+def test_truncated_in_a_later_search(mode):
     content = (DATA / "ssearch36_nohits.m10").read_bytes()
     for cut in range(1, content.rindex(b">>>///"), 10 * STEP):
         if not content[:cut].strip():
@@ -91,7 +88,7 @@ PASSED = {"text behind the end", *(bad.kind for bad in of_one_alignment())}
 
 
 @pytest.mark.parametrize("bad", made_bad(), ids=lambda bad: bad.kind)
-def test_what_is_damaged_in_one_place(bad: Bad) -> None:
+def test_what_is_damaged_in_one_place(bad):
     """Both readers name the place, the scanner a true one in pieces of any size."""
     errors = [failure(bad.stored, mode) for mode in MODES]
     assert [str(error) for error in errors] == [str(errors[0])] * 2
@@ -118,7 +115,7 @@ FIRST_HIT = CONTENT.index(b"\n>>pGT875") + 1
 HEADER = CONTENT.index(b"\n>>>pGT875") + 1
 
 
-def changed(old: bytes, new: bytes, start: int = 0) -> bytes:
+def changed(old, new, start=0):
     at = CONTENT.index(old, start)
     return CONTENT[:at] + new + CONTENT[at + len(old) :]
 
@@ -161,7 +158,7 @@ BAD = [
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(("content", "line", "words"), BAD, ids=[str(i) for i in range(len(BAD))])
-def test_bad_content(content: bytes, line: bytes, words: str, mode: str) -> None:
+def test_bad_content(content, line, words, mode):
     error = failure(content, mode)
     assert words in str(error), str(error)
     assert error.line is not None and error.offset is not None
@@ -171,13 +168,13 @@ def test_bad_content(content: bytes, line: bytes, words: str, mode: str) -> None
     assert outcome(content, mode="fast") == outcome(content, mode="reference")
 
 
-def test_a_line_without_end_is_not_taken_into_memory() -> None:
+def test_a_line_without_end_is_not_taken_into_memory():
     class Endless(io.RawIOBase):
-        def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        def readinto(self, buffer):
             buffer[:] = b"x" * len(buffer)
             return len(buffer)
 
-        def readable(self) -> bool:
+        def readable(self):
             return True
 
     with pytest.raises(InputError, match="line of more than"):
@@ -207,7 +204,7 @@ PACKED = {
 
 
 @pytest.mark.parametrize("name", PACKED)
-def test_compressed(name: str, tmp_path: Path) -> None:
+def test_compressed(name, tmp_path):
     packed, says = PACKED[name]
     path = tmp_path / "no_suffix_tells"
     path.write_bytes(packed)
@@ -217,7 +214,7 @@ def test_compressed(name: str, tmp_path: Path) -> None:
                 reads(path)
             assert str(caught.value).startswith(str(path))
         return
-    assert outcome(path) == outcome(CONTENT)  # type: ignore[arg-type]
+    assert outcome(path) == outcome(CONTENT)
     assert content_digest(path) == content_digest(io.BytesIO(CONTENT)) == scan_file(path).digest
     with open_input(path) as stream:
         pieces = list(iter(lambda: stream.read(777), b""))
@@ -225,7 +222,7 @@ def test_compressed(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["gzip", "gzip members", "zstd", "zstd frames", "zstd skippable"])
-def test_compressed_and_truncated_or_corrupt(name: str) -> None:
+def test_compressed_and_truncated_or_corrupt(name):
     packed, _ = PACKED[name]
     for at in [*range(20, len(packed), len(packed) * STEP // 1000), len(packed) - 1]:
         assert outcome(packed[:at])[0] == "error", at
@@ -234,16 +231,16 @@ def test_compressed_and_truncated_or_corrupt(name: str) -> None:
         assert outcome(bytes(broken))[0] == "error", at
 
 
-def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standard_input(monkeypatch):
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb") as pipe, os.fdopen(writing, "wb") as end:
         end.write(gzip.compress(CONTENT))
         end.close()
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(pipe))
-        assert outcome("-") == outcome(CONTENT)  # type: ignore[arg-type]
+        assert outcome("-") == outcome(CONTENT)
 
 
-def test_inspect(tmp_path: Path) -> None:
+def test_inspect(tmp_path):
     keys = ["file", "program", "version", "queries", "hits", "alignments", "documents", "complete"]
     result = inspect_file(DATA / "ssearch36.m10")
     assert list(result) == keys

@@ -1,16 +1,12 @@
 """Documents as files."""
 
-from __future__ import annotations
-
 import io
 import json
-from pathlib import Path
 
 import bson
 import pytest
 from support.inputs.ssearch import DATA, plain, read
 
-from storewise.documents import Kind
 from storewise.errors import InputError, StorewiseError
 from storewise.ssearch.convert import convert_file
 from storewise.ssearch.parse.stream import content_digest
@@ -18,7 +14,7 @@ from storewise.ssearch.parse.stream import content_digest
 SOURCE = DATA / "ssearch36_nohits.m10"
 
 
-def expected() -> dict[Kind, list[dict[str, object]]]:
+def expected():
     digest = content_digest(SOURCE)
     _, result = read(SOURCE)
     for documents in result.values():
@@ -29,7 +25,7 @@ def expected() -> dict[Kind, list[dict[str, object]]]:
     return result
 
 
-def test_jsonl(tmp_path: Path) -> None:
+def test_jsonl(tmp_path):
     paths = convert_file(SOURCE, "jsonl", tmp_path).paths
     for (kind, documents), path in zip(expected().items(), paths, strict=True):
         assert path.name.endswith(f".{kind.table}.jsonl")
@@ -42,7 +38,7 @@ def test_jsonl(tmp_path: Path) -> None:
         assert all(len(line["_id"]) == 24 for line in lines)
 
 
-def test_bson(tmp_path: Path) -> None:
+def test_bson(tmp_path):
     paths = convert_file(SOURCE, "bson", tmp_path).paths
     for documents, path in zip(expected().values(), paths, strict=True):
         with path.open("rb") as file:
@@ -50,7 +46,7 @@ def test_bson(tmp_path: Path) -> None:
         assert result == documents
 
 
-def test_names_do_not_meet(tmp_path: Path) -> None:
+def test_names_do_not_meet(tmp_path):
     names = set()
     for directory in ("a", "b"):
         path = tmp_path / directory / "same.m10"
@@ -61,7 +57,7 @@ def test_names_do_not_meet(tmp_path: Path) -> None:
     assert len(names) == 8 and names == set((tmp_path / "out").iterdir())
 
 
-def test_a_stream_gives_the_same(tmp_path: Path) -> None:
+def test_a_stream_gives_the_same(tmp_path):
     ours = convert_file(io.BytesIO(SOURCE.read_bytes()), "bson", tmp_path / "stream").paths
     theirs = convert_file(SOURCE, "bson", tmp_path / "path").paths
     for one, other in zip(ours, theirs, strict=True):
@@ -70,7 +66,7 @@ def test_a_stream_gives_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("to", ["jsonl", "bson"])
-def test_nothing_stays_after_an_error(to: str, tmp_path: Path) -> None:
+def test_nothing_stays_after_an_error(to, tmp_path):
     content = (DATA / "ssearch36.m10").read_bytes()[:40_000]
     bad = tmp_path / "bad.m10"
     bad.write_bytes(content)
@@ -80,7 +76,7 @@ def test_nothing_stays_after_an_error(to: str, tmp_path: Path) -> None:
         assert list((tmp_path / "out").iterdir()) == []
 
 
-def test_where_nothing_can_be_written(tmp_path: Path) -> None:
+def test_where_nothing_can_be_written(tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("")
     with pytest.raises(StorewiseError, match="cannot be written"):

@@ -1,9 +1,6 @@
 """One table of hits: what is counted by hand, its forms, and what it does with bad files."""
 
-from __future__ import annotations
-
 import csv
-from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -15,7 +12,7 @@ from storewise.ssearch.hits import BLAST, COLUMNS, _counted
 OUTFMT_6 = "qseqid sseqid pident length mismatch gapopen qstart qend sstart send evalue bitscore"
 
 
-def test_the_columns_are_those_of_blast() -> None:
+def test_the_columns_are_those_of_blast():
     assert BLAST.names == OUTFMT_6.split()
     assert COLUMNS.names[: len(BLAST)] == BLAST.names
 
@@ -33,16 +30,14 @@ def test_the_columns_are_those_of_blast() -> None:
         ("ACNT", "ACGT", 1.0, (4, 0, 0)),
     ],
 )
-def test_rows_are_counted(
-    query: str, subject: str, share: float | None, expected: tuple[int, int, int]
-) -> None:
+def test_rows_are_counted(query, subject, share, expected):
     # A gap at the end of one pair is not that at the start of the next.
     counts = _counted(["A-", query, "-A"], ["AA", subject, "AA"], [None, share, None])
     assert tuple(column[1] for column in counts) == expected
     assert [column[2] for column in counts] == [1, 1, 1]
 
 
-def test_one_table_of_several_files_in_each_form(tmp_path: Path) -> None:
+def test_one_table_of_several_files_in_each_form(tmp_path):
     bad = tmp_path / "bad.m10"
     bad.write_text("no output\n")
     inputs = (*SMALL[:2], bad)
@@ -62,7 +57,7 @@ def test_one_table_of_several_files_in_each_form(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == []
 
 
-def test_scores_that_the_program_did_not_print(tmp_path: Path) -> None:
+def test_scores_that_the_program_did_not_print(tmp_path):
     out = tmp_path / "hits.tsv"
     storewise("convert", DATA / "ssearch36_nostats.m10", "--to", "hits", "-j", "1", "-o", out)
     assert {tuple(line.split("\t")[10:]) for line in out.read_text().splitlines()} == {
@@ -70,7 +65,7 @@ def test_scores_that_the_program_did_not_print(tmp_path: Path) -> None:
     }
 
 
-def test_a_query_that_is_translated_keeps_its_strand(tmp_path: Path) -> None:
+def test_a_query_that_is_translated_keeps_its_strand(tmp_path):
     out = tmp_path / "hits.csv"
     storewise("convert", DATA / "fastx36.m10", "--to", "hits", "-j", "1", "-o", out)
     rows = list(csv.DictReader(out.open()))
@@ -78,7 +73,7 @@ def test_a_query_that_is_translated_keeps_its_strand(tmp_path: Path) -> None:
     assert {int(row["qstart"]) < int(row["qend"]) for row in rows} == {True, False}
 
 
-def test_directories_and_lists_are_inputs_too(tmp_path: Path) -> None:
+def test_directories_and_lists_are_inputs_too(tmp_path):
     outputs = tmp_path / "outputs"
     outputs.mkdir()
     for path in SMALL[:2]:
@@ -93,7 +88,7 @@ def test_directories_and_lists_are_inputs_too(tmp_path: Path) -> None:
     assert len(storewise(*request).stdout.splitlines()) == 8
 
 
-def test_the_form_is_the_files_ending(tmp_path: Path) -> None:
+def test_the_form_is_the_files_ending(tmp_path):
     done = storewise("convert", SMALL[0], "--to", "hits", "-o", tmp_path / "hits.xls")
     assert done.returncode == 2
     assert "hits.parquet, hits.tsv, hits.csv" in done.stderr

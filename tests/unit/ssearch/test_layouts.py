@@ -1,7 +1,5 @@
 """Valid outputs that look incomplete, ids that look like marks: reader and scanner agree."""
 
-from __future__ import annotations
-
 import pytest
 from support.inputs.ssearch import DATA, REAL, agreed, read, scan
 
@@ -22,16 +20,16 @@ LAYOUTS = (
 )
 
 
-def content_of(name: str) -> bytes:
+def content_of(name):
     return (DATA / name).read_bytes()
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_the_scanner_agrees_whatever_the_pieces(name: str) -> None:
+def test_the_scanner_agrees_whatever_the_pieces(name):
     assert not isinstance(agreed(content_of(name), 1, 777, 1 << 20), str)
 
 
-def test_scores_without_alignments_are_counted_with_zero_hits_and_a_warning() -> None:
+def test_scores_without_alignments_are_counted_with_zero_hits_and_a_warning():
     for name in ("ssearch36_scores.m10", "ssearch36_identities_scores.m10"):
         assert agreed(content_of(name)) == (3, 0, 0)
         assert (
@@ -42,7 +40,7 @@ def test_scores_without_alignments_are_counted_with_zero_hits_and_a_warning() ->
         assert result["complete"] and result["warnings"] == list(scan(content_of(name)).warnings)
 
 
-def test_a_lost_block_of_alignments_is_not_taken_for_scores_only() -> None:
+def test_a_lost_block_of_alignments_is_not_taken_for_scores_only():
     for name in ("ssearch36_to_file.m10", "ssearch36_identities.m10"):
         content = content_of(name)
         start = content.index(b"\n>>>part1") + 1
@@ -53,7 +51,7 @@ def test_a_lost_block_of_alignments_is_not_taken_for_scores_only() -> None:
                 scan(lost)
 
 
-def test_a_query_lost_is_noticed_in_every_layout() -> None:
+def test_a_query_lost_is_noticed_in_every_layout():
     for name in LAYOUTS[:5]:
         content = content_of(name)
         third, second = content.index(b"  3>>>"), content.index(b"  2>>>")
@@ -64,7 +62,7 @@ def test_a_query_lost_is_noticed_in_every_layout() -> None:
                 scan(lost)
 
 
-def test_end_marks_behind_some_queries_only_are_refused() -> None:
+def test_end_marks_behind_some_queries_only_are_refused():
     content = content_of("ssearch36_to_file.m10")
     for mark in (b"  2>>>", b"  3>>>"):
         at = content.index(mark)
@@ -74,7 +72,7 @@ def test_end_marks_behind_some_queries_only_are_refused() -> None:
             scan(mixed)
 
 
-def test_a_list_of_libraries_whose_last_line_is_none() -> None:
+def test_a_list_of_libraries_whose_last_line_is_none():
     content = content_of("ssearch36_list.m10")
     assert b"232 residues in 1 query" in content
     assert agreed(content) == (3, 2, 2)
@@ -83,7 +81,7 @@ def test_a_list_of_libraries_whose_last_line_is_none() -> None:
     assert "queries are missing" in str(agreed(wrong))
 
 
-def test_ids_that_look_like_marks() -> None:
+def test_ids_that_look_like_marks():
     _, result = read(DATA / "ssearch36_marks.m10")
     assert [task["q"] for task in result[Kind.TASKS]] == [">lead2", "1>>>q", "><<<"]
     assert {">lead2", ">>lead3", "1>>>q", "2>>>q", "><<<", ">///", ">--", ";", ">q,"} <= {
@@ -91,7 +89,7 @@ def test_ids_that_look_like_marks() -> None:
     }
 
 
-def test_sets_of_peptides_are_refused_by_name() -> None:
+def test_sets_of_peptides_are_refused_by_name():
     content = content_of("fasta36_protein.m10").replace(b"FASTA searches", b"FASTS compares")
     assert "an output of fasts, whose queries are sets of peptides" in str(agreed(content))
     with pytest.raises(InputError, match="sets of peptides"):

@@ -1,7 +1,5 @@
 """The manifest: what is listed, digested once, merged, quarantined."""
 
-from __future__ import annotations
-
 import csv
 import os
 import sqlite3
@@ -33,13 +31,13 @@ from storewise.ssearch.inputs.table import (
 )
 
 
-def names(paths: list[str]) -> list[str]:
+def names(paths):
     return [Path(path).name for path in paths]
 
 
-def test_rows_are_those_of_the_scan(files: Path) -> None:
+def test_rows_are_those_of_the_scan(files):
     out = files.parent / "below" / "manifest.parquet"
-    told: list[tuple[int, int, int, int]] = []
+    told = []
     summary = build_manifest(list_inputs([files]), out, progress=lambda *now: told.append(now))
     rows = list(rows_of(load_manifest(out)))
     assert names([row.path for row in rows]) == ["a.m10", "b.m10", "c.m10", "d.m10"]
@@ -60,14 +58,14 @@ def test_rows_are_those_of_the_scan(files: Path) -> None:
     assert (out.parent / "quarantine.tsv").read_text() == "path\tline\toffset\treason\n"
 
 
-def test_a_file_goes_away_and_comes_back(files: Path) -> None:
+def test_a_file_goes_away_and_comes_back(files):
     """What was digested once is not digested again, and nothing of a file that is bad or away is
     used."""
     out = files.parent / "manifest.parquet"
     changing = files / "b.m10"
     good, time = changing.read_bytes(), changing.stat().st_mtime_ns
 
-    def build() -> tuple[int, int, list[str], list[str]]:
+    def build():
         done = build_manifest(list_inputs([files]), out, on_bad_input="quarantine")
         used = names([row.path for row in rows_of(load_manifest(out))])
         return done.digested, done.reused, used, names([bad.path for bad in done.bad])
@@ -90,7 +88,7 @@ def test_a_file_goes_away_and_comes_back(files: Path) -> None:
     assert build() == (1, 3, whole, [])
 
 
-def test_only_new_and_changed_files_are_digested(files: Path) -> None:
+def test_only_new_and_changed_files_are_digested(files):
     out = files.parent / "manifest.parquet"
     build_manifest(list_inputs([files]), out)
     again = build_manifest(list_inputs([files]), out)
@@ -107,13 +105,13 @@ def test_only_new_and_changed_files_are_digested(files: Path) -> None:
     assert load_manifest(fresh).equals(load_manifest(out))
 
 
-def test_a_mode_of_digest_is_kept_apart(files: Path) -> None:
+def test_a_mode_of_digest_is_kept_apart(files):
     out, cache = files.parent / "manifest.parquet", files.parent / "cache"
     (files / "large.m10").write_bytes(small("large") * 20)
 
-    def build(digest: str, seed: int = 1) -> int:
+    def build(digest, seed=1):
         paths = list_inputs([files])
-        return build_manifest(paths, out, digest=digest, seed=seed, cache_dir=cache).digested  # type: ignore[arg-type]
+        return build_manifest(paths, out, digest=digest, seed=seed, cache_dir=cache).digested
 
     assert build("full") == 5
     assert build("sampled") == 5
@@ -126,7 +124,7 @@ def test_a_mode_of_digest_is_kept_apart(files: Path) -> None:
     assert build("full") == 5, "the rows of a mode are replaced by those of the next"
 
 
-def test_equal_files_are_used_once(files: Path) -> None:
+def test_equal_files_are_used_once(files):
     out = files.parent / "manifest.parquet"
     (files / "copy.m10").write_bytes((files / "b.m10").read_bytes())
     summary = build_manifest(list_inputs([files]), out)
@@ -136,7 +134,7 @@ def test_equal_files_are_used_once(files: Path) -> None:
     assert [path and Path(path).name for path in column] == [None, None, "b.m10", None, None]
 
 
-def part(path: Path, rows: list[dict[str, object]]) -> Path:
+def part(path, rows):
     common = {"bytes": 1, "mtime_ns": 1, "queries": 1, "hits": 1, "alignments": 1}
     write_table(
         pa.Table.from_pylist([common | row for row in rows], schema=PART_SCHEMA), path, "part"
@@ -144,7 +142,7 @@ def part(path: Path, rows: list[dict[str, object]]) -> Path:
     return path
 
 
-def test_colliding_digests_are_an_error(tmp_path: Path) -> None:
+def test_colliding_digests_are_an_error(tmp_path):
     prefix = b"\x80seven!"
     one = part(tmp_path / "1", [{"path": "z", "digest": prefix + bytes(9)}])
     two = part(
@@ -160,7 +158,7 @@ def test_colliding_digests_are_an_error(tmp_path: Path) -> None:
     assert not (tmp_path / "m.parquet").exists()
 
 
-def test_of_equal_files_in_several_parts_the_first_path_is_used(tmp_path: Path) -> None:
+def test_of_equal_files_in_several_parts_the_first_path_is_used(tmp_path):
     one, two = bytes(16), b"\1" * 16
     rows = [
         {"path": "d", "digest": one, "bytes": 3, "warning": "a word"},
@@ -183,7 +181,7 @@ def test_of_equal_files_in_several_parts_the_first_path_is_used(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("parts", [1, 3])
-def test_parts_give_the_same_manifest(files: Path, parts: int) -> None:
+def test_parts_give_the_same_manifest(files, parts):
     paths = list_inputs([files])
     (files / "deep" / "copy.m10").write_bytes((files / "a.m10").read_bytes())
     paths = list_inputs([files])
@@ -201,7 +199,7 @@ def test_parts_give_the_same_manifest(files: Path, parts: int) -> None:
     assert summary.documents == expected.documents
 
 
-def test_quarantine_lists_every_bad_file(with_bad: Path) -> None:
+def test_quarantine_lists_every_bad_file(with_bad):
     out = with_bad.parent / "manifest.parquet"
     summary = build_manifest(list_inputs([with_bad]), out, on_bad_input="quarantine")
     assert summary.files == len(load_manifest(out)) == 4
@@ -219,7 +217,7 @@ def test_quarantine_lists_every_bad_file(with_bad: Path) -> None:
     assert merged.bad == summary.bad
 
 
-def test_fail_names_the_first_and_how_many(with_bad: Path) -> None:
+def test_fail_names_the_first_and_how_many(with_bad):
     out = with_bad.parent / "manifest.parquet"
     paths = list_inputs([with_bad])
     with pytest.raises(InputError) as caught:
@@ -239,26 +237,26 @@ def test_fail_names_the_first_and_how_many(with_bad: Path) -> None:
     assert build_manifest(list_inputs([with_bad]), out).digested == 0
 
 
-def test_nothing_usable_is_an_error(tmp_path: Path) -> None:
+def test_nothing_usable_is_an_error(tmp_path):
     (tmp_path / "x.m10").write_text("x\n")
     paths = list_inputs([tmp_path / "x.m10"])
     with pytest.raises(StorewiseError, match="no usable input file; all 1 are bad"):
         build_manifest(paths, tmp_path / "m.parquet", on_bad_input="quarantine")
 
 
-def test_an_unwritable_place_is_named(files: Path) -> None:
+def test_an_unwritable_place_is_named(files):
     (files.parent / "file").write_text("")
     with pytest.raises(StorewiseError, match="cannot be written"):
         build_manifest(list_inputs([files]), files.parent / "file" / "m.parquet")
 
 
-def test_a_broken_cache_is_made_anew(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_cache_is_made_anew(files, monkeypatch):
     monkeypatch.setattr(scan_cache, "_BATCH_ROWS", 3)  # fewer than there are
     out, cache = files.parent / "manifest.parquet", files.parent / "ca?che %20#"
     build_manifest(list_inputs([files]), out, cache_dir=cache)
     expected = load_manifest(out)
 
-    def again() -> int:
+    def again():
         done = build_manifest(list_inputs([files]), out, cache_dir=cache)
         assert load_manifest(out).equals(expected)
         return done.digested
@@ -274,7 +272,7 @@ def test_a_broken_cache_is_made_anew(files: Path, monkeypatch: pytest.MonkeyPatc
     assert (again(), again()) == (4, 0)
 
 
-def test_two_builds_with_one_cache(tmp_path: Path) -> None:
+def test_two_builds_with_one_cache(tmp_path):
     with (
         ScanCache(tmp_path / "cache", "full"),
         pytest.raises(StorewiseError, match="another manifest is being built with this cache"),
@@ -290,7 +288,7 @@ def test_two_builds_with_one_cache(tmp_path: Path) -> None:
         ScanCache(tmp_path / "file", "full").__enter__()
 
 
-def test_tables_of_another_kind_or_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_of_another_kind_or_version(tmp_path, monkeypatch):
     path = tmp_path / "one.parquet"
     write_table(MANIFEST_SCHEMA.empty_table(), path, "manifest", files="0")
     assert metadata(path) == {"kind": "manifest", "schema": "1", "files": "0"}
@@ -302,7 +300,7 @@ def test_tables_of_another_kind_or_version(tmp_path: Path, monkeypatch: pytest.M
         load_manifest(path)
 
 
-def test_rows_of_a_large_table(tmp_path: Path) -> None:
+def test_rows_of_a_large_table(tmp_path):
     one = {"path": "x", "bytes": 1, "mtime_ns": 1, "queries": 1, "hits": 1, "alignments": 1}
     table = pa.Table.from_pylist([one], schema=MANIFEST_SCHEMA)
     table = pa.concat_tables([table] * 20_001).combine_chunks()

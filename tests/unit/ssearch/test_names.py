@@ -1,7 +1,5 @@
 """Names of files, links, changes and crafted lines: each gets a clear answer in linear time."""
 
-from __future__ import annotations
-
 import gzip
 import io
 from pathlib import Path
@@ -20,7 +18,7 @@ CONTENT = (DATA / "ssearch36.m10").read_bytes()
 
 
 @pytest.mark.parametrize("name", ["new\nline", "a\rb", "tab\there", "\x1b[2J", "\x85", "\u2028"])
-def test_names_with_control_characters_are_refused_and_quoted(name: str, tmp_path: Path) -> None:
+def test_names_with_control_characters_are_refused_and_quoted(name, tmp_path):
     (tmp_path / name).write_bytes(CONTENT)
     for spec in (tmp_path, tmp_path / "*"):
         with pytest.raises(InputError, match="control characters") as caught:
@@ -31,7 +29,7 @@ def test_names_with_control_characters_are_refused_and_quoted(name: str, tmp_pat
         list(DocumentReader(tmp_path / name, DIGEST))
 
 
-def test_globs_follow_links_once_and_tell_what_they_may_not_read(tmp_path: Path) -> None:
+def test_globs_follow_links_once_and_tell_what_they_may_not_read(tmp_path):
     (tmp_path / "in" / "deep").mkdir(parents=True)
     (tmp_path / "in" / "deep" / "a.m10").write_bytes(CONTENT)
     (tmp_path / "in" / "deep" / "round").symlink_to(tmp_path / "in")
@@ -39,15 +37,13 @@ def test_globs_follow_links_once_and_tell_what_they_may_not_read(tmp_path: Path)
         assert [Path(path).name for path in list_inputs([tmp_path / spec])] == ["a.m10"], spec
 
 
-def test_a_file_that_changes_between_digest_and_documents(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_changes_between_digest_and_documents(tmp_path, monkeypatch):
     path = tmp_path / "a.m10"
     path.write_bytes(CONTENT)
     digest_of = convert.content_digest
 
-    def changed_behind(source: object) -> bytes:
-        result = digest_of(source)  # type: ignore[arg-type]
+    def changed_behind(source):
+        result = digest_of(source)
         path.write_bytes(CONTENT.replace(b"; sw_score: 370", b"; sw_score: 371"))
         return result
 
@@ -57,7 +53,7 @@ def test_a_file_that_changes_between_digest_and_documents(
     assert list((tmp_path / "out").iterdir()) == []
 
 
-def test_a_score_that_no_float_holds_is_none() -> None:
+def test_a_score_that_no_float_holds_is_none():
     for value in (b"1e999", b"-1e999"):
         odd = CONTENT.replace(b"; sw_z-score: 447.1\n", b"; sw_z-score: " + value + b"\n")
         assert odd != CONTENT
@@ -71,7 +67,7 @@ def test_a_score_that_no_float_holds_is_none() -> None:
 _MUCH = 500_000
 
 
-def test_crafted_lines_take_linear_time() -> None:
+def test_crafted_lines_take_linear_time():
     """Half a megabyte each: with a step back for each byte these would take hours."""
     for unit in (b" ", b" vs ", b", 1 nt vs ", b" - 1 nt ", b" 1 residues in ", b"1"):
         much = unit * (_MUCH // len(unit))
@@ -89,7 +85,7 @@ def test_crafted_lines_take_linear_time() -> None:
         read_hit(b"id " + unit.encode() * (_MUCH // len(unit)))
 
 
-def test_numbers_of_any_length_are_refused_not_converted() -> None:
+def test_numbers_of_any_length_are_refused_not_converted():
     for old, new in (
         (b"  2>>>", b"  " + b"2" * 5000 + b">>>"),
         (b"3377 residues in 3 query", b"3377 residues in " + b"3" * 5000 + b" query"),
@@ -101,14 +97,14 @@ def test_numbers_of_any_length_are_refused_not_converted() -> None:
         assert outcome(content, mode="fast") == outcome(content, mode="reference")
 
 
-def test_an_alignment_of_very_many_keys_is_not_compiled() -> None:
+def test_an_alignment_of_very_many_keys_is_not_compiled():
     keys = b"".join(b"; sw_k%d: 1\n" % i for i in range(50_000))
     at = CONTENT.index(b"; sw_score")
     content = CONTENT[:at] + keys + CONTENT[at:]
     assert outcome(content, mode="fast") == outcome(content, mode="reference")
 
 
-def test_content_that_expands_much_is_given_out_in_linear_time() -> None:
+def test_content_that_expands_much_is_given_out_in_linear_time():
     packed = io.BytesIO(gzip.compress(CONTENT[:1] + b" " * 60_000_000, compresslevel=1))
     with pytest.raises(InputError):
         list(DocumentReader(packed, DIGEST, chunk_bytes=4096))

@@ -1,14 +1,10 @@
 """Which files a study names: lists, globs, names that nearly match, samples, objects on S3."""
 
-from __future__ import annotations
-
 import glob
 import io
 import os
-from collections.abc import Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -35,7 +31,7 @@ NAMES = (
 
 
 @pytest.fixture
-def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def tree(tmp_path, monkeypatch):
     for name in NAMES:
         (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "in" / name).write_text("a line\n")
@@ -52,7 +48,7 @@ PATTERNS = (
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_globs_find_what_those_of_python_find(tree: Path, pattern: str) -> None:
+def test_globs_find_what_those_of_python_find(tree, pattern):
     for spec in (pattern, f"{tree}/{pattern}"):
         found = [path for path in glob.glob(spec, recursive=True) if not os.path.isdir(path)]  # noqa: PTH112, PTH207
         expected = sorted({os.path.normpath(path) for path in found})
@@ -64,7 +60,7 @@ def test_globs_find_what_those_of_python_find(tree: Path, pattern: str) -> None:
                 list_inputs([spec])
 
 
-def test_a_directory_is_all_files_below_it(tree: Path) -> None:
+def test_a_directory_is_all_files_below_it(tree):
     (tree / "deep" / "dangling.m10").symlink_to("nowhere")
     shown = [name for name in (*NAMES, "deep/dangling.m10") if "/." not in f"/{name}"]
     assert list_inputs(["."]) == sorted(shown)
@@ -75,7 +71,7 @@ def test_a_directory_is_all_files_below_it(tree: Path) -> None:
     ]
 
 
-def test_names_that_are_not_text_are_refused(tree: Path) -> None:
+def test_names_that_are_not_text_are_refused(tree):
     with open(os.fsencode(tree) + b"/caf\xe9.m10", "wb"):  # noqa: PTH123 - bytes on purpose
         pass
     with pytest.raises(InputError, match="not UTF-8"):
@@ -83,12 +79,10 @@ def test_names_that_are_not_text_are_refused(tree: Path) -> None:
 
 
 @pytest.mark.parametrize("spec", ["", "**/*.m10", "*/*.m10"])
-def test_a_directory_that_may_not_be_read_is_named(
-    tree: Path, monkeypatch: pytest.MonkeyPatch, spec: str
-) -> None:
+def test_a_directory_that_may_not_be_read_is_named(tree, monkeypatch, spec):
     scandir = os.scandir
 
-    def closed(path: str) -> object:
+    def closed(path):
         if path.endswith("deep"):
             raise PermissionError(13, "Permission denied")
         return scandir(path)
@@ -109,13 +103,13 @@ def test_a_directory_that_may_not_be_read_is_named(
         ("caf\udce9\n", ["caf\udce9"]),
     ],
 )
-def test_the_lines_of_a_list(tmp_path: Path, text: str, names: list[str]) -> None:
+def test_the_lines_of_a_list(tmp_path, text, names):
     path = tmp_path / "names"
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
     assert list(read_list(str(path))) == names
 
 
-def test_lists_that_are_none(tree: Path) -> None:
+def test_lists_that_are_none(tree):
     (tree / "nul.list").write_bytes(b"a.m10\nb\0.m10\n")
     with pytest.raises(InputError, match=r"nul\.list, line 2: a NUL byte"):
         list_inputs(["@nul.list"])
@@ -148,7 +142,7 @@ def test_lists_that_are_none(tree: Path) -> None:
         ("deep", None),
     ],
 )
-def test_a_name_that_nearly_matches(tree: Path, spec: str, likely: str | None) -> None:
+def test_a_name_that_nearly_matches(tree, spec, likely):
     for top in ("", f"{tree}/"):
         said = f" (did you mean {top + likely!r}?)" if likely else ""
         assert nearest_path(top + spec) == said
@@ -159,11 +153,9 @@ def test_a_name_that_nearly_matches(tree: Path, spec: str, likely: str | None) -
     wanted=st.integers(1, 40),
     seed=st.integers(-2, 2),
 )
-def test_a_sample_by_bytes_is_the_smallest_by_files_that_reaches_them(
-    sizes: list[int], wanted: int, seed: int
-) -> None:
+def test_a_sample_by_bytes_is_the_smallest_by_files_that_reaches_them(sizes, wanted, seed):
     paths = [f"p{number:02}" for number in range(len(sizes))]
-    expected: list[int] = []
+    expected = []
     for files in range(1, len(paths) + 1):
         expected = sample_indexes(paths, sizes.__getitem__, files=files, seed=seed)
         if sum(sizes[index] for index in expected) >= wanted:
@@ -172,7 +164,7 @@ def test_a_sample_by_bytes_is_the_smallest_by_files_that_reaches_them(
     assert expected == sorted(expected)
 
 
-def test_shares_of_a_sample(tree: Path) -> None:
+def test_shares_of_a_sample(tree):
     paths = [f"p{number}" for number in range(30)]
     for share, files in ((0.1, 3), (0.101, 4), (1 / 3, 10), (1e-9, 1), (1, 30)):
         assert sample_paths(paths, share=share) == sample_paths(paths, files=files), share
@@ -183,13 +175,13 @@ def test_shares_of_a_sample(tree: Path) -> None:
             sample_paths(paths, share=share)
     for how in ({}, {"files": 1, "bytes": 1}, {"files": 1, "share": 0.5}):
         with pytest.raises(ValueError, match="exactly one"):
-            sample_paths(paths, **how)  # type: ignore[arg-type]
+            sample_paths(paths, **how)
     assert sample_paths(["a.m10", "b.m10"], bytes=15) == ["a.m10", "b.m10"]
     with pytest.raises(InputError, match=r"^none: the file cannot be read"):
         sample_paths(["none"], bytes=1)
 
 
-def test_a_file_stays_with_its_job_when_others_come() -> None:
+def test_a_file_stays_with_its_job_when_others_come():
     paths = [f"in/{number}.m10" for number in range(200)]
     slices = [slice_paths(paths, part, 7) for part in range(7)]
     assert sorted(path for one in slices for path in one) == sorted(paths)
@@ -207,17 +199,17 @@ SIZES = {"s3://b/c.m10": 20, "s3://b/in/a.m10": 30, "s3://b/in/b.m10": 10, "s3:/
 
 
 @pytest.fixture
-def bucket(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
+def bucket(monkeypatch):
     """Objects without S3; those of a name that ends in .txt have what the test gives them."""
     contents = dict.fromkeys(SIZES, b"")
 
-    def expand(spec: str) -> Iterator[str]:
+    def expand(spec):
         pattern = f"{spec}*" if spec.endswith("/") else spec
         return (uri for uri in SIZES if fnmatchcase(uri, pattern))
 
     @contextmanager
-    def opened(path: str) -> Iterator[remote.RemoteInput]:
-        yield remote.RemoteInput(io.BytesIO(contents[path]), path)  # type: ignore[arg-type]
+    def opened(path):
+        yield remote.RemoteInput(io.BytesIO(contents[path]), path)
 
     monkeypatch.setattr(remote, "expand", expand)
     monkeypatch.setattr(
@@ -228,7 +220,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
     return contents
 
 
-def test_objects_and_lists_of_them(bucket: dict[str, bytes], tree: Path) -> None:
+def test_objects_and_lists_of_them(bucket, tree):
     a, b, c = "s3://b/in/a.m10", "s3://b/in/b.m10", "s3://b/c.m10"
     assert list_inputs(["s3://b/in/", "a.m10"]) == ["a.m10", a, b]
     assert list_inputs(["s3://b/*.m10"]) == [c, a, b]
@@ -247,7 +239,7 @@ def test_objects_and_lists_of_them(bucket: dict[str, bytes], tree: Path) -> None
         list_inputs(["s3://b/x"])
 
 
-def test_samples_of_objects_by_their_bytes(bucket: dict[str, bytes]) -> None:
+def test_samples_of_objects_by_their_bytes(bucket):
     paths = sorted(SIZES)
     assert sample_paths(paths, bytes=65) == paths
     assert sum(SIZES[path] for path in sample_paths(paths, bytes=12)) >= 12

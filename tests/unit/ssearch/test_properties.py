@@ -1,7 +1,5 @@
 """Generated outputs and broken ones: the fast reader says what the reference reader says."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 from support.inputs.generated import CHUNKS, FILES
@@ -16,7 +14,7 @@ from storewise.documents import Kind
     mode=st.sampled_from(["fast", "auto"]),
     encoding=st.sampled_from(["dict", "bson", "arrow"]),
 )
-def test_generated_files(content: bytes, chunk: int, mode: str, encoding: str) -> None:
+def test_generated_files(content, chunk, mode, encoding):
     expected = outcome(content, mode="reference")
     assert expected[0] == "documents", expected
     counts = expected[1]
@@ -34,7 +32,7 @@ REAL = {
 
 
 @st.composite
-def damaged(draw: st.DrawFn) -> bytes:
+def damaged(draw):
     """A real output with a few bytes or lines changed, lost or doubled."""
     content = bytearray(REAL[draw(st.sampled_from(sorted(REAL)))])
     for _ in range(draw(st.integers(1, 3))):
@@ -59,7 +57,7 @@ def damaged(draw: st.DrawFn) -> bytes:
 
 
 @given(content=damaged(), chunk=CHUNKS)
-def test_damaged_files(content: bytes, chunk: int) -> None:
+def test_damaged_files(content, chunk):
     """The same documents or the same error, whatever has happened to the file."""
     expected = outcome(content, mode="reference", chunk_bytes=chunk)
     result = outcome(content, mode="fast", chunk_bytes=chunk)

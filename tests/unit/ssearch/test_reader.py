@@ -1,7 +1,5 @@
 """Real outputs of every program and version: documents, ids, counts; both readers, one answer."""
 
-from __future__ import annotations
-
 import io
 
 import pytest
@@ -14,7 +12,7 @@ from storewise.ssearch.parse.reader import DocumentReader
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_ids_need_only_digest_and_counts(name: str) -> None:
+def test_ids_need_only_digest_and_counts(name):
     reader, result = read(DATA / name)
     counts = reader.counts
     ids = [(kind, document["_id"]) for kind, documents in result.items() for document in documents]
@@ -40,7 +38,7 @@ WAYS = [
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_readers_and_encodings_agree(name: str) -> None:
+def test_readers_and_encodings_agree(name):
     content = (DATA / name).read_bytes()
     expected = outcome(content, mode="reference")
     assert expected[0] == "documents"
@@ -49,7 +47,7 @@ def test_readers_and_encodings_agree(name: str) -> None:
 
 
 @pytest.mark.parametrize("study_fields", [False, True])
-def test_bson_bytes_are_those_of_bson_encode(study_fields: bool) -> None:
+def test_bson_bytes_are_those_of_bson_encode(study_fields):
     documents = {}
     for mode in ("fast", "reference"):
         reader = DocumentReader(
@@ -63,14 +61,14 @@ def test_bson_bytes_are_those_of_bson_encode(study_fields: bool) -> None:
     assert ("q" in result[Kind.TASKS][0]) is not study_fields
 
 
-def test_the_fast_reader_is_used() -> None:
+def test_the_fast_reader_is_used():
     for name in ("ssearch36.m10", "ssearch36_nostats.m10", "lalign36_dna.m10"):
         reader, _ = read(DATA / name)
         # One alignment teaches it the layout.
         assert reader.fast_alignments == reader.counts.alignments - 1
 
 
-def test_values() -> None:
+def test_values():
     _, result = read(DATA / "ssearch36.m10")
     task = result[Kind.TASKS][0]
     assert task["q"] == "pGT875" and task["lib"] == "gst.nlib"
@@ -91,7 +89,7 @@ def test_values() -> None:
     assert rna["b"] > rna["e"] and rna["l"] == rna["b"] - rna["e"]
 
 
-def test_missing_values_are_none() -> None:
+def test_missing_values_are_none():
     _, result = read(DATA / "ssearch36_nostats.m10")
     assert all(d["z"] is d["b"] is d["e"] is None for d in result[Kind.ALIGN])
     _, result = read(DATA / "lalign36_dna.m10")
@@ -99,7 +97,7 @@ def test_missing_values_are_none() -> None:
 
 
 @pytest.mark.parametrize("mode", ["fast", "reference"])
-def test_scores_that_are_not_finite_are_none(mode: str) -> None:
+def test_scores_that_are_not_finite_are_none(mode):
     """fasta36 prints such scores where its statistics fail."""
     content = (DATA / "ssearch36.m10").read_bytes()
     for printed in (b"inf", b"-nan"):
@@ -110,7 +108,7 @@ def test_scores_that_are_not_finite_are_none(mode: str) -> None:
             assert [d["z"] for d in result[Kind.ALIGN]].count(None) == odd.count(printed + b"\n")
 
 
-def test_queries_without_hits_have_tasks() -> None:
+def test_queries_without_hits_have_tasks():
     _, result = read(DATA / "ssearch36_nohits.m10")
     assert [d["q"] for d in result[Kind.TASKS]] == ["empty1", "pGT875", "empty2"]
     first = result[Kind.TASKS][0]
@@ -119,7 +117,7 @@ def test_queries_without_hits_have_tasks() -> None:
     assert {d["ti"] for d in result[Kind.ALIGN]} == {result[Kind.TASKS][1]["_id"]}
 
 
-def test_old_versions_keep_both_names() -> None:
+def test_old_versions_keep_both_names():
     _, result = read(DATA / "ssearch35.m10")
     hit = result[Kind.TASKS][1]
     assert hit["pg_name"].endswith("ssearch35") and hit["pg_name_alg"].startswith("Smith-Waterman")
@@ -144,7 +142,7 @@ BIOPYTHON_CANNOT = {
 
 
 @pytest.mark.parametrize("name", [n for n in REAL if n not in BIOPYTHON_CANNOT])
-def test_biopython_reads_the_same(name: str) -> None:
+def test_biopython_reads_the_same(name):
     """SearchIO is an oracle for ordinary files (it merges hits of one id: compare as sets)."""
     expected = set()
     for result in SearchIO.parse(DATA / name, "fasta-m10"):
@@ -164,7 +162,7 @@ def test_biopython_reads_the_same(name: str) -> None:
     assert ours == expected
 
 
-def test_several_searches_in_a_file() -> None:
+def test_several_searches_in_a_file():
     names = [
         "ssearch36.m10",
         "ssearch35.m10",
@@ -188,7 +186,7 @@ def test_several_searches_in_a_file() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 7, 36, 1000])
-def test_batches(size: int) -> None:
+def test_batches(size):
     reader = DocumentReader(DATA / "ssearch36.m10", DIGEST, alignments_per_batch=size)
     batches = list(reader)
     sizes = [len(batch.align) for batch in batches]
@@ -199,7 +197,7 @@ def test_batches(size: int) -> None:
     assert read_bytes[-1] <= (DATA / "ssearch36.m10").stat().st_size
 
 
-def test_wrong_arguments_are_refused() -> None:
+def test_wrong_arguments_are_refused():
     for options in ({"encoding": "xml"}, {"mode": "slow"}, {"alignments_per_batch": 0}):
         with pytest.raises(ValueError):
             DocumentReader(io.BytesIO(b""), DIGEST, **options)
@@ -220,7 +218,7 @@ GENES = {
 
 @pytest.mark.parametrize("mode", ["fast", "reference"])
 @pytest.mark.parametrize("line", list(GENES))
-def test_gene_and_chromosome(line: bytes, mode: str) -> None:
+def test_gene_and_chromosome(line, mode):
     content = (DATA / "ssearch36.m10").read_bytes()
     old = b"\n>>BTGST Bovine GST mRNA for gluthathione S-transferase, class-pi.\n"
     assert old in content
@@ -264,7 +262,7 @@ COUNTS = {
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_counts_and_fields(name: str) -> None:
+def test_counts_and_fields(name):
     reader, result = read(DATA / name)
     assert (reader.program, reader.version, reader.counts) == COUNTS[name]
     assert reader.counts.documents == sum(map(len, result.values()))

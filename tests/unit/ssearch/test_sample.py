@@ -1,10 +1,7 @@
 """The bundled sample: real, within its bounds, without a place or a time in it."""
 
-from __future__ import annotations
-
 import gzip
 import re
-from pathlib import Path
 
 import pytest
 from support.inputs.ssearch import content
@@ -18,7 +15,7 @@ from storewise.ssearch.parse.reader import DocumentReader
 OUTPUTS = sorted(SAMPLE.glob("*.m10.*"))
 
 
-def test_size_and_number(tmp_path: Path) -> None:
+def test_size_and_number(tmp_path):
     stored = sum(path.stat().st_size for path in SAMPLE.rglob("*") if path.is_file())
     assert stored <= 3_000_000
     summary = build_manifest(list_inputs([str(SAMPLE / "*.m10.*")]), tmp_path / "m.parquet")
@@ -32,7 +29,7 @@ def test_size_and_number(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", OUTPUTS, ids=lambda path: path.name)
-def test_outputs_name_no_place(path: Path) -> None:
+def test_outputs_name_no_place(path):
     argv = re.findall(rb"^# (.*)$", content(path), re.MULTILINE)
     assert argv
     for command in argv:
@@ -41,7 +38,7 @@ def test_outputs_name_no_place(path: Path) -> None:
         )
 
 
-def test_genes_and_chromosomes_are_found() -> None:
+def test_genes_and_chromosomes_are_found():
     genes, chromosomes = set(), set()
     for path in SAMPLE.glob("queries_01__*.m10.*"):
         for batch in DocumentReader(path, scan_file(path).digest):
@@ -51,7 +48,7 @@ def test_genes_and_chromosomes_are_found() -> None:
     assert {"Pltd", "1", "pPCP1", None} == chromosomes
 
 
-def test_fasta_is_packed_without_time() -> None:
+def test_fasta_is_packed_without_time():
     for path in (SAMPLE / "fasta").glob("*.gz"):
         packed = path.read_bytes()
         assert packed[4:8] == bytes(4), "a time in the gzip header changes the file at each making"

@@ -1,11 +1,8 @@
 """The scan over line starts: equal to the full parse, and complete or an error."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import tracemalloc
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -48,7 +45,7 @@ Function used was FASTA [version 35.04 Jan. 15, 2009]
 """
 
 
-def test_version_35_closes_once() -> None:
+def test_version_35_closes_once():
     result = scan(OLD)
     assert (result.queries, result.hits, result.alignments, result.documents) == (2, 1, 1, 5)
     assert scan(OLD + OLD).queries == 4
@@ -57,7 +54,7 @@ def test_version_35_closes_once() -> None:
 
 
 @given(sizes=st.lists(st.integers(1, 5000), min_size=1, max_size=60))
-def test_pieces_of_any_size_give_the_same(sizes: list[int]) -> None:
+def test_pieces_of_any_size_give_the_same(sizes):
     data = content(SAMPLE / "queries_01__yersinia.m10.gz") + OLD
     scanner = Scanner("data")
     at = 0
@@ -68,11 +65,11 @@ def test_pieces_of_any_size_give_the_same(sizes: list[int]) -> None:
     assert scanner.finish() == scan(data)
 
 
-def test_one_byte_pieces() -> None:
+def test_one_byte_pieces():
     assert scan(OLD, 1) == scan(OLD)
 
 
-def test_a_search_cut_short_before_another_one() -> None:
+def test_a_search_cut_short_before_another_one():
     data = content(SAMPLE / "queries_01__yersinia.m10.gz")
     for mark in (b">>>///", b">>><<<", b"; sw_score", b"Library: "):
         cut = data[: data.index(mark)]
@@ -82,7 +79,7 @@ def test_a_search_cut_short_before_another_one() -> None:
         assert caught.value.line >= cut.count(b"\n")
 
 
-def test_names_that_look_like_marks() -> None:
+def test_names_that_look_like_marks():
     text = OLD.decode().replace("lib1 x", "7>>>x >>>/// ; sw_score: 9 >>><<<")
     result = scan(text.encode())
     assert (result.queries, result.alignments) == (2, 1)
@@ -103,12 +100,12 @@ def test_names_that_look_like_marks() -> None:
     ],
     ids=["empty", "text", "zeros", "one line", "many lines", "crlf", "one crlf", "nul", "m 0"],
 )
-def test_what_is_not_usable_is_said(data: bytes, message: str) -> None:
+def test_what_is_not_usable_is_said(data, message):
     with pytest.raises(InputError, match=message):
         scan(data)
 
 
-def test_compressed_files_are_checked(tmp_path: Path) -> None:
+def test_compressed_files_are_checked(tmp_path):
     path = tmp_path / "cut.m10.gz"
     packed = gzip.compress(OLD * 50)
     path.write_bytes(packed[:-20])
@@ -118,7 +115,7 @@ def test_compressed_files_are_checked(tmp_path: Path) -> None:
         scan_file(tmp_path / "none.m10")
 
 
-def test_memory_is_bounded_by_a_piece(tmp_path: Path) -> None:
+def test_memory_is_bounded_by_a_piece(tmp_path):
     path = tmp_path / "large.m10"
     one = content(SAMPLE / "queries_01__arabidopsis.m10.gz")
     with path.open("wb") as out:
@@ -132,7 +129,7 @@ def test_memory_is_bounded_by_a_piece(tmp_path: Path) -> None:
     assert peak < 16e6
 
 
-def test_sampled_digest_depends_on_content_and_size_only(tmp_path: Path) -> None:
+def test_sampled_digest_depends_on_content_and_size_only(tmp_path):
     data = content(SAMPLE / "queries_01__arabidopsis.m10.gz")
     path, other = tmp_path / "a.m10", tmp_path / "b.m10"
     path.write_bytes(data)

@@ -1,7 +1,5 @@
 """Many files: each scanned once in bounded chunks, those that change or cannot be read named."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
@@ -11,7 +9,7 @@ from storewise.errors import InputError
 from storewise.s3.uri import Stat
 from storewise.ssearch.inputs import scan_many
 from storewise.ssearch.inputs.scan import ScanResult
-from storewise.ssearch.inputs.scan_many import FileRow, listed, status_of, survey
+from storewise.ssearch.inputs.scan_many import listed, status_of, survey
 from storewise.ssearch.parse import remote
 from storewise.ssearch.parse.remote import Listed
 
@@ -19,11 +17,11 @@ RESULT = ScanResult(bytes(16), 1, 2, 3, ("one", "two"))
 
 
 @pytest.fixture
-def scanned(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, object, object]]:
+def scanned(monkeypatch):
     """The paths that were scanned, and how; those with "bad" in their name are bad."""
-    seen: list[tuple[str, object, object]] = []
+    seen = []
 
-    def scan_file(path: str, *, digest: str, seed: int, listed: Listed) -> ScanResult:
+    def scan_file(path, *, digest, seed, listed):
         seen.append((path, digest, seed))
         assert listed.path == path
         if "bad" in path:
@@ -34,7 +32,7 @@ def scanned(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, object, object]]
     return seen
 
 
-def made(directory: Path, sizes: list[int], bad: int = -1) -> list[str]:
+def made(directory, sizes, bad=-1):
     paths = []
     for number, size in enumerate(sizes):
         name = f"{number:03}{'bad' if number == bad else ''}"
@@ -57,22 +55,15 @@ def made(directory: Path, sizes: list[int], bad: int = -1) -> list[str]:
     ],
 )
 def test_each_file_is_scanned_once_in_bounded_chunks(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    scanned: list[tuple[str, object, object]],
-    sizes: list[int],
-    processes: int,
-    most_files: int,
-    most_bytes: int,
-    done: list[int],
-) -> None:
+    tmp_path, monkeypatch, scanned, sizes, processes, most_files, most_bytes, done
+):
     monkeypatch.setattr(scan_many, "CHUNK_FILES", most_files)
     monkeypatch.setattr(scan_many, "CHUNK_BYTES", most_bytes)
     paths = made(tmp_path, sizes, bad=4)
     table, missing = status_of(paths)
     assert missing == []
-    told: list[tuple[int, int, int, int]] = []
-    added: list[FileRow] = []
+    told = []
+    added = []
     bad = survey(
         table,
         added.extend,
@@ -101,23 +92,21 @@ def test_each_file_is_scanned_once_in_bounded_chunks(
         }
 
 
-def test_a_row_is_what_was_before_the_scan(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scanned: object
-) -> None:
+def test_a_row_is_what_was_before_the_scan(tmp_path, monkeypatch, scanned):
     paths = made(tmp_path, [5, 6, 7])
     os.utime(paths[0], ns=(1, 12_345))
     table, _ = status_of(paths)
-    rows: list[FileRow] = []
+    rows = []
     survey(table, rows.extend, processes=1, digest="parsed", seed=1, progress=None)
     assert rows[0] == (paths[0], 5, 12_345, bytes(16), 1, 2, 3, "one; two")
     scan_file = scan_many.scan_file
 
-    def changing(path: str, **how: object) -> ScanResult:
+    def changing(path, **how):
         if path == paths[0]:  # of the same size, at another time
             os.utime(path, ns=(1, 12_346))
         elif path == paths[1]:
             Path(path).unlink()
-        return scan_file(path, **how)  # type: ignore[arg-type]
+        return scan_file(path, **how)
 
     monkeypatch.setattr(scan_many, "scan_file", changing)
     rows.clear()
@@ -128,7 +117,7 @@ def test_a_row_is_what_was_before_the_scan(
     assert "No such file" in bad[1]["error"] and (bad[1]["bytes"], bad[1]["mtime_ns"]) == (0, 0)
 
 
-def test_what_the_file_system_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_file_system_says(tmp_path, monkeypatch):
     (path,) = made(tmp_path, [5])
     os.utime(path, ns=(1, 77))
     there, gone = "s3://b/there", "s3://b/gone"
@@ -147,26 +136,24 @@ def test_what_the_file_system_says(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize(("digest", "passes"), [("sampled", 0), ("full", 1), ("parsed", 2)])
-def test_objects_are_fetched_ahead_as_often_as_they_are_read(
-    monkeypatch: pytest.MonkeyPatch, scanned: object, digest: str, passes: int
-) -> None:
+def test_objects_are_fetched_ahead_as_often_as_they_are_read(monkeypatch, scanned, digest, passes):
     """An object's row is what was listed: it is not asked for again."""
     objects = {f"s3://b/{n}": Stat(10 + int(n[0]), 20 + int(n[0]), "") for n in ("0", "1", "2bad")}
     monkeypatch.setattr(remote, "stats", lambda paths: objects)
-    ahead: list[list[str]] = []
+    ahead = []
 
     class Fetched:
-        def __init__(self, files: list[Listed]) -> None:
+        def __init__(self, files):
             ahead.append([file.path for file in files])
 
-        def __enter__(self) -> None: ...
+        def __enter__(self): ...
 
-        def __exit__(self, *_: object) -> None: ...
+        def __exit__(self, *_): ...
 
     monkeypatch.setattr(scan_many, "fetched_ahead", Fetched)
     table, _ = status_of(sorted(objects))
-    rows: list[FileRow] = []
-    (bad,) = survey(table, rows.extend, processes=1, digest=digest, seed=1, progress=None)  # type: ignore[arg-type]
+    rows = []
+    (bad,) = survey(table, rows.extend, processes=1, digest=digest, seed=1, progress=None)
     assert [row[:3] for row in rows] == [(f"s3://b/{n}", 10 + n, 20 + n) for n in range(2)]
     assert (bad["path"], bad["bytes"], bad["mtime_ns"]) == ("s3://b/2bad", 12, 22)
     assert [path for files in ahead for path in files] == [

@@ -1,9 +1,6 @@
 """FASTA: records, parts and what is refused."""
 
-from __future__ import annotations
-
 import gzip
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -15,19 +12,14 @@ from storewise.ssearch.search.fasta import read_fasta, split_fasta
 # --- FASTA -------------------------------------------------------------------------------------
 
 RECORDS = st.lists(
-    st.tuples(
-        st.text("abc>; =é\t", max_size=12),
-        st.text("ACGTNacgt-*", min_size=1, max_size=200),
-    ),
+    st.tuples(st.text("abc>; =é\t", max_size=12), st.text("ACGTNacgt-*", min_size=1, max_size=200)),
     min_size=1,
     max_size=25,
 )
 
 
 @given(records=RECORDS, per_part=st.integers(1, 9))
-def test_parts_hold_every_record_once(
-    tmp_path_factory: pytest.TempPathFactory, records: list[tuple[str, str]], per_part: int
-) -> None:
+def test_parts_hold_every_record_once(tmp_path_factory, records, per_part):
     place = tmp_path_factory.mktemp("split")
     named = [(f"id{i} {text.strip()}".rstrip(), seq) for i, (text, seq) in enumerate(records)]
     source = place / "all.fa.gz"
@@ -55,7 +47,7 @@ def test_parts_hold_every_record_once(
         (">a\nACGT\nAC1T\n", "line 3: not a sequence line.*'1'"),
     ],
 )
-def test_bad_fasta_is_named(tmp_path: Path, text: str, message: str) -> None:
+def test_bad_fasta_is_named(tmp_path, text, message):
     source = tmp_path / "bad.fa"
     source.write_text(text)
     with pytest.raises(InputError, match=message):
@@ -63,7 +55,7 @@ def test_bad_fasta_is_named(tmp_path: Path, text: str, message: str) -> None:
     assert list((tmp_path / "parts").iterdir()) == []
 
 
-def test_descriptions_that_are_not_utf8_pass(tmp_path: Path) -> None:
+def test_descriptions_that_are_not_utf8_pass(tmp_path):
     source = tmp_path / "latin.fa"
     source.write_bytes(b">a caf\xe9\nACGT\n")
     (part,) = split_fasta(source, tmp_path / "parts")

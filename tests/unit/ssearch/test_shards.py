@@ -1,9 +1,6 @@
 """Shards: every file once, even by bytes, stable when files come."""
 
-from __future__ import annotations
-
 import random
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -26,23 +23,18 @@ from storewise.ssearch.inputs.table import MANIFEST_SCHEMA, rows_of, write_table
 SIZES = st.lists(st.integers(0, 50_000_000), max_size=120)
 
 
-def digests_for(sizes: list[int], start: int = 0) -> list[bytes]:
+def digests_for(sizes, start=0):
     return [index.to_bytes(16, "big") for index in range(start, start + len(sizes))]
 
 
-def loads_of(shards: list[int], sizes: list[int], n: int) -> list[int]:
+def loads_of(shards, sizes, n):
     loads = [0] * n
     for shard, size in zip(shards, sizes, strict=True):
         loads[shard] += size
     return loads
 
 
-def write_manifest(
-    path: Path,
-    sizes: list[int],
-    duplicate_of: dict[int, int] | None = None,
-    away: set[int] | frozenset[int] = frozenset(),
-) -> None:
+def write_manifest(path, sizes, duplicate_of=None, away=frozenset()):
     duplicates = duplicate_of or {}
     digests = digests_for(sizes)
     rows = [
@@ -64,7 +56,7 @@ def write_manifest(
 
 
 @given(sizes=SIZES, n=st.integers(1, 150))
-def test_every_file_has_one_shard_and_loads_are_bounded(sizes: list[int], n: int) -> None:
+def test_every_file_has_one_shard_and_loads_are_bounded(sizes, n):
     shards = assign(digests_for(sizes), sizes, n)
     assert len(shards) == len(sizes)
     assert all(0 <= shard < n for shard in shards)
@@ -74,17 +66,14 @@ def test_every_file_has_one_shard_and_loads_are_bounded(sizes: list[int], n: int
     assert max(loads) - min(loads) <= max(sizes, default=0)
 
 
-@given(
-    sizes=st.lists(st.integers(1000, 2000), min_size=400, max_size=500),
-    n=st.integers(1, 4),
-)
-def test_balance_is_within_one_percent_where_files_are_small(sizes: list[int], n: int) -> None:
+@given(sizes=st.lists(st.integers(1000, 2000), min_size=400, max_size=500), n=st.integers(1, 4))
+def test_balance_is_within_one_percent_where_files_are_small(sizes, n):
     loads = loads_of(assign(digests_for(sizes), sizes, n), sizes, n)
     mean = sum(sizes) / n
     assert max(abs(load - mean) for load in loads) <= 0.01 * mean
 
 
-def test_exchanges_find_what_heaviest_first_misses(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exchanges_find_what_heaviest_first_misses(monkeypatch):
     # Heaviest first gives 8 + 5 + 4 and 7 + 6; the even split is 8 + 7 and 6 + 5 + 4.
     sizes = [8, 7, 6, 5, 4]
     assert sorted(loads_of(assign(digests_for(sizes), sizes, 2), sizes, 2)) == [15, 15]
@@ -101,7 +90,7 @@ def test_exchanges_find_what_heaviest_first_misses(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("kept", [0, 3])
 @pytest.mark.parametrize("n", [2, 3, 4])
 @pytest.mark.parametrize("seed", range(25))
-def test_no_move_or_exchange_would_make_it_more_even(n: int, kept: int, seed: int) -> None:
+def test_no_move_or_exchange_would_make_it_more_even(n, kept, seed):
     """Between the heaviest and the lightest shard, unless they are within one percent. Files of
     an earlier run stay."""
     sizes = random.Random(seed).choices(range(1, 1000), k=16)
@@ -120,7 +109,7 @@ def test_no_move_or_exchange_would_make_it_more_even(n: int, kept: int, seed: in
             assert abs(gap - 2 * (given_away - taken)) >= gap
 
 
-def test_the_heaviest_files_go_first_onto_the_lightest_shard() -> None:
+def test_the_heaviest_files_go_first_onto_the_lightest_shard():
     digests = [b"c", b"a", b"b", b"d"]
     # Of equal ones the digest decides, of equal shards the first.
     assert assign(digests, [5, 5, 5, 9], 4) == [3, 1, 2, 0]
@@ -129,19 +118,17 @@ def test_the_heaviest_files_go_first_onto_the_lightest_shard() -> None:
 
 
 @given(sizes=SIZES, n=st.integers(1, 20), seed=st.randoms(use_true_random=False))
-def test_the_order_of_files_does_not_matter(sizes: list[int], n: int, seed: object) -> None:
+def test_the_order_of_files_does_not_matter(sizes, n, seed):
     digests = digests_for(sizes)
     expected = dict(zip(digests, assign(digests, sizes, n), strict=True))
     order = list(range(len(sizes)))
-    seed.shuffle(order)  # type: ignore[attr-defined]
+    seed.shuffle(order)
     result = assign([digests[i] for i in order], [sizes[i] for i in order], n)
     assert {digests[i]: shard for i, shard in zip(order, result, strict=True)} == expected
 
 
 @given(old=SIZES, new=SIZES, n=st.integers(1, 30))
-def test_files_keep_their_shard_when_others_are_added(
-    old: list[int], new: list[int], n: int
-) -> None:
+def test_files_keep_their_shard_when_others_are_added(old, new, n):
     digests = digests_for(old)
     first = assign(digests, old, n)
     previous = dict(zip(digests, first, strict=True))
@@ -154,21 +141,21 @@ def test_files_keep_their_shard_when_others_are_added(
         assert max(loads) - min(loads) <= max(sizes)
 
 
-def test_a_number_of_shards_below_one_is_refused() -> None:
+def test_a_number_of_shards_below_one_is_refused():
     with pytest.raises(ValueError, match="at least 1"):
         assign([], [], 0)
     assert assign([], [], 1) == []
 
 
 @pytest.mark.parametrize("kept", [-1, 3])
-def test_a_shard_of_an_earlier_run_that_there_is_not(kept: int) -> None:
+def test_a_shard_of_an_earlier_run_that_there_is_not(kept):
     assert assign([b"x"], [1], 3, {b"x": 2}) == [2]
     with pytest.raises(ValueError, match=rf"shard {kept} .* is not one of 0\.\.2"):
         assign([b"x"], [1], 3, {b"x": kept})
 
 
 @pytest.mark.parametrize("n", [1, 3, 9])
-def test_shards_file_holds_each_file_once(tmp_path: Path, n: int) -> None:
+def test_shards_file_holds_each_file_once(tmp_path, n):
     manifest, out = tmp_path / "manifest.parquet", tmp_path / "shards.parquet"
     write_manifest(manifest, [100, 200, 300, 400, 100], duplicate_of={4: 0})
     loads = write_shards(manifest, n, out)
@@ -186,11 +173,11 @@ def test_shards_file_holds_each_file_once(tmp_path: Path, n: int) -> None:
             load_shard(out, index)
 
 
-def test_state_keeps_shards_over_runs(tmp_path: Path) -> None:
+def test_state_keeps_shards_over_runs(tmp_path):
     manifest, out = tmp_path / "manifest.parquet", tmp_path / "shards.parquet"
     state = tmp_path / "state.parquet"
 
-    def shards(sizes: list[int], n: int, away: set[int] = frozenset()) -> dict[str, int | None]:  # type: ignore[assignment]
+    def shards(sizes, n, away=frozenset()):
         write_manifest(manifest, sizes, away=away)
         write_shards(manifest, n, out, state=state)
         return {file.path: file.shard for file in rows_of(load_shards(out))}
@@ -207,7 +194,7 @@ def test_state_keeps_shards_over_runs(tmp_path: Path) -> None:
     assert set(shards([500, 400, 300, 900, 10], 2).values()) == {0, 1}
 
 
-def test_wrong_file_is_named(tmp_path: Path) -> None:
+def test_wrong_file_is_named(tmp_path):
     manifest = tmp_path / "manifest.parquet"
     write_manifest(manifest, [1])
     with pytest.raises(InputError, match="not this version's shards"):
@@ -222,12 +209,12 @@ def test_wrong_file_is_named(tmp_path: Path) -> None:
         load_manifest(tmp_path / "none.parquet")
 
 
-def test_sample_of_shards_is_seeded(tmp_path: Path) -> None:
+def test_sample_of_shards_is_seeded(tmp_path):
     manifest, out = tmp_path / "manifest.parquet", tmp_path / "shards.parquet"
     write_manifest(manifest, [100] * 50)
 
-    def sample(**how: float) -> list[str]:
-        write_shards(manifest, 2, out, **how)  # type: ignore[arg-type]
+    def sample(**how):
+        write_shards(manifest, 2, out, **how)
         return [file.path for file in rows_of(load_shards(out))]
 
     assert len(sample(share=0.1)) == 5
@@ -240,7 +227,7 @@ def test_sample_of_shards_is_seeded(tmp_path: Path) -> None:
     files=st.integers(1, 70),
     seed=st.integers(0, 5),
 )
-def test_a_larger_sample_holds_the_smaller(names: set[str], files: int, seed: int) -> None:
+def test_a_larger_sample_holds_the_smaller(names, files, seed):
     paths = sorted(names)
     small = sample_paths(paths, files=files, seed=seed)
     large = sample_paths(paths, files=files + 5, seed=seed)

@@ -1,9 +1,6 @@
 """A first look at a directory of outputs."""
 
-from __future__ import annotations
-
 import shutil
-from pathlib import Path
 
 import pytest
 from support.inputs.ssearch import DATA, content
@@ -23,16 +20,16 @@ FILES = {
 
 
 @pytest.fixture
-def outputs(tmp_path: Path) -> Path:
+def outputs(tmp_path):
     for name in FILES:
         shutil.copy(DATA / name, tmp_path)
     return tmp_path
 
 
-def test_all_of_a_directory(outputs: Path) -> None:
+def test_all_of_a_directory(outputs):
     (outputs / "cut.m10").write_bytes(content(DATA / "ssearch36.m10")[:30_000])
     (outputs / "empty.m10").touch()
-    told: list[tuple[int, int | None]] = []
+    told = []
     found = survey(outputs, lambda *now: told.append(now), clock=lambda: 0.0)
     assert (found.files, found.read, found.documents) == (6, 4, sum(FILES.values()))
     assert found.bytes == sum(path.stat().st_size for path in outputs.iterdir())
@@ -52,9 +49,7 @@ def test_all_of_a_directory(outputs: Path) -> None:
     ("seconds", "read", "looked"),
     [(0, 0, 1), (1, 1, 1), (2, 1, 2), (3, 2, 2), (6, 3, 4), (9, 4, 4)],
 )
-def test_small_files_first_until_the_time_is_over(
-    outputs: Path, seconds: int, read: int, looked: int
-) -> None:
+def test_small_files_first_until_the_time_is_over(outputs, seconds, read, looked):
     """The clock goes on by one second at each look: at a batch, and at the end of each file. Of
     the file in which the time ended it is known whether it has hits."""
     now = iter(range(100))
@@ -63,20 +58,20 @@ def test_small_files_first_until_the_time_is_over(
     assert found.documents == sum(list(FILES.values())[:read])
 
 
-def test_what_most_files_have() -> None:
+def test_what_most_files_have():
     assert Survey().scores and not Survey().genes
     for looked, having, most in ((1, 0, False), (2, 1, False), (3, 2, True), (1, 1, True)):
         found = Survey(looked=looked, with_genes=having, with_scores=having)
         assert (found.genes, found.scores) == (most, most)
 
 
-def test_objects_have_the_sizes_that_were_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_objects_have_the_sizes_that_were_listed(monkeypatch):
     sizes = {"s3://b/a": 30, "s3://b/b": 10, "s3://b/c": 20}
     monkeypatch.setattr(remote, "expand", lambda spec: iter(sizes))
     monkeypatch.setattr(
         remote, "stats", lambda paths: {path: Stat(size, 1, "") for path, size in sizes.items()}
     )
-    read: list[str] = []
+    read = []
     monkeypatch.setattr(module, "_read", lambda path, found, over: not read.append(path))
     assert survey("s3://b/").bytes == 60
     assert read == ["s3://b/b", "s3://b/c", "s3://b/a"]

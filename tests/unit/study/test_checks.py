@@ -1,10 +1,7 @@
 """What a study file cannot say: each refusal names file, line and key, and what would do."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 from support.inputs.small_studies import GOOD, OF_SERVERS
@@ -36,42 +33,42 @@ class Bad:
     says: tuple[str, ...]
 
 
-def more(key: str, text: str, *says: str, base: str = GOOD) -> Bad:
+def more(key, text, *says, base=GOOD):
     """The base with one more line."""
     return Bad(f"{base}{text}\n", base.count("\n") + 1, key, says)
 
 
-def other(line: int, key: str, old: str, new: str, *says: str, base: str = GOOD) -> Bad:
+def other(line, key, old, new, *says, base=GOOD):
     """The base with other words."""
     assert base.count(old) == 1, old
     return Bad(base.replace(old, new), line, key, says)
 
 
-def load(key: str, says: str, at: str = "") -> Bad:
+def load(key, says, at=""):
     """YCSB's load with another parameter."""
     return other(4, f"phases.0.load{at}", "recordcount: 10", f"recordcount: 10, {key}", says,
                  base=YCSB)  # fmt: skip
 
 
-def run(new: str, *says: str, at: str = "phases.1.c") -> Bad:
+def run(new, *says, at="phases.1.c"):
     """YCSB's phase after the load with other parameters."""
     return other(5, at, "{operations: 5}", new, *says, base=YCSB)
 
 
-def fault(new: str, *says: str, store: str = "[postgres]", at: str = "") -> Bad:
+def fault(new, *says, store="[postgres]", at=""):
     """A fault in YCSB's phase after the load; with servers a trial has two nodes."""
     text = YCSB.replace("[sqlite]", store).replace("operations: 5", f"seconds: 1, {new}")
     nodes = "factors: {nodes: 2}\n" if "postgres" in store else ""
     return Bad(text + nodes, 5, f"phases.1.c{at}", says)
 
 
-def parquet(setting: str, at: str, *says: str, more: str = "") -> Bad:
+def parquet(setting, at, *says, more=""):
     """A layout of Parquet files."""
     text = GOOD.replace("[sqlite]", f"{{parquet: {{{setting}}}}}")
     return Bad(text + more, 2, f"engines.parquet{at}", says)
 
 
-BAD: dict[str, Bad] = {
+BAD = {
     # What is no mapping of keys to values.
     "empty": Bad("", None, "the study is empty", ("storewise init",)),
     "only a comment": Bad("# to do\n", None, "the study is empty", ()),
@@ -283,7 +280,7 @@ BAD: dict[str, Bad] = {
 }  # fmt: skip
 
 
-def refusal(path: Path, text: str | bytes) -> str:
+def refusal(path, text):
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(ConfigError) as error:
         load_study(path, root=ROOT if b"niec" in path.read_bytes() else path.parent)
@@ -291,7 +288,7 @@ def refusal(path: Path, text: str | bytes) -> str:
 
 
 @pytest.mark.parametrize("kind", BAD)
-def test_what_is_refused(tmp_path: Path, kind: str) -> None:
+def test_what_is_refused(tmp_path, kind):
     bad = BAD[kind]
     message = refusal(tmp_path / "s.yaml", bad.text)
     line = "" if bad.line is None else f", line {bad.line}"
@@ -326,12 +323,12 @@ TAKEN = {
 
 
 @pytest.mark.parametrize("kind", TAKEN)
-def test_what_is_taken(tmp_path: Path, kind: str) -> None:
+def test_what_is_taken(tmp_path, kind):
     (tmp_path / "s.yaml").write_text(TAKEN[kind])
     assert load_study(tmp_path / "s.yaml", root=tmp_path).trials()
 
 
-def test_studies_that_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_studies_that_are_not_there(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.yaml").write_text(GOOD)
     for name, says in {
@@ -348,7 +345,7 @@ def test_studies_that_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert load_study("demo.yaml", root=ROOT).name == "demo"
 
 
-def test_a_study_that_extends_itself_or_too_many(tmp_path: Path) -> None:
+def test_a_study_that_extends_itself_or_too_many(tmp_path):
     path = tmp_path / "s.yaml"
     assert "extends itself" in refusal(path, "extends: s.yaml\n")
     (tmp_path / "s0.yaml").write_text(GOOD)
@@ -360,13 +357,13 @@ def test_a_study_that_extends_itself_or_too_many(tmp_path: Path) -> None:
     assert f"extends through more than {MOST_BASES} files" in said
 
 
-def test_a_key_of_the_base_is_named_with_its_own_file(tmp_path: Path) -> None:
+def test_a_key_of_the_base_is_named_with_its_own_file(tmp_path):
     (tmp_path / "base.yaml").write_text(GOOD.replace("operations", "operatons"))
     said = refusal(tmp_path / "s.yaml", "extends: base.yaml\nrepeats: 2\n")
     assert said.startswith("base.yaml, line 5: phases.1.read.operatons: ")
 
 
-def test_a_misspelt_key_is_named_before_what_is_missing_for_want_of_it(tmp_path: Path) -> None:
+def test_a_misspelt_key_is_named_before_what_is_missing_for_want_of_it(tmp_path):
     said = refusal(tmp_path / "s.yaml", GOOD.replace("phases", "phase"))
     assert said.startswith("s.yaml, line 3: phase: is not a known key (did you mean 'phases'?)")
     keys = said.partition("known here: ")[2].split(", ")

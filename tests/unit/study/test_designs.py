@@ -1,7 +1,5 @@
 """The designs of published studies: their trials and constants."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 
@@ -10,19 +8,18 @@ from support.designs import PAPER
 from support.paths import ROOT
 
 from storewise.study.load import load_study
-from storewise.study.study import Study
 
 #: Which of them run a server in their tiny form.
 SERVERS = {"niec2014-nodes", "niec2014-vertical", "balasubramanian2014"}
 
 
-def paper(name: str) -> Study:
+def paper(name):
     return load_study(name, scale="paper", root=ROOT)
 
 
 @pytest.mark.parametrize("scale", ["paper", "small", "tiny"])
 @pytest.mark.parametrize("name", PAPER)
-def test_every_study_reads_in_every_size(name: str, scale: str) -> None:
+def test_every_study_reads_in_every_size(name, scale):
     study = load_study(name, scale=scale, root=ROOT)
     trials = study.trials()
     assert len({t.id for t in trials}) == len(trials) > 0
@@ -36,11 +33,11 @@ def test_every_study_reads_in_every_size(name: str, scale: str) -> None:
         assert load_study(name, root=ROOT) == study, "small is what a plain run measures"
 
 
-def test_constants_of_niec2014() -> None:
-    assert paper("niec2014-null").inputs.sample.files == 100  # type: ignore[union-attr]
+def test_constants_of_niec2014():
+    assert paper("niec2014-null").inputs.sample.files == 100
     workers = paper("niec2014-workers")
     assert {t.processes for t in workers.trials()} == {1, 10, 20, 40, 80}
-    assert workers.inputs.sample.files == 80  # type: ignore[union-attr]
+    assert workers.inputs.sample.files == 80
     assert workers.phases[1].params["operations"] == 80_000
     routers = paper("niec2014-routers").trials()
     assert sorted((t.workers, t.processes, t.routers) for t in routers) == [
@@ -55,7 +52,7 @@ def test_constants_of_niec2014() -> None:
     assert {t.settings["backend"] for t in nodes if t.engine == "riak"} == {"leveldb"}
 
 
-def test_constants_of_altoros2013() -> None:
+def test_constants_of_altoros2013():
     study = paper("altoros2013")
     trials = study.trials()
     assert {(t.engine, t.nodes, t.routers) for t in trials} == {
@@ -76,7 +73,7 @@ def test_constants_of_altoros2013() -> None:
     assert without == {"cassandra"}
 
 
-def test_constants_of_balasubramanian2014() -> None:
+def test_constants_of_balasubramanian2014():
     trials = {t.engine: t for t in paper("balasubramanian2014").trials()}
     assert {(n, t.nodes, t.routers, t.consistency) for n, t in trials.items()} == {
         ("hbase", 5, 0, "async"),
@@ -99,7 +96,7 @@ def test_constants_of_balasubramanian2014() -> None:
     }
 
 
-def test_constants_of_andor2019() -> None:
+def test_constants_of_andor2019():
     study = paper("andor2019")
     shares = Counter(
         (t.engine, t.phases[1].params["readproportion"], t.phases[1].params["updateproportion"])
@@ -115,7 +112,7 @@ def test_constants_of_andor2019() -> None:
     )
 
 
-def test_constants_of_mahmood2015() -> None:
+def test_constants_of_mahmood2015():
     study = paper("mahmood2015")
     levels = Counter(
         (t.engine, t.nodes, t.phases[0].params["rows"] // 10**6, t.index_time)

@@ -1,7 +1,5 @@
 """Outages as clients see them."""
 
-from __future__ import annotations
-
 import pytest
 
 from storewise.driver.step_faults import marked
@@ -11,11 +9,11 @@ from storewise.metrics.recorder import NS
 from storewise.workloads.contract import Operation
 
 
-def test_successes_are_marked_by_owner_and_failures_are_not() -> None:
-    def fails() -> int:
+def test_successes_are_marked_by_owner_and_failures_are_not():
+    def fails():
         raise EngineError("gone")
 
-    marks: dict[str, set[int]] = {}
+    marks = {}
     values = [
         Operation("get", lambda: 3, owner="data0"),
         Operation("get", fails, owner="data1"),
@@ -31,11 +29,11 @@ def test_successes_are_marked_by_owner_and_failures_are_not() -> None:
     assert marks[""] >= marks["data0"]
 
 
-def test_outages_are_what_no_client_and_no_worker_could_do() -> None:
-    def at(*seconds: float) -> set[int]:
+def test_outages_are_what_no_client_and_no_worker_could_do():
+    def at(*seconds):
         return {round(s * NS) // BIN for s in seconds}
 
-    def steady(start: float, end: float) -> set[int]:
+    def steady(start, end):
         return at(*(start + 0.02 * k for k in range(round((end - start) / 0.02))))
 
     one = {"": steady(0, 1) | steady(2, 4), "data0": steady(0, 1) | steady(2, 4), "data1": set()}

@@ -3,11 +3,6 @@
 The limits are counts (bytes, values, levels, trials), so nothing here measures time.
 """
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
@@ -26,7 +21,7 @@ from storewise.yamlfile import LONGEST, MOST_BYTES, MOST_LEVELS, MOST_VALUES
 MANY = "storewise run --many"
 
 
-def numbers(count: int) -> str:
+def numbers(count):
     return f"[{', '.join(map(str, range(1, count + 1)))}]"
 
 
@@ -80,7 +75,7 @@ REFUSED = {
 }  # fmt: skip
 
 
-def refusal(tmp_path: Path, content: bytes) -> str:
+def refusal(tmp_path, content):
     path = tmp_path / "s.yaml"
     path.write_bytes(content)
     with pytest.raises(ConfigError) as error:
@@ -92,7 +87,7 @@ def refusal(tmp_path: Path, content: bytes) -> str:
 
 
 @pytest.mark.parametrize("kind", REFUSED)
-def test_what_cannot_be_is_one_sentence(tmp_path: Path, kind: str) -> None:
+def test_what_cannot_be_is_one_sentence(tmp_path, kind):
     added, line, says = REFUSED[kind]
     good = GOOD[: GOOD.index("phases")] + "\n" * 3 if "phases:" in added else GOOD
     message = refusal(tmp_path, f"{good}{added}\n".encode())
@@ -101,7 +96,7 @@ def test_what_cannot_be_is_one_sentence(tmp_path: Path, kind: str) -> None:
         assert words in message
 
 
-def test_servers_are_counted_before_they_are_named(tmp_path: Path) -> None:
+def test_servers_are_counted_before_they_are_named(tmp_path):
     text = GOOD.replace("sqlite", "mongodb")
     message = refusal(tmp_path, f"{text}factors: {{nodes: 1000000000}}\n".encode())
     assert "1 to 10,000; found 1000000000" in message
@@ -109,19 +104,19 @@ def test_servers_are_counted_before_they_are_named(tmp_path: Path) -> None:
     assert "jobs of nodes and workers" in refusal(tmp_path, (text + nodes).encode())
 
 
-def test_a_file_above_its_size_is_refused_by_it(tmp_path: Path) -> None:
+def test_a_file_above_its_size_is_refused_by_it(tmp_path):
     content = GOOD.encode() + b"#" * (MOST_BYTES - len(GOOD))
     (tmp_path / "s.yaml").write_bytes(content)
     assert len(load_study(tmp_path / "s.yaml", root=ROOT).trials()) == 1
     assert f"at most {MOST_BYTES:,} bytes" in refusal(tmp_path, content + b"#")
 
 
-def test_a_mark_of_its_byte_order_is_no_key(tmp_path: Path) -> None:
+def test_a_mark_of_its_byte_order_is_no_key(tmp_path):
     (tmp_path / "s.yaml").write_bytes(b"\xef\xbb\xbf" + GOOD.encode())
     assert load_study(tmp_path / "s.yaml", root=ROOT).name == "s"
 
 
-def test_many_lifts_the_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_lifts_the_limits(tmp_path, monkeypatch):
     monkeypatch.setattr("storewise.study.limits.MOST_TRIALS", 10)
     (tmp_path / "s.yaml").write_text(f"{GOOD}factors: {{workers: {numbers(11)}}}\n")
     with pytest.raises(ConfigError, match="11 trials"):
@@ -131,7 +126,7 @@ def test_many_lifts_the_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 # A study as the models describe it, with something else here and there.
 
-JUNK: Any = st.recursive(
+JUNK = st.recursive(
     st.sampled_from([None, True, 0, -1, 2**31, 2**63 - 1, 1.5, -0.0, 1e308])
     | st.sampled_from(["", "a", "null", "../x", "a\nb", "'; DROP TABLE x; --", "$(id)", "{x}"])
     | st.sampled_from(["%s", "é", "\N{PILE OF POO}", "x" * 5000, "*", "["])
@@ -142,7 +137,7 @@ JUNK: Any = st.recursive(
 )
 
 
-def from_schema(schema: dict[str, Any], whole: dict[str, Any]) -> Any:
+def from_schema(schema, whole):
     """Values that a model's JSON schema describes, roughly: what it forbids may come too."""
     if "$ref" in schema:
         return from_schema(whole["$defs"][schema["$ref"].rsplit("/", 1)[1]], whole)
@@ -178,7 +173,7 @@ def from_schema(schema: dict[str, Any], whole: dict[str, Any]) -> Any:
     }.get(str(kind), JUNK)
 
 
-def model(result: Any) -> Any:
+def model(result):
     schema = result.model_json_schema()
     return from_schema(schema, schema)
 
@@ -210,7 +205,7 @@ WORDS = sorted(
 )
 
 
-def settings_of(name: str) -> Any:
+def settings_of(name):
     try:
         return model(engine(name).Settings)
     except EngineError:  # its driver is not installed here
@@ -233,7 +228,7 @@ CHANGES = st.fixed_dictionaries(
         },
         "engines": ENGINE | st.lists(st.sampled_from(sorted(ENGINES)), max_size=3) | JUNK,
         "phases": st.lists(PHASE | st.sampled_from(WORDS), max_size=3) | JUNK,
-        "publish": model(Study.model_fields["publish"].annotation.__args__[0]) | JUNK,  # type: ignore[union-attr]
+        "publish": model(Study.model_fields["publish"].annotation.__args__[0]) | JUNK,
         "scales": st.dictionaries(st.sampled_from(["small", "a"]), JUNK, max_size=2),
     },
 )
@@ -241,9 +236,7 @@ CHANGES = st.fixed_dictionaries(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(base=st.sampled_from(STUDIES), changes=CHANGES, keep=st.integers(1, 3))
-def test_any_study_is_trials_or_one_sentence(
-    tmp_path: Path, base: dict[str, Any], changes: dict[str, Any], keep: int
-) -> None:
+def test_any_study_is_trials_or_one_sentence(tmp_path, base, changes, keep):
     few = dict(list(changes.items())[:keep])
     path = tmp_path / "s.yaml"
     path.write_text(yaml.safe_dump({**base, **few}, allow_unicode=True), encoding="utf-8")

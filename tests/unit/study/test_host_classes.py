@@ -1,7 +1,5 @@
 """Classes of hosts as a profile writes them."""
 
-from __future__ import annotations
-
 import pytest
 
 from storewise.errors import ConfigError
@@ -10,7 +8,7 @@ from storewise.study.host_classes import NodeClass, class_named, parse_classes
 TEXT = "data=data/i4i.2xlarge, large=data-large/i4i.8xlarge,work = work/c7i.4xlarge/spot, old=batch"
 
 
-def test_each_class_has_a_partition_and_may_have_an_instance_and_a_market() -> None:
+def test_each_class_has_a_partition_and_may_have_an_instance_and_a_market():
     assert parse_classes(TEXT) == {
         "data": NodeClass("data", "i4i.2xlarge", "on_demand"),
         "large": NodeClass("data-large", "i4i.8xlarge", "on_demand"),
@@ -34,7 +32,7 @@ def test_each_class_has_a_partition_and_may_have_an_instance_and_a_market() -> N
         ("data=a/b/ondemand", ["'ondemand'", "did you mean 'on_demand'"]),
     ],
 )
-def test_a_bad_text_is_one_error_that_names_its_part(text: str, words: list[str]) -> None:
+def test_a_bad_text_is_one_error_that_names_its_part(text, words):
     with pytest.raises(ConfigError) as error:
         parse_classes(text)
     for word in ["node_classes", *words]:
@@ -42,11 +40,11 @@ def test_a_bad_text_is_one_error_that_names_its_part(text: str, words: list[str]
 
 
 @pytest.mark.parametrize("queue", ["work@server", "@server.site:15001", "_work"])
-def test_a_queue_may_be_one_of_another_server(queue: str) -> None:
+def test_a_queue_may_be_one_of_another_server(queue):
     assert parse_classes(f"data={queue}/i4i.large")["data"].partition == queue
 
 
-def test_an_unknown_class_names_the_nearest_known_one() -> None:
+def test_an_unknown_class_names_the_nearest_known_one():
     classes = parse_classes(TEXT)
     assert class_named("large", classes).partition == "data-large"
     with pytest.raises(ConfigError, match=r"'larg' is not .*did you mean 'large'.* data, large"):

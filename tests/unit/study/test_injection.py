@@ -1,10 +1,5 @@
 """What a study can say of a store stays in its place: no program, no door, no other file."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import pytest
 from pydantic import ValidationError
 
@@ -15,7 +10,7 @@ from storewise.study.load import load_study
 
 #: Options by store that run a program, load code, name a file elsewhere, let others in or override
 #: what the session sets.
-CONFIG: dict[str, list[dict[str, Any]]] = {
+CONFIG = {
     "postgres": [
         {"archive_command": "touch /tmp/x"},
         {"Restore_Command": "touch /tmp/x"},
@@ -100,7 +95,7 @@ CONFIG: dict[str, list[dict[str, Any]]] = {
     ],
 }
 #: What stays possible.
-TAKEN: dict[str, dict[str, Any]] = {
+TAKEN = {
     "postgres": {
         "shared_preload_libraries": "pg_stat_statements, auto_explain",
         "auto_explain.log_min_duration": 0,
@@ -118,13 +113,13 @@ REFUSED = [(name, config) for name, found in CONFIG.items() for config in found]
 
 
 @pytest.mark.parametrize(("name", "config"), REFUSED, ids=[f"{n} {c}"[:60] for n, c in REFUSED])
-def test_a_config_opens_and_runs_nothing(name: str, config: dict[str, Any]) -> None:
+def test_a_config_opens_and_runs_nothing(name, config):
     with pytest.raises(ValidationError, match=next(iter(config)).split(".")[0]):
         engine(name).Settings.model_validate({"config": config})
 
 
 @pytest.mark.parametrize("name", TAKEN)
-def test_a_config_still_tunes(name: str) -> None:
+def test_a_config_still_tunes(name):
     engine(name).Settings.model_validate({"config": TAKEN[name]})
 
 
@@ -146,16 +141,16 @@ def test_a_config_still_tunes(name: str) -> None:
         "-Djava.security.manager=x",
     ],
 )
-def test_an_option_of_java_runs_nothing(option: str) -> None:
+def test_an_option_of_java_runs_nothing(option):
     for name in ("cassandra", "hbase"):
         with pytest.raises(ValidationError, match="jvm_options"):
             engine(name).Settings.model_validate({"jvm_options": [option]})
 
 
 @pytest.mark.parametrize("name", TAKEN)
-def test_a_module_is_a_name(name: str) -> None:
+def test_a_module_is_a_name(name):
     settings = engine(name).Settings
-    assert settings.model_validate({"module": "db/postgresql/16.2-gcc+x"}).module  # type: ignore[attr-defined]
+    assert settings.model_validate({"module": "db/postgresql/16.2-gcc+x"}).module
     for module in ("/tmp/x", "../x", "--help", "a; touch /tmp/x", "a b", "$(id)", "a\nb"):
         with pytest.raises(ValidationError, match="module"):
             settings.model_validate({"module": module})
@@ -164,7 +159,7 @@ def test_a_module_is_a_name(name: str) -> None:
 @pytest.mark.parametrize(
     "option", ["-V !touch /tmp/x", "-e", "-e/tmp/x", "-O/tmp/x", "-V=!x", "!touch /tmp/x"]
 )
-def test_an_option_of_a_search_runs_nothing(option: str) -> None:
+def test_an_option_of_a_search_runs_nothing(option):
     search = {"queries": ["q.fa"], "libraries": ["l.fa"]}
     with pytest.raises(ValidationError, match="options"):
         Search.model_validate({**search, "options": ["-m", "10", option]})
@@ -175,7 +170,7 @@ def test_an_option_of_a_search_runs_nothing(option: str) -> None:
 @pytest.mark.parametrize(
     "name", ["...yaml", "a{b}.yaml", "a'b.yaml", "a;b.yaml", "$(id).yaml", "a\nb.yaml", "-n.yaml"]
 )
-def test_a_study_has_a_name_for_a_directory(name: str, tmp_path: Path) -> None:
+def test_a_study_has_a_name_for_a_directory(name, tmp_path):
     text = "inputs: {paths: data}\nengines: [sqlite]\nphases: [write]\n"
     (tmp_path / name).write_text(text)
     with pytest.raises(ConfigError, match="rename the file"):

@@ -1,9 +1,5 @@
 """How large a study may be: as many as the limit are taken, one more is refused by its number."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 from support.inputs.small_studies import GOOD, OF_SERVERS
 
@@ -37,9 +33,7 @@ MANY = "`storewise run --many` (for Snakemake `--config many=true`) takes more"
          + "factors: {nodes: [2], replicas: [3], routers: [1]}\nrepeats: 2\n", "20 jobs of nodes"),
     ],
 )  # fmt: skip
-def test_as_many_as_the_limit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, number: int, text: str, says: str
-) -> None:
+def test_as_many_as_the_limit(tmp_path, monkeypatch, limit, number, text, says):
     path = tmp_path / "s.yaml"
     path.write_text(text if "inputs" in text else GOOD + text)
     monkeypatch.setattr(limits, limit, number)
@@ -51,7 +45,7 @@ def test_as_many_as_the_limit(
     assert load_study(path, root=tmp_path, many=True).trials()
 
 
-def test_steps_of_one_phase(tmp_path: Path) -> None:
+def test_steps_of_one_phase(tmp_path):
     path = tmp_path / "s.yaml"
     for number in (1000, 1001):
         steps = ", ".join(["{threads: 1}"] * number)

@@ -1,9 +1,6 @@
 """The study file: what its keys mean. What is refused: test_checks.py."""
 
-from __future__ import annotations
-
 import re
-from pathlib import Path
 
 from support.paths import ROOT
 
@@ -20,24 +17,24 @@ phases:
 """
 
 
-def study(tmp_path: Path, text: str = BASE, name: str = "s.yaml", **options: str) -> Study:
+def study(tmp_path, text=BASE, name="s.yaml", **options):
     path = tmp_path / name
     path.write_text(text)
-    return load_study(path, **options)  # type: ignore[arg-type]
+    return load_study(path, **options)
 
 
-def test_the_demo_is_what_the_readme_says() -> None:
+def test_the_demo_is_what_the_readme_says():
     demo = load_study("demo", root=ROOT)
     assert len(demo.trials()) == 5 * 3
     assert set(demo.engines) == {"files", "null", "sqlite", "duckdb", "parquet"}
 
 
-def test_a_bare_null_is_the_null_engine(tmp_path: Path) -> None:
+def test_a_bare_null_is_the_null_engine(tmp_path):
     left = study(tmp_path, BASE + "exclude: [{engine: null}]\n").trials()
     assert [trial.engine for trial in left] == ["sqlite"]
 
 
-def test_layouts_of_a_data_set(tmp_path: Path) -> None:
+def test_layouts_of_a_data_set(tmp_path):
     good = "factors: {parquet.partition: [hash, query], parquet.sort: [id, query]}\n"
     trials = study(tmp_path, BASE.replace("[null, sqlite]", "[parquet]") + good).trials()
     assert {(t.settings["partition"], t.settings["sort"]) for t in trials} == {
@@ -45,7 +42,7 @@ def test_layouts_of_a_data_set(tmp_path: Path) -> None:
     }
 
 
-def test_extends_and_scales_merge_mappings_and_replace_the_rest(tmp_path: Path) -> None:
+def test_extends_and_scales_merge_mappings_and_replace_the_rest(tmp_path):
     study(tmp_path, BASE + "factors: {workers: [1, 2], threads: 1}\n", name="base.yaml")
     text = "extends: base.yaml\nfactors: {workers: 4}\nscales: {tiny: {repeats: 3}}\n"
     result = study(tmp_path, text)
@@ -56,11 +53,11 @@ def test_extends_and_scales_merge_mappings_and_replace_the_rest(tmp_path: Path) 
     assert (chosen.repeats, chosen.scale) == (3, "tiny")
 
 
-def ids(result: Study) -> list[str]:
+def ids(result):
     return [trial.id for trial in result.trials()]
 
 
-def test_new_engines_levels_and_repeats_leave_other_trials_as_they_are(tmp_path: Path) -> None:
+def test_new_engines_levels_and_repeats_leave_other_trials_as_they_are(tmp_path):
     before = study(tmp_path)
     for change in (
         BASE.replace("[null, sqlite]", "[null, sqlite, duckdb]"),
@@ -75,7 +72,7 @@ def test_new_engines_levels_and_repeats_leave_other_trials_as_they_are(tmp_path:
         assert all(by_id[t.id] == t for t in before.trials())
 
 
-def test_every_key_is_explained() -> None:
+def test_every_key_is_explained():
     text = (ROOT / "config" / "README.md").read_text()
     explained = set(re.findall(r"^\| `([a-z_]+)` \|", text, re.MULTILINE))
     keys = set(Study.model_fields) - {"name"} | {"extends", "scales"}

@@ -1,14 +1,11 @@
 """The factor `node_class`: vertical scaling as classes of hosts that only the profile knows."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from storewise.analysis.common.text import setting
 from storewise.analysis.files.parts import Part, mixed
 from storewise.study.host_classes import parse_classes, text_of
 from storewise.study.load import load_study
-from storewise.study.study import Study
 from storewise.study.trial import trial_id
 
 STUDY = """\
@@ -19,12 +16,12 @@ phases: [write, read: {{operations: 10}}]
 """
 
 
-def study(path: Path, engines: str = "[postgres]", levels: str = "[data, large]") -> Study:
+def study(path, engines="[postgres]", levels="[data, large]"):
     (path / "s.yaml").write_text(STUDY.format(engines=engines, levels=levels))
     return load_study(path / "s.yaml")
 
 
-def test_only_engines_with_servers_have_it_and_other_trials_keep_their_ids(tmp_path: Path) -> None:
+def test_only_engines_with_servers_have_it_and_other_trials_keep_their_ids(tmp_path):
     trials = study(tmp_path, "[sqlite, postgres]").trials()
     result = {(t.engine, t.factors.get("node_class"), t.node_class) for t in trials}
     assert result == {
@@ -43,12 +40,12 @@ def test_only_engines_with_servers_have_it_and_other_trials_keep_their_ids(tmp_p
     assert "node_class" not in str(plain.model_dump())
 
 
-def test_only_hosts_of_one_class_should_be_alike() -> None:
-    def node(processor: str, **factors: str) -> Part:
+def test_only_hosts_of_one_class_should_be_alike():
+    def node(processor, **factors):
         message = {"host": {"name": "n", "processor": processor}, "factors": factors}
         return Part(Path(), "node.data0.parquet", "t", "session", None, message, "data0")
 
-    def hosts(*parts: Part) -> list[str]:
+    def hosts(*parts):
         return [w.message for w in mixed(parts) if w.code == "mixed_hosts"]
 
     small, big = node("small", node_class="data"), node("big", node_class="large")
@@ -58,14 +55,14 @@ def test_only_hosts_of_one_class_should_be_alike() -> None:
     assert hosts(node("small"), node("big")), "without the factor all nodes are compared"
 
 
-def test_a_level_in_words() -> None:
+def test_a_level_in_words():
     assert setting({"node_class": "large"}, ["node_class"]) == "hosts of class large"
 
 
 # ------------------------------------------------------------------ what a profile says
 
 
-def test_the_text_as_snakemake_hands_it_over() -> None:
+def test_the_text_as_snakemake_hands_it_over():
     assert text_of("'data=a, large=b'") == "data=a, large=b"
     assert text_of("data=a") == "data=a"
     assert parse_classes(text_of("''")) == {}

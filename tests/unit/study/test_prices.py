@@ -1,22 +1,17 @@
 """Prices and the corpus in a study and in config/prices.yaml: defaults and refusals."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 from support.paths import ROOT
 
 from storewise.errors import ConfigError
 from storewise.study.load import load_study
 from storewise.study.prices import PRICES, Prices
-from storewise.study.study import Study
 
 STUDY = "inputs: {paths: data}\nengines: [null]\nphases: [write]\n"
 WHOLE = "node_hour: 0.5\nclient_hour: 0.25\ngb_month: 0.1\n"
 
 
-def load(root: Path, study: str = STUDY, prices: str | None = None) -> Study:
+def load(root, study=STUDY, prices=None):
     path = root / "s.yaml"
     path.write_text(study)
     if prices is not None:
@@ -25,13 +20,13 @@ def load(root: Path, study: str = STUDY, prices: str | None = None) -> Study:
     return load_study(path, root=root)
 
 
-def test_without_any_prices_there_are_none(tmp_path: Path) -> None:
+def test_without_any_prices_there_are_none(tmp_path):
     result = load(tmp_path)
     assert result.prices is None
     assert result.corpus is None
 
 
-def test_a_studys_prices_lie_on_top_of_the_files(tmp_path: Path) -> None:
+def test_a_studys_prices_lie_on_top_of_the_files(tmp_path):
     result = load(tmp_path, STUDY + "prices: {node_hour: 2, currency: EUR}\n", WHOLE).prices
     assert result == Prices(
         currency="EUR", node_hour=2, client_hour=0.25, gb_month=0.1, by_study=True
@@ -41,7 +36,7 @@ def test_a_studys_prices_lie_on_top_of_the_files(tmp_path: Path) -> None:
     )
 
 
-def test_amounts_of_two_currencies_are_never_mixed(tmp_path: Path) -> None:
+def test_amounts_of_two_currencies_are_never_mixed(tmp_path):
     file = WHOLE + "currency: USD\nnote: theirs\ndate: 2026-01-01\ninstances: {a.b: {spot: 1}}\n"
     whole = "{currency: EUR, node_hour: 1, client_hour: 2, gb_month: 3}"
     result = load(tmp_path, f"{STUDY}prices: {whole}\n", file).prices
@@ -49,11 +44,10 @@ def test_amounts_of_two_currencies_are_never_mixed(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"s.yaml, line 4: prices.client_hour: is missing"):
         load(tmp_path, STUDY + "prices: {currency: EUR, node_hour: 1, gb_month: 0}\n", file)
     result = load(tmp_path, STUDY + "prices: {currency: USD, node_hour: 1}\n", file).prices
-    assert result is not None
     assert (result.node_hour, result.note, list(result.instances)) == (1, "theirs", ["a.b"])
 
 
-def test_the_file_may_leave_to_the_study_what_it_does_not_know(tmp_path: Path) -> None:
+def test_the_file_may_leave_to_the_study_what_it_does_not_know(tmp_path):
     study = STUDY + "prices: {gb_month: 0.3}\n"
     result = load(tmp_path, study, "node_hour: 1\nclient_hour: 1\n").prices
     assert result == Prices(node_hour=1, client_hour=1, gb_month=0.3, by_study=True)
@@ -78,9 +72,7 @@ def test_the_file_may_leave_to_the_study_what_it_does_not_know(tmp_path: Path) -
     ],
 )
 @pytest.mark.parametrize("own", ["", "prices: {node_hour: 1, client_hour: 1, gb_month: 1}\n"])
-def test_a_bad_file_is_named_with_its_line(
-    tmp_path: Path, text: str, line: int, words: list[str], own: str
-) -> None:
+def test_a_bad_file_is_named_with_its_line(tmp_path, text, line, words, own):
     with pytest.raises(ConfigError) as error:
         load(tmp_path, STUDY + own, text)
     message = str(error.value)
@@ -88,12 +80,12 @@ def test_a_bad_file_is_named_with_its_line(
     assert all(word in message for word in words), message
 
 
-def test_an_empty_file_is_not_called_a_study(tmp_path: Path) -> None:
+def test_an_empty_file_is_not_called_a_study(tmp_path):
     with pytest.raises(ConfigError, match=r"prices\.yaml: the list of prices is empty$"):
         load(tmp_path, STUDY, "# nothing yet\n")
 
 
-def test_prices_measure_nothing_again(tmp_path: Path) -> None:
+def test_prices_measure_nothing_again(tmp_path):
     before = load(tmp_path, STUDY, WHOLE).trials()
     after = load(
         tmp_path, STUDY + "corpus: {files: 5, bytes: 9}\n", WHOLE.replace("0.5", "9")
@@ -109,10 +101,9 @@ instances:
 """
 
 
-def test_instances_have_prices_of_their_own(tmp_path: Path) -> None:
+def test_instances_have_prices_of_their_own(tmp_path):
     study = STUDY + "prices: {instances: {c7i.large: {on_demand: 0.1}, m.x: {spot: 2}}}\n"
     result = load(tmp_path, study, WHOLE + INSTANCES).prices
-    assert result is not None
     assert result.source == "prices of 2026-03-31"
     assert list(result.instances) == ["i4i.large", "c7i.large", "m.x"]
     assert result.host("node", "i4i.large", "on_demand") == (0.172, "i4i.large on demand")
@@ -124,14 +115,13 @@ def test_instances_have_prices_of_their_own(tmp_path: Path) -> None:
     assert result.host("client", "", "spot") == (0.25, "client_hour")
     # A spot instance costs at most what one on demand does, and not the other way round.
     known = [("c7i.large", "spot"), ("m.x", "spot"), ("i4i.large", "on_demand")]
-    assert all(result.knows(name, market) for name, market in known)  # type: ignore[arg-type]
+    assert all(result.knows(name, market) for name, market in known)
     assert not result.knows("m.x", "on_demand") and not result.knows("m.y", "spot")
     assert Prices.model_validate(result.model_dump(mode="json")) == result
 
 
-def test_the_prices_of_this_checkout_are_dated_examples() -> None:
+def test_the_prices_of_this_checkout_are_dated_examples():
     result = load_study("demo", root=ROOT).prices
-    assert result is not None
     assert result.date
     assert "examples" in result.note and "config/prices.yaml" in result.note
     assert result.instances

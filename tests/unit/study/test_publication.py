@@ -1,7 +1,5 @@
 """Where results go on S3, and what tags their objects have."""
 
-from __future__ import annotations
-
 import pytest
 from pydantic import ValidationError
 
@@ -12,14 +10,14 @@ from storewise.study.publication import MOST_TAGS, Publish, as_publish, as_time,
 TIME = 1795335441.9
 
 
-def test_a_folder_is_named_by_time_study_and_name() -> None:
+def test_a_folder_is_named_by_time_study_and_name():
     assert as_time(TIME) == "2026-11-22T08:17:21Z"
     plain, named = Publish(to="s3://bkt/p"), Publish(to="s3://bkt/p/", name="my.run-1")
     assert str(folder_of(plain, "demo", TIME)) == "s3://bkt/p/20261122T081721Z-demo/"
     assert str(folder_of(named, "demo", TIME)) == "s3://bkt/p/20261122T081721Z-demo-my.run-1/"
 
 
-def test_each_object_tells_what_it_is_of() -> None:
+def test_each_object_tells_what_it_is_of():
     own = {"run": "2026-11-22T08:17:21Z", "storewise": __version__}
     assert tags_of(Publish(to="s3://bkt"), "demo", TIME) == {"study": "demo", **own}
     more = Publish(to="s3://bkt", name="n", tags={"cost centre": "a+b=c"})
@@ -29,7 +27,7 @@ def test_each_object_tells_what_it_is_of() -> None:
     }
 
 
-def test_a_plain_text_is_where_results_go() -> None:
+def test_a_plain_text_is_where_results_go():
     assert as_publish("s3://bkt") == {"to": "s3://bkt"}
     assert as_publish({"to": "x"}) == {"to": "x"} and as_publish(None) is None
 
@@ -51,13 +49,13 @@ def test_a_plain_text_is_where_results_go() -> None:
         ({"tags": dict.fromkeys("abcdefg", "")}, "7 of them; S3 takes 10"),
     ],
 )
-def test_what_s3_would_not_take(values: dict[str, object], says: str) -> None:
+def test_what_s3_would_not_take(values, says):
     with pytest.raises(ValidationError) as error:
         Publish.model_validate({"to": "s3://bkt/p", **values})
     assert says in str(error.value)
 
 
-def test_as_much_as_s3_takes() -> None:
+def test_as_much_as_s3_takes():
     tags = {"k" * 128: "v" * 256, **dict.fromkeys("abcde", "é _-+=.:/@")}
     most = Publish(to="s3://bkt", name="x" * 64, tags=tags)
     assert len(tags_of(most, "s", TIME)) == MOST_TAGS

@@ -1,23 +1,18 @@
 """Studies of servers: their factors, the nodes of a trial."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 from support.inputs.small_studies import OF_SERVERS
 
 from storewise.study.load import load_study
-from storewise.study.study import Study
 from storewise.study.trial import node_jobs
 
 
-def study(tmp_path: Path, text: str = OF_SERVERS) -> Study:
+def study(tmp_path, text=OF_SERVERS):
     path = tmp_path / "s.yaml"
     path.write_text(text)
     return load_study(path)
 
 
-def test_factors_of_servers_do_not_multiply_embedded_trials(tmp_path: Path) -> None:
+def test_factors_of_servers_do_not_multiply_embedded_trials(tmp_path):
     trials = study(tmp_path).trials()
     assert sorted((t.engine, t.nodes) for t in trials) == [
         ("mongodb", 1),
@@ -31,7 +26,7 @@ def test_factors_of_servers_do_not_multiply_embedded_trials(tmp_path: Path) -> N
     assert all("nodes" not in t.factors for t in trials if t.engine == "sqlite")
 
 
-def test_the_nodes_of_a_trial(tmp_path: Path) -> None:
+def test_the_nodes_of_a_trial(tmp_path):
     result = {(t.engine, t.nodes): [s.name for s in node_jobs(t)] for t in study(tmp_path).trials()}
     assert result["sqlite", 1] == []
     assert result["postgres", 2] == ["data0", "data1"]

@@ -1,7 +1,5 @@
 """How workers share jobs, and where each leaves its files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -26,7 +24,7 @@ TWO = Trial(
 
 
 @given(st.integers(1, 200), st.integers(1, 50))
-def test_each_worker_belongs_to_one_job(workers: int, per_job: int) -> None:
+def test_each_worker_belongs_to_one_job(workers, per_job):
     share = Share(TRIAL, workers, per_job)
     members = [worker for first in share.firsts for worker in share.members(first)]
     assert members == list(range(workers))
@@ -34,13 +32,13 @@ def test_each_worker_belongs_to_one_job(workers: int, per_job: int) -> None:
     assert len(set(share.stores())) == workers
 
 
-def test_a_job_of_one_worker_has_that_worker_s_files() -> None:
+def test_a_job_of_one_worker_has_that_worker_s_files():
     share = Share(TRIAL, 2)
     assert list(share.outputs("write")) == [TRIAL / "write.0.parquet", TRIAL / "write.1.parquet"]
     assert share.store(1) == TRIAL / "store.1"
 
 
-def test_a_job_of_several_workers_has_an_index_and_one_directory_of_stores() -> None:
+def test_a_job_of_several_workers_has_an_index_and_one_directory_of_stores():
     share = Share(TRIAL, 5, 2)
     outputs = [path.name for path in share.outputs("write")]
     assert outputs == ["write.0.workers", "write.2.workers", "write.4.workers"]
@@ -49,7 +47,7 @@ def test_a_job_of_several_workers_has_an_index_and_one_directory_of_stores() -> 
 
 
 @pytest.mark.parametrize("lost", ["read.1.parquet", None])
-def test_an_index_that_names_a_lost_file_is_told(tmp_path: Path, lost: str | None) -> None:
+def test_an_index_that_names_a_lost_file_is_told(tmp_path, lost):
     names = ["read.0.parquet", "read.1.parquet"]
     for name in names:
         (tmp_path / name).touch()
@@ -61,7 +59,7 @@ def test_an_index_that_names_a_lost_file_is_told(tmp_path: Path, lost: str | Non
     assert lost_indexes(tmp_path / "nothing") == []
 
 
-def test_files_of_all_workers_are_in_order() -> None:
+def test_files_of_all_workers_are_in_order():
     share = Share.of(TWO, TRIAL, 3)
     assert share == Share(TRIAL, 2, 3)
     assert [path.name for path in share.results("read", "scan")] == [

@@ -123,12 +123,7 @@ def follow(params, met):
     return tried
 
 
-@given(
-    st.floats(1, 1e5),
-    st.floats(1.1, 1e4),
-    st.integers(2, 20),
-    st.floats(0.1, 1e9),
-)
+@given(st.floats(1, 1e5), st.floats(1.1, 1e4), st.integers(2, 20), st.floats(0.1, 1e9))
 def test_a_search_finds_what_a_store_can_do(low, ratio, steps, limit):
     params = search(low=low, high=low * ratio, steps=steps)
     tried = follow(params, lambda rate, _: rate <= limit)
@@ -280,11 +275,7 @@ def test_stores_are_compared_at_the_same_question_with_any_number_of_clients():
     ]
     assert (
         list(result["with"])
-        == [
-            "distribution zipfian, 1 client",
-            "distribution zipfian, 4 clients",
-        ]
-        * 2
+        == ["distribution zipfian, 1 client", "distribution zipfian, 4 clients"] * 2
     )
 
 

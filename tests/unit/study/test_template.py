@@ -1,7 +1,5 @@
 """What `storewise init` writes, by the stores and what the hits have; what it refuses."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -16,7 +14,7 @@ QUESTIONS = ("best_hits", "strong_hits", "gene_hits", "top_genes", "bits_histogr
 
 
 @pytest.fixture
-def outputs(tmp_path: Path) -> Path:
+def outputs(tmp_path):
     """One output in a folder below, behind a file that is none."""
     inside = tmp_path / "my outputs, 2" / "run"
     inside.mkdir(parents=True)
@@ -34,9 +32,7 @@ def outputs(tmp_path: Path) -> Path:
         (False, False, [], None),
     ],
 )
-def test_what_hits_do_not_have_is_not_asked(
-    outputs: Path, genes: bool, scores: bool, indexes: list[str], left: tuple[str, ...] | None
-) -> None:
+def test_what_hits_do_not_have_is_not_asked(outputs, genes, scores, indexes, left):
     path = outputs.parent / "mine.yaml"
     engines = ("files", "sqlite", "parquet")
     assert write_study(outputs, path, engines=engines, genes=genes, scores=scores) == path
@@ -54,10 +50,9 @@ def test_what_hits_do_not_have_is_not_asked(
     }
 
 
-def test_of_many_files_a_sample_is_taken(outputs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_many_files_a_sample_is_taken(outputs, monkeypatch):
     monkeypatch.setattr(template, "LOOKED_AT", 2)
     study = load_study(write_study(outputs, outputs.parent / "mine.yaml"))
-    assert study.inputs.sample is not None
     assert (study.inputs.sample.files, study.inputs.sample.seed) == (200, 1)
     monkeypatch.setattr(template, "LOOKED_AT", 1)
     (outputs / "run" / SMALL[0].name).unlink()
@@ -71,7 +66,7 @@ def test_of_many_files_a_sample_is_taken(outputs: Path, monkeypatch: pytest.Monk
     assert not (outputs.parent / "other.yaml").exists()
 
 
-def test_where_it_is_written(outputs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_it_is_written(outputs, monkeypatch):
     monkeypatch.chdir(outputs.parent)
     assert path_of(outputs, None, force=False) == Path("config/studies/my-outputs-2.yaml")
     assert path_of(Path("/"), None, force=False) == Path("config/studies/study.yaml")

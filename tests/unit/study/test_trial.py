@@ -1,11 +1,7 @@
 """A trial: its id, seed and names, and what its jobs take from it."""
 
-from __future__ import annotations
-
 import hashlib
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 from support.inputs.small_studies import GOOD
@@ -25,7 +21,7 @@ from storewise.study.trial import (
 )
 
 
-def made(identifier: str = "sqlite-r1-0", **changes: Any) -> Trial:
+def made(identifier="sqlite-r1-0", **changes):
     phases = [Phase(name="write", steps=[{"threads": 2}]), Phase(name="read")]
     values = {"study": "s", "engine": "sqlite", "workload": "alignments", "repeat": 1, "seed": 1}
     return Trial(**{**values, "id": identifier, "factors": {}, "phases": phases, **changes})
@@ -40,13 +36,13 @@ def made(identifier: str = "sqlite-r1-0", **changes: Any) -> Trial:
         ("verify", "cassandra-w512-r10-0d8fc281", "verify.ca-w512-"),
     ],
 )
-def test_the_first_characters_tell_job_and_trial(job: str, identifier: str, shown: str) -> None:
+def test_the_first_characters_tell_job_and_trial(job, identifier, shown):
     name = job_name(job, made(identifier))
     assert name[:SHOWN].rstrip(".") == shown
     assert name.endswith(".0d8fc281"), "the whole name is the trial's alone"
 
 
-def test_an_id_is_of_the_levels_and_the_repeat_alone() -> None:
+def test_an_id_is_of_the_levels_and_the_repeat_alone():
     """By hand: results that are stored have it in their names."""
     levels = {"engine": "SQL-ite", "workers": 2}
     text = '{"factors": {"engine": "SQL-ite", "workers": 2}, "repeat": 3}'
@@ -57,20 +53,20 @@ def test_an_id_is_of_the_levels_and_the_repeat_alone() -> None:
     assert trial_id({"engine": "a", "workers": 1}, 1) != trial_id({"engine": "a", "workers": 2}, 1)
 
 
-def test_a_seed_is_of_the_studys_seed_and_the_id() -> None:
+def test_a_seed_is_of_the_studys_seed_and_the_id():
     digest = hashlib.sha256(b"7:x").digest()
     assert trial_seed(7, "x") == int.from_bytes(digest[:8], "big") // 2 < 2**63
     assert len({trial_seed(seed, name) for seed in (1, 2) for name in "xy"}) == 4
 
 
-def test_shards_and_their_list() -> None:
+def test_shards_and_their_list():
     whole = made(workers=3, processes=2)
     assert (whole.shards, whole.shard_list) == (6, "6")
     assert made(workers=3, processes=2, volume=0.25).shard_list == "6of0.25"
     assert made(volume=1 / 3).shard_list == "1of0.333333"
 
 
-def test_its_cluster_and_its_class_of_hosts() -> None:
+def test_its_cluster_and_its_class_of_hosts():
     assert made().topology == Topology(nodes=1, replicas=1, routers=0, threads=1, memory_mb=1024)
     shape = {"nodes": 2, "replicas": 3, "routers": 4, "node_threads": 5, "node_memory_mb": 66}
     assert made(**shape).topology == Topology(2, 3, 4, 5, 66)
@@ -82,7 +78,7 @@ def test_its_cluster_and_its_class_of_hosts() -> None:
     assert on_workers and all(name.startswith("router") for name in on_workers)
 
 
-def test_its_phases() -> None:
+def test_its_phases():
     trial = made()
     assert trial.load is trial.phase("write") is trial.phases[0]
     assert trial.phase("read").step_overrides() == [{}]
@@ -91,7 +87,7 @@ def test_its_phases() -> None:
         trial.phase("query")
 
 
-def test_what_its_clients_create() -> None:
+def test_what_its_clients_create():
     trial = made(indexes=[("align", "q")], index_time="after", study_fields=True)
     schema = trial.store_schema()
     assert schema.kinds == trial.kinds()
@@ -102,12 +98,12 @@ def test_what_its_clients_create() -> None:
 # All trials of a study.
 
 
-def study(tmp_path: Path, text: str) -> Study:
+def study(tmp_path, text):
     (tmp_path / "s.yaml").write_text(text)
     return load_study(tmp_path / "s.yaml", root=tmp_path)
 
 
-def test_what_the_study_says_for_all_is_in_each(tmp_path: Path) -> None:
+def test_what_the_study_says_for_all_is_in_each(tmp_path):
     (plain,) = study(tmp_path, GOOD).trials()
     assert plain.model_dump(exclude={"factors", "phases", "id", "seed", "indexes"}) == {
         **{"study": "s", "engine": "sqlite", "workload": "alignments", "repeat": 1, "workers": 1},
@@ -137,7 +133,7 @@ def test_what_the_study_says_for_all_is_in_each(tmp_path: Path) -> None:
     assert (first.on_bad_input, first.verify) == ("quarantine", 7)
 
 
-def test_trials_come_in_an_order_that_a_new_one_does_not_move(tmp_path: Path) -> None:
+def test_trials_come_in_an_order_that_a_new_one_does_not_move(tmp_path):
     few = study(tmp_path, GOOD + "repeats: 6\n")
     names = [trial.id for trial in few.trials()]
     assert names == sorted(
@@ -148,7 +144,7 @@ def test_trials_come_in_an_order_that_a_new_one_does_not_move(tmp_path: Path) ->
     assert sorted(other) == sorted(names) and other != names
 
 
-def test_a_digest_changes_with_any_value(tmp_path: Path) -> None:
+def test_a_digest_changes_with_any_value(tmp_path):
     one = study(tmp_path, GOOD)
     text = json.dumps(one.model_dump(mode="json"), sort_keys=True)
     assert one.digest() == hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -156,7 +152,7 @@ def test_a_digest_changes_with_any_value(tmp_path: Path) -> None:
     assert len({study(tmp_path, text).digest() for text in texts}) == 4
 
 
-def test_rules_take_out_trials_and_phases(tmp_path: Path) -> None:
+def test_rules_take_out_trials_and_phases(tmp_path):
     text = GOOD.replace("[sqlite]", "[sqlite, duckdb]") + (
         "factors: {workers: [1, 2], threads: [1, 2]}\n"
         "exclude: [{engine: sqlite, workers: 2}, {threads: 2, workers: 1}, {engine: null},\n"
@@ -174,7 +170,7 @@ def test_rules_take_out_trials_and_phases(tmp_path: Path) -> None:
     assert not found.leaves_out("write", {"engine": "duckdb", "workers": 2})
 
 
-def test_each_engine_has_the_factors_that_it_knows(tmp_path: Path) -> None:
+def test_each_engine_has_the_factors_that_it_knows(tmp_path):
     text = GOOD.replace("[sqlite]", "[sqlite, postgres]") + (
         "factors: {workers: [1, 2], nodes: [2], node_class: [large], sqlite.cache_mib: [1, 2],\n"
         "  read.operations: [3]}\n"
@@ -187,8 +183,8 @@ def test_each_engine_has_the_factors_that_it_knows(tmp_path: Path) -> None:
     assert found.levels_of("postgres") == {**both, **shape, "nodes": [2], "node_class": ["large"]}
 
 
-def test_ways_to_write_engines_and_phases(tmp_path: Path) -> None:
-    def read(text: str) -> Study:
+def test_ways_to_write_engines_and_phases(tmp_path):
+    def read(text):
         return study(tmp_path, f"inputs: {{paths: data}}\n{text}")
 
     one = read(

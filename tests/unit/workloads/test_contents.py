@@ -1,7 +1,5 @@
 """What a load will store, told before it: as many documents as it makes, of the size they have."""
 
-from __future__ import annotations
-
 import pytest
 
 from storewise.workloads.registry import workload
@@ -17,9 +15,7 @@ from storewise.workloads.registry import workload
         ("measures", {"rows": 12345}, 12345, 60, 100),
     ],
 )
-def test_documents_and_their_size(
-    name: str, load: dict[str, int], documents: int, low: float, high: float
-) -> None:
+def test_documents_and_their_size(name, load, documents, low, high):
     known = workload(name)
     params = known.phases["load"].params.model_validate(load)
     ((kind, content),) = known.contents(params, None, study_fields=False).items()
@@ -28,7 +24,7 @@ def test_documents_and_their_size(
     assert low < content.bytes < high
 
 
-def test_without_a_list_of_files_nothing_is_known() -> None:
+def test_without_a_list_of_files_nothing_is_known():
     known = workload("alignments")
     params = known.phases["write"].params.model_validate({})
     assert known.contents(params, None, study_fields=False) == {}

@@ -1,9 +1,5 @@
 """Parameters of mixed phases and questions that are refused."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from storewise.errors import ConfigError
@@ -44,7 +40,7 @@ phases:
         ("exclude: [{engine: files, index: before}]\n", "", "no secondary indexes"),
     ],
 )
-def test_bad_parameters_are_refused(tmp_path: Path, old: str, new: str, says: str) -> None:
+def test_bad_parameters_are_refused(tmp_path, old, new, says):
     good = STUDY.replace("ENGINES", "files, sqlite")
     assert good.count(old) == 1
     path = tmp_path / "s.yaml"

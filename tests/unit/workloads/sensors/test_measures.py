@@ -1,12 +1,8 @@
 """Workload `measures`: its readings, thresholds, plans and shares."""
 
-from __future__ import annotations
-
 import csv
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +19,6 @@ from storewise.workloads.contract import ClientContext
 from storewise.workloads.sensors import generator as measures_data
 from storewise.workloads.sensors.generator import (
     MEASURES,
-    Chunk,
     Part,
     Readings,
     batches,
@@ -52,7 +47,7 @@ CLICKHOUSE = """\
         Ranges: 5"""
 
 
-def columns(chunks: list[Chunk]) -> dict[str, np.ndarray]:
+def columns(chunks):
     return {
         name: np.concatenate([getattr(c, name) for c in chunks])
         for name in ("m", "s", "bt", "et", "mv")
@@ -60,7 +55,7 @@ def columns(chunks: list[Chunk]) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("size", [1, 14, 1000, 100_000])
-def test_readings_do_not_depend_on_the_chunks(size: int) -> None:
+def test_readings_do_not_depend_on_the_chunks(size):
     """Over the border of two segments of noise (1,024 ticks of 15 series)."""
     first, last = 15_000, 15_800
     whole = columns(list(Part(SMALL, first, last).chunks(10**6)))
@@ -72,7 +67,7 @@ def test_readings_do_not_depend_on_the_chunks(size: int) -> None:
     assert SMALL.document(first + 365) == chunk.documents()[365]
 
 
-def test_many_series_are_as_few_are() -> None:
+def test_many_series_are_as_few_are():
     """More series than are made at a time, and chunks of less than a segment."""
     many = Readings(machines=100, sensors=7, seed=3)
     chunks = list(Part(many, 700_000, 730_000).chunks(3000))
@@ -83,7 +78,7 @@ def test_many_series_are_as_few_are() -> None:
         assert documents[at] == many.document(700_000 + at)
 
 
-def test_seeds_and_places_give_other_readings() -> None:
+def test_seeds_and_places_give_other_readings():
     every = [Readings(5, 3, seed) for seed in (7, 8, 9)]
     values = [np.concatenate(list(r.values_of(0, 3000))) for r in every]
     again = np.concatenate(list(Readings(5, 3, 7).values_of(0, 3000)))
@@ -94,7 +89,7 @@ def test_seeds_and_places_give_other_readings() -> None:
     assert abs(np.corrcoef(np.diff(series[:, 0]), np.diff(series[:, 1]))[0, 1]) < 0.3
 
 
-def test_readings_are_like_pressures() -> None:
+def test_readings_are_like_pressures():
     """Moments of the parts that the generator is said to have."""
     readings = Readings(machines=4, sensors=4, seed=3)
     ticks = 3 * 1440
@@ -117,7 +112,7 @@ def test_readings_are_like_pressures() -> None:
     assert (np.ptp(day - day.mean(axis=0), axis=0) > 0.15).all()
 
 
-def test_keys_are_distinct_and_packed_as_the_kind_says() -> None:
+def test_keys_are_distinct_and_packed_as_the_kind_says():
     (chunk,) = Part(SMALL, 0, 5000).chunks(10**6)
     ids = chunk.ids()
     assert len(set(ids)) == 5000
@@ -132,7 +127,7 @@ def test_keys_are_distinct_and_packed_as_the_kind_says() -> None:
 
 
 @pytest.mark.parametrize(("parts", "stores"), [(1, 1), (4, 1), (7, 3), (40, 1), (2, 5)])
-def test_shares_of_clients_are_disjoint_and_whole(parts: int, stores: int) -> None:
+def test_shares_of_clients_are_disjoint_and_whole(parts, stores):
     """Also with more clients than ticks, and stores that get no series."""
     start, stop = 11, 311
     ids = []
@@ -146,13 +141,13 @@ def test_shares_of_clients_are_disjoint_and_whole(parts: int, stores: int) -> No
     assert set(ids) == set(SMALL.ids(np.arange(start, stop)))
 
 
-def test_batches_have_their_size() -> None:
+def test_batches_have_their_size():
     sizes = [len(batch) for batch in batches(Part(SMALL, 0, 1003).chunks(300), 250)]
     assert sizes == [250, 250, 250, 250, 3]
 
 
 @pytest.mark.parametrize("percent", [0.002, 0.02, 0.2, 0.25, 1, 2, 5, 10, 60, 100])
-def test_a_threshold_has_its_share_above_it(percent: float) -> None:
+def test_a_threshold_has_its_share_above_it(percent):
     every = 50_000
     values = np.concatenate(list(SMALL.values_of(0, every)))
     result = threshold(SMALL, every, percent)
@@ -160,7 +155,7 @@ def test_a_threshold_has_its_share_above_it(percent: float) -> None:
     assert result.matched == pytest.approx(every * percent / 100, abs=2)
 
 
-def test_a_threshold_of_many_readings_comes_from_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_threshold_of_many_readings_comes_from_a_sample(monkeypatch):
     readings = Readings(machines=5, sensors=3, seed=8)
     every = 15 * 1024 * 8
     exact = threshold(readings, every, 5)
@@ -175,12 +170,12 @@ def test_a_threshold_of_many_readings_comes_from_a_sample(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("percent", [0, -1, 101, float("nan")])
-def test_what_is_no_share_is_refused(percent: float) -> None:
+def test_what_is_no_share_is_refused(percent):
     with pytest.raises(ValueError, match="100 %"):
         threshold(SMALL, 1000, percent)
 
 
-def test_csv_has_the_readings_of_a_load(tmp_path: Path) -> None:
+def test_csv_has_the_readings_of_a_load(tmp_path):
     out = tmp_path / "readings.csv"
     arguments = ["measures", "--rows", "1234", "--seed", "7", "--machines", "5", "--sensors", "3"]
     result = CliRunner().invoke(app, [*arguments, "-o", str(out)])
@@ -228,11 +223,11 @@ def test_csv_has_the_readings_of_a_load(tmp_path: Path) -> None:
         ("no plan: Storewise does not know how x explains a statement", None),
     ],
 )
-def test_plans_are_read(plan: str, used: bool | None) -> None:
+def test_plans_are_read(plan, used):
     assert uses_index(plan) is used
 
 
-def test_what_clients_answer_themselves(tmp_path: Path) -> None:
+def test_what_clients_answer_themselves(tmp_path):
     """From a range, from scans and from keys the same numbers come as from the store."""
     rows_of = 3000
     params = MeasuresWorkload.phases["load"].params.model_validate({"rows": rows_of})
@@ -246,7 +241,7 @@ def test_what_clients_answer_themselves(tmp_path: Path) -> None:
     ways = []
     for denied in ((), ("finds",), ("finds", "ranges"), ("finds", "ranges", "scans")):
         described = engine("sqlite")
-        limited: Any = type("Limited", (type(described),), {})()
+        limited = type("Limited", (type(described),), {})()
         type(limited).flags = replace(described.flags, **dict.fromkeys(denied, False))
         for phase in ("q2", "q3"):
             context = ClientContext(
@@ -281,23 +276,23 @@ def test_what_clients_answer_themselves(tmp_path: Path) -> None:
 class _Refusing:
     """A client that refuses an insert now and then."""
 
-    def __init__(self) -> None:
-        self.stored: list[int] = []
+    def __init__(self):
+        self.stored = []
         self.calls = 0
 
-    def insert(self, kind: object, documents: list[dict[str, Any]]) -> None:
+    def insert(self, kind, documents):
         self.calls += 1
         if self.calls % 3 == 1:
             raise EngineError("not now")
         self.stored += [d["bt"] for d in documents]
 
-    def find(self, query: object) -> list[object]:
+    def find(self, query):
         return []
 
 
-def _adding(**more: Any) -> ClientContext:
+def _adding(**more):
     phases = MeasuresWorkload.phases
-    place: dict[str, Any] = dict.fromkeys(("worker", "process", "thread"), 0)
+    place = dict.fromkeys(("worker", "process", "thread"), 0)
     place |= dict.fromkeys(("workers", "processes", "threads"), 1)
     return ClientContext(
         engine=engine("sql"),
@@ -309,8 +304,8 @@ def _adding(**more: Any) -> ClientContext:
     )
 
 
-def test_a_refused_batch_is_stored_before_the_next() -> None:
-    client: Any = _Refusing()
+def test_a_refused_batch_is_stored_before_the_next():
+    client = _Refusing()
     failed = 0
     for operation in MeasuresWorkload().operations("add", client, _adding()):
         try:
@@ -324,8 +319,8 @@ def test_a_refused_batch_is_stored_before_the_next() -> None:
         MeasuresWorkload().operations("add", client, _adding(processes=3, total=2, first=0))
 
 
-def test_executions_within_the_warm_up_are_no_times() -> None:
-    client: Any = _Refusing()
+def test_executions_within_the_warm_up_are_no_times():
+    client = _Refusing()
     for warmup, times in ((0, 3), (60, 0)):
         params = RangeParams(selectivity_pct=(1.0,), warmup=warmup, operations=6)
         # Not the client of number 0: it would ask for a plan.
@@ -352,7 +347,7 @@ def test_executions_within_the_warm_up_are_no_times() -> None:
         ("[load: {rows: 1000}, q4: {}]", "q4"),
     ],
 )
-def test_bad_studies(tmp_path: Path, phases: str, words: str) -> None:
+def test_bad_studies(tmp_path, phases, words):
     path = tmp_path / "s.yaml"
     path.write_text(f"workload: measures\nengines: [sqlite]\nphases: {phases}\n")
     with pytest.raises(ConfigError) as caught:
@@ -360,7 +355,7 @@ def test_bad_studies(tmp_path: Path, phases: str, words: str) -> None:
     assert words in str(caught.value)
 
 
-def test_what_ends_a_query_phase() -> None:
+def test_what_ends_a_query_phase():
     assert RangeParams().operations == 3
     assert RangeParams(operations=None).operations == 3
     # Three executions would end it long before its time.
@@ -368,7 +363,7 @@ def test_what_ends_a_query_phase() -> None:
     assert RangeParams(seconds=5, operations=7).operations == 7
 
 
-def test_the_demonstration_is_read() -> None:
+def test_the_demonstration_is_read():
     study = load_study("measures", root=ROOT)
     assert {t.engine for t in study.trials()} == {"sqlite", "duckdb", "postgres"}
     assert study.indexes == ["measures.mv"]

@@ -29,7 +29,7 @@ DRAWS = 200_000
 LEAST = 1e-3
 
 
-def fnv1a(octets: bytes) -> int:
+def fnv1a(octets):
     """FNV-1a of 64 bits as its specification writes it."""
     result = 0xCBF29CE484222325
     for octet in octets:
@@ -37,7 +37,7 @@ def fnv1a(octets: bytes) -> int:
     return result
 
 
-def fnv_hash(number: int) -> int:
+def fnv_hash(number):
     """YCSB's hash of one number from 0 on."""
     value = fnv1a(number.to_bytes(8, "little"))
     return abs(value - 2**64 if value >= 2**63 else value)
@@ -46,11 +46,7 @@ def fnv_hash(number: int) -> int:
 @pytest.mark.parametrize(
     ("text", "value"),
     # Test vectors of draft-eastlake-fnv (and of the authors' test_fnv.c).
-    [
-        (b"", 0xCBF29CE484222325),
-        (b"a", 0xAF63DC4C8601EC8C),
-        (b"foobar", 0x85944171F73967E8),
-    ],
+    [(b"", 0xCBF29CE484222325), (b"a", 0xAF63DC4C8601EC8C), (b"foobar", 0x85944171F73967E8)],
 )
 def test_the_tests_own_hash_is_the_specified_one(text, value):
     assert fnv1a(text) == value
@@ -95,7 +91,7 @@ def test_zeta_is_the_constant_of_ycsb():
     assert zeta(SCRAMBLED_ITEMS) == pytest.approx(SCRAMBLED_ZETA, rel=1e-10)
 
 
-def expected_zipfian(items: int, zetan: float | None = None, first: int | None = None):
+def expected_zipfian(items, zetan=None, first=None):
     """Probabilities of the first values that the method of Gray et al. gives, from its formula
     solved for the random number; the last entry is all others."""
     zetan = zeta(items) if zetan is None else zetan

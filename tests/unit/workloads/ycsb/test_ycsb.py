@@ -225,12 +225,7 @@ def test_clients_never_insert_the_same_and_later_phases_know_all():
                 place = {"process": process, "processes": 2, "thread": thread, "threads": 3}
                 spy = Spy()
                 result, mine = operations(
-                    phase,
-                    spy,
-                    load=load,
-                    before=before,
-                    params={"operationcount": 600},
-                    **place,
+                    phase, spy, load=load, before=before, params={"operationcount": 600}, **place
                 )
                 run_all(result)
                 notes += mine
