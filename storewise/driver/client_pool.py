@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
@@ -45,6 +46,8 @@ class Pool:
         self.counters = SharedCounters(count, threads, list(dict.fromkeys(nodes)))
         self._processes: list[ForkProcess] = []
         self._connections: list[Connection] = []
+        #: Messages of processes that have ended in order, which nobody has gathered yet.
+        self._last_words: dict[int, Any] = {}
         self._life = os.pipe()
         context = get_context("fork")
         tie = dies_with_parent()
@@ -85,6 +88,8 @@ class Pool:
             try:
                 connection.send(message)
             except OSError as error:
+                self._processes[number].join(_GRACE)
+                self._raise_for_dead()  # its own word, where it has sent one
                 raise self._dead(number) from error
 
     def gather(self, idle: Callable[[], None] | None = None) -> list[Any]:
@@ -95,6 +100,10 @@ class Pool:
         """
         messages: dict[int, Any] = {}
         while len(messages) < len(self._connections):
+            for number in self._last_words.keys() - messages.keys():
+                messages[number] = self._last_words.pop(number)
+            if len(messages) == len(self._connections):
+                break
             waiting = {c: n for n, c in enumerate(self._connections) if n not in messages}
             for connection in wait(list(waiting), CHECK_EVERY):
                 number = waiting[connection]  # type: ignore[index]
@@ -114,17 +123,21 @@ class Pool:
         return message
 
     def _raise_for_dead(self) -> None:
-        """Raise the failure of a process that has ended or failed before it was told to."""
+        """Raise the failure of a process that has ended or failed before it was told to.
+
+        What a process that ended in order has sent last is kept for :meth:`gather`."""
         for number, process in enumerate(self._processes):
-            if process.exitcode is None:
+            if process.exitcode is None or number in self._last_words:
                 continue
             connection = self._connections[number]
-            try:
-                message = connection.recv() if connection.poll() else None
-            except (EOFError, OSError):
-                message = None
+            message = None
+            with suppress(EOFError, OSError):  # it has sent nothing more
+                if connection.poll():
+                    message = connection.recv()
             if isinstance(message, Failure):
                 raise self._failed(number, message)
+            if message is not None:
+                self._last_words[number] = message
             if process.exitcode != 0:
                 raise self._dead(number)
 

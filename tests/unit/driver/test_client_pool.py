@@ -89,6 +89,29 @@ def test_each_hears_what_is_told_and_answers_are_in_order(own_time, tmp_path):
     assert not any(client.killed for client in Client.all)
 
 
+def test_what_a_process_said_before_it_ended_is_not_lost(own_time, tmp_path):
+    """It ends between two looks: its last word is still in its pipe, and a check sees it first."""
+    pool = pool_of(tmp_path)
+    for client in Client.all:
+        client.end.send(client.number)
+    Client.all[1].exitcode = 0
+    pool.check()
+    pool.check()
+    assert pool.gather() == [0, 1, 2]
+    pool.close()
+
+
+def test_a_failure_is_told_also_where_the_pipe_is_broken(own_time, tmp_path):
+    pool = pool_of(tmp_path)
+    failed = Client.all[1]
+    failed.end.send(Failure(EngineError("no room"), "EngineError: no room", "trace"))
+    failed.exitcode = 0
+    failed.end.close()
+    with pytest.raises(EngineError, match="no room"):
+        pool.tell(Word.END)
+    pool.close()
+
+
 def test_the_trial_is_looked_at_twice_a_second(own_time, tmp_path):
     looks = []
     pool = pool_of(tmp_path, lambda: looks.append(own_time.now))
