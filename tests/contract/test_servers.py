@@ -102,8 +102,10 @@ def test_an_unreachable_server_is_one_clear_error(single, monkeypatch):
     secrets = secrets_of(single)
 
     def connects(endpoint):
+        # HBase's clients need an endpoint of each of two roles.
+        every = tuple(replace(each, port=endpoint.port) for each in single.endpoints)
         with pytest.raises(EngineError, match=rf"{endpoint.address}:{endpoint.port}"):
-            described.connect(replace(single, endpoints=(endpoint,)), "read").count(Count(Kind.RNA))
+            described.connect(replace(single, endpoints=every), "read").count(Count(Kind.RNA))
 
     with socket.socket() as closed, socket.socket() as mute, ThreadPoolExecutor(4) as pool:
         for result in (closed, mute):

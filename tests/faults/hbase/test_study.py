@@ -83,6 +83,7 @@ SERVER = r"master0: the server of HBase on host \S+ was ended by SIGKILL"
 GATEWAY = r"thrift0.*(was ended by SIGKILL|the gateway has ended the connection)"
 
 
+@pytest.mark.long("HBase starts twice, and a killed one is waited for", limit=600)
 def test_a_study_after_a_killed_one(place):
     """Of Java's stores the one kill of `make test-slow`; the next run measures all of it."""
     killed(place, kill_node, "read", NODE)
