@@ -20,6 +20,7 @@ from botocore.compat import HTTPHeaders
 from botocore.config import Config
 from botocore.exceptions import ConnectionClosedError, EndpointConnectionError
 from botocore.handlers import BUILTIN_HANDLERS
+from botocore.loaders import JSONFileLoader
 from moto.backends import get_backend
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.core.exceptions import HTTPException
@@ -185,6 +186,10 @@ def _around():
     ).client("s3", endpoint_url=AROUND, config=Config(s3={"addressing_style": "path"}))
 
 
+#: botocore's descriptions of S3, which take most of the time of making a client.
+_load_file = staticmethod(cache(JSONFileLoader().load_file))
+
+
 @pytest.fixture
 def s3(monkeypatch):
     """An empty bucket in this process; its environment leads there. No wait takes time."""
@@ -196,6 +201,7 @@ def s3(monkeypatch):
     monkeypatch.setenv("MOTO_S3_DEFAULT_MAX_KEYS", str(PAGE))
     monkeypatch.setattr("botocore.endpoint.time", SimpleNamespace(sleep=memory.waits.append))
     monkeypatch.setattr(stream, "_WAIT", 0.0)
+    monkeypatch.setattr(JSONFileLoader, "load_file", _load_file)
     _memory.append(memory)
     _around().create_bucket(Bucket="bucket")
     # A client takes a tenth of a second to make; a test that changes its settings clears it.
