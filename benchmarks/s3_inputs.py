@@ -30,7 +30,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
-from s3_server import Delay, Faults, S3Server  # noqa: E402
+from support.s3.faults import Delay, Faults  # noqa: E402
+from support.s3.server import S3Server  # noqa: E402
 
 from storewise.ssearch.inputs.paths import list_inputs  # noqa: E402
 from storewise.ssearch.inputs.scan_many import status_of  # noqa: E402

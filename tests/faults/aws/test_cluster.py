@@ -36,7 +36,7 @@ INSTEAD_OF = {
 
 
 def python():
-    """The Python that has ParallelCluster: its own environment, `make test-env`."""
+    """The Python that has ParallelCluster: its own environment, `make test SLOW=1`."""
     python_of_cluster = os.environ.get("STOREWISE_PARALLELCLUSTER_PYTHON")
     path = (
         Path(python_of_cluster)
@@ -44,7 +44,7 @@ def python():
         else Path(sys.prefix) / "parallelcluster" / "bin" / "python"
     )
     if not path.exists():
-        unavailable(f"{path} does not exist; `make test-env` makes it")
+        unavailable(f"{path} does not exist; `make test SLOW=1` makes it")
     return path
 
 

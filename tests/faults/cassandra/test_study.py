@@ -18,8 +18,8 @@ phases:
   - write: {{batch_size: {batch}}}
   - read: {{seconds: {seconds}}}
 """
-#: (phase, victim): in the load and in the reads, the server and the job that runs it. `make
-#: test-slow` tries one of Java's stores, HBase.
+#: (phase, victim): in the load and in the reads, the server and the job that runs it. CI tries one
+#: of Java's stores, HBase.
 CELLS = [("write", "server"), ("read", "server"), ("read", "node"), ("write", "node")]
 
 

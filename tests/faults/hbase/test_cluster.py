@@ -301,7 +301,7 @@ def test_a_taken_port_is_left_for_another(tmp_path, monkeypatch, which):
     assert output in log
 
 
-# `make test-slow` tries it with Cassandra.
+# CI tries it with Cassandra.
 @pytest.mark.all_cells
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_off_loopback_it_listens_there_only(nodes, tmp_path, monkeypatch):

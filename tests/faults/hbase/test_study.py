@@ -85,7 +85,7 @@ GATEWAY = r"thrift0.*(was ended by SIGKILL|the gateway has ended the connection)
 
 @pytest.mark.long("HBase starts twice, and a killed one is waited for", limit=600)
 def test_a_study_after_a_killed_one(place):
-    """Of Java's stores the one kill of `make test-slow`; the next run measures all of it."""
+    """Of Java's stores the one kill of CI; the next run measures all of it."""
     killed(place, kill_node, "read", NODE)
     place.finishes(study(gateway="happybase"))
     _measured(place, 1)

@@ -8,7 +8,7 @@ from support.waiting import wait_until
 from support.workspace import Workspace
 
 
-# `make test-slow` has such routers in test_cluster, and HBase's gateways through the workflow.
+# CI has such routers in test_cluster, and HBase's gateways through the workflow.
 @pytest.mark.all_cells
 @pytest.mark.long("it waits for a scheduler or for servers", limit=900)
 def test_a_sharded_cluster_with_its_routers_on_the_worker_hosts(tmp_path):

@@ -14,7 +14,7 @@ from storewise.documents import Kind
 from storewise.engines.registry import engine
 from storewise.errors import EngineError
 
-#: Those of the engines' levels that `make test-slow` tries.
+#: Those of the engines' levels that CI tries.
 _TRIED = {
     "postgres": ("durable", "relaxed"),
     "mongodb": ("durable",),
