@@ -1,5 +1,6 @@
 """Nodes of Cassandra for tests."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from support.servers.nodes import make_node
@@ -35,4 +36,4 @@ def node_of(index=0, nodes=RING, network=False, **changes):
         "ports": server.ports,
         "peers": peers if nodes > 1 else (),
     }
-    return make_node(ENGINE, f"data{index}", topology, **(known | changes))
+    return replace(make_node(ENGINE, f"data{index}", topology, **known), **changes)
