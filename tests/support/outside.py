@@ -1,4 +1,4 @@
-"""Hears what a unit test may not do: start a process, open a socket, sleep.
+"""Detects what a unit test must not do: start a process, open a socket, sleep.
 
 Imported by tests/conftest.py before any module of Storewise, so that a module which takes
 ``time.sleep`` as a default value takes the one that is heard.

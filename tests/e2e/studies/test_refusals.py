@@ -131,7 +131,7 @@ def test_a_bomb_takes_little_memory(tmp_path):
         "import sys; from pathlib import Path; from storewise.study.load import load_study\n"
         "import resource; used = int(Path('/proc/self/statm').read_text().split()[0]) * 4096\n"
         "resource.setrlimit(resource.RLIMIT_AS, (used + 500_000_000,) * 2)\n"
-        # Not getrusage: its peak is that of the process which started this one, too.
+        # Not getrusage: its peak memory includes that of the parent process before the fork.
         "import atexit; peak = lambda: Path('/proc/self/status').read_text().split('VmHWM:')[1]\n"
         "atexit.register(lambda: print(peak().split()[0]))\n"
         "load_study('s.yaml', root=Path(sys.argv[1]))"

@@ -61,7 +61,7 @@ _MADE = {}
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory):
-    """For a conftest of tests that look at made-up studies."""
+    """Fixtures for tests that read simulated studies."""
     top = tmp_path_factory.getbasetemp()
     if top not in _MADE:
         _MADE[top] = Made(tmp_path_factory.mktemp("made"))

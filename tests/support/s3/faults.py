@@ -115,7 +115,7 @@ class _Rule:
 
 
 class Rules:
-    """What is to be spoiled, and `requests`: all that came, in their order."""
+    """Faults to inject, and `requests`: all requests so far, in their order."""
 
     def __init__(self):
         self._rules: list[_Rule] = []

@@ -105,7 +105,7 @@ _memory: list[Memory] = []
 
 
 def _before_send(request, **_):
-    """In place of a connection; clients of any other endpoint make theirs."""
+    """A fake connection; clients of any other endpoint open a real one."""
     if request.url.startswith(ENDPOINT + "/"):
         return _memory[-1].answer(request)
     if request.url.startswith(AROUND + "/"):

@@ -184,7 +184,7 @@ def test_a_line_without_end_is_not_taken_into_memory():
 ZSTD = zstandard.ZstdCompressor(write_checksum=True).compress
 PARTS = [CONTENT[i : i + 20_000] for i in range(0, len(CONTENT), 20_000)]
 GZIPS, FRAMES = [gzip.compress(part) for part in PARTS], [ZSTD(part) for part in PARTS]
-#: Stored bytes, and what is said of them; None where they are good.
+#: Stored bytes and the error message that they cause; None where they are valid.
 PACKED = {
     "plain": (CONTENT, None),
     "gzip": (gzip.compress(CONTENT), None),

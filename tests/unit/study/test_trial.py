@@ -1,4 +1,4 @@
-"""A trial: its id, seed and names, and what its jobs take from it."""
+"""A trial: its id, seed and names, and the values that its jobs read from it."""
 
 import hashlib
 import json
