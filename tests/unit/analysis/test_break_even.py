@@ -48,24 +48,20 @@ def test_break_even_by_hand():
 
 
 def test_times_of_questions_are_of_all_clients_and_leave_out_the_warm_up():
-    def row(metric, value, second, warmup):
-        where = {"trial": "t", "phase": "query", "step": 0, "worker": 0, "process": 0}
-        return {**where, "operation": "top_genes", "second": second, "metric": metric,
-                "value": value, "warmup": warmup}  # fmt: skip
-
-    samples = pd.DataFrame(
-        [
-            *(row("operations", n, s, s < 1) for s, n in ((0, 1.0), (1, 4.0))),
-            *(row("service_time_sum", n, s, s < 1) for s, n in ((0, 9.0), (1, 2.0))),
-            row("operations", 5.0, None, False),
-            row("service_time_sum", 11.0, None, False),
-        ]
-    )
-    (value,) = question_times(samples, {})["value"]
-    assert value == 0.5
+    where = {"phase": "query", "step": 0, "worker": 0, "process": 0, "operation": "top_genes"}
+    rows = [
+        ("operations", 1.0, 0, True),
+        ("operations", 4.0, 1, False),
+        ("service_time_sum", 9.0, 0, True),
+        ("service_time_sum", 2.0, 1, False),
+        ("operations", 5.0, None, False),
+        ("service_time_sum", 11.0, None, False),
+    ]
+    samples = pd.DataFrame(rows, columns=["metric", "value", "second", "warmup"])
+    samples = samples.assign(trial="t", **where)
+    assert question_times(samples, {})["value"].to_list() == [0.5]
     # Two clients get an answer twice as often as each of them waits.
-    (value,) = question_times(samples, {("t", "query", 0): 2})["value"]
-    assert value == 0.25
+    assert question_times(samples, {("t", "query", 0): 2})["value"].to_list() == [0.25]
 
 
 def test_files_at_their_fastest_are_what_a_store_must_beat():

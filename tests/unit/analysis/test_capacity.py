@@ -22,9 +22,6 @@ from storewise.analysis.judge.capacity import (
 )
 from storewise.analysis.stats.intervals import Estimate
 
-#: lambda 100, sigma 0.1, kappa 0.01: the peak is at sqrt(0.9 / 0.01) = 9.49.
-LAW = (100.0, 0.1, 0.01)
-
 
 def sure(mean, spread=0.01):
     return Estimate(5, mean, mean * (1 - spread), mean * (1 + spread), "repeats", spread / 2, 4.0)
@@ -51,56 +48,40 @@ def one(table, **levels):
     return dict(row)
 
 
-def test_a_single_count_is_a_line():
+def test_a_line_by_hand():
     result = model_of([2.0], [sure(100)])
-    assert result.kind == LINEAR
-    assert result.rate(7) == 350
-    assert result.needed(1000) == 20
-    assert result.needed(1001) == 21
+    assert (result.kind, result.rate(7)) == (LINEAR, 350)
+    assert (result.needed(1000), result.needed(1001)) == (20, 21)
     assert math.isnan(result.needed(50.0 * (MOST + 1)))
-
-
-def test_a_line_starts_at_the_largest_count():
+    # It starts at the largest count. Without intervals the means alone must have risen.
     result = model_of([1.0, 4.0], [sure(100), sure(200)])
     assert (result.kind, result.rate(8)) == (LINEAR, 400)
-    # Without intervals the means alone must have risen.
     assert model_of([1.0, 4.0], [unsure(100), unsure(101)]).kind == LINEAR
     assert model_of([1.0, 4.0], [unsure(100), unsure(99)]).kind == MEASURED
-
-
-def test_where_more_nodes_are_not_faster_no_other_number_is_given():
+    # Where more nodes are not faster no other number is given than the best of those measured.
     result = model_of([1.0, 3.0], [sure(100, 0.2), sure(104, 0.2)])
     assert (result.kind, result.largest, result.base.mean) == (MEASURED, 3, 104)
     assert result.needed(104) == 3
-    assert math.isnan(result.needed(105))
-    assert math.isnan(result.rate(6))
-    # The best of those measured, which need not be the largest.
+    assert math.isnan(result.needed(105)) and math.isnan(result.rate(6))
     slower = model_of([1.0, 2.0, 3.0], [sure(100), sure(120), sure(90)])
     assert (slower.largest, slower.needed(110)) == (2, 2)
 
 
 def test_the_law_by_hand_and_nothing_beyond_its_peak():
-    result = model_of([1.0, 8.0], [sure(100), sure(350)], LAW)
+    # lambda 100, sigma 0.1, kappa 0.01: the peak is at sqrt(0.9 / 0.01) = 9.49.
+    result = model_of([1.0, 8.0], [sure(100), sure(350)], (100.0, 0.1, 0.01))
     assert (result.kind, result.most) == (USL, 9)
     assert result.rate(4) == pytest.approx(400 / 1.42)
     assert result.rate(5) == pytest.approx(500 / 1.6)
-    assert result.needed(300) == 5
-    assert result.needed(900 / 2.52) == 9
-    assert math.isnan(result.needed(358))
-    assert math.isnan(result.rate(10))
-
-
-def test_a_law_without_a_peak_has_a_rate_that_it_never_reaches():
+    assert (result.needed(300), result.needed(900 / 2.52)) == (5, 9)
+    assert math.isnan(result.needed(358)) and math.isnan(result.rate(10))
+    # Without a peak it has a rate that it never reaches: lambda / sigma.
     result = model_of([1.0], [sure(100)], (100.0, 0.5, 0.0))
-    assert result.most == MOST
-    assert math.isnan(result.needed(200))  # lambda / sigma
-    assert result.needed(190) == 19
-
-
-def test_a_law_that_falls_from_the_start_has_one_node():
+    assert (result.most, result.needed(190)) == (MOST, 19)
+    assert math.isnan(result.needed(200))
+    # It falls from the start.
     result = model_of([1.0], [sure(100)], (100.0, 0.0, 4.0))
-    assert result.most == 1
-    assert result.needed(100) == 1
+    assert (result.most, result.needed(100)) == (1, 1)
     assert math.isnan(result.needed(101))
 
 
@@ -118,14 +99,8 @@ def test_the_needed_number_is_the_smallest(sigma, kappa, wanted):
 def test_hours_and_bytes_of_the_corpus(tables):
     table = capacity(tables).table
     mine = one(table, engine="postgres", workers=1)
-    rate = one(
-        tables.summary,
-        engine="postgres",
-        workers=1,
-        nodes=2,
-        phase="write",
-        measure="documents_per_s",
-    )
+    place = {"engine": "postgres", "workers": 1, "nodes": 2, "phase": "write"}
+    rate = one(tables.summary, **place, measure="documents_per_s")
     assert mine["documents"] == pytest.approx(3e10)
     assert (mine["over"], mine["count"]) == ("nodes", 2)
     assert mine["hours"] == pytest.approx(3e10 / rate["mean"] / HOUR)
@@ -143,13 +118,12 @@ def test_hours_and_bytes_of_the_corpus(tables):
     assert mine["needed_hours"] <= TARGET_HOURS
     assert mine["needed_bytes_per_count"] == pytest.approx(720e10 / needed)
     assert mine["extrapolated"] == (needed > 8)
-    assert "optimistic" in mine["limits"]
-    assert "all nodes shared one host" in mine["limits"]
-    assert "times what was loaded" in mine["limits"]
+    for words in ("optimistic", "all nodes shared one host", "times what was loaded"):
+        assert words in mine["limits"]
     assert "null" not in set(table["engine"])
 
 
-@pytest.mark.parametrize(("factor", "known"), [(99.0, True), (101.0, False), (1e9, False)])
+@pytest.mark.parametrize(("factor", "known"), [(99.0, True), (101.0, False)])
 def test_an_interval_too_wide_is_said_to_be_not_known(tables, factor, known):
     half = math.sqrt(factor)
     summary = tables.summary.assign(
@@ -188,38 +162,27 @@ def test_hours_and_nodes_rest_on_the_weaker_of_their_intervals(tables):
 
 def test_an_embedded_store_grows_by_workers_and_the_law(tables):
     usl = one(tables.judged["usl"], engine="sqlite", phase="write", factor="workers")
-    assert usl["reason"] == ""
     mine = one(capacity(tables).table, engine="sqlite")
     assert (mine["over"], mine["model"], mine["count"]) == ("workers", USL, 8)
     model = Model(USL, sure(1), 8, law=(usl["lambda"], usl["sigma"], usl["kappa"]))
-    if mine["needed"] > 0:
-        assert mine["needed_hours"] == pytest.approx(3e10 / model.rate(mine["needed"]) / HOUR)
-    else:
-        assert mine["peak"] > 0
-    assert f"sigma {usl['sigma']:.3g}" in mine["limits"]
+    rate = model.rate(mine["needed"]) if mine["needed"] > 0 else math.nan
+    assert mine["needed_hours"] == pytest.approx(3e10 / rate / HOUR, nan_ok=True)
+    assert mine["needed"] > 0 or mine["peak"] > 0
 
 
 def test_volumes_count_by_the_largest(tables):
-    factors = (*tables.results.factors, "volume")
-    results = replace(tables.results, factors=factors)
-    summary = pd.concat(
-        [
-            tables.summary.assign(volume=0.5, mean=tables.summary["mean"] * 2),
-            tables.summary.assign(volume=1.0),
-        ]
-    )
+    smaller = tables.summary.assign(volume=0.5, mean=tables.summary["mean"] * 2)
     made = replace(
         tables,
-        results=results,
-        summary=summary,
+        results=replace(tables.results, factors=(*tables.results.factors, "volume")),
+        summary=pd.concat([smaller, tables.summary.assign(volume=1.0)]),
         trials=tables.trials.assign(volume=1.0),
         storage_summary=tables.storage_summary.assign(volume=1.0),
         judged={},
     )
     mine = one(capacity(made).table, engine="postgres", workers=1)
     plain = one(capacity(replace(tables, judged={})).table, engine="postgres", workers=1)
-    assert mine["hours"] == plain["hours"]
-    assert mine["bytes"] == plain["bytes"]
+    assert (mine["hours"], mine["bytes"]) == (plain["hours"], plain["bytes"])
     assert mine["volume"] == 1
     assert "-50% of that at volume 0.5" in mine["limits"]
 
@@ -227,10 +190,8 @@ def test_volumes_count_by_the_largest(tables):
 def test_without_sizes_or_loads(tables):
     sizeless = replace(tables, storage_summary=tables.storage_summary.iloc[:0])
     mine = one(capacity(sizeless).table, engine="postgres", workers=1)
-    assert mine["hours"] > 0
-    assert math.isnan(mine["bytes"])
-    loadless = replace(tables, summary=tables.summary.iloc[:0])
-    assert capacity(loadless).table.empty
-    assert {"needed", "limits"} <= set(capacity(loadless).table.columns)
-    assert capacity(loadless).beside["capacity_curve"].empty
+    assert mine["hours"] > 0 and math.isnan(mine["bytes"])
+    loadless = capacity(replace(tables, summary=tables.summary.iloc[:0]))
+    assert loadless.table.empty and loadless.beside["capacity_curve"].empty
+    assert {"needed", "limits"} <= set(loadless.table.columns)
     assert capacity(with_study(tables, workload="ycsb")).table.empty
