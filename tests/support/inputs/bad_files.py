@@ -100,7 +100,6 @@ def _compressed():
         Bad("empty gzip", gzip.compress(b""), 0, "the file is empty", b""),
         Bad("empty zstd", zstandard.compress(b""), 0, "the file is empty", b""),
         Bad("truncated gzip", half, len(known), early, known),
-        Bad("gzip cut in its header", PACKED[:8], 0, early, b""),
         Bad("gzip without its checksum", PACKED[:-6], len(CONTENT), early, CONTENT),
         Bad("corrupt gzip", _flip(PACKED), None, corrupt, inflated(_flip(PACKED))),
         Bad("gzip with another checksum", PACKED[:-8] + bytes(4) + PACKED[-4:], None, corrupt,
@@ -123,16 +122,17 @@ def _incomplete():
     without_end = CONTENT[:other] + CONTENT[other + 7 :]
     without_block = CONTENT[:header] + CONTENT[other:]
     third, fourth = CONTENT.index(b"  3>>>"), CONTENT.index(b"  4>>>")
+    doubled = CONTENT.replace(b"  3>>>", b"  4>>>")
+    without_header, _ = damaged(rb">>>.*\n", b"", header)
+    no_library, place = damaged(rb"\d+ residues in +\d+ seq", b"0 residues in     0 seq", 0)
     glued = CONTENT[: SEQUENCE + 20] + CONTENT
     return [
         Bad("empty file", b"", 0, "the file is empty"),
-        Bad("one byte", b">", 0, "not an output"),
         Bad("only white space", b" \n\t\n\n  \n", 8, "only white space"),
         _cut("cut in the preamble", CONTENT.index(b"Algorithm: "), complete),
         _cut("cut in the table of best scores", CONTENT.index(b"The best scores") + 200, complete),
         _cut("cut in a hit's header line", HIT + 9, complete),
         _cut("cut in a key line", key + 8, inside),
-        _cut("cut behind a key line", key, inside),
         _cut("cut in a sequence", SEQUENCE + 20, inside),
         _cut("cut before a query's end mark", last_query, complete),
         _cut("cut before the search's end mark", end, complete),
@@ -140,6 +140,9 @@ def _incomplete():
         Bad("a query without its >>><<<", without_end, other, "'>>><<<' before the next query"),
         Bad("a query lost", CONTENT[:third] + CONTENT[fourth:], third,
             "queries are missing or doubled"),
+        Bad("a query twice", doubled, third, "queries are missing or doubled"),
+        Bad("a query's header lost", without_header, header, "is it an output of -m 10?"),
+        Bad("a search of no library", no_library, place, "the search had no library"),
         Bad("a query's alignments lost", without_block, header, "best scores, but no alignments"),
         Bad("a cut file with a whole one behind", glued, SEQUENCE, "unexpected line"),
         Bad("a whole file with a cut one behind", CONTENT + CONTENT[: HIT + 9],
@@ -149,11 +152,6 @@ def _incomplete():
 
 
 def _foreign():
-    xml = (
-        b'<?xml version="1.0"?>\n<!DOCTYPE BlastOutput PUBLIC "-//NCBI//NCBI BlastOutput/EN" '
-        b'"NCBI_BlastOutput.dtd">\n<BlastOutput>\n  <BlastOutput_program>blastn'
-        b"</BlastOutput_program>\n</BlastOutput>\n"
-    )
     fasta = gzip.decompress((SAMPLE / "fasta" / "yersinia.fa.gz").read_bytes())
     program = Path("/bin/sh").read_bytes()
     unknown = "not an output of ssearch36"
@@ -161,8 +159,7 @@ def _foreign():
         Bad("FASTA", fasta, 0, unknown),
         Bad("a binary program", program, program.index(b"\0"), "a NUL byte"),
         Bad("HTML", b"<!DOCTYPE html>\n<html><body>404 Not Found</body></html>\n", 0, unknown),
-        Bad("JSON", b'{"program": "SSEARCH", "hits": []}\n', 0, unknown),
-        Bad("BLAST's XML", xml, 0, unknown),
+        Bad("another program", CONTENT.replace(b" version 36", b" edition 36"), 0, unknown),
         Bad("UTF-16", CONTENT.decode().encode("utf-16-le"), 1, "a NUL byte"),
     ]
 
@@ -184,10 +181,16 @@ def _lines():
 
 def _values():
     removed = CONTENT[:SEQUENCE] + CONTENT[SEQUENCE + 1 :]
-    foreign = CONTENT[: SEQUENCE + 2] + b"#" + CONTENT[SEQUENCE + 3 :]
+    empty_line = CONTENT[:SEQUENCE] + b"\n" + CONTENT[SEQUENCE:]
+    foreign, gap = (CONTENT[: SEQUENCE + 2] + c + CONTENT[SEQUENCE + 3 :] for c in (b"#", b"-"))
     number = "bad number"
     return [
         _edit("a number that is none", rb"; sw_expect: .*", rb"; sw_expect: 1.0e-x", number),
+        _edit("a number with a word", rb"; sw_bits: ", rb"; sw_bits: nan#", number),
+        _edit("a number as of Python", rb"; sw_ident: 0.", rb"; sw_ident: 0_", number),
+        _edit("half a coordinate", rb"(; al_start: .*)", rb"\1.0", number),
+        _edit("a sign alone", rb"; sq_len: .*", rb"; sq_len: -", number),
+        _edit("another overlap", rb"(; sw_overlap: 2)2", rb"\g<1>1", "do not fit", hit=HIT),
         _edit("a negative overlap", rb"; sw_overlap: .*", rb"; sw_overlap: -5", number),
         _edit("a coordinate in words", rb"; al_start: .*", rb"; al_start: twelve", number),
         _edit("a huge integer", rb"; sw_score: .*", b"; sw_score: " + b"9" * 5000, number),
@@ -195,6 +198,8 @@ def _values():
         _edit("no value", rb"; sw_score: .*", rb"; sw_score:", number),
         _edit("an unknown frame", rb"; sw_frame: .*", rb"; sw_frame: x", "bad frame"),
         Bad("a residue lost", removed, HIT, "wrong length"),
+        Bad("an empty line in a sequence", empty_line, SEQUENCE, "unexpected line"),
+        Bad("a gap for a residue", gap, HIT, "coordinates"),
         Bad("a residue that is none", foreign, SEQUENCE, "residues"),
         _edit("al_stop changed", rb"(; al_stop: )(\d+)", rb"\g<1>1\2", "coordinates", hit=HIT),
         _edit("frame f for r", rb"; sw_frame: r", rb"; sw_frame: f", "frame", hit=REVERSE),
@@ -215,6 +220,9 @@ def _keys():
         Bad("a coordinate's key lost", lost, keys_end, "al_stop is missing"),
         Bad("the overlap lost", overlap, start, "the overlap is missing"),
         Bad("a key twice", twice, second, "a key given twice"),
+        Bad("a hit's mark lost", CONTENT[:HIT] + CONTENT[HIT + 2 :], HIT, "unexpected line"),
+        Bad("a foreign line", CONTENT[:HIT] + b"hello\n" + CONTENT[HIT:], HIT, "unexpected line"),
+        Bad("a sequence's id lost", *damaged(rb">.* \.\.\n", b"", SEQUENCE), "unexpected line"),
     ]
 
 
@@ -228,13 +236,13 @@ def of_one_alignment():
     return [*_values(), *_keys()]
 
 
-#: Arguments of ssearch36 and what must be said of its output.
+#: Formats of ssearch36, what must be said of such an output, and what stands at the place.
 _SEARCHES = {
-    "-m 0 output": (["-m", "0"], "is it an output of -m 10?", b"\n>>"),
-    "-m 8 output": (["-m", "8"], "not an output of ssearch36", None),
-    "-m 9 output": (["-m", "9"], "is it an output of -m 10?", b"\n s-w opt:"),
-    "-m B output": (["-m", "B"], "is it an output of -m 10?", b"\n  2>>>"),
-}  # fmt: skip
+    "0": ("is it an output of -m 10?", b"\n>>"),
+    "8": ("not an output of ssearch36", None),
+    "9": ("is it an output of -m 10?", b"\n s-w opt:"),
+    "B": ("is it an output of -m 10?", b"\n  2>>>"),
+}
 
 
 def searched_bad(directory):
@@ -254,10 +262,10 @@ def searched_bad(directory):
         return done.stdout
 
     result = []
-    for kind, (arguments, says, mark) in _SEARCHES.items():
-        output = search("yersinia.fa", *arguments)
-        at = output.index(mark) + 1 if mark else 0 if says else None
-        result.append(Bad(kind, output, at, says))
+    for form, (says, mark) in _SEARCHES.items():
+        output = search("yersinia.fa", "-m", form)
+        at = output.index(mark) + 1 if mark else 0
+        result.append(Bad(f"-m {form} output", output, at, says))
     for kind, library in (("an empty library", "empty.fa"), ("a missing library", "none.fa")):
         output = search(library, "-m", "10")
         at = output.index(b" 0 residues in ")
@@ -273,12 +281,8 @@ GOOD = {
     "gzip behind gzip": (PACKED + PACKED, 2 * DOCUMENTS),
     "gzip padded with zeros": (PACKED + bytes(512), DOCUMENTS),
     "no newline at the end": (CONTENT.rstrip(b"\n"), DOCUMENTS),
-    "bytes that are not UTF-8 in a description": (
-        CONTENT[: HIT + 20] + b"\xff\xfe" + CONTENT[HIT + 22 :],
-        DOCUMENTS,
-    ),
-    "bytes that are not UTF-8 in an id": (
-        CONTENT[: HIT + 3] + b"\xff" + CONTENT[HIT + 4 :],
+    "bytes that are not UTF-8": (
+        CONTENT[: HIT + 3] + b"\xff" + CONTENT[HIT + 4 : HIT + 20] + b"\xfe" + CONTENT[HIT + 21 :],
         DOCUMENTS,
     ),
     "a score of inf": (damaged(rb"; sw_bits: .*", rb"; sw_bits: inf")[0], DOCUMENTS),

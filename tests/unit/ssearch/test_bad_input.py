@@ -16,15 +16,8 @@ from storewise.ssearch.parse.reader import DocumentReader
 from storewise.ssearch.parse.stream import content_digest, open_input
 
 CONTENT = (DATA / "ssearch36.m10").read_bytes()
-MODES = ("fast", "reference")
 #: Outputs that are read in no time, of all layouts.
 SHORT = [name for name in REAL if (DATA / name).stat().st_size < 16_000]
-
-
-def failure(content, mode="fast"):
-    with pytest.raises(InputError) as caught:
-        read(content, mode=mode)
-    return caught.value
 
 
 def line_of(content, offset):
@@ -38,15 +31,12 @@ def test_truncated_anywhere(name):
     content = (DATA / name).read_bytes()
     mark = b">>>///" if b">>>///" in content else b">>><<<"
     whole = content.rindex(mark) + len(mark)
-    complete = outcome(content)
-    hits = [i + 1 for i in range(whole) if content.startswith(b"\n>>", i)][:: 4 * STEP]
-    cuts = {*range(0, whole, len(content) * STEP // 400 + 1), whole - 1, whole, whole + 1}
-    # In a hit's line, right behind a whole alignment.
-    for cut in sorted(cuts | {hit + 2 for hit in hits} | {hit + 9 for hit in hits}):
+    assert outcome(content[:whole])[0] == "documents"
+    hits = [i + 1 for i in range(whole) if content.startswith(b"\n>>", i)][:: 8 * STEP]
+    # Also in a hit's line, right behind a whole alignment.
+    cuts = {*range(0, whole, len(content) * STEP // 200 + 1), whole - 1}
+    for cut in cuts.union(hit + more for hit in hits for more in (2, 9) if hit + more < whole):
         result = outcome(content[:cut])
-        if cut >= whole:
-            assert result == complete, cut
-            continue
         assert result[0] == "error", cut
         assert outcome(content[:cut], mode="reference") == result, cut
         _, line, offset, _ = result
@@ -60,6 +50,13 @@ def test_truncated_anywhere(name):
         assert caught.value.line == line_of(content, caught.value.offset), cut
 
 
+@pytest.mark.parametrize("mode", ["fast", "reference"])
+def test_truncated_in_a_later_search(mode):
+    content = (DATA / "ssearch36_nohits.m10").read_bytes()
+    for cut in range(9, content.rindex(b">>>///"), 10 * STEP):
+        assert outcome(content + content[:cut], mode=mode)[0] == "error", cut
+
+
 @pytest.mark.parametrize("name", SHORT)
 def test_the_last_alignment_of_a_query_loses_its_end(name):
     """At any line, while what follows it is whole: all readers say where."""
@@ -69,18 +66,9 @@ def test_the_last_alignment_of_a_query_loses_its_end(name):
     if end < 0:
         end = content.index(b"\n>>>", begin)
     lines = [i + 1 for i in range(begin, end) if content.startswith(b"\n", i)]
-    for cut in lines[:: max(STEP // 4, 1)]:
+    for cut in lines[:: max(STEP // 2, 1)]:
         damaged = content[:cut] + b"\n" + content[end + 1 :].lstrip(b"\n")
         assert outcome(damaged, mode="fast") == outcome(damaged, mode="reference"), cut
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_truncated_in_a_later_search(mode):
-    content = (DATA / "ssearch36_nohits.m10").read_bytes()
-    for cut in range(1, content.rindex(b">>>///"), 10 * STEP):
-        if not content[:cut].strip():
-            continue
-        assert outcome(content + content[:cut], mode=mode)[0] == "error", cut
 
 
 #: What the scanner passes: the write phase refuses it.
@@ -90,11 +78,12 @@ PASSED = {"text behind the end", *(bad.kind for bad in of_one_alignment())}
 @pytest.mark.parametrize("bad", made_bad(), ids=lambda bad: bad.kind)
 def test_what_is_damaged_in_one_place(bad):
     """Both readers name the place, the scanner a true one in pieces of any size."""
-    errors = [failure(bad.stored, mode) for mode in MODES]
-    assert [str(error) for error in errors] == [str(errors[0])] * 2
-    assert bad.says in str(errors[0])
+    fast, reference = (outcome(bad.stored, mode=mode) for mode in ("fast", "reference"))
+    assert fast == reference
+    kind, *place, message = fast
+    assert kind == "error" and bad.says in message
     if bad.at is not None:
-        assert (errors[0].line, errors[0].offset) == bad.place
+        assert tuple(place) == bad.place
     if bad.content is not None:
         return
     told = set()
@@ -102,70 +91,12 @@ def test_what_is_damaged_in_one_place(bad):
         try:
             scan(bad.stored, piece)
         except InputError as error:
-            assert error.offset is not None
             assert (error.line, error.offset) == place_of(bad.stored, error.offset)
             told.add(str(error))
         else:
             told.add("passed")
     assert len(told) == 1
     assert (told == {"passed"}) == (bad.kind in PASSED)
-
-
-FIRST_HIT = CONTENT.index(b"\n>>pGT875") + 1
-HEADER = CONTENT.index(b"\n>>>pGT875") + 1
-
-
-def changed(old, new, start=0):
-    at = CONTENT.index(old, start)
-    return CONTENT[:at] + new + CONTENT[at + len(old) :]
-
-
-#: (content, the line that the error names starts with, words of the message)
-BAD = [
-    (changed(b"; sw_ident: 0.567", b"; sw_ident: 0_567"), b"; sw_ident: 0_567", "bad number"),
-    (changed(b"; sw_bits: ", b"; sw_bits: nan#"), b"; sw_bits: nan#", "bad number"),
-    (changed(b"; al_start: 7\n", b"; al_start: 7.0\n"), b"; al_start: 7.0", "bad number"),
-    (changed(b"; sq_len: 809", b"; sq_len: -"), b"; sq_len: -", "bad number"),
-    (changed(b"; sw_overlap: 696", b"; sw_overlap: 695"), b">>RABGLTR", "do not fit"),
-    (changed(b"\nGCCAGTTTGAGA", b"\nGCC-GTTTGAGA"), b">>RABGLTR", "coordinates"),
-    (changed(b">RABGLTR ..\n", b""), b"; sq_len: 1443", "unexpected"),
-    (changed(b">>BTGST", b"BTGST", FIRST_HIT), b"BTGST", "unexpected"),
-    (changed(b"\n>>BTGST", b"\nhello\n>>BTGST", FIRST_HIT), b"hello", "unexpected"),
-    (changed(b"\nTACTGGGACGTCC", b"\n\nTACTGGGACGTCC"), b">>RABGLTR", "wrong length"),
-    (changed(b">>>pGT875, 1125 nt vs gst.nlib library\n", b""), b"; pg_name", "unexpected"),
-    (changed(b">>><<<\n", b""), b">>><<<", "behind every query"),
-    (changed(b"  2>>>", b"  3>>>"), b"  3>>>", "missing or doubled"),
-    (
-        CONTENT[: CONTENT.index(b"  3>>>")] + CONTENT[CONTENT.index(b">>>///") :],
-        b"3377 residues in 3 query",
-        "queries are missing",
-    ),
-    (
-        CONTENT[:HEADER] + CONTENT[CONTENT.index(b">>>///") :],
-        b">>>///",
-        "best scores, but no alignments",
-    ),
-    (changed(b"3377 residues", b">>X\n3377 residues"), b">>X", "unexpected"),
-    (
-        changed(b"    16442 residues in     6 sequences", b"        0 residues in     0 sequences"),
-        b"        0 residues",
-        "no library",
-    ),
-    (CONTENT[:HEADER] + CONTENT[FIRST_HIT:], b">>pGT875", "-m 10"),
-    (changed(b" version 36", b" edition 36"), b"# ssearch36", "not an output"),
-]
-
-
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(("content", "line", "words"), BAD, ids=[str(i) for i in range(len(BAD))])
-def test_bad_content(content, line, words, mode):
-    error = failure(content, mode)
-    assert words in str(error), str(error)
-    assert error.line is not None and error.offset is not None
-    assert error.line == line_of(content, error.offset)
-    assert content[error.offset - 1 : error.offset] in (b"\n", b"")
-    assert content[error.offset :].startswith(line), content[error.offset :][:40]
-    assert outcome(content, mode="fast") == outcome(content, mode="reference")
 
 
 def test_a_line_without_end_is_not_taken_into_memory():
@@ -221,10 +152,10 @@ def test_compressed(name, tmp_path):
     assert b"".join(pieces) == CONTENT and all(len(p) <= 777 for p in pieces)
 
 
-@pytest.mark.parametrize("name", ["gzip", "gzip members", "zstd", "zstd frames", "zstd skippable"])
+@pytest.mark.parametrize("name", ["gzip members", "zstd skippable"])
 def test_compressed_and_truncated_or_corrupt(name):
     packed, _ = PACKED[name]
-    for at in [*range(20, len(packed), len(packed) * STEP // 1000), len(packed) - 1]:
+    for at in [*range(20, len(packed), len(packed) * STEP // 500), len(packed) - 1]:
         assert outcome(packed[:at])[0] == "error", at
         broken = bytearray(packed)
         broken[at] ^= 0x5A
