@@ -7,39 +7,14 @@ import pandas as pd
 import pytest
 from scipy import stats
 from support.results import synthetic
+from support.results.tables import samples_of
 
-from storewise.analysis.files.parts import trial_files, whole_phases
-from storewise.analysis.files.samples import read_samples
 from storewise.analysis.measure import throughput
 from storewise.analysis.measure.host_load import by_second, host_samples
 from storewise.analysis.measure.latency import counted_tag
 from storewise.analysis.measure.scaling import scaling
-from storewise.analysis.measure.trials import of_phases
-from storewise.analysis.stats import intervals as resample
-from storewise.analysis.stats.intervals import Estimate, estimate, pooled, ratio
+from storewise.analysis.stats.intervals import MIN_SECONDS, estimate, pooled, ratio
 from storewise.metrics.hdr import merge_all, percentiles
-from storewise.metrics.schema import Sample, write_part
-
-FACTORS = {"engine": "sqlite", "workers": 1, "processes": 1, "threads": 1}
-
-
-def stored(tmp_path, parts, factors=FACTORS):
-    """The samples of one trial with these parts (name without suffix -> rows)."""
-    directory = tmp_path / "study" / "trials" / "t"
-    directory.mkdir(parents=True)
-    for name, rows in parts.items():
-        phase, worker = name.split(".")
-        write_part(
-            directory / f"{name}.parquet",
-            rows,
-            trial="t",
-            repeat=1,
-            host="h",
-            factors=factors,
-            conditions=synthetic.conditions("sqlite", factors, phase, int(worker)),
-        )
-    result = read_samples([trial_files(tmp_path / "study" / "trials" / "t")])
-    return result.rows[of_phases(result.rows, whole_phases(result.parts))]
 
 
 def measures(samples, **options):
@@ -47,18 +22,14 @@ def measures(samples, **options):
     return dict(zip(table["measure"], table["value"], strict=True))
 
 
-def test_load_rate_is_documents_over_the_wall_time_of_the_slowest_worker(tmp_path):
-    parts = {
-        f"write.{worker}": [
-            *synthetic.counts(
-                "write", "insert", [(3, 3000), (1, 500)], worker=worker, service=0.5, prepare=0.75
-            ),
-            *synthetic.counts("write", "finish", [(1, 0)], worker=worker, service=0.25),
-            *synthetic.times("write", 1.5 if worker == 0 else 1.75, worker=worker),
-        ]
-        for worker in (0, 1)
-    }
-    result = measures(stored(tmp_path, parts, {**FACTORS, "workers": 2}))
+def test_load_rate_is_documents_over_the_wall_time_of_the_slowest_worker():
+    rows = []
+    for worker, wall in ((0, 1.5), (1, 1.75)):
+        inserted, of = [(3, 3000), (1, 500)], {"worker": worker}
+        rows += synthetic.counts("write", "insert", inserted, service=0.5, prepare=0.75, **of)
+        rows += synthetic.counts("write", "finish", [(1, 0)], service=0.25, **of)
+        rows += synthetic.times("write", wall, **of)
+    result = measures(samples_of(rows))
     assert result["documents_per_s"] == pytest.approx(7000 / 1.75)
     assert result["operations_per_s"] == pytest.approx(8 / 1.75)
     # Each worker: 3500 documents in 0.5 s of inserting and 0.25 s of finishing.
@@ -66,90 +37,58 @@ def test_load_rate_is_documents_over_the_wall_time_of_the_slowest_worker(tmp_pat
     assert result["parse_share"] == pytest.approx(0.75 / 1.5)
 
 
-def test_insert_rate_divides_the_time_of_threads_among_them(tmp_path):
-    rows = [
-        *synthetic.counts("write", "insert", [(4, 4000)], service=2.0, prepare=1.0),
-        *synthetic.times("write", 1.0),
-    ]
-    samples = stored(tmp_path, {"write.0": rows})
-    result = measures(samples, threads={("t", "write"): 4})
+def test_insert_rate_divides_the_time_of_threads_among_them():
+    rows = synthetic.counts("write", "insert", [(4, 4000)], service=2.0, prepare=1.0)
+    samples = samples_of([*rows, *synthetic.times("write", 1.0)])
     # Four threads were 2 s in calls together, so each for half a second.
+    result = measures(samples, threads={("t", "write"): 4})
     assert result["insert_documents_per_s"] == pytest.approx(8000)
 
 
-def test_steady_part_leaves_out_warm_up_first_and_partial_last_second(tmp_path):
-    seconds = [(10, 10), (50, 50), (100, 100), (110, 110), (120, 120), (90, 90), (7, 7)]
-    rows = [*synthetic.counts("read", "get", seconds, warmup=2), *synthetic.times("read", 6.25)]
-    samples = stored(tmp_path, {"read.0": rows})
+def read(seconds, wall, *, warmup=0, worker=0):
+    rows = synthetic.counts("read", "get", [(n, n) for n in seconds], warmup=warmup, worker=worker)
+    return [*rows, *synthetic.times("read", wall, worker=worker)]
+
+
+def rate_of(samples):
+    table = throughput.throughput(samples, throughput.series(samples))
+    (row,) = table[table["measure"] == "operations_per_s"].to_dict("records")
+    return row["value"], row["part"], [w.code for w in throughput.short_phases(table)]
+
+
+def test_steady_part_leaves_out_warm_up_first_and_partial_last_second():
+    samples = samples_of(read([10, 50, 100, 110, 120, 90, 7], 6.25, warmup=2))
     by_second = throughput.series(samples)
     assert by_second["steady"].to_list() == [False, False, True, True, True, True, False]
     assert by_second["length"].iloc[-1] == pytest.approx(0.25)
     assert by_second["operations_per_s"].iloc[-1] == pytest.approx(28)
-    table = throughput.throughput(samples, by_second)
-    rate = table[table["measure"] == "operations_per_s"].iloc[0]
-    assert rate["value"] == pytest.approx((100 + 110 + 120 + 90) / 4)
-    assert rate["part"] == "steady"
-    assert throughput.short_phases(table) == []
+    assert rate_of(samples) == (pytest.approx((100 + 110 + 120 + 90) / 4), "steady", [])
 
 
-def test_steady_part_ends_when_the_first_worker_has_ended(tmp_path):
-    parts = {
-        "read.0": [
-            *synthetic.counts("read", "get", [(100, 100)] * 8, worker=0),
-            *synthetic.times("read", 8.0, worker=0),
-        ],
-        "read.1": [
-            *synthetic.counts("read", "get", [(50, 50)] * 5 + [(20, 20)], worker=1),
-            *synthetic.times("read", 5.5, worker=1),
-        ],
-    }
-    samples = stored(tmp_path, parts, {**FACTORS, "workers": 2})
-    assert measures(samples)["operations_per_s"] == pytest.approx(150)
+def test_steady_part_ends_when_the_first_worker_has_ended():
+    rows = [*read([100] * 8, 8.0), *read([50] * 5 + [20], 5.5, worker=1)]
+    assert rate_of(samples_of(rows))[0] == pytest.approx(150)
 
 
-def test_short_phase_counts_all_after_the_warm_up_and_is_warned_of(tmp_path):
-    rows = [
-        *synthetic.counts("read", "get", [(10, 10), (60, 60), (30, 30)], warmup=1),
-        *synthetic.times("read", 2.5),
-    ]
-    samples = stored(tmp_path, {"read.0": rows})
-    table = throughput.throughput(samples, throughput.series(samples))
-    rate = table[table["measure"] == "operations_per_s"].iloc[0]
-    assert (rate["value"], rate["part"]) == (pytest.approx(90 / 1.5), "whole")
-    (warning,) = throughput.short_phases(table)
-    assert warning.code == "short_phase"
-    assert "2.5 s" in warning.message
+def test_short_phase_counts_all_after_the_warm_up_and_is_warned_of():
+    samples = samples_of(read([10, 60, 30], 2.5, warmup=1))
+    assert rate_of(samples) == (pytest.approx(90 / 1.5), "whole", ["short_phase"])
 
 
-def test_seconds_without_a_finished_operation_count_as_nothing(tmp_path):
-    rows = synthetic.counts("read", "get", [(10, 10)] * 8)
-    rows = [row for row in rows if row.second != 3] + synthetic.times("read", 8.0)
-    by_second = throughput.series(stored(tmp_path, {"read.0": rows}))
+def test_seconds_without_a_finished_operation_count_as_nothing():
+    rows = [row for row in read([10] * 8, 8.0) if row.second != 3]
+    by_second = throughput.series(samples_of(rows))
     assert by_second["operations"].to_list() == [10, 10, 10, 0, 10, 10, 10, 10]
 
 
-def test_totals_come_from_seconds_where_there_are_none_and_never_count_twice(tmp_path):
+def test_totals_come_from_seconds_where_there_are_none_and_never_count_twice():
     rows = synthetic.counts("read", "get", [(10, 10), (20, 20)])
     sums = [r._replace(process=None) for r in rows]  # the worker's sum beside its process
-    only_seconds = [r for r in rows if r.second is not None]
-    both = stored(tmp_path / "a", {"read.0": [*rows, *sums, *synthetic.times("read", 2.0)]})
-    seconds = stored(tmp_path / "b", {"read.0": [*only_seconds, *synthetic.times("read", 2.0)]})
-    for samples in (both, seconds):
+    for told in ([*rows, *sums], [r for r in rows if r.second is not None]):
+        samples = samples_of([*told, *synthetic.times("read", 2.0)])
         for per_second in (False, True):
             counted = throughput.counters(samples, "operations", per_second=per_second)
             assert counted["value"].sum() == 30
-
-
-def test_errors_are_warned_of(tmp_path):
-    rows = [
-        *synthetic.counts("read", "get", [(10, 10)]),
-        Sample("read", "errors", 3, "1", second=None, operation="put", worker=0, process=0),
-        *synthetic.times("read", 1.0),
-    ]
-    samples = stored(tmp_path, {"read.0": rows})
-    table = throughput.throughput(samples, throughput.series(samples))
-    (warning,) = throughput.errors(table)
-    assert warning.message.startswith("phase read: 3 operations failed")
 
 
 def test_interval_over_repeats_by_hand():
@@ -169,11 +108,8 @@ def test_interval_over_repeats_by_hand():
 def test_interval_covers_what_it_claims_even_with_few_repeats():
     rng = np.random.default_rng(3)
     for n in (2, 3, 6):
-        hits = 0
-        for _ in range(200):
-            result = estimate(list(np.exp(rng.normal(5, 0.1, n))))
-            hits += result.low <= math.exp(5) <= result.high
-        assert hits / 200 > 0.90
+        each = [estimate(list(np.exp(rng.normal(5, 0.1, n)))) for _ in range(200)]
+        assert np.mean([e.low <= math.exp(5) <= e.high for e in each]) > 0.90
 
 
 def test_equal_values_have_a_point_and_one_value_has_no_interval():
@@ -196,7 +132,7 @@ def test_single_repeat_takes_its_interval_from_its_seconds():
     assert result.low < 99.0 < result.high
     # About mean +- 1.96 * 5 / sqrt(60), the seconds being independent here.
     assert result.high - result.low == pytest.approx(2 * 1.96 * 5 / math.sqrt(60), rel=0.5)
-    assert estimate([99.0], seconds[: resample.MIN_SECONDS - 1]).resampled == "none"
+    assert estimate([99.0], seconds[: MIN_SECONDS - 1]).resampled == "none"
 
 
 def test_neighbouring_seconds_that_are_alike_count_for_less():
@@ -226,62 +162,36 @@ def test_intervals_of_few_seconds_cover_what_they_claim(r, least):
 
 def test_a_noisy_setting_keeps_its_own_spread():
     steady = [[100.0, 101.0, 102.0], [50.0, 50.5, 51.0], [80.0, 80.4, 81.0]]
-    noisy = [100.0, 140.0, 70.0]
+    noisy, other = [100.0, 140.0, 70.0], [10.0, 14.0, 7.0]
     result = pooled([*steady, noisy])
-    assert result[3] is None and all(one is not None for one in result[:3])
     # It stays in what the others share, which is on the safe side.
-    assert result[0] is not None and result[0].freedom == 8
+    assert result[3] is None and [one.freedom for one in result[:3]] == [8, 8, 8]
     # Two that are like each other share: each has 2 degrees of freedom.
-    other = [10.0, 14.0, 7.0]
     result = pooled([*steady, *steady, noisy, other])
-    assert result[6] is not None and result[7] is not None and result[0] is not None
-    assert result[6].freedom == 4 and result[0].freedom == 16
+    assert (result[0].freedom, result[6].freedom, result[7].freedom) == (16, 4, 4)
     squares = [(math.log(v) - float(np.mean(np.log(noisy)))) ** 2 for v in noisy]
     assert result[6].error == pytest.approx(math.sqrt(sum(squares) / 2 / 3))
     # Spreads of two kinds are two estimates: degrees of freedom of Welch.
     both = math.hypot(result[6].error, result[0].error)
     welch = both**4 / (result[6].error ** 4 / 4 + result[0].error ** 4 / 16)
-    assert ratio(result[6], result[0]).freedom == pytest.approx(welch)
+    of = ratio(result[6], result[0])
+    quotient = result[6].mean / result[0].mean
+    assert (of.mean, of.error, of.freedom) == pytest.approx((quotient, both, welch))
+    assert math.log(of.high / of.mean) == pytest.approx(stats.t.ppf(0.975, welch) * both)
     assert ratio(result[6], result[7]).freedom == 4
-
-
-def test_ratio_adds_errors_in_squares():
-    above = Estimate(3, 200.0, 150.0, 250.0, "repeats", 0.03, 2.0)
-    below = Estimate(3, 100.0, 90.0, 110.0, "repeats", 0.04, 2.0)
-    result = ratio(above, below)
-    assert result.mean == pytest.approx(2.0)
-    assert result.error == pytest.approx(0.05)
-    freedom = 0.05**4 / (0.03**4 / 2 + 0.04**4 / 2)
-    assert result.freedom == pytest.approx(freedom)
-    assert math.log(result.high / 2) == pytest.approx(stats.t.ppf(0.975, freedom) * 0.05)
-    assert not ratio(above, Estimate(1, 100.0, math.nan, math.nan, "none")).known()
+    assert not ratio(result[6], estimate([1.0])).known()
 
 
 def test_speedup_and_efficiency_by_hand():
-    rows = [
-        {
-            "engine": "sqlite",
-            "workers": workers,
-            "index": "none",
-            "phase": "read",
-            "step": 0,
-            "measure": "documents_per_s",
-            "n": 2,
-            "mean": mean,
-            "low": mean,
-            "high": mean,
-            "resampled": "repeats",
-            "error": 0.0,
-            "freedom": 1.0,
-        }
-        for workers, mean in ((2, 100.0), (4, 150.0), (8, 300.0))
-    ]
-    table = scaling(pd.DataFrame(rows), ["engine", "workers", "index"])
-    speedup = table[table["quantity"] == "speedup"].set_index("level")["mean"]
-    efficiency = table[table["quantity"] == "efficiency"].set_index("level")["mean"]
-    assert speedup.to_dict() == {2.0: 1.0, 4.0: 1.5, 8.0: 3.0}
-    assert efficiency.to_dict() == {2.0: 1.0, 4.0: 0.75, 8.0: 0.75}
-    assert scaling(pd.DataFrame(rows[:1]), ["engine", "workers", "index"]).empty
+    rows = pd.DataFrame({"workers": [2, 4, 8], "mean": [100.0, 150.0, 300.0]})
+    rows = rows.assign(engine="sqlite", index="none", low=rows["mean"], high=rows["mean"])
+    rows = rows.assign(phase="read", step=0, measure="documents_per_s", n=2)
+    rows = rows.assign(resampled="repeats", error=0.0, freedom=1.0)
+    table = scaling(rows, ["engine", "workers", "index"])
+    shown = table.set_index(["quantity", "level"])["mean"]
+    assert shown["speedup"].to_dict() == {2.0: 1.0, 4.0: 1.5, 8.0: 3.0}
+    assert shown["efficiency"].to_dict() == {2.0: 1.0, 4.0: 0.75, 8.0: 0.75}
+    assert scaling(rows[:1], ["engine", "workers", "index"]).empty
 
 
 def test_latencies_are_of_merged_logs_without_warm_up(tmp_path):
@@ -291,14 +201,12 @@ def test_latencies_are_of_merged_logs_without_warm_up(tmp_path):
     merged = merge_all(sorted(tmp_path.glob("*.hlog")), counted_tag)
     assert set(merged) == {"get.service_time", "get.response_time"}
     values = percentiles(merged["get.service_time"], [50, 90, 95])
-    assert values[50] == pytest.approx(1000, rel=1e-3)
-    assert values[90] == pytest.approx(1000, rel=1e-3)
-    assert values[95] == pytest.approx(9000, rel=1e-3)
+    assert values == pytest.approx({50: 1000, 90: 1000, 95: 9000}, rel=1e-3)
 
 
 def test_few_repeats_share_the_spread_of_all_settings():
     settings = [[100.0, 110.0], [1000.0, 900.0], [5.0], [2.0, 2.0], [1.0, 2.0, 3.0, 4.0, 5.0]]
-    result = resample.pooled(settings)
+    result = pooled(settings)
     assert result[2] is None, "a single repeat has no spread to give or take"
     assert result[4] is None, "enough repeats for a spread of its own"
     # By hand: residuals of two values are half their log ratio; n / (n - 1) is 2.
@@ -310,7 +218,7 @@ def test_few_repeats_share_the_spread_of_all_settings():
     assert first.mean == pytest.approx(math.sqrt(100 * 110))
     half = stats.t.ppf(0.975, 3) * error
     assert math.log(first.high / first.mean) == pytest.approx(half)
-    assert resample.pooled([[1.0, 2.0], [0.0, 1.0]]) == [None, None], "nobody to share with"
+    assert pooled([[1.0, 2.0], [0.0, 1.0]]) == [None, None], "nobody to share with"
 
 
 def test_shared_spread_covers_what_it_claims():
@@ -318,28 +226,20 @@ def test_shared_spread_covers_what_it_claims():
     hits = [
         e.low <= 100.0 <= e.high
         for _ in range(300)
-        for e in resample.pooled(100.0 * np.exp(rng.normal(0, 0.1, size=(8, 2))))
+        for e in pooled(100.0 * np.exp(rng.normal(0, 0.1, size=(8, 2))))
         if e is not None
     ]
     assert 0.93 < sum(hits) / len(hits) < 0.97
 
 
 def test_a_host_sample_of_a_few_ticks_says_nothing_but_a_lone_one_stays():
-    def row(trial, second, metric, value):
-        return {
-            **{"trial": trial, "phase": "read", "step": 0, "host": "h"},
-            **{"second": second, "metric": metric, "value": value, "worker": 0, "process": None},
-        }
-
+    trials = [("a", 0, 1.0, 40.0), ("a", 1, 1.0, 60.0), ("a", 2, 0.05, 100.0), ("b", 0, 0.1, 30.0)]
     rows = [
-        *(row("a", s, "sample_length", length) for s, length in ((0, 1.0), (1, 1.0), (2, 0.05))),
-        *(row("a", s, "cpu_user", v) for s, v in ((0, 40.0), (1, 60.0), (2, 100.0))),
-        row("b", 0, "sample_length", 0.1),
-        row("b", 0, "cpu_user", 30.0),
+        (trial, second, metric, value)
+        for trial, second, *values in trials
+        for metric, value in zip(("sample_length", "cpu_user"), values, strict=True)
     ]
-    result = by_second(host_samples(pd.DataFrame(rows)))
-    assert result[["trial", "second", "user"]].values.tolist() == [
-        ["a", 0, 40.0],
-        ["a", 1, 60.0],
-        ["b", 0, 30.0],
-    ]
+    place = {"phase": "read", "step": 0, "host": "h", "worker": 0, "process": None}
+    table = pd.DataFrame(rows, columns=["trial", "second", "metric", "value"]).assign(**place)
+    result = by_second(host_samples(table))[["trial", "second", "user"]].values.tolist()
+    assert result == [["a", 0, 40.0], ["a", 1, 60.0], ["b", 0, 30.0]]
