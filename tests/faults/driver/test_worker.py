@@ -1,7 +1,6 @@
-"""Worker jobs that end early: killed, aborted, signalled, failed. Nothing is left behind."""
+"""Worker jobs that end early: killed, aborted, signalled. Nothing is left behind."""
 
 import signal
-import subprocess
 
 import psutil
 import pytest
@@ -9,15 +8,22 @@ from support import driving
 from support.driving import all_gone, children, make_inputs, start, trial, wait_for
 from support.waiting import exit_code
 
-from storewise.errors import StorewiseError
-
 LONG_READ = {"name": "read", "params": {"seconds": 120}}
 
 
+@pytest.fixture(scope="module")
+def before():
+    """Processes of other files' tests, such as servers that several files share."""
+    return set(psutil.Process().children(recursive=True))
+
+
 @pytest.fixture
-def place(tmp_path):
+def place(tmp_path, before):
     make_inputs(tmp_path, 2)
-    return tmp_path
+    yield tmp_path
+    assert not list(tmp_path.glob("read.*.parquet"))
+    left = [p for p in psutil.Process().children(recursive=True) if p.is_running()]
+    assert [p for p in left if p not in before and p.status() != psutil.STATUS_ZOMBIE] == []
 
 
 def started(place, processes=2):
@@ -36,15 +42,14 @@ def test_a_killed_client_ends_the_worker(place):
     assert exit_code(job, 300) != 0
     text = (place / "read.0.log").read_text()
     assert f"client process 0 (pid {victim.pid}) was ended by SIGKILL" in text
-    assert not (place / "read.0.parquet").exists()
 
 
-def test_no_client_outlives_a_killed_worker(place):
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_signal_to_the_worker_leaves_no_client(number, place):
     job, clients = started(place)
-    job.kill()
-    job.wait()
+    job.send_signal(number)
+    assert exit_code(job, 300) != 0
     assert all_gone(clients)
-    assert not list(place.glob("read.*.parquet"))
 
 
 def test_no_client_outlives_a_worker_that_is_killed_at_a_barrier(place):
@@ -63,39 +68,3 @@ def test_an_abort_ends_the_worker(place):
     assert exit_code(job, 300) == 1
     assert all_gone(clients)
     assert "Aborted: node 1 died: no space left" in (place / "read.0.log").read_text()
-    assert not list(place.glob("read.*.parquet"))
-
-
-@pytest.mark.parametrize(
-    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.all_cells)]
-)
-def test_a_signal_to_the_worker_leaves_no_client(number, place):
-    job, clients = started(place)
-    job.send_signal(number)
-    assert exit_code(job, 300) != 0
-    assert all_gone(clients)
-
-
-@pytest.mark.needs("root", "mount")
-@pytest.mark.parametrize("engine", ["sqlite", "duckdb", "parquet", "files"])
-def test_a_full_disk_is_the_stores_own_error(place, engine):
-    store = place / "store.0"
-    store.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300k", "none", store], check=True)
-    try:
-        with pytest.raises(StorewiseError, match=r"(?i)full|space"):
-            driving.run_here(trial(engine, id="other"), place, "write")
-    finally:
-        subprocess.run(["umount", store], check=True)
-    assert not (place / "write.0.parquet").exists()
-
-
-@pytest.fixture(scope="module", autouse=True)
-def before():
-    """Processes of other files' tests, such as servers that several files share."""
-    return set(psutil.Process().children(recursive=True))
-
-
-def test_no_process_is_left(before):
-    left = [p for p in psutil.Process().children(recursive=True) if p.is_running()]
-    assert [p for p in left if p not in before and p.status() != psutil.STATUS_ZOMBIE] == []

@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 
-import pytest
 from support.memory_cgroup import without_memory
 
 from storewise.metrics.memory_kills import MemoryKills
 from storewise.session.coordination.ending import how_it_ended
-
-
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV])
-def test_a_process_that_somebody_ends(number: signal.Signals) -> None:
-    before = MemoryKills.now()
-    sleeper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-    sleeper.send_signal(number)
-    assert f"was ended by {number.name}" in how_it_ended(sleeper.wait(), before, sleeper.pid)
 
 
 def test_a_process_that_the_kernel_kills_for_lack_of_memory() -> None:

@@ -14,8 +14,6 @@ from support.waiting import wait_until
 
 from storewise.analysis.pipeline.build import build_tables
 from storewise.analysis.pipeline.load import load_results
-from storewise.figures.per_node import latency_by_node, slowed_nodes
-from storewise.report.tables.per_node import node_tables
 from storewise.session.coordination.liveness import read_abort
 from storewise.session.faults.orders import Orders
 from storewise.study.trial import Trial
@@ -44,24 +42,21 @@ def slow_network(place: Host, **who: object) -> dict[str, object]:
 
 
 def trial_of(*steps: dict[str, object], nodes: int = 3) -> Trial:
-    phases = [
-        {"name": "load", "params": {"recordcount": 300, "fieldcount": 2, "fieldlength": 20}},
-        {"name": "c", "params": {"seconds": 1.5}, "steps": list(steps)},
-    ]
+    # The servers have no other port, and nobody else is on this bridge.
+    values = {"workload": "ycsb", "repeat": 1, "seed": 5, "threads": 3, "allow_open_ports": True}
+    load = {"recordcount": 300, "fieldcount": 2, "fieldlength": 20}
     return Trial(
+        **values,
         study="differ",
         id="postgres-differ",
         engine="postgres",
-        workload="ycsb",
-        repeat=1,
-        seed=5,
         factors={"engine": "postgres", "nodes": nodes},
         nodes=nodes,
-        threads=3,
         consistency="durable",
-        # The servers have no other port, and nobody else is on this bridge.
-        allow_open_ports=True,
-        phases=phases,
+        phases=[
+            {"name": "load", "params": load},
+            {"name": "c", "params": {"seconds": 1.5}, "steps": list(steps)},
+        ],
     )
 
 
@@ -90,14 +85,7 @@ def test_a_slowed_network_shows_at_its_node_only(places: list[Host], tmp_path: P
     assert slowed["over_limit"] > 0.5 > max(other["over_limit"] for other in others)
     # The nodes' own figures stand in the same rows.
     assert result["store_cpu"].notna().all()
-    assert result["cpu_iowait"].notna().all()
-    rates = tables.slowdown.set_index("step")
-    assert list(rates["slowed_nodes"]) == [0, 1, 1]
-    assert rates.loc[1, "mean"] < rates.loc[0, "mean"]
-    assert rates.loc[1, "relative"] == pytest.approx(rates.loc[1, "mean"] / rates.loc[0, "mean"])
-    assert latency_by_node(tables) is not None
-    assert slowed_nodes(tables) is not None
-    assert [table.id for table in node_tables(tables)] == ["per-node", "slowdown"]
+    assert list(tables.slowdown["slowed_nodes"]) == [0, 1, 1]
 
 
 def test_killed_jobs_of_nodes_leave_no_slowing(places: list[Host], tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""Orders to nodes: servers restarted, killed and slowed by the jobs that look after them."""
+"""Orders to nodes: servers killed and slowed by the jobs that look after them. A restart of all is
+in tests/e2e/studies/test_two_stores.py."""
 
 import logging
 import threading
@@ -82,26 +83,6 @@ def nodes(tmp_path):
     assert left == []
 
 
-def test_servers_are_restarted_on_the_same_port(nodes, tmp_path):
-    result = nodes(NodeSpec("data", 0), NodeSpec("data", 1))
-    before = {name: (loop.server.pid, loop.server.endpoint) for name, loop in result.items()}
-    answers = Orders(tmp_path).restart()
-    assert set(answers) == {"data0", "data1"}
-    for name, loop in result.items():
-        pid, endpoint = before[name]
-        assert loop.server.endpoint == endpoint
-        assert loop.server.pid != pid
-        assert not psutil.pid_exists(pid)
-        assert TcpEngine().answers(endpoint, loop.server.node.credentials)
-        # It was told to stop, not killed.
-        assert (loop.server.node.directory / "stopped").exists()
-        assert next(loop.renewals) == 2
-        assert loop.error is None
-    one = Orders(tmp_path).restart(["data1"])
-    assert set(one) == {"data1"}
-    assert [next(result[name].renewals) for name in ("data0", "data1")] == [3, 4]
-
-
 def test_a_killed_server_answers_again_and_its_times_are_told(nodes, tmp_path):
     """Killed for good it stays down until it is told to start."""
     (loop,) = nodes().values()
@@ -119,18 +100,6 @@ def test_a_killed_server_answers_again_and_its_times_are_told(nodes, tmp_path):
     orders.await_done(orders.give("start", ["data0"]))
     assert TcpEngine().answers(endpoint, loop.server.node.credentials)
     assert loop.error is None
-
-
-def test_a_server_that_does_not_come_back_fails_the_order_with_its_log(nodes, tmp_path):
-    (loop,) = nodes().values()
-    (loop.server.node.directory / "server.py").write_text(
-        "print('no data here'); raise SystemExit(4)"
-    )
-    with pytest.raises(
-        EngineError, match=r"(?s)data0 was told to restart:.*status 4.*no data here"
-    ):
-        Orders(tmp_path).restart()
-    wait_until(lambda: loop.error is not None, 30, "the node's job has noticed")
 
 
 @pytest.mark.parametrize(
@@ -169,20 +138,24 @@ def _is_slower(process):
         return False
 
 
-def test_slowing_that_ends_early_is_an_error(nodes, tmp_path):
-    (loop,) = nodes().values()
-    Orders(tmp_path).slow(Slow(how="cpu", processes=1))
+def test_what_goes_wrong_is_told_to_the_asker_or_ends_the_node(nodes, tmp_path):
+    lost, slowed = nodes(NodeSpec("data", 0), NodeSpec("data", 1)).values()
+    orders = Orders(tmp_path)
+    with pytest.raises(EngineError, match=r"(?s)data1 was told to be slow.*does not fit"):
+        orders.slow(Slow(how="disk", file_mb=1 << 40, names=("data1",)))
+    with pytest.raises(EngineError, match="lower memory_mb"):
+        orders.slow(Slow(how="memory", memory_mb=1 << 30, names=("data1",)))
+    assert slowed.error is None  # the server itself is well
+    orders.slow(Slow(how="cpu", processes=1, names=("data1",)))
     for process in psutil.Process().children(recursive=True):
         if _is_slower(process):
             process.kill()
-    wait_until(lambda: loop.error is not None, 30, "the node's job has noticed")
-    assert "ended early" in str(loop.error)
-
-
-def test_slowing_that_cannot_be_is_told_to_the_asker(nodes, tmp_path):
-    (loop,) = nodes().values()
-    with pytest.raises(EngineError, match=r"(?s)data0 was told to be slow.*does not fit"):
-        Orders(tmp_path).slow(Slow(how="disk", file_mb=1 << 40))
-    with pytest.raises(EngineError, match="lower memory_mb"):
-        Orders(tmp_path).slow(Slow(how="memory", memory_mb=1 << 30))
-    assert loop.error is None  # the server itself is well
+    wait_until(lambda: slowed.error is not None, 30, "the node's job has noticed")
+    assert "ended early" in str(slowed.error)
+    program = lost.server.node.directory / "server.py"
+    program.write_text("print('no data here'); raise SystemExit(4)")
+    with pytest.raises(
+        EngineError, match=r"(?s)data0 was told to restart:.*status 4.*no data here"
+    ):
+        orders.restart(["data0"])
+    wait_until(lambda: lost.error is not None, 30, "the node's job has noticed")

@@ -23,7 +23,7 @@ from support.waiting import wait_until
 from support.workspace import Workspace
 
 from storewise.engines.contract.server import Credentials, Topology
-from storewise.engines.hbase.engine import HbaseEngine
+from storewise.engines.registry import engine
 from storewise.engines.sql.duckdb_reads import DuckSettings, close_duckdb, open_duckdb
 from storewise.errors import ConfigError
 from storewise.session.coordination.cluster import (
@@ -46,13 +46,10 @@ def open_place() -> Iterator[Path]:
 
 
 CELLS = {
-    "postgres": ("postgres", Topology(memory_mb=256), {}),
-    "mariadb": ("mariadb", Topology(memory_mb=256), {}),
-    "mongodb": ("mongodb", Topology(memory_mb=512), {}),
+    **{name: (name, Topology(memory_mb=256), {}) for name in ("postgres", "mariadb", "valkey")},
+    "cassandra": ("cassandra", Topology(memory_mb=768), {}),
     "mongodb-set": ("mongodb", Topology(replicas=3, memory_mb=256), {}),
     "mongodb-sharded": ("mongodb", Topology(memory_mb=256), {"sharded": "always"}),
-    "cassandra": ("cassandra", Topology(memory_mb=768), {}),
-    "valkey": ("valkey", Topology(memory_mb=256), {}),
 }
 
 
@@ -65,11 +62,7 @@ def emulated() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "cell",
-    [
-        pytest.param(cell, marks=[pytest.mark.all_cells] if cell != "postgres" else [])
-        for cell in CELLS
-    ],
+    "cell", [pytest.param(c, marks=[pytest.mark.all_cells] * (c != "postgres")) for c in CELLS]
 )
 def test_another_user_gets_in_nowhere(
     cell: str, open_place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -91,28 +84,55 @@ def test_another_user_gets_in_nowhere(
     assert secrets.key not in attempts.text
 
 
-@pytest.mark.all_cells
-def test_what_another_user_can_do_to_hbase_is_what_we_say(
-    open_place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+#: No more than docs/engines.md says.
+OPEN = {
+    "hbase": {
+        *("ZooKeeper: srvr", "HTTP: GET /jmx", "Thrift: list tables", "Thrift: write a row"),
+        *("Thrift: read rows", "Thrift: delete a row"),
+    },
+    "riak": {
+        *("protocol buffers: ask for the version", "protocol buffers: write a key"),
+        *("protocol buffers: read a key", "protocol buffers: delete a key"),
+        *("HTTP: GET /stats", "epmd: names"),
+    },
+}
+
+
+# No registry has a Riak: this needs one that RIAK_HOME names.
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param("hbase", marks=pytest.mark.all_cells), *(["riak"] if "riak" in SERVED else [])],
+)
+def test_what_another_user_can_do_to_a_server_that_asks_nobody_is_what_we_say(
+    name: str, open_place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """HBase asks nobody who he is: its ports on loopback are open, its files are not."""
-    settings = available("hbase")
+    """Ports on loopback, data and names are open; files, programs and Riak's cookie are not."""
+    session, shape = open_place / "session", Topology(memory_mb=512)
     with (
-        beside_an_intruder("hbase", tmp_path / "hbase.jsonl", monkeypatch) as attempts,
-        running("hbase", open_place / "session", Topology(memory_mb=512), settings) as cluster,
+        beside_an_intruder(name, tmp_path / f"{name}.jsonl", monkeypatch) as attempts,
+        running(name, session, shape, available(name)) as cluster,
     ):
-        ports = {f"tcp {e.address} {e.port}" for e in cluster.cluster.endpoints}
-        engine = HbaseEngine()
-        output = {e.role: engine.guards(e) for e in cluster.cluster.endpoints}
+        endpoints = cluster.cluster.endpoints
+        ports = {f"tcp {e.address} {e.port}" for e in endpoints}
+        if name == "riak":
+            (cookie,) = {path.read_text() for path in session.rglob(".erlang.cookie")}
+            # Before Riak serves, it answers with errors: a whole round counts from here.
+            done = '"protocol buffers: delete a key", "in": true'
+            wait_until(lambda: attempts.log.read_text().count(done) > 1, 120, "a round of tries")
+            wait_until(lambda: " 403 " in attempts.log.read_text(), 120, "a try by HTTP")
     assert ports <= attempts.reached()
-    assert all(place.startswith(("tcp 127.", "unix", "process")) for place in attempts.reached())
-    assert set(output.values()) == {"none"}
     inside = {e["tried"] for e in attempts.entries if e["in"]}
-    assert inside <= {
-        "ZooKeeper: srvr", "HTTP: GET /jmx", "Thrift: list tables", "Thrift: write a row",
-        "Thrift: read rows", "Thrift: delete a row",
-    }, "no more than docs/engines.md says"  # fmt: skip
-    assert "Thrift: list tables" in inside
+    assert inside <= OPEN[name]
+    assert inside & {"Thrift: list tables", "protocol buffers: write a key"}
+    if name == "hbase":
+        reached = attempts.reached()
+        assert all(place.startswith(("tcp 127.", "unix", "process")) for place in reached)
+        assert {engine("hbase").guards(endpoint) for endpoint in endpoints} == {"none"}
+    else:
+        refused = {"buffers: MapReduce": "not enabled", "HTTP: MapReduce": " 403 "}
+        for tried, answer in {**refused, "epmd: end it": "NO"}.items():
+            assert any(answer in said for said in attempts.tried(tried)), tried
+        assert len(cookie) > 20 and cookie not in attempts.text
 
 
 def as_another_user(directory: Path, code: str, *words: object) -> str:
@@ -245,26 +265,14 @@ def test_leases_and_live_trials_that_somebody_else_has_made_are_not_believed(
     open_place: Path,
 ) -> None:
     """Old code removed whatever directory they named."""
-    results, precious = open_place / "results", open_place / "precious"
-    precious.mkdir()
+    results = open_place / "results"
     results.mkdir()
     results.chmod(0o777)
-    made = """
-import json, os, socket, sys
-os.umask(0)
-node = {"node": "data0", "host": socket.gethostname(), "directory": sys.argv[2],
-        "started_at": 0.0, "ends_at": None, "keep": False}
-os.makedirs(sys.argv[1] + "/live/t/nodes")
-with open(sys.argv[1] + "/live/t/nodes/data0.json", "w") as file:
-    json.dump(node, file)
-"""
-    as_another_user(open_place, made, results, precious)
-    with pytest.raises(ConfigError, match=r"live belongs to user nobody") as caught:
-        sweep_dead(results, print)
-    assert str(results / "live") in str(caught.value)
-    assert precious.is_dir()
-    with pytest.raises(ConfigError, match="belongs to user nobody"):
-        Run(results).start()
+    as_another_user(open_place, "import os, sys; os.makedirs(sys.argv[1])", results / "live" / "t")
+    for begin in (lambda: sweep_dead(results, print), Run(results).start):
+        with pytest.raises(ConfigError, match=rf"{results}/live belongs to user nobody"):
+            begin()
+    assert (results / "live" / "t").is_dir()
 
 
 def test_servers_are_refused_where_every_user_may_write(open_place: Path) -> None:
@@ -282,37 +290,3 @@ def test_servers_are_refused_where_every_user_may_write(open_place: Path) -> Non
     assert f"every user may write to {place.directory}; `chmod o-w`" in text
     assert not place.results.stat().st_mode & 0o002, "what we make is not"
     assert place.left_behind() == []
-
-
-# No registry has a Riak: this needs one that RIAK_HOME names.
-if "riak" in SERVED:
-
-    def test_what_another_user_can_do_to_riak_is_what_we_say(
-        open_place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """Data and names are open to him; programs, the cookie and the end of epmd are not."""
-        session = open_place / "session"
-        with (
-            beside_an_intruder("riak", tmp_path / "riak.jsonl", monkeypatch) as attempts,
-            running("riak", session, Topology(memory_mb=512), available("riak")) as cluster,
-        ):
-            (cookie,) = {path.read_text() for path in session.rglob(".erlang.cookie")}
-            ports = {f"tcp {e.address} {e.port}" for e in cluster.cluster.endpoints}
-            # Before Riak serves, it answers with errors: a whole round counts from here.
-            done = '"protocol buffers: delete a key", "in": true'
-            wait_until(lambda: attempts.log.read_text().count(done) > 1, 120, "a round of tries")
-            wait_until(lambda: " 403 " in attempts.log.read_text(), 120, "a try by HTTP")
-        assert ports <= attempts.reached()
-        inside = {e["tried"] for e in attempts.entries if e["in"]}
-        open_to_all = {
-            *(f"protocol buffers: {what}" for what in (
-                "ask for the version", "write a key", "read a key", "delete a key",
-            )),
-            "HTTP: GET /stats", "epmd: names",
-        }  # fmt: skip
-        assert inside <= open_to_all, "no more than docs/engines.md says"
-        assert "protocol buffers: write a key" in inside
-        assert any("not enabled" in answer for answer in attempts.tried("buffers: MapReduce"))
-        assert any(" 403 " in answer for answer in attempts.tried("HTTP: MapReduce"))
-        assert any(answer == "NO" for answer in attempts.tried("epmd: end it"))
-        assert len(cookie) > 20 and cookie not in attempts.text

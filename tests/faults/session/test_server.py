@@ -81,17 +81,18 @@ def test_all_that_a_server_has_started_ends_with_it_also_where_it_is_deaf(start,
     assert gone(processes, 1)
 
 
-def test_a_server_that_fails_says_so_with_its_log(start, tmp_path):
-    with pytest.raises(EngineError, match=r"data0: the server of Tcp .*status 3(.|\n)*disk .*full"):
-        start(words=("fail",))
+@pytest.mark.parametrize(
+    ("fails", "says"),
+    [
+        ({"words": ("fail",)}, r"data0: the server of Tcp .*status 3(.|\n)*disk .*full"),
+        ({"step": "no space left"}, r"data0: python\S* ended with status 1(.|\n)*no space"),
+    ],
+)
+def test_a_server_or_a_first_step_that_fails_says_so_with_its_log(start, tmp_path, fails, says):
+    with pytest.raises(EngineError, match=says):
+        start(**fails)
     assert not (tmp_path / "data0").exists()
     assert ours() == []
-
-
-def test_a_first_step_that_fails(start, tmp_path):
-    with pytest.raises(EngineError, match=r"data0: python\S* ended with status 1(.|\n)*no space"):
-        start(step="no space left")
-    assert not (tmp_path / "data0").exists()
 
 
 #: With a child that nobody else would end.
@@ -169,7 +170,7 @@ def test_a_job_told_to_end_while_its_guard_still_starts(start, monkeypatch):
     assert ours() == []
 
 
-def test_a_port_taken_between_look_and_start(start, monkeypatch):
+def test_a_port_that_is_taken_is_not_used(start, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = other.getsockname()[1]
         real = server_module.free_port
@@ -178,11 +179,6 @@ def test_a_port_taken_between_look_and_start(start, monkeypatch):
         )
         server = start()
         assert server.node.port != taken
-
-
-def test_no_port_is_free():
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port = other.getsockname()[1]
-        with pytest.raises(EngineError, match=f"no free port in {port} at 127.0.0.1.*profile"):
-            free_port("127.0.0.1", str(port))
+        with pytest.raises(EngineError, match=f"no free port in {taken} at 127.0.0.1.*profile"):
+            free_port("127.0.0.1", str(taken))
     assert free_port("127.0.0.1", "21000-21100") in range(21000, 21101)

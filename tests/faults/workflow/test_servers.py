@@ -41,49 +41,17 @@ phases:
 #: them lasts longer than a lease.
 SLOW_COMMITS = "{bulk: insert, config: {commit_delay: 20000, commit_siblings: 0}}"
 LONG = {
-    "form": STUDY.format(settings="{}", records=20, seconds=600),
     "load": STUDY.format(settings=SLOW_COMMITS, records=1_000_000, seconds=0.3),
     "c": STUDY.format(settings="{}", records=20, seconds=600),
 }
-#: Of the sample, for trials that are measured to their end and for what fails by itself.
-ALIGNMENTS = """\
-inputs: {{paths: data}}
-engines: {{{engine}: {settings}}}
-factors: {{workers: {workers}, nodes: {nodes}}}
-phases:
-  - write: {{batch_size: {batch}}}
-  - read: {{seconds: {seconds}}}
-"""
-
-
-def alignments(
-    engine: str = "postgres",
-    settings: str = "{}",
-    *,
-    workers: int = 2,
-    nodes: int = 2,
-    batch: int = 1000,
-    seconds: float = 0.3,
-) -> str:
-    return ALIGNMENTS.format(**locals())
 
 
 def begin(place: Workspace, phase: str) -> Run:
     """Start a run and wait until `phase` is at work."""
     place.write_study(LONG[phase])
     run = place.start()
-    if phase == "form":
-        # Not before: an `initdb` that is killed leaves its shared memory.
-        wait_until(lambda: serving(place) and place.members().get("form"), 60, "form")
-    else:
-        place.await_worker(run, f"{phase}.1")
+    place.await_worker(run, f"{phase}.1")
     return run
-
-
-def serving(place: Workspace) -> bool:
-    """Whether both servers have been started on data that is there."""
-    logs = [log.read_text() for log in place.results.glob("logs/*/data?.server.log")]
-    return sum("starting PostgreSQL" in log for log in logs) == 2
 
 
 def the_failure(place: Workspace) -> str:
@@ -94,20 +62,12 @@ def the_failure(place: Workspace) -> str:
     return line
 
 
-def kill(pid: int) -> None:
-    os.kill(pid, signal.SIGKILL)
-
-
 def kill_server(place: Workspace, run: Run) -> None:
-    kill(place.server("data1"))  # type: ignore[arg-type]
-
-
-def kill_guard(place: Workspace, run: Run) -> None:
-    kill(psutil.Process(place.server("data1")).ppid())
+    psutil.Process(place.server("data1")).kill()
 
 
 def kill_node(place: Workspace, run: Run) -> None:
-    kill(place.members()["data0"])
+    os.kill(place.members()["data0"], signal.SIGKILL)
 
 
 def stop_node_again(place: Workspace, run: Run) -> None:
@@ -120,33 +80,20 @@ def stop_node_again(place: Workspace, run: Run) -> None:
                 job.wait(0.005)
 
 
-def kill_form(place: Workspace, run: Run) -> None:
-    kill(place.members()["form"])
-
-
-SERVER_GONE = r"data1: the server of PostgreSQL on host \S+ was ended by SIGKILL"
-NODE_KILLED = r"data0 on host \S+ was ended by SIGKILL"
-NODE_STOPPED = r"data0 was ended by signal SIGTERM"
-
-
 #: Cause, phase, and what the recorded reason must say (None: no failure of the trial). Of all
 #: orders in which runs, jobs and sweeps end: tests/unit/session/test_coordination.py.
 @pytest.mark.parametrize(
     ("cause", "phase", "reason"),
     cells(
-        every_run=[(kill_server, "c", SERVER_GONE)],
+        every_run=[
+            (kill_server, "c", r"data1: the server of PostgreSQL on host \S+ was ended by SIGKILL"),
+        ],
         slow=[
-            (kill_node, "load", NODE_KILLED),
+            (kill_node, "load", r"data0 on host \S+ was ended by SIGKILL"),
             (kills.kill_snakemake, "c", None),
             (kills.interrupt, "c", None),
         ],
-        all_cells=[
-            (kill_guard, "load", r"data1: the server of PostgreSQL"),
-            (stop_node_again, "load", NODE_STOPPED),
-            (kill_form, "form", r"form on host \S+ was ended by SIGKILL"),
-            (kills.kill_snakemake, "form", None),
-            (kills.interrupt, "form", None),
-        ],
+        all_cells=[(stop_node_again, "load", r"data0 was ended by signal SIGTERM")],
     ),
 )
 def test_nothing_is_left_and_the_next_run_goes_on(
@@ -168,28 +115,12 @@ def test_nothing_is_left_and_the_next_run_goes_on(
     place.goes_on()
 
 
-def fails(place: Workspace, *arguments: str, settings: str = "{}") -> str:
-    """A run that fails by itself and leaves nothing; returns what was recorded of it."""
-    place.write_study(STUDY.format(settings=settings, records=20, seconds=600))
-    run = place.start(place.command(*arguments))
-    assert exit_code(run, 600) != 0
-    wait_until(lambda: not place.processes(), 30, "the end of all processes")
-    assert place.left_behind() == []
-    text = the_failure(place)
-    place.goes_on()
-    return text
+FURTHER = ("mariadb", "mongodb", "cassandra", "hbase")
 
 
 #: Each is told differently that its disk is full.
 @pytest.mark.parametrize(
-    "engine",
-    [
-        "postgres",
-        *(
-            pytest.param(name, marks=pytest.mark.all_cells)
-            for name in ("mariadb", "mongodb", "cassandra", "hbase")
-        ),
-    ],
+    "engine", ["postgres", *(pytest.param(name, marks=pytest.mark.all_cells) for name in FURTHER)]
 )
 def test_the_data_disk_fills_while_a_server_loads(
     place: Workspace,
@@ -221,6 +152,15 @@ def test_the_data_disk_fills_while_a_server_loads(
     assert "\n" not in reason
 
 
+#: Of the sample, for a trial that is measured to its end.
+ALIGNMENTS = """\
+inputs: {{paths: data}}
+engines: [{engine}]
+factors: {{workers: 1, nodes: 1}}
+phases:
+  - write: {{batch_size: {batch}}}
+  - read: {{seconds: {seconds}}}
+"""
 #: How a worker's log tells every ten seconds that no operation ended.
 STALL = ", 0 operations/s"
 
@@ -232,7 +172,9 @@ def stopped_server(
     was stopped."""
     find_programs(engine, monkeypatch)
     place.copy_inputs(sorted(SAMPLE.glob("*.m10.*")) if phase == "write" else SMALL)
-    place.write_study(alignments(engine, workers=1, nodes=1, **study))
+    place.write_study(
+        ALIGNMENTS.format(**{"engine": engine, "seconds": 0.3, "batch": 1000, **study})
+    )
     run = place.start(place.command("--omit-from", "analyse"))
     wait_until(lambda: place.working(f"{phase}.0"), 300, f"{phase}.0 at work")
     (log,) = place.results.glob(f"logs/*/{phase}.0.log")
@@ -307,49 +249,10 @@ def test_a_server_that_stands_still_for_longer_than_its_gateway_waits_is_named(
 
 def find_programs(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Debian has no MongoDB: the tests' own."""
-    if engine == "mongodb":
-        try:
-            monkeypatch.setenv("STOREWISE_MONGODB_BIN", str(mongodb_binaries.native() / "bin"))
-        except mongodb_binaries.Unavailable as error:
-            unavailable(str(error))
-    if engine in ("cassandra", "hbase"):
-        try:
-            monkeypatch.setenv(f"STOREWISE_{engine.upper()}_HOME", str(jvm_binaries.jars(engine)))
-        except jvm_binaries.Unavailable as error:
-            unavailable(str(error))
-
-
-@pytest.mark.all_cells
-def test_a_server_binary_is_missing(place: Workspace) -> None:
-    text = fails(place, settings=f"{{home: {place.directory}/nowhere}}")
-    assert re.search(r"data[01]: PostgreSQL: no \w+ \(looked in .*nowhere", text)
-
-
-#: A wall time ends by the clock of a test in tests/unit/session/test_jobs.py.
-@pytest.mark.all_cells
-@pytest.mark.long("a wall time of a minute, the shortest that can be asked for", limit=400)
-def test_a_node_ends_in_order_before_its_wall_time(place: Workspace) -> None:
-    text = fails(place, "--set-resources", "node:runtime=1")
-    assert re.search(r"data[01] stopped in order before its wall time", text)
-    logs = "".join(log.read_text() for log in place.results.glob("logs/*/data?.server.log"))
-    assert logs.count("database system is shut down") >= 2
-
-
-@pytest.mark.all_cells
-def test_two_users_sessions_on_one_host(tmp_path: Path) -> None:
-    """Two runs at once, each with clusters of its own, never meet."""
-    places = [Workspace(tmp_path / name) for name in ("one", "two")]
-    for place in places:
-        place.directory.mkdir()
-        study = STUDY.format(settings="{}", records=20, seconds=0.3)
-        place.write_study(study.replace("workers: 2, nodes: 2", "nodes: 1"))
-    runs = [place.start(place.command("--omit-from", "analyse")) for place in places]
     try:
-        assert [exit_code(run, 1200) for run in runs] == [0, 0], [p.output() for p in places]
-    finally:
-        for place in places:
-            for process in place.processes():
-                process.kill()
-    for place in places:
-        assert list(place.counts().values()) == [(20, 20)]
-        assert place.left_behind() == []
+        if engine == "mongodb":
+            monkeypatch.setenv("STOREWISE_MONGODB_BIN", str(mongodb_binaries.native() / "bin"))
+        if engine in ("cassandra", "hbase"):
+            monkeypatch.setenv(f"STOREWISE_{engine.upper()}_HOME", str(jvm_binaries.jars(engine)))
+    except (mongodb_binaries.Unavailable, jvm_binaries.Unavailable) as error:
+        unavailable(str(error))

@@ -33,28 +33,23 @@ def job(tmp_path):
     )  # fmt: skip
 
 
-class Frame:
-    """What `trial_job` gives, what it was given, and the checks with which workers were run."""
-
-    def __init__(self, live):
-        live.mkdir()
-        self.live, self.log = live, logging.getLogger("phase")
-        self.session = SimpleNamespace(run="run-1", opened=5.0)
-        self.check = lambda: None
-        self.told, self.given, self.names, self.checks = [], [], [], []
-        self.tell = self.told.append
-
-
 @pytest.fixture
 def frame(tmp_path, monkeypatch):
-    frame = Frame(tmp_path / "live")
+    """What `trial_job` gives, what it was given, and the checks with which workers were run."""
+    live = tmp_path / "live"
+    live.mkdir()
+    session = SimpleNamespace(run="run-1", opened=5.0)
+    told = []
+    frame = SimpleNamespace(
+        live=live, session=session, log=logging.getLogger("phase"), check=lambda: None,
+        told=told, tell=told.append, given={}, checks=[],
+    )  # fmt: skip
 
     @contextmanager
     def trial_job(results, session, name, log, **given):
-        assert (results, session) == (tmp_path, tmp_path / "live" / "session.json")
+        assert (results, session) == (tmp_path, live / "session.json")
         assert log == tmp_path / "logs" / f"{name}.log"
-        frame.names.append(name)
-        frame.given.append(given)
+        frame.given[name] = given
         yield frame
 
     monkeypatch.setattr(phase_job, "trial_job", trial_job)
@@ -96,65 +91,54 @@ def test_a_worker_gets_what_earlier_phases_left(job, frame, jobs, tmp_path):
     assert (told.result, told.hdr_log) == (place / "c.3.parquet", place / "c.3.hlog")
     assert told.conditions == {"run": "run-1", "opened": 5.0}
     needs = (tmp_path / "a", *before, *written, *stores)
-    assert frame.given == [{"needs": needs, "defer": 0.0}]
-
+    assert frame.given == {"c.3": {"needs": needs, "defer": 0.0}}
     phase_job.run_one(replace(job, phase="load", loads=True), 3)
     told = jobs[-1]
     assert (told.written, told.before, told.stores) == ((), (), ())
     assert told.store == place / "store.2/3"
     assert told.files == place / "written.3.parquet"
-    assert frame.given[-1]["needs"] == (tmp_path / "a",)
+    assert frame.given["load.3"]["needs"] == (tmp_path / "a",)
     assert not told.store.exists(), "the worker makes it"
     phase_job.run_one(replace(job, phase="d", per_job=1), 0)
     assert jobs[-1].before == tuple(
         place / f"{phase}.{k}.parquet" for phase in ("load", "c") for k in range(4)
     )
-    assert frame.names == ["c.3", "load.3", "d.0"]
     assert frame.checks == [frame.check] * 3
 
 
-def test_a_worker_of_servers_gets_their_cluster_and_waits_for_their_word(
-    job, frame, jobs, monkeypatch
-):
-    rooms = []
-    formed = SimpleNamespace(server_versions=lambda: {"pg": "17"}, warnings=("small",))
-    known = {"cluster": "the cluster", "pids": (8,), "beside": ["router"], "check": "check"}
+def test_a_worker_of_servers_or_of_a_database_gets_what_there_is(job, frame, jobs, monkeypatch):
+    rooms, databases = [], []
 
     @contextmanager
     def cluster(trial, logs, its, **place):
         assert place == {"phase": "load", "worker": place["worker"], "workers": 4}
+        formed = SimpleNamespace(server_versions=lambda: {"pg": "17"}, warnings=("small",))
+        known = {"cluster": "theirs", "pids": (8,), "beside": ["router"], "check": "check"}
         yield SimpleNamespace(formed=formed, **known)
 
+    @contextmanager
+    def external(trial, run, results, log, **more):
+        databases.append((run, more))
+        yield SimpleNamespace(cluster="database", versions={"db": "1"})
+
     monkeypatch.setattr(phase_job, "phase_cluster", cluster)
+    monkeypatch.setattr(phase_job, "external_store", external)
     monkeypatch.setattr(phase_job, "check_room", lambda *given: rooms.append(given))
     served = replace(job, trial=trial_of("postgres"), phase="load", served=True, loads=True)
     for worker in (0, 1):
         phase_job.run_one(served, worker)
         told = jobs[-1]
-        assert (told.cluster, told.routers) == ("the cluster", (8,))
-        assert told.versions == {"pg": "17"}
-        assert told.conditions["beside"] == ["router"]
-        assert told.conditions["warnings"] == ["small"]
+        assert (told.cluster, told.routers, told.versions) == ("theirs", (8,), {"pg": "17"})
+        assert (told.conditions["beside"], told.conditions["warnings"]) == (["router"], ["small"])
         assert told.store.is_dir(), "the servers have the data"
     assert rooms == [(served.trial, None)], "one of them asks"
     assert frame.checks == ["check"] * 2, "which sees the end of servers beside them, too"
-    assert frame.given[0]["defer"] == 3.0, "a node may know more than its clients"
-
-
-def test_a_database_that_is_there_is_opened_by_each_and_made_by_one(job, frame, jobs, monkeypatch):
-    given = []
-
-    @contextmanager
-    def external(trial, run, results, log, **more):
-        given.append((run, more))
-        yield SimpleNamespace(cluster="database", versions={"db": "1"})
-
-    monkeypatch.setattr(phase_job, "external_store", external)
+    assert frame.given["load.0"]["defer"] == 3.0, "a node may know more than its clients"
     for worker in (0, 1):
         phase_job.run_one(replace(job, trial=trial_of("sql"), phase="load", loads=True), worker)
         assert (jobs[-1].cluster, jobs[-1].versions) == ("database", {"db": "1"})
         assert jobs[-1].store.is_dir()
-    assert given == [("run-1", {"creates": True}), ("run-1", {"creates": False})]
+    assert databases == [("run-1", {"creates": True}), ("run-1", {"creates": False})]
 
 
 def test_room_is_asked_for_where_a_store_keeps_all_in_memory(monkeypatch):
@@ -173,26 +157,21 @@ def test_room_is_asked_for_where_a_store_keeps_all_in_memory(monkeypatch):
     assert asked == [(1, [40])]
 
 
-def test_files_of_other_hosts_are_awaited(tmp_path):
+def test_files_of_other_hosts_are_awaited_and_one_that_never_comes_is_named(tmp_path):
     time, looks = FakeTime(), []
-    wanted = [tmp_path / "a", tmp_path / "deep" / "b", tmp_path / "c"]
+    waits = {"clock": time.clock, "sleep": time.sleep}
+    wanted, lost = [tmp_path / "a", tmp_path / "deep" / "b"], tmp_path / "write.1.parquet"
     wanted[1].parent.mkdir()
     for number, path in enumerate(wanted):
         time.after(30 * (number + 1), path.touch)
-    phase_job.await_files(wanted, lambda: looks.append(1), clock=time.clock, sleep=time.sleep)
-    assert 1090 <= time.now < 1091
+    phase_job.await_files(wanted, lambda: looks.append(1), **waits)
+    assert 1060 <= time.now < 1061
     assert set(time.sleeps) == {0.2}
     assert len(looks) == len(time.sleeps)
-
-
-def test_a_file_that_never_comes_is_named_and_the_wait_ends_with_the_trial(tmp_path):
-    time, lost = FakeTime(), tmp_path / "write.1.parquet"
-    (tmp_path / "a").touch()
+    begin = time.now
     with pytest.raises(StorewiseError, match=r"write\.1\.parquet.*after 120 s.*all hosts share"):
-        phase_job.await_files(
-            [tmp_path / "a", lost], lambda: None, clock=time.clock, sleep=time.sleep
-        )
-    assert 1120 <= time.now < 1121
+        phase_job.await_files([*wanted, lost], lambda: None, **waits)
+    assert 120 <= time.now - begin < 121
 
     def check():
         raise Aborted("data0 failed")
@@ -238,8 +217,8 @@ class Forked:
 def forked(monkeypatch, own_time, frame, job):
     """Of workers 2 and 3, which have pids 101 and 102; their results are there."""
     monkeypatch.setattr(phase_job, "how_it_ended", lambda status, before, pid: f"ended: {status}")
-    for name in ("SLURM_JOB_ID", "PBS_NODEFILE"):
-        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    monkeypatch.delenv("PBS_NODEFILE", raising=False)
     make_results(job)
     return Forked(monkeypatch)
 
@@ -247,15 +226,11 @@ def forked(monkeypatch, own_time, frame, job):
 def make_results(job):
     place = job.results / "trials" / job.trial.id
     place.mkdir(parents=True)
-    for name in (
-        "c.{}.parquet",
-        "c.{}.hlog",
-        "load.{}.parquet",
-        "load.{}.hlog",
-        "written.{}.parquet",
-    ):
-        for worker in (2, 3):
-            (place / name.format(worker)).touch()
+    for worker in (2, 3):
+        (place / f"written.{worker}.parquet").touch()
+        for phase in ("c", "load"):
+            (place / f"{phase}.{worker}.parquet").touch()
+            (place / f"{phase}.{worker}.hlog").touch()
 
 
 def test_a_job_is_done_when_all_its_workers_are(job, frame, forked, own_time):
@@ -264,8 +239,7 @@ def test_a_job_is_done_when_all_its_workers_are(job, frame, forked, own_time):
     index = job.results / "trials" / job.trial.id / "c.2.workers"
     assert index.read_text().split() == ["c.2.parquet", "c.3.parquet", "c.2.hlog", "c.3.hlog"]
     assert (forked.signals, frame.told) == ([], [])
-    assert frame.names == ["c.2.workers"]
-    assert frame.given == [{"needs": job.inputs}]
+    assert frame.given == {"c.2.workers": {"needs": job.inputs}}
     assert set(own_time.sleeps) == {0.2}
     forked.ends = {103: (0, 0), 104: (0, 0)}
     phase_job.run_phase_job(replace(job, phase="load", loads=True))
@@ -301,10 +275,6 @@ def test_the_end_of_the_trial_ends_all(job, frame, forked):
     assert [type(error) for error in frame.told] == [Aborted]
 
 
-class Exit(BaseException):
-    pass
-
-
 @pytest.mark.parametrize(
     ("ends", "status", "says"),
     [
@@ -319,6 +289,9 @@ def test_a_forked_worker_ends_with_its_own_status(
 ):
     ran, handlers = [], []
     signals = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+    class Exit(BaseException):
+        pass
 
     def one(job, worker):
         ran.append(worker)
@@ -346,39 +319,28 @@ def test_a_forked_worker_ends_with_its_own_status(
     assert capsys.readouterr().err.endswith(says)
 
 
-def programs(directory, *names):
-    directory.mkdir()
-    for name in names:
-        (directory / name).touch(0o755)
-    return str(directory)
-
-
-def test_hosts_are_those_of_the_scheduler(tmp_path, monkeypatch):
+def test_hosts_and_the_launcher_are_those_of_the_scheduler(tmp_path, monkeypatch):
     listing = tmp_path / "nodefile"
-    listing.write_text("n1\nn1\nn2\n")
-    assert phase_job.hosts_of_job({}) == 1
-    assert phase_job.hosts_of_job({"PBS_NODEFILE": str(listing)}) == 2
-    listing.write_text("")
-    assert phase_job.hosts_of_job({"PBS_NODEFILE": str(listing)}) == 1
+    for text, count in (("n1\nn1\nn2\n", 2), ("", 1)):
+        listing.write_text(text)
+        assert phase_job.hosts_of_job({"PBS_NODEFILE": str(listing)}) == count
     monkeypatch.setattr(phase_job, "number_of_hosts", {"7": 3}.__getitem__)
     assert phase_job.hosts_of_job({"SLURM_JOB_ID": "7"}) == 3
-
-
-def test_each_scheduler_has_its_launcher(tmp_path, monkeypatch):
-    path = programs(tmp_path / "bin", "srun", "pbsdsh")
-    monkeypatch.setenv("PATH", path)
+    assert phase_job.hosts_of_job({}) == 1
+    slurm, pbs = {"SLURM_JOB_ID": "7"}, {"PBS_JOBID": "7.login"}
     program = Path("/live/jobs/read.0.sh")
-    slurm = phase_job.launch_command({"SLURM_JOB_ID": "7"}, 3, program)
-    assert (slurm[0], slurm[-1]) == (f"{path}/srun", str(program))
-    assert set(slurm[1:-1]) == {
+    monkeypatch.setattr(phase_job.shutil, "which", lambda name: f"/bin/{name}")
+    first, *options, last = phase_job.launch_command(slurm, 3, program)
+    assert (first, last) == ("/bin/srun", str(program))
+    assert set(options) == {
         *("--nodes=3", "--ntasks=3", "--ntasks-per-node=1", "--overlap", "--kill-on-bad-exit=0")
     }
-    pbs = [f"{path}/pbsdsh", "--", str(program)]
-    assert phase_job.launch_command({"PBS_JOBID": "7.login"}, 3, program) == pbs
-    for empty in ({}, {"SLURM_JOB_ID": "7"}, {"PBS_JOBID": "7.login"}):
-        monkeypatch.setenv("PATH", path if not empty else str(tmp_path))
-        with pytest.raises(StorewiseError, match="neither srun nor pbsdsh"):
-            phase_job.launch_command(empty, 3, program)
+    assert phase_job.launch_command(pbs, 3, program) == ["/bin/pbsdsh", "--", str(program)]
+    for which, jobs in ((lambda name: "x", [{}]), (lambda name: None, [slurm, pbs])):
+        monkeypatch.setattr(phase_job.shutil, "which", which)
+        for environment in jobs:
+            with pytest.raises(StorewiseError, match="neither srun nor pbsdsh"):
+                phase_job.launch_command(environment, 3, program)
 
 
 class Launcher:
@@ -414,13 +376,9 @@ def hosts(tmp_path, monkeypatch, own_time, frame):
     """The job has two hosts of PBS."""
     (tmp_path / "nodefile").write_text("n1\nn2\n")
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
-    for name, value in {
-        "PATH": programs(tmp_path / "bin", "pbsdsh"),
-        "PBS_NODEFILE": str(tmp_path / "nodefile"),
-        "PBS_JOBID": "7.login",
-        "STOREWISE_X": "it's",
-        "SECRET": "x",
-    }.items():
+    monkeypatch.setattr(phase_job.shutil, "which", lambda name: f"/bin/{name}")
+    own = {"PBS_NODEFILE": str(tmp_path / "nodefile"), "PBS_JOBID": "7.login"}
+    for name, value in {**own, "STOREWISE_X": "it's", "SECRET": "x"}.items():
         monkeypatch.setenv(name, value)
 
 
@@ -430,7 +388,7 @@ def test_each_host_runs_its_worker(job, frame, hosts, monkeypatch):
     make_results(job)
     phase_job.run_phase_job(job)
     program = Path(launcher.command[-1])
-    assert launcher.command[:-1] == [f"{os.environ['PATH']}/pbsdsh", "--"]
+    assert launcher.command[:-1] == ["/bin/pbsdsh", "--"]
     assert program == frame.live.absolute() / "jobs" / "c.2.sh"
     assert program.stat().st_mode & 0o777 == 0o700
     lines = program.read_text().splitlines()
@@ -462,10 +420,16 @@ def test_each_host_runs_its_worker(job, frame, hosts, monkeypatch):
     assert ran == [(job, 2), (job, 3)]
 
 
-def test_fewer_hosts_than_workers_are_refused(job, frame, hosts):
-    three = replace(job, first=0, per_job=3)
+def test_fewer_hosts_than_workers_are_refused_and_one_worker_needs_none(
+    job, frame, hosts, monkeypatch
+):
     with pytest.raises(StorewiseError, match=r"c\.0: the job has 2 hosts for its 3 workers"):
-        phase_job.run_phase_job(three)
+        phase_job.run_phase_job(replace(job, first=0, per_job=3))
+    ran = []
+    monkeypatch.setattr(phase_job, "run_one", lambda *its: ran.append(its))
+    alone = replace(job, per_job=1)
+    phase_job.run_phase_job(alone)
+    assert ran == [(alone, 2)]
 
 
 @pytest.mark.parametrize(
@@ -493,11 +457,3 @@ def test_a_worker_that_fails_on_its_host_ends_the_job(
     assert (frame.live / ABORT).exists() == of_worker
     ended = ["terminate", "wait 30.0", *(["kill", "wait None"] if deaf else [])]
     assert launcher.told == (ended if of_worker else [])
-
-
-def test_a_job_of_one_worker_is_that_worker(job, monkeypatch):
-    ran = []
-    monkeypatch.setattr(phase_job, "run_one", lambda *its: ran.append(its))
-    alone = replace(job, per_job=1)
-    phase_job.run_phase_job(alone)
-    assert ran == [(alone, 2)]

@@ -1,6 +1,6 @@
 """Counts of the kernel's kills for lack of memory."""
 
-import signal
+import re
 import subprocess
 
 import pytest
@@ -8,21 +8,13 @@ import pytest
 from storewise.metrics.memory_kills import MemoryKills, cgroup_file
 from storewise.session.coordination.ending import how_it_ended, status_of
 
-V1 = "9:name=systemd:/\n4:memory:/jobs/7\n0::/\n"
-V2 = "0::/user.slice/job 7\n"
 
-
-@pytest.mark.parametrize(
-    ("lines", "file"),
-    [
-        (V1, "memory/jobs/7/memory.oom_control"),
-        (V2, "user.slice/job 7/memory.events"),
-        ("", None),
-        ("1:cpu:/a\n", None),
-    ],
-)
-def test_the_file_that_counts(lines, file, tmp_path):
-    assert cgroup_file(lines, tmp_path) == (tmp_path / file if file else None)
+def test_the_file_that_counts(tmp_path):
+    v1 = "9:name=systemd:/\n4:memory:/jobs/7\n0::/\n"
+    assert cgroup_file(v1, tmp_path) == tmp_path / "memory/jobs/7/memory.oom_control"
+    v2 = "0::/user.slice/job 7\n"
+    assert cgroup_file(v2, tmp_path) == tmp_path / "user.slice/job 7/memory.events"
+    assert cgroup_file("", tmp_path) is cgroup_file("1:cpu:/a\n", tmp_path) is None
 
 
 def test_counts_that_grow_are_told(tmp_path, monkeypatch):
@@ -51,22 +43,24 @@ LOG = (
 )
 
 
-def test_where_nothing_is_counted_nothing_is_claimed():
-    unknown = MemoryKills(None, None, None)
-    assert "if nobody did it, the kernel did" in how_it_ended(-signal.SIGKILL, unknown)
-
-
 @pytest.mark.parametrize(
-    ("error", "status"),
+    ("status", "words"),
     [
-        (subprocess.CalledProcessError(-9, "set -e; python x"), -9),
-        (subprocess.CalledProcessError(137, "set -e; python x"), -9),
-        (subprocess.CalledProcessError(-34, "x"), -34),
-        (subprocess.CalledProcessError(1, "x"), 1),
-        (subprocess.CalledProcessError(255, "x"), 255),
-        (ValueError("something else"), None),
+        (3, "ended with status 3"),
+        (0, "ended with status 0"),
+        (-99, "was ended by signal 99"),
+        (-15, "was ended by SIGTERM"),
+        (-11, "was ended by SIGSEGV, as a program is that crashes"),
+        # Where nothing is counted nothing is claimed.
+        (-9, "was ended by SIGKILL, .*if nobody did it, the kernel did.*"),
     ],
 )
-def test_what_snakemake_tells_of_a_script(error, status):
-    text = f'CalledProcessError in file "rules/workload.smk", line 39:\n{error}\n  File "x"'
-    assert status_of(text) == status
+def test_how_it_ended(status, words):
+    assert re.fullmatch(words, how_it_ended(status, MemoryKills(None, None, None)))
+
+
+def test_what_snakemake_tells_of_a_script():
+    for code, status in ((-9, -9), (137, -9), (-34, -34), (1, 1), (255, 255), (None, None)):
+        error = ValueError("else") if code is None else subprocess.CalledProcessError(code, "set x")
+        text = f'CalledProcessError in file "rules/workload.smk", line 39:\n{error}\n  File "x"'
+        assert status_of(text) == status

@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import shutil
 import stat
 import time
 from dataclasses import asdict, replace
@@ -25,7 +26,6 @@ from storewise.session.coordination.run_record import RUNNER_VARIABLE, measured_
 from storewise.study.trial import Phase, Trial
 
 LOG = logging.getLogger("test")
-MODES = {0o700: 0o700, 0o750: 0o700, 0o777: 0o700, 0o500: 0o500}
 
 
 def member(live, name, host):
@@ -39,19 +39,14 @@ def node(live, name, host, *, ready=False, gone=False):
     cluster.publish(live, cluster.NODES, name, cluster.StartedNode(name, host, "/d", 0.0, None))
     endpoint = Endpoint("data", int(name[-1]), host, "10.0.0.7", 20001)
     if ready:
-        cluster.publish(
-            live,
-            cluster.ENDPOINTS,
-            name,
-            cluster.ReadyNode(name, endpoint, "Tcp 1", "password", 1, 1.0),
-        )
+        record = cluster.ReadyNode(name, endpoint, "Tcp 1", "password", 1, 1.0)
+        cluster.publish(live, cluster.ENDPOINTS, name, record)
     if gone:
         cluster.publish(live, cluster.GONE, name, cluster.GoneNode(name, host, 1.0, 7, ""))
 
 
 def test_live_sessions_are_listed_with_their_jobs_and_nodes(tmp_path):
-    own_time = FakeTime(start=5000.0)
-    here = MadeHost(own_time=own_time)
+    here = MadeHost(own_time=FakeTime(start=5000.0))
     assert live_sessions(tmp_path, here) == []
     for study, trial, opened_at in (("s", "old", 4000.0), ("r", "new", 4990.0), ("s", "over", 1.0)):
         live = tmp_path / study / "live" / trial
@@ -64,15 +59,13 @@ def test_live_sessions_are_listed_with_their_jobs_and_nodes(tmp_path):
     lease.touch()
     os.utime(lease, (4996.0, 4996.0))
     live = tmp_path / "s" / "live" / "old"
-    member(live, "read.1", "n1")
-    member(live, "data0", "n2")
+    read, data = member(live, "read.1", "n1"), member(live, "data0", "n2")
     node(live, "data0", "n2")
     node(live, "data1", "n2", ready=True)
     node(live, "data2", "n2", ready=True, gone=True)
     old, new = live_sessions(tmp_path, here)
-    assert (old.id, old.run, old.age, old.lease_age, old.lease_seconds) == (
-        "s/old", "run-s", 1000.0, 4.0, 25.0
-    )  # fmt: skip
+    times = (old.age, old.lease_age, old.lease_seconds)
+    assert (old.id, old.run, *times) == ("s/old", "run-s", 1000.0, 4.0, 25.0)
     assert (old.phase, old.jobs, old.ending) == ("read", ("data0@n2", "read.1@n1"), "")
     assert [(n.node, n.host, n.state, n.address, n.guard) for n in old.nodes] == [
         ("data0", "n2", "starting", "", ""),
@@ -80,29 +73,29 @@ def test_live_sessions_are_listed_with_their_jobs_and_nodes(tmp_path):
         ("data2", "n2", "gone", "10.0.0.7:20001", "password"),
     ]
     assert (new.id, new.age, new.lease_age, new.phase) == ("r/new", 10.0, None, "opened")
-    phases = []
-    for name in ("verify.0", "close", "form"):
-        (live / "members" / "read.1.json").unlink(missing_ok=True)
+    read.unlink()
+    for name, phase in (("verify.0", "verify"), ("close", "close"), ("form", "form")):
         path = member(live, name, "n1")
-        phases.append(live_sessions(tmp_path, here)[0].phase)
+        assert live_sessions(tmp_path, here)[0].phase == phase
         path.unlink()
-    assert phases == ["verify", "close", "form"]
-    assert live_sessions(tmp_path, here)[0].phase == "between phases"
+    assert data.exists() and live_sessions(tmp_path, here)[0].phase == "between phases"
 
 
 def test_a_session_is_ended_by_hand(tmp_path):
-    own_time = FakeTime()
+    own_time, said = FakeTime(), []
     here = MadeHost(own_time=own_time)
     opened(tmp_path / "s", "run")
     live = tmp_path / "s" / "live" / "t"
-    said = []
+
+    def end(name):
+        end_session(tmp_path, name, said.append, system=here)
+
     for wrong in ("other", "s"):
         with pytest.raises(StorewiseError, match=f"'{wrong}' names 0 live sessions; live: s/t"):
-            end_session(tmp_path, wrong, said.append, system=here)
-    first, second = member(live, "a", "n1"), member(live, "b", "n2")
-    own_time.after(1.0, first.unlink)
-    own_time.after(2.0, second.unlink)
-    end_session(tmp_path, "t", said.append, system=here)
+            end(wrong)
+    own_time.after(1.0, member(live, "a", "n1").unlink)
+    own_time.after(2.0, member(live, "b", "n2").unlink)
+    end("t")
     assert said == ["ending a on host n1, b on host n2", "ending b on host n2", "s/t has ended"]
     assert own_time.now == pytest.approx(1002.0)
     why = read_abort(live / "abort")
@@ -110,11 +103,11 @@ def test_a_session_is_ended_by_hand(tmp_path):
     assert live_sessions(tmp_path, here)[0].ending == why.reason
     member(live, "b", "n2")
     with pytest.raises(StorewiseError, match="after 90 s still there: b on host n2"):
-        end_session(tmp_path, "s/t", said.append, system=here)
+        end("s/t")
     assert own_time.now == pytest.approx(1092.2, abs=0.21)
     opened(tmp_path / "r", "run")
     with pytest.raises(StorewiseError, match="'t' names 2 live sessions"):
-        end_session(tmp_path, "t", said.append, system=here)
+        end("t")
 
 
 @pytest.mark.parametrize(
@@ -194,29 +187,26 @@ def test_progress_is_written_once_a_second_and_never_in_the_way(tmp_path, caplog
     assert file.due()
     second = replace(first, operations=7)
     file.put(second)
-    path = tmp_path / "progress" / "read.0.json"
-    os.utime(path, (50.0, 50.0))
-    (tmp_path / "progress" / "other.json").write_text("{")
+    place = tmp_path / "progress"
+    os.utime(place / "read.0.json", (50.0, 50.0))
+    (place / "other.json").write_text("{")
     assert progress_of(tmp_path) == {"read.0": (second, 50.0)}
     file.remove()
     file.remove()
     assert progress_of(tmp_path) == {}
-    (tmp_path / "progress" / "other.json").unlink()
-    (tmp_path / "progress").rmdir()
-    (tmp_path / "progress").touch()
+    shutil.rmtree(place)
+    place.touch()
     for _ in range(2):
         file.put(first)
     assert caplog.text.count("`storewise watch` will not see this job") == 1
-    gone = ProgressFile(tmp_path / "gone", "read.0", LOG)
-    gone.put(first)
+    ProgressFile(tmp_path / "gone", "read.0", LOG).put(first)
     assert "gone" not in caplog.text, "a session that ends is no news"
 
 
 def test_a_formed_cluster_is_told_as_it_was(tmp_path):
-    here, there = Endpoint("data", 0, "h", "10.0.0.1", 1), Endpoint("data", 1, "g", "10.0.0.2", 2)
-    formed = cluster.FormedCluster(
-        (here, there), {"data0": "1", "data1": "1"}, {"data0": "x"}, 5.0, 2.0
-    )
+    ends = tuple(Endpoint("data", n, f"h{n}", f"10.0.0.{n}", 1) for n in range(2))
+    versions = {"data0": "1", "data1": "1"}
+    formed = cluster.FormedCluster(ends, versions, {"data0": "x"}, 5.0, 2.0)
     cluster.write_cluster(tmp_path / "cluster.json", formed)
     assert cluster.read_cluster(tmp_path / "cluster.json") == formed
     assert formed.server_versions() == {"server": "1"}
@@ -226,7 +216,7 @@ def test_a_formed_cluster_is_told_as_it_was(tmp_path):
         study="s", id="t", engine="postgres", workload="alignments", repeat=1, seed=1, factors={},
         consistency="relaxed", settings={"a": 1}, phases=[Phase(name="write")],
     )  # fmt: skip
-    made = cluster.client_cluster(trial, tmp_path, formed, (replace(here, role="router"),))
+    made = cluster.client_cluster(trial, tmp_path, formed, (replace(ends[0], role="router"),))
     assert [e.name for e in made.endpoints] == ["data0", "data1", "router0"]
     assert (made.engine, made.settings, made.consistency) == ("postgres", {"a": 1}, "relaxed")
     assert made.credentials == tmp_path / "credentials" / "secret.json"
@@ -237,26 +227,17 @@ def test_a_formed_cluster_is_told_as_it_was(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "stamp", "offset"),
-    [
-        (100.0, 100.2, 100.1, 0.0),
-        (100.0, 100.2, 99.98, 0.0),  # stamped with the kernel's last tick
-        (100.0, 100.2, 99.9, 0.2),
-        (100.0, 100.2, 100.3, -0.2),
-        (100.0, 100.2, 50.1, 50.0),
-    ],
+    ("stamp", "offset"),
+    # The second is stamped with the kernel's last tick.
+    [(100.1, 0.0), (99.98, 0.0), (99.9, 0.2), (100.3, -0.2), (50.1, 50.0)],
 )
-def test_how_far_a_clock_is_ahead_of_the_file_system_s(
-    tmp_path, monkeypatch, before, after, stamp, offset
-):
-    readings = iter([before, after])
+def test_how_far_a_clock_is_ahead_of_the_file_system_s(tmp_path, monkeypatch, stamp, offset):
+    readings = iter([100.0, 100.2])
     monkeypatch.setattr(cluster, "time", SimpleNamespace(time=lambda: next(readings)))
-    real = Path.stat
-    path = tmp_path / ".clock.data0"
+    real, path = Path.stat, tmp_path / ".clock.data0"
 
     def stamped(self, **options):
-        found = real(self, **options)
-        return SimpleNamespace(st_mtime=stamp) if self == path else found
+        return SimpleNamespace(st_mtime=stamp) if self == path else real(self, **options)
 
     monkeypatch.setattr(Path, "stat", stamped)
     assert cluster.clock_offset(tmp_path, "data0") == pytest.approx(offset)
@@ -264,15 +245,15 @@ def test_how_far_a_clock_is_ahead_of_the_file_system_s(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("mode", "becomes"), MODES.items())
-def test_what_directs_a_run_is_closed_for_others(tmp_path, mode, becomes):
+def test_what_directs_a_run_is_closed_for_others(tmp_path):
     path = tmp_path / "leases"
     check_private(path)
     make_private(path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o700
-    path.chmod(mode)
-    make_private(path)
-    assert stat.S_IMODE(path.stat().st_mode) == becomes
+    for mode, becomes in ((0o700, 0o700), (0o750, 0o700), (0o777, 0o700), (0o500, 0o500)):
+        path.chmod(mode)
+        make_private(path)
+        assert stat.S_IMODE(path.stat().st_mode) == becomes
     path.rmdir()
     for make in (path.touch, lambda: path.symlink_to(tmp_path)):
         make()
@@ -313,45 +294,37 @@ def test_where_others_may_write_on_the_way_is_named(tmp_path, monkeypatch):
     assert [line.partition(" (group ")[0] for line in groups] == [f"{tmp_path}/a/b"]
 
 
-@pytest.mark.parametrize(
-    ("gid", "name", "members", "own"),
-    [
-        (0, "root", ["x"], True),
-        (7, "me", [], True),
-        (7, "me", ["me"], True),
-        (7, "me", ["me", "you"], False),
-        (7, "staff", [], False),
-        (8, "", [], False),
-    ],
-)
-def test_a_group_of_one(tmp_path, monkeypatch, gid, name, members, own):
-    def group(number):
-        if number == 8:
-            raise KeyError(number)
+def test_a_group_of_one(monkeypatch):
+    groups = {0: ("root", ["x"]), 7: ("me", []), 8: ("me", ["me"]), 9: ("me", ["me", "you"])}
+    groups |= {10: ("staff", []), 11: ("", None)}
+    real = Path.stat
+    seen_gid = 0
+
+    def group(gid):
+        name, members = groups[gid]
+        if members is None:
+            raise KeyError(gid)
         return SimpleNamespace(gr_name=name, gr_mem=members)
+
+    def seen(self, **options):
+        mode = (real(self, **options).st_mode | stat.S_IWGRP) & ~(stat.S_ISVTX | stat.S_IWOTH)
+        return SimpleNamespace(st_mode=mode, st_gid=seen_gid)
 
     monkeypatch.setattr(private.grp, "getgrgid", group)
     monkeypatch.setattr(private.pwd, "getpwuid", lambda uid: SimpleNamespace(pw_name="me"))
-    monkeypatch.setattr(Path, "group", lambda self: name)
-    real = Path.stat
-
-    def seen(self, **options):
-        found = real(self, **options)
-        mode = (found.st_mode | stat.S_IWGRP) & ~(stat.S_ISVTX | stat.S_IWOTH)
-        return SimpleNamespace(st_mode=mode, st_gid=gid)
-
+    monkeypatch.setattr(Path, "group", lambda self: groups[seen_gid][0])
     monkeypatch.setattr(Path, "stat", seen)
-    everybody, groups = replaceable([Path("/")])
-    assert (everybody, groups) == ([], [] if own else [f"/ (group {name})"])
+    for seen_gid, (name, _) in groups.items():
+        theirs = [] if seen_gid in (0, 7, 8) else [f"/ (group {name})"]
+        assert replaceable([Path("/")]) == ([], theirs)
 
 
 def test_jobs_are_told_their_run(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "environ", dict(os.environ))
     run = Run(tmp_path, id="r")
     run.tell_jobs(3)
-    assert os.environ["STOREWISE_RUN"] == "r"
-    assert os.environ["STOREWISE_LIVE_SESSIONS"] == "3"
-    assert "PYTHONPATH" in os.environ
+    told = {"STOREWISE_RUN": "r", "STOREWISE_LIVE_SESSIONS": "3"}
+    assert told.items() <= os.environ.items() and "PYTHONPATH" in os.environ
     assert run.lost() is None, "it has not started"
     run.start(pause=lambda seconds: True)
     assert run.lost() is None

@@ -8,9 +8,11 @@ import shutil
 import signal
 import socket
 import tempfile
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from queue import Queue
+from types import SimpleNamespace
 
 import pytest
 from support.fake_time import FakeTime
@@ -21,7 +23,7 @@ from storewise.metrics.memory_kills import MemoryKills
 from storewise.metrics.schema import Sample, read_part
 from storewise.session.coordination import ending, trial_job
 from storewise.session.coordination.cluster import CREDENTIALS, NODES, StartedNode, publish
-from storewise.session.coordination.ending import NO_MEMORY, how_it_ended, killed_job
+from storewise.session.coordination.ending import NO_MEMORY, killed_job
 from storewise.session.coordination.liveness import (
     ABORT,
     FINISHED,
@@ -41,16 +43,20 @@ from storewise.study.trial import Phase, Trial
 LOG = logging.getLogger("test")
 UNKNOWN = MemoryKills(None, None, None)
 HOST = socket.gethostname()
+SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
-def frame(results, raised, **options):
+def frame(results, raised):
     """How a job ends in which that is raised, or that signal comes, and its log."""
     own_time = FakeTime()
+    opened(results, "run")
+    (results / "leases").mkdir()
+    (results / "leases" / "run").touch()
     live, log = results / "live" / "t", results / "logs" / "read.0.log"
-    options = {"clock": own_time.clock, "sleep": own_time.sleep, **options}
+    times = {"clock": own_time.clock, "sleep": own_time.sleep}
     end = ""
     try:
-        with trial_job.trial_job(results, live / "session.json", "read.0", log, **options) as job:
+        with trial_job.trial_job(results, live / "session.json", "read.0", log, **times) as job:
             assert job.session == Session.read(live / "session.json")
             assert members(live)["read.0"].alive()
             assert tempfile.gettempdir() == str(job.live.absolute() / "temporary")
@@ -69,65 +75,46 @@ def frame(results, raised, **options):
 
 
 @pytest.mark.parametrize(
-    ("raised", "reason", "failure", "killed", "end"),
+    ("raised", "reason"),
     [
-        (None, None, False, "", ""),
-        (signal.SIGTERM, "read.0 was ended by signal SIGTERM", True, "read.0", "storewise: read.0"),
-        (signal.SIGHUP, "read.0 was ended by signal SIGHUP", True, "read.0", "storewise: read.0"),
-        (signal.SIGINT, "read.0 was ended by signal SIGINT", False, "read.0", "storewise: read.0"),
-        (Aborted("it is over"), "it is over", False, "", "storewise: read.0 ended: it is over"),
-        (MemoryError(), f"read.0: {NO_MEMORY}", True, "", f"storewise: read.0: {NO_MEMORY}"),
-        (EngineError("read.0: no"), "read.0: no", True, "", "storewise: read.0: no"),
-        (EngineError("no"), "read.0: no", True, "", "storewise: read.0: no"),
-        (
-            OSError(28, "No space left on device"),
-            f"read.0: [Errno 28] No space left on device (on host {HOST})",
-            True, "", "storewise: read.0: [Errno 28]",
-        ),
-        (
-            EngineError(f"disk full on {HOST}"), f"read.0: disk full on {HOST}", True, "",
-            "storewise: read.0: disk full on",
-        ),
-        (ZeroDivisionError("odd"), "read.0: ZeroDivisionError: odd", True, "", "raised"),
+        (None, None),
+        *((number, f"read.0 was ended by signal {number.name}") for number in SIGNALS),
+        (Aborted("it is over"), "it is over"),
+        (MemoryError(), f"read.0: {NO_MEMORY}"),
+        (EngineError("read.0: no"), "read.0: no"),
+        (EngineError("no"), "read.0: no"),
+        (OSError(28, "full"), f"read.0: [Errno 28] full (on host {HOST})"),
+        (EngineError(f"disk full on {HOST}"), f"read.0: disk full on {HOST}"),
+        (ZeroDivisionError("odd"), "read.0: ZeroDivisionError: odd"),
     ],
-)  # fmt: skip
-def test_what_the_end_of_a_job_says(tmp_path, raised, reason, failure, killed, end):
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+)
+def test_what_the_end_of_a_job_says(tmp_path, raised, reason):
+    before = {number: signal.getsignal(number) for number in SIGNALS}
     temporaries = tempfile.tempdir
-    opened(tmp_path, "run")
-    (tmp_path / "leases").mkdir()
-    (tmp_path / "leases" / "run").touch()
     told, log = frame(tmp_path, raised).split("|", 1)
-    assert told.startswith(end)
     assert {number: signal.getsignal(number) for number in before} == before
     assert tempfile.tempdir == temporaries
     place = tmp_path / "live" / "t" / ABORT
     if reason is None:
-        assert not place.exists() and log.rstrip().endswith("INFO done")
+        assert told == "" and not place.exists() and log.rstrip().endswith("INFO done")
         assert f"INFO trial t, read.0, process {os.getpid()}" in log
         return
     why = read_abort(place)
-    assert (why.reason, why.failure, why.killed) == (reason, failure, killed)
+    odd, aborted = isinstance(raised, ZeroDivisionError), isinstance(raised, Aborted)
+    ended = isinstance(raised, int)
+    assert (why.reason, why.killed) == (reason, "read.0" if ended else "")
+    assert why.failure == (not aborted and raised != signal.SIGINT)
+    said = f"storewise: read.0 ended: {reason}" if aborted else f"storewise: {reason}"
+    assert told == "raised" if odd else told.startswith("storewise: read.0" if ended else said)
     assert why.log == str(tmp_path / "logs" / "read.0.log")
     assert " ERROR " in log
     assert ("Traceback" in log) == (not isinstance(raised, StorewiseError | int))
-    assert ("unexpected error" in log) == isinstance(raised, ZeroDivisionError)
+    assert ("unexpected error" in log) == odd
 
 
 def test_a_host_that_ec2_takes_back_fails_the_attempt_until_it_has_gone(tmp_path, monkeypatch):
-    class Taken:
-        at = 77.0
-
-        def __init__(self, **clock):
-            pass
-
-        def reason(self):
-            return "EC2 takes it back"
-
-    monkeypatch.setattr(trial_job, "Interruption", Taken)
-    opened(tmp_path, "run")
-    (tmp_path / "leases").mkdir()
-    (tmp_path / "leases" / "run").touch()
+    taken = SimpleNamespace(at=77.0, reason=lambda: "EC2 takes it back")
+    monkeypatch.setattr(trial_job, "Interruption", lambda **clock: taken)
     assert "read.0 ended: EC2 takes it back|" in frame(tmp_path, None)
     why = read_abort(tmp_path / "live" / "t" / ABORT)
     assert (why.failure, why.until, why.killed) == (True, 77.0, "")
@@ -135,21 +122,21 @@ def test_a_host_that_ec2_takes_back_fails_the_attempt_until_it_has_gone(tmp_path
 
 def test_a_plain_job_is_one_message_where_the_error_is_expected(tmp_path):
     log = tmp_path / "logs" / "a.log"
-
-    def end(raised):
+    for raised, told, logged in (
+        (EngineError("no rows"), "storewise: no rows", " ERROR no rows"),
+        (OSError(13, "Permission denied"), "storewise: [Errno 13] Permission", "Traceback"),
+        (ZeroDivisionError("odd"), "odd", "ERROR unexpected error\nTraceback"),
+    ):
         with (
             pytest.raises((SystemExit, ZeroDivisionError)) as caught,
             trial_job.plain_job(log) as logger,
         ):
             logger.info("begun")
             raise raised
-        return f"{caught.value}|{log.read_text()}"
-
-    assert end(EngineError("no rows")).startswith("storewise: no rows|")
-    assert "Traceback" not in log.read_text() and " ERROR no rows" in log.read_text()
-    assert "Traceback" in end(OSError(13, "Permission denied"))
-    assert "ERROR unexpected error\nTraceback" in end(ZeroDivisionError("odd"))
-    assert log.read_text().count("begun") == 1, "of this job only"
+        text = log.read_text()
+        assert str(caught.value).startswith(told) and logged in text
+        assert ("Traceback" in text) == (not isinstance(raised, EngineError))
+        assert text.count("begun") == 1, "of this job only"
     assert len(logging.getLogger("storewise.job").handlers) == 1
 
 
@@ -158,16 +145,12 @@ def test_progress_is_logged_every_ten_seconds_and_at_the_end(monkeypatch, caplog
     monkeypatch.setattr(trial_job.time, "monotonic", own_time.clock)
     caplog.set_level(logging.INFO)
     progress = trial_job.progress_to(LOG)
-    for seconds, files in ((9.9, 1), (0.1, 2), (9.9, 3), (0.1, 4), (0.1, 5)):
+    for seconds, files in ((9.9, 1), (0.1, 2), (9.9, 3), (0.1, 5)):
         own_time.spend(seconds)
         progress(files, 5, files, 10)
     progress(5, 5, 0, 0)
-    assert [record.getMessage() for record in caplog.records] == [
-        "2 of 5 files, 20% of the bytes",
-        "4 of 5 files, 40% of the bytes",
-        "5 of 5 files, 50% of the bytes",
-        "5 of 5 files",
-    ]
+    said = ["2 of 5 files, 20% of the bytes", "5 of 5 files, 50% of the bytes", "5 of 5 files"]
+    assert [record.getMessage() for record in caplog.records] == said
 
 
 def test_a_part_says_what_is_known_of_its_trial_and_host(tmp_path):
@@ -175,29 +158,13 @@ def test_a_part_says_what_is_known_of_its_trial_and_host(tmp_path):
         study="s", id="t-r2", engine="null", workload="alignments", repeat=2, seed=9,
         factors={"engine": "null"}, phases=[Phase(name="write")],
     )  # fmt: skip
-    path = tmp_path / "part.parquet"
-    trial_job.write_trial_part(
-        path, [Sample("write", "close_time", 1.0, "s")], trial, "write", more=3
-    )
+    path, samples = tmp_path / "part.parquet", [Sample("write", "close_time", 1.0, "s")]
+    trial_job.write_trial_part(path, samples, trial, "write", more=3)
     table, conditions = read_part(path)
     (row,) = table.to_pylist()
     assert (row["trial"], row["repeat"], row["metric"]) == ("t-r2", 2, "close_time")
-    assert (conditions["phase"], conditions["seed"], conditions["more"]) == ("write", 9, 3)
+    assert {"phase": "write", "seed": 9, "more": 3}.items() <= conditions.items()
     assert conditions["trial"]["id"] == "t-r2" and conditions["host"]
-
-
-@pytest.mark.parametrize(
-    ("status", "words"),
-    [
-        (3, "ended with status 3"),
-        (0, "ended with status 0"),
-        (-99, "was ended by signal 99"),
-        (-15, "was ended by SIGTERM"),
-        (-11, "was ended by SIGSEGV, as a program is that crashes"),
-    ],
-)
-def test_how_it_ended(status, words):
-    assert how_it_ended(status, UNKNOWN) == words
 
 
 def test_why_a_trial_ends_whose_job_a_signal_has_ended(tmp_path, monkeypatch):
@@ -251,33 +218,29 @@ def test_a_reason_is_waited_for_until_it_is_there_or_its_time_is_over(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("error", "times", "ends_after"),
-    [(errno.ENOTEMPTY, 3, 0.3), (errno.EBUSY, 1000, None), (errno.EACCES, 1, None)],
+    ("error", "times", "lasts"),
+    [(errno.ENOTEMPTY, 3, 0.3), (errno.EBUSY, 1000, 10.1), (errno.EACCES, 1, 0.0)],
 )
 def test_a_tree_in_which_others_still_write_is_removed_with_patience(
-    tmp_path, monkeypatch, error, times, ends_after
+    tmp_path, monkeypatch, error, times, lasts
 ):
-    own_time, real = FakeTime(), shutil.rmtree
-    tries = []
+    own_time = FakeTime()
+    ends = iter([FileNotFoundError, *[OSError(error, "not yet")] * times])
+    real = shutil.rmtree
 
     def removed(path):
-        tries.append(1)
-        if len(tries) == 1:
-            raise FileNotFoundError
-        if len(tries) <= 1 + times:
-            raise OSError(error, "not yet")
+        if (end := next(ends, None)) is not None:
+            raise end
         real(path)
 
     monkeypatch.setattr(shutil, "rmtree", removed)
     place = tmp_path / "live"
     place.mkdir()
-    if ends_after is None:
-        with pytest.raises(OSError, match="not yet"):
-            remove_tree(place, clock=own_time.clock, sleep=own_time.sleep)
-        assert own_time.now == pytest.approx(1000 if error == errno.EACCES else 1010.1)
-    else:
+    goes = error == errno.ENOTEMPTY
+    with nullcontext() if goes else pytest.raises(OSError, match="not yet"):
         remove_tree(place, clock=own_time.clock, sleep=own_time.sleep)
-        assert not place.exists() and own_time.now == pytest.approx(1000 + ends_after)
+    assert place.exists() != goes
+    assert own_time.now == pytest.approx(1000 + lasts)
 
 
 def test_a_lease_is_renewed_by_its_thread_until_the_run_ends(tmp_path, caplog, monkeypatch):
@@ -289,29 +252,28 @@ def test_a_lease_is_renewed_by_its_thread_until_the_run_ends(tmp_path, caplog, m
         asked.put(seconds)
         return told.get(timeout=60)
 
-    run.start(watch=lambda: reasons.pop(0), pause=pause)
-    opened(tmp_path, "r")
-    lease = tmp_path / "leases" / "r"
-    assert Lease.read(lease) == Lease("r", Process.current(), 8.0)
-    assert asked.get(timeout=60) == 2.0
-    for full in (False, True):
-        os.utime(lease, (5.0, 5.0))
-        if full:  # a new time needs no space
-
-            def write(self, directory):
-                raise OSError(errno.ENOSPC, "No space left on device")
-
-            monkeypatch.setattr(Lease, "write", write)
+    def renew():
         told.put(False)
         asked.get(timeout=60)
+
+    def full(self, directory):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    run.start(watch=lambda: reasons.pop(0), pause=pause)
+    opened(tmp_path, "r")
+    lease, place = tmp_path / "leases" / "r", tmp_path / "live" / "t" / ABORT
+    assert Lease.read(lease) == Lease("r", Process.current(), 8.0)
+    assert asked.get(timeout=60) == 2.0
+    for write in (Lease.write, full):  # a new time needs no space
+        monkeypatch.setattr(Lease, "write", write)
+        os.utime(lease, (5.0, 5.0))
+        renew()
         assert lease.stat().st_mtime > 5.0
-        assert not (tmp_path / "live" / "t" / ABORT).exists()
+        assert not place.exists()
     lease.unlink()
-    told.put(False)
-    asked.get(timeout=60)
+    renew()
     assert "the lease is not renewed: " in caplog.text
-    why = read_abort(tmp_path / "live" / "t" / ABORT)
-    assert (why.reason, why.failure) == ("the run was stopped", False)
+    assert (read_abort(place).reason, read_abort(place).failure) == ("the run was stopped", False)
     told.put(True)
     run.end()
     assert list(tmp_path.iterdir()) == []
@@ -321,33 +283,31 @@ def test_a_trial_is_opened_in_a_place_that_has_nothing_of_an_earlier_life(tmp_pa
     own_time = FakeTime(start=5000.0)
     here = MadeHost(own_time=own_time)
     caplog.set_level(logging.INFO)
-    old = [tmp_path / "trials" / "new" / "part", tmp_path / "live" / "new" / "stop"]
+    live = tmp_path / "live"
+    old = [tmp_path / "trials" / "new" / "part", live / "new" / "stop"]
     for path in old:
         path.parent.mkdir(parents=True)
         path.touch()
-    opened(tmp_path, run.id, trial="a")
-    opened(tmp_path, run.id, trial="b")
-    opened(tmp_path, "another", trial="c")
-    live = tmp_path / "live" / "a"
-    own_time.after(3.0, (live / FINISHED).touch)
+    for trial, owner in (("a", run.id), ("b", run.id), ("c", "another")):
+        opened(tmp_path, owner, trial=trial)
+    own_time.after(3.0, (live / "a" / FINISHED).touch)
     open_session(tmp_path, "new", run.id, 2, LOG, servers=True, system=here)
     assert own_time.now == pytest.approx(5003.0)
     assert caplog.text.count("waiting for a, b") == 1 and "opened" in caplog.text
     assert not any(path.exists() for path in old)
-    place = tmp_path / "live" / "new"
+    place = live / "new"
     assert place.stat().st_mode & 0o777 == 0o700 and (place / CREDENTIALS).is_file()
     assert Session.read(place / "session.json") == Session("new", run.id, 25.0, own_time.now)
-    # Without servers there are no secrets.
     open_session(tmp_path, "embedded", run.id, 3, LOG, system=here)
-    assert not (tmp_path / "live" / "embedded" / CREDENTIALS).exists()
-    abort(tmp_path / "live" / "b", Abort("no space", failure=True))
+    assert not (live / "embedded" / CREDENTIALS).exists(), "without servers there are no secrets"
+    abort(live / "b", Abort("no space", failure=True))
     with pytest.raises(Aborted, match=r"^trial x was not opened: trial b failed: no space$"):
         open_session(tmp_path, "x", run.id, 9, LOG, system=here)
-    shutil.rmtree(tmp_path / "live")
+    shutil.rmtree(live)
     opened(tmp_path, run.id)
     with pytest.raises(Aborted, match=r"trial x was not opened: its run \S+ has not renewed its"):
         open_session(tmp_path, "x", run.id, 1, LOG, system=here)
-    assert not (tmp_path / "live" / "x").exists()
+    assert not (live / "x").exists()
     run.end()
 
 
@@ -381,25 +341,26 @@ def test_a_failed_attempt_is_recorded_with_what_is_known(tmp_path, run):
     run.end()
 
 
+def member(live, name, process):
+    (live / "members").mkdir(exist_ok=True)
+    (live / "members" / f"{name}.json").write_text(json.dumps(asdict(process)))
+
+
 def test_a_dead_run_s_trials_are_swept_with_words(tmp_path):
-    own_time = FakeTime()
-    here = MadeHost(own_time=own_time)
+    here = MadeHost()
     lock, gone = tmp_path / "lock", tmp_path / "no lock"
     lock.touch()
     (tmp_path / "leases").mkdir()
-    for name in ("z", "a"):
-        locks = (str(lock), str(gone)) if name == "z" else ()
+    for name, locks in (("z", (str(lock), str(gone))), ("a", ())):
         Lease(name, Process("here", 9, 1.0), 25.0, locks).write(tmp_path / "leases")
     opened(tmp_path, "z", trial="t")
     live = tmp_path / "live" / "t"
-    (live / "members").mkdir()
-    (live / "members" / "x.json").write_text(json.dumps(asdict(Process("far", 5, 1.0))))
+    member(live, "x", Process("far", 5, 1.0))
     publish(live, NODES, "data0", StartedNode("data0", "far", str(tmp_path / "d"), 0.0, None))
-    (tmp_path / "d").mkdir()
-    kept = tmp_path / "trials" / "t" / "store.0"
-    for path in (kept, kept.with_name("data.1")):
+    trial = tmp_path / "trials" / "t"
+    for path in (tmp_path / "d", trial / "store.0", trial / "data.1"):
         path.mkdir(parents=True)
-    (kept.parent / "part.parquet").touch()
+    (trial / "part.parquet").touch()
     said = []
     assert sweep_dead(tmp_path, said.append, system=here) == ["a", "z"]
     assert said == [
@@ -407,15 +368,13 @@ def test_a_dead_run_s_trials_are_swept_with_words(tmp_path):
         "removed what was left of trial t, whose run has ended",
         "could not end x (process 5 on far); it ends by itself when it sees that its run is gone",
     ]
-    assert own_time.now == pytest.approx(1045.0, abs=0.2), "nodes have servers to end in order"
+    assert here.own_time.now == pytest.approx(1045.0, abs=0.2), "nodes end servers in order"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["d", "trials"]
-    assert [path.name for path in kept.parent.iterdir()] == ["part.parquet"]
+    assert [path.name for path in trial.iterdir()] == ["part.parquet"]
 
 
 def test_what_a_scheduler_calls_over_is_not_waited_for_by_a_sweep_or_an_end(tmp_path):
-    own_time = FakeTime()
-    here = MadeHost(own_time=own_time)
-    far = json.dumps(asdict(Process("far", 5, 1.0, "slurm", "12")))
+    here = MadeHost()
 
     def ask(kind, ids):
         assert (kind, list(ids)) == ("slurm", ["12"])
@@ -425,28 +384,26 @@ def test_what_a_scheduler_calls_over_is_not_waited_for_by_a_sweep_or_an_end(tmp_
     run.start(pause=lambda seconds: True)
     for owner in ("dead", run.id):
         opened(tmp_path, owner)
-        (tmp_path / "live" / "t" / "members").mkdir()
-        (tmp_path / "live" / "t" / "members" / "x.json").write_text(far)
+        member(tmp_path / "live" / "t", "x", Process("far", 5, 1.0, "slurm", "12"))
         if owner == "dead":
             sweep_dead(tmp_path, lambda text: None, ask, system=here)
         else:
             assert run.end() == []
         assert not (tmp_path / "live" / "t").exists()
-    assert own_time.now == 1000
+    assert here.own_time.now == 1000
 
 
 def test_a_sweep_ends_its_own_host_s_jobs_and_spares_itself(tmp_path):
-    own_time = FakeTime()
-    here = MadeHost(own_time=own_time)
+    here = MadeHost()
     opened(tmp_path, "r")
     live = tmp_path / "live" / "t"
     stuck, ends = here.spawn(), here.spawn()
     places = [membership(live, f"job{n}", system=s) for n, s in enumerate((here, stuck, ends))]
     for place in places:
         place.__enter__()
-    own_time.after(4.0, lambda: here.kill(ends.own_pid))
+    here.own_time.after(4.0, lambda: here.kill(ends.own_pid))
     assert sweep(tmp_path, live, 5.0, system=here) == []
-    assert own_time.now == pytest.approx(1005.0, abs=0.2)
+    assert here.own_time.now == pytest.approx(1005.0, abs=0.2)
     assert list(here.table) == [here.own_pid] and not live.exists()
 
 
@@ -454,10 +411,9 @@ def test_the_last_run_takes_with_it_what_nobody_opened(tmp_path):
     first, second = Run(tmp_path, id="a"), Run(tmp_path, id="b")
     for run in (first, second):
         run.start(pause=lambda seconds: True)
-    (tmp_path / "live" / "empty").mkdir()
-    written = tmp_path / "live" / "written"
-    written.mkdir()
-    (written / "file").touch()
+    for name in ("empty", "written"):
+        (tmp_path / "live" / name).mkdir()
+    (tmp_path / "live" / "written" / "file").touch()
     first.end()
     assert [path.name for path in (tmp_path / "live").iterdir()] == ["written"]
     second.end()

@@ -80,12 +80,7 @@ def test_a_lease_is_renewed_several_times_while_it_holds(tmp_path, lease, pause)
     assert renew_every(lease) == pause
     run = Run(tmp_path, lease)
     pauses = []
-
-    def end(seconds):
-        pauses.append(seconds)
-        return True
-
-    run.start(pause=end)
+    run.start(pause=lambda seconds: pauses.append(seconds) or True)
     run.end()
     assert pauses == [pause]
 
@@ -93,20 +88,19 @@ def test_a_lease_is_renewed_several_times_while_it_holds(tmp_path, lease, pause)
 def test_a_client_leaves_the_first_word_to_the_node(tmp_path, run):
     """What a client sees of a server's end says less than the server's own job does."""
     opened(tmp_path, run.id)
-    directory = tmp_path / "live" / "t"
-    own_time = FakeTime()
+    own_time, abort = FakeTime(), tmp_path / "live" / "t" / "abort"
     options = {"defer": 8.0, "clock": own_time.clock, "sleep": own_time.sleep}
-    file, log = directory / "session.json", tmp_path / "w.log"
+    place = (tmp_path, abort.with_name("session.json"), "read.0", tmp_path / "w.log")
     message = liveness.Abort("data0: no space left", failure=True)
-    with pytest.raises(SystemExit), trial_job(tmp_path, file, "read.0", log, **options):
-        own_time.after(5.0, lambda: liveness.abort(directory, message))
+    with pytest.raises(SystemExit), trial_job(*place, **options):
+        own_time.after(5.0, lambda: liveness.abort(abort.parent, message))
         raise EngineError("connection refused")
-    assert liveness.read_abort(directory / "abort") == message
+    assert liveness.read_abort(abort) == message
     assert own_time.now == 1005.0
-    (directory / "abort").unlink()
-    with pytest.raises(SystemExit), trial_job(tmp_path, file, "read.0", log, **options):
+    abort.unlink()
+    with pytest.raises(SystemExit), trial_job(*place, **options):
         raise EngineError("connection refused")
-    assert "connection refused" in liveness.read_abort(directory / "abort").reason
+    assert "connection refused" in liveness.read_abort(abort).reason
     assert own_time.now == 1005.0 + 1.0 + 8.0
     run.end()
 
@@ -120,95 +114,78 @@ def test_membership_ends_with_the_block(tmp_path):
     assert not (tmp_path / "gone").exists(), "nobody would remove it"
 
 
+def put(live, name, process):
+    path = live / "members" / f"{name}.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(asdict(process)))
+    return path
+
+
 def test_nobody_waits_for_jobs_of_a_lost_host(tmp_path):
-    directory = tmp_path / "members"
-    directory.mkdir()
     for name, host in [("a", "n1.cluster.internal"), ("b", "n1"), ("c", "n11")]:
-        (directory / f"{name}.json").write_text(json.dumps(asdict(liveness.Process(host, 1, 0.0))))
-    (directory / "d.json").touch()  # as a host leaves it that is lost while it writes
+        put(tmp_path, name, liveness.Process(host, 1, 0.0))
+    (tmp_path / "members" / "d.json").touch()  # of a host that is lost while it writes
     liveness.lose_host(tmp_path, "")
     assert list(liveness.members(tmp_path)) == ["a", "b", "c"]
     liveness.lose_host(tmp_path, "n1")
     assert list(liveness.members(tmp_path)) == ["c"]
 
 
-def test_sweeping_waits_for_jobs_on_other_hosts(tmp_path, run):
-    opened(tmp_path, run.id)
-    directory = tmp_path / "live" / "t"
-    member = directory / "members" / "data0.json"
-    member.parent.mkdir()
-    member.write_text(json.dumps({"host": "elsewhere", "pid": 1, "started": 1.0}))
+def test_sweeping_waits_for_jobs_on_other_hosts(tmp_path):
     own_time = FakeTime()
-    own_time.after(1.0, member.unlink)
-    assert sweep(tmp_path, directory, system=MadeHost(own_time=own_time)) == []
-    assert own_time.now == 1001, "not longer than they need"
-    assert not directory.exists()
-    opened(tmp_path, run.id)
-    member.parent.mkdir()
-    member.write_text(json.dumps({"host": "elsewhere", "pid": 1, "started": 1.0}))
-    left = sweep(tmp_path, directory, system=MadeHost(own_time=own_time))
-    assert left == ["data0 (process 1 on elsewhere)"]
-    assert own_time.now == 1011, "ten seconds where no node has a server to end"
-    run.end()
+    for leaves in (True, False):
+        opened(tmp_path, "dead")
+        directory = tmp_path / "live" / "t"
+        member = put(directory, "data0", liveness.Process("elsewhere", 1, 1.0))
+        if leaves:
+            own_time.after(1.0, member.unlink)
+        left = sweep(tmp_path, directory, system=MadeHost(own_time=own_time))
+        assert left == ([] if leaves else ["data0 (process 1 on elsewhere)"])
+        # Not longer than they need, and ten seconds where no node has a server to end.
+        assert own_time.now == (1001 if leaves else 1011)
+        assert not directory.exists()
 
 
-def test_sweeping_does_not_wait_for_jobs_that_their_scheduler_calls_over(tmp_path, run):
-    opened(tmp_path, run.id)
+def test_sweeping_does_not_wait_for_jobs_that_their_scheduler_calls_over(tmp_path):
+    opened(tmp_path, "dead")
     directory = tmp_path / "live" / "t"
-    (directory / "members").mkdir()
     for name, job in (("data0", "1.login"), ("data1", "2.login"), ("load.0", "")):
-        process = liveness.Process("elsewhere", 1, 1.0, "pbs" if job else "", job)
-        (directory / "members" / f"{name}.json").write_text(json.dumps(asdict(process)))
-    own_time = FakeTime()
-    calls = []
+        put(directory, name, liveness.Process("elsewhere", 1, 1.0, "pbs" if job else "", job))
+    own_time, calls = FakeTime(), []
 
     def ask(kind, ids):
-        calls.append((own_time.now - 1000, kind, list(ids)))
+        calls.append((own_time.now, kind, list(ids)))
         return {"2.login"} if len(calls) > 1 else None
 
-    assert liveness.Elsewhere(directory, None).left() == [
-        f"{name} (process 1 on elsewhere)" for name in ("data0", "data1", "load.0")
-    ]
-    left = sweep(tmp_path, directory, ask=ask, system=MadeHost(own_time=own_time))
+    left = [f"{name} (process 1 on elsewhere)" for name in ("data0", "data1", "load.0")]
+    assert liveness.Elsewhere(directory, None).left() == left
     # What it still has, and what it cannot be asked about.
-    assert left == ["data1 (process 1 on elsewhere)", "load.0 (process 1 on elsewhere)"]
-    assert [kind for _, kind, _ in calls] == ["pbs"] * len(calls)
+    assert sweep(tmp_path, directory, ask=ask, system=MadeHost(own_time=own_time)) == left[1:]
+    assert {kind for _, kind, _ in calls} == {"pbs"}
     assert calls[0][2] == ["1.login", "2.login"]
     assert {round(b - a, 1) for (a, *_), (b, *_) in pairwise(calls)} <= {2.0, 2.1}
-    run.end()
 
 
-@pytest.mark.parametrize(
-    ("environment", "job"),
-    [
-        ({}, ("", "")),
-        ({"PBS_JOBID": "19[3].login"}, ("pbs", "19[3].login")),
-        ({"SLURM_JOB_ID": "12"}, ("slurm", "12")),
-        (
-            {"SLURM_JOB_ID": "14", "SLURM_ARRAY_JOB_ID": "12", "SLURM_ARRAY_TASK_ID": "3"},
-            ("slurm", "12_3"),
-        ),
-    ],
-)
-def test_a_process_knows_the_scheduler_s_job(environment, job):
-    assert liveness.scheduler_job(environment) == job
+def test_a_process_knows_the_scheduler_s_job():
+    array = {"SLURM_JOB_ID": "14", "SLURM_ARRAY_JOB_ID": "12", "SLURM_ARRAY_TASK_ID": "3"}
+    assert liveness.scheduler_job({}) == ("", "")
+    assert liveness.scheduler_job({"PBS_JOBID": "19[3].login"}) == ("pbs", "19[3].login")
+    assert liveness.scheduler_job({"SLURM_JOB_ID": "12"}) == ("slurm", "12")
+    assert liveness.scheduler_job(array) == ("slurm", "12_3")
 
 
 def test_what_the_scheduler_says_of_a_job_that_a_signal_has_ended_is_in_the_reason(tmp_path, run):
-    opened(tmp_path, run.id)
     killed = liveness.Abort("data0 was ended by signal SIGTERM", failure=True, killed="data0")
-    liveness.abort(tmp_path / "live" / "t", killed)
     other = liveness.Abort("load.0 ended with exit status 1", failure=True)
-    assert run.job_failed("t", other, job="load.0", scheduler="") is None
-    assert [live.name for live in run.aborted()] == ["t"]
     words = "PBS says: walltime 78 exceeded limit 60"
+    for trial in ("t", "u"):
+        opened(tmp_path, run.id, trial=trial)
+        liveness.abort(tmp_path / "live" / trial, killed)
+        assert run.job_failed(trial, other, job="load.0", scheduler="") is None
+    assert {live.name for live in run.aborted()} == {"t", "u"}
     failure = run.job_failed("t", other, job="data0", scheduler=words)
-    assert failure.reason == f"data0 was ended by signal SIGTERM; {words}"
-    assert run.unrecorded() == []
+    assert failure.reason == f"{killed.reason}; {words}"
     # Where nobody reports that job.
-    opened(tmp_path, run.id, trial="u")
-    liveness.abort(tmp_path / "live" / "u", killed)
-    assert run.job_failed("u", other, job="load.0", scheduler="") is None
     assert [failure.reason for failure in run.unrecorded()] == [killed.reason]
     # A reason of its own needs no other.
     opened(tmp_path, run.id, trial="v")
@@ -239,21 +216,19 @@ def test_a_job_whose_session_vanishes_says_so_and_does_not_make_it_again(tmp_pat
     run.end()
 
 
-@pytest.mark.parametrize("when", ["before the error", "after the error"])
-def test_an_error_while_the_inputs_of_a_job_go_away_is_told_as_their_removal(tmp_path, run, when):
+@pytest.mark.parametrize("after", [0.0, 1.0])
+def test_an_error_while_the_inputs_of_a_job_go_away_is_told_as_their_removal(tmp_path, run, after):
     """`rm -r` reaches a store's files before the session's directory, and a read fails at once."""
     opened(tmp_path, run.id)
     directory, store = tmp_path / "live" / "t", tmp_path / "trials" / "t" / "store.0"
     store.mkdir(parents=True)
-    log = tmp_path / "w.log"
-    own_time = FakeTime()
-    clock, sleep = own_time.clock, own_time.sleep
-    file = directory / "session.json"
+    own_time, log = FakeTime(), tmp_path / "w.log"
+    options = {"needs": [store], "clock": own_time.clock, "sleep": own_time.sleep}
     with (
         pytest.raises(SystemExit, match=r"write\.0 ended: its session was removed"),
-        trial_job(tmp_path, file, "write.0", log, needs=[store], clock=clock, sleep=sleep),
+        trial_job(tmp_path, directory / "session.json", "write.0", log, **options),
     ):
-        own_time.after(0.0 if when == "before the error" else 1.0, store.rmdir)
+        own_time.after(after, store.rmdir)
         own_time.spend(0.0)
         raise KeyError("a table that is gone")
     assert "Traceback" not in log.read_text()
