@@ -7,14 +7,9 @@ import pytest
 from support.commands import storewise
 from support.paths import DATA, SMALL
 
-from storewise.ssearch.hits import BLAST, COLUMNS, _counted
+from storewise.ssearch.hits import COLUMNS, _counted
 
 OUTFMT_6 = "qseqid sseqid pident length mismatch gapopen qstart qend sstart send evalue bitscore"
-
-
-def test_the_columns_are_those_of_blast():
-    assert BLAST.names == OUTFMT_6.split()
-    assert COLUMNS.names[: len(BLAST)] == BLAST.names
 
 
 @pytest.mark.parametrize(
@@ -48,6 +43,7 @@ def test_one_table_of_several_files_in_each_form(tmp_path):
         assert "bad.m10" in done.stderr
     table = pq.read_table(tmp_path / "hits.parquet")
     assert table.schema.names == COLUMNS.names
+    assert COLUMNS.names[:12] == OUTFMT_6.split()
     rows = list(csv.DictReader((tmp_path / "hits.csv").open()))
     assert [row["sseqid"] for row in rows] == table["sseqid"].to_pylist()
     lines = [line.split("\t") for line in (tmp_path / "hits.tsv").read_text().splitlines()]
@@ -57,20 +53,16 @@ def test_one_table_of_several_files_in_each_form(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == []
 
 
-def test_scores_that_the_program_did_not_print(tmp_path):
-    out = tmp_path / "hits.tsv"
-    storewise("convert", DATA / "ssearch36_nostats.m10", "--to", "hits", "-j", "1", "-o", out)
-    assert {tuple(line.split("\t")[10:]) for line in out.read_text().splitlines()} == {
-        ("NaN", "NaN")
-    }
-
-
-def test_a_query_that_is_translated_keeps_its_strand(tmp_path):
-    out = tmp_path / "hits.csv"
-    storewise("convert", DATA / "fastx36.m10", "--to", "hits", "-j", "1", "-o", out)
-    rows = list(csv.DictReader(out.open()))
-    assert all(int(row["sstart"]) < int(row["send"]) for row in rows)
-    assert {int(row["qstart"]) < int(row["qend"]) for row in rows} == {True, False}
+def test_scores_that_were_not_printed_and_a_strand_of_a_query_that_is_translated(tmp_path):
+    rows = []
+    for name in ("ssearch36_nostats.m10", "fastx36.m10"):
+        out = tmp_path / f"{name}.tsv"
+        storewise("convert", DATA / name, "--to", "hits", "-j", "1", "-o", out)
+        rows.append([line.split("\t") for line in out.read_text().splitlines()])
+    plain, translated = rows
+    assert {(*row[10:],) for row in plain} == {("NaN", "NaN")}
+    assert all(int(row[8]) < int(row[9]) for row in translated)
+    assert {int(row[6]) < int(row[7]) for row in translated} == {True, False}
 
 
 def test_directories_and_lists_are_inputs_too(tmp_path):
@@ -86,9 +78,6 @@ def test_directories_and_lists_are_inputs_too(tmp_path):
     assert '"complete":false' in done.stdout
     request = ("convert", outputs, "--to", "jsonl", "-j", "1", "-o", tmp_path / "documents")
     assert len(storewise(*request).stdout.splitlines()) == 8
-
-
-def test_the_form_is_the_files_ending(tmp_path):
     done = storewise("convert", SMALL[0], "--to", "hits", "-o", tmp_path / "hits.xls")
     assert done.returncode == 2
     assert "hits.parquet, hits.tsv, hits.csv" in done.stderr

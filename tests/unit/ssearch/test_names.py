@@ -1,13 +1,11 @@
-"""Names of files, links, changes and crafted lines: each gets a clear answer in linear time."""
+"""Names of files, changes and crafted lines: each gets a clear answer in linear time."""
 
 import gzip
 import io
-from pathlib import Path
 
 import pytest
-from support.inputs.ssearch import DATA, DIGEST, outcome, read
+from support.inputs.ssearch import DATA, DIGEST, outcome
 
-from storewise.documents import Kind
 from storewise.errors import InputError
 from storewise.ssearch import convert
 from storewise.ssearch.inputs.paths import list_inputs
@@ -17,24 +15,18 @@ from storewise.ssearch.parse.reader import DocumentReader
 CONTENT = (DATA / "ssearch36.m10").read_bytes()
 
 
-@pytest.mark.parametrize("name", ["new\nline", "a\rb", "tab\there", "\x1b[2J", "\x85", "\u2028"])
-def test_names_with_control_characters_are_refused_and_quoted(name, tmp_path):
-    (tmp_path / name).write_bytes(CONTENT)
-    for spec in (tmp_path, tmp_path / "*"):
-        with pytest.raises(InputError, match="control characters") as caught:
-            list_inputs([spec])
-        assert len(str(caught.value).splitlines()) == 1
-        assert "\\x" in str(caught.value) and name not in str(caught.value)
-    with pytest.raises(InputError, match="control characters"):
-        list(DocumentReader(tmp_path / name, DIGEST))
-
-
-def test_globs_follow_links_once_and_tell_what_they_may_not_read(tmp_path):
-    (tmp_path / "in" / "deep").mkdir(parents=True)
-    (tmp_path / "in" / "deep" / "a.m10").write_bytes(CONTENT)
-    (tmp_path / "in" / "deep" / "round").symlink_to(tmp_path / "in")
-    for spec in ("in", "in/**", "in/**/*.m10", "in/*/*.m10", "*/**/a.*"):
-        assert [Path(path).name for path in list_inputs([tmp_path / spec])] == ["a.m10"], spec
+def test_names_with_control_characters_are_refused_and_quoted(tmp_path):
+    for name in ("new\nline", "a\rb", "tab\there", "\x1b[2J", "\x85", "\u2028"):
+        path = tmp_path / name
+        path.write_bytes(CONTENT)
+        for spec in (tmp_path, tmp_path / "*"):
+            with pytest.raises(InputError, match="control characters") as caught:
+                list_inputs([spec])
+            assert len(str(caught.value).splitlines()) == 1
+            assert "\\x" in str(caught.value) and name not in str(caught.value)
+        with pytest.raises(InputError, match="control characters"):
+            list(DocumentReader(path, DIGEST))
+        path.unlink()
 
 
 def test_a_file_that_changes_between_digest_and_documents(tmp_path, monkeypatch):
@@ -53,24 +45,10 @@ def test_a_file_that_changes_between_digest_and_documents(tmp_path, monkeypatch)
     assert list((tmp_path / "out").iterdir()) == []
 
 
-def test_a_score_that_no_float_holds_is_none():
-    for value in (b"1e999", b"-1e999"):
-        odd = CONTENT.replace(b"; sw_z-score: 447.1\n", b"; sw_z-score: " + value + b"\n")
-        assert odd != CONTENT
-        for mode in ("fast", "reference"):
-            for encoding in ("dict", "bson"):
-                _, result = read(odd, mode=mode, encoding=encoding)
-                assert None in [d["z"] for d in result[Kind.ALIGN]]
-                assert not any(abs(d["z"] or 0) == float("inf") for d in result[Kind.ALIGN])
-
-
-_MUCH = 500_000
-
-
 def test_crafted_lines_take_linear_time():
-    """Half a megabyte each: with a step back for each byte these would take hours."""
+    """With a step back for each byte these would take hours."""
     for unit in (b" ", b" vs ", b", 1 nt vs ", b" - 1 nt ", b" 1 residues in ", b"1"):
-        much = unit * (_MUCH // len(unit))
+        much = unit * (200_000 // len(unit))
         assert library_name(b"Library: " + much) is not None
         assert library_name(b"Query library " + much) is None
         assert header_library(b">>>q" + much) is None
@@ -82,29 +60,24 @@ def test_crafted_lines_take_linear_time():
             content = CONTENT[:at] + crafted + b"\n" + CONTENT[at:]
             assert outcome(content)[0] in ("documents", "error")
     for unit in ("[gene=", "[chromosome=", "chromosome:", "gene:", "chromosome:1:"):
-        read_hit(b"id " + unit.encode() * (_MUCH // len(unit)))
+        read_hit(b"id " + unit.encode() * (200_000 // len(unit)))
 
 
-def test_numbers_of_any_length_are_refused_not_converted():
+def test_numbers_of_any_length_and_very_many_keys_are_refused_alike():
+    keys = b"".join(b"; sw_k%d: 1\n" % i for i in range(50_000))
     for old, new in (
         (b"  2>>>", b"  " + b"2" * 5000 + b">>>"),
         (b"3377 residues in 3 query", b"3377 residues in " + b"3" * 5000 + b" query"),
         (b" version 36", b" version " + b"3" * 5000),
         (b"1125 nt vs", b"1" * 5000 + b" nt vs"),
+        (b"; sw_score", keys + b"; sw_score"),
     ):
         content = CONTENT.replace(old, new, 1)
         assert content != CONTENT
         assert outcome(content, mode="fast") == outcome(content, mode="reference")
 
 
-def test_an_alignment_of_very_many_keys_is_not_compiled():
-    keys = b"".join(b"; sw_k%d: 1\n" % i for i in range(50_000))
-    at = CONTENT.index(b"; sw_score")
-    content = CONTENT[:at] + keys + CONTENT[at:]
-    assert outcome(content, mode="fast") == outcome(content, mode="reference")
-
-
 def test_content_that_expands_much_is_given_out_in_linear_time():
-    packed = io.BytesIO(gzip.compress(CONTENT[:1] + b" " * 60_000_000, compresslevel=1))
+    packed = io.BytesIO(gzip.compress(CONTENT[:1] + b" " * 20_000_000, compresslevel=1))
     with pytest.raises(InputError):
         list(DocumentReader(packed, DIGEST, chunk_bytes=4096))

@@ -9,8 +9,6 @@ from hypothesis import strategies as st
 from storewise.errors import InputError
 from storewise.ssearch.search.fasta import read_fasta, split_fasta
 
-# --- FASTA -------------------------------------------------------------------------------------
-
 RECORDS = st.lists(
     st.tuples(st.text("abc>; =é\t", max_size=12), st.text("ACGTNacgt-*", min_size=1, max_size=200)),
     min_size=1,
@@ -33,10 +31,9 @@ def test_parts_hold_every_record_once(tmp_path_factory, records, per_part):
     assert not list((place / "parts").glob("*.tmp*"))
 
 
-@pytest.mark.parametrize(
-    "text, message",
-    [
-        ("", "no sequence in the file"),
+def test_bad_fasta_is_named(tmp_path):
+    source = tmp_path / "bad.fa"
+    for text, message in (
         ("\n\n", "no sequence in the file"),
         ("hello\nworld\n", "line 1: not a FASTA file.*'>'.*'hello'"),
         ("\n\nLOCUS x\n", "line 3: not a FASTA file"),
@@ -45,18 +42,12 @@ def test_parts_hold_every_record_once(tmp_path_factory, records, per_part):
         (">a\nAC\n>b\n", r"record 2 \(b\) has no sequence"),
         ("> a\nAC\n", "record 1 has no id"),
         (">a\nACGT\nAC1T\n", "line 3: not a sequence line.*'1'"),
-    ],
-)
-def test_bad_fasta_is_named(tmp_path, text, message):
-    source = tmp_path / "bad.fa"
-    source.write_text(text)
-    with pytest.raises(InputError, match=message):
-        split_fasta(source, tmp_path / "parts")
-    assert list((tmp_path / "parts").iterdir()) == []
-
-
-def test_descriptions_that_are_not_utf8_pass(tmp_path):
-    source = tmp_path / "latin.fa"
+    ):
+        source.write_text(text)
+        with pytest.raises(InputError, match=message):
+            split_fasta(source, tmp_path / "parts")
+        assert list((tmp_path / "parts").iterdir()) == []
+    # A description need not be text.
     source.write_bytes(b">a caf\xe9\nACGT\n")
     (part,) = split_fasta(source, tmp_path / "parts")
     assert part.read_bytes() == b">a caf\xe9\nACGT\n"
