@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.results.made import GROUP, ONE
+from support.results.made import GROUP, SCALED
 
 from storewise.analysis.judge.knee import (
     KNEE_COLUMNS,
@@ -25,7 +25,7 @@ pytestmark = GROUP
 
 @pytest.fixture(scope="module")
 def tables(made):
-    return made.measured(**ONE)
+    return made.measured(**SCALED)
 
 
 def test_the_knee_by_hand():
@@ -36,20 +36,17 @@ def test_the_knee_by_hand():
     # Scaled: x 0, 0.405, 0.901, 0.991, 1; t 0, 0.0125, 0.075, 0.375, 1; differences 0, 0.393,
     # 0.826, 0.616, 0.
     assert result.kneedle == 2 and result.share == ()
+    # Beyond its greatest throughput a curve turns back; Kneedle looks at what is before.
+    result = find([100.0, 180, 200, 150], [1.0, 1.2, 2.0, 4.0])
+    assert (result.power, result.saturation, result.kneedle) == (1, 2, 1)
+    falls = find([100.0, 90, 80], [1.0, 2.0, 3.0])
+    assert (falls.power, falls.saturation, falls.kneedle) == (0, 0, 0)
 
 
 def test_power_of_a_single_server_queue_is_greatest_at_half_load():
     # M/M/1 with service rate 1: T = 1 / (1 - x), so power x (1 - x) is greatest at 1/2 (Kleinrock).
     load = np.arange(0.1, 1, 0.1)
     assert load[find(load.tolist(), (1 / (1 - load)).tolist()).power] == pytest.approx(0.5)
-
-
-def test_throughput_that_falls_again():
-    # Beyond its greatest throughput a curve turns back; Kneedle looks at what is before.
-    result = find([100.0, 180, 200, 150], [1.0, 1.2, 2.0, 4.0])
-    assert (result.power, result.saturation, result.kneedle) == (1, 2, 1)
-    falls = find([100.0, 90, 80], [1.0, 2.0, 3.0])
-    assert (falls.power, falls.saturation, falls.kneedle) == (0, 0, 0)
 
 
 def test_how_sure_a_knee_is():
@@ -65,12 +62,7 @@ def test_how_sure_a_knee_is():
     assert ends(open_loop.share) == (1, 2)
     assert sum(closed.share) == pytest.approx(1)
     assert find(throughput, latency, errors=[(0.1, math.nan)] * 4).share == ()
-
-
-def test_ends_by_hand():
-    assert ends([0.02, 0.03, 0.9, 0.05]) == (1, 3)
-    assert ends([0.03, 0.97]) == (0, 1)
-    assert ends([0.0, 1.0, 0.0]) == (1, 1)
+    assert [ends(s) for s in ([0.02, 0.03, 0.9, 0.05], [0.03, 0.97])] == [(1, 3), (0, 1)]
 
 
 @pytest.mark.parametrize(
@@ -103,33 +95,19 @@ def test_units_do_not_move_the_knee(points, more, longer):
 
 def _steps(tables, loads, values, *, n=3, phase="read", service=0.8):
     """Rows of `steps`: (clients, rate) and (throughput, mean response time) of each step."""
-    place = dict.fromkeys(tables.results.factors, 1) | {"engine": "sqlite"}
+    place = dict.fromkeys(tables.results.factors, 1) | {"engine": "sqlite", "phase": phase}
+    place |= {"operation": ALL, "planned": math.nan, "other": "", "n": n}
+    known = {"resampled": "repeats", "error": 0.02, "freedom": 2.0}
+    place |= known if n > 1 else {"resampled": "none", "error": math.nan, "freedom": math.nan}
     rows = []
     for step, ((clients, rate), (x, t)) in enumerate(zip(loads, values, strict=True)):
-        common = {
-            **place,
-            "phase": phase,
-            "step": step,
-            "operation": ALL,
-            "clients": clients,
-            "rate": rate,
-            "planned": None,
-            "other": "",
-            "n": n,
-            "resampled": "repeats" if n > 1 else "none",
-            "error": 0.02 if n > 1 else math.nan,
-            "freedom": 2.0 if n > 1 else math.nan,
-        }
-        for measure, value, unit in (
-            ("operations_per_s", x, "operations/s"),
-            ("response_mean", t, "s"),
-            ("response_p99", 5 * t, "s"),
-            ("service_mean", service * t, "s"),
-            ("service_p99", t, "s"),
-        ):
-            ends_ = {"low": 0.9 * value, "high": 1.1 * value}
-            rows.append({**common, "measure": measure, "mean": value, "unit": unit, **ends_})
-    return pd.DataFrame(rows).astype({"clients": float, "rate": float, "planned": float})
+        at = {**place, "step": step, "clients": clients, "rate": rate}
+        measures = {"response_mean": t, "response_p99": 5 * t, "service_mean": service * t}
+        rows.append({**at, "measure": "operations_per_s", "mean": x, "unit": "operations/s"})
+        for measure, value in {**measures, "service_p99": t}.items():
+            rows.append({**at, "measure": measure, "mean": value, "unit": "s"})
+    table = pd.DataFrame(rows).astype({"clients": float, "rate": float})
+    return table.assign(low=0.9 * table["mean"], high=1.1 * table["mean"])
 
 
 VALUES = [(100.0, 0.010), (190.0, 0.0105), (300.0, 0.013), (320.0, 0.025), (322.0, 0.05)]
@@ -150,43 +128,32 @@ def test_the_knee_of_a_closed_loop(tables):
     assert row["flags"] == "saturation not reached" and row["reason"] == ""
 
 
-def test_one_repeat_has_a_knee_without_an_interval(tables):
-    loads = [(4.0, rate) for rate in (100.0, 200, 300)]
-    result = knees(replace(tables, steps=_steps(tables, loads, VALUES[:3], n=1))).table
-    (row,) = result.to_dict("records")
+def test_one_repeat_has_a_knee_without_an_interval_and_too_few_steps_have_none(tables):
+    def of(loads, **options):
+        steps = _steps(tables, loads, VALUES[: len(loads)], **options)
+        return steps, knees(replace(tables, steps=steps)).table.to_dict("records")
+
+    _, (row,) = of([(4.0, rate) for rate in (100.0, 200, 300)], n=1)
     assert (row["loop"], row["load"], row["knee"]) == ("open", "rate", 300)
     assert math.isnan(row["knee_low"]) and row["resampled"] == "none"
     assert row["flags"] == "highest step, saturation not reached"
-
-
-def test_too_few_steps_say_so_and_searches_are_no_curves(tables):
-    loads = [(1.0, None), (2.0, None)]
-    steps = _steps(tables, loads, VALUES[:2])
-    (row,) = knees(replace(tables, steps=steps)).table.to_dict("records")
+    steps, (row,) = of([(1.0, None), (2.0, None)])
     assert row["reason"].startswith("2 steps") and math.isnan(row["knee"])
+    # Searches are no curves.
     searched = pd.DataFrame({"phase": ["read"]})
     assert knees(replace(tables, steps=steps, searches=searched)).table.empty
-    without = steps[steps["measure"] != "response_mean"]
-    three = _steps(tables, [*loads, (4.0, None)], VALUES[:3])
-    three = three[three["measure"] != "response_mean"]
-    (row,) = knees(replace(tables, steps=three)).table.to_dict("records")
-    assert "no response times" in row["reason"]
-    assert len(knees(replace(tables, steps=without)).table) == 1
+    steps, _ = of([(n, None) for n in (1.0, 2.0, 4.0)])
+    without = replace(tables, steps=steps[steps["measure"] != "response_mean"])
+    assert "no response times" in knees(without).table["reason"].item()
 
 
 def test_response_over_service_of_open_loops_only(tables):
-    steps = pd.concat(
-        [
-            _steps(tables, [(4.0, 100.0), (4.0, 200.0)], VALUES[:2], service=0.5),
-            _steps(tables, [(4.0, None)], VALUES[:1], phase="closed"),
-        ],
-        ignore_index=True,
-    )
+    opened = _steps(tables, [(4.0, 100.0), (4.0, 200.0)], VALUES[:2], service=0.5)
+    closed = _steps(tables, [(4.0, None)], VALUES[:1], phase="closed")
+    steps = pd.concat([opened, closed], ignore_index=True)
     result = response(replace(tables, steps=steps)).table
     assert list(result.columns) == [*tables.results.factors, *RESPONSE_COLUMNS]
     assert set(result["phase"]) == {"read"} and len(result) == 4
-    means = result[result["statistic"] == "mean"]
-    assert means["ratio"].to_list() == pytest.approx([2, 2])
-    tails = result[result["statistic"] == "p99"]
-    assert tails["ratio"].to_list() == pytest.approx([5, 5])
-    assert means["response"].to_list() == [0.010, 0.0105]
+    ratios = result.groupby("statistic")["ratio"].apply(list).to_dict()
+    assert ratios == {"mean": pytest.approx([2, 2]), "p99": pytest.approx([5, 5])}
+    assert result.loc[result["statistic"] == "mean", "response"].to_list() == [0.010, 0.0105]

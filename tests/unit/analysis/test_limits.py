@@ -1,5 +1,6 @@
 """What limited a step, from figures that are given."""
 
+import math
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -21,17 +22,11 @@ from storewise.analysis.judge.bottlenecks import (
 from storewise.metrics.host import facts, link_mbit
 
 QUIET = {"cpu": 0.4, "own_cpu": 0.4, "iowait": 0.01, "disk": 0.1, "memory": 0.3, "steal": 0.0}
+BUSY = {"cpu": 0.95, "own_cpu": 0.9}
 DATA0 = {"host": "n1", "servers": {"data0": (0.5, 1.0)}}
 
 
 pytestmark = GROUP
-
-
-@pytest.fixture(scope="module")
-def tables(made):
-    """PostgreSQL on two hosts, its clients and SQLite on another."""
-    engines, hosts = ["null", "sqlite", "postgres"], ["n1", "n2"]
-    return made.measured(engines=engines, workers=[1], nodes=[2], store_hosts=hosts, repeats=1)
 
 
 def use(**changed):
@@ -46,23 +41,11 @@ def use(**changed):
         # Half busy is queued for only where processors wait.
         ({"disk": 0.65, "iowait": 0.25}, ["disk"], ["65 %", "25 %"]),
         ({"disk": 0.65, "iowait": 0.05}, [], []),
-        ({"cpu": 0.95, "own_cpu": 0.9}, ["CPU"], ["CPU of the host of data0 95 % busy"]),
+        (BUSY, ["CPU"], ["CPU of the host of data0 95 % busy"]),
         ({"cpu": 0.89, "own_cpu": 0.9}, [], []),
-        (
-            {"cpu": 0.95, "own_cpu": 0.9, "clients": True},
-            ["CPU of the shared host"],
-            ["host of data0 and clients"],
-        ),
-        (
-            {"cpu": 0.96, "own_cpu": 0.2},
-            ["CPU, by other work on the host"],
-            ["at most 20 % by this trial's processes"],
-        ),
-        (
-            {"cpu": 0.96, "own_cpu": 0.9, "steal": 0.2},
-            ["CPU"],
-            ["20 % stolen by other virtual machines"],
-        ),
+        ({**BUSY, "clients": True}, ["CPU of the shared host"], ["host of data0 and clients"]),
+        ({**BUSY, "own_cpu": 0.2}, ["CPU, by other work on the host"], ["at most 20 % by this"]),
+        ({**BUSY, "steal": 0.2}, ["CPU"], ["20 % stolen by other virtual machines"]),
         # A server has its processors to itself and used them up.
         ({"servers": {"data0": (0.97, 1.0)}}, ["CPU"], ["data0 used 0.97 cores and was given 1"]),
         ({"servers": {"data0": (1.6, 1.0)}}, [], []),
@@ -82,9 +65,9 @@ def test_what_a_host_had_reached(changed, kinds, words):
     assert all(word in text for word in words), text
 
 
-def load(table, host, **metrics):
-    """The table of host load with other means for a host that is no node's own row."""
-    table = table.copy()
+def load(tables, host, bound=False, **metrics):
+    """Tables with other means for a host that is no node's own row; no client is the limit."""
+    table = tables.host.copy()
     for metric, value in metrics.items():
         mine = (table["host"] == host) & (table["metric"] == metric) & (table["node"] == "")
         if not mine.any():
@@ -93,116 +76,92 @@ def load(table, host, **metrics):
             table = pd.concat([table, extra], ignore_index=True)
         else:
             table.loc[mine, "mean"] = value
-    return table
+    clients = tables.client_bound if bound else tables.client_bound.iloc[:0]
+    return replace(tables, host=table, client_bound=clients)
 
 
 def row_of(tables, engine, phase):
     table = limits(tables).table
-    (row,) = table[table["trial"].str.startswith(engine) & (table["phase"] == phase)].to_dict(
-        "records"
-    )
-    return dict(row)
+    chosen = table[table["trial"].str.startswith(engine) & (table["phase"] == phase)]
+    (row,) = chosen.to_dict("records")
+    return row
 
 
-def test_no_limit_seen_says_what_was_looked_at(tables):
-    host = load(tables.host, "node-7", cpu_user=30.0)
-    quiet = replace(tables, host=host, client_bound=tables.client_bound.iloc[:0])
-    result = row_of(quiet, "postgres", "read")
-    assert result["limited_by"] == limit.NONE
-    assert result["also"] == ""
+def test_no_limit_seen_says_what_was_looked_at(served):
+    result = row_of(load(served, "node-7", cpu_user=30.0), "postgres", "read")
+    assert (result["limited_by"], result["also"]) == (limit.NONE, "")
     assert "network unknown (its links' speed is not known)" in result["evidence"]
     assert "CPU 55 %" in result["evidence"]  # the nodes' hosts are busier than the clients'
     assert result["host"] in ("n1", "n2")
 
 
-def test_the_disk_of_one_node_limits_the_step(tables):
-    host = load(tables.host, "node-7", cpu_user=30.0)
-    host = load(host, "n2", disk_busy=93.0, cpu_iowait=41.0)
-    slow = replace(tables, host=host, client_bound=tables.client_bound.iloc[:0])
+def test_the_disk_of_one_node_limits_the_step_unless_the_client_does(served):
+    slow = load(load(served, "node-7", cpu_user=30.0), "n2", disk_busy=93.0, cpu_iowait=41.0)
     result = row_of(slow, "postgres", "write")
     assert (result["limited_by"], result["host"], result["node"]) == ("disk", "n2", "data1")
     assert "disk of the host of data1 93 % busy, iowait 41 %" in result["evidence"]
     assert (result["disk"], result["iowait"]) == pytest.approx((0.93, 0.41))
-
-
-def test_the_client_comes_first_and_the_rest_beside_it(tables):
-    host = load(tables.host, "n1", disk_busy=95.0, cpu_iowait=50.0)
-    result = row_of(replace(tables, host=host), "postgres", "read")
+    slow = load(served, "n1", bound=True, disk_busy=95.0, cpu_iowait=50.0)
+    result = row_of(slow, "postgres", "read")
     # The synthetic clients use 0.93 of a core.
     assert (result["limited_by"], result["also"]) == (limit.CLIENT, limit.DISK)
     assert "0.93 of a core" in result["evidence"]
     assert result["host"] == "n1"  # where the figures of the disk are
 
 
-def test_a_rate_that_was_asked_for_and_reached_limits(tables):
-    (trial,) = tables.trials.loc[tables.trials["engine"] == "sqlite"].to_dict("records")
-    rates = tables.throughput
-    rate = float(
-        rates.loc[
-            (rates["trial"] == trial["trial"])
-            & (rates["phase"] == "read")
-            & (rates["measure"] == "operations_per_s"),
-            "value",
-        ].item()
-    )
+def test_a_rate_that_was_asked_for_and_reached_limits(served):
+    (trial,) = served.trials.loc[served.trials["engine"] == "sqlite"].to_dict("records")
+    rates = served.throughput.set_index(["trial", "phase", "measure"])["value"]
+    rate = rates[trial["trial"], "read", "operations_per_s"]
     for request, expected in ((rate, limit.SET_RATE), (rate * 1.1, limit.NONE)):
-        step = {f: trial[f] for f in tables.results.factors}
+        step = {f: trial[f] for f in served.results.factors}
         steps = pd.DataFrame([{**step, "phase": "read", "step": 0, "rate": request}])
-        made = replace(tables, steps=steps, host=load(tables.host, "node-7", cpu_user=30.0))
-        result = row_of(made, "sqlite", "read")
-        assert result["limited_by"] == expected
-    assert "that were asked for" not in result["evidence"]
+        made = replace(load(served, "node-7", bound=True, cpu_user=30.0), steps=steps)
+        assert row_of(made, "sqlite", "read")["limited_by"] == expected
 
 
-def test_foreign_work_on_a_host_is_told_once(tables):
+def test_foreign_work_on_a_host_is_told_once(served):
     # Clients use one of the two processors at most: 1.2 of 100 cores would be nothing.
-    host = load(tables.host, "node-7", cpu_user=94.0)
-    many = [
-        part._replace(conditions={**part.conditions, "host": {**HOST, "cpus": 100}})
-        for part in tables.results.parts
-    ]
-    busy = replace(tables, host=host, results=replace(tables.results, parts=many))
-    result = limits(busy)
-    (warning,) = result.warnings
+    host = {"host": {**HOST, "cpus": 100}}
+    many = [p._replace(conditions={**p.conditions, **host}) for p in served.results.parts]
+    busy = load(served, "node-7", bound=True, cpu_user=94.0)
+    busy = replace(busy, results=replace(served.results, parts=many))
+    (warning,) = limits(busy).warnings
     assert warning.code == "busy_host"
     assert "node-7" in warning.message
-    sqlite = row_of(busy, "sqlite", "read")
-    assert sqlite["limited_by"] == limit.FOREIGN_CPU
-    assert limits(replace(tables, host=load(tables.host, "node-7", cpu_user=30.0))).warnings == []
+    assert row_of(busy, "sqlite", "read")["limited_by"] == limit.FOREIGN_CPU
+    assert limits(load(served, "node-7", bound=True, cpu_user=30.0)).warnings == []
 
 
-def test_without_any_figures_nothing_is_guessed(tables):
-    blind = replace(tables, host=tables.host.iloc[:0], client_bound=tables.client_bound.iloc[:0])
+def test_without_any_figures_nothing_is_guessed(served):
+    blind = replace(served, host=served.host.iloc[:0], client_bound=served.client_bound.iloc[:0])
     result = row_of(blind, "postgres", "read")
     assert result["limited_by"] == limit.UNKNOWN
     assert result["evidence"] == "no figures of any host"
-    nothing = replace(blind, throughput=tables.throughput.iloc[:0])
-    assert limits(nothing).table.empty
-    assert list(limits(nothing).table.columns) == list(limit.COLUMNS)
+    nothing = limits(replace(blind, throughput=served.throughput.iloc[:0])).table
+    assert nothing.empty and list(nothing.columns) == list(limit.COLUMNS)
 
 
-def test_own_processor_time_is_counted_at_its_most(tables):
-    (trial,) = tables.trials.loc[tables.trials["engine"] == "postgres", "trial"]
-    by_host = {one.host: one for one in host_uses(tables)[trial, "write", 0]}
+def test_own_processor_time_is_counted_at_its_most(served):
+    (trial,) = served.trials.loc[served.trials["engine"] == "postgres", "trial"]
+    by_host = {one.host: one for one in host_uses(served)[trial, "write", 0]}
     assert set(by_host) == {"node-7", "n1", "n2"}
     # A client of 0.93 cores on two processors; a node of 0.8 cores on two.
     clients, node = by_host["node-7"], by_host["n1"]
     assert clients.own_cpu == pytest.approx(0.93 / 2, rel=0.05)
     assert node.own_cpu == pytest.approx(0.4, rel=0.05)
-    assert (clients.clients, node.clients) == (True, False)
+    assert (clients.clients, node.clients, node.shared) == (True, False, False)
     assert node.servers["data0"][1] == 1
-    assert not node.shared
 
 
-def test_links_speeds_are_known_or_not(tables):
-    def part(**host):
-        return tables.results.parts[0]._replace(conditions={"host": {"name": "a", **host}})
+def test_links_speeds_are_known_or_not(served):
+    def facts_of(**host):
+        conditions = {"host": {"name": "a", **host}}
+        return host_facts([served.results.parts[0]._replace(conditions=conditions)])["a"]
 
-    assert host_facts([part(cpus=4, memory_bytes=8, link_mbit=10_000)]) == {
-        "a": HostFacts(4.0, 8.0, 1.25e9)
-    }
-    (unknown,) = host_facts([part(link_mbit=None)]).values()
-    assert str(unknown.link) == "nan"
+    known = facts_of(cpus=4, memory_bytes=8, link_mbit=10_000)
+    assert known == HostFacts(4.0, 8.0, 1.25e9)
+    assert math.isnan(facts_of(link_mbit=None).link)
 
 
 @pytest.mark.parametrize(
