@@ -3,7 +3,6 @@
 import re
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from support.results import synthetic
 
@@ -34,17 +33,13 @@ def log(tmp_path):
     return tmp_path / "read.0.hlog"
 
 
-def test_no_byte_of_a_log_changes_unnoticed(log):
+def test_no_byte_and_no_end_of_a_log_change_unnoticed(log):
     content = log.read_bytes()
-    for at in range(len(content)):
+    for at in range(0, len(content), 2):
         log.write_bytes(changed(content, at, at % 7))
         with pytest.raises(ResultError, match=re.escape(str(log))):
             merge_all([log], lambda tag: True)
-
-
-def test_no_end_of_a_log_is_lost_unnoticed(log):
-    content = log.read_bytes()
-    for length in range(content.index(b"\n#[StartTime") + 1, len(content)):
+    for length in range(content.index(b"\n#[StartTime") + 1, len(content), 2):
         log.write_bytes(content[:length])
         with pytest.raises(ResultError, match=r"read\.0\.hlog: the log was cut short"):
             tags(log)
@@ -79,20 +74,18 @@ def test_a_damaged_pack_is_an_error_or_the_same(tmp_path):
     whole = read_pack(trial, parts, logs)
     assert isinstance(whole, Pack)
     generator = np.random.default_rng(5)
-    places = generator.integers(0, len(content), 300).tolist()
+    places = generator.integers(0, len(content), 150).tolist()
     damaged = [changed(content, at, at % 8) for at in places]
-    for one in [*damaged, *(content[:at] for at in places[:40]), b""]:
+    for one in [*damaged, *(content[:at] for at in places[:30]), b""]:
         (trial / PACK).write_bytes(one)
         try:
             result = read_pack(trial, parts, logs)
         except ResultError as error:
             assert str(trial / PACK) in str(error)
             continue
-        if result is None:  # of another version
-            continue
-        assert result.rows.equals(whole.rows)
-        assert (result.conditions, result.totals) == (whole.conditions, whole.totals)
-        assert isinstance(result.rows, pa.Table)
+        if result is not None:  # None is one of another version
+            assert result.rows.equals(whole.rows)
+            assert (result.conditions, result.totals) == (whole.conditions, whole.totals)
 
 
 def test_what_was_cut_short_is_told_with_its_file(tmp_path):
@@ -101,10 +94,12 @@ def test_what_was_cut_short_is_told_with_its_file(tmp_path):
     logged, packed_ = sorted((tmp_path / "trials").iterdir())  # duckdb, sqlite
     for trial in (logged, packed_):
         packed(trial)
+    record = tmp_path / "run.json"
+    assert run_of(tmp_path).id == "r1"
     before = measured_tables(load_results(tmp_path))
     cut = {
         "no_study": (tmp_path / "study.json", "", "cut short or changed"),
-        "unreadable_record": (tmp_path / "run.json", "", "the record of the last run was cut"),
+        "unreadable_record": (record, "", "the record of the last run was cut"),
         "unreadable_pack": (packed_ / PACK, packed_.name, "the pack was cut short or changed"),
         "unreadable_log": (logged / "read.0.hlog", logged.name, "the log was cut short or changed"),
     }
@@ -116,22 +111,13 @@ def test_what_was_cut_short_is_told_with_its_file(tmp_path):
         (message,) = [warning for warning in after.warnings if warning.code == code]
         assert message.trial == trial_name
         assert f"{path}: {words}" in message.message
-        assert message.remedy
-    # A pack is a copy, a log is not.
-    same, gone = (
-        {name: table[table["trial"] == name] for name in (packed_.name, logged.name)}
-        for table in (before.latency, after.latency)
-    )
-    assert (
-        same[packed_.name].reset_index(drop=True).equals(gone[packed_.name].reset_index(drop=True))
-    )
-    assert set(same[logged.name]["phase"]) - set(gone[logged.name]["phase"]) == {"read"}
-
-
-def test_a_publication_does_not_guess_the_run_of_a_damaged_record(tmp_path):
-    begin(tmp_path, "r1", {}, (), 1)
-    assert run_of(tmp_path).id == "r1"
-    path = tmp_path / "run.json"
-    path.write_bytes(path.read_bytes()[:30])
+    # A publication does not guess the run.
     with pytest.raises(ResultError, match=r"run\.json: the record of the last run"):
         run_of(tmp_path)
+
+    def phases(tables, trial):
+        return set(tables.latency.loc[tables.latency["trial"] == trial.name, "phase"])
+
+    # A pack is a copy, a log is not.
+    assert phases(before, packed_) == phases(after, packed_)
+    assert phases(before, logged) - phases(after, logged) == {"read"}

@@ -4,8 +4,7 @@ import math
 from dataclasses import replace
 
 import pandas as pd
-import pytest
-from support.results.made import GROUP
+from support.results.made import GROUP, SCALED, only
 
 from storewise.analysis.measure.verification import (
     COLUMNS,
@@ -54,17 +53,14 @@ def test_a_trial_is_wrong_that_lost_changed_or_made_up_documents():
     assert list(table) == COLUMNS
     assert len(table) == 2 * len(CASES)
     assert wrong_trials(table) == set(CASES) - GOOD
-    row = table.set_index(["trial", "kind"]).loc[("lost, told by the count alone", "align")]
-    assert row["lost"] == 3
-    assert math.isnan(row["checked"])
-    row = table.set_index(["trial", "kind"]).loc[("too many, told by the count alone", "align")]
-    assert row["lost"] == 0
-    assert verification(samples({}).iloc[:0]).empty
-    assert wrong_trials(verification(samples({}).iloc[:0])) == set()
-
-
-def test_each_wrong_trial_is_one_warning_with_its_sums():
-    warnings = verification_warnings(verification(samples(CASES)))
+    rows = table[table["kind"] == "align"].set_index("trial")
+    row = rows.loc["lost, told by the count alone"]
+    assert row["lost"] == 3 and math.isnan(row["checked"])
+    assert rows.loc["too many, told by the count alone", "lost"] == 0
+    nothing = verification(samples({}).iloc[:0])
+    assert nothing.empty and wrong_trials(nothing) == set()
+    # Each wrong trial is one warning with its sums.
+    warnings = verification_warnings(table)
     assert [warning.trial for warning in warnings] == sorted(set(CASES) - GOOD)
     assert {warning.code for warning in warnings} == {"wrong_documents"}
     texts = {warning.trial: warning.message for warning in warnings}
@@ -72,19 +68,21 @@ def test_each_wrong_trial_is_one_warning_with_its_sums():
     assert texts["wrong"].startswith("of 107 documents 0 were lost, 1 of 27 read back were wrong")
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_no_such_store_is_recommended(made, case):
+def test_no_such_store_is_recommended(made):
     """The one that would have been, if one of its trials is wrong."""
-    tables = made.tables(engines=["sqlite", "duckdb"], workers=[1], repeats=2)
+    tables = only(made.tables(**SCALED), workers=1)
     best = verdict(tables).recommendation.choice
-    engine = {"SQLite": "sqlite", "DuckDB": "duckdb"}[best]
+    engine = {"SQLite": "sqlite", "PostgreSQL": "postgres"}[best]
     trials = tables.results.trials
     trial = trials.loc[trials["engine"] == engine, "trial"].iloc[0]
-    found = verdict(replace(tables, verification=verification(samples({trial: CASES[case]}))))
-    if case in GOOD:
-        assert found.recommendation.choice == best
-        assert found.set_aside == []
-        return
-    assert found.recommendation.choice != best
-    assert found.set_aside == [(best, "its store did not hold all that was written to it")]
-    assert all(s.label != best or s.rank == 0 for c in found.criteria for s in c.standings)
+
+    def found(case):
+        return verdict(replace(tables, verification=verification(samples({trial: CASES[case]}))))
+
+    assert found("right").recommendation.choice == best and found("right").set_aside == []
+    for case in ("wrong", "too many"):
+        result = found(case)
+        assert result.recommendation.choice != best
+        assert result.set_aside == [(best, "its store did not hold all that was written to it")]
+        standings = [s for c in result.criteria for s in c.standings]
+        assert all(s.label != best or s.rank == 0 for s in standings)
