@@ -4,6 +4,7 @@ import logging
 import os
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
+from types import SimpleNamespace
 
 import pytest
 from support.fake_time import FakeTime
@@ -23,10 +24,8 @@ class Client:
         self.end = Connection(os.dup(connection.fileno()))
         self.name, self.daemon = name, daemon
         self.pid = 500 + self.number
-        self.exitcode = None
-        self.joins = []
+        self.exitcode, self.joins = None, []
         self.killed = self.started = False
-        self.deaf = False
         Client.all.append(self)
 
     def start(self):
@@ -36,43 +35,40 @@ class Client:
 
     def join(self, timeout=None):
         self.joins.append(timeout)
-        if self.exitcode is None and not self.deaf and self.counters.stopped():
+        if self.exitcode is None and Client.deaf == self.number:
+            Client.time.spend(timeout or 0.0)
+        elif self.exitcode is None and self.counters.stopped():
             self.exitcode = 0
 
     def kill(self):
         self.killed, self.exitcode = True, -9
 
-    def ends(self, exitcode):
-        self.exitcode = exitcode
-        self.end.close()
-
-
-class Context:
-    Pipe = staticmethod(Pipe)
-    Process = Client
-
 
 @pytest.fixture
 def own_time(monkeypatch):
-    own_time = FakeTime()
-    Client.all, Client.broken = [], None
-    monkeypatch.setattr(client_pool, "get_context", lambda how: Context)
-    monkeypatch.setattr(client_pool, "monotonic", own_time.clock)
+    Client.time, Client.all, Client.broken, Client.deaf = FakeTime(), [], None, None
+    context = SimpleNamespace(Pipe=Pipe, Process=Client)
+    monkeypatch.setattr(client_pool, "get_context", lambda how: context)
+    monkeypatch.setattr(client_pool, "monotonic", Client.time.clock)
     monkeypatch.setattr(client_pool, "how_it_ended", lambda code, before, pid: f"ended {code}")
-    return own_time
+    return Client.time
 
 
-def pool_of(place, check=lambda: None, processes=3):
-    its = job(ycsb(processes=processes), place, "load")
-    return Pool(its, 2, check, logging.getLogger("pool"))
-
-
-def test_each_hears_what_is_told_and_answers_are_in_order(own_time, tmp_path):
+@pytest.fixture
+def pool(own_time, tmp_path):
     pool = pool_of(tmp_path)
+    yield pool
+    pool.close()
+
+
+def pool_of(place, check=lambda: None):
+    return Pool(job(ycsb(processes=3), place, "load"), 2, check, logging.getLogger("pool"))
+
+
+def test_each_hears_what_is_told_and_answers_are_in_order(pool):
     assert pool.pids == {0: 500, 1: 501, 2: 502}
-    assert [(c.name, c.started, c.daemon) for c in Client.all] == [
-        (f"client-{n}", True, False) for n in range(3)
-    ]
+    started = [(f"client-{n}", True, False) for n in range(3)]
+    assert [(c.name, c.started, c.daemon) for c in Client.all] == started
     pool.tell(Word.END)
     for client in reversed(Client.all):
         assert client.end.recv() is Word.END
@@ -85,31 +81,16 @@ def test_each_hears_what_is_told_and_answers_are_in_order(own_time, tmp_path):
     for client in Client.all:
         client.exitcode = 0
     pool.finish()
-    pool.close()
-    assert not any(client.killed for client in Client.all)
 
 
-def test_what_a_process_said_before_it_ended_is_not_lost(own_time, tmp_path):
+def test_what_a_process_said_before_it_ended_is_not_lost(pool):
     """It ends between two looks: its last word is still in its pipe, and a check sees it first."""
-    pool = pool_of(tmp_path)
     for client in Client.all:
         client.end.send(client.number)
     Client.all[1].exitcode = 0
     pool.check()
     pool.check()
     assert pool.gather() == [0, 1, 2]
-    pool.close()
-
-
-def test_a_failure_is_told_also_where_the_pipe_is_broken(own_time, tmp_path):
-    pool = pool_of(tmp_path)
-    failed = Client.all[1]
-    failed.end.send(Failure(EngineError("no room"), "EngineError: no room", "trace"))
-    failed.exitcode = 0
-    failed.end.close()
-    with pytest.raises(EngineError, match="no room"):
-        pool.tell(Word.END)
-    pool.close()
 
 
 def test_the_trial_is_looked_at_twice_a_second(own_time, tmp_path):
@@ -125,63 +106,53 @@ def test_the_trial_is_looked_at_twice_a_second(own_time, tmp_path):
 @pytest.mark.parametrize(
     ("code", "words"),
     [
-        (-9, "client process 1 (pid 501) ended -9"),
-        (3, "client process 1 (pid 501) ended 3 and without a word"),
-        (0, "client process 1 (pid 501) ended 0 and without a word"),
-        (None, "client process 1 (pid 501) has closed its pipe and goes on"),
+        (-9, "ended -9"),
+        (3, "ended 3 and without a word"),
+        (0, "ended 0 and without a word"),
+        (None, "has closed its pipe and goes on"),
     ],
 )
-def test_one_that_has_gone_is_named(own_time, tmp_path, code, words):
-    pool = pool_of(tmp_path)
-    gone = Client.all[1]
+def test_one_that_has_gone_is_named(pool, code, words):
+    other, gone, _ = Client.all
     gone.exitcode = code
     gone.end.close()
     for ask in (pool.gather, lambda: pool.tell(Word.END)):
-        with pytest.raises(StorewiseError) as error:
+        with pytest.raises(StorewiseError, match=rf"^client process 1 \(pid 501\) {words}$"):
             ask()
-        assert str(error.value) == words
     if code:
+        other.exitcode = 0
         for ask in (pool.check, pool.finish):
-            Client.all[0].exitcode = 0
             with pytest.raises(StorewiseError, match="client process 1"):
                 ask()
     elif code == 0:
         pool.check()  # it has ended in order, and what it has not said is seen by who waits for it
-    pool.close()
 
 
-@pytest.mark.parametrize("ended", [False, True])
+@pytest.mark.parametrize("seen", ["word", "end", "broken pipe"])
 @pytest.mark.parametrize(
     ("failure", "kind", "words"),
     [
-        (Failure(EngineError("no room"), "EngineError: no room", "trace"), EngineError, "no room"),
-        (Failure(None, "KeyError: 7", "trace"), RuntimeError, "client process 2 failed: KeyError"),
+        (Failure(EngineError("no room"), "EngineError: no room", ""), EngineError, "no room"),
+        (Failure(None, "KeyError: 7", ""), RuntimeError, "client process 2 failed: KeyError"),
     ],
 )
-def test_one_that_has_failed_says_why(own_time, tmp_path, caplog, failure, kind, words, ended):
-    """Whether its word is waited for or its end is seen first."""
+def test_one_that_has_failed_says_why(pool, caplog, failure, kind, words, seen):
     failure.trace = "\n".join(f"line {n}" for n in range(50)) + "\n"
-    pool = pool_of(tmp_path)
-    Client.all[2].end.send(failure)
-    if ended:
-        Client.all[2].ends(0)
+    failed = Client.all[2]
+    failed.end.send(failure)
+    if seen != "word":
+        failed.exitcode = 0
+        failed.end.close()
+    ask = {"word": pool.gather, "end": pool.check}.get(seen, lambda: pool.tell(Word.END))
     with pytest.raises(kind, match=words):
-        (pool.check if ended else pool.gather)()
+        ask()
     assert f"client process 2 failed: {failure.text}" in caplog.text
     assert "line 20\n" in caplog.text and "line 19\n" not in caplog.text, "its last 30 lines"
-    pool.close()
 
 
 def test_an_end_of_the_pool_is_heard_or_enforced(own_time, tmp_path):
     pool = pool_of(tmp_path)
-    Client.all[1].deaf = True
-    own_time_passes = Client.all[1].join
-
-    def join(timeout=None):
-        own_time.spend(timeout or 0.0)
-        own_time_passes(timeout)
-
-    Client.all[1].join = join
+    Client.deaf = 1
     pool.close()
     assert pool.counters.stopped()
     assert [client.killed for client in Client.all] == [False, True, False]

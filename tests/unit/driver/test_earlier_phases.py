@@ -32,20 +32,20 @@ def never():
     raise AssertionError("nothing to wait for")
 
 
-def test_the_first_worker_reads_what_all_get(jobs):
-    first, *others = [read_earlier(one, never) for one in jobs]
+def test_the_first_worker_reads_what_all_get_and_the_others_open_no_part(jobs):
+    alone = StoredFiles.read(jobs[0].written).paths.to_pylist()
+    single = read_earlier(replace(jobs[0], trial=trial("null")), never)
+    assert single.written == jobs[0].written, "a single worker leaves nothing for others"
+    first = read_earlier(jobs[0], never)
     assert first.notes == tuple({"phase": "add", "stored": k} for k in range(WORKERS))
-    assert all((one.notes, one.written) == (first.notes, first.written) for one in others)
+    assert json.dumps(single.notes) == json.dumps(first.notes)
     (together,) = first.written
-    alone = StoredFiles.read(jobs[0].written)
-    assert StoredFiles.read([together]).paths.to_pylist() == alone.paths.to_pylist()
-
-
-def test_the_others_open_no_part(jobs):
-    read_earlier(jobs[0], never)
+    assert StoredFiles.read([together]).paths.to_pylist() == alone
     for path in (*jobs[0].before, *jobs[0].written):
         path.unlink()
-    assert len(read_earlier(jobs[2], never).notes) == WORKERS
+    for other in jobs[1:]:
+        its = read_earlier(other, never)
+        assert (its.notes, its.written) == (first.notes, first.written)
 
 
 def test_who_waits_for_the_first_worker_sees_the_end_of_the_trial(jobs):
@@ -59,14 +59,6 @@ def test_who_waits_for_the_first_worker_sees_the_end_of_the_trial(jobs):
     with pytest.raises(Aborted):
         read_earlier(jobs[1], check, sleep=lambda seconds: None)
     assert len(looks) == 4
-
-
-def test_a_single_worker_leaves_nothing_for_others(jobs):
-    alone = replace(jobs[0], trial=trial("null"))
-    assert json.dumps(read_earlier(alone, never).notes) == json.dumps(
-        read_earlier(jobs[0], never).notes
-    )
-    assert read_earlier(alone, never).written == jobs[0].written
 
 
 def test_nothing_came_before_a_load(jobs, tmp_path):

@@ -60,26 +60,16 @@ def test_rows_of_a_step(measured):
     rows = step_samples(measured, "run", 0, 1, loads=False)
     assert {(r.phase, r.step, r.worker) for r in rows} == {("run", 2, 0)}
     whole = {r.metric: r.value for r in rows if r.process is None and r.node is None}
-    assert whole == {
-        "started_at": 1000.0,
-        "duration": 2.5,
-        "target_rate": 40.0,
-        "intended_operations": 9,
-        "unserved_operations": 3,
-    }
+    figures = {"target_rate": 40.0, "intended_operations": 9, "unserved_operations": 3}
+    assert whole == {"started_at": 1000.0, "duration": 2.5, **figures}
 
     def of(process, second, operation):
         place = (process, second, operation)
         return {r.metric: r.value for r in rows if (r.process, r.second, r.operation) == place}
 
-    assert of(0, 0, "get") == {
-        "operations": 1,
-        "documents": 3,
-        "bytes": 60,
-        "errors": 0,
-        "service_time_sum": pytest.approx(0.2),
-        "prepare_time_sum": pytest.approx(0.1),
-    }
+    times = {"service_time_sum": pytest.approx(0.2), "prepare_time_sum": pytest.approx(0.1)}
+    counts = {"operations": 1, "documents": 3, "bytes": 60, "errors": 0}
+    assert of(0, 0, "get") == {**counts, **times}
     # What ends in a second counts in it; totals are over all seconds and owners.
     assert of(0, 1, "get")["operations"] == of(0, 2, "put")["operations"] == 1
     assert of(0, None, "get")["operations"] == 2
@@ -90,14 +80,10 @@ def test_rows_of_a_step(measured):
     assert of(2, None, None) == {}, "without clients it has no run time"
     assert {r.second for r in rows if r.warmup} == {0}
     owned = {(r.operation, r.node, r.metric): r.value for r in rows if r.node}
-    assert owned == {
-        ("get", "n1", "owner_operations"): 1,
-        ("get", "n1", "owner_errors"): 1,
-        ("get", "n2", "owner_operations"): 1,
-        ("get", "n2", "owner_errors"): 0,
-        ("put", "n2", "owner_operations"): 1,
-        ("put", "n2", "owner_errors"): 0,
-    }
+    done = {("get", "n1"), ("get", "n2"), ("put", "n2")}
+    operations = {(*of, "owner_operations"): 1 for of in done}
+    errors = {(*of, "owner_errors"): of == ("get", "n1") for of in done}
+    assert owned == operations | errors
 
 
 def test_a_load_says_what_was_acknowledged_and_a_worker_its_share_of_the_rate(measured):
@@ -106,55 +92,40 @@ def test_a_load_says_what_was_acknowledged_and_a_worker_its_share_of_the_rate(me
     # Of two clients over two workers one is here; the other is in the second worker.
     assert values["target_rate"] == 20.0
     assert values["acknowledged"] == 3 * 4
-    idle = StepDone(measured.step, ZERO, 1000.0, [Done(recorded(), ZERO + NS, {}, None)])
-    (started,) = step_samples(
-        StepDone(step(Clients(1, 1)), ZERO, 1000.0, idle.done), "c", 1, 2, loads=False
-    )
+    nothing = [Done(recorded(), ZERO + NS, {}, None)]
+    idle = StepDone(step(Clients(1, 1)), ZERO, 1000.0, nothing)
+    (started,) = step_samples(idle, "c", 1, 2, loads=False)
     assert started.metric == "started_at", "a worker without clients has no run time"
-    assert idle.paced == Paced()
-    assert StepDone(step(Clients(1)), ZERO, 0.0, measured.done).paced is None
-
-
-def test_pace_is_that_of_all_clients(measured):
-    assert measured.paced == Paced(9, 3, 2 * NS, NS // 2)
-    assert (measured.duration, measured.end) == (2.5, ZERO + 25 * NS // 10)
-    assert [measured.is_warmup(n) for n in (0, 1, 2)] == [True, False, False]
+    assert StepDone(measured.step, ZERO, 1000.0, nothing).paced == Paced()
+    assert idle.paced is None
+    assert measured.paced == Paced(9, 3, 2 * NS, NS // 2), "that of all clients"
     part = StepDone(step(Clients(1), seconds=9, warmup=1.5), ZERO, 0.0, measured.done)
-    assert [part.is_warmup(n) for n in (0, 1, 2)] == [True, True, False]
+    for one, warm in ((measured, [True, False, False]), (part, [True, True, False])):
+        assert [one.is_warmup(n) for n in (0, 1, 2)] == warm
 
 
 def test_intervals_of_a_step(measured):
     found = list(step_intervals(measured, 990.0))
     assert [one.start for one in found] == sorted(one.start for one in found)
-    assert {one.start for one in found} == {10.0, 11.0, 12.0}
     assert {one.start: one.length for one in found} == {10.0: 1.0, 11.0: 1.0, 12.0: 0.5}
     counts = {
         (one.start - 10, str(one.tag)): one.histogram.get_total_count()
         for one in found
         if one.tag.time == "service_time"
     }
+    get, put = "get.service_time;step=2", "put.service_time;step=2"
     assert counts == {
-        (0, "get.service_time;step=2;warmup"): 1,
-        (0, "get.service_time;step=2;owner=n1;warmup"): 1,
-        (1, "get.service_time;step=2"): 2,
-        (1, "get.service_time;step=2;owner=n2"): 1,
-        (1, "get.service_time;step=2;failed"): 1,
-        (1, "get.service_time;step=2;owner=n1;failed"): 1,
-        (2, "put.service_time;step=2"): 1,
-        (2, "put.service_time;step=2;owner=n2"): 1,
+        **{(0, f"{get};warmup"): 1, (0, f"{get};owner=n1;warmup"): 1},
+        **{(1, get): 2, (1, f"{get};owner=n2"): 1},
+        **{(1, f"{get};failed"): 1, (1, f"{get};owner=n1;failed"): 1},
+        **{(2, put): 1, (2, f"{put};owner=n2"): 1},
     }
-    response = {
-        str(one.tag): percentiles(one.histogram, [100])[100]
-        for one in found
-        if one.tag.time == "response_time"
-    }
-    assert response["get.response_time;step=2"] == pytest.approx(0.5 * NS, rel=0.001)
-
-
-def test_a_step_that_ends_early_has_an_interval_of_some_length(measured):
-    """An operation may be recorded in a second that has hardly begun when the step ends."""
+    (response,) = (one for one in found if str(one.tag) == "get.response_time;step=2")
+    slowest = percentiles(response.histogram, [100])[100]
+    assert slowest == pytest.approx(0.5 * NS, rel=0.001)
+    # An operation may be recorded in a second that has hardly begun when the step ends.
     early = [Done(done.recorded, ZERO + 2 * NS, {}, None) for done in measured.done]
-    found = list(step_intervals(StepDone(measured.step, ZERO, 1000.0, early), 1000.0))
+    found = step_intervals(StepDone(measured.step, ZERO, 1000.0, early), 1000.0)
     assert {one.start: one.length for one in found} == {0.0: 1.0, 1.0: 1.0, 2.0: 0.001}
 
 
@@ -182,16 +153,16 @@ def test_a_summary_is_of_successes_after_the_warmup(measured, time, values):
 
 def test_counts_are_shared_by_place():
     counters = SharedCounters(2, 3, ["n1", "n2"])
-    assert (counters.totals(), counters.owned(), counters.stopped()) == ((0, 0), {}, False)
+    nothing = ((0, 0), {}, False)
+    assert (counters.totals(), counters.owned(), counters.stopped()) == nothing
     counters.report(0, 2, 5, 50, {"n1": 4})
     counters.report(1, 0, 7, 70, {"n1": 1, "n2": 2, "elsewhere": 4})
     counters.report(1, 0, 8, 80, {"n1": 1, "n2": 3})
     assert counters.totals() == (13, 130)
     assert counters.owned() == {"n1": 5, "n2": 3}
     counters.clear()
-    assert (counters.totals(), counters.owned(), counters.stopped()) == ((0, 0), {}, False)
+    assert (counters.totals(), counters.owned(), counters.stopped()) == nothing
     counters.stop()
-    assert counters.stopped()
     counters.clear()
     assert counters.stopped(), "a new step does not go on after the end"
 
@@ -203,19 +174,19 @@ def test_progress_is_told_each_second_and_logged_each_ten(tmp_path, caplog):
     (last, _) = progress_of(tmp_path)["read.0"]
     assert (last.state, last.step, last.operations) == ("waits", 3, 0)
     progress.begin(counters, 3, lambda: {"cpu_user": 7.0})
-    with caplog.at_level(logging.INFO):
-        for half in range(1, 41):
-            time.spend(0.5)
-            counters.report(0, 0, 10 * half, 30 * half, {"n1": 2 * half})
-            progress()
-            (last, _) = progress_of(tmp_path)["read.0"]
-            if half >= 2:
-                assert last.seconds == half // 2
-                assert (last.operations, last.documents) == (20 * (half // 2), 60 * (half // 2))
-                assert (last.operations_per_s, last.documents_per_s) == (20.0, 60.0)
-                assert last.owners == {"n1": 4.0}
-                assert (last.state, last.figures) == ("works", {"cpu_user": 7.0})
-    assert [record.getMessage() for record in caplog.records] == [
-        "step 3: 200 operations and 600 documents so far, 20 operations/s",
-        "step 3: 400 operations and 1200 documents so far, 20 operations/s",
-    ]
+    caplog.set_level(logging.INFO)
+    for half in range(1, 41):
+        time.spend(0.5)
+        counters.report(0, 0, 10 * half, 30 * half, {"n1": 2 * half})
+        progress()
+        (last, _) = progress_of(tmp_path)["read.0"]
+        seconds = half // 2
+        if seconds:
+            told = (last.seconds, last.operations, last.documents)
+            assert told == (seconds, 20 * seconds, 60 * seconds)
+            assert (last.operations_per_s, last.documents_per_s) == (20.0, 60.0)
+            assert last.owners == {"n1": 4.0}
+            assert (last.state, last.figures) == ("works", {"cpu_user": 7.0})
+    said = "step 3: {} operations and {} documents so far, 20 operations/s"
+    messages = [record.getMessage() for record in caplog.records]
+    assert messages == [said.format(200, 600), said.format(400, 1200)]

@@ -17,7 +17,6 @@ from storewise.session.faults.orders import Answer, NodeOrder
 from storewise.study.sweep import Clients
 from storewise.workloads.contract import Operation, PhaseParams
 
-CRASH = {"crash": {"node": "data1", "after": 0.5}}
 SLOW = {"slow": {"how": "cpu", "nodes": 2}}
 
 
@@ -28,21 +27,16 @@ class Orders:
 
     def __init__(self, live, check, *, engine):
         assert (live.name, engine) == ("live", "memory")
-
-    def nodes(self):
-        return ("data0", "data1")
-
-    def restart(self):
-        self.heard.append("restart")
+        self.nodes = lambda: ("data0", "data1")
+        self.restart = lambda: self.heard.append("restart")
 
     def slow(self, slow):
         self.heard.append(("slow", slow.how))
-        return {name: Answer("o", name, "done") for name in self.nodes()}
+        return self.answers(self.nodes())
 
     def stop_slow(self, names):
         self.heard.append(("stop_slow", names))
-        figures = {"slow_cpu": 2.0, "unknown": 1.0}
-        return {name: Answer("o", name, "done", figures=figures) for name in names}
+        return self.answers(names, slow_cpu=2.0, unknown=1.0)
 
     def give(self, what, names, **how):
         self.heard.append((what, names, how))
@@ -50,8 +44,10 @@ class Orders:
 
     def await_done(self, order):
         self.heard.append(f"{order.what} done")
-        figures = {"recovery_time": 3.0, "killed_at": 9.0}
-        return {name: Answer("o", name, "done", figures=figures) for name in order.nodes}
+        return self.answers(order.nodes, recovery_time=3.0, unknown=9.0)
+
+    def answers(self, names, **figures):
+        return {name: Answer("o", name, "done", figures=figures) for name in names}
 
 
 @pytest.fixture
@@ -86,33 +82,25 @@ def test_all_wait_while_the_first_worker_has_the_servers_restarted(heard, tmp_pa
     assert len(heard) == 5, "a store in the clients is closed with them"
 
 
-def test_a_step_without_faults_costs_nothing(heard, tmp_path):
-    its, plain = faults(heard, tmp_path), step()
+def test_nodes_are_slowed_from_before_the_step_until_all_have_worked(heard, tmp_path):
+    its, slowed, plain = faults(heard, tmp_path), step(**SLOW), step()
     its.begin(plain)
     its.started(plain, 100.0)
-    assert its.end(measured(plain)) == []
-    assert heard == its.crashes == []
-
-
-def test_nodes_are_slowed_from_before_the_step_until_all_have_worked(heard, tmp_path):
-    its, slowed = faults(heard, tmp_path), step(**SLOW)
+    assert its.end(measured(plain)) == heard == its.crashes == []
     its.begin(slowed)
     its.started(slowed, 100.0)
     samples = its.end(measured(slowed))
-    nodes = ("data0", "data1")
-    assert heard == [*(("slow", "cpu"), "meet a-4-worked", ("stop_slow", nodes), "meet a-4-ended")]
-    assert [(s.phase, s.metric, s.value, s.unit, s.step, s.node) for s in samples] == [
-        ("a", "slow_cpu", 2.0, "s", 4, node) for node in nodes
-    ]
+    nodes, ends = ("data0", "data1"), ["meet a-4-worked", "meet a-4-ended"]
+    assert heard == [("slow", "cpu"), ends[0], ("stop_slow", nodes), ends[1]]
+    expected = [("a", "slow_cpu", 2.0, "s", 4, node) for node in nodes]
+    assert [(s.phase, s.metric, s.value, s.unit, s.step, s.node) for s in samples] == expected
     heard.clear()
-    assert its.end(measured(step(5, **SLOW))) == [], "what was stopped is not stopped again"
-    assert heard == ["meet a-5-worked", "meet a-5-ended"]
-    heard.clear()
+    assert its.end(measured(step(**SLOW))) == [], "what was stopped is not stopped again"
     for other in (faults(heard, tmp_path, 1), faults(heard, tmp_path, embedded=True)):
         other.begin(slowed)
         assert other.end(measured(slowed)) == []
     faults(heard, tmp_path).begin(step(slow={"how": "cpu", "nodes": 0}))
-    assert heard == ["meet a-4-worked", "meet a-4-ended"] * 2
+    assert heard == ends * 3
 
 
 @pytest.mark.parametrize("again", [True, False])
@@ -127,21 +115,14 @@ def test_a_node_is_killed_at_its_moment_and_what_clients_saw_is_told(heard, tmp_
     kill = ("kill", ["data1"], {"at": 100.5, "again": again})
     started = [] if again else [("start", ["data1"], {}), "start done"]
     assert heard == [kill, "meet a-4-worked", "kill done", *started, "meet a-4-ended"]
-    seen = {(s.node, s.worker): s.value for s in samples if s.metric == "unavailable_time"}
-    assert seen == {
-        (None, 0): pytest.approx(0.9),
-        ("data0", 0): pytest.approx(0.9),
-        ("data1", 0): pytest.approx(1.4),
-    }
-    told = {(s.metric, s.node): s.value for s in samples if s.metric != "unavailable_time"}
-    assert told == {("recovery_time", "data1"): 3.0} | (
-        {("killed_at", "data1"): 9.0} if "killed_at" in step_faults.METRICS else {}
-    )
+    told = {(s.metric, s.node, s.worker): s.value for s in samples}
+    outages = {None: 0.9, "data0": 0.9, "data1": 1.4}
+    seen = {("unavailable_time", node, 0): pytest.approx(s) for node, s in outages.items()}
+    assert told == {("recovery_time", "data1", None): 3.0, **seen}
     (one,) = its.crashes
     assert (one["step"], one["node"], one["after"]) == (4, "data1", 0.5)
     assert one["outages"][""] == [(pytest.approx(0.6), pytest.approx(1.5))]
-    heard.clear()
-    assert [s.metric for s in its.end(measured(step(5, **SLOW)))] == []
+    assert its.end(measured(step(5, **SLOW))) == []
 
 
 def test_another_worker_gives_no_order_and_knows_the_same_victim(heard, tmp_path):
@@ -163,24 +144,21 @@ def test_another_worker_gives_no_order_and_knows_the_same_victim(heard, tmp_path
 
 
 def test_marks_are_of_successes_by_owner(monkeypatch):
-    now = [0]
+    now, marks = [0], {}
     monkeypatch.setattr(step_faults, "perf_counter_ns", lambda: now[0])
 
     def fail():
         raise EngineError("gone")
 
-    def operation(at, owner, call=lambda: 7):
-        return Operation("get", call, 1, 5, owner)
-
-    marks = {}
-    given = [(1, "n1"), (2, None), (3, "n2"), (4, "n2")]
-    operations = [operation(at, owner, fail if at == 4 else lambda: 7) for at, owner in given]
-    for (at, _), one in zip(given, marked(operations, marks), strict=True):
+    owners = ["n1", None, "n2", "n2"]
+    calls = [lambda: 7, lambda: 7, lambda: 7, fail]
+    operations = [Operation("get", call, 1, 5, of) for call, of in zip(calls, owners, strict=True)]
+    for at, one in enumerate(marked(operations, marks)):
         now[0] = at * BIN + 1
-        assert (one.name, one.bytes, one.owner) == ("get", 5, given[at - 1][1])
-        if at == 4:
+        assert (one.name, one.bytes, one.owner) == ("get", 5, owners[at])
+        if at < 3:
+            assert one.call() == 7
+        else:
             with pytest.raises(EngineError):
                 one.call()
-        else:
-            assert one.call() == 7
-    assert marks == {"": {1, 2, 3}, "n1": {1}, "n2": {3}}
+    assert marks == {"": {0, 1, 2}, "n1": {0}, "n2": {2}}

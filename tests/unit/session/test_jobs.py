@@ -5,7 +5,9 @@ import os
 import shutil
 import threading
 import time
+from contextlib import nullcontext, suppress
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -43,9 +45,13 @@ SESSION = Session("t", "run", 25.0, 990.0)
 @pytest.fixture
 def live(tmp_path, monkeypatch):
     """The live directory of a trial whose waits let no real time pass."""
-    for name in ("tcp", "ring", "lasting"):
-        module = "tcp_engine" if name == "tcp" else "ring_engine"
-        monkeypatch.setitem(ENGINES, name, f"support.{module}:{name.title()}Engine")
+    engines = {
+        "tcp": "tcp_engine:Tcp",
+        "ring": "ring_engine:Ring",
+        "lasting": "ring_engine:Lasting",
+    }
+    for name, place in engines.items():
+        monkeypatch.setitem(ENGINES, name, f"support.{place}Engine")
     directory = tmp_path / "live" / "t"
     directory.mkdir(parents=True)
     cluster.make_credentials(directory)
@@ -55,11 +61,10 @@ def live(tmp_path, monkeypatch):
 
 
 def trial(engine="tcp", nodes=2, **changes):
-    return Trial(**{
-        "study": "s", "id": "t", "engine": engine, "workload": "alignments", "repeat": 1,
-        "seed": 1, "factors": {"engine": engine}, "nodes": nodes, "consistency": "durable",
-        "phases": [Phase(name="write")], **changes,
-    })  # fmt: skip
+    return Trial(
+        study="s", id="t", engine=engine, workload="alignments", repeat=1, seed=1, nodes=nodes,
+        factors={"engine": engine}, consistency="durable", phases=[Phase(name="write")], **changes,
+    )  # fmt: skip
 
 
 class Looks:
@@ -81,15 +86,16 @@ def job(live, check=lambda: None):
     return TrialJob(check, LOG, live, SESSION, lambda error: None)
 
 
-def ready(live, *names, at=1000.0, host="", ip="127.0.0.1"):
+def ready(live, *names, at=1000.0, host=""):
     for name in names:
-        endpoint = Endpoint(name[:-1], int(name[-1]), host or host_name(), ip, 20000)
-        cluster.publish(
-            live,
-            cluster.ENDPOINTS,
-            name,
-            cluster.ReadyNode(name, endpoint, "Tcp 1", "nothing", 1, at),
-        )
+        endpoint = Endpoint(name[:-1], int(name[-1]), host or host_name(), "127.0.0.1", 20000)
+        record = cluster.ReadyNode(name, endpoint, "Tcp 1", "nothing", 1, at)
+        cluster.publish(live, cluster.ENDPOINTS, name, record)
+
+
+def begun(live, name, ends_at=None):
+    record = cluster.StartedNode(name, "h1", "/d", 1000.0, ends_at)
+    cluster.publish(live, cluster.NODES, name, record)
 
 
 def gone(live, name):
@@ -99,27 +105,14 @@ def gone(live, name):
 def close(live, check, own_time):
     result = live.parent / "close.parquet"
     ready(live, "data0", "data1")
-    cluster.write_cluster(
-        live / cluster.CLUSTER, cluster.FormedCluster((), {}, {}, 1000.0, 4.0, ("odd",))
-    )
-    frame = job(live, check)
+    formed = cluster.FormedCluster((), {}, {}, 1000.0, 4.0, ("odd",))
+    cluster.write_cluster(live / cluster.CLUSTER, formed)
     times = {"clock": own_time.clock, "sleep": own_time.sleep}
-    run_close(trial(), live / cluster.CLUSTER, result, frame, **times)
+    run_close(trial(), live / cluster.CLUSTER, result, job(live, check), **times)
     return result
 
 
-def test_closing_waits_for_every_node_and_keeps_the_times(live):
-    own_time = FakeTime()
-    check = Looks(at2=lambda: gone(live, "data1"), at4=lambda: gone(live, "data0"))
-    table, conditions = read_part(close(live, check, own_time))
-    assert (live / cluster.STOP).exists() and (live / FINISHED).exists()
-    times = {row["metric"]: row["value"] for row in table.to_pylist()}
-    assert times == {"form_time": 4.0, "formed_time": 10.0, "close_time": 2.0}
-    assert conditions["nodes"]["data1"]["version"] == "Tcp 1"
-    assert conditions["warnings"] == ["odd"]
-
-
-def test_closing_ends_with_its_trial_and_has_an_end(live):
+def test_closing_waits_for_every_node_keeps_the_times_and_has_an_end(live):
     with pytest.raises(Aborted, match="another job has failed"):
         close(live, Looks(abort_at=3), FakeTime())
     gone(live, "data0")
@@ -128,56 +121,62 @@ def test_closing_ends_with_its_trial_and_has_an_end(live):
         close(live, Looks(), own_time)
     assert 120 < sum(own_time.sleeps) <= 121
     assert not (live / FINISHED).exists()
+    (live / cluster.GONE / "data0.json").unlink()
+    (live / cluster.STOP).unlink()
+    check = Looks(at2=lambda: gone(live, "data1"), at4=lambda: gone(live, "data0"))
+    table, conditions = read_part(close(live, check, FakeTime()))
+    assert (live / cluster.STOP).exists() and (live / FINISHED).exists()
+    times = {row["metric"]: row["value"] for row in table.to_pylist()}
+    assert times == {"form_time": 4.0, "formed_time": 10.0, "close_time": 2.0}
+    assert conditions["nodes"]["data1"]["version"] == "Tcp 1"
+    assert conditions["warnings"] == ["odd"]
 
 
-def form(live, check, own_time, engine="ring"):
+def form(live, check, own_time=None):
+    own_time = own_time or FakeTime()
     times = {"clock": own_time.clock, "sleep": own_time.sleep}
     place = live / cluster.CLUSTER
-    run_form(trial(engine), place, live.parent, job(live, check), **times)
+    run_form(trial("ring"), place, live.parent, job(live, check), **times)
     return cluster.read_cluster(place)
 
 
 def test_forming_waits_for_every_node(live, monkeypatch):
     monkeypatch.setattr(TcpEngine, "answers", lambda *given: True)
     check = Looks(at2=lambda: ready(live, "data0"), at4=lambda: ready(live, "data1", at=1000.4))
-    formed = form(live, check, FakeTime())
+    formed = form(live, check)
     assert [endpoint.name for endpoint in formed.endpoints] == ["data0", "data1"]
     assert formed.formed_at - formed.form_seconds == pytest.approx(1000.4)
     assert "data0, data1" in formed.warnings[0], "they share a host"
     ready(live, "data1", host="elsewhere")
     with pytest.raises(StorewiseError, match="data1 listens on loopback of host elsewhere"):
-        form(live, Looks(), FakeTime())
+        form(live, Looks())
 
 
 def test_forming_ends_with_its_trial_and_names_nodes_that_never_started(live):
     ready(live, "data0")
     with pytest.raises(Aborted):
-        form(live, Looks(abort_at=5), FakeTime())
-    cluster.publish(
-        live, cluster.NODES, "data0", cluster.StartedNode("data0", "h1", "/d", 1000.0, 1100.0)
-    )
+        form(live, Looks(abort_at=5))
+    begun(live, "data0", ends_at=1100.0)
     own_time = FakeTime()
     with pytest.raises(StorewiseError, match=r"^data1 never started .*data0 on host h1 is nearly"):
         form(live, Looks(), own_time)
     assert 90 < sum(own_time.sleeps) < 90.4, "what is left of its time is enough for nothing"
-    # One that starts still may take its time.
-    cluster.publish(
-        live, cluster.NODES, "data1", cluster.StartedNode("data1", "h2", "/d", 1000.0, None)
-    )
-    with pytest.raises(Aborted):
-        form(live, Looks(abort_at=900), FakeTime())
+    begun(live, "data1")
+    with pytest.raises(Aborted):  # one that starts still may take its time
+        form(live, Looks(abort_at=900))
 
 
 class MadeServer:
     """What a node's job sees of its server; `failing` says how it ended by itself."""
 
     def __init__(self, live, directory, spec):
-        self.live, self.directory, self.failing = live, directory, ""
+        self.directory, self.failing, self.done = directory, "", []
         self.node = replace(node_of(live), directory=directory, spec=spec)
         self.pid, self.started_at = os.getpid(), time.time()
         self.endpoint = Endpoint(spec.role, 0, host_name(), "127.0.0.1", 20000)
         self.launch = SimpleNamespace(cleanup=())
-        self.done = []
+        self.stop = self.kill = lambda: self.done.append("stop")
+        self.again = lambda check: self.done.append("again")
 
     def settling(self, endpoints, *given):
         return SimpleNamespace(endpoints=endpoints, node=self.node, run=lambda *given: "joined")
@@ -188,14 +187,6 @@ class MadeServer:
     def raise_if_ended(self, wait=0.0):
         if self.failing:
             raise EngineError(self.failing)
-
-    def stop(self):
-        self.done.append("stop")
-
-    def again(self, check):
-        self.done.append("again")
-
-    kill = stop
 
     def remove(self):
         self.done.append("remove")
@@ -210,15 +201,12 @@ class MadeServer:
 class RunningNode:
     """A node's job in this process, with a server that is made."""
 
-    def __init__(self, live, monkeypatch, check, trial, **job):
-        self.live, self.check, self.trial = live, check, trial
-        self.name = job.pop("node", "data0")
-        self.own_time = FakeTime(tick=job.pop("tick", 0))
-        self.told = []
+    def __init__(self, live, monkeypatch, check, trial, *, node="data0", tick=0, **job):
+        self.live, self.check, self.told = live, check, []
+        self.own_time = FakeTime(tick=tick)
         base = live.parent
-        self.job = NodeJob(
-            trial, self.name, base / "node.parquet", base / "server.log", base / "kept", **job
-        )
+        places = (base / "node.parquet", base / "server.log", base / "kept")
+        self.job = NodeJob(trial, node, *places, **job)
         elect(live, "node-canary")
         elect(live, "node-sampler")
         monkeypatch.setattr(node_module, "start_server", self.start_server)
@@ -240,10 +228,7 @@ class RunningNode:
 
 @pytest.fixture
 def running(live, monkeypatch):
-    def make(check, trial, **job):
-        return RunningNode(live, monkeypatch, check, trial, **job)
-
-    yield make
+    yield partial(RunningNode, live, monkeypatch)
     assert not [t for t in threading.enumerate() if "sampl" in t.name.lower()], "it has ended"
 
 
@@ -258,25 +243,24 @@ def test_a_node_serves_until_it_is_closed(live, running):
     assert conditions["versions"] == {"server": "Tcp 1"}
 
 
-@pytest.mark.parametrize("keep", [False, True])
-def test_an_abort_ends_a_node_that_serves(live, running, keep):
-    one = running(Looks(abort_at=4), trial(nodes=1, keep_data=keep))
-    with pytest.raises(Aborted, match="another job has failed"):
+@pytest.mark.parametrize(
+    ("end", "keep"),
+    [
+        ("another job has failed", False),
+        ("another job has failed", True),
+        ("data0: the server was ended by SIGKILL", False),
+    ],
+)
+def test_an_abort_or_its_server_s_end_ends_a_node_that_serves(live, running, end, keep):
+    def fail():
+        one.server.failing = end if "data0" in end else ""
+
+    one = running(Looks(at3=fail, abort_at=4), trial(nodes=1, keep_data=keep))
+    with pytest.raises((Aborted, EngineError), match=end):
         one.run()
     assert one.server.done == ["stop", "remove"], "what is aborted is not kept"
-    assert one.told == ["another job has failed"]
+    assert one.told == [end]
     assert "data0" in cluster.gone_nodes(live)
-
-
-def test_a_server_that_ends_is_told_with_its_own_words(running):
-    def fail():
-        one.server.failing = "data0: the server was ended by SIGKILL"
-
-    one = running(Looks(at3=fail), trial(nodes=1))
-    with pytest.raises(EngineError, match="ended by SIGKILL"):
-        one.run()
-    assert one.told == ["data0: the server was ended by SIGKILL"]
-    assert one.server.done == ["stop", "remove"]
 
 
 def test_a_node_meets_the_others_before_it_starts(live, running):
@@ -291,7 +275,7 @@ def test_a_node_meets_the_others_before_it_starts(live, running):
     assert [endpoint.name for endpoint in one.peers] == ["data0", "data1"]
     assert one.check.number == 8
     (live / cluster.STOP).unlink()
-    # The other one has not said where it listens, then not that it answers.
+    # The other one has not said that it answers, then not where it listens.
     for kind in (cluster.ANSWERING, cluster.ADDRESSES):
         (live / kind / "data1.json").unlink()
         alone = running(Looks(abort_at=5), trial("ring"))
@@ -301,58 +285,53 @@ def test_a_node_meets_the_others_before_it_starts(live, running):
         assert not list(live.glob("nodes/*/"))
 
 
-def test_a_node_outlives_those_that_need_it(live, running):
+@pytest.mark.parametrize(
+    ("end", "error"), [("", None), ("abort", Aborted), ("failing", EngineError), ("patience", None)]
+)
+def test_a_node_outlives_those_that_need_it(live, running, end, error):
     (live / cluster.STOP).touch()
-    last = running(Looks(at4=lambda: gone(live, "data0")), trial("lasting"), node="last0")
-    last.run()
-    assert last.check.number == 4, "it has waited for them"
-    for end, error in (("abort", Aborted), ("failing", EngineError), ("patience", None)):
-        (live / cluster.GONE / "data0.json").unlink(missing_ok=True)
-        check = Looks(abort_at=6 if end == "abort" else 0)
-        tick = 3600 * 10**9 if end == "patience" else 0
-        last = running(check, trial("lasting"), node="last0", tick=tick)
-        check.actions[3] = lambda: setattr(last.server, "failing", "it fell" * (end == "failing"))  # noqa: B023
-        if error is None:
-            last.run()
-        else:
-            with pytest.raises(error):
-                last.run()
-        assert last.server.done == ["stop", "remove"], end
+    actions = {
+        "": lambda: gone(live, "data0"),
+        "failing": lambda: vars(last.server).update(failing="f"),
+    }
+    check = Looks(abort_at=6 if end == "abort" else 0, at4=actions.get(end, lambda: None))
+    tick = 3600 * 10**9 if end == "patience" else 0
+    last = running(check, trial("lasting"), node="last0", tick=tick)
+    with pytest.raises(error) if error else nullcontext():
+        last.run()
+    assert last.server.done == ["stop", "remove"]
+    assert end or check.number == 4, "it has waited for them"
 
 
 def test_a_wall_time_ends_a_node_in_order_and_says_what_was_waited_for(live, running):
     assert reserve_of(40) == 10 and reserve_of(86400) == 90
-    two = trial(workers=2, phases=[Phase(name="write")])
-
-    def message():
-        one = running(Looks(), two, runtime_minutes=60, tick=10**12)
+    for waited in ("data1, form", "write.1"):
+        one = running(Looks(), trial(workers=2), runtime_minutes=60, tick=10**12)
         with pytest.raises(StorewiseError, match="stopped in order before its wall time") as caught:
             one.run()
         assert one.server.done == ["stop", "remove"]
         assert one.told == [str(caught.value)]
-        return str(caught.value)
-
-    assert ", and data1, form had not started yet (still queued?)" in message()
-    arrived = Barrier(live, ["0", "1"], "write-0")
-    with pytest.raises(Aborted):
-        arrived.wait("0", Looks(abort_at=1))
-    assert ", and write.1 had not started yet (still queued?)" in message()
+        assert f", and {waited} had not started yet (still queued?)" in str(caught.value)
+        with suppress(Aborted):
+            Barrier(live, ["0", "1"], "write-0").wait("0", Looks(abort_at=1))
 
 
 def test_what_a_profile_may_get_wrong(live, running, tmp_path, monkeypatch):
     (tmp_path / "file").touch()
-    for options, error, words in (
-        ({"scratch": "$NOWHERE/x"}, ConfigError, r"scratch: '\$NOWHERE/x' names a variable"),
-        ({"scratch": "tmp/x"}, ConfigError, "scratch: 'tmp/x' is no absolute path"),
-        ({"scratch": str(tmp_path / "file")}, EngineError, "cannot make .*Not a dir.*`scratch`"),
-        ({"interface": "eth77"}, ConfigError, "no 'eth77'; it has"),
-    ):
+    one = trial(nodes=1)
+    wrong = [
+        (one, {"scratch": "$NOWHERE/x"}, ConfigError, r"scratch: '\$NOWHERE/x' names a variable"),
+        (one, {"scratch": "tmp/x"}, ConfigError, "scratch: 'tmp/x' is no absolute path"),
+        (one, {"scratch": f"{tmp_path}/file"}, EngineError, "cannot make .*Not a dir.*`scratch`"),
+        (one, {"interface": "eth77"}, ConfigError, "no 'eth77'; it has"),
+        (trial(), {"interface": "auto"}, ConfigError, "nothing guards.*allow_open_ports"),
+        (trial("ring"), {"interface": "auto"}, ConfigError, "gossip: who rea"),
+    ]
+    for its, options, error, words in wrong:
+        if options == {"interface": "auto"}:
+            monkeypatch.setattr(node_module, "address_of", lambda *given: "192.0.2.1")
         with pytest.raises(error, match=words):
-            running(Looks(), trial(nodes=1), **options).run()
-    monkeypatch.setattr(node_module, "address_of", lambda *given: "192.0.2.1")
-    for engine, words in (("tcp", "nothing guards.*allow_open_ports"), ("ring", "gossip: who rea")):
-        with pytest.raises(ConfigError, match=words):
-            running(Looks(), trial(engine), interface="auto").run()
+            running(Looks(), its, **options).run()
     assert not list(live.glob("nodes/*/"))
 
 
@@ -388,12 +367,10 @@ def test_the_starter_of_a_router_tells_its_end_before_it_ends_it(live, router, m
         made.append(MadeServer(live, node.directory, node.spec))
         return made[-1]
 
-    def tell(error):
-        assert made[-1].done == []
-        told.append(str(error))
-
     monkeypatch.setattr(sidecar, "start_server", start)
-    frame = TrialJob(lambda: None, LOG, live, SESSION, tell)
+    frame = TrialJob(
+        lambda: None, LOG, live, SESSION, lambda error: told.append((str(error), *made[0].done))
+    )
     work = phase_cluster(trial(), live, frame, phase="write", worker=0, workers=2)
     with pytest.raises(EngineError, match="it fell"), work as served:
         assert served.cluster.endpoints == (made[0].endpoint,)
@@ -401,7 +378,7 @@ def test_the_starter_of_a_router_tells_its_end_before_it_ends_it(live, router, m
         served.check()
         made[0].failing = "it fell"
         served.check()
-    assert (told, made[0].done) == (["it fell"], ["stop", "remove"])
+    assert (told, made[0].done) == ([("it fell",)], ["stop", "remove"])
 
 
 def test_an_abort_ends_the_wait_for_a_server_s_answer(live, monkeypatch):
@@ -416,8 +393,7 @@ def test_an_abort_ends_the_wait_for_a_server_s_answer(live, monkeypatch):
 
 def test_who_gives_an_order_waits_for_every_node(live):
     ready(live, "data0", "data1")
-    own_time = FakeTime()
-    check = Looks()
+    own_time, check = FakeTime(), Looks()
     orders = Orders(live, check, system=MadeHost(own_time=own_time))
     order = orders.give("restart")
     assert order.nodes == ("data0", "data1")
@@ -425,8 +401,8 @@ def test_who_gives_an_order_waits_for_every_node(live):
     def answered(node, state, error=""):
         return lambda: publish_answer(live, Answer(order.id, node, state, error))
 
-    check.actions = {2: answered("data0", "done"), 3: answered("data1", "begun"),
-                     900: answered("data1", "done")}  # fmt: skip
+    done = answered("data1", "done")
+    check.actions = {2: answered("data0", "done"), 3: answered("data1", "begun"), 900: done}
     assert set(orders.await_done(order)) == {"data0", "data1"}
     assert own_time.now > 1000 + 60, "one that has begun may take its time"
     check.abort_at = check.number + 2
@@ -436,27 +412,22 @@ def test_who_gives_an_order_waits_for_every_node(live):
     answered("data1", "failed", "no space")()
     with pytest.raises(EngineError, match="data1 was told to restart: no space"):
         orders.await_done(order)
-    late = orders.give("restart", ["data1"])
     check.number, check.actions = 0, {}
     with pytest.raises(EngineError, match="data1: told to restart 60 s ago and has not begun"):
-        orders.await_done(late)
+        orders.await_done(orders.give("restart", ["data1"]))
     with pytest.raises(EngineError, match="no node data7; it has data0, data1"):
         orders.give("kill", ["data7"])
 
 
 @pytest.mark.parametrize(
-    ("what", "at", "end", "done"),
+    ("what", "at", "end"),
     [
-        ("kill", 1e12, "abort", []),
-        ("kill", 1e12, "failing", []),
-        ("kill", None, "", ["stop", "again"]),
-        ("restart", None, "abort", []),
-        ("restart", None, "failing", []),
-        ("restart", None, "other", []),
-        ("restart", None, "", ["stop", "again"]),
+        *(("kill", 1e12, end) for end in ("abort", "failing")),
+        *(("restart", None, end) for end in ("abort", "failing", "other", "")),
+        ("kill", None, ""),
     ],
 )
-def test_a_node_that_waits_with_an_order_ends_with_its_trial(live, what, at, end, done):
+def test_a_node_that_waits_with_an_order_ends_with_its_trial(live, what, at, end):
     """A kill waits for its moment, a restart for the nodes that are to stop before."""
     specs = LastingEngine().roles(trial().topology, {})
     ready(live, "data0", "last0")
@@ -469,17 +440,12 @@ def test_a_node_that_waits_with_an_order_ends_with_its_trial(live, what, at, end
         if end in ("", "other"):
             publish_answer(live, Answer(order.id, "data0", state, "no space"))
 
-    check = Looks(abort_at=4 if end == "abort" else 0, at2=act)
-    renewed = []
-    executor = FaultExecutor(
-        server, specs, live, check=check, log=LOG, offset=0.0,
-        renewed=lambda: renewed.append(1),
-    )  # fmt: skip
-    if end:
-        with pytest.raises((Aborted, EngineError), match=r"another job|it fell|data0 could not"):
-            executor.look()
-        assert cluster.ready_nodes(live) and answers_to(live, order)["last0"].state != "done"
-    else:
+    check, renewed = Looks(abort_at=4 if end == "abort" else 0, at2=act), []
+    how = {"log": LOG, "offset": 0.0, "renewed": lambda: renewed.append(1)}
+    executor = FaultExecutor(server, specs, live, check=check, **how)
+    ended = pytest.raises((Aborted, EngineError), match=r"another job|it fell|data0 could not")
+    with ended if end else nullcontext():
         executor.look()
-        assert answers_to(live, order)["last0"].state == "done"
-    assert (server.done, len(renewed)) == (done, 0 if end else 1)
+    assert cluster.ready_nodes(live)
+    assert (answers_to(live, order)["last0"].state == "done") == (not end)
+    assert (server.done, renewed) == (([], []) if end else (["stop", "again"], [1]))
