@@ -1,15 +1,14 @@
-"""profiles/aws/cluster.yaml, as ParallelCluster itself reads it, and what we promise of it."""
+"""profiles/aws/cluster.yaml: what we promise of it, and that ParallelCluster would make it."""
 
 import json
 import os
 import re
 import subprocess
 import sys
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 import boto3
+import pytest
 import yaml
 from support.needs import unavailable
 from support.paths import ROOT
@@ -24,7 +23,7 @@ from storewise.study.trial import node_jobs
 AWS = ROOT / "profiles" / "aws"
 CLUSTER = (AWS / "cluster.yaml").read_text()
 README = (AWS / "README.md").read_text()
-LOADER = ROOT / "tests" / "support" / "parallelcluster" / "load.py"
+VALIDATE = ROOT / "tests" / "support" / "parallelcluster" / "validate.py"
 #: First line of an option: what it is called. Its lines, commented out, follow.
 OPTION = re.compile(r"^ *#\| (\w+):", re.MULTILINE)
 OPTIONS = OPTION.findall(CLUSTER)
@@ -35,48 +34,22 @@ INSTEAD_OF = {
 }
 
 
-def python():
-    """The Python that has ParallelCluster: its own environment, `make test SLOW=1`."""
-    python_of_cluster = os.environ.get("STOREWISE_PARALLELCLUSTER_PYTHON")
-    path = (
-        Path(python_of_cluster)
-        if python_of_cluster
-        else Path(sys.prefix) / "parallelcluster" / "bin" / "python"
-    )
-    if not path.exists():
-        unavailable(f"{path} does not exist; `make test SLOW=1` makes it")
-    return path
+@pytest.fixture
+def cluster():
+    return yaml.safe_load(CLUSTER)
 
 
-def loaded(text, program=LOADER, **extra):
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("AWS_")}
-    command = [str(python()), "-W", "ignore", str(program)]
-    return subprocess.run(
-        command,
-        input=text,
-        env={**environment, **extra},
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-
-
-@cache
-def cluster(text=CLUSTER):
-    """What ParallelCluster makes of a configuration."""
-    done = loaded(text)
-    assert done.returncode == 0, done.stderr
-    result: dict[str, Any] = json.loads(done.stdout)
-    return result
+@pytest.fixture
+def queues(cluster):
+    return {queue["Name"]: queue for queue in cluster["Scheduling"]["SlurmQueues"]}
 
 
 def with_option(name):
     """The configuration with one option, as its user takes the `#` off (and other lines out)."""
     text, gone = re.subn(INSTEAD_OF.get(name, "$^"), "", CLUSTER)
     assert gone == (name in INSTEAD_OF)
-    lines, taken = text.splitlines(), []
-    inside = False
-    for line in lines:
+    taken, inside = [], False
+    for line in text.splitlines():
         bare = line.lstrip()
         if result := OPTION.match(line):
             inside = result[1] == name
@@ -88,83 +61,86 @@ def with_option(name):
     return "\n".join(taken) + "\n"
 
 
-def test_the_loader_refuses_what_parallelcluster_refuses():
-    done = loaded(CLUSTER.replace("ScaledownIdletime", "ScaledownIdleTime"))
-    assert done.returncode == 1
-    assert "ScaledownIdleTime" in done.stderr and "Unknown field" in done.stderr
-    assert loaded(CLUSTER.replace("CapacityType: SPOT", "CapacityType: CHEAP")).returncode == 1
-
-
-def test_nothing_is_open_to_the_world():
-    result = cluster()
+def test_nothing_is_open_to_the_world(cluster, queues):
     # ParallelCluster's own groups: the head node's lets in what AllowedIps names, to port 22, and
-    # all groups each other. A group of one's own could let in more.
-    assert result["head"]["allowed_ips"] == "127.0.0.1/32"
-    for place in (result["head"], *result["queues"]):
-        assert set(place["networking"].values()) == {None}, place
-    assert not result["login_nodes"] and not result["head"]["desktop"]
-    assert result["head"]["key_name"] is None
-    policies = result["head"]["access"]["policies"]
-    assert policies == ["arn:aws:iam::aws:policy/AmazonSSMManagedInstanceCore"]
-    assert result["imds"] == "v2.0" and result["head"]["secured"]
-    assert all(queue["root"]["encrypted"] for queue in result["queues"])
-    # The silent default that this file replaces.
-    without = "\n".join(x for x in CLUSTER.splitlines() if not re.match(r" *(Ssh|AllowedIps):", x))
-    assert cluster(without)["head"]["allowed_ips"] == "0.0.0.0/0"
+    # all groups each other. A group of one's own could let in more, a key or a desktop, too.
+    head = cluster["HeadNode"]
+    assert head["Ssh"] == {"AllowedIps": "127.0.0.1/32"}
+    assert head["Networking"].keys() == {"SubnetId"}
+    assert "Dcv" not in head and "LoginNodes" not in cluster
+    policy = "arn:aws:iam::aws:policy/AmazonSSMManagedInstanceCore"
+    assert head["Iam"]["AdditionalIamPolicies"] == [{"Policy": policy}]
+    assert cluster["Imds"]["ImdsSupport"] == "v2.0" and head["Imds"]["Secured"]
+    for queue in queues.values():
+        assert queue["Networking"].keys() == {"SubnetIds", "PlacementGroup"}
+        assert queue["ComputeSettings"]["LocalStorage"]["RootVolume"]["Encrypted"]
 
 
-def test_queues_go_from_none_to_some_and_back():
-    result = cluster()
-    queues = {queue["name"]: queue for queue in result["queues"]}
+def test_queues_go_from_none_to_some_and_back(cluster, queues):
     assert list(queues) == ["data", "data-large", "work"]
     for queue in queues.values():
-        (resource,) = queue["resources"]
-        assert resource["min"] == 0 < resource["max"]
-        assert resource["placement_group"] is True
-        assert len(resource["types"]) == 1, "hosts that differ cannot be compared"
-        assert queue["subnets"] == [result["head"]["subnet"]]
-    assert {name for name, queue in queues.items() if queue["spot"]} == {"work"}
+        (resource,) = queue["ComputeResources"]
+        assert resource["MinCount"] == 0 < resource["MaxCount"]
+        assert queue["Networking"]["PlacementGroup"] == {"Enabled": True}
+        assert queue["Networking"]["SubnetIds"] == [cluster["HeadNode"]["Networking"]["SubnetId"]]
+    spot = {name for name, queue in queues.items() if queue["CapacityType"] == "SPOT"}
+    assert spot == {"work"}
     # What `storewise cost` counts with.
-    assert 60 * result["idle_minutes"] == IDLE
-    assert result["slurm"] == {"MinJobAge": 300}
-    assert not {key.lower() for key in result["slurm"]} & set(result["denied"])
+    assert 60 * cluster["Scheduling"]["SlurmSettings"]["ScaledownIdletime"] == IDLE
 
 
-def test_all_of_it_can_be_found_and_goes_with_the_cluster():
-    result = cluster()
-    assert result["tags"].keys() == {"study", "owner"}
-    assert [place["deletion"] for place in result["storage"]] == ["Delete"]
-    assert result["logs"] == {"deletion": "Delete", "dashboard": False}
+def test_all_of_it_can_be_found_and_goes_with_the_cluster(cluster):
+    assert {tag["Key"] for tag in cluster["Tags"]} == {"study", "owner"}
+    logs = cluster["Monitoring"]
+    assert logs["Logs"]["CloudWatch"]["DeletionPolicy"] == "Delete"
+    assert not logs["Dashboards"]["CloudWatch"]["Enabled"]
     # Else ParallelCluster makes a bucket that it never deletes.
-    assert result["bucket"] == "my-storewise-bucket"
+    assert cluster["CustomS3Bucket"] == "my-storewise-bucket"
 
 
 def test_the_shared_file_system_and_its_options():
     assert sorted(OPTIONS) == ["ebs", "efs", "fsx", "snapshot"]
-    (shared,) = cluster()["storage"]
-    assert (shared["type"], shared["mount"]) == ("ebs", "/shared")
-    kinds = {"snapshot": "ebs", "efs": "efs", "fsx": "fsx"}
+    kinds = {"none": "Ebs", "snapshot": "Ebs", "efs": "Efs", "fsx": "FsxLustre"}
     for name, kind in kinds.items():
-        *rest, result = cluster(with_option(name))["storage"]
-        assert [one["mount"] for one in rest] == ([] if name == "efs" else ["/shared"])
-        assert (result["mount"] == "/shared") == (name == "efs") and result["deletion"] == "Delete"
-        assert result["type"].lower().startswith(kind), name
-        assert (result["snapshot"] is not None) == (name == "snapshot")
-    large = {q["name"]: q["root"]["size"] for q in cluster(with_option("ebs"))["queues"]}
-    assert large == {"data": 500, "data-large": 500, "work": None}
+        storage = yaml.safe_load(with_option(name))["SharedStorage"]
+        assert "/shared" in {one["MountDir"] for one in storage}
+        assert len(storage) == (1 if name in ("none", "efs") else 2)
+        assert storage[-1]["StorageType"] == kind
+        for one in storage:
+            assert one[f"{one['StorageType']}Settings"]["DeletionPolicy"] == "Delete"
+    queues = yaml.safe_load(with_option("ebs"))["Scheduling"]["SlurmQueues"]
+    roots = [queue["ComputeSettings"]["LocalStorage"]["RootVolume"].get("Size") for queue in queues]
+    assert roots == [500, 500, None]
 
 
-def test_buckets_and_bootstrap():
-    result = cluster()
-    bucket = result["bucket"]
-    script, *arguments = result["head"]["action"]
-    assert script == f"s3://{bucket}/storewise/bootstrap.sh"
-    assert arguments == ["head", f"s3://{bucket}/storewise/storewise.tar.gz", result["region"]]
-    assert result["head"]["access"]["buckets"] == {bucket: True}
-    for queue in result["queues"]:
-        assert queue["action"] == [script, "compute"]
+def test_buckets_and_bootstrap(cluster, queues):
+    bucket, head = cluster["CustomS3Bucket"], cluster["HeadNode"]
+    action = head["CustomActions"]["OnNodeConfigured"]
+    assert action["Script"] == f"s3://{bucket}/storewise/bootstrap.sh"
+    tree = f"s3://{bucket}/storewise/storewise.tar.gz"
+    assert action["Args"] == ["head", tree, cluster["Region"]]
+    assert head["Iam"]["S3Access"] == [{"BucketName": bucket, "EnableWriteAccess": True}]
+    for queue in queues.values():
+        own = queue["CustomActions"]["OnNodeConfigured"]
+        assert own == {"Script": action["Script"], "Args": ["compute"]}
         # Publications go up from the head node, where rule `publish` runs.
-        assert queue["access"]["buckets"] == {bucket: False}
+        assert queue["Iam"]["S3Access"] == [{"BucketName": bucket}]
+
+
+def validated(*texts, **environment):
+    """What ParallelCluster itself would stop at, of each text: by the Python that has it."""
+    own = os.environ.get("STOREWISE_PARALLELCLUSTER_PYTHON")
+    python = Path(own or Path(sys.prefix) / "parallelcluster" / "bin" / "python")
+    if not python.exists():
+        unavailable(f"{python} does not exist; `make test SLOW=1` makes it")
+    return subprocess.run(
+        [str(python), "-W", "ignore", str(VALIDATE)],
+        input=json.dumps(texts),
+        env={k: v for k, v in os.environ.items() if not k.startswith("AWS_")} | environment,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
 
 
 def test_parallelcluster_would_make_it(monkeypatch):
@@ -178,10 +154,9 @@ def test_parallelcluster_would_make_it(monkeypatch):
         subnets = session.client("ec2").describe_subnets()["Subnets"]
         snapshot = session.client("ec2").create_volume(AvailabilityZone="us-east-1a", Size=10)
         snapshot = session.client("ec2").create_snapshot(VolumeId=snapshot["VolumeId"])
+        subnet = min(subnets, key=lambda x: x["AvailabilityZone"])
         ours = {
-            "subnet-0123456789abcdef0": min(subnets, key=lambda x: x["AvailabilityZone"])[
-                "SubnetId"
-            ],
+            "subnet-0123456789abcdef0": subnet["SubnetId"],
             "snap-0123456789abcdef0": snapshot["SnapshotId"],
         }
         client = session.client("s3")
@@ -192,10 +167,9 @@ def test_parallelcluster_would_make_it(monkeypatch):
         def errors(*texts):
             for old, new in ours.items():
                 texts = tuple(text.replace(old, new) for text in texts)
-            done = loaded(json.dumps(texts), LOADER.with_name("validate.py"), **aws)
+            done = validated(*texts, **aws)
             assert done.returncode == 0, done.stderr
-            result: list[list[str]] = json.loads(done.stdout)
-            return result
+            return json.loads(done.stdout)
 
         # A bucket as `aws s3 mb` makes it will not do; the README's next two commands make it so.
         ((refused,),) = errors(CLUSTER)
@@ -209,40 +183,35 @@ def test_parallelcluster_would_make_it(monkeypatch):
         (rule,) = client.get_bucket_lifecycle_configuration(Bucket=bucket)["Rules"]
         assert {"NoncurrentVersionExpiration", "AbortIncompleteMultipartUpload"} <= rule.keys()
         assert errors(CLUSTER, *map(with_option, OPTIONS)) == [[]] * (1 + len(OPTIONS))
+        # Its own schema knows no other word.
+        wrong = validated(CLUSTER.replace("ScaledownIdletime", "ScaledownIdleTime"), **aws)
+        assert "ScaledownIdleTime" in wrong.stderr and "Unknown field" in wrong.stderr
 
 
-def test_the_profile_means_this_cluster():
-    result = cluster()
+def test_the_profile_means_this_cluster(cluster, queues):
     classes = parse_classes(node_resources(AWS)["node_classes"])
     assert list(classes) == ["data", "large", "work"]
-    queues = {
-        queue["name"]: (queue["resources"][0]["types"][0], queue["spot"])
-        for queue in result["queues"]
-    }
-    message = {c.partition: (c.instance, c.market == "spot") for c in classes.values()}
-    assert message == queues
-    python_of_cluster = yaml.safe_load((AWS / "config.yaml").read_text())
-    assert (
-        python_of_cluster["default-resources"]["slurm_partition"]
-        == f"'{classes['work'].partition}'"
-    )
-    assert node_resources(AWS)["scratch"] == "/scratch"
-    assert {q["name"]: q["scratch"] for q in result["queues"]} == {
-        **dict.fromkeys(("data", "data-large"), "/scratch"),
-        "work": None,
-    }
+    for known, queue in zip(classes.values(), queues.values(), strict=True):
+        assert known.partition == queue["Name"]
+        assert known.instance == queue["ComputeResources"][0]["InstanceType"]
+        assert (known.market == "spot") == (queue["CapacityType"] == "SPOT")
+        disks = queue["ComputeSettings"]["LocalStorage"]
+        scratch = {"MountDir": node_resources(AWS)["scratch"]}
+        assert disks.get("EphemeralVolume") == (scratch if queue["Name"] != "work" else None)
+    default = yaml.safe_load((AWS / "config.yaml").read_text())["default-resources"]
+    assert default["slurm_partition"] == f"'{classes['work'].partition}'"
     # squeue remembers for three times as long as the plugin needs for a look.
     seconds = int(settings("profiles/aws")["slurm_init_seconds_before_status_checks"])
-    assert int(result["slurm"]["MinJobAge"]) >= 3 * max(seconds, 40)
+    (remembers,) = cluster["Scheduling"]["SlurmSettings"]["CustomSlurmSettings"]
+    assert remembers["MinJobAge"] >= 3 * max(seconds, 40)
 
 
-def test_prices_know_every_type():
+def test_prices_know_every_type(cluster, queues):
     prices = yaml.safe_load((ROOT / "config" / "prices.yaml").read_text())["instances"]
-    result = cluster()
-    assert "on_demand" in prices[result["head"]["type"]]
-    for queue in result["queues"]:
-        for kind in queue["resources"][0]["types"]:
-            assert {"on_demand", "spot"} <= prices[kind].keys(), kind
+    assert "on_demand" in prices[cluster["HeadNode"]["InstanceType"]]
+    for queue in queues.values():
+        kind = queue["ComputeResources"][0]["InstanceType"]
+        assert {"on_demand", "spot"} <= prices[kind].keys(), kind
     # Those of the README's table are the same.
     table = re.findall(r"^\|[^|]*, (\w+\.\w+)(, spot)? \|[^|]*\| ([\d.]+) \|", README, re.MULTILINE)
     assert len(table) == 4
@@ -250,18 +219,19 @@ def test_prices_know_every_type():
         assert f"{prices[kind]['spot' if spot else 'on_demand']:.2f}" == hour, kind
 
 
-def test_there_is_room_for_the_published_studies():
+def test_there_is_room_for_the_published_studies(queues):
     """Slurm refuses what an instance has not, and ParallelCluster starts no more than MaxCount."""
     have = {"i4i.2xlarge": (8, 64), "c7i.8xlarge": (32, 64)}  # processors, GiB
-    queues = {queue["name"]: queue["resources"][0] for queue in cluster()["queues"]}
-    data, work = (have[queues[name]["types"][0]] for name in ("data", "work"))
+    hosts = {name: queue["ComputeResources"][0] for name, queue in queues.items()}
+    data, work = (have[hosts[name]["InstanceType"]] for name in ("data", "work"))
     larger = []
     for path in sorted((ROOT / "config" / "studies").glob("*.yaml")):
         if "paper" not in yaml.safe_load(path.read_text()).get("scales", {}):
             continue
         for trial in load_study(path.stem, scale="paper", root=ROOT).trials():
             nodes = node_jobs(trial)
-            assert len(nodes) <= queues["data"]["max"] and trial.workers <= queues["work"]["max"]
+            assert len(nodes) <= hosts["data"]["MaxCount"]
+            assert trial.workers <= hosts["work"]["MaxCount"]
             for node in nodes:
                 assert node.threads <= data[0], path
                 assert node.memory_mb + 256 <= 0.95 * 1024 * data[1], path
