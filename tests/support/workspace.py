@@ -27,6 +27,8 @@ class Workspace:
 
     directory: Path
     study: str = "s"
+    #: Of the processes that it starts (None: this one's).
+    environment: dict[str, str] | None = None
 
     @property
     def results(self) -> Path:
@@ -76,21 +78,22 @@ class Workspace:
             capture_output=True,
             text=True,
             timeout=BUSY * timeout,
-            **options,
+            **{"env": self.environment, **options},
         )
 
     def start(self, command: list[str] | None = None) -> subprocess.Popen[str]:
         """Snakemake in a process group of its own, so that a test can signal it like a terminal."""
-        log = (self.directory / "snakemake.out").open("w")
-        return subprocess.Popen(
-            command or self.command(),
-            cwd=self.directory,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
+        with (self.directory / "snakemake.out").open("w") as log:
+            return subprocess.Popen(
+                command or self.command(),
+                cwd=self.directory,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                text=True,
+                start_new_session=True,
+            )
 
     def output(self) -> str:
         return (self.directory / "snakemake.out").read_text()
@@ -139,19 +142,23 @@ class Workspace:
 
     def left_behind(self) -> list[str]:
         """Temporary files that no run may leave."""
-        patterns = (
-            "live",
-            "leases",
-            "trials/*/store.*",
-            "trials/*/data.*",
-            "**/*.tmp",
-            "**/*.partial",
-        )
+        patterns = ["live", "leases", "trials/*/store.*", "trials/*/data.*", "**/*.tmp"]
         return sorted(
             str(path.relative_to(self.results))
-            for pattern in patterns
+            for pattern in [*patterns, "**/*.partial"]
             for path in self.results.glob(pattern)
         )
+
+    def failures(self) -> list[str]:
+        """Reasons of failed attempts, oldest first."""
+        files = self.results.glob("failures/*.jsonl")
+        result = [json.loads(line) for p in files for line in p.read_text().splitlines()]
+        return [failure["reason"] for failure in sorted(result, key=lambda f: f["at"])]
+
+    def registered(self) -> list[str]:
+        """Jobs of a scheduler that a run would still cancel."""
+        registry = self.directory / ".snakemake" / "storewise" / "jobs"
+        return [path.name for path in registry.glob("*/[!.]*")]
 
     def await_worker(self, run: subprocess.Popen[str], name: str) -> None:
         """Wait until a worker of a run that was started is at work."""

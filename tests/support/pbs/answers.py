@@ -86,9 +86,9 @@ def block(job: Mapping[str, Any]) -> str:
         new["Exit_status"] = "" if job["exit"] is None else str(job["exit"])
     if ran:
         new["exec_host"] = f"{job['host']}/0"
-    if not ran or job["comment"]:
+    if not ran:
         # As recorded, it could never run.
-        new["comment"] = job["comment"] or WAITS
+        new["comment"] = WAITS
     text = re.sub(r"^Job Id: .*", lambda _: f"Job Id: {job['id']}", text)
     for key, value in new.items():
         text, count = re.subn(

@@ -1,10 +1,8 @@
 """Stand-ins for the commands of PBS, where no PBS is installed.
 
 What they print and their exit statuses are what a real OpenPBS answered (`answers.py`), as far as
-the executor uses them for single jobs: ids, states Q R H E F, the text of ``qstat -f``, JSON of the
-first job only, history or none, refusals, wall times, a stopped queue, a server that is down, hosts
-that are lost, a job's own $TMPDIR, and its output file, which is there while it runs. The jobs
-really run, each below a runner process that takes its turn.
+the executor uses them for single jobs. The jobs really run, each below a runner process that takes
+its turn.
 
 As a program: ``pbs_standin.py STATE COMMAND ARGUMENT...``; `install` makes executables of it.
 State directory: ``config.json`` (a `Config`), ``jobs/<number>.json``, ``scratch/pbs.<id>`` (a
@@ -66,12 +64,8 @@ class Config:
     kill_delay: float = 3.0
     history: bool = True
     queues: tuple[str, ...] = ("workq", "long")
-    walltime: int = 0
-    """The longest that a queue allows; 0: any."""
     crashed: bool = False
     """Whether the server has died; then nothing answers."""
-    stopped: bool = False
-    """Whether no queue starts its jobs."""
     nodes: dict[str, dict[str, Any]] = field(
         default_factory=lambda: {f"n{n}": {"ncpus": 16, "mem": "65536mb"} for n in range(1, 5)}
     )
@@ -90,7 +84,7 @@ class Pbs:
     def install(self, config: Config) -> Path:
         """Make the commands; returns the directory to put on PATH."""
         self.jobs_directory.mkdir(parents=True)
-        self.configure(config)
+        (self.state / "config.json").write_text(json.dumps(asdict(config)))
         commands = self.state / "bin"
         commands.mkdir()
         for name in COMMANDS:
@@ -101,11 +95,6 @@ class Pbs:
             )
             program.chmod(0o755)
         return commands
-
-    def configure(self, config: Config) -> None:
-        aside = self.state / f"config.{os.getpid()}.tmp"
-        aside.write_text(json.dumps(asdict(config)))
-        aside.replace(self.state / "config.json")
 
     @property
     def config(self) -> Config:
@@ -155,15 +144,11 @@ class Pbs:
         """The wall time of a running job is over."""
         self.change(job_id, resources={**self.jobs()[job_id]["resources"], "walltime": "0:0:1"})
 
-    def stop_queue(self, stopped: bool) -> None:
-        self.set(stopped=stopped)
-
-    def stop_server(self, stopped: bool) -> None:
-        self.set(crashed=stopped)
-
     def set(self, **values: Any) -> None:
         with self.locked():
-            self.configure(replace(self.config, **values))
+            aside = self.state / f"config.{os.getpid()}.tmp"
+            aside.write_text(json.dumps(asdict(replace(self.config, **values))))
+            aside.replace(self.state / "config.json")
 
 
 def refuse(answer: Answer, **new: str) -> int:
@@ -204,12 +189,8 @@ def qsub(pbs: Pbs, words: list[str]) -> int:
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_.+-]{0,229}", options.get("-N", "STDIN")):
         return refuse(REFUSALS["a name that is none"])
     queue = options.get("-q", config.queues[0])
-    if config.crashed:
-        return down("qsub")
     if queue not in config.queues:
         return refuse(STATES["qsub to an unknown queue"])
-    if config.walltime and seconds_of(resources.get("walltime", "0:0:0")) > config.walltime:
-        return refuse(REFUSALS["a wall time beyond the queue"])
     with pbs.locked():
         number = 101 + len(list(pbs.jobs_directory.glob("*.json")))
         copy = pbs.jobs_directory / f"{number}.sh"
@@ -224,7 +205,6 @@ def qsub(pbs: Pbs, words: list[str]) -> int:
             "output": options.get("-o", ""),
             "direct": "d" in options.get("-k", ""),
             "host": "",
-            "comment": "",
             "directory": str(Path.cwd()),
             "submitted": time.time(),
             "delete": "",
@@ -259,10 +239,8 @@ def run(pbs: Pbs, job_id: str) -> int:
                 return 0
             running = [other["host"] for other in pbs.jobs().values() if other["state"] in "RE"]
             waited = time.time() - job["submitted"]
-            job["comment"] = stopped_comment() if config.stopped else ""
             free = [host for host in config.nodes if host not in config.lost]
-            ready = free and not config.stopped and waited >= config.start_delay
-            if ready and len(running) < config.running:
+            if free and waited >= config.start_delay and len(running) < config.running:
                 job |= {"state": "R", "host": min(free, key=running.count)}
             pbs.write(job)
             if job["state"] == "R":
@@ -347,11 +325,6 @@ def lose(pbs: Pbs, job_id: str, process: subprocess.Popen[bytes]) -> int:
     return 0
 
 
-def stopped_comment() -> str:
-    (job,) = states_of(STATES["waiting in a stopped queue (comment)"].stdout).values()
-    return job["comment"]
-
-
 def end(process: subprocess.Popen[bytes], delay: float) -> None:
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
@@ -371,8 +344,6 @@ def qstat(pbs: Pbs, words: list[str]) -> int:
     if words == ["--version"]:
         print(f"pbs_version = {VERSION}")
         return 0
-    if config.crashed:
-        return down("qstat")
     ids = [word for word in words if word[0].isdigit()]
     jobs, code = [], 0
     known = pbs.jobs()
@@ -398,14 +369,12 @@ def qstat(pbs: Pbs, words: list[str]) -> int:
 
 def qdel(pbs: Pbs, words: list[str]) -> int:
     config = pbs.config
-    if config.crashed:
-        return down("qdel")
     ids = [word for word in words if word[0].isdigit()]
     jobs = [pbs.jobs().get(job_id) for job_id in ids]
     unknown = [job is None or (job["state"] == "F" and not config.history) for job in jobs]
     if jobs and jobs[0] and jobs[0]["state"] == "Q" and any(unknown[1:]):
         # So the real one died, tried twice: nothing on stderr, exit status 0.
-        pbs.configure(replace(config, crashed=True))
+        pbs.set(crashed=True)
         return 0
     code = 0
     for job_id, job, gone in zip(ids, jobs, unknown, strict=True):
@@ -421,10 +390,7 @@ def qdel(pbs: Pbs, words: list[str]) -> int:
 
 
 def qselect(pbs: Pbs, words: list[str]) -> int:
-    config = pbs.config
-    if config.crashed:
-        return down("qstat")
-    if "-x" in words and not config.history:
+    if "-x" in words and not pbs.config.history:
         return refuse(HISTORY["history off: find a running job by its name"])
     for job in pbs.jobs().values():
         if job["name"] == words[-1] and job["state"] in ("QRHEF" if "-x" in words else "QRHE"):
@@ -433,8 +399,6 @@ def qselect(pbs: Pbs, words: list[str]) -> int:
 
 
 def pbsnodes(config: Config, words: list[str]) -> int:
-    if config.crashed:
-        return down("qstat")
     if "-l" in words:
         for name in config.lost:
             print(f"{name:<20} down                 node down: communication closed")
@@ -451,6 +415,8 @@ def main(state: str, command: str, *words: str) -> int:
     pbs = Pbs(Path(state))
     if command == "run":
         return run(pbs, words[0])
+    if pbs.config.crashed and words != ("--version",):
+        return down(command if command in ("qsub", "qdel") else "qstat")
     if command == "pbsnodes":
         return pbsnodes(pbs.config, list(words))
     commands = {"qsub": qsub, "qstat": qstat, "qdel": qdel, "qselect": qselect}

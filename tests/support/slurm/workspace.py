@@ -138,17 +138,6 @@ class SlurmWorkspace(Workspace):
         assert left == [], left
         return time.monotonic() - start
 
-    def failures(self) -> list[str]:
-        """Reasons of failed attempts, oldest first."""
-        files = self.results.glob("failures/*.jsonl")
-        result = [json.loads(line) for p in files for line in p.read_text().splitlines()]
-        return [failure["reason"] for failure in sorted(result, key=lambda f: f["at"])]
-
-    def registered(self) -> list[str]:
-        """Jobs that are still to be cancelled."""
-        registry = self.directory / ".snakemake" / "storewise" / "jobs"
-        return [p.name for p in registry.glob("*/[!.]*")]
-
     def verified(self, trials: int = 1, documents: int | None = None) -> None:
         """Every trial has stored so many documents, by default what the manifest promises, and
         nothing is left of it."""
