@@ -16,10 +16,8 @@ README = (AWS / "README.md").read_text()
 
 def test_few_values_are_to_be_set_and_marked():
     marked = [line for line in CLUSTER.splitlines() if "# SET" in line]
-    keys = [re.match(r"[ -]*\{?(?:Key: )?(\w+)", line) for line in marked]
-    assert [key and key[1] for key in keys] == [
-        *("Region", "study", "owner", "CustomS3Bucket", "SubnetId", "Script", "Args")
-    ]
+    keys = [re.match(r"[ -]*\{?(?:Key: )?(\w+)", line)[1] for line in marked]
+    assert keys == ["Region", "study", "owner", "CustomS3Bucket", "SubnetId", "Script", "Args"]
     # What is unmarked must not have to be changed.
     for placeholder in ("my-storewise-bucket", "subnet-0", "example.org", "us-east-1"):
         lines = [x for x in CLUSTER.splitlines() if placeholder in x and "ImportPath" not in x]

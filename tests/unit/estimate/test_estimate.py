@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 from support.paths import ROOT
@@ -16,11 +17,9 @@ from storewise.estimate.estimate import (
     TooExpensive,
     estimate,
     hosts_of,
-    money_text,
     refuse_above,
     still_to_measure,
 )
-from storewise.estimate.render import time_text
 from storewise.estimate.work import Amount, Probe, Rates, documents_of, work_of
 from storewise.run.profiles import node_classes
 from storewise.study.host_classes import parse_classes
@@ -49,54 +48,48 @@ def seconds(study, results):
     return work.seconds.mean, work.seconds.low, work.seconds.high
 
 
+def estimated(root, text, classes=None, **options):
+    study = load(root, text)
+    return estimate(study, study.trials(), classes or {}, root, **options)
+
+
 def test_every_host_is_paid_for_the_whole_trial(tmp_path):
     # 400,000 records at 4,000/s are 100 s, 20 s follow, and 180 s beside them: 300 s.
     text = f"{YCSB}, c: {{seconds: 20}}]\nfactors: {{nodes: [3], workers: [2]}}\n{PRICES}"
-    study = load(tmp_path, text)
-    result = estimate(study, study.trials(), {}, tmp_path)
+    result = estimated(tmp_path, text)
     assert (result.trials, result.measured, result.spot) == (1, 0, 0)
-    servers, workers = result.lines
-    assert (servers.name, servers.use.most, workers.name, workers.use.most) == (
-        "data",
-        3,
-        "work",
-        2,
-    )
-    assert servers.hours.mean == pytest.approx(3 * 300 / 3600)
+    assert [(one.name, one.use.most) for one in result.lines] == [("data", 3), ("work", 2)]
+    assert result.lines[0].hours.mean == pytest.approx(3 * 300 / 3600)
     assert result.money.mean == pytest.approx((3 * 1 + 2 * 0.5) * 300 / 3600)
-    assert result.seconds.mean == pytest.approx(300)
     # The default rate may be four times more or less, the time beside the phases twice.
-    assert result.seconds.low == pytest.approx(100 / 4 + 20 + 90)
-    assert result.seconds.high == pytest.approx(100 * 4 + 20 + 360)
+    seconds = (result.seconds.mean, result.seconds.low, result.seconds.high)
+    assert seconds == pytest.approx((300, 100 / 4 + 20 + 90, 100 * 4 + 20 + 360))
     assert result.money.high == pytest.approx(4 * (400 + 20 + 360) / 3600)
 
 
 def test_instances_cost_what_their_class_does_and_start_and_wait(tmp_path):
-    factors = "factors: {nodes: [1], workers: [1], node_class: [data, large]}\n"
-    study = load(tmp_path, f"{YCSB}]\n{factors}{PRICES}")
-    exact = Amount.exact(180.0)
-    result = estimate(study, study.trials(), CLASSES, tmp_path, start_up=exact, idle=0.0)
-    names = [line.name for line in result.lines]
-    assert names == ["data", "large", "work"]
-    prices = [line.price.hour for line in result.lines if line.price is not None]
-    assert prices == [2, 8, 0.25]
+    text = f"{YCSB}]\nfactors: {{nodes: [1], workers: [1], node_class: [data, large]}}\n{PRICES}"
+    result = estimated(tmp_path, text, CLASSES, start_up=Amount.exact(180.0), idle=0.0)
+    lines = [(line.name, line.price.hour) for line in result.lines]
+    assert lines == [("data", 2), ("large", 8), ("work", 0.25)]
     # Each trial: 180 s to start and 280 s; the worker's host waits for the second one's servers.
     hours = [line.hours.mean * 3600 for line in result.lines]
     assert hours == pytest.approx([460, 460, 920])
     assert result.spot == pytest.approx(0.5)
-    message = dict(result.assumptions)
-    assert message["start-up of hosts"] == "180 s, paid"
-    assert message["an hour of work"] == "0.25 USD (small spot)"
-    assert message["prices"] == "mine; prices of 2026-03-31"
+    told = dict(result.assumptions)
+    assert told["start-up of hosts"] == "180 s, paid"
+    assert told["prices"] == "mine; prices of 2026-03-31"
     with pytest.raises(ConfigError, match="node class 'large' is not one of the profile's"):
-        estimate(study, study.trials(), parse_classes("data=d/big, work=w"), tmp_path)
+        estimated(tmp_path, text, parse_classes("data=d/big, work=w"))
+    # A profile may know only the servers' classes.
+    result = estimated(tmp_path, f"{YCSB}]\n{PRICES}", parse_classes("data=queue/big"))
+    assert [line.price.basis for line in result.lines] == ["big on demand", "client_hour"]
 
 
 def test_trials_at_a_time_hosts_here_and_what_each_engine_takes(tmp_path):
-    text = "workload: ycsb\nengines: {postgres: {}, sqlite: {}}\n"
-    text += "phases: [load: {recordcount: 400000}, c: {seconds: 20}]\n"
-    text += "factors: {nodes: [1, 3], workers: [2]}\n"
-    study = load(tmp_path, f"{text}{PRICES}")
+    text = YCSB.replace("postgres: {}", "postgres: {}, sqlite: {}")
+    text += f", c: {{seconds: 20}}]\nfactors: {{nodes: [1, 3], workers: [2]}}\n{PRICES}"
+    study = load(tmp_path, text)
     trials = study.trials()
     result = estimate(study, trials, {}, tmp_path)
     # Loads of 100 s and 20 s that follow; 180 s beside them with servers, 45 s without.
@@ -106,13 +99,12 @@ def test_trials_at_a_time_hosts_here_and_what_each_engine_takes(tmp_path):
     assert shown == [("postgres", 2, (3, 5), pytest.approx(300)), ("sqlite", 1, (2, 2), 165)]
     high = result.engines[0].hours.high * 3600
     assert high == pytest.approx(400 + 20 + 360), "of one trial, not of both"
-    workers = next(line for line in result.lines if line.name == "work")
-    servers = next(line for line in result.lines if line.name != "work")
+    servers, workers = result.lines
     assert workers.hours.mean * 3600 == pytest.approx(2 * 765)
     assert servers.hours.mean * 3600 == pytest.approx((1 + 3) * 300)
     assert result.hours.mean == pytest.approx(workers.hours.mean + servers.hours.mean)
     assert result.money.mean == pytest.approx((1200 * 1 + 1530 * 0.5) / 3600)
-    at_once = estimate(load(tmp_path, f"{text}live_sessions: 2\n"), trials, {}, tmp_path)
+    at_once = estimate(load(tmp_path, f"{text}\nlive_sessions: 2\n"), trials, {}, tmp_path)
     assert at_once.seconds.mean < result.seconds.mean
     assert at_once.hours.mean == pytest.approx(result.hours.mean)
     # On this machine: one host, and less beside the phases.
@@ -121,39 +113,20 @@ def test_trials_at_a_time_hosts_here_and_what_each_engine_takes(tmp_path):
     assert here.seconds.mean == pytest.approx(2 * (50 + 20 + 15) + 50 + 20 + 5)
     assert [(line.name, line.use.most) for line in here.lines] == [("work", 1)]
     assert not here.guessed
-    said = dict(here.assumptions)
-    assert said["beside the phases"].startswith("15 (8 to 30) s of each trial with servers, 5 (2")
-    assert said["hosts"].startswith("this machine") and "start-up of hosts" not in said
     nothing = estimate(study, [], {}, tmp_path)
     assert (nothing.trials, nothing.measured, nothing.hours.mean, nothing.spot) == (0, 3, 0, 0)
 
 
 def test_a_range_takes_start_up_at_its_lowest_and_highest(tmp_path):
-    study = load(tmp_path, f"{YCSB}, c: {{seconds: 20}}]\n{PRICES}")
-    result = estimate(study, study.trials(), CLASSES, tmp_path, idle=60.0)
+    text = f"{YCSB}, c: {{seconds: 20}}]\n{PRICES}"
+    result = estimated(tmp_path, text, CLASSES, idle=60.0)
     # 240 s to start, 300 s, and 60 s idle at the end.
     assert result.cloud
-    seconds = result.seconds
-    assert (seconds.mean, seconds.low, seconds.high) == pytest.approx(
-        (240 + 300, 160 + 25 + 20 + 90, 360 + 400 + 20 + 360)
-    )
+    seconds = (result.seconds.mean, result.seconds.low, result.seconds.high)
+    assert seconds == pytest.approx((240 + 300, 160 + 25 + 20 + 90, 360 + 400 + 20 + 360))
     (line, _) = result.lines
-    assert line.use.starting * 3600 == pytest.approx(240)
-    assert line.use.idle * 3600 == pytest.approx(60)
-    assert line.hours.low * 3600 == pytest.approx(295 + 60)
-
-
-@pytest.mark.parametrize(
-    ("amount", "shown"),
-    [
-        (Amount(119, 60, 119.4, ""), "119 (60 to 119) s"),
-        (Amount.exact(120), "2.0 min"),
-        (Amount(600, 300, 7260, ""), "10 (5.0 to 121) min"),
-        (Amount(7200, 3600, 86400, ""), "2.0 (1.0 to 24.0) h"),
-    ],
-)
-def test_times_in_words(amount, shown):
-    assert time_text(amount) == shown
+    hours = (line.use.starting, line.use.idle, line.hours.low)
+    assert [one * 3600 for one in hours] == pytest.approx([240, 60, 295 + 60])
 
 
 @pytest.mark.parametrize(
@@ -168,9 +141,8 @@ def test_times_in_words(amount, shown):
 )
 def test_phases_last_as_they_say(tmp_path, phase, expected):
     study = load(tmp_path, f"{YCSB}, {phase}]\n{PRICES}")
-    assert seconds(study, tmp_path) == pytest.approx(
-        tuple(own + at for own, at in zip(expected, (100, 25, 400), strict=True))
-    )
+    own = tuple(one + at for one, at in zip(expected, (100, 25, 400), strict=True))
+    assert seconds(study, tmp_path) == pytest.approx(own)
 
 
 def test_what_measures_stores_and_asks_counts_too(tmp_path):
@@ -196,30 +168,24 @@ def test_documents_come_from_sizes_or_from_the_corpus(tmp_path):
     data.mkdir()
     for i in range(4):
         (data / f"{i}.m10").write_bytes(b"x" * 1630)
-    paths = f"inputs: {{paths: {data}"
-    assert documents_of(load(tmp_path, f"{paths}}}\n{INPUTS}"), tmp_path).mean == 40
+
+    def documents(paths, more=""):
+        text = f"inputs: {{paths: {paths}}}\n{INPUTS}{more}"
+        return documents_of(load(tmp_path, text), tmp_path)
+
+    assert documents(data).mean == 40
     for sample, expected in [("files: 3", 30), ("share: 0.5", 20), ("bytes: 1630", 10)]:
-        result = documents_of(
-            load(tmp_path, f"{paths}, sample: {{{sample}}}}}\n{INPUTS}"), tmp_path
-        )
-        assert result.mean == pytest.approx(expected)
+        assert documents(f"{data}, sample: {{{sample}}}").mean == pytest.approx(expected)
     (data / "0.m10").rename(data / "0.m10.gz")
-    more = documents_of(load(tmp_path, f"{paths}}}\n{INPUTS}"), tmp_path).mean
-    assert more == pytest.approx(30 + 66), "compressed text"
-    study = load(
-        tmp_path,
-        f"inputs: {{paths: /not/here, sample: {{files: 2}}}}\n{INPUTS}"
-        "corpus: {files: 10, bytes: 16300}\n",
-    )
-    result = documents_of(study, tmp_path)
+    assert documents(data).mean == pytest.approx(30 + 66), "compressed text"
+    result = documents("/not/here, sample: {files: 2}", "corpus: {files: 10, bytes: 16300}\n")
     assert result.mean == pytest.approx(20)
     assert "inputs cannot be looked at: /not/here: no input file" in result.source
 
 
 def test_earlier_results_take_the_place_of_defaults(tmp_path, made):
     results = tmp_path / "s"
-    ignored = shutil.ignore_patterns("trials")
-    shutil.copytree(made.study(**SCALED), results, ignore=ignored)
+    shutil.copytree(made.study(**SCALED), results, ignore=shutil.ignore_patterns("trials"))
     (results / "analysis").mkdir()
     write_csv(made.measured(**SCALED).summary, results / "analysis" / "summary.csv")
     study = Study.model_validate(json.loads((results / "study.json").read_text()))
@@ -236,13 +202,6 @@ def test_earlier_results_take_the_place_of_defaults(tmp_path, made):
     assert rate.source == "measured"
     assert rate.low < rate.mean < rate.high
     assert rate.mean == pytest.approx(3 * synthetic.SPEEDS["sqlite"][0], rel=0.5)
-    wider = trial.model_copy(update={"factors": {**trial.factors, "workers": 16}})
-    guessed = Rates(results, wider.factors).of(wider, "write", 0, "documents_per_s")
-    assert guessed.source == "measured with other levels, 2 times more or less"
-    other = trial.model_copy(update={"engine": "duckdb"})
-    assert Rates(results, other.factors).of(other, "write", 0, "documents_per_s").source == (
-        "default"
-    )
     # All of its trials have results or were given up; one is to be measured again.
     assert still_to_measure(study, results) == []
     (results / "trials" / trial.id / "verify.parquet").unlink()
@@ -252,38 +211,9 @@ def test_earlier_results_take_the_place_of_defaults(tmp_path, made):
     assert "measured" in dict(result.assumptions)["rate of write"]
 
 
-HEADS = "engine,workers,phase,step,measure,mean,low,high"
-
-
-@pytest.mark.parametrize(
-    ("row", "expected"),
-    [
-        ("sqlite,4,load,0,documents_per_s,100,90,120", (100, 90, 120, "measured")),
-        # One repeat has no interval, and other levels have another.
-        ("sqlite,4,load,0,documents_per_s,100,,", (100, 50, 200, "measured, 2 times more or less")),
-        (
-            "sqlite,1,load,0,documents_per_s,100,90,120",
-            (100, 45, 240, "measured with other levels, 2 times more or less"),
-        ),
-        ("sqlite,4,load,0,documents_per_s,0,0,0", (4000, 1000, 16000, "default")),
-        ("duckdb,4,load,0,documents_per_s,100,90,120", (4000, 1000, 16000, "default")),
-        ("sqlite,4,load,0,operations_per_s,100,90,120", (4000, 1000, 16000, "default")),
-    ],
-)
-def test_how_far_a_rate_may_be_off(tmp_path, row, expected):
-    (tmp_path / "analysis").mkdir()
-    (tmp_path / "analysis" / "summary.csv").write_text(f"{HEADS}\n{row}\n")
-    text = "workload: ycsb\nengines: [sqlite]\nphases: [load]\nfactors: {workers: [4]}\n"
-    (trial,) = load(tmp_path, text).trials()
-    result = Rates(tmp_path, trial.factors).of(trial, "load", 0, "documents_per_s")
-    assert (result.mean, result.low, result.high) == pytest.approx(expected[:3])
-    assert result.source == expected[3]
-
-
 def test_above_its_limit_a_run_is_refused_with_the_estimate(tmp_path):
     study = load(tmp_path, f"{YCSB}]\n{PRICES}max_cost: 0.05\n")
     result = estimate(study, study.trials(), {}, tmp_path)
-    assert result.money is not None
     with pytest.raises(TooExpensive) as error:
         refuse_above(result, study.max_cost)
     for words in ("study s", "1 trial)", "0.12 (", "max_cost of 0.05 USD", "node_hour", "work:"):
@@ -291,7 +221,12 @@ def test_above_its_limit_a_run_is_refused_with_the_estimate(tmp_path):
     refuse_above(result, result.money.mean)
     refuse_above(result, None)
     refuse_above(estimate(study, [], {}, tmp_path), 0.001)
-    assert money_text(0.00234) == "0.0023"
+    # The hosts of a database that is there are not known.
+    url = "{sql: {url: 'postgresql://u@h/d'}}"
+    result = estimated(tmp_path, f"workload: ycsb\nphases: [load]\nengines: {url}\n")
+    assert dict(result.assumptions)["databases"] == "the own hosts of sql are not counted"
+    assert [line.name for line in result.lines] == ["work"] and result.money is None
+    refuse_above(result, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -299,7 +234,6 @@ def test_above_its_limit_a_run_is_refused_with_the_estimate(tmp_path):
     [
         ("other/spot", ["other spot"]),
         ("other", ["other on demand"]),
-        ("onlyspot/spot", []),
         ("onlyspot", ["onlyspot on demand"]),
         ("free/spot", []),
         ("big/spot", []),  # at most what one on demand costs
@@ -320,17 +254,13 @@ def test_a_limit_is_not_held_against_hosts_without_a_price(tmp_path, place, gone
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("max_cost: 0\n", ["max_cost", "greater than 0"]),
-        ("max_cost: much\n", ["max_cost", "'much'"]),
-        ("max_cost: 5\n", ["max_cost", "needs prices", "prices.yaml"]),
-    ],
+    ("limit", "words"),
+    [("0", "greater than 0"), ("much", "'much'"), ("5", "needs prices")],
 )
-def test_a_limit_needs_prices(tmp_path, text, words):
+def test_a_limit_needs_prices(tmp_path, limit, words):
     with pytest.raises(ConfigError) as error:
-        load(tmp_path, f"{YCSB}]\n{text}")
-    for word in ["s.yaml, line 4", *words]:
+        load(tmp_path, f"{YCSB}]\nmax_cost: {limit}\n")
+    for word in ("s.yaml, line 4", "max_cost", words):
         assert word in str(error.value)
 
 
@@ -352,60 +282,36 @@ def test_the_published_nodes_at_paper_scale_are_estimated():
     study = load_study("niec2014-nodes", scale="paper", root=ROOT)
     result = estimate(study, study.trials(), CLASSES, ROOT / "results" / study.name)
     assert result.trials == 42
-    assert [(line.engine, line.trials) for line in result.engines] == [
-        ("mongodb", 28),
-        ("riak", 14),
-    ]
-    assert result.lines[-1].use.most == 4
-    assert result.lines[0].use.most >= 14
+    assert [(one.engine, one.trials) for one in result.engines] == [("mongodb", 28), ("riak", 14)]
+    servers, clients = result.lines[0].use, result.lines[-1].use
+    assert (clients.most, servers.most >= 14) == (4, True)
     # 4 workers and 7.5 nodes on average, and a configuration server of MongoDB's.
-    hours = result.lines[-1].use.busy / 4
-    assert result.lines[0].use.busy == pytest.approx((7.5 + 28 / 42) * hours, rel=0.01)
+    assert servers.busy == pytest.approx((7.5 + 28 / 42) * clients.busy / 4, rel=0.01)
     assert result.money.low < result.money.mean < result.money.high
-
-
-def test_a_profile_may_know_only_the_servers_classes(tmp_path):
-    study = load(tmp_path, f"{YCSB}]\n{PRICES}")
-    result = estimate(study, study.trials(), parse_classes("data=queue/big"), tmp_path)
-    assert [line.price.basis for line in result.lines if line.price is not None] == [
-        "big on demand",
-        "client_hour",
-    ]
-
-
-def test_the_hosts_of_a_database_that_is_there_are_not_known(tmp_path):
-    text = "workload: ycsb\nphases: [load]\nengines: {sql: {%s}}\n"
-    study = load(tmp_path, text % "url: 'postgresql://u@h/d'")
-    result = estimate(study, study.trials(), {}, tmp_path)
-    assert dict(result.assumptions)["databases"] == ("the own hosts of sql are not counted")
-    assert [line.name for line in result.lines] == ["work"]
-    assert result.money is None
-    refuse_above(result, 1.0)
 
 
 def test_the_command_says_what_it_will_cost(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "40")
-    (tmp_path / "p.yaml").write_text(
-        "set-resources: {node: {node_classes: \"'data=d/big, work=w/small/spot'\"}}\n"
-    )
-    (tmp_path / "s.yaml").write_text(f"{YCSB}]\nmax_cost: 0.01\n{PRICES}")
-    done = CliRunner().invoke(app, ["cost", "s.yaml", "--profile", "p.yaml", "--idle", "0"])
+    classes = "'data=d/big, work=w/small/spot'"
+    Path("p.yaml").write_text(f'set-resources: {{node: {{node_classes: "{classes}"}}}}\n')
+    Path("s.yaml").write_text(f"{YCSB}]\nmax_cost: 0.01\n{PRICES}")
+
+    def cost(*options):
+        return CliRunner().invoke(app, ["cost", "s.yaml", *options])
+
+    done = cost("--profile", "p.yaml", "--idle", "0")
     assert done.exit_code == 0, done.output
     text = " ".join(done.output.split())
     assert "…" not in text, "nothing is cut to fit the terminal"
     for words in (
         "Study s: 1 trial to measure.",
-        "data big",
         "work small spot",
         "50% of the hours of hosts are spot",
         "above the study's max_cost of 0.01 USD",
-        "idle hosts: end after 0 s",
-        "not counted: head node",
     ):
         assert words in text
-    message = json.loads(CliRunner().invoke(app, ["cost", "s.yaml", "--all", "--json"]).stdout)
+    message = json.loads(cost("--all", "--json").stdout)
     assert message["money"]["low"] < message["money"]["mean"] < message["money"]["high"]
     assert message["engines"][0]["engine"] == "postgres"
-    missing = CliRunner().invoke(app, ["cost", "s.yaml", "--profile", "slrm"])
-    assert "did you mean 'slurm'" in str(missing.exception)
+    assert "did you mean 'slurm'" in str(cost("--profile", "slrm").exception)

@@ -45,16 +45,12 @@ def test_who_was_idle_shortest_is_taken_and_the_end_is_that_of_the_longest():
     assert (seconds, uses["data"].starts, uses["data"].busy) == (4 * H, 2, 6)
     assert uses["data"].idle == pytest.approx(2 * 9)
     # At 4 h one host is idle since 1 h, the other since 2 h: the second is taken.
-    more = [
-        Stay(H, {"data": 2}),
-        Stay(H, {"data": 1}),
-        Stay(2 * H, {"work": 1}),
-        Stay(H, {"data": 1}),
-    ]
-    uses, seconds = occupied(more, idle=3 * H)
+    stays = [(1, {"data": 2}), (1, {"data": 1}), (2, {"work": 1}), (1, {"data": 1})]
+    uses, seconds = occupied([Stay(hours * H, hosts) for hours, hosts in stays], idle=3 * H)
     assert (seconds, uses["data"].starts) == (5 * H, 2)
     # Its 2 h, and of both at the end what is left until they go: the other one went at 4 h.
     assert uses["data"].idle == pytest.approx(2 + 3 + 3)
+    assert occupied([], start_up=1, idle=1) == ({}, 0.0)
 
 
 def test_a_host_ends_after_its_idle_time_and_not_before():
@@ -63,7 +59,3 @@ def test_a_host_ends_after_its_idle_time_and_not_before():
         uses, _ = occupied(stays, idle=2 * H)
         assert uses["a"].starts == starts
         assert uses["a"].idle == pytest.approx(4)
-
-
-def test_nothing_costs_nothing():
-    assert occupied([], start_up=1, idle=1) == ({}, 0.0)

@@ -94,32 +94,43 @@ SUMMARY = """engine,workers,phase,step,measure,mean,low,high
 sqlite,1,read,0,operations_per_s,100,90,110
 sqlite,1,read,1,operations_per_s,400,380,420
 sqlite,2,read,0,operations_per_s,900,800,1000
-sqlite,1,query,0,operations_per_s,7,6,8
+sqlite,1,once,0,operations_per_s,100,,
+sqlite,1,never,0,operations_per_s,0,0,0
 """
+ABOUT = "measured, 2 times more or less"
+OTHERS = "measured with other levels, 2 times more or less"
 
 
 @pytest.mark.parametrize(
-    ("workers", "step", "expected"),
+    ("engine", "workers", "phase", "step", "expected", "source"),
     [
-        (1, 0, (100, 90, 110)),
-        (1, 1, (400, 380, 420)),
+        ("sqlite", 1, "read", 0, (100, 90, 110), "measured"),
+        ("sqlite", 1, "read", 1, (400, 380, 420), "measured"),
         # Of a step that was not measured: all steps of its levels, their geometric mean.
-        (1, 2, (200, 90, 420)),
+        ("sqlite", 1, "read", 2, (200, 90, 420), "measured"),
         # Of other levels of the step: sqrt(100 * 900), and twice more or less.
-        (4, 0, (300, 45, 2000)),
+        ("sqlite", 4, "read", 0, (300, 45, 2000), OTHERS),
+        # One repeat has no interval.
+        ("sqlite", 1, "once", 0, (100, 50, 200), ABOUT),
+        ("sqlite", 1, "never", 0, (2000, 500, 8000), "default"),
+        ("duckdb", 1, "read", 0, (2000, 500, 8000), "default"),
+        ("sqlite", 1, "load", 0, (2000, 500, 8000), "default"),
     ],
 )
 def test_a_rate_is_that_of_its_step_and_levels_else_of_those_next_to_them(
-    tmp_path, workers, step, expected
+    tmp_path, engine, workers, phase, step, expected, source
 ):
     (tmp_path / "analysis").mkdir()
     (tmp_path / "analysis" / "summary.csv").write_text(SUMMARY)
     steps = "steps: [{threads: 1}, {threads: 2}, {threads: 3}]"
-    text = f"workload: ycsb\nengines: [sqlite]\nphases: [load, c: {{operations: 100, {steps}}}]\n"
-    (trial,) = load(tmp_path, f"{text}factors: {{workers: [{workers}]}}\n").trials()
+    text = f"workload: ycsb\nphases: [load, c: {{operations: 100, {steps}}}]\n"
+    text += f"engines: [{engine}]\nfactors: {{workers: [{workers}]}}\n"
+    (trial,) = load(tmp_path, text).trials()
     rates = Rates(tmp_path, trial.factors)
     for _ in (1, 2):  # what was looked up before is the same
-        assert of(rates.of(trial, "read", step, "operations_per_s")) == pytest.approx(expected)
+        rate = rates.of(trial, phase, step, "operations_per_s")
+        assert of(rate) == pytest.approx(expected)
+        assert rate.source == source
 
 
 @pytest.mark.parametrize(
