@@ -60,11 +60,3 @@ def test_no_client_outlives_a_worker_that_is_killed_at_a_barrier(place):
     job.kill()
     job.wait()
     assert all_gone(clients)
-
-
-def test_an_abort_ends_the_worker(place):
-    job, clients = started(place)
-    (place / "live" / "abort").write_text("node 1 died: no space left")
-    assert exit_code(job, 300) == 1
-    assert all_gone(clients)
-    assert "Aborted: node 1 died: no space left" in (place / "read.0.log").read_text()

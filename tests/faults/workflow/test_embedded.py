@@ -10,7 +10,6 @@ import socket
 import pytest
 from support import kills
 from support.kills import SOON, Cause, Run, cells
-from support.memory_cgroup import without_memory
 from support.waiting import wait_until
 from support.workspace import Workspace, interrupt_group
 
@@ -49,17 +48,11 @@ def kill_worker(place: Workspace, run: Run) -> None:
     os.kill(worker(place), signal.SIGKILL)
 
 
-def starve_worker(place: Workspace, run: Run) -> None:
-    with without_memory(worker(place)):
-        pass
-
-
 HOST = socket.gethostname()
 KILLED = f"c.1 on host {HOST} was ended by SIGKILL"
 
 
-#: Cause, phase, and what the recorded reason must say (None: no failure of the trial). That
-#: Snakemake is killed is a cell beside servers.
+#: Cause, phase, and what the recorded reason must say (None: no failure of the trial).
 @pytest.mark.parametrize(
     ("cause", "phase", "reason"),
     cells(
@@ -68,7 +61,7 @@ KILLED = f"c.1 on host {HOST} was ended by SIGKILL"
             (kills.terminate, "load", None),
         ],
         all_cells=[
-            (starve_worker, "c", f"{KILLED}: the kernel killed "),
+            (kills.kill_snakemake, "c", None),
             (kills.hang_up, "c", None),
             (kills.interrupt, "c", None),
         ],
@@ -120,13 +113,7 @@ def test_others_do_not_disturb_a_live_trial_and_a_second_run_is_refused(place: W
 
 @pytest.mark.parametrize(
     ("engine", "phase"),
-    [
-        ("parquet", "c"),
-        *(
-            pytest.param(*cell, marks=pytest.mark.all_cells)
-            for cell in (("parquet", "load"), ("postgres", "load"), ("postgres", "c"))
-        ),
-    ],
+    [("parquet", "c"), pytest.param("postgres", "load", marks=pytest.mark.all_cells)],
 )
 def test_results_that_are_removed_while_a_run_uses_them(
     place: Workspace, engine: str, phase: str

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
-import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -59,20 +57,3 @@ def test_results_that_cannot_be_written(place: Workspace, small_disk: Callable[.
     assert "results cannot be written to" in message
     assert "Read-only file system" in message
     assert "Traceback" not in message
-
-
-@pytest.mark.all_cells
-def test_results_whose_disk_fills_during_a_run(
-    place: Workspace, small_disk: Callable[..., Path]
-) -> None:
-    (place.directory / "results").symlink_to(small_disk("700k"))
-    done = place.snakemake()
-    message = done.stdout + done.stderr
-    assert done.returncode != 0
-    assert "Traceback" not in message
-    (reason,) = re.findall(r"^storewise: trial sqlite\S* ended: (.*)$", message, re.MULTILINE)
-    assert re.search(r"full|No space left on device", reason)
-    assert f"on host {socket.gethostname()}" in reason
-    assert str(place.results) in reason or "results/s/" in reason
-    assert place.left_behind() == []
-    assert place.processes() == []

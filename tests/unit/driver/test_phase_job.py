@@ -84,25 +84,23 @@ def test_a_worker_gets_what_earlier_phases_left(job, frame, jobs, tmp_path):
     (told,) = jobs
     assert (told.phase, told.worker, told.live) == ("c", 3, frame.live)
     assert told.store is told.files is told.cluster is None
-    written = tuple(place / f"written.{k}.parquet" for k in range(4))
-    before = tuple(place / f"load.{k}.parquet" for k in range(4))
+    written, before, c = (
+        tuple(place / f"{name}.{k}.parquet" for k in range(4)) for name in ("written", "load", "c")
+    )
     stores = (place / "store.0/0", place / "store.0/1", place / "store.2/2", place / "store.2/3")
     assert (told.written, told.before, told.stores) == (written, before, stores)
-    assert (told.result, told.hdr_log) == (place / "c.3.parquet", place / "c.3.hlog")
+    assert (told.result, told.hdr_log) == (c[3], c[3].with_suffix(".hlog"))
     assert told.conditions == {"run": "run-1", "opened": 5.0}
     needs = (tmp_path / "a", *before, *written, *stores)
     assert frame.given == {"c.3": {"needs": needs, "defer": 0.0}}
     phase_job.run_one(replace(job, phase="load", loads=True), 3)
     told = jobs[-1]
     assert (told.written, told.before, told.stores) == ((), (), ())
-    assert told.store == place / "store.2/3"
-    assert told.files == place / "written.3.parquet"
+    assert (told.store, told.files) == (stores[3], written[3])
     assert frame.given["load.3"]["needs"] == (tmp_path / "a",)
     assert not told.store.exists(), "the worker makes it"
     phase_job.run_one(replace(job, phase="d", per_job=1), 0)
-    assert jobs[-1].before == tuple(
-        place / f"{phase}.{k}.parquet" for phase in ("load", "c") for k in range(4)
-    )
+    assert jobs[-1].before == (*before, *c)
     assert frame.checks == [frame.check] * 3
 
 
@@ -144,16 +142,13 @@ def test_a_worker_of_servers_or_of_a_database_gets_what_there_is(job, frame, job
 def test_room_is_asked_for_where_a_store_keeps_all_in_memory(monkeypatch):
     asked = []
 
-    class Store:
-        in_memory = True
+    def check_room(topology, settings, contents):
+        asked.append((topology.nodes, [c.documents for c in contents.values()]))
 
-        def check_room(self, topology, settings, contents):
-            asked.append((topology.nodes, [c.documents for c in contents.values()]))
-
-    monkeypatch.setattr(phase_job, "server_engine", lambda trial: Store())
-    phase_job.check_room(trial_of("valkey"), None)
-    monkeypatch.setattr(Store, "in_memory", False)
-    phase_job.check_room(trial_of("valkey"), None)
+    for in_memory in (True, False):
+        store = SimpleNamespace(in_memory=in_memory, check_room=check_room)
+        monkeypatch.setattr(phase_job, "server_engine", lambda trial, store=store: store)
+        phase_job.check_room(trial_of("valkey"), None)
     assert asked == [(1, [40])]
 
 
@@ -184,12 +179,8 @@ class Forked:
     """A process table: what each forked process ends with, and after how many looks."""
 
     def __init__(self, monkeypatch):
-        self.ends = {}
-        self.deaf = set()
-        self.signals = []
-        self.looks = 0
-        self._next = 100
-        self._gone = set()
+        self.ends, self.deaf, self.signals = {}, set(), []
+        self.looks, self._next, self._gone = 0, 100, set()
         for name in ("fork", "waitpid", "kill"):
             monkeypatch.setattr(phase_job.os, name, getattr(self, name))
 
@@ -201,9 +192,9 @@ class Forked:
         self.looks += 1
         for one in range(101, self._next + 1) if pid < 0 else [pid]:
             looks, status = self.ends.get(one, (10**9, 0))
-            asked_to_end = [n for p, n in self.signals if p == one and one not in self.deaf]
-            killed = (one, signal.SIGKILL) in self.signals
-            if one not in self._gone and (self.looks >= looks or asked_to_end or killed):
+            deadly = {signal.SIGKILL} if one in self.deaf else {signal.SIGKILL, signal.SIGTERM}
+            killed = any(p == one and n in deadly for p, n in self.signals)
+            if one not in self._gone and (self.looks >= looks or killed):
                 self._gone.add(one)
                 return one, status
         assert options == os.WNOHANG, "it would wait for ever"
@@ -234,31 +225,30 @@ def make_results(job):
 
 
 def test_a_job_is_done_when_all_its_workers_are(job, frame, forked, own_time):
-    forked.ends = {101: (4, 0), 102: (2, 0)}
+    forked.ends = {101: (4, 0), 102: (2, 0), 103: (0, 0), 104: (0, 0)}
     phase_job.run_phase_job(job)
-    index = job.results / "trials" / job.trial.id / "c.2.workers"
-    assert index.read_text().split() == ["c.2.parquet", "c.3.parquet", "c.2.hlog", "c.3.hlog"]
-    assert (forked.signals, frame.told) == ([], [])
     assert frame.given == {"c.2.workers": {"needs": job.inputs}}
     assert set(own_time.sleeps) == {0.2}
-    forked.ends = {103: (0, 0), 104: (0, 0)}
     phase_job.run_phase_job(replace(job, phase="load", loads=True))
-    files = ["load.2.parquet", "load.3.parquet", "load.2.hlog", "load.3.hlog"]
-    files += ["written.2.parquet", "written.3.parquet"]
-    assert index.with_name("load.2.workers").read_text().split() == files
+    assert (forked.signals, frame.told) == ([], [])
+    for phase, more in (("c", []), ("load", ["written.2.parquet", "written.3.parquet"])):
+        (index,) = job.results.glob(f"trials/*/{phase}.2.workers")
+        files = [f"{phase}.{k}.{kind}" for kind in ("parquet", "hlog") for k in (2, 3)]
+        assert index.read_text().split() == files + more
 
 
 @pytest.mark.parametrize("deaf", [False, True])
 def test_one_that_fails_ends_the_others_and_says_so_first(job, frame, forked, own_time, deaf):
     forked.ends = {102: (3, 5 << 8)}
     forked.deaf = {101} if deaf else set()
-    with pytest.raises(StorewiseError, match=r"^c\.3 \(pid 102\) ended: 5$"):
+    why = "c.3 (pid 102) ended: 5"
+    with pytest.raises(StorewiseError) as error:
         phase_job.run_phase_job(job)
-    assert [str(error) for error in frame.told] == ["c.3 (pid 102) ended: 5"]
+    assert [str(told) for told in frame.told] == [str(error.value)] == [why]
     said = (frame.live / ABORT).read_text()
-    assert "c.3 (pid 102) ended: 5" in said and "logs/c.3.log" in said
-    ends = [(101, signal.SIGTERM), *([(101, signal.SIGKILL)] if deaf else [])]
-    assert forked.signals == ends
+    assert why in said and "logs/c.3.log" in said
+    ends = [signal.SIGTERM, signal.SIGKILL] if deaf else [signal.SIGTERM]
+    assert forked.signals == [(101, number) for number in ends]
     assert (own_time.now >= 1030) == deaf, "half a minute, where it does not hear"
     assert not list(job.results.glob("trials/*/*.workers"))
 
@@ -287,15 +277,14 @@ def test_the_end_of_the_trial_ends_all(job, frame, forked):
 def test_a_forked_worker_ends_with_its_own_status(
     job, frame, forked, monkeypatch, capsys, ends, status, says
 ):
-    ran, handlers = [], []
     signals = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    ran = []
 
     class Exit(BaseException):
         pass
 
     def one(job, worker):
-        ran.append(worker)
-        handlers.extend(map(signal.getsignal, signals))
+        ran.extend([worker, *map(signal.getsignal, signals)])
         if ends is not None:
             raise ends
 
@@ -305,7 +294,7 @@ def test_a_forked_worker_ends_with_its_own_status(
     monkeypatch.setattr(phase_job.os, "fork", lambda: 0)
     monkeypatch.setattr(phase_job.os, "_exit", exit_with)
     monkeypatch.setattr(phase_job, "run_one", one)
-    monkeypatch.setattr(phase_job, "dies_with_parent", lambda how: lambda: ran.append(-how))
+    monkeypatch.setattr(phase_job, "dies_with_parent", lambda how: lambda: ran.append(how))
     before = [signal.getsignal(number) for number in signals]
     try:
         with pytest.raises(Exit) as ended:
@@ -314,8 +303,8 @@ def test_a_forked_worker_ends_with_its_own_status(
         for number, handler in zip(signals, before, strict=True):
             signal.signal(number, handler)
     assert ended.value.args == (status,)
-    assert ran == [-signal.SIGTERM, 2]
-    assert handlers == [signal.SIG_DFL] * 3, "the job's handlers are not the worker's"
+    # The job's handlers are not the worker's.
+    assert ran == [signal.SIGTERM, 2, *[signal.SIG_DFL] * 3]
     assert capsys.readouterr().err.endswith(says)
 
 
@@ -346,24 +335,20 @@ def test_hosts_and_the_launcher_are_those_of_the_scheduler(tmp_path, monkeypatch
 class Launcher:
     """The scheduler's program: it ends after so many looks with a status, or when it is told."""
 
-    def __init__(self, looks, status, deaf=False):
-        self.looks, self.status, self.deaf = looks, status, deaf
-        self.told, self.command = [], []
+    def __init__(self, monkeypatch, looks, status, deaf=False):
+        self.looks, self.status, self.deaf, self.told = looks, status, deaf, []
+        self.terminate = lambda: self.told.append("terminate")
+        self.kill = lambda: self.told.append("kill")
+        monkeypatch.setattr(phase_job.subprocess, "Popen", self)
 
-    def __call__(self, command, **how):
+    def __call__(self, command, *, stdin, preexec_fn):
         self.command = command
-        assert how["stdin"] == subprocess.DEVNULL
+        assert stdin == subprocess.DEVNULL
         return self
 
     def poll(self):
         self.looks -= 1
         return self.status if self.looks < 0 else None
-
-    def terminate(self):
-        self.told.append("terminate")
-
-    def kill(self):
-        self.told.append("kill")
 
     def wait(self, seconds=None):
         self.told.append(f"wait {seconds}")
@@ -383,40 +368,35 @@ def hosts(tmp_path, monkeypatch, own_time, frame):
 
 
 def test_each_host_runs_its_worker(job, frame, hosts, monkeypatch):
-    launcher = Launcher(2, 0)
-    monkeypatch.setattr(phase_job.subprocess, "Popen", launcher)
+    launcher = Launcher(monkeypatch, 2, 0)
     make_results(job)
     phase_job.run_phase_job(job)
-    program = Path(launcher.command[-1])
     assert launcher.command[:-1] == ["/bin/pbsdsh", "--"]
+    program = Path(launcher.command[-1])
     assert program == frame.live.absolute() / "jobs" / "c.2.sh"
     assert program.stat().st_mode & 0o777 == 0o700
+    order, end = program.with_suffix(".json"), f"{program.with_suffix('')}.end."
     lines = program.read_text().splitlines()
     assert lines[:2] == ["#!/bin/sh", f"cd {Path.cwd()}"]
     assert "export STOREWISE_X='it'\"'\"'s'" in lines
     exported = {line.split("=")[0].removeprefix("export ") for line in lines if "export" in line}
     assert {"PATH", "PYTHONPATH"} < exported and not exported & {"SECRET", "PBS_JOBID"}
-    assert f" -m storewise.driver.phase_job {program.with_suffix('.json')}" in lines[-4]
-    where = "${SLURM_PROCID:-}${PBS_NODENUM:-}"
-    assert lines[-3:] == [
-        "status=$?",
-        f"echo $status $(hostname) > {program.with_suffix('')}.end.{where}",
-        "exit $status",
-    ]
-    assert read_as(phase_job.PhaseJob, program.with_suffix(".json")) == job
+    assert f" -m storewise.driver.phase_job {order}" in lines[-4]
+    last = f"echo $status $(hostname) > {end}${{SLURM_PROCID:-}}${{PBS_NODENUM:-}}"
+    assert lines[-3:] == ["status=$?", last, "exit $status"]
+    assert read_as(phase_job.PhaseJob, order) == job
     assert launcher.told == []
     assert list(job.results.glob("trials/*/c.2.workers"))
 
     ran = []
     monkeypatch.setattr(phase_job, "run_one", lambda *its: ran.append(its))
-    order = [str(program.with_suffix(".json"))]
     for name in ("SLURM_PROCID", "PBS_NODENUM"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(SystemExit, match="none of SLURM_PROCID, PBS_NODENUM says which host"):
-        phase_job.main(order)
+        phase_job.main([str(order)])
     for place in ("0", "1", "2"):  # a third host has no worker
         monkeypatch.setenv("PBS_NODENUM", place)
-        phase_job.main(order)
+        phase_job.main([str(order)])
     assert ran == [(job, 2), (job, 3)]
 
 
@@ -447,8 +427,7 @@ def test_a_worker_that_fails_on_its_host_ends_the_job(
     job, frame, hosts, monkeypatch, end, words, deaf
 ):
     of_worker = not words.startswith("^pbsdsh")
-    launcher = Launcher(10**6 if of_worker else 1, 9, deaf)
-    monkeypatch.setattr(phase_job.subprocess, "Popen", launcher)
+    launcher = Launcher(monkeypatch, 10**6 if of_worker else 1, 9, deaf)
     (frame.live / "jobs").mkdir()
     (frame.live / "jobs" / "c.2.end.1").write_text(end)
     with pytest.raises(StorewiseError, match=words) as error:

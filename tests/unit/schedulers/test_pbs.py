@@ -58,28 +58,25 @@ def test_what_a_user_who_waits_is_told():
 
 
 def test_why_a_job_of_no_trial_has_failed():
-    block = (
-        "Error in rule merge:\n    message: {said}" + APPENDED + "\n    jobid: 6\n"
-        "    log: results/s/logs/merge.log, " + LOG + " (check log file(s) for error details)\n"
-    )
+    def told(said):
+        logs = f"results/s/logs/merge.log, {LOG} (check log file(s) for error details)"
+        return explanation(
+            f"Error in rule merge:\n    message: {said}{APPENDED}\n    jobid: 6\n    log: {logs}\n"
+        ).sentence
+
     what = "was ended by PBS: mem 9000kb exceeded limit 8000kb"
-    why = explanation(block.format(said=messages.failed("12.login", "merge", what, LOG)))
-    assert why.sentence == (
+    assert told(messages.failed("12.login", "merge", what, LOG)) == (
         f"the job `merge` failed; PBS says: mem 9000kb exceeded limit 8000kb; its log is {LOG}"
     )
-    why = explanation(
-        block.format(said=messages.failed("1.x", "merge", "ended with exit status 1", LOG))
-    )
-    assert why.sentence == "the job `merge` failed; its log is results/s/logs/merge.log"
+    said = messages.failed("1.x", "merge", "ended with exit status 1", LOG)
+    assert told(said) == "the job `merge` failed; its log is results/s/logs/merge.log"
     said = messages.refused("merge", "qsub: Unknown queue", "qsub -q x", "look at the queue")
-    assert explanation(block.format(said=said)).sentence == (f"the job `merge` was refused: {said}")
+    assert told(said) == f"the job `merge` was refused: {said}"
 
 
 def test_hosts_of_classes_in_one_queue():
-    assert pbs.parse_selects("data=host_type=small, large=host_type=big:ngpus=0") == {
-        "data": "host_type=small",
-        "large": "host_type=big:ngpus=0",
-    }
+    classes = {"data": "host_type=small", "large": "host_type=big:ngpus=0"}
+    assert pbs.parse_selects("data=host_type=small, large=host_type=big:ngpus=0") == classes
     assert pbs.parse_selects("") == {}
     for text in ("large", "large=", "=a=b", "large=a b"):
         with pytest.raises(ConfigError, match=r"node_selects of the profile: .*expected CLASS="):

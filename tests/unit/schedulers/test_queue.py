@@ -1,61 +1,34 @@
 """Which jobs a scheduler still has, and which of a run are cancelled or deleted by force; its
 commands are handed in."""
 
-import subprocess
-
 import pytest
 from support.fake_time import FakeTime
 from support.pbs.answers import answers
 
-from storewise.schedulers import job_registry, queue
+from storewise.schedulers import job_registry
 from storewise.schedulers.overdue import Overdue
 from storewise.schedulers.queue import host_of, present
 
 RUN = "run-1"
 
 
-class Commands:
-    """A scheduler: what each command prints on stdout and stderr, and its exit status."""
-
-    def __init__(self):
-        self.calls = []
-        self.answer = lambda words: ("", "", 0)
-
-    def __call__(self, command, timeout):
-        self.calls.append(list(command))
-        stdout, stderr, status = self.answer(list(command))
-        return subprocess.CompletedProcess(list(command), status, stdout, stderr)
-
-
-@pytest.fixture
-def commands(monkeypatch):
-    commands = Commands()
-    monkeypatch.setattr(queue, "run_command", commands)
-    return commands
-
-
 def qstat(rows):
     head = answers("history")["history on: short table with finished jobs"].stdout
-    lines = head.splitlines(keepends=True)[:2]
-    return "".join(
-        [*lines, *(f"{i:<17.17} name user 00:00:00 {s} workq\n" for i, s in rows.items())]
-    )
+    table = [f"{i:<17.17} name user 00:00:00 {s} workq\n" for i, s in rows.items()]
+    return "".join([*head.splitlines(keepends=True)[:2], *table])
 
 
 def test_what_pbs_still_has(commands):
-    ids = ["1.login", "2.login", "3.login", "4.login", "5.login"]
     rows = {"1.login": "R", "2.login": "Q", "3.login": "F", "4.login": "E"}
-    said = f"qstat: Unknown Job Id {ids[4]}\n"
-    commands.answer = lambda words: (qstat(rows), said, 153)
-    assert present("pbs", ids) == {"1.login", "2.login", "4.login"}
+    commands.answer = lambda words: (qstat(rows), "qstat: Unknown Job Id 5.login\n", 153)
+    assert present("pbs", [*rows, "5.login"]) == {"1.login", "2.login", "4.login"}
     commands.answer = lambda words: ("", "qstat: cannot connect to server\n", 255)
-    assert present("pbs", ids) is None
-
-
-def test_tasks_of_an_array_are_asked_for_one_by_one(commands):
-    commands.answer = lambda words: (qstat({"19[3].login": "R", "19[4].login": "X"}), "", 0)
-    assert present("pbs", ["19[3].login", "19[4].login"]) == {"19[3].login"}
-    assert commands.calls == [["qstat", "-t", "19[3].login", "19[4].login"]]
+    assert present("pbs", [*rows]) is None
+    # Tasks of an array are asked for one by one.
+    tasks = {"19[3].login": "R", "19[4].login": "X"}
+    commands.answer = lambda words: (qstat(tasks), "", 0)
+    assert present("pbs", [*tasks]) == {"19[3].login"}
+    assert commands.calls[-1] == ["qstat", "-t", *tasks]
 
 
 def test_what_slurm_still_has(commands):
@@ -94,9 +67,8 @@ def test_a_registry_has_what_was_submitted_and_not_what_has_ended(tmp_path):
 
 def test_jobs_are_cancelled_one_by_one_until_they_are_gone(tmp_path, commands, monkeypatch):
     own_time = FakeTime()
-    for name in ("monotonic", "sleep"):
-        fake = own_time.clock if name == "monotonic" else own_time.sleep
-        monkeypatch.setattr(f"storewise.schedulers.job_registry.time.{name}", fake)
+    monkeypatch.setattr(job_registry.time, "monotonic", own_time.clock)
+    monkeypatch.setattr(job_registry.time, "sleep", own_time.sleep)
     busy, alive = [True], {"1.login", "2.login"}
 
     def answer(words):
@@ -113,14 +85,10 @@ def test_jobs_are_cancelled_one_by_one_until_they_are_gone(tmp_path, commands, m
     for job_id in sorted(alive):
         job_registry.register(tmp_path, RUN, job_registry.ClusterJob(job_id, "pbs"))
     assert job_registry.cancel_until_gone(tmp_path, RUN) == []
-    deletes = [words for words in commands.calls if words[0] == "qdel"]
+    deletes = [words[1:] for words in commands.calls if words[0] == "qdel"]
     # The first was refused; the second does not end, and is forced after 45 s.
-    assert deletes == [
-        ["qdel", "1.login"],
-        ["qdel", "2.login"],
-        ["qdel", "1.login"],
-        ["qdel", "-W", "force", "2.login"],
-    ]
+    forced = ["-W", "force", "2.login"]
+    assert deletes == [["1.login"], ["2.login"], ["1.login"], forced]
     assert 45 < own_time.now - 1000 < 60
     assert not job_registry.run_directory(tmp_path, RUN).exists()
 
@@ -129,37 +97,32 @@ def test_what_is_left_of_an_aborted_trial_is_deleted_by_force_after_a_minute(tmp
     own_time = FakeTime()
     overdue = Overdue(tmp_path, RUN, clock=own_time.clock)
     for job in (
-        job_registry.ClusterJob("1.login", "pbs", "dead", "data0.dead"),
-        job_registry.ClusterJob("2.login", "pbs", "dead", "load.0.dead"),
-        job_registry.ClusterJob("3.login", "pbs", "alive"),
-        job_registry.ClusterJob("8", "slurm", "dead"),
-        job_registry.ClusterJob("name", "slurm-run"),
+        ("1.login", "pbs", "dead", "data0.dead"),
+        ("2.login", "pbs", "dead", "load.0.dead"),
+        ("3.login", "pbs", "alive"),
+        ("8", "slurm", "dead"),
+        ("name", "slurm-run"),
     ):
-        job_registry.register(tmp_path, RUN, job)
+        job_registry.register(tmp_path, RUN, job_registry.ClusterJob(*job))
 
     def answer(words):
         if words[:2] == ["qstat", "-f"]:
             return "Job Id: 1.login\n    exec_host = n3/0\n", "", 0
         table = {"qstat": qstat({"1.login": "R", "2.login": "F"}), "squeue": "8\n"}
-        return table.get(words[0], "") if "%N" not in words else "sw1", "", 0
+        return table.get(words[0], ""), "", 0
 
     commands.answer = answer
-    assert overdue.end(["dead"]) == []
-    own_time.spend(59.9)
-    assert overdue.end(["dead"]) == []
-    assert commands.calls == []
+    for seconds in (0, 59.9):
+        own_time.spend(seconds)
+        assert overdue.end(["dead"]) == commands.calls == []
     own_time.spend(0.1)
+    late = "60 s after its trial dead ended: it is deleted by force"
     assert overdue.end(["dead"]) == [
-        "PBS still shows job 1.login (data0.dead) on host n3 60 s after its trial dead ended: "
-        "it is deleted by force",
-        "Slurm still shows job 8 on host 8 60 s after its trial dead ended: it is deleted by force",
+        f"PBS still shows job 1.login (data0.dead) on host n3 {late}",
+        f"Slurm still shows job 8 on host 8 {late}",
     ]
-    deletes = [words for words in commands.calls if words[0] in ("qdel", "scancel")]
-    assert deletes == [
-        ["qdel", "-W", "force", "1.login"],
-        ["scancel", "--signal=KILL", "8"],
-        ["scancel", "8"],
-    ]
+    deletes = [" ".join(words) for words in commands.calls if words[0] in ("qdel", "scancel")]
+    assert deletes == ["qdel -W force 1.login", "scancel --signal=KILL 8", "scancel 8"]
     assert overdue.end(["dead"]) == [], "once"
     assert overdue.end([]) == []
     assert overdue.end(["dead"]) == [], "a trial of the same name that begins anew has its minute"

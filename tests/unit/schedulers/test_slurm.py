@@ -31,60 +31,41 @@ def test_messages_of_the_plugin():
     assert slurm.cause(ENDED.format("FAILED")) == slurm.cause(LOST) == ""
 
 
-class Answers:
-    """The commands of a scheduler: what each prints, or why it cannot be asked."""
-
-    def __init__(self):
-        self.says = {}
-        self.status = 0
-        self.calls = []
-
-    def __call__(self, command, timeout):
-        self.calls.append(list(command))
-        said = self.says.get(command[0], FileNotFoundError(command[0]))
-        if isinstance(said, Exception):
-            raise said
-        return subprocess.CompletedProcess(list(command), self.status, said, "")
-
-
-@pytest.fixture
-def answers(monkeypatch):
-    made = Answers()
-    for module in (slurm, hosts):
-        monkeypatch.setattr(module, "run_command", made)
-    return made
-
-
-def test_a_job_that_can_only_wait_is_told_once_when_looks_agree(answers):
+def test_a_job_that_can_only_wait_is_told_once_when_looks_agree(commands):
     waits = "7|PartitionTimeLimit|short|rule_load_wildcards_t_0\n8|Priority|main|rule_load\n"
     waiting = slurm.Waiting("run-1")
-    answers.says["squeue"] = waits
-    for _ in range(slurm.LOOKS - 1):
-        assert waiting.never_starting() == {}
-    answers.says["squeue"] = "7|Resources|short|rule_load_wildcards_t_0\n"
-    assert waiting.never_starting() == {}, "a controller that had just started"
-    answers.says["squeue"] = waits
-    found = [waiting.never_starting() for _ in range(slurm.LOOKS + 1)]
-    (sentence,) = found[slurm.LOOKS - 1].values()
-    assert [len(one) for one in found] == [*[0] * (slurm.LOOKS - 1), 1, 0]
+
+    def look(answer):
+        commands.answer = lambda words: (answer, "", 0)
+        return waiting.never_starting()
+
+    assert [look(waits) for _ in range(slurm.LOOKS - 1)] == [{}] * (slurm.LOOKS - 1)
+    assert look(waits.replace("PartitionTimeLimit", "Resources")) == {}, "a controller's start"
+    *early, told, again = [look(waits) for _ in range(slurm.LOOKS + 1)]
+    assert early == [{}] * (slurm.LOOKS - 1) and again == {}
+    (sentence,) = told.values()
     assert sentence == (
         "Slurm would never start job 7 (load t_0) in partition short: PartitionTimeLimit. Change "
         "runtime and slurm_partition of `load` in the profile (set-resources, set-threads) or in "
         "the study"
     )
-    assert "--name=run-1" in answers.calls[0] and "--states=PENDING" in answers.calls[0]
-    for silent in (OSError("no squeue"), subprocess.TimeoutExpired("squeue", 30)):
-        answers.says["squeue"] = silent
+    assert "--name=run-1" in commands.calls[0] and "--states=PENDING" in commands.calls[0]
+    for error in (OSError("no squeue"), subprocess.TimeoutExpired("squeue", 30)):
+        commands.answer = raising(error)
         assert waiting.never_starting() == {}
 
 
-def test_how_many_hosts_a_job_has(answers):
-    answers.says["squeue"] = "3\n"
-    assert slurm.number_of_hosts("7") == 3
-    answers.status = 1
-    assert slurm.number_of_hosts("7") == 1
-    answers.status, answers.says["squeue"] = 0, "\n"
-    assert slurm.number_of_hosts("7") == 1
+def raising(error):
+    def answer(words):
+        raise error
+
+    return answer
+
+
+@pytest.mark.parametrize(("says", "status", "count"), [("3\n", 0, 3), ("3\n", 1, 1), ("\n", 0, 1)])
+def test_how_many_hosts_a_job_has(says, status, count, commands):
+    commands.answer = lambda words: (says, "", status)
+    assert slurm.number_of_hosts("7") == count
 
 
 PBS = "n1\n  resources_available.ncpus = 16\n\nn2\n  resources_available.ncpus = 8\n"
@@ -101,6 +82,10 @@ PBS = "n1\n  resources_available.ncpus = 16\n\nn2\n  resources_available.ncpus =
         ({}, 0, None),
     ],
 )
-def test_processors_of_the_largest_host(says, status, most, answers):
-    answers.says, answers.status = says, status
+def test_processors_of_the_largest_host(says, status, most, commands):
+    def answer(words):
+        said = says.get(words[0], FileNotFoundError(words[0]))
+        return (said, "", status) if isinstance(said, str) else raising(said)(words)
+
+    commands.answer = answer
     assert hosts.most_processors() == most

@@ -1,3 +1,0 @@
-from support.session import run
-
-__all__ = ["run"]
