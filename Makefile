@@ -89,6 +89,8 @@ docs: $(VENV)/.docs-env
 
 # On two cores three processes wait for servers, and for each other, least. Which tests stay together
 # and which come first is said in tests/conftest.py.
+# Hundreds of short processes of a run read the same modules: compiled once, whatever the shell says.
+unexport PYTHONDONTWRITEBYTECODE
 PYTEST = $(BIN)/python -m pytest -n 3 --dist loadgroup --no-loadscope-reorder
 
 # SLOW=1 adds the slow tests, in the same run.
