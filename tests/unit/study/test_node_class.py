@@ -4,9 +4,7 @@ from pathlib import Path
 
 from storewise.analysis.common.text import setting
 from storewise.analysis.files.parts import Part, mixed
-from storewise.study.host_classes import parse_classes, text_of
 from storewise.study.load import load_study
-from storewise.study.trial import trial_id
 
 STUDY = """\
 inputs: {{paths: data}}
@@ -33,11 +31,7 @@ def test_only_engines_with_servers_have_it_and_other_trials_keep_their_ids(tmp_p
     text = (tmp_path / "s.yaml").read_text()
     (tmp_path / "s.yaml").write_text(text.replace("node_class: [data, large]", "nodes: [1]"))
     (plain,) = [t for t in load_study(tmp_path / "s.yaml").trials() if t.engine == "postgres"]
-    before = {"workers": 1, "processes": 1, "threads": 1, "consistency": "durable", "index": "none"}
-    servers = {"nodes": 1, "replicas": 1, "routers": 0, "node_threads": 1, "node_memory_mb": 1024}
-    assert plain.id == trial_id({"engine": "postgres", **before, **servers}, 1)
-    assert plain.node_class == "data"
-    assert "node_class" not in str(plain.model_dump())
+    assert plain.node_class == "data" and "node_class" not in str(plain.model_dump())
 
 
 def test_only_hosts_of_one_class_should_be_alike():
@@ -57,12 +51,3 @@ def test_only_hosts_of_one_class_should_be_alike():
 
 def test_a_level_in_words():
     assert setting({"node_class": "large"}, ["node_class"]) == "hosts of class large"
-
-
-# ------------------------------------------------------------------ what a profile says
-
-
-def test_the_text_as_snakemake_hands_it_over():
-    assert text_of("'data=a, large=b'") == "data=a, large=b"
-    assert text_of("data=a") == "data=a"
-    assert parse_classes(text_of("''")) == {}

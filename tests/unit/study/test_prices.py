@@ -20,20 +20,12 @@ def load(root, study=STUDY, prices=None):
     return load_study(path, root=root)
 
 
-def test_without_any_prices_there_are_none(tmp_path):
-    result = load(tmp_path)
-    assert result.prices is None
-    assert result.corpus is None
-
-
 def test_a_studys_prices_lie_on_top_of_the_files(tmp_path):
-    result = load(tmp_path, STUDY + "prices: {node_hour: 2, currency: EUR}\n", WHOLE).prices
-    assert result == Prices(
-        currency="EUR", node_hour=2, client_hour=0.25, gb_month=0.1, by_study=True
-    )
-    assert load(tmp_path, STUDY + "prices: {}\n", WHOLE).prices == Prices(
-        node_hour=0.5, client_hour=0.25, gb_month=0.1
-    )
+    assert load(tmp_path).prices is None and load(tmp_path).corpus is None
+    own = load(tmp_path, STUDY + "prices: {node_hour: 2, currency: EUR}\n", WHOLE).prices
+    whole = {"node_hour": 0.5, "client_hour": 0.25, "gb_month": 0.1}
+    assert own == Prices(**whole | {"node_hour": 2}, currency="EUR", by_study=True)
+    assert load(tmp_path, STUDY + "prices: {}\n", WHOLE).prices == Prices(**whole)
 
 
 def test_amounts_of_two_currencies_are_never_mixed(tmp_path):
@@ -65,31 +57,27 @@ def test_the_file_may_leave_to_the_study_what_it_does_not_know(tmp_path):
         (WHOLE + "currency: ''\n", 4, ["currency", "at least 1 character"]),
         (WHOLE + "node_hour: 3\n", 4, ["node_hour", "given twice"]),
         ("- node_hour\n", 1, ["list of prices", "mapping"]),
-        (WHOLE + "date: soon\n", 4, ["date", "a day, such as 2026-03-31", "'soon'"]),
+        ("# nothing yet\n", None, ["the list of prices is empty"]),
+        (WHOLE + "date: 2026-02-30\n", 4, ["date", "a day, such as 2026-03-31", "'2026-02-30'"]),
         (WHOLE + "instances: {a.b: {spott: 1}}\n", 4, ["instances.a.b", "did you mean 'spot'"]),
         (WHOLE + "instances: {a.b: {}}\n", 4, ["instances.a.b", "give on_demand, spot or both"]),
         (WHOLE + "instances:\n  a.b: {spot: -1}\n", 5, ["instances.a.b.spot", "-1"]),
     ],
 )
-@pytest.mark.parametrize("own", ["", "prices: {node_hour: 1, client_hour: 1, gb_month: 1}\n"])
-def test_a_bad_file_is_named_with_its_line(tmp_path, text, line, words, own):
-    with pytest.raises(ConfigError) as error:
-        load(tmp_path, STUDY + own, text)
-    message = str(error.value)
-    assert message.startswith(f"{tmp_path / PRICES}, line {line}: "), message
-    assert all(word in message for word in words), message
-
-
-def test_an_empty_file_is_not_called_a_study(tmp_path):
-    with pytest.raises(ConfigError, match=r"prices\.yaml: the list of prices is empty$"):
-        load(tmp_path, STUDY, "# nothing yet\n")
+def test_a_bad_file_is_named_with_its_line(tmp_path, text, line, words):
+    for own in ("", "prices: {node_hour: 1, client_hour: 1, gb_month: 1}\n"):
+        with pytest.raises(ConfigError) as error:
+            load(tmp_path, STUDY + own, text)
+        message = str(error.value)
+        place = f"{tmp_path / PRICES}, line {line}: " if line else f"{tmp_path / PRICES}: "
+        assert message.startswith(place), message
+        assert all(word in message for word in words), message
 
 
 def test_prices_measure_nothing_again(tmp_path):
     before = load(tmp_path, STUDY, WHOLE).trials()
-    after = load(
-        tmp_path, STUDY + "corpus: {files: 5, bytes: 9}\n", WHOLE.replace("0.5", "9")
-    ).trials()
+    dear = WHOLE.replace("0.5", "9")
+    after = load(tmp_path, STUDY + "corpus: {files: 5, bytes: 9}\n", dear).trials()
     assert [one.id for one in before] == [one.id for one in after]
 
 
@@ -125,7 +113,4 @@ def test_the_prices_of_this_checkout_are_dated_examples():
     assert result.date
     assert "examples" in result.note and "config/prices.yaml" in result.note
     assert result.instances
-    for price in result.instances.values():
-        assert price.on_demand is not None
-        assert price.spot is not None
-        assert price.spot < price.on_demand
+    assert all(price.spot < price.on_demand for price in result.instances.values())

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,15 +10,8 @@ from storewise.study.trial import Trial
 
 TRIAL = Path("trials/t")
 TWO = Trial(
-    study="s",
-    id="t",
-    engine="sqlite",
-    workload="alignments",
-    repeat=1,
-    seed=1,
-    factors={},
-    workers=2,
-    phases=[],
+    **{"study": "s", "id": "t", "engine": "sqlite", "workload": "alignments", "repeat": 1},
+    **{"seed": 1, "factors": {}, "workers": 2, "phases": []},
 )
 
 
@@ -32,13 +24,10 @@ def test_each_worker_belongs_to_one_job(workers, per_job):
     assert len(set(share.stores())) == workers
 
 
-def test_a_job_of_one_worker_has_that_worker_s_files():
+def test_a_job_of_several_workers_has_an_index_and_one_directory_of_stores():
     share = Share(TRIAL, 2)
     assert list(share.outputs("write")) == [TRIAL / "write.0.parquet", TRIAL / "write.1.parquet"]
     assert share.store(1) == TRIAL / "store.1"
-
-
-def test_a_job_of_several_workers_has_an_index_and_one_directory_of_stores():
     share = Share(TRIAL, 5, 2)
     outputs = [path.name for path in share.outputs("write")]
     assert outputs == ["write.0.workers", "write.2.workers", "write.4.workers"]
@@ -46,17 +35,13 @@ def test_a_job_of_several_workers_has_an_index_and_one_directory_of_stores():
     assert [share.store(k) for k in (2, 3)] == [TRIAL / "store.2" / "2", TRIAL / "store.2" / "3"]
 
 
-@pytest.mark.parametrize("lost", ["read.1.parquet", None])
-def test_an_index_that_names_a_lost_file_is_told(tmp_path, lost):
-    names = ["read.0.parquet", "read.1.parquet"]
-    for name in names:
-        (tmp_path / name).touch()
+def test_an_index_that_names_a_lost_file_is_told(tmp_path):
     index = tmp_path / "read.0.workers"
-    index.write_text("\n".join(names) + "\n")
-    if lost is not None:
-        (tmp_path / lost).unlink()
-    assert lost_indexes(tmp_path) == ([index] if lost is not None else [])
-    assert lost_indexes(tmp_path / "nothing") == []
+    index.write_text("read.0.parquet\nread.1.parquet\n")
+    for name in ("read.0.parquet", "read.1.parquet"):
+        assert lost_indexes(tmp_path) == [index]
+        (tmp_path / name).touch()
+    assert lost_indexes(tmp_path) == lost_indexes(tmp_path / "nothing") == []
 
 
 def test_files_of_all_workers_are_in_order():

@@ -1,5 +1,6 @@
 """Steps of a study: clients spread over processes, sweeps, and the search for a rate."""
 
+import itertools
 import math
 
 import numpy as np
@@ -23,7 +24,6 @@ from storewise.driver.rate_search import (
 )
 from storewise.errors import StorewiseError
 from storewise.metrics.hdr import bucket_indexes
-from storewise.study.load import load_study
 from storewise.study.sweep import Clients, expand_sweep, take_clients
 from storewise.workloads.contract import PhaseParams, SearchParams
 
@@ -34,13 +34,11 @@ from storewise.workloads.contract import PhaseParams, SearchParams
 def test_clients_are_spread_evenly_and_numbered_once(total, workers, processes):
     clients = Clients(1, total)
     numbers, counts = [], []
-    per_worker = [0] * workers
-    for worker in range(workers):
-        for process in range(processes):
-            start, count = clients.here(worker, workers, process, processes)
-            numbers += range(start, start + count)
-            counts.append(count)
-            per_worker[worker] += count
+    for worker, process in itertools.product(range(workers), range(processes)):
+        start, count = clients.here(worker, workers, process, processes)
+        numbers += range(start, start + count)
+        counts.append(count)
+    per_worker = [sum(counts[at : at + processes]) for at in range(0, len(counts), processes)]
     assert sorted(numbers) == list(range(total))
     assert max(counts) - min(counts) <= 1
     assert max(per_worker) - min(per_worker) <= processes
@@ -72,39 +70,26 @@ def test_a_step_counts_more_than_its_phase():
 
 def test_a_sweep_is_the_product_of_its_lists_the_first_slowest():
     result = expand_sweep({"operations": [10, 20], "clients": [1, 2]})
-    assert result == [
-        {"operations": 10, "clients": 1},
-        {"operations": 10, "clients": 2},
-        {"operations": 20, "clients": 1},
-        {"operations": 20, "clients": 2},
+    assert [(*step.items(),) for step in result] == [
+        (("operations", operations), ("clients", clients))
+        for operations in (10, 20)
+        for clients in (1, 2)
     ]
 
 
-@pytest.mark.parametrize(
-    ("sweep", "words"),
-    [
+def test_what_is_no_sweep_is_refused():
+    long = list(range(1, 40))
+    for sweep, words in (
         ([1, 2], "must map parameters to lists"),
         ({}, "must map parameters to lists"),
         ({"rate": 5}, "rate must be a list"),
         ({"rate": []}, "rate must be a list"),
         ({"rate": [1, 1]}, "rate has a value twice"),
         ({"search": [{}]}, "cannot vary 'search'"),
-        ({"rate": list(range(1, 40)), "clients": list(range(1, 40))}, "1521 steps"),
-    ],
-)
-def test_what_is_no_sweep_is_refused(sweep, words):
-    with pytest.raises(ValueError, match=words):
-        expand_sweep(sweep)
-
-
-def test_a_study_has_the_steps_of_its_sweep(tmp_path):
-    path = tmp_path / "s.yaml"
-    path.write_text(
-        "workload: ycsb\nengines: [sqlite]\nphases:\n  - load: {recordcount: 10}\n"
-        "  - c: {operations: 5, sweep: {clients: [1, 2], rate: [10]}}\n"
-    )
-    steps = load_study(path).phases[1].steps
-    assert steps == [{"clients": 1, "rate": 10}, {"clients": 2, "rate": 10}]
+        ({"rate": long, "clients": long}, "1521 steps"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            expand_sweep(sweep)
 
 
 # The search ------------------------------------------------------------------------------------
@@ -133,10 +118,7 @@ def test_a_search_finds_what_a_store_can_do(low, ratio, steps, limit):
         assert result.rate is None
         assert tried[-1].rate == low
         return
-    if result.rate is None:
-        # It had no steps left to come down to where the store keeps the limit; `low` does.
-        raise AssertionError(tried)
-    assert result.rate <= limit
+    assert result.rate is not None and result.rate <= limit
     assert result.bounded == any(not t.met for t in tried)
     # Each bisection halves the logarithm of the range; the last step is kept for measuring again.
     width = max(math.log(ratio) / 2 ** (steps - 1), math.log(1.02))
@@ -146,18 +128,12 @@ def test_a_search_finds_what_a_store_can_do(low, ratio, steps, limit):
 
 
 def test_a_rate_that_fails_when_it_is_measured_again_is_not_the_answer():
-    params = search(steps=6)
     # Everything up to 5,000/s is met, but at the last step nothing above 1,000/s is.
-    tried = follow(params, lambda rate, step: rate <= (5000 if step < 5 else 1000))
+    tried = follow(search(steps=6), lambda rate, step: rate <= (5000 if step < 5 else 1000))
     result = answer(tried)
-    assert not tried[-1].met
-    assert result.rate is not None
-    assert result.rate < tried[-1].rate
-    assert not result.verified
-
-
-def test_a_failed_verification_goes_down_while_there_are_steps():
-    params = search(low=1000, high=1100, steps=12)  # narrow: precision ends the bisection early
+    assert not tried[-1].met and not result.verified
+    assert result.rate is not None and result.rate < tried[-1].rate
+    # It goes down while there are steps: precision ends the bisection of a narrow range early.
     seen = set()
 
     def met(rate, step):
@@ -165,9 +141,8 @@ def test_a_failed_verification_goes_down_while_there_are_steps():
         seen.add(rate)
         return rate <= 1045 and not (again and rate > 1030)
 
-    result = answer(follow(params, met))
-    assert result.rate is not None
-    assert result.rate <= 1030
+    result = answer(follow(search(low=1000, high=1100, steps=12), met))
+    assert result.rate is not None and result.rate <= 1030
     assert result.verified
 
 
@@ -182,12 +157,9 @@ def test_a_step_is_judged_by_the_summaries_of_all_workers():
     params = search(percentile=90, limit_ms=10)
     fast, slow = summary([1] * 95), summary([20] * 5)
     good = judge(params, 500, [fast, slow])
-    assert good.met
-    assert good.served == 1
-    assert good.percentile_ms == pytest.approx(1, rel=0.001)
+    assert (good.met, good.served, good.percentile_ms) == (True, 1, pytest.approx(1, rel=0.001))
     late = judge(params, 500, [fast, summary([20] * 50)])
-    assert not late.met
-    assert late.percentile_ms == pytest.approx(20, rel=0.001)
+    assert (late.met, late.percentile_ms) == (False, pytest.approx(20, rel=0.001))
     # Failed and unserved operations were not served, however fast the others were.
     assert judge(params, 500, [summary([1] * 98, failed=2)]).met
     assert SERVED == 0.98
@@ -207,12 +179,16 @@ def test_workers_read_each_others_summaries(tmp_path):
     assert not [p for p in tmp_path.rglob(".*") if p.is_file()]
 
 
-def test_a_search_sets_rate_and_time():
-    params = PhaseParams.model_validate({"search": search(seconds=3).model_dump(), "warmup": 1})
+def test_a_search_sets_rate_and_time_and_a_warmup_is_shorter_than_its_phase():
+    given = {"search": search(seconds=3).model_dump()}
+    params = PhaseParams.model_validate({**given, "warmup": 1})
     assert (params.rate, params.seconds, params.operations) == (100, 3, None)
     for wrong in ({"operations": 5}, {"rate": 5}, {"seconds": 5}):
         with pytest.raises(ValidationError, match=next(iter(wrong))):
-            PhaseParams.model_validate({"search": search(seconds=3).model_dump(), **wrong})
+            PhaseParams.model_validate({**given, **wrong})
+    for short in ({"seconds": 2, "warmup": 2}, {**given, "warmup": 3}):
+        with pytest.raises(ValidationError, match="nothing would be measured"):
+            PhaseParams.model_validate(short)
 
 
 def test_every_parameter_is_explained():
@@ -225,67 +201,45 @@ def test_every_parameter_is_explained():
 # What of steps can be compared ------------------------------------------------------------------
 
 
-def summary_of(phase, means):
-    """Rows of a summary: (engine, step) -> operations/s."""
-    return pd.DataFrame(
-        [
-            {"engine": engine, "phase": phase, "step": step, "mean": mean}
-            for (engine, step), mean in means.items()
-        ]
-    )
+NONE = float("nan")
 
 
-def told_steps(phase, message):
-    """Rows of `tables.steps`: step -> (clients, rate, planned, other)."""
-    columns = ["clients", "rate", "planned", "other"]
-    return pd.DataFrame(
-        [
-            {
-                "phase": phase,
-                "step": step,
-                "operation": "all",
-                **dict(zip(columns, one, strict=True)),
-            }
-            for step, one in message.items()
-        ]
-    )
+def summary_of(means):
+    """Rows of a summary of phase c: (engine, step) -> operations/s."""
+    rows = [(engine, "c", step, mean) for (engine, step), mean in means.items()]
+    return pd.DataFrame(rows, columns=["engine", "phase", "step", "mean"])
+
+
+def told_steps(*steps):
+    """Rows of `tables.steps` of phase c: (clients, rate, other) of each step."""
+    rows = [("c", n, "all", clients, rate, NONE, other) for n, (clients, rate, other) in
+            enumerate(steps)]  # fmt: skip
+    columns = ["phase", "step", "operation", "clients", "rate", "planned", "other"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def test_stores_are_compared_at_the_same_question_with_any_number_of_clients():
-    rows = summary_of(
-        "c", {("a", 0): 10, ("a", 1): 20, ("a", 2): 90, ("b", 0): 15, ("b", 1): 70, ("b", 2): 1}
-    )
     # The ceiling does not choose the question.
-    rows = pd.concat([rows, summary_of("c", {("null", 0): 500})])
-    none = float("nan")
+    rows = summary_of(
+        {("a", 0): 10, ("a", 1): 20, ("a", 2): 90, ("b", 0): 15, ("b", 1): 70, ("b", 2): 1}
+        | {("null", 0): 500}
+    )
+    zipfian = "distribution zipfian"
     steps = told_steps(
-        "c",
-        {
-            0: (1.0, none, none, "distribution uniform"),
-            1: (1.0, none, none, "distribution zipfian"),
-            2: (4.0, none, none, "distribution zipfian"),
-        },
+        (1.0, NONE, "distribution uniform"), (1.0, NONE, zipfian), (4.0, NONE, zipfian)
     )
     result = closed_steps(rows, steps)
-    assert list(zip(result["engine"], result["step"], strict=True)) == [
-        ("a", 1),
-        ("a", 2),
-        ("b", 1),
-        ("b", 2),
-    ]
-    assert (
-        list(result["with"])
-        == ["distribution zipfian, 1 client", "distribution zipfian, 4 clients"] * 2
-    )
+    found = list(zip(result["engine"], result["step"], strict=True))
+    assert found == [("a", 1), ("a", 2), ("b", 1), ("b", 2)]
+    assert list(result["with"]) == [f"{zipfian}, 1 client", f"{zipfian}, 4 clients"] * 2
 
 
 def test_a_target_rate_ranks_no_store():
-    rows = summary_of("c", {("a", 0): 99, ("a", 1): 700, ("b", 0): 100, ("b", 1): 100})
-    none = float("nan")
-    steps = told_steps("c", {0: (2.0, 100.0, none, ""), 1: (2.0, 900.0, none, "")})
+    rows = summary_of({("a", 0): 99, ("a", 1): 700, ("b", 0): 100, ("b", 1): 100})
+    steps = told_steps((2.0, 100.0, ""), (2.0, 900.0, ""))
     assert closed_steps(rows, steps).empty
     assert open_phases(steps) == {"c"}
-    mixed = told_steps("c", {0: (2.0, none, none, ""), 1: (2.0, 900.0, none, "")})
+    mixed = told_steps((2.0, NONE, ""), (2.0, 900.0, ""))
     assert set(closed_steps(rows, mixed)["step"]) == {0}
     assert open_phases(mixed) == set()
     # A phase of one step is not among the steps.
@@ -297,15 +251,8 @@ def test_searches_without_an_answer_are_said():
         {"trial": ["x", "y", "z"], "phase": ["c"] * 3, "rate": [None, 50.0, 70.0]}
     )
     trials = pd.DataFrame({"trial": ["x", "y", "z"], "engine": ["sqlite", "sqlite", "duckdb"]})
-    steps = told_steps("c", {0: (2.0, 50.0, float("nan"), "")})
+    steps = told_steps((2.0, 50.0, ""))
     (text,) = sentences(["c"], steps, searches, trials)
     assert "Phase c: 1 of 2 searches of SQLite found no rate" in text
     (text,) = sentences(["c"], steps, searches.iloc[:0], trials)
     assert "phase c nothing is said" in text
-
-
-def test_a_warmup_is_shorter_than_its_phase():
-    with pytest.raises(ValidationError, match="nothing would be measured"):
-        PhaseParams(seconds=2, warmup=2)
-    with pytest.raises(ValidationError, match="nothing would be measured"):
-        PhaseParams(warmup=1, search={"limit_ms": 1, "low": 1, "high": 2, "seconds": 1})

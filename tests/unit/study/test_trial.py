@@ -4,7 +4,7 @@ import hashlib
 import json
 
 import pytest
-from support.inputs.small_studies import GOOD
+from support.inputs.small_studies import GOOD, OF_SERVERS
 
 from storewise.engines.contract.server import Topology
 from storewise.study.load import load_study
@@ -27,19 +27,16 @@ def made(identifier="sqlite-r1-0", **changes):
     return Trial(**{**values, "id": identifier, "factors": {}, "phases": phases, **changes})
 
 
-@pytest.mark.parametrize(
-    ("job", "identifier", "shown"),
-    [
+def test_the_first_characters_tell_job_and_trial():
+    for job, identifier, shown in (
         ("data0", "postgres-w2-r1-0d8fc281", "data0.pos-w2-r1"),
         ("load.1", "sqlite-w2-r1-0d8fc281", "load.1.sq-w2-r1"),
         ("form", "mongodb-r3-0d8fc281", "form.mongodb-r3"),
         ("verify", "cassandra-w512-r10-0d8fc281", "verify.ca-w512-"),
-    ],
-)
-def test_the_first_characters_tell_job_and_trial(job, identifier, shown):
-    name = job_name(job, made(identifier))
-    assert name[:SHOWN].rstrip(".") == shown
-    assert name.endswith(".0d8fc281"), "the whole name is the trial's alone"
+    ):
+        name = job_name(job, made(identifier))
+        assert name[:SHOWN].rstrip(".") == shown
+        assert name.endswith(".0d8fc281"), "the whole name is the trial's alone"
 
 
 def test_an_id_is_of_the_levels_and_the_repeat_alone():
@@ -78,17 +75,13 @@ def test_its_cluster_and_its_class_of_hosts():
     assert on_workers and all(name.startswith("router") for name in on_workers)
 
 
-def test_its_phases():
-    trial = made()
+def test_its_phases_and_what_its_clients_create():
+    trial = made(indexes=[("align", "q")], index_time="after", study_fields=True)
     assert trial.load is trial.phase("write") is trial.phases[0]
     assert trial.phase("read").step_overrides() == [{}]
     assert trial.phase("write").step_overrides() == [{"threads": 2}]
     with pytest.raises(KeyError, match="query"):
         trial.phase("query")
-
-
-def test_what_its_clients_create():
-    trial = made(indexes=[("align", "q")], index_time="after", study_fields=True)
     schema = trial.store_schema()
     assert schema.kinds == trial.kinds()
     assert [(kind.table, field) for kind, field in schema.indexes] == [("align", "q")]
@@ -159,7 +152,8 @@ def test_rules_take_out_trials_and_phases(tmp_path):
         "  {engine: duckdb, workers: 2, phase: read}]\n"
     )
     found = study(tmp_path, text)
-    assert {(t.engine, t.workers, t.threads, len(t.phases)) for t in found.trials()} == {
+    left = {(t.engine, t.workers, t.threads, len(t.phases)) for t in found.trials()}
+    assert left == {
         ("sqlite", 1, 1, 2),
         ("duckdb", 1, 1, 2),
         ("duckdb", 2, 1, 1),
@@ -181,6 +175,28 @@ def test_each_engine_has_the_factors_that_it_knows(tmp_path):
     assert found.levels_of("sqlite") == {**both, "sqlite.cache_mib": [1, 2]}
     shape = {"replicas": [1], "routers": [0], "node_threads": [1], "node_memory_mb": [1024]}
     assert found.levels_of("postgres") == {**both, **shape, "nodes": [2], "node_class": ["large"]}
+    # Those of servers do not multiply embedded trials.
+    trials = study(tmp_path, OF_SERVERS).trials()
+    assert sorted((t.engine, t.nodes) for t in trials) == [
+        *(("mongodb", 1), ("mongodb", 2), ("postgres", 1), ("postgres", 2), ("sqlite", 1))
+    ]
+    assert all("nodes" not in t.factors for t in trials if t.engine == "sqlite")
+
+
+def test_the_nodes_of_a_trial(tmp_path):
+    trials = study(tmp_path, OF_SERVERS).trials()
+    nodes = {(t.engine, t.nodes): [spec.name for spec in node_jobs(t)] for t in trials}
+    assert nodes["sqlite", 1] == [] and nodes["mongodb", 1] == ["data0"]
+    assert nodes["postgres", 2] == ["data0", "data1"]
+    # Routers live on the worker hosts unless the study says otherwise.
+    assert nodes["mongodb", 2] == ["config0", "data0", "data1"]
+    text = OF_SERVERS.replace("sqlite, postgres, ", "").replace(
+        "[1, 2]", "2, routers: 2, replicas: 3, node_memory_mb: 512"
+    )
+    (trial,) = study(tmp_path, text).trials()
+    names = [spec.name for spec in node_jobs(trial)]
+    assert names.count("router1") == 1 and len(names) == 1 + 2 * 3 + 2
+    assert {spec.memory_mb for spec in node_jobs(trial) if spec.role == "data"} == {512}
 
 
 def test_ways_to_write_engines_and_phases(tmp_path):
