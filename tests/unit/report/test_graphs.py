@@ -7,14 +7,15 @@ import json
 import math
 import statistics
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pandas as pd
 import pytest
 from support.results.made import GROUP, SCALED
 
+from storewise.analysis.pipeline.output import summary_table
 from storewise.figures.captions import FIGURES
-from storewise.figures.chart import Axis, level_axis
 from storewise.figures.scaling import relative_law
 from storewise.report.data.embed import columns_of, packed, plain, script_json
 from storewise.report.data.evidence import Evidence, headline_id, headlines, with_ids
@@ -51,49 +52,35 @@ def facets(tables, evidence):
     return Facets(tables, evidence)
 
 
-MAKE = {spec.name: spec.make for spec in FIGURES}
-
-
-def chart(tables, name):
-    made = MAKE[name](tables)
-    assert made is not None
-    return made
-
-
 @pytest.fixture(scope="module")
 def panels(tables, evidence, facets):
     """The panels of a figure by its name, as the page has them."""
     graphs = Graphs(evidence, facets)
-    return lambda name: graphs.payload(chart(tables, name))["panels"]
+    make = {spec.name: spec.make for spec in FIGURES}
+    return cache(lambda name: graphs.payload(make[name](tables))["panels"])
 
 
 DRAWN = ("throughput", "over_time", "latency", "scaling", "nodes", "storage", "costs", "capacity")
 
 
 @pytest.mark.parametrize("name", DRAWN)
-def test_figures_are_what_plotly_takes(panels, name):
+def test_figures_are_what_plotly_takes_and_their_points_name_rows(evidence, panels, name):
     graph_objects = pytest.importorskip("plotly.graph_objects")
-    made = plain(panels(name))
-    assert made
-    for panel in made:
-        # It refuses what Plotly does not know.
-        figure = graph_objects.Figure(data=panel["data"], layout=panel["layout"])
-        assert len(figure.data) == len(panel["data"]) > 0
-        assert {"xaxis", "yaxis"} <= set(panel["layout"])
-
-
-@pytest.mark.parametrize("name", DRAWN)
-def test_every_point_names_a_row_with_its_very_value(evidence, panels, name):
-    columns = {"latency": "value", "capacity": "hours"}
+    column = {"latency": "value", "capacity": "hours"}.get(name, "mean")
     scale = 1e3 if name == "latency" else 1.0
     points = 0
     for panel in panels(name):
+        # It refuses what Plotly does not know.
+        taken = plain(panel)
+        figure = graph_objects.Figure(data=taken["data"], layout=taken["layout"])
+        assert len(figure.data) == len(panel["data"]) > 0
+        assert {"xaxis", "yaxis"} <= set(panel["layout"])
         for trace in panel["data"]:
             values = trace["x" if panel["rows"] else "y"]
             for value, source in zip(values, trace.get("customdata", ()), strict=False):
                 if source:
                     csv, row = source.split(":")
-                    cell = evidence.frames[csv].iloc[int(row)][columns.get(name, "mean")]
+                    cell = evidence.frames[csv].iloc[int(row)][column]
                     assert value == pytest.approx(cell * scale)
                     points += 1
     assert points or name == "over_time"
@@ -124,88 +111,49 @@ def test_the_law_is_drawn_beside_speed_ups(panels):
     assert ys[-1] == pytest.approx(4 / 1.3)
 
 
-def test_axes():
-    assert Axis("x").title([1, 10, 19]) == "x"
-    assert Axis("x").title([1, 10, 21, math.nan, "a"]) == "x (logarithmic)"
-    assert not Axis("x").logarithmic([0, 10, 100])
-    assert Axis("x", gaps=True).logarithmic([0, 1, 100])
-    assert level_axis("n", [4, 1, 1, 2]).levels == [1, 2, 4]
-    assert level_axis("n", [4, 1, 1, 2]).scale == "linear"
-    assert level_axis("n", [1, 10_000]).scale == "log"
-    assert level_axis("n", [1, 10_000]).texts == ["1", "10,000"]
-
-
 def test_json_in_a_script_cannot_be_left():
     evil = "</script><script>alert(1)</script><!-- \u2028 &"
     text = str(script_json({"name": evil, "bad": math.nan, "more": math.inf}))
-    assert "<" not in text
-    assert ">" not in text
-    assert "&" not in text
-    assert "\u2028" not in text
+    assert not set("<>&\u2028") & set(text)
     assert json.loads(text) == {"name": evil, "bad": None, "more": None}
     raw = gzip.decompress(base64.b64decode(str(packed([evil]))))
     assert json.loads(raw) == [evil]
-
-
-def test_plain_values():
-    assert plain([np.int64(3), np.float64(2.0), 1 / 3, True, np.bool_(False), None, pd.NA]) == [
-        3,
-        2,
-        0.333333,
-        True,
-        False,
-        None,
-        None,
-    ]
-
-
-def test_columns_keep_texts_once():
+    values = [np.int64(3), np.float64(2.0), 1 / 3, np.bool_(False), None, pd.NA]
+    assert plain(values) == [3, 2, 0.333333, False, None, None]
     frame = pd.DataFrame({"a": ["x", "y"] * 5, "b": [1.0] * 10, "c": range(10)})
-    result = columns_of(frame)
-    assert result["values"] == [{"k": ["x", "y"], "i": [0, 1] * 5}, {"c": 1}, list(range(10))]
+    columns = [{"k": ["x", "y"], "i": [0, 1] * 5}, {"c": 1}, list(range(10))]
+    assert columns_of(frame)["values"] == columns
 
 
 def test_evidence_has_trials_values_and_files(tables, evidence):
     payload = evidence.payload(["summary", "nothing of this name"])
-    summary = payload["tables"]["summary"]
-    assert set(payload["tables"]) == {"summary"}
-    for place in range(len(tables.summary)):
-        row = tables.summary.iloc[place]
-        trials = summary["trials"][place]
-        assert len(trials) == row["n"]
-        values = summary["each"][place]
+    (summary,) = payload["tables"].values()
+    rows = tables.summary[["n", "mean"]].to_numpy().tolist()
+    for (n, mean), trials, values in zip(rows, summary["trials"], summary["each"], strict=True):
+        assert len(trials) == n
         # The mean over repeats is geometric where it can be.
-        mean = statistics.geometric_mean if min(values) > 0 else statistics.fmean
-        assert mean(values) == pytest.approx(row["mean"])
-    trial = payload["trials"][0]
-    assert {"write.0.parquet", "write.0.hlog"} <= set(trial["files"])
-
-
-def test_trials_behind_a_speed_up_are_those_of_both_levels(tables, evidence):
+        of = statistics.geometric_mean if min(values) > 0 else statistics.fmean
+        assert of(values) == pytest.approx(mean)
+    assert {"write.0.parquet", "write.0.hlog"} <= set(payload["trials"][0]["files"])
+    # Trials behind a speed-up are those of both levels.
     rows = tables.scaling[(tables.scaling["level"] > tables.scaling["base"])]
-    row = rows.iloc[0].to_dict()
-    names = evidence.names_of("scaling", row)
-    assert len(names) == 4
+    assert len(evidence.names_of("scaling", rows.iloc[0].to_dict())) == 4
 
 
 def test_headline_ids_are_stable_and_lead_to_their_rows(tables):
-    from storewise.analysis.pipeline.output import summary_table
-
     summary = with_ids(summary_table(tables), tables.results.factors)
     assert summary["id"].is_unique
     result = headlines(tables)
     for (csv, row), (line, name) in result.items():
         expected = getattr(tables, csv).iloc[row]
-        assert summary.iloc[line]["id"] == name
         value = expected["value"] if csv == "latency_summary" else expected["mean"]
+        assert summary.iloc[line]["id"] == name
         assert summary.iloc[line]["mean"] == pytest.approx(value, nan_ok=True)
     assert len(result) == len(summary)
-    # Another order, other rows before it, a number that is whole: the same name.
+    # A number that is whole: the same name.
     one = {"engine": "sqlite", "workers": 2.0, "nodes": math.nan, "phase": "read", "measure": "m"}
-    names = ["engine", "workers", "nodes", "phase", "measure"]
-    again = headline_id({**one, "workers": 2}, names)
-    assert headline_id(one, names) == again
-    assert headline_id({**one, "workers": 3}, names) != again
+    ids = [headline_id({**one, "workers": n}, list(one)) for n in (2.0, 2, 3)]
+    assert ids[0] == ids[1] != ids[2]
 
 
 def test_a_table_is_whole_as_data_and_short_as_text(tables, facets):
@@ -243,9 +191,7 @@ def test_timelines_have_what_was_sampled(tables):
 
 def test_curves_of_joined_seconds_are_means_and_gaps_stay_gaps():
     result = _curve(np.array([0, 0, 2, 2]), np.array([1.0, 3.0, 5.0, math.nan]))
-    assert result[0] == 2
-    assert math.isnan(result[1])
-    assert result[2] == 5
+    assert result == pytest.approx([2, math.nan, 5], nan_ok=True)
     rows = [
         {"host": f"h{i:02d}", "second": second, "cpu": value, "iowait": math.nan}
         for i in range(MOST_HOSTS + 1)
@@ -254,11 +200,10 @@ def test_curves_of_joined_seconds_are_means_and_gaps_stay_gaps():
     group = pd.DataFrame(rows).reindex(columns=["host", "second", *METRICS])
     both = _hosts(group, 2)
     assert set(both) == {"mean of 13 hosts", "highest of 13 hosts"}
-    assert set(both["mean of 13 hosts"]) == {"cpu"}
-    mean, highest = (both[f"{which} of 13 hosts"]["cpu"] for which in ("mean", "highest"))
-    assert (mean[0], mean[1], mean[3]) == (6, 1, 3)
-    assert (highest[0], highest[1], highest[3]) == (12, 1, 3)
-    assert math.isnan(mean[2])
+    for which, first in (("mean", 6), ("highest", 12)):
+        curves = both[f"{which} of 13 hosts"]
+        assert set(curves) == {"cpu"}
+        assert curves["cpu"] == pytest.approx([first, 1, math.nan, 3], nan_ok=True)
     few = _hosts(group[group["host"] < "h02"], 2)
     assert {name: curves["cpu"][:2] for name, curves in few.items()} == {
         "h00": [0, 1],

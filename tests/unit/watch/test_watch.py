@@ -1,12 +1,14 @@
 """`storewise watch`: states, rates, time left and warnings of a run, from its files."""
 
 import json
+import logging
 import math
 import os
 import sys
 import time
 
 import pytest
+from rich.console import Console
 from support.fake_time import FakeTime
 
 from storewise.cli.watch import _keys, find
@@ -16,24 +18,31 @@ from storewise.session.coordination.liveness import Process, Session
 from storewise.session.coordination.progress import progress_of
 from storewise.session.coordination.run import Lease
 from storewise.session.coordination.run_record import RunRecord, begin, end, read_record
-from storewise.watch.render import as_json, duration, line, screen
+from storewise.watch.render import as_json, line, screen
 from storewise.watch.snapshot import look
 from storewise.watch.time_left import time_left
 
+# What workers tell.
+
 
 def text(frame):
-    from rich.console import Console
-
     console = Console(width=80, color_system=None)
     with console.capture() as captured:
         console.print(screen(frame))
-    return captured.get()
+    return " ".join(captured.get().split())
+
+
+def as_read(frame):
+    return json.loads(json.dumps(as_json(frame), allow_nan=False))
+
+
+LOG = logging.getLogger("test")
 
 
 # What workers tell.
 
 
-def test_threads_are_summed_and_owners_kept_apart():
+def test_a_worker_tells_its_rates(tmp_path):
     shared = SharedCounters(2, 2, ["data0", "data1"])
     shared.report(0, 1, 10, 100, {"data0": 4, "data1": 6})
     shared.report(1, 0, 5, 50, {"data1": 5, "elsewhere": 9})
@@ -42,40 +51,34 @@ def test_threads_are_summed_and_owners_kept_apart():
     assert not shared.stopped()
     shared.clear()
     assert (shared.totals(), shared.owned()) == ((0, 0), {})
-
-
-def test_a_worker_tells_its_rates(tmp_path):
-    import logging
-
     own_time = FakeTime()
-    log, clock = logging.getLogger("test"), own_time.clock
-    progress = StepProgress(tmp_path, "read.0", log, clock=clock)
-    shared = SharedCounters(1, 1, ["data0"])
+    progress = StepProgress(tmp_path, "read.0", LOG, clock=own_time.clock)
+
+    def told():
+        return progress_of(tmp_path)["read.0"][0]
+
     progress.state("waits", 3)
-    assert progress_of(tmp_path)["read.0"][0].state == "waits"
+    assert told().state == "waits"
     progress.begin(shared, 3, lambda: {"client_cpu": 0.5})
     own_time.spend(2.0)
     shared.report(0, 0, 300, 600, {"data0": 200})
     progress()
-    message, _ = progress_of(tmp_path)["read.0"]
+    message = told()
     assert (message.state, message.step, message.seconds) == ("works", 3, 2.0)
     assert (message.operations, message.documents) == (300, 600)
     assert (message.operations_per_s, message.documents_per_s) == (150.0, 300.0)
-    assert message.owners == {"data0": 100.0}
-    assert message.figures == {"client_cpu": 0.5}
+    assert (message.owners["data0"], message.figures) == (100.0, {"client_cpu": 0.5})
     own_time.spend(0.5)  # a record a second is enough
     shared.report(0, 0, 900, 900, {"data0": 200})
     progress()
-    assert progress_of(tmp_path)["read.0"][0] == message
+    assert told() == message
     progress.remove()
     assert progress_of(tmp_path) == {}
 
 
 def test_a_record_that_cannot_be_written_ends_no_measurement(tmp_path, caplog):
-    import logging
-
     (tmp_path / "progress").write_text("in the way")
-    progress = StepProgress(tmp_path, "read.0", logging.getLogger("test"))
+    progress = StepProgress(tmp_path, "read.0", LOG)
     progress.state("prepares", 0)
     progress.state("waits", 0)
     assert len(caplog.records) == 1
@@ -87,32 +90,38 @@ def test_a_record_that_cannot_be_written_ends_no_measurement(tmp_path, caplog):
 
 def test_time_left_by_hand():
     engines = {"a1": "a", "a2": "a", "a3": "a", "b1": "b"}
-    assert time_left({}, engines, ["a1"], {}, 1).seconds is None
-    one = time_left({"a1": 10.0}, engines, ["a2", "a3"], {}, 1)
-    assert (one.seconds, one.low, one.high) == (20.0, None, None)
+
+    def left(measured, *rest):
+        result = time_left(measured, engines, *rest)
+        return result.seconds, result.low, result.high
+
+    ten = {"a1": 10.0, "a2": 10.0}
+    assert left({}, ["a1"], {}, 1)[0] is None
+    assert left({"a1": 10.0}, ["a2", "a3"], {}, 1) == (20.0, None, None)
     # Equal durations have no range; of those that run what has passed is left out.
-    two = time_left({"a1": 10.0, "a2": 10.0}, engines, ["b1"], {"a3": 4.0}, 1)
-    assert (two.seconds, two.low, two.high) == (16.0, 16.0, 16.0)
-    assert two.reason == "from 2 trials, none of b"
-    assert time_left({"a1": 10.0, "a2": 10.0}, engines, ["b1"], {"a3": 4.0}, 2).seconds == 8.0
-    spread = time_left({"a1": 10.0, "a2": 20.0}, engines, ["a3"], {}, 1)
-    assert (spread.seconds, spread.low, spread.high) == (15.0, 10.0, 20.0)
-    late = time_left({"a1": 10.0, "a2": 10.0}, engines, [], {"a3": 30.0}, 1)
+    assert left(ten, ["b1"], {"a3": 4.0}, 1) == (16.0, 16.0, 16.0)
+    assert left(ten, ["b1"], {"a3": 4.0}, 2)[0] == 8.0
+    assert left({"a1": 10.0, "a2": 20.0}, ["a3"], {}, 1) == (15.0, 10.0, 20.0)
+    late = time_left(ten, engines, [], {"a3": 30.0}, 1)
     assert (late.seconds, late.reason) == (None, "what runs takes longer than trials did before")
-    assert time_left({"a1": 10.0}, engines, [], {}, 1).seconds == 0.0
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"), [(0, "0 s"), (89, "89 s"), (90, "2 min"), (5400, "1 h 30 min")]
-)
-def test_durations_in_words(seconds, words):
-    assert duration(seconds) == words
+    assert left({"a1": 10.0}, [], {}, 1)[0] == 0.0
 
 
 # What has become of a run.
 
-DEAD = Process("elsewhere", 1, 0.0)
 ENGINES = {"null-r1": "null", "sqlite-r1": "sqlite"}
+
+
+@pytest.fixture
+def study(tmp_path):
+    """Of a run that lives and has a trial at work."""
+    study = tmp_path / "s"
+    for name in ("leases", "failures", "live/null-r1/members", "live/null-r1/progress"):
+        (study / name).mkdir(parents=True)
+    Lease("r", Process.current(), 25.0).write(study / "leases")
+    begin(study, "r", ENGINES, tuple(ENGINES), 1)
+    Session("null-r1", "r", 25.0, time.time() - 5).write(study / "live" / "null-r1")
+    return study
 
 
 def test_nothing_has_run(tmp_path):
@@ -125,19 +134,10 @@ def test_nothing_has_run(tmp_path):
         find("t", tmp_path)
 
 
-def test_a_run_lives_ends_and_is_killed(tmp_path):
-    study = tmp_path / "s"
-    (study / "leases").mkdir(parents=True)
-    lease = Lease("r", Process.current(), 25.0)
-    lease.write(study / "leases")
-    begin(study, "r", ENGINES, tuple(ENGINES), 1)
-    live = study / "live" / "null-r1"
-    live.mkdir(parents=True)
-    Session("null-r1", "r", 25.0, time.time() - 5).write(live)
+def test_a_run_lives_ends_and_is_killed(study):
     frame = look(study)
     assert (frame.state, frame.total, frame.running, frame.left) == ("runs", 2, ["null-r1"], 1)
-    assert find(None, tmp_path) == study
-    assert find("s.yaml", tmp_path) == study
+    assert find(None, study.parent) == find("s.yaml", study.parent) == study
     assert "unknown, no trial has been measured yet" in text(frame)
     # Its process is this one, which lives on: only its record says that it has ended.
     (study / "leases" / "r").unlink()
@@ -147,66 +147,51 @@ def test_a_run_lives_ends_and_is_killed(tmp_path):
     end(study, "r", "the run ended with an error")
     frame = look(study)
     assert frame.over
-    assert "the last run ended" in " ".join(text(frame).split())
+    assert "the last run ended" in text(frame)
     assert "with an error" in line(frame)
     record = read_record(study)
-    assert record is not None
+    fields = {name: getattr(record, name) for name in RunRecord.__slots__}
     # A `storewise run` that lives will call it again.
-    RunRecord(**{**_fields(record), "door": Process.current()}).write(study)
+    RunRecord(**{**fields, "door": Process.current()}).write(study)
     assert look(study).state == "between"
-    RunRecord(**{**_fields(record), "process": DEAD, "ended": None}).write(study)
+    dead = {"process": Process("elsewhere", 1, 0.0), "ended": None}
+    RunRecord(**{**fields, **dead}).write(study)
     frame = look(study)
     assert (frame.state, frame.over) == ("killed", True)
-    assert "was killed or its host was lost" in " ".join(text(frame).split())
+    assert "was killed or its host was lost" in text(frame)
     (study / "run.json").write_text("{")
     frame = look(study)
     assert (frame.state, frame.left, frame.total) == ("unknown", None, None)
-    json.dumps(as_json(frame), allow_nan=False)
+    assert as_read(frame)
 
 
-def _fields(record):
-    return {name: getattr(record, name) for name in RunRecord.__slots__}
-
-
-def test_warnings_of_running_trials_are_shown(tmp_path):
-    study = tmp_path / "s"
-    (study / "leases").mkdir(parents=True)
-    Lease("r", Process.current(), 25.0).write(study / "leases")
+def test_warnings_and_rates_of_running_trials_are_shown(study):
+    at = "2026-01-01 10:00:00,000"
     for trial in ENGINES:
         logs = study / "logs" / trial
         logs.mkdir(parents=True)
-        (logs / "read.0.log").write_text(
-            f"2026-01-01 10:00:00,000 INFO begins\n2026-01-01 10:00:01,000 WARNING slow {trial}\n"
-        )
-        (logs / "data0.server.log").write_text("2026-01-01 10:00:00,000 WARNING of its own\n")
-    live = study / "live" / "null-r1"
-    live.mkdir(parents=True)
-    Session("null-r1", "r", 25.0, time.time()).write(live)
-    (shown,) = look(study).warnings
-    assert shown == "read.0: 2026-01-01 10:00:01,000 WARNING slow null-r1"
-    assert "WARNING slow null-r1" in text(look(study))
+        (logs / "read.0.log").write_text(f"{at} INFO begins\n{at} WARNING slow {trial}\n")
+        (logs / "data0.server.log").write_text(f"{at} WARNING of its own\n")
+    message = {"job": "read.0", "host": "h", "state": "works", "at": 1}
+    message["operations_per_s"] = math.nan
+    (study / "live/null-r1/progress/read.0.json").write_text(json.dumps(message))
+    frame = look(study)
+    assert frame.warnings == [f"read.0: {at} WARNING slow null-r1"]
+    assert "WARNING slow null-r1" in text(frame)
+    (worker,) = as_read(frame)["workers"]
+    assert worker["operations_per_s"] is None, "numbers that are none are null"
 
 
 @pytest.mark.parametrize(
-    "content",
-    ["", "{", "null", "[]", "{}", "3", '"x"', '{"a": 1}', "\0", '{"job": {}, "figures": 1}'],
+    "content", ["", "{", "null", "[]", "{}", "3", '{"a": 1}', "\0", '{"job": {}, "figures": 1}']
 )
-def test_files_that_cannot_be_read_are_no_end(tmp_path, content):
+def test_files_that_cannot_be_read_are_no_end(study, content):
     """A host that crashed leaves empty files, another version of Storewise other keys."""
-    study = tmp_path / "s"
-    (study / "leases").mkdir(parents=True)
-    Lease("r", Process.current(), 25.0).write(study / "leases")
-    begin(study, "r", ENGINES, tuple(ENGINES), 1)
     live = study / "live" / "null-r1"
-    for name in ("members", "progress"):
-        (live / name).mkdir(parents=True)
-    Session("null-r1", "r", 25.0, time.time()).write(live)
-    (study / "failures").mkdir()
     good = {"trial": "null-r1", "reason": "r", "log_tail": "", "run": "r", "at": time.time()}
-    failed = study / "failures" / "null-r1.jsonl"
-    failed.write_text(f"{content}\n{json.dumps(good)}\n")
-    for path in (live / "members" / "read.0.json", live / "progress" / "read.0.json"):
-        path.write_text(content)
+    (study / "failures/null-r1.jsonl").write_text(f"{content}\n{json.dumps(good)}\n")
+    for name in ("members", "progress"):
+        (live / name / "read.0.json").write_text(content)
     frame = look(study)
     assert (frame.state, frame.running, frame.workers) == ("runs", ["null-r1"], [])
     assert len(frame.failures) == 1
@@ -214,27 +199,7 @@ def test_files_that_cannot_be_read_are_no_end(tmp_path, content):
     for path in others:
         path.write_text(content)
         frame = look(study)
-        assert text(frame)
-        json.dumps(as_json(frame), allow_nan=False)
-
-
-def test_numbers_that_are_none_are_null(tmp_path):
-    study = tmp_path / "s"
-    (study / "leases").mkdir(parents=True)
-    Lease("r", Process.current(), 25.0).write(study / "leases")
-    live = study / "live" / "null-r1"
-    (live / "progress").mkdir(parents=True)
-    Session("null-r1", "r", 25.0, time.time()).write(live)
-    message = {
-        "job": "read.0",
-        "host": "h",
-        "state": "works",
-        "at": 1,
-        "operations_per_s": math.nan,
-    }
-    (live / "progress" / "read.0.json").write_text(json.dumps(message))
-    (worker,) = json.loads(json.dumps(as_json(look(study)), allow_nan=False))["workers"]
-    assert worker["operations_per_s"] is None
+        assert text(frame) and as_read(frame)
 
 
 def test_q_ends_it(monkeypatch):
