@@ -8,19 +8,11 @@ from rich.console import Console
 
 from storewise.run.live_view import LivePhase, LiveTrial, Moment, picture, view_of
 
-PHASES = [
-    LivePhase("load", "done"),
-    LivePhase("look up", "now", "31,000/s"),
-    LivePhase("questions", "next"),
-]
-MOMENT = Moment(
-    "demo",
-    done=14,
-    total=24,
-    seconds_left=50.2,
-    trials=[LiveTrial("SQLite, 2 workers, repeat 3", "", PHASES)],
-    warnings=["read.0: the clock of this host was set back by a long, long time meanwhile, a lot"],
-)
+PHASES = [LivePhase("load", "done"), LivePhase("look up", "now", "31,000/s")]
+PHASES.append(LivePhase("questions", "next"))
+TRIALS = [LiveTrial("SQLite, 2 workers, repeat 3", "", PHASES)]
+WARNING = "read.0: the clock of this host was set back by a long, long time meanwhile, a lot"
+MOMENT = Moment("demo", "", 14, 24, 50.2, TRIALS, [WARNING])
 
 
 def shown(moment, width):
@@ -46,18 +38,9 @@ def test_a_phase_s_state_is_seen_by_its_colour():
     text = captured.get()
     for style, words in (
         *((1, "demo"), (32, "load"), (1, "look up 31,000/s"), (2, "questions"), (2, " > ")),
-        (33, f"! {MOMENT.warnings[0]}"),
+        (33, f"! {WARNING}"),
     ):
         assert f"\x1b[{style}m{words}\x1b[0m" in text
-    done = LiveTrial("SQLite", "verifying", [])
-    with console.capture() as captured:
-        console.print(picture(Moment("demo", done=24, total=24, trials=[done])))
-    assert f"\x1b[32m{'━' * 30}\x1b[0m" in captured.get()
-    assert "\x1b[1m   verifying\x1b[0m" in captured.get()
-
-
-def test_while_nothing_is_measured_the_step_is_shown():
-    assert shown(Moment("demo", "planning the jobs"), 80) == ["demo  planning the jobs"]
 
 
 def test_what_else_a_moment_may_have():
@@ -65,6 +48,7 @@ def test_what_else_a_moment_may_have():
     verifying = [LiveTrial("SQLite", "verifying", [])]
     head, trial = shown(Moment("demo", "x", 3, 3, 9.0, verifying), 80)
     assert head.endswith("3/3 trials") and trial == "SQLite      verifying"
+    assert shown(Moment("demo", "planning the jobs"), 80) == ["demo  planning the jobs"]
     assert shown(Moment("demo", "x", 1, 3), 80)[0].endswith("1/3 trials  x")
     assert shown(Moment("demo", "x", 0, 0), 80) == shown(Moment("demo", "x", None, 3), 80)
     assert shown(Moment("demo", "x" * 99), 30)[0].endswith("…")

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections import namedtuple
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pytest
@@ -44,18 +44,14 @@ RESULTS = Path("results/s")
 Usage = namedtuple("Usage", "total used free")
 
 
-@dataclass
 class Told:
     """A view that keeps what it is told."""
 
-    lines: list[str] = field(default_factory=list)
-    styles: set[str] = field(default_factory=set)
-    notes: list[str] = field(default_factory=list)
-    steps: list[str] = field(default_factory=list)
+    def __init__(self):
+        self.lines, self.notes, self.steps = [], [], []
 
     def line(self, text, style=""):
         self.lines.append(text)
-        self.styles.add(style)
 
     def note(self, text):
         self.notes.append(text)
@@ -69,8 +65,7 @@ class Pass:
     """What one pass of Snakemake does, and how it ends."""
 
     status: int = 1
-    failed: Sequence[tuple[str, str]] = ()
-    """Trials and reasons."""
+    failed: Sequence[tuple[str, str]] = ()  # trials and reasons
     log: str = ""
     does: Callable[[], object] = lambda: None
     tail: str = ""
@@ -82,10 +77,7 @@ class Snakemake:
 
     def __init__(self, study, time):
         self.study, self.time = study, time
-        self.passes = []
-        self.begun = []
-        self.command = []
-        self.waits = []
+        self.passes, self.begun, self.command, self.waits = [], [], [], []
         self.terminated = 0
 
     def __call__(self, command, **options):
@@ -186,10 +178,10 @@ def test_each_trial_is_counted_by_itself(snakemake):
         f"1 of 2 trials failed: {two}",
     ]
     mark = json.loads((RESULTS / "trials" / two / "failed.json").read_text())
-    assert mark.pop("factors") == snakemake.study.trials()[1].factors
-    told_of = {"trial": two, "repeat": 1, "attempts": 2, "reason": "load.0: other", "log_tail": ""}
-    assert mark == told_of
-    assert "the report has their reasons, --retry-failed tries them again" in told.notes[-1]
+    assert mark == {
+        **{"trial": two, "factors": snakemake.study.trials()[1].factors, "repeat": 1},
+        **{"attempts": 2, "reason": "load.0: other", "log_tail": ""},
+    }
 
 
 def test_what_was_given_up_is_planned_again_where_the_user_says_so(snakemake):
@@ -216,7 +208,6 @@ def test_the_log_of_the_last_attempt_is_shown(snakemake):
     _, told = snakemake.run(broken, broken, Pass(0))
     fails = f"FAIL {'DuckDB' if name.startswith('duckdb') else 'SQLite'}: {BROKEN}"
     assert told.lines == [fails, fails, "     | ERROR broken", "     | IOError: broken"]
-    assert "red" in told.styles
     assert told.notes[0] == f"trial {name} is tried again; its logs: results/s/logs/{name}"
     assert told.notes[1].endswith(f"is left out; its logs: results/s/logs/{name}")
 
@@ -229,10 +220,9 @@ def test_a_full_disk_ends_the_run_at_once(snakemake):
     status, told = snakemake.run(Pass(failed=[(one, BROKEN), (two, FULL)]))
     assert (status, marks()) == (2, {})
     assert [line.partition(": ")[2] for line in told.lines] == [BROKEN, FULL]
-    assert told.notes == [
-        "a disk is full, and the run has stopped: 0 of 2 trials kept. Make room and run again to "
-        f"go on; logs: results/s/logs/{two}"
-    ]
+    (note,) = told.notes
+    assert note.startswith("a disk is full, and the run has stopped: 0 of 2 trials kept.")
+    assert note.endswith(f"logs: results/s/logs/{two}")
     assert snakemake.run(Pass(0))[0] == 0
 
 
@@ -252,9 +242,7 @@ def test_too_little_space_is_refused_before_each_pass(snakemake, monkeypatch):
     # Snakemake's own end may tell it, or the disk itself.
     free[0] = 1 << 40
     status, told = snakemake.run(Pass(log="OSError: [Errno 28] No space left on device\n"))
-    assert status == 2 and told.notes[1] == (
-        "a disk is full: 0 of 2 trials kept. Make room and run again to go on"
-    )
+    assert status == 2 and told.notes[1].startswith("a disk is full: 0 of 2 trials kept.")
     status, told = snakemake.run(Pass(log="Error: x\n", does=fill))
     assert status == 2 and told.notes[1].startswith("a disk is full")
 
@@ -312,28 +300,28 @@ def test_a_run_that_is_stopped_says_what_is_kept(snakemake):
 
 def test_jobs_are_given_to_no_host_that_is_taken_back(snakemake):
     """The next pass begins when it is gone, and with a scheduler when that knows it."""
-    name = snakemake.study.trials()[0].id
-    gone = snakemake.time.now + 12.5
-    taken = Pass(failed=[(name, "load.0: taken back")], until=gone)
-    status, told = snakemake.run(taken, Pass(0))
-    assert (status, snakemake.time.now) == (0, gone + 1)
+
+    def taken(seconds):
+        failed = [(snakemake.study.trials()[0].id, "load.0: taken back")]
+        return Pass(failed=failed, until=snakemake.time.now + seconds)
+
+    begun = snakemake.time.now
+    status, told = snakemake.run(taken(12.5), Pass(0))
+    assert (status, snakemake.time.now) == (0, begun + 13.5)
     assert told.notes[1:] == ["waiting 10 s, until the host that is taken back is gone"]
     assert snakemake.time.sleeps == [1.0] * 10 + [0.5]
-    gone = snakemake.time.now + 6
-    taken = Pass(failed=[(name, "load.0: taken back")], until=gone)
+    begun = snakemake.time.now
     request = Request("s.yaml", profile="slurm")
-    assert snakemake.run(taken, Pass(0), request=request)[0] == 0
-    assert snakemake.time.now == gone + NOTICED + 1
+    assert snakemake.run(taken(6), Pass(0), request=request)[0] == 0
+    assert snakemake.time.now == begun + 6 + NOTICED + 1
 
     def interrupted(_):
         raise KeyboardInterrupt
 
-    taken = Pass(failed=[(name, "load.0: taken back")], until=snakemake.time.now + 99)
-    status, told = snakemake.run(taken, sleep=interrupted)
+    status, told = snakemake.run(taken(99), sleep=interrupted)
     assert status == 130 and told.notes[-1].startswith("stopped: 0 of 2")
     # It is gone already.
-    taken = Pass(failed=[(name, "load.0: taken back")], until=snakemake.time.now + 2)
-    assert len(snakemake.run(taken, Pass(0))[1].notes) == 1
+    assert len(snakemake.run(taken(2), Pass(0))[1].notes) == 1
 
 
 def test_a_report_that_could_not_be_published(snakemake):
@@ -348,10 +336,8 @@ def test_a_report_that_could_not_be_published(snakemake):
     broken = Pass(failed=[(name, BROKEN)])
     status, told = snakemake.run(broken, broken, Pass(1, does=publish))
     assert status == runner.NOT_PUBLISHED == 3
-    assert told.notes[2] == (
-        "the results are not published, results/s/logs/publish.log says why; when that is mended: "
-        "storewise publish s.yaml"
-    )
+    assert told.notes[2].startswith("the results are not published, results/s/logs/publish.log")
+    assert told.notes[2].endswith(": storewise publish s.yaml")
     assert told.notes[3].startswith(f"1 of 2 trials failed: {name}")
     # That was another run, and this one has not come so far.
     status, told = snakemake.run(Pass(1, log="Error: no cores\n"))
@@ -360,12 +346,6 @@ def test_a_report_that_could_not_be_published(snakemake):
     (RESULTS / "published.json").write_text('{"place": "s3://x"}')
     assert snakemake.run(Pass(1, does=publish))[0] == 2, "that was not why"
     assert snakemake.run(Pass(-9, does=publish))[0] == -9
-
-
-def test_another_run_of_the_study_is_not_disturbed(snakemake, monkeypatch):
-    monkeypatch.setattr(runner, "measured_by", lambda results: f"{results} is measured here")
-    with pytest.raises(StorewiseError, match="results/s is measured here"):
-        snakemake.run()
 
 
 def test_what_snakemake_is_called_with(snakemake, monkeypatch):
@@ -379,6 +359,10 @@ def test_what_snakemake_is_called_with(snakemake, monkeypatch):
     assert options["env"]["XDG_CACHE_HOME"] == str(Path(".snakemake/cache").absolute())
     assert options["env"]["PATH"] == os.environ["PATH"]
     assert snakemake.command == Request("s.yaml").command(snakemake.study)
+    # Another run of the study is not disturbed.
+    monkeypatch.setattr(runner, "measured_by", lambda results: f"{results} is measured here")
+    with pytest.raises(StorewiseError, match="results/s is measured here"):
+        snakemake.run()
 
 
 @pytest.mark.parametrize(
@@ -465,18 +449,16 @@ def test_a_plan_is_told_in_a_line(study, monkeypatch):
     assert told.notes == ["riak is left out: none"]
     assert command == Request("s.yaml").command(study, "--dry-run")
     assert "--dry-run --config study=s.yaml" in " ".join(command)
-    assert words["env"]["PATH"] == os.environ["PATH"]
-    assert (words["stdout"], words["stderr"]) == (subprocess.PIPE, subprocess.STDOUT)
-    assert (words["text"], words["errors"], words["check"]) == (True, "replace", False)
+    assert words["env"]["PATH"] == os.environ["PATH"] and words["errors"] == "replace"
     _, told, _ = planned(monkeypatch, 0, said, verbose=True)
     assert told.lines[0] == said.rstrip()
+    status, told, _ = planned(monkeypatch, 1, "Error: no cores\n")
+    assert (status, told.notes, told.lines) == (2, ["no cores"], [])
     heres = []
     monkeypatch.setattr(runner, "plan_line", lambda *_, here: heres.append(here) or "")
     for profile in (None, "local", "slurm"):
         planned(monkeypatch, 0, "", request=Request("s.yaml", profile=profile))
     assert heres == [True, True, False]
-    status, told, _ = planned(monkeypatch, 1, "Error: no cores\n")
-    assert (status, told.notes, told.lines) == (2, ["no cores"], [])
 
 
 def test_a_plan_ends_with_trials_and_time(study, monkeypatch):

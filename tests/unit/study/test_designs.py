@@ -48,11 +48,7 @@ MEASURED = {
     ),
     "balasubramanian2014": (
         "engine nodes routers consistency",
-        {
-            ("hbase", 5, 0, "async"),
-            ("mongodb", 5, 1, "relaxed"),
-            ("mariadb", 5, 0, "relaxed"),
-        },
+        {("hbase", 5, 0, "async"), ("mongodb", 5, 1, "relaxed"), ("mariadb", 5, 0, "relaxed")},
     ),
     "andor2019": ("engine repeat", {(e, n) for e in ("mongodb", "cassandra") for n in (1, 2, 3)}),
     "mahmood2015": (
