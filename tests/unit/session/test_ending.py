@@ -1,12 +1,20 @@
-"""Counts of the kernel's kills for lack of memory."""
+"""How a process or a server ended: by which signal, for lack of memory, on a full disk."""
 
 import re
 import subprocess
+from types import SimpleNamespace
 
 import pytest
 
+from storewise.metrics import memory_kills
 from storewise.metrics.memory_kills import MemoryKills, cgroup_file
-from storewise.session.coordination.ending import how_it_ended, status_of
+from storewise.session.coordination.ending import (
+    how_it_ended,
+    log_tail,
+    mapped_write,
+    no_space,
+    status_of,
+)
 
 
 def test_the_file_that_counts(tmp_path):
@@ -21,9 +29,13 @@ def test_counts_that_grow_are_told(tmp_path, monkeypatch):
     events, host = tmp_path / "memory.events", tmp_path / "vmstat"
     events.write_text("oom 3\noom_kill 2\noom_group_kill 0\n")
     host.write_text("nr_free_pages 7\noom_kill 5\n")
-    monkeypatch.setattr("storewise.metrics.memory_kills._own_cgroup", lambda: events)
-    monkeypatch.setattr("storewise.metrics.memory_kills.HOST", host)
-    monkeypatch.setattr("storewise.metrics.memory_kills.kernel_log", lambda: LOG)
+    log = (
+        "4,1,2,-;oom-kill:constraint=CONSTRAINT_MEMCG,task=python,pid=41,uid=0\n"
+        "3,1,2,-;Memory cgroup out of memory: Killed process 42 (python) total-vm:1kB\n"
+    )
+    monkeypatch.setattr(memory_kills, "_own_cgroup", lambda: events)
+    monkeypatch.setattr(memory_kills, "HOST", host)
+    monkeypatch.setattr(memory_kills, "kernel_log", lambda: log)
     before = MemoryKills.now()
     assert (before.cgroup, before.host) == (2, 5)
     assert before.since(42) == ""
@@ -32,15 +44,8 @@ def test_counts_that_grow_are_told(tmp_path, monkeypatch):
     assert "killed 2 processes of this host" in before.since(7)
     assert before.since(42) == "the kernel killed it for lack of memory, says its log"
     events.write_text("oom_kill 3\n")
-    assert f"killed a process of its cgroup for lack of memory meanwhile (oom_kill in {events}" in (
-        before.since()
-    )
-
-
-LOG = (
-    "4,1,2,-;oom-kill:constraint=CONSTRAINT_MEMCG,task=python,pid=41,uid=0\n"
-    "3,1,2,-;Memory cgroup out of memory: Killed process 42 (python) total-vm:1kB\n"
-)
+    said = f"killed a process of its cgroup for lack of memory meanwhile (oom_kill in {events}"
+    assert said in before.since()
 
 
 @pytest.mark.parametrize(
@@ -52,7 +57,7 @@ LOG = (
         (-15, "was ended by SIGTERM"),
         (-11, "was ended by SIGSEGV, as a program is that crashes"),
         # Where nothing is counted nothing is claimed.
-        (-9, "was ended by SIGKILL, .*if nobody did it, the kernel did.*"),
+        (-9, "was ended by SIGKILL; if nobody did it, the kernel did .*"),
     ],
 )
 def test_how_it_ended(status, words):
@@ -64,3 +69,52 @@ def test_what_snakemake_tells_of_a_script():
         error = ValueError("else") if code is None else subprocess.CalledProcessError(code, "set x")
         text = f'CalledProcessError in file "rules/workload.smk", line 39:\n{error}\n  File "x"'
         assert status_of(text) == status
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'PANIC:  could not write to file "pg_wal/xlogtemp.12": No space left on device',
+        "[ERROR] mariadbd: Disk full (./storewise/align.ibd); waiting for someone to free some",
+        "[ERROR] InnoDB: preallocating 65536 bytes for file ./s/rna.ibd failed with error 28",
+        '{"s":"E","c":"WT","msg":"WiredTiger error","attr":{"error":28,"message":'
+        '"[1] __posix_file_write: handle-write: pwrite: No space left on device"}}',
+        "org.apache.cassandra.io.FSWriteError: java.io.IOException: No space left on device",
+    ],
+)
+def test_a_full_disk_is_seen_in_the_words_of_each_server(tmp_path, line):
+    log = tmp_path / "server.log"
+    assert no_space(log) == ""
+    log.write_text(f"starting\n{line}\nshutting down\n")
+    assert no_space(log) == line
+    log.write_text("starting\n" + "x" * 400 + "\n")
+    assert no_space(log) == ""
+
+
+def test_a_mapped_file_without_space_is_told_from_a_broken_disk(tmp_path, monkeypatch):
+    """The Java machine has one signal for both."""
+    log, line = tmp_path / "server.log", "#  SIGBUS (0x7) at pc=0x00007f11a093914e, pid=24430"
+    other = line.replace("SIGBUS (0x7)", "SIGSEGV (0xb)")
+    for text, free, told in ((line, (64 << 20) - 1, line), (line, 64 << 20, ""), (other, 0, "")):
+        log.write_text(f"#\n{text}\n#\n")
+        with monkeypatch.context() as patch:
+            usage = SimpleNamespace(free=free)
+            patch.setattr("shutil.disk_usage", lambda directory, usage=usage: usage)
+            assert mapped_write(log, tmp_path) == told
+    log.write_text(line)
+    assert mapped_write(log, tmp_path / "gone") == ""
+
+
+def test_the_end_of_a_log_is_short_and_without_the_places_of_exceptions(tmp_path):
+    log = tmp_path / "server.log"
+    assert log_tail(log) == ""
+    java = "\tat org.apache.Some$Class.go(Some.java:7) ~[a.jar:1]\n\t... 12 more\n"
+    lines = [f"line {number}" for number in range(20)]
+    log.write_text("\n".join(lines) + f"\n{java}java.io.IOException: {'x' * 400}\n")
+    tail = log_tail(log).splitlines()
+    assert tail == [*lines[-11:], f"java.io.IOException: {'x' * 279} ..."]
+    # The end of a large log, and not the whole: what stands 32 KiB before it is not seen.
+    log.write_text("No space left on device\n" + "y\n" * 20000)
+    assert no_space(log) == ""
+    log.write_text("No space left on device\n" + "y\n" * 16000)
+    assert no_space(log) == "No space left on device"

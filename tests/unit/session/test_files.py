@@ -148,28 +148,28 @@ def test_a_run_s_record_tells_who_measures(tmp_path, monkeypatch):
     door = Process.current()
     monkeypatch.setenv(RUNNER_VARIABLE, json.dumps(asdict(door)))
     monkeypatch.setattr(run_record.time, "time", lambda: 1e9)
-    run_record.begin(tmp_path, "r", {"a": "sqlite", "b": "duckdb"}, ("b",), 2)
+    trials = {"a": "sqlite", "b": "duckdb"}
+    run_record.begin(tmp_path, "r", trials, ("b",), 2)
     record = read_record(tmp_path)
     assert (record.run, record.started, record.measuring) == ("r", 1e9, ("b",))
     assert (record.door, record.live_sessions, record.ended) == (door, 2, None)
-    assert record.trials == {"a": "sqlite", "b": "duckdb"}
+    assert record.trials == trials
     # Its `storewise run` lives, between two Snakemakes; that one is not told of itself.
     assert measured_by(tmp_path) is None
     monkeypatch.delenv(RUNNER_VARIABLE)
-    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(1e9))
-    assert f"by process {os.getpid()} on host {door.host} since {when}. It" in str(
-        measured_by(tmp_path)
-    )
-    replace(record, door=replace(door, started=1.0)).write(tmp_path)
+    since = f" since {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(1e9))}"
+    who = f"by process {os.getpid()} on host {door.host}{since}. It"
+    assert who in str(measured_by(tmp_path))
+    record = replace(record, door=replace(door, started=1.0))
+    record.write(tmp_path)
     assert measured_by(tmp_path) is None, "that one has ended"
     (tmp_path / "leases").mkdir()
     Lease("r", door, 25.0).write(tmp_path / "leases")
-    assert f" since {when}" in str(measured_by(tmp_path))
+    assert since in str(measured_by(tmp_path))
     run_record.end(tmp_path, "another", "why")
-    assert read_record(tmp_path) == replace(record, door=replace(door, started=1.0))
+    assert read_record(tmp_path) == record
     run_record.end(tmp_path, "r", "why")
-    ended = read_record(tmp_path)
-    assert ended is not None and (ended.ended, ended.reason) == (1e9, "why")
+    assert read_record(tmp_path) == replace(record, ended=1e9, reason="why")
     (tmp_path / "run.json").write_text("{}")
     assert read_record(tmp_path) is None, "of another version"
     assert " since " not in str(measured_by(tmp_path))
@@ -274,49 +274,38 @@ def test_a_directory_of_somebody_else_is_not_believed(tmp_path, monkeypatch):
 
 
 def test_where_others_may_write_on_the_way_is_named(tmp_path, monkeypatch):
-    def way(a, b):
-        for path, mode in ((tmp_path / "a", a), (tmp_path / "a" / "b", b)):
-            path.mkdir(exist_ok=True)
-            path.chmod(mode)
-        found = replaceable([tmp_path / "a" / "b" / "not" / "yet", tmp_path / "link" / "x"])
-        return tuple([line for line in lines if str(tmp_path) in line] for lines in found)
+    a, b, link = tmp_path / "a", tmp_path / "a" / "b", tmp_path / "link"
+    b.mkdir(parents=True)
+    link.symlink_to(a)
+    places = [b / "not" / "yet", link / "x"]
+    gid = b.stat().st_gid
 
-    (tmp_path / "a").mkdir()
-    (tmp_path / "link").symlink_to(tmp_path / "a")
+    def way(mode_of_a, mode_of_b):
+        a.chmod(mode_of_a)
+        b.chmod(mode_of_b)
+        return tuple(
+            [line for line in lines if f"{tmp_path}" in line] for lines in replaceable(places)
+        )
+
     assert way(0o755, 0o1777) == ([], [])
-    assert way(0o755, 0o777) == ([f"{tmp_path}/a/b"], [])
-    assert way(0o777, 0o1775) == ([f"{tmp_path}/a", f"{tmp_path}/link"], [])
-    monkeypatch.setattr(private, "_own_group", lambda gid: True)
-    assert way(0o775, 0o775) == ([], [])
-    monkeypatch.setattr(private, "_own_group", lambda gid: False)
-    everybody, groups = way(0o755, 0o775)
-    assert everybody == []
-    assert [line.partition(" (group ")[0] for line in groups] == [f"{tmp_path}/a/b"]
+    assert way(0o755, 0o777) == ([f"{b}"], [])
+    assert way(0o777, 0o1775) == ([f"{a}", f"{link}"], [])
+    for own, said in ((True, []), (False, [f"{b} (group {b.group()})"])):
+        monkeypatch.setattr(private, "_own_group", lambda of, own=own: of != gid or own)
+        assert way(0o755, 0o775) == ([], said)
 
 
 def test_a_group_of_one(monkeypatch):
-    groups = {0: ("root", ["x"]), 7: ("me", []), 8: ("me", ["me"]), 9: ("me", ["me", "you"])}
-    groups |= {10: ("staff", []), 11: ("", None)}
-    real = Path.stat
-    seen_gid = 0
+    groups = {7: ("me", []), 8: ("me", ["me"]), 9: ("me", ["me", "you"]), 10: ("staff", [])}
 
     def group(gid):
         name, members = groups[gid]
-        if members is None:
-            raise KeyError(gid)
         return SimpleNamespace(gr_name=name, gr_mem=members)
-
-    def seen(self, **options):
-        mode = (real(self, **options).st_mode | stat.S_IWGRP) & ~(stat.S_ISVTX | stat.S_IWOTH)
-        return SimpleNamespace(st_mode=mode, st_gid=seen_gid)
 
     monkeypatch.setattr(private.grp, "getgrgid", group)
     monkeypatch.setattr(private.pwd, "getpwuid", lambda uid: SimpleNamespace(pw_name="me"))
-    monkeypatch.setattr(Path, "group", lambda self: groups[seen_gid][0])
-    monkeypatch.setattr(Path, "stat", seen)
-    for seen_gid, (name, _) in groups.items():
-        theirs = [] if seen_gid in (0, 7, 8) else [f"/ (group {name})"]
-        assert replaceable([Path("/")]) == ([], theirs)
+    own = {0: True, 7: True, 8: True, 9: False, 10: False, 11: False}
+    assert {gid: private._own_group(gid) for gid in own} == own
 
 
 def test_jobs_are_told_their_run(tmp_path, monkeypatch):

@@ -10,16 +10,18 @@ from storewise.workloads.faults import Crash, Slow
 
 def test_the_nodes_of_a_slowing_are_data_nodes():
     known = ("data0", "data1", "config0")
-    assert Slow(how="cpu").chosen(known) == ("data0",)
-    assert Slow(how="cpu", nodes=0).chosen(known) == ()
-    assert Slow(how="cpu", names=("config0",)).chosen(known) == ("config0",)
     hbase = ("thrift0", "zookeeper0", "master0", "regionserver0", "regionserver1")
-    assert Slow(how="cpu").chosen(hbase) == ("regionserver0",)
-    assert Slow(how="cpu").chosen(("thrift0", "master0")) == ("master0",)
-    with pytest.raises(ValueError, match="has 2: data0, data1"):
-        Slow(how="cpu", nodes=3).chosen(known)
-    with pytest.raises(ValueError, match="no node data9"):
-        Slow(how="cpu", names=("data9",)).chosen(known)
+    for given, nodes, chosen in (
+        ({}, known, ("data0",)),
+        ({"nodes": 0}, known, ()),
+        ({"names": ("config0",)}, known, ("config0",)),
+        ({}, hbase, ("regionserver0",)),
+        ({}, ("thrift0", "master0"), ("master0",)),
+    ):
+        assert Slow(how="cpu", **given).chosen(nodes) == chosen
+    for given, words in (({"nodes": 3}, "has 2: data0, data1"), ({"names": ("x",)}, "no node x")):
+        with pytest.raises(ValueError, match=words):
+            Slow(how="cpu", **given).chosen(known)
 
 
 def test_a_crash_is_drawn_from_the_seed():
