@@ -15,9 +15,7 @@ from storewise.analysis.stats.intervals import Estimate
 from storewise.analysis.verdict.bars import FAR, bars, ceiling_of
 from storewise.analysis.verdict.criteria import Criterion, Standing
 from storewise.analysis.verdict.decision import verdict
-from storewise.analysis.verdict.uses import USES
 from storewise.figures.verdict_chart import verdict_chart
-from storewise.study.criteria import KEYS
 
 pytestmark = GROUP
 
@@ -62,11 +60,6 @@ def test_lengths_are_shares_in_the_order_of_the_figures(means, more):
     assert max(lengths.values()) == 1.0
     ordered = sorted(means, key=lambda name: means[name], reverse=more)
     assert [lengths[name] for name in ordered] == sorted(lengths.values(), reverse=True)
-
-
-def test_uses_weigh_known_criteria():
-    for use in USES:
-        assert set(use.about) <= set(use.weights) <= set(KEYS)
 
 
 def test_every_warning_is_in_one_group_and_the_worst_comes_first():

@@ -3,7 +3,6 @@
 import math
 from dataclasses import replace
 
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -98,16 +97,16 @@ def test_the_needed_number_is_the_smallest(sigma, kappa, wanted):
 
 def test_hours_and_bytes_of_the_corpus(tables):
     table = capacity(tables).table
+    assert "null" not in set(table["engine"])
     mine = one(table, engine="postgres", workers=1)
     place = {"engine": "postgres", "workers": 1, "nodes": 2, "phase": "write"}
     rate = one(tables.summary, **place, measure="documents_per_s")
     assert mine["documents"] == pytest.approx(3e10)
     assert (mine["over"], mine["count"]) == ("nodes", 2)
-    assert mine["hours"] == pytest.approx(3e10 / rate["mean"] / HOUR)
-    assert mine["hours_low"] == pytest.approx(3e10 / rate["high"] / HOUR)
-    assert mine["hours_high"] == pytest.approx(3e10 / rate["low"] / HOUR)
-    assert mine["bytes"] == pytest.approx(720e10)
-    assert mine["bytes_per_count"] == pytest.approx(360e10)
+    hours = [mine[name] for name in ("hours", "hours_low", "hours_high")]
+    rates = [rate[name] for name in ("mean", "high", "low")]
+    assert hours == pytest.approx([3e10 / one / HOUR for one in rates])
+    assert (mine["bytes"], mine["bytes_per_count"]) == pytest.approx((720e10, 360e10))
     # Two levels are too few for the law: as much per node as at two.
     assert mine["model"] == LINEAR
     each = rate["mean"] / 2
@@ -118,80 +117,27 @@ def test_hours_and_bytes_of_the_corpus(tables):
     assert mine["needed_hours"] <= TARGET_HOURS
     assert mine["needed_bytes_per_count"] == pytest.approx(720e10 / needed)
     assert mine["extrapolated"] == (needed > 8)
-    for words in ("optimistic", "all nodes shared one host", "times what was loaded"):
-        assert words in mine["limits"]
-    assert "null" not in set(table["engine"])
-
-
-@pytest.mark.parametrize(("factor", "known"), [(99.0, True), (101.0, False)])
-def test_an_interval_too_wide_is_said_to_be_not_known(tables, factor, known):
-    half = math.sqrt(factor)
-    summary = tables.summary.assign(
-        low=tables.summary["mean"] / half, high=tables.summary["mean"] * half, resampled="repeats"
-    )
-    made = replace(tables, summary=summary, judged={})
-    mine = one(capacity(made).table, engine="postgres", workers=1)
-    curve = capacity(made).beside["capacity_curve"]
-    ends = [mine[name] for name in ("hours_low", "hours_high", "needed_low", "needed_high")]
-    assert mine["hours"] > 0 and mine["needed"] > 0
-    assert ("is not known" in mine["limits"]) is not known
-    assert set(curve["resampled"]) == {mine["resampled"]}
-    if known:
-        assert mine["hours_high"] / mine["hours_low"] == pytest.approx(factor)
-        assert mine["needed_high"] > mine["needed"] > mine["needed_low"]
-        assert mine["resampled"] == "repeats"
-    else:
-        assert all(map(math.isnan, ends))
-        assert curve[["low", "high", "hours_low", "hours_high"]].isna().all(axis=None)
-        assert mine["resampled"] == "none"
-        assert "hours and nodes may be off" in mine["limits"]
-
-
-def test_hours_and_nodes_rest_on_the_weaker_of_their_intervals(tables):
-    rates = tables.summary
-    single = (rates["nodes"] == 1) & (rates["engine"] == "postgres")
-    # Two nodes load no faster: hours are those of the best, which is the single node.
-    made = rates.assign(resampled="repeats")
-    made.loc[single, "mean"] *= 9
-    made.loc[single, ["low", "high"]] *= 9
-    made.loc[single, "resampled"] = "seconds"
-    result = capacity(replace(tables, summary=made, judged={})).table
-    assert set(result.loc[result["engine"] == "postgres", "resampled"]) == {"seconds"}
-    assert set(result.loc[result["engine"] == "sqlite", "resampled"]) == {"repeats"}
-
-
-def test_an_embedded_store_grows_by_workers_and_the_law(tables):
+    # An embedded store grows by workers and the law.
     usl = one(tables.judged["usl"], engine="sqlite", phase="write", factor="workers")
-    mine = one(capacity(tables).table, engine="sqlite")
+    mine = one(table, engine="sqlite")
     assert (mine["over"], mine["model"], mine["count"]) == ("workers", USL, 8)
     model = Model(USL, sure(1), 8, law=(usl["lambda"], usl["sigma"], usl["kappa"]))
     rate = model.rate(mine["needed"]) if mine["needed"] > 0 else math.nan
     assert mine["needed_hours"] == pytest.approx(3e10 / rate / HOUR, nan_ok=True)
-    assert mine["needed"] > 0 or mine["peak"] > 0
 
 
-def test_volumes_count_by_the_largest(tables):
-    smaller = tables.summary.assign(volume=0.5, mean=tables.summary["mean"] * 2)
-    made = replace(
-        tables,
-        results=replace(tables.results, factors=(*tables.results.factors, "volume")),
-        summary=pd.concat([smaller, tables.summary.assign(volume=1.0)]),
-        trials=tables.trials.assign(volume=1.0),
-        storage_summary=tables.storage_summary.assign(volume=1.0),
-        judged={},
-    )
+@pytest.mark.parametrize(("factor", "known"), [(99.0, True), (101.0, False)])
+def test_an_interval_too_wide_is_said_to_be_not_known(tables, factor, known):
+    each, half = tables.summary["mean"], math.sqrt(factor)
+    summary = tables.summary.assign(low=each / half, high=each * half, resampled="repeats")
+    made = replace(tables, summary=summary, judged={})
     mine = one(capacity(made).table, engine="postgres", workers=1)
-    plain = one(capacity(replace(tables, judged={})).table, engine="postgres", workers=1)
-    assert (mine["hours"], mine["bytes"]) == (plain["hours"], plain["bytes"])
-    assert mine["volume"] == 1
-    assert "-50% of that at volume 0.5" in mine["limits"]
-
-
-def test_without_sizes_or_loads(tables):
-    sizeless = replace(tables, storage_summary=tables.storage_summary.iloc[:0])
-    mine = one(capacity(sizeless).table, engine="postgres", workers=1)
-    assert mine["hours"] > 0 and math.isnan(mine["bytes"])
-    loadless = capacity(replace(tables, summary=tables.summary.iloc[:0]))
-    assert loadless.table.empty and loadless.beside["capacity_curve"].empty
-    assert {"needed", "limits"} <= set(loadless.table.columns)
-    assert capacity(with_study(tables, workload="ycsb")).table.empty
+    ends = [mine[name] for name in ("hours_low", "hours_high", "needed_low", "needed_high")]
+    assert mine["hours"] > 0 and mine["needed"] > 0
+    assert ("is not known" in mine["limits"]) is not known
+    assert mine["resampled"] == ("repeats" if known else "none")
+    if known:
+        assert mine["hours_high"] / mine["hours_low"] == pytest.approx(factor)
+        assert mine["needed_high"] > mine["needed"] > mine["needed_low"]
+    else:
+        assert all(map(math.isnan, ends))

@@ -48,19 +48,6 @@ def test_no_byte_and_no_end_of_a_log_change_unnoticed(log):
         merge_all([log], lambda tag: True)
 
 
-def test_a_log_without_a_checksum_is_read_as_it_is(log):
-    """Those of older versions, with totals and without."""
-    (whole,) = merge_all([log], lambda tag: True).values()
-    text = log.read_text().replace("#[Checksum: in the last line]\n", "")
-    text = re.sub(r", crc32 of all before [0-9a-f]{8}\]", "]", text)
-    begin = text.index("#[Total: ")
-    totals = re.sub(r"from byte \d+ on", f"from byte {begin} on", text)
-    for older in (totals, text[:begin]):
-        log.write_text(older)
-        (result,) = merge_all([log], lambda tag: True).values()
-        assert np.array_equal(result.counts, whole.counts)
-
-
 def packed(trial):
     parts = [name for name in trial_files(trial).parts if not name.startswith("verify")]
     assert write_pack([trial / name for name in parts]) == trial / PACK

@@ -104,25 +104,6 @@ def test_without_an_interval_nothing_differs(tables):
         assert table["ratio"].notna().all()
 
 
-def test_promises_are_part_of_the_choice(tables):
-    def doubled(table):
-        both = [table.assign(consistency=one) for one in ("durable", "relaxed")]
-        return pd.concat(both, ignore_index=True)
-
-    tables = only(tables, engine="sqlite")
-    factors = ("engine", "workers", "consistency")
-    results = replace(tables.results, factors=factors, trials=doubled(tables.results.trials))
-    none = {name: getattr(tables, name).iloc[:0] for name in SUMMARIES[1:]}
-    made = replace(tables, results=results, summary=doubled(tables.summary), **none)
-    table = differences(made).table
-    read = table[(table["phase"] == "read") & (table["workers"] == 1)]
-    (choice,) = read[read["factor"] == "choice"].to_dict("records")
-    assert {choice["a"], choice["b"]} == {"SQLite (durable)", "SQLite (relaxed)"}
-    levels = read[read["factor"] == "consistency"]
-    assert set(levels["a"]) == {"durable"} and (levels["ratio"] == 1).all()
-    assert not levels["differs"].any()
-
-
 def test_nodes_are_compared_with_equal_ones_only(tables):
     tables = only(tables, workers=1)
 

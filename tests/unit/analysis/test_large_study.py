@@ -15,25 +15,6 @@ from storewise.analysis.files.samples import read_samples
 from storewise.analysis.pipeline.output import LONG, write_csv
 from storewise.errors import ResultError
 from storewise.metrics import hdr
-from storewise.metrics.hdr import (
-    COUNTERS,
-    HIGHEST_NS,
-    Counted,
-    Interval,
-    Tag,
-    bucket_indexes,
-    counted,
-    decoded,
-    encoded,
-    histogram_of,
-    merge_all,
-    merge_logs,
-    new_histogram,
-    percentiles,
-    tags,
-    values_of,
-    write_log,
-)
 from storewise.metrics.pack import read_pack, write_pack
 
 
@@ -72,38 +53,32 @@ def test_a_pack_counts_only_while_it_is_about_these_very_files(trial):
     assert len(read_samples([trial_files(trial)]).parts) > len(parts)
 
 
-def test_conditions_that_json_does_not_have_are_not_packed(trial):
-    path = trial / "read.0.parquet"
-    table = pq.read_table(path)
-    meta = table.schema.metadata[b"storewise"].replace(b'"seed": 7', b'"seed": NaN')
-    pq.write_table(table.replace_schema_metadata({b"storewise": meta}), path)
-    assert write_pack(of_workers(trial)) is None
-    (read,) = (p for p in read_samples([trial_files(trial)]).parts if p.name == path.name)
-    assert np.isnan(read.conditions["seed"])
-
-
 def some_histogram(rng, size=300):
     values = np.concatenate(
-        [rng.integers(0, 5000, size), rng.lognormal(13, 3, size).astype(np.int64), [0, HIGHEST_NS]]
+        [
+            rng.integers(0, 5000, size),
+            rng.lognormal(13, 3, size).astype(np.int64),
+            [0, hdr.HIGHEST_NS],
+        ]
     )
-    return histogram_of(*np.unique(bucket_indexes(values), return_counts=True))
+    return hdr.histogram_of(*np.unique(hdr.bucket_indexes(values), return_counts=True))
 
 
 def test_sums_are_those_of_the_package():
     rng = np.random.default_rng(1)
     one, other = some_histogram(rng), some_histogram(rng)
-    total, reference = Counted(), new_histogram()
+    total, reference = hdr.Counted(), hdr.new_histogram()
     for histogram in (one, other, one):
-        total.add(counted(histogram))
+        total.add(hdr.counted(histogram))
         reference.add(histogram)
-    (read,) = decoded({"a": encoded(reference)}).values()
-    assert read.counts.tolist() == counted(reference).counts.tolist() == total.counts.tolist()
+    (read,) = hdr.decoded({"a": hdr.encoded(reference)}).values()
+    assert read.counts.tolist() == hdr.counted(reference).counts.tolist() == total.counts.tolist()
     assert total.get_total_count() == reference.get_total_count()
     assert total.get_mean_value() == pytest.approx(reference.get_mean_value(), rel=1e-12)
     wanted = [0, 1, 50, 99, 99.9, 100]
-    assert percentiles(total, wanted) == percentiles(reference, wanted)
-    low, width = values_of(np.arange(COUNTERS))
-    for index in [0, 1023, 1024, 2047, 2048, 3071, 3072, COUNTERS - 1]:
+    assert hdr.percentiles(total, wanted) == hdr.percentiles(reference, wanted)
+    low, width = hdr.values_of(np.arange(hdr.COUNTERS))
+    for index in [0, 1023, 1024, 2047, 2048, 3071, 3072, hdr.COUNTERS - 1]:
         assert low[index] == reference.get_value_from_index(index)
         above = reference.get_highest_equivalent_value(int(low[index]))
         assert above == low[index] + width[index] - 1
@@ -113,28 +88,32 @@ def test_sums_are_those_of_the_package():
 def test_a_log_ends_with_the_sums_of_its_intervals(tmp_path, owners, size):
     rng = np.random.default_rng(2)
     path, old = tmp_path / "a.hlog", tmp_path / "old.hlog"
-    both = [Tag("get", "service_time")]
-    both += [Tag("get", "response_time", owner=f"a,{n}") for n in range(owners)]
-    write_log(
+    both = [hdr.Tag("get", "service_time")]
+    both += [hdr.Tag("get", "response_time", owner=f"a,{n}") for n in range(owners)]
+    hdr.write_log(
         path,
         1.7e9,
-        [Interval(tag, float(s), 1.0, some_histogram(rng, size)) for s in range(2) for tag in both],
+        [
+            hdr.Interval(tag, float(s), 1.0, some_histogram(rng, size))
+            for s in range(2)
+            for tag in both
+        ],
     )
     text = path.read_text()
     begin = text.index("#[Total:")
     assert (len(text) - begin > 1 << 15) == (owners > 1), "more than is read at once"
     # Logs of older versions have neither the sums nor the mark that tells of them.
     old.write_text(text[:begin].replace(hdr._CHECKSUM_MARK, ""))
-    names = tags(path)
-    assert names == [str(tag) for tag in both] == tags(old)
-    sums, older = (merge_all([one], lambda tag: True) for one in (path, old))
-    twice = merge_all([path, old], lambda tag: True)
+    names = hdr.tags(path)
+    assert names == [str(tag) for tag in both] == hdr.tags(old)
+    sums, older = (hdr.merge_all([one], lambda tag: True) for one in (path, old))
+    twice = hdr.merge_all([path, old], lambda tag: True)
     for name in names[:2]:
         assert sums[name].counts.tolist() == older[name].counts.tolist()
-        assert list(merge_logs([path], name).counts) == list(merge_logs([old], name).counts)
+        assert list(hdr.merge_logs([path], name).counts) == list(hdr.merge_logs([old], name).counts)
         assert twice[name].get_total_count() == 2 * sums[name].get_total_count()
     # Another program reads the intervals and nothing else.
-    reader, lines = HistogramLogReader(str(path), new_histogram()), 0
+    reader, lines = HistogramLogReader(str(path), hdr.new_histogram()), 0
     while reader.get_next_interval_histogram() is not None:
         lines += 1
     assert lines == 2 * len(both)
@@ -142,7 +121,7 @@ def test_a_log_ends_with_the_sums_of_its_intervals(tmp_path, owners, size):
     for damaged in (text[:-3], text.replace(text[begin:].split(",")[1][:20], "A" * 20), without):
         path.write_text(damaged)
         with pytest.raises(ResultError, match=r"was (cut short or )?changed|checksum differs"):
-            merge_all([path], lambda tag: True)
+            hdr.merge_all([path], lambda tag: True)
 
 
 @pytest.mark.parametrize("keys", [["a"], ["b", "a"], ["c"], ["c", "d", "b"], ["e", "a", "c"]])

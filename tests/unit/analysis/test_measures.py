@@ -8,14 +8,12 @@ import pytest
 from support.results import synthetic
 from support.results.tables import part, results_of, samples_of
 
-from storewise.analysis.common.text import binary, count, number, seconds
 from storewise.analysis.files.inputs import InputTotals
 from storewise.analysis.measure import host_load as host
 from storewise.analysis.measure import throughput
 from storewise.analysis.measure.node_load import balance
 from storewise.analysis.measure.per_node import crashes, per_node, slowdown, step_conditions
-from storewise.analysis.measure.points import mean_times
-from storewise.analysis.measure.query_plans import plan_summary, plans, questions
+from storewise.analysis.measure.query_plans import plan_summary, plans
 from storewise.analysis.measure.sessions import NODE_COLUMNS, sessions
 from storewise.analysis.measure.steps import (
     ALL,
@@ -333,38 +331,3 @@ def test_times_of_questions_are_over_executions_of_all_clients_and_over_trials()
     shown = summary[["n", "mean", "low", "high"]].to_numpy().tolist()
     assert shown == [[2, 4.0, 3.0, 5.0], [1, 4.0, 4.0, 4.0]]
     assert summary["uses_index"].to_list() == [True, None], "trials differ"
-
-
-def test_questions_come_with_the_files_first_and_their_median():
-    trials = pd.DataFrame({"trial": list("ab"), "engine": ["duckdb", "files"]})
-    note = {"question": "top_genes", "answered_by": "store", "by": "find"}
-    parts = [part(t, "query", notes=[{**note, "indexes": ["align.gene"]}]) for t in "ab"]
-    times = {
-        "engine": ["duckdb", "files", "files", "duckdb"],
-        "time": ["service", "service", "response", "service"],
-        "percentile": ["p50", "p50", "p50", "p99"],
-        "value": [0.2, 3.0, 9.0, 8.0],
-    }
-    place = {"phase": "query", "step": 0, "operation": "top_genes", "count": 5, "n": 1}
-    table = questions(results_of(trials, parts), pd.DataFrame(times).assign(**place))
-    shown = table[["engine", "median", "operations", "indexes"]].to_numpy().tolist()
-    assert shown == [["files", 3.0, 5, "align.gene"], ["duckdb", 0.2, 5, "align.gene"]]
-
-
-def test_the_mean_time_of_a_call_is_over_the_calls_of_all_workers():
-    rows = [
-        *synthetic.counts("read", "get", [(30, 30)], worker=0, service=6.0),
-        *synthetic.counts("read", "get", [(10, 10)], worker=1, service=1.0),
-        *synthetic.counts("read", "put", [(0, 0)], service=1.0),
-    ]
-    (row,) = mean_times(samples_of(rows)).to_dict("records")
-    assert (row["operation"], row["measure"]) == ("get", "mean_service_time")
-    assert row["value"] == pytest.approx(7 / 40)
-
-
-def test_numbers_in_words():
-    numbers = [number(v) for v in (0, 1234567, 99.96, 0.012345, 15600, math.nan)]
-    assert numbers == ["0", "1,230,000", "100", "0.0123", "15,600", "unknown"]
-    counts = [count(v) for v in (6.0000000001, 6.5, 1025.5, 999_949, 1_119_820, 2e6)]
-    assert counts == ["6", "6.50", "1,026", "999,949", "1.1 million", "2 million"]
-    assert (binary(1536), seconds(0.00025)) == ("1.50 KiB", "250 µs")

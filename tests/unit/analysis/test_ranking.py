@@ -1,6 +1,5 @@
 """Rank groups, scores and what would turn them: cases by hand, and what must hold of any."""
 
-import itertools
 import math
 from dataclasses import replace
 
@@ -269,17 +268,3 @@ def test_share_of_crashes_after_none_with_a_loss():
     # 1 - 0.05^(1/n) exactly, about 3/n for many ("rule of three").
     assert (bound(1), bound(2)) == pytest.approx((0.95, 1 - math.sqrt(0.05)))
     assert bound(100) == pytest.approx(3 / 100, rel=0.02)
-
-
-def test_order_of_criteria_and_choices_is_nothing():
-    criteria = [
-        counted("load", 1, a=figure(100), b=figure(250), c=figure(170)),
-        counted("read", 2, a=figure(900), b=figure(300), c=figure(500)),
-    ]
-    expected = [(s.choice, s.rank) for s in scores(criteria)]
-    for names in itertools.permutations("abc"):
-        turned = [
-            Counted(c.name, c.weight, c.more, {n: c.figures[n] for n in names})
-            for c in reversed(criteria)
-        ]
-        assert [(s.choice, s.rank) for s in scores(turned)] == expected

@@ -21,7 +21,6 @@ from storewise.analysis.measure.references import (
 from storewise.errors import ConfigError
 from storewise.study.load import load_study
 from storewise.study.references import (
-    Reference,
     cells,
     find_reference,
     load_reference,
@@ -54,13 +53,6 @@ def test_every_published_row_is_comparable_or_has_a_reason(name):
     # What is kept of it in a study's results says the same.
     texts = reference_texts([path])[name]
     assert parse_reference(name, texts["yaml"], texts["csv"]) == result
-
-
-def test_the_folder_explains_each_of_its_files():
-    folder = ROOT / "config" / "references"
-    assert {p.stem for p in folder.glob("*.csv")} == set(NAMES)
-    text = (folder / "README.md").read_text()
-    assert all(f"`{name}`" in text for name in {*NAMES, *Reference.model_fields} - {"name", "rows"})
 
 
 def test_published_curves_are_in_our_units():

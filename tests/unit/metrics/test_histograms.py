@@ -13,23 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storewise.errors import ResultError
-from storewise.metrics.hdr import (
-    HIGHEST_NS,
-    Interval,
-    Tag,
-    bucket_indexes,
-    histogram_of,
-    merge_logs,
-    new_histogram,
-    percentiles,
-    tags,
-    write_log,
-)
+from storewise.metrics import hdr
 
 
 def filled(values):
-    indexes, counts = np.unique(bucket_indexes(np.asarray(values)), return_counts=True)
-    return histogram_of(indexes, counts)
+    indexes, counts = np.unique(hdr.bucket_indexes(np.asarray(values)), return_counts=True)
+    return hdr.histogram_of(indexes, counts)
 
 
 def exact(values, percentile):
@@ -38,38 +27,38 @@ def exact(values, percentile):
     return int(np.sort(np.asarray(values))[max(1, rank) - 1])
 
 
-@given(st.lists(st.integers(0, HIGHEST_NS), min_size=1, max_size=200))
+@given(st.lists(st.integers(0, hdr.HIGHEST_NS), min_size=1, max_size=200))
 def test_buckets_are_those_of_the_package(values):
-    reference = new_histogram()
+    reference = hdr.new_histogram()
     for value in values:
         assert reference.record_value(value)
-    assert bucket_indexes(np.array(values)).tolist() == [
+    assert hdr.bucket_indexes(np.array(values)).tolist() == [
         reference.get_counts_array_index(value) for value in values
     ]
     result = filled(values)
     assert list(result.counts) == list(reference.counts)
     # Values outside the range go to its ends.
-    ends = bucket_indexes(np.array([0, HIGHEST_NS]))
-    assert bucket_indexes(np.array([-5, 10 * HIGHEST_NS])).tolist() == ends.tolist()
+    ends = hdr.bucket_indexes(np.array([0, hdr.HIGHEST_NS]))
+    assert hdr.bucket_indexes(np.array([-5, 10 * hdr.HIGHEST_NS])).tolist() == ends.tolist()
 
 
 @given(
-    st.lists(st.integers(1, HIGHEST_NS), min_size=1, max_size=300),
+    st.lists(st.integers(1, hdr.HIGHEST_NS), min_size=1, max_size=300),
     st.lists(st.sampled_from([0, 1, 25, 50, 90, 99, 99.9, 100]), min_size=1),
 )
 def test_percentiles_are_within_three_digits_of_numpy(values, wanted):
-    result = percentiles(filled(values), wanted)
+    result = hdr.percentiles(filled(values), wanted)
     for percentile in wanted:
         true = exact(values, percentile)
         assert true <= result[percentile] <= true * 1.001 + 1
-    assert percentiles(new_histogram(), wanted) == {}
+    assert hdr.percentiles(hdr.new_histogram(), wanted) == {}
     with pytest.raises(ValueError, match="between 0 and 100"):
-        percentiles(filled(values), [101])
+        hdr.percentiles(filled(values), [101])
 
 
 @given(
     st.builds(
-        Tag,
+        hdr.Tag,
         st.sampled_from(["get", "insert", "range.query"]),
         st.sampled_from(["service_time", "response_time"]),
         st.integers(0, 20),
@@ -79,18 +68,18 @@ def test_percentiles_are_within_three_digits_of_numpy(values, wanted):
     )
 )
 def test_a_tag_survives_its_text(tag):
-    assert Tag.parse(str(tag)) == tag
+    assert hdr.Tag.parse(str(tag)) == tag
     assert "," not in str(tag)
-    assert str(Tag("get", "service_time", owner="a, b;c\n")) == "get.service_time;owner=a__b_c_"
+    assert str(hdr.Tag("get", "service_time", owner="a, b;c\n")) == "get.service_time;owner=a__b_c_"
     with pytest.raises(ValueError, match="not a tag"):
-        Tag.parse("A")
+        hdr.Tag.parse("A")
 
 
 @pytest.fixture
 def logs(tmp_path):
     """Two logs of three seconds each, and all values that went into them by tag."""
     generator = np.random.default_rng(7)
-    both = (Tag("get", "service_time"), Tag("get", "response_time", warmup=True))
+    both = (hdr.Tag("get", "service_time"), hdr.Tag("get", "response_time", warmup=True))
     values = {str(tag): [] for tag in both}
     paths = [tmp_path / f"read.{number}.hlog" for number in range(2)]
     for number, path in enumerate(paths):
@@ -98,21 +87,21 @@ def logs(tmp_path):
         for second, tag in itertools.product(range(3), both):
             drawn = generator.lognormal(11, 1.5, 4000).astype(np.int64)
             values[str(tag)].append(drawn)
-            result.append(Interval(tag, float(second), 1.0, filled(drawn)))
-        write_log(path, 1_700_000_000.0 + number, result)
+            result.append(hdr.Interval(tag, float(second), 1.0, filled(drawn)))
+        hdr.write_log(path, 1_700_000_000.0 + number, result)
     return paths, {tag: np.concatenate(parts) for tag, parts in values.items()}
 
 
 def test_merged_logs_give_the_percentiles_of_all_values(logs):
     paths, values = logs
-    assert tags(paths[0]) == ["get.service_time", "get.response_time;warmup"]
+    assert hdr.tags(paths[0]) == ["get.service_time", "get.response_time;warmup"]
     for tag, raw in values.items():
-        merged = merge_logs(paths, tag=tag)
+        merged = hdr.merge_logs(paths, tag=tag)
         assert merged.get_total_count() == len(raw)
-        result = percentiles(merged, [50, 90, 99, 99.9, 100])
+        result = hdr.percentiles(merged, [50, 90, 99, 99.9, 100])
         for percentile, value in result.items():
             assert value == pytest.approx(exact(raw, percentile), rel=0.001)
-    assert merge_logs(paths, tag="put.service_time").get_total_count() == 0
+    assert hdr.merge_logs(paths, tag="put.service_time").get_total_count() == 0
 
 
 def test_the_package_reads_our_logs(logs):
@@ -120,11 +109,11 @@ def test_the_package_reads_our_logs(logs):
     merged = {}
     starts, lengths = [], set()
     for path in paths:
-        reader = HistogramLogReader(str(path), HdrHistogram(1, HIGHEST_NS, 3))
+        reader = HistogramLogReader(str(path), HdrHistogram(1, hdr.HIGHEST_NS, 3))
         while (result := reader.get_next_interval_histogram()) is not None:
             starts.append(result.get_start_time_stamp())
             lengths.add(result.get_end_time_stamp() - starts[-1])
-            total = merged.setdefault(result.get_tag(), new_histogram())
+            total = merged.setdefault(result.get_tag(), hdr.new_histogram())
             total.add(result)
     assert lengths == {1000.0}
     assert sorted(set(starts)) == [1_700_000_000_000.0 + 1000 * n for n in range(4)]
@@ -139,19 +128,19 @@ def test_a_broken_log_is_an_error_with_its_line(logs, tmp_path):
     bad = tmp_path / "bad.hlog"
     bad.write_text("\n".join([*lines[:5], lines[5][:-40] + "!!!"]))
     with pytest.raises(ResultError, match=r"bad\.hlog, line 6: the histogram cannot be decoded"):
-        merge_logs([bad], "get.response_time;warmup")
+        hdr.merge_logs([bad], "get.response_time;warmup")
     bad.write_text("one,two\n")
     with pytest.raises(ResultError, match="line 1: not an interval"):
-        tags(bad)
+        hdr.tags(bad)
     with pytest.raises(ResultError, match="not a readable Hdr log"):
-        tags(tmp_path / "none.hlog")
+        hdr.tags(tmp_path / "none.hlog")
 
 
 def test_a_failed_write_leaves_nothing(tmp_path):
     def broken():
-        yield Interval(Tag("get", "service_time"), 0.0, 1.0, filled([5]))
+        yield hdr.Interval(hdr.Tag("get", "service_time"), 0.0, 1.0, filled([5]))
         raise zlib.error("no")
 
     with pytest.raises(zlib.error):
-        write_log(tmp_path / "a.hlog", 0.0, broken())
+        hdr.write_log(tmp_path / "a.hlog", 0.0, broken())
     assert list(tmp_path.iterdir()) == []
