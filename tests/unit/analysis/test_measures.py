@@ -29,8 +29,7 @@ from storewise.metrics.schema import Sample
 
 def test_storage_by_hand():
     rows = [
-        *synthetic.counts("write", "insert", [(1, 100)], worker=0),
-        *synthetic.counts("write", "insert", [(1, 100)], worker=1),
+        *loaded_by(0, 1),
         # Worker 0 tells its size at the end, by process; worker 1 only by the second.
         Sample("write", "store_bytes", 5000, "B", second=0, worker=0),
         Sample("write", "store_bytes", 3000, "B", worker=0, process=0),
@@ -139,32 +138,25 @@ def test_a_client_is_the_limit_near_the_highest_of_its_own_ceilings():
     }
 
 
-def step_rows():
-    """A step of 8 s with two workers, and one of 2 s: gets and puts."""
+def test_steps_by_hand():
+    # A step of 8 s with two workers, and one of 2 s: gets and puts.
     rows = []
     for worker, wall in ((0, 8.0), (1, 6.5)):
-        rows += synthetic.counts("read", "get", [(100, 100)] * int(wall), worker=worker, warmup=2)
-        rows += synthetic.counts("read", "put", [(10, 10)] * int(wall), worker=worker, warmup=2)
+        of = {"worker": worker, "process": 0}
+        for operation, n in (("get", 100), ("put", 10)):
+            rows += synthetic.counts("read", operation, [(n, n)] * int(wall), warmup=2, **of)
         rows += synthetic.times("read", wall, worker=worker)
-        rows += [
-            Sample("read", "intended_operations", 900.0, "1", worker=worker, process=0),
-            Sample("read", "errors", 3.0, "1", operation="put", worker=worker, process=0),
-        ]
+        rows.append(Sample("read", "intended_operations", 900.0, "1", **of))
+        rows.append(Sample("read", "errors", 3.0, "1", operation="put", **of))
     short = [*synthetic.counts("read", "get", [(60, 60), (40, 40)]), *synthetic.times("read", 2.0)]
-    return samples_of([*rows, *(row._replace(step=1) for row in short)])
-
-
-def test_steps_by_hand():
-    samples = step_rows()
-    parameters = step_parameters(
-        [part("t", "read", steps=[{"clients": 4, "rate": 300.0}, {"clients": 8}])]
-    )
+    samples = samples_of([*rows, *(row._replace(step=1) for row in short)])
+    steps = [{"clients": 4, "rate": 300.0}, {"clients": 8}]
+    parameters = step_parameters([part("t", "read", steps=steps)])
     table = measured_steps(samples, throughput.series(samples), parameters)
     values = table.set_index(["step", "operation", "measure"])["value"].to_dict()
     # Steady are the seconds 2 to 5, in which both workers were at work.
-    assert values[0, "get", "operations_per_s"] == pytest.approx(200)
-    assert values[0, "put", "operations_per_s"] == pytest.approx(20)
-    assert values[0, ALL, "operations_per_s"] == pytest.approx(220)
+    rates = [values[0, name, "operations_per_s"] for name in ("get", "put", ALL)]
+    assert rates == pytest.approx([200, 20, 220])
     assert (values[0, ALL, "runtime"], values[0, ALL, "errors"]) == (8.0, 6.0)
     assert (values[0, "get", "errors"], values[0, "put", "errors"]) == (0.0, 6.0)
     # 14 seconds of 110 operations, of 1,800 that were meant to begin.
@@ -172,7 +164,6 @@ def test_steps_by_hand():
     assert values[1, ALL, "operations_per_s"] == pytest.approx(50)
     assert (1, ALL, "served") not in values
     assert set(zip(table["step"], table["clients"], strict=True)) == {(0, 4.0), (1, 8.0)}
-    assert set(table.loc[table["measure"] == "runtime", "unit"]) == {"s"}
 
 
 def test_searches_are_those_of_the_first_worker_and_answers_are_averaged():
@@ -292,35 +283,18 @@ def test_a_crash_lasted_as_long_as_no_worker_had_an_answer():
     assert math.isnan(row["lost_documents"]), "what was not taken of one kind is not known of all"
 
 
-def test_sessions_are_as_late_as_their_last_node_and_as_large_as_all():
-    table = pd.DataFrame(columns=NODE_COLUMNS, index=range(3)).assign(
-        trial=["t", "t", "u"],
-        node=["data0", "data1", "data0"],
-        host=["b", "a", "a"],
-        queue_time=[2.0, 9.0, 1.0],
-        ready_time=[4.0, 3.0, 1.0],
-        node_bytes=[100.0, 50.0, math.nan],
-    )
-    rows = [Sample("session", "formed_time", 12.0, "s"), Sample("session", "form_time", 1.0, "s")]
-    one, other = sessions(table, samples_of(rows)).to_dict("records")
-    assert (one["nodes"], one["hosts"], one["formed_time"]) == (2, "a, b", 12.0)
-    assert (one["queue_time"], one["ready_time"], one["node_bytes"]) == (9.0, 4.0, 150.0)
-    assert math.isnan(other["node_bytes"]) and math.isnan(other["formed_time"])
-
-
-def noted(trial, selectivity, seconds, **more):
-    note = {"query": "q3", "step": 0, "selectivity_pct": selectivity, "seconds": seconds}
-    note |= {"answered_by": "store", "verb": "find", "matched": 7, "found": 7} | more
-    return part(trial, "q3", notes=[note])
-
-
 def test_times_of_questions_are_over_executions_of_all_clients_and_over_trials():
     trials = pd.DataFrame({"trial": list("ab"), "engine": "sqlite", "index": "mv"})
-    parts = [
-        *(noted("a", 1.0, [1.0, 2.0], uses_index=True), noted("a", 1.0, [6.0], uses_index=None)),
-        noted("b", 1.0, [5.0], uses_index=True),
-        *(noted("a", 9.0, [4.0], uses_index=False), noted("b", 9.0, [], uses_index=True)),
+    note = {"query": "q3", "step": 0, "answered_by": "store", "verb": "find"}
+    note |= {"matched": 7, "found": 7}
+    notes = [
+        ("a", {"selectivity_pct": 1.0, "seconds": [1.0, 2.0], "uses_index": True}),
+        ("a", {"selectivity_pct": 1.0, "seconds": [6.0], "uses_index": None}),
+        ("b", {"selectivity_pct": 1.0, "seconds": [5.0], "uses_index": True}),
+        ("a", {"selectivity_pct": 9.0, "seconds": [4.0], "uses_index": False}),
+        ("b", {"selectivity_pct": 9.0, "seconds": [], "uses_index": True}),
     ]
+    parts = [part(trial, "q3", notes=[note | more]) for trial, more in notes]
     results = results_of(trials, parts)
     planned = plans(results)
     shown = planned[["trial", "selectivity_pct", "executions", "seconds"]].fillna(-1)

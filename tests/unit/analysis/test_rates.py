@@ -10,7 +10,6 @@ from support.results import synthetic
 from support.results.tables import samples_of
 
 from storewise.analysis.measure import throughput
-from storewise.analysis.measure.host_load import by_second, host_samples
 from storewise.analysis.measure.latency import counted_tag
 from storewise.analysis.measure.scaling import scaling
 from storewise.analysis.stats.intervals import MIN_SECONDS, estimate, pooled, ratio
@@ -105,11 +104,15 @@ def test_interval_over_repeats_by_hand():
     assert estimate(values) == result  # seeded
 
 
-def test_interval_covers_what_it_claims_even_with_few_repeats():
+def test_intervals_of_repeats_cover_what_they_claim():
     rng = np.random.default_rng(3)
     for n in (2, 3, 6):
         each = [estimate(list(np.exp(rng.normal(5, 0.1, n)))) for _ in range(200)]
         assert np.mean([e.low <= math.exp(5) <= e.high for e in each]) > 0.90
+    # So does a shared spread.
+    rows = [pooled(100.0 * np.exp(rng.normal(0, 0.1, size=(8, 2)))) for _ in range(300)]
+    hits = [e.low <= 100.0 <= e.high for row in rows for e in row if e is not None]
+    assert 0.93 < np.mean(hits) < 0.97
 
 
 def test_equal_values_have_a_point_and_one_value_has_no_interval():
@@ -219,27 +222,3 @@ def test_few_repeats_share_the_spread_of_all_settings():
     half = stats.t.ppf(0.975, 3) * error
     assert math.log(first.high / first.mean) == pytest.approx(half)
     assert pooled([[1.0, 2.0], [0.0, 1.0]]) == [None, None], "nobody to share with"
-
-
-def test_shared_spread_covers_what_it_claims():
-    rng = np.random.default_rng(5)
-    hits = [
-        e.low <= 100.0 <= e.high
-        for _ in range(300)
-        for e in pooled(100.0 * np.exp(rng.normal(0, 0.1, size=(8, 2))))
-        if e is not None
-    ]
-    assert 0.93 < sum(hits) / len(hits) < 0.97
-
-
-def test_a_host_sample_of_a_few_ticks_says_nothing_but_a_lone_one_stays():
-    trials = [("a", 0, 1.0, 40.0), ("a", 1, 1.0, 60.0), ("a", 2, 0.05, 100.0), ("b", 0, 0.1, 30.0)]
-    rows = [
-        (trial, second, metric, value)
-        for trial, second, *values in trials
-        for metric, value in zip(("sample_length", "cpu_user"), values, strict=True)
-    ]
-    place = {"phase": "read", "step": 0, "host": "h", "worker": 0, "process": None}
-    table = pd.DataFrame(rows, columns=["trial", "second", "metric", "value"]).assign(**place)
-    result = by_second(host_samples(table))[["trial", "second", "user"]].values.tolist()
-    assert result == [["a", 0, 40.0], ["a", 1, 60.0], ["b", 0, 30.0]]

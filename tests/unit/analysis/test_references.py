@@ -77,10 +77,7 @@ def test_our_curves_stand_beside_them_by_engine_levels_and_setting():
     assert dict(own.values) == pytest.approx({1: 8, 2: 4, 3: 1})
     others = measured(reference(), two, points)
     # One level of PostgreSQL is no curve; MariaDB counts from two nodes on, one for each setting.
-    assert [(c.engine, c.setting) for c in others] == [
-        ("mariadb", "threads 1"),
-        ("mariadb", "threads 2"),
-    ]
+    assert [(c.engine, c.setting) for c in others] == [("mariadb", f"threads {n}") for n in (1, 2)]
     assert dict(others[0].values) == pytest.approx({2: 20, 4: 40})
 
 
@@ -127,24 +124,6 @@ def test_the_best_over_what_was_tried():
     (own,) = measured(reference(text), one, points)
     # At 100 operations/s two repeats: 30; so 30 is the best, not 60.
     assert dict(own.values) == pytest.approx({1: 30, 2: 8})
-
-
-def test_two_series_of_one_system_as_a_pair():
-    text = YAML + "pairs: [[rates, other]]\n"
-    second = "  - {id: other, title: Other, where: {note: ''}, value: n, unit: '1', phases: load,\n"
-    second += "     measure: operations_per_s, x: {column: n, level: nodes}, same: {key: key}}\n"
-    text = text.replace("not_compared:", second + "not_compared:")
-    points = [
-        *(point("sqlite", n, 30.0 * n) for n in (1, 2)),
-        *(point("sqlite", n, 10.0 * n, phase="load") for n in (1, 2)),
-    ]
-    result = compare([reference(text)], points).ratios
-    assert result["at"].to_list() == ["1", "2", "best of each"]
-    assert result["published"].to_list()[:2] == pytest.approx([200, 50])
-    assert result["measured"].to_list() == pytest.approx([3, 3, 3])
-    assert result["over"].iloc[0] == "Rate over nodes, SQLite"
-    silent = text.replace("id: other,", "id: other, ratios: false,")
-    assert compare([reference(silent)], points).ratios.empty
 
 
 def test_slopes_trends_and_sides():
@@ -196,23 +175,21 @@ def test_a_bad_reference_says_what_is_wrong(change, more, parts):
 def test_a_study_names_references_by_name_or_path(tmp_path):
     (tmp_path / "nobody2001.yaml").write_text(YAML)
     (tmp_path / "nobody2001.csv").write_text(CSV)
-    text = "inputs: {paths: data}\nengines: [sqlite]\nphases: [write]\n"
     path = tmp_path / "s.yaml"
 
     def read(names):
+        text = "inputs: {paths: data}\nengines: [sqlite]\nphases: [write]\n"
         path.write_text(f"{text}references: {names}\n")
         return load_study(path, root=ROOT).references
 
     assert read("[niec2014, nobody2001.yaml]") == ["niec2014", "nobody2001.yaml"]
     assert read("niec2014") == ["niec2014"]
-    for names, parts in (
-        ("[niec2013]", ["line 4", "did you mean 'niec2014'", "altoros2013"]),
-        ("[none.yaml]", ["line 4", "none.yaml", "no such file"]),
-        ("[niec2014, niec2014]", ["references.1", "two references"]),
-    ):
-        with pytest.raises(ConfigError) as error:
-            read(names)
-        assert all(part in str(error.value) for part in parts), str(error.value)
     (tmp_path / "nobody2001.csv").unlink()
-    with pytest.raises(ConfigError, match=r"nobody2001\.csv: the reference cannot be read"):
-        read("[nobody2001.yaml]")
+    for names, why in (
+        ("[niec2013]", "line 4.*did you mean 'niec2014'"),
+        ("[none.yaml]", "line 4.*none.yaml.*no such file"),
+        ("[niec2014, niec2014]", "references.1.*two references"),
+        ("[nobody2001.yaml]", r"nobody2001\.csv: the reference cannot be read"),
+    ):
+        with pytest.raises(ConfigError, match=f"(?s){why}"):
+            read(names)
