@@ -12,7 +12,6 @@ from storewise.cli.console import results_of
 from storewise.cli.main import app
 from storewise.estimate.work import Probe
 from storewise.publish.bundle import write_bundle
-from storewise.ssearch.inputs.survey import survey
 from storewise.study.load import load_study
 
 
@@ -21,22 +20,6 @@ def test_every_command_shows_an_example():
     assert {"inspect", "convert", "init", "run", "report", "cost"} <= set(names)
     for name in names:
         assert "Example:" in storewise(name, "--help").stdout, name
-
-
-def alone(monkeypatch):
-    """`init` starts no process: no probe, and no server is asked for its version."""
-    monkeypatch.setattr("storewise.run.probe.probe", lambda study: None)
-    monkeypatch.setattr("storewise.run.doctor.examine", lambda names: [])
-
-
-def test_init_replaces_a_study_only_by_force(tmp_path, outputs, monkeypatch):
-    alone(monkeypatch)
-    request = ("init", outputs, "-o", "mine.yaml")
-    assert storewise(*request, cwd=tmp_path).returncode == 0
-    again = storewise(*request, cwd=tmp_path)
-    assert again.returncode == 2
-    assert "--force" in again.stderr
-    assert storewise(*request, "--force", cwd=tmp_path).returncode == 0
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +33,9 @@ def outputs(tmp_path_factory):
 
 
 def test_init_asks_the_question_of_the_readme(tmp_path, outputs, monkeypatch):
-    alone(monkeypatch)
+    # It starts no process here: no probe, and no server is asked for its version.
+    monkeypatch.setattr("storewise.run.probe.probe", lambda study: None)
+    monkeypatch.setattr("storewise.run.doctor.examine", lambda names: [])
     done = storewise("init", outputs, "-o", "mine.yaml", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     study = load_study(tmp_path / "mine.yaml", inputs_exist=True)
@@ -66,14 +51,11 @@ def test_init_asks_the_question_of_the_readme(tmp_path, outputs, monkeypatch):
     assert "not complete: " in words
     assert "cut.m10, line" in words
     assert f"{len(study.trials())} trials, which take about" in words
-
-
-def test_a_survey_has_a_time(outputs):
-    found = survey(outputs, seconds=-1.0)
-    assert (found.files, found.read) == (4, 0)
-    whole = survey(outputs)
-    assert (whole.read, len(whole.incomplete), whole.genes, whole.scores) == (3, 1, True, True)
-    assert whole.documents > 100
+    # Only --force replaces it.
+    again = storewise("init", outputs, "-o", "mine.yaml", cwd=tmp_path)
+    assert again.returncode == 2 and "--force" in again.stderr
+    done = storewise("init", outputs, "-o", "mine.yaml", "--force", cwd=tmp_path)
+    assert done.returncode == 0
 
 
 def test_doctor_knows_what_was_meant():
@@ -104,17 +86,12 @@ def test_what_was_tried_out_counts_where_nothing_was_measured():
 
 
 def test_a_bundle_has_what_the_page_links_to(tmp_path):
-    results = tmp_path / "demo"
-    for name in (
-        *("report.html", "summary.csv", "study.json", "analysis/summary.csv", "figures/a.png"),
-        *("trials/t/read.0.parquet", "trials/t/store.0/db", "logs/run.log", "inputs/files.txt"),
-    ):
-        (results / name).parent.mkdir(parents=True, exist_ok=True)
-        (results / name).write_text(name)
-    assert write_bundle(results, tmp_path / "demo.zip") == 6
+    page = {"report.html", "summary.csv", "study.json", "analysis/summary.csv", "figures/a.png"}
+    linked = {*page, "trials/t/read.0.parquet"}
+    for name in (*linked, "trials/t/store.0/db", "logs/run.log", "inputs/files.txt"):
+        (tmp_path / "demo" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "demo" / name).write_text(name)
+    assert write_bundle(tmp_path / "demo", tmp_path / "demo.zip") == 6
     with zipfile.ZipFile(tmp_path / "demo.zip") as bundle:
         assert bundle.testzip() is None
-        assert {name.removeprefix("demo/") for name in bundle.namelist()} == {
-            *("report.html", "summary.csv", "study.json", "analysis/summary.csv", "figures/a.png"),
-            "trials/t/read.0.parquet",
-        }
+        assert {name.removeprefix("demo/") for name in bundle.namelist()} == linked

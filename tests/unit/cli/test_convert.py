@@ -1,6 +1,5 @@
 """`storewise convert --to parquet`: what it says."""
 
-import pytest
 from support.commands import storewise
 from support.paths import DATA, SMALL
 
@@ -43,19 +42,13 @@ def test_bad_and_equal_inputs(tmp_path):
     assert f"storewise: left out, equal to {first}: {second}" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (["--target-size", "512"], "'512' is no size; expected a number and a unit"),
-        (["--by", "library", "--study-fields"], "library needs the names of queries"),
-    ],
-)
-def test_options_that_are_refused(tmp_path, options, says):
-    done = convert(tmp_path / "set", GOOD, *options)
-    assert done.returncode == 2 and says in done.stderr
-    assert not (tmp_path / "set" / "dataset.json").exists()
-
-
-def test_options_of_data_sets_only(tmp_path):
+def test_options_that_are_refused(tmp_path):
+    for options, says in (
+        (("--target-size", "512"), "'512' is no size; expected a number and a unit"),
+        (("--by", "library", "--study-fields"), "library needs the names of queries"),
+    ):
+        done = convert(tmp_path / "set", GOOD, *options)
+        assert done.returncode == 2 and says in done.stderr
+        assert not (tmp_path / "set" / "dataset.json").exists()
     done = storewise("convert", GOOD, "--to", "jsonl", "-o", tmp_path / "out", "--update")
     assert done.returncode == 2 and "is an option of --to parquet" in done.stderr

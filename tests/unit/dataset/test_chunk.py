@@ -12,8 +12,7 @@ from storewise.ssearch.parse.remote import Listed
 
 @pytest.mark.parametrize("size", [50, 1000, 1001, 30_000])
 def test_no_more_of_an_object_is_in_memory_than_is_kept(size, tmp_path, monkeypatch):
-    text = bytes(range(250)) * (size // 250 + 1)
-    text = text[:size]
+    text = (bytes(range(250)) * (size // 250 + 1))[:size]
     given = []
 
     class Stream(io.BytesIO):

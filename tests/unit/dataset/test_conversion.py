@@ -2,7 +2,10 @@
 
 import os
 import shutil
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import pyarrow.parquet as pq
 import pytest
@@ -54,23 +57,39 @@ def made(tmp_path, paths, **options):
     return tmp_path / "set"
 
 
-@pytest.mark.parametrize(("by", "partitions"), [("hash", 1), ("query", 5), ("library", 5)])
-def test_all_documents_are_there_in_order(tmp_path, by, partitions):
-    root = made(tmp_path, BOTH, wanted=Wanted(by=by, partitions=partitions))
-    assert stored(root) == expected(BOTH)
-    check_order(root, by)
-    assert all(len(files_of(root, kind)) <= partitions for kind in KINDS)
-    assert [row["path"] for row in inputs_of(root)] == sorted(BOTH)
-    assert not (root / ".work").exists()
+class Killed(BaseException):
+    """Stands for a SIGKILL at a step."""
 
 
+@contextmanager
+def killed(owner, step, nth=1):
+    """The nth call of a step is the last."""
+    inner, left = getattr(owner, step), [nth]
+
+    def call(*arguments):
+        left[0] -= 1
+        if not left[0]:
+            raise Killed
+        return inner(*arguments)
+
+    with mock.patch.object(owner, step, call), pytest.raises(Killed):
+        yield
+
+
+@pytest.mark.parametrize("spills", [False, True])
 @pytest.mark.parametrize(("by", "partitions"), [("hash", 5), ("query", 1), ("library", 5)])
-def test_so_they_are_when_they_were_spilled(tmp_path, by, partitions, spilled):
-    wanted = Wanted(by=by, partitions=partitions, row_group=500, target_bytes=1_200)
+def test_all_documents_are_there_in_order(tmp_path, by, partitions, spills, request):
+    wanted = Wanted(by=by, partitions=partitions)
+    if spills:
+        request.getfixturevalue("spilled")
+        wanted = replace(wanted, row_group=500, target_bytes=1_200)
     root = made(tmp_path, BOTH, wanted=wanted)
     assert stored(root) == expected(BOTH)
     check_order(root, by)
-    assert max(row["round"] for row in inputs_of(root)) > 1  # a round has what fits the target
+    assert all(len(files_of(root, kind)) <= partitions for kind in KINDS) or spills
+    # A round has what fits the target.
+    assert (max(row["round"] for row in inputs_of(root)) > 1) == spills
+    assert [row["path"] for row in inputs_of(root)] == sorted(BOTH)
     assert not (root / ".work").exists()
 
 
@@ -86,15 +105,14 @@ def test_files_may_be_sorted_in_another_way(tmp_path, by, sort, spilled):
     assert stored(root) == expected(BOTH)
     check_order(root, by, sort)
     assert all(len(files_of(root, kind)) <= 3 for kind in KINDS)
-    with pytest.raises(StorewiseError, match="sort: query needs the names of queries"):
-        Settings(sort="query", study_fields=True)
 
 
 def test_documents_of_the_study_only(tmp_path):
     root = made(tmp_path, BOTH, wanted=Wanted(study_fields=True, partitions=2))
     assert stored(root) == expected(BOTH, study_fields=True)
-    with pytest.raises(StorewiseError, match="library needs the names of queries"):
-        Settings(by="library", study_fields=True)
+    for names in ({"sort": "query"}, {"by": "library"}):
+        with pytest.raises(StorewiseError, match=r"(query|library) needs the names of queries"):
+            Settings(**names, study_fields=True)
 
 
 def test_what_readers_are_told(tmp_path):
@@ -165,7 +183,10 @@ def test_equal_inputs_are_used_once_and_named(tmp_path, copies):
     }
 
 
-def test_a_bad_input_ends_it_or_is_left_out(tmp_path, copies):
+@pytest.mark.parametrize("spills", [False, True])
+def test_a_bad_input_ends_it_or_is_left_out(tmp_path, copies, spills, request):
+    if spills:
+        request.getfixturevalue("spilled")
     bad = str(Path(copies[0]).with_name("bad.m10"))
     Path(bad).write_bytes((DATA / "ssearch36.m10").read_bytes()[:40_000])
     root = tmp_path / "set"
@@ -183,24 +204,17 @@ def test_a_bad_input_ends_it_or_is_left_out(tmp_path, copies):
     assert all(row["bad"] is None for row in inputs_of(root))
 
 
-def test_a_bad_input_among_spilled_ones(tmp_path, copies, spilled):
-    bad = Path(copies[0]).with_name("bad.m10")
-    bad.write_bytes((DATA / "ssearch36.m10").read_bytes()[:40_000])
-    missing = str(Path(copies[0]).with_name("missing.m10"))
-    names = sorted([*copies, str(bad), missing])
-    with pytest.raises(InputError, match="missing"):
-        convert(names, home_of(tmp_path / "set"), Options(wanted=Wanted(by="query")))
-    wanted = Wanted(by="query", row_group=300)
-    done = convert(names, home_of(tmp_path / "set"), Options(wanted, quarantine=True))
-    assert len(done.bad) == 2
-    assert stored(tmp_path / "set") == expected(copies)
-
-
 def test_a_share_puts_a_bad_input_right(tmp_path, copies):
+    """Until there is a good one, the settings of the data set may change."""
     home = home_of(tmp_path / "set")
     good = Path(copies[0]).read_bytes()
     Path(copies[0]).write_bytes(b"nonsense")
-    convert(copies, home, Options(quarantine=True))
+    with pytest.raises(InputError, match="not an output of ssearch36"):
+        convert(copies[:1], home, Options())
+    convert(copies[:1], home, Options(Wanted(by="query"), quarantine=True))
+    convert(copies, home, Options(quarantine=True, update=True))
+    with pytest.raises(StorewiseError, match="was made with by = query"):
+        convert(copies, home, Options(Wanted(by="hash"), update=True))
     Path(copies[0]).write_bytes(good)
     done = convert(copies, home, Options(share="s0", update=True))
     assert done.documents == sum(map(len, expected(copies).values()))
@@ -209,29 +223,19 @@ def test_a_share_puts_a_bad_input_right(tmp_path, copies):
     assert [row["bad"] for row in inputs_of(tmp_path / "set")] == [None] * len(copies)
 
 
-def test_settings_of_an_empty_data_set_may_change(tmp_path, copies):
-    bad = Path(copies[0]).with_name("bad.m10")
-    bad.write_bytes(b"nonsense")
-    with pytest.raises(InputError, match="bad"):
-        made(tmp_path, [str(bad)])
-    root = made(tmp_path, [str(bad)], wanted=Wanted(by="query"), quarantine=True)
-    assert conversion.load_settings(home_of(root)).by == "query"
-    with pytest.raises(StorewiseError, match="was made with by = query"):
-        made(tmp_path, copies, wanted=Wanted(by="hash"), update=True)
-
-
-def test_work_that_was_damaged(tmp_path, monkeypatch, spilled):
-    with monkeypatch.context() as patched:
-        patched.setattr(rounds, "_write", lambda job: (_ for _ in ()).throw(Killed))
-        with pytest.raises(Killed):
-            convert(BOTH, home_of(tmp_path / "set"), Options())
-    work = tmp_path / "set" / ".work"
+def test_finished_chunks_are_not_read_again_but_what_was_damaged(tmp_path, monkeypatch, spilled):
+    for place in (tmp_path / "set", tmp_path / "other"):
+        with killed(rounds, "_write"):
+            convert(BOTH, home_of(place), Options())
+    work = tmp_path / "other" / ".work"
     next(work.rglob("align.arrow")).write_bytes(b"nonsense" * 100)
     with pytest.raises(StorewiseError, match=f"is damaged .* remove {work} and call the same"):
-        convert(BOTH, home_of(tmp_path / "set"), Options())
+        convert(BOTH, home_of(tmp_path / "other"), Options())
     shutil.rmtree(work)
-    assert not convert(BOTH, home_of(tmp_path / "set"), Options()).resumed
-    assert stored(tmp_path / "set") == expected(BOTH)
+    assert not convert(BOTH, home_of(tmp_path / "other"), Options()).resumed
+    monkeypatch.setattr(chunk, "_read", lambda *_: pytest.fail("was read again"))
+    assert convert(BOTH, home_of(tmp_path / "set"), Options()).resumed
+    assert stored(tmp_path / "set") == stored(tmp_path / "other") == expected(BOTH)
 
 
 def test_an_input_that_changed(tmp_path, copies):
@@ -281,11 +285,10 @@ def test_shares_are_put_together(tmp_path, by, copies):
     assert len(stored(root)[Kind.ALIGN]) == len(expected(BOTH)[Kind.ALIGN])
 
 
-class Killed(BaseException):
-    """Stands for a SIGKILL at a step."""
-
-
-STEPS = ["read", "write", "journal", "put", "put_commit", "delete"]
+STEPS = {
+    **{"read_chunk": rounds, "_write": rounds, "carry_out": rounds},
+    **{"put": Directory, "put_commit": Directory, "delete": Directory},
+}
 #: Each step on every day, the first time or the second.
 KILLS = [
     pytest.param(step, nth, marks=() if nth == 1 + place % 2 else pytest.mark.all_cells)
@@ -295,31 +298,11 @@ KILLS = [
 
 
 @pytest.mark.parametrize(("step", "nth"), KILLS)
-def test_a_killed_conversion_goes_on(tmp_path, monkeypatch, spilled, step, nth):
+def test_a_killed_conversion_goes_on(tmp_path, spilled, step, nth):
     root = tmp_path / "set"
     wanted = Wanted(partitions=2, target_bytes=1_200, row_group=200)
-    with monkeypatch.context() as patched:
-        left = [nth]
-
-        def killing(inner):
-            def call(*arguments):
-                left[0] -= 1
-                if not left[0]:
-                    raise Killed
-                return inner(*arguments)
-
-            return call
-
-        if step == "read":
-            patched.setattr(rounds, "read_chunk", killing(rounds.read_chunk))
-        elif step == "write":
-            patched.setattr(rounds, "_write", killing(rounds._write))
-        elif step == "journal":
-            patched.setattr(rounds, "carry_out", killing(rounds.carry_out))
-        else:
-            patched.setattr(Directory, step, killing(getattr(Directory, step)))
-        with pytest.raises(Killed):
-            convert(BOTH, home_of(root), Options(wanted))
+    with killed(STEPS[step], step, nth):
+        convert(BOTH, home_of(root), Options(wanted))
     left_behind = stored(root)
     assert all(left_behind[kind].items() <= expected(BOTH)[kind].items() for kind in KINDS)
     convert(BOTH, home_of(root), Options(wanted))
@@ -328,25 +311,12 @@ def test_a_killed_conversion_goes_on(tmp_path, monkeypatch, spilled, step, nth):
     assert not (root / ".work").exists()
 
 
-def test_finished_chunks_are_not_read_again(tmp_path, monkeypatch, spilled):
-    with monkeypatch.context() as patched:
-        patched.setattr(rounds, "_write", lambda job: (_ for _ in ()).throw(Killed))
-        with pytest.raises(Killed):
-            convert(BOTH, home_of(tmp_path / "set"), Options())
-    monkeypatch.setattr(chunk, "_read", lambda *_: pytest.fail("was read again"))
-    # Its seconds are not those of all that it tells.
-    assert convert(BOTH, home_of(tmp_path / "set"), Options()).resumed
-    assert stored(tmp_path / "set") == expected(BOTH)
-
-
-def test_a_merge_that_was_killed(tmp_path, monkeypatch):
+def test_a_merge_that_was_killed(tmp_path):
     for end in (2, 4, 6):
         root = made(tmp_path, BOTH[:end], update=True)
     for step in ("put", "put_commit", "delete"):
-        with monkeypatch.context() as patched:
-            patched.setattr(Directory, step, lambda *_: (_ for _ in ()).throw(Killed))
-            with pytest.raises(Killed):
-                merge(Directory(root))
+        with killed(Directory, step):
+            merge(Directory(root))
     convert(BOTH[:6], home_of(root), Options())
     assert stored(root) == expected(BOTH[:6])
 

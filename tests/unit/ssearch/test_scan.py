@@ -9,47 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.inputs.ssearch import content, scan
-from support.paths import SAMPLE
+from support.paths import DATA, SAMPLE
 
 from storewise.errors import InputError
 from storewise.ssearch.inputs.scan import Scanner, scan_file
 
-OLD = b"""
-# fasta35 -Q -m 10 q.fa lib.fa
-FASTA searches a protein or DNA sequence data bank
- version 35.04 Jan. 15, 2009
-
-Query: q.fa
-  1>>>one first - 10 aa
-Library: lib.fa 100 residues in 5 sequences
-The best scores are:
-lib1 x   (20) 50 10.0 1
-
->>>one, 10 aa vs lib.fa library
-; pg_name: fasta35
->>lib1 x
-; fa_opt: 50
->one ..
-; sq_len: 10
-ACDEF
->lib1 ..
-; sq_len: 20
-ACDEF
-  2>>>two second - 10 aa
-Library: lib.fa 100 residues in 5 sequences
-!! No sequences with E() < 0.1
->>><<<
-
-
-20 residues in 2 query   sequences
-Function used was FASTA [version 35.04 Jan. 15, 2009]
-"""
+OLD = (DATA / "ssearch35.m10").read_bytes()
 
 
 def test_version_35_closes_once():
     result = scan(OLD)
-    assert (result.queries, result.hits, result.alignments, result.documents) == (2, 1, 1, 5)
-    assert scan(OLD + OLD).queries == 4
+    assert (result.queries, result.hits, result.alignments, result.documents) == (3, 1, 1, 6)
+    assert scan(OLD + OLD).queries == 6
     with pytest.raises(InputError, match=r"not complete.*'>>><<<'"):
         scan(OLD[: OLD.index(b">>><<<")])
 
@@ -79,9 +50,8 @@ def test_what_is_not_usable_is_said():
         (bytes(3000), "not an SSEARCH output"),
         (b"a" * (9 << 20), "not an SSEARCH output"),
         (b"line\n" * 400_000, "not an SSEARCH output"),
-        (OLD.replace(b"ACDEF\n", b"ACDEF\r\n", 1), "line 18 .*CR LF"),
-        (OLD.replace(b"ACDEF", b"AC\0DEF", 1), "line 18 .*a NUL byte"),
-        (OLD.replace(b"; ", b""), "not in -m 10 format"),
+        (OLD.replace(b" ..\n", b" ..\r\n", 1), "CR LF"),
+        (OLD.replace(b" ..", b"\0 ..", 1), "a NUL byte"),
     ):
         with pytest.raises(InputError, match=message):
             scan(data)

@@ -12,9 +12,7 @@ from storewise.ssearch.parse import remote
 
 #: By size; documents of each.
 FILES = {
-    "lalign36_protein.m10": 10,
-    "ssearch36_nohits.m10": 9,
-    "ssearch36_nostats.m10": 37,
+    **{"lalign36_protein.m10": 10, "ssearch36_nohits.m10": 9, "ssearch36_nostats.m10": 37},
     "ssearch36.m10": 111,
 }
 
@@ -45,17 +43,14 @@ def test_all_of_a_directory(outputs):
     assert (found.looked, found.with_scores, found.with_genes) == (5, 4, 1)
 
 
-@pytest.mark.parametrize(
-    ("seconds", "read", "looked"),
-    [(0, 0, 1), (1, 1, 1), (2, 1, 2), (3, 2, 2), (6, 3, 4), (9, 4, 4)],
-)
-def test_small_files_first_until_the_time_is_over(outputs, seconds, read, looked):
+def test_small_files_first_until_the_time_is_over(outputs):
     """The clock goes on by one second at each look: at a batch, and at the end of each file. Of
     the file in which the time ended it is known whether it has hits."""
-    now = iter(range(100))
-    found = survey(outputs, seconds=seconds, clock=lambda: float(next(now)))
-    assert (found.files, found.read, found.looked) == (4, read, looked)
-    assert found.documents == sum(list(FILES.values())[:read])
+    for seconds, read, looked in ((0, 0, 1), (1, 1, 1), (2, 1, 2), (3, 2, 2), (6, 3, 4), (9, 4, 4)):
+        now = iter(range(100))
+        found = survey(outputs, seconds=seconds, clock=lambda now=now: float(next(now)))
+        assert (found.files, found.read, found.looked) == (4, read, looked)
+        assert found.documents == sum(list(FILES.values())[:read])
 
 
 def test_what_most_files_have():
