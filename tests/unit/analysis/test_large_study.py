@@ -124,26 +124,23 @@ def test_a_log_ends_with_the_sums_of_its_intervals(tmp_path, owners, size):
             hdr.merge_all([path], lambda tag: True)
 
 
-@pytest.mark.parametrize("keys", [["a"], ["b", "a"], ["c"], ["c", "d", "b"], ["e", "a", "c"]])
+@pytest.mark.parametrize("keys", [["a"], ["c"], ["c", "d", "b"], ["e", "a", "c"]])
 def test_groups_are_those_of_pandas(keys):
     rng = np.random.default_rng(4)
     n = 400
-    table = pd.DataFrame(
-        {
-            "a": pd.Categorical.from_codes(rng.integers(-1, 3, n), ["z", "x", "y"]),
-            "b": rng.integers(-2, 3, n),
-            "c": np.where(rng.random(n) < 0.2, np.nan, rng.integers(0, 5, n)),
-            "d": rng.random(n) < 0.5,
-            "e": np.round(rng.random(n), 1) * 1e9,
-            "value": rng.random(n),
-        }
-    )
+    columns = {
+        "a": pd.Categorical.from_codes(rng.integers(-1, 3, n), ["z", "x", "y"]),
+        "b": rng.integers(-2, 3, n),
+        "c": np.where(rng.random(n) < 0.2, np.nan, rng.integers(0, 5, n)),
+        "d": rng.random(n) < 0.5,
+        "e": np.round(rng.random(n), 1) * 1e9,
+    }
+    table = pd.DataFrame(columns).assign(value=rng.random(n))
     result = numbered(table, keys)
-    groups = table.groupby(keys, dropna=False, observed=True, sort=True)["value"]
-    assert result.sums(table["value"]) == pytest.approx(groups.sum().to_numpy())
-    assert result.highest(table["value"]) == pytest.approx(groups.max().to_numpy())
-    expected = table.groupby(keys, dropna=False, observed=True).head(1)
-    assert sorted(result.first) == sorted(expected.index)
+    groups = table.groupby(keys, dropna=False, observed=True, sort=True)
+    assert result.sums(table["value"]) == pytest.approx(groups["value"].sum().to_numpy())
+    assert result.highest(table["value"]) == pytest.approx(groups["value"].max().to_numpy())
+    assert sorted(result.first) == sorted(groups.head(1).index)
     assert numbered(table.iloc[:0], keys).groups == 0
 
 
@@ -152,20 +149,19 @@ def test_long_tables_are_written_as_short_ones(tmp_path):
     n = LONG
     numbers = rng.random(n) * 10.0 ** rng.integers(-12, 14, n)
     numbers[:6] = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e9]
-    table = pd.DataFrame(
-        {
-            "text": rng.choice(["a", "", "x,y", 'q"', "line\nend", " blank ", "null", "é"], n),
-            "level": pd.Categorical(rng.choice(["one", "two"], n)),
-            "maybe": pd.Series(rng.choice(np.array([None, "u"], dtype=object), n)),
-            "flag": rng.random(n) < 0.5,
-            "whole": rng.integers(-5, 5, n),
-            "number": numbers,
-            "second": rng.integers(0, 100, n).astype(float),
-        }
-    )
+    texts = ["a", "", "x,y", 'q"', "line\nend", " blank ", "null", "é"]
+    columns = {
+        "text": rng.choice(texts, n),
+        "level": pd.Categorical(rng.choice(["one", "two"], n)),
+        "maybe": pd.Series(rng.choice(np.array([None, "u"], dtype=object), n)),
+        "flag": rng.random(n) < 0.5,
+        "whole": rng.integers(-5, 5, n),
+        "second": rng.integers(0, 100, n).astype(float),
+    }
+    table = pd.DataFrame(columns).assign(number=numbers)
     write_csv(table, tmp_path / "long.csv")
     text = table.to_csv(index=False, float_format="%.9g", lineterminator="\n")
-    assert (tmp_path / "long.csv").read_bytes() == text.encode()
-    assert [p.name for p in tmp_path.iterdir()] == ["long.csv"]
+    (written,) = tmp_path.iterdir()
+    assert written.read_bytes() == text.encode()
     with pytest.raises(OSError, match="no-such"):
         write_csv(table, tmp_path / "no-such" / "long.csv")

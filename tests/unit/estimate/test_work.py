@@ -1,6 +1,6 @@
 """What a trial has to do and at which rate: amounts, tried-out rates, measured rates, by hand."""
 
-from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from support.paths import ROOT
@@ -29,22 +29,14 @@ def test_amounts_by_hand():
     assert of(one.over(Amount(2, 1, 4, ""))) == (2, 0.5, 10)
 
 
-@pytest.mark.parametrize(
-    ("engine", "phase", "measure", "expected"),
-    [
-        ("sqlite", "write", "documents_per_s", (900, 450, 1800)),
-        ("duckdb", "write", "documents_per_s", (900, 225, 3600)),
-        ("sqlite", "read", "operations_per_s", (50, 25, 100)),
-        # A question is no read by id: nobody tried it out.
-        ("sqlite", "query", "operations_per_s", (2000, 500, 8000)),
-    ],
-)
-def test_what_was_tried_out_counts_for_its_engine_more_than_for_others(
-    engine, phase, measure, expected
-):
-    probe = Probe("sqlite", {"documents_per_s": 900, "operations_per_s": 50})
-    assert of(probe.rate(engine, phase, measure)) == expected
-    assert of(Probe("", {}).rate(engine, phase, "documents_per_s")) == (4000, 1000, 16000)
+def test_what_was_tried_out_counts_for_its_engine_more_than_for_others():
+    rate = Probe("sqlite", {"documents_per_s": 900, "operations_per_s": 50}).rate
+    assert of(rate("sqlite", "write", "documents_per_s")) == (900, 450, 1800)
+    assert of(rate("duckdb", "write", "documents_per_s")) == (900, 225, 3600)
+    assert of(rate("sqlite", "read", "operations_per_s")) == (50, 25, 100)
+    # A question is no read by id: nobody tried it out.
+    assert of(rate("sqlite", "query", "operations_per_s")) == (2000, 500, 8000)
+    assert of(Probe("", {}).rate("sqlite", "write", "documents_per_s")) == (4000, 1000, 16000)
 
 
 INPUTS = "inputs: {paths: /not/here}\nengines: [sqlite]\ncorpus: {files: 100, bytes: 163000}\n"
@@ -138,15 +130,10 @@ def test_a_rate_is_that_of_its_step_and_levels_else_of_those_next_to_them(
     [(None, 40), ("{}", 10), ('{"inputs": {"paths": ["another"]}}', 10), ("[", 10)],
 )
 def test_a_manifest_counts_for_its_own_inputs_only(tmp_path, monkeypatch, stored, expected):
-    counted = work.read_manifest(Path("nowhere"))[0]
-    assert counted is None
-    manifest = type("Manifest", (), {"documents": 40, "files": 3})()
+    manifest = SimpleNamespace(documents=40, files=3)
     monkeypatch.setattr(work, "read_manifest", lambda path: (manifest, []))
-    study = load(
-        tmp_path,
-        "inputs: {paths: /not/here}\nengines: [sqlite]\nphases: [write]\n"
-        "corpus: {files: 1, bytes: 1630}\n",
-    )
+    inputs = INPUTS.replace("files: 100, bytes: 163000", "files: 1, bytes: 1630")
+    study = load(tmp_path, f"{inputs}phases: [write]\n")
     if stored is not None:
         (tmp_path / "study.json").write_text(stored)
     assert documents_of(study, tmp_path).mean == pytest.approx(expected)

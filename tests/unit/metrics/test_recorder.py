@@ -30,29 +30,25 @@ from storewise.metrics.recorder import FLUSH_EVERY, NS, SLICE, Recorder, Series,
 def test_sums_are_those_of_the_operations(operations, flush_every):
     time = FakeTime(start=0)
     recorder = Recorder(0, clock=time.clock_ns)
-    expected, result = {}, {}
-    seconds = Counter()
+    expected, result = Counter(), Counter()
     for number, (name, owner, prepare, service, documents, failed) in enumerate(operations):
         start = time.ns + prepare
         time.ns = end = start + service
-        code = recorder.code(name, owner)
+        code, of = recorder.code(name, owner), Series(name, owner)
         recorder.record(code, start, start, end, documents, 10 * documents, failed)
         if number % flush_every == 0:
             recorder.flush()
-        each = [0, 1, 0, 0] if failed else [1, 0, documents, service]
-        expected[Series(name, owner)] = expected.get(Series(name, owner), 0) + np.array(
-            [*each, prepare]
-        )
-        seconds[Series(name, owner), end // NS] += 1
+        expected[of, end // NS] += 1
+        expected[of, "errors"] += failed
+        expected[of, "documents"] += 0 if failed else documents
+        expected[of, "service_ns"] += 0 if failed else service
+        expected[of, "prepare_ns"] += prepare
     recorded = recorder.result()
-    for (series, second), c in recorded.counters.items():
-        sums = np.array([c.operations, c.errors, c.documents, c.service_ns, c.prepare_ns])
-        result[series] = result.get(series, 0) + sums
-        assert c.operations + c.errors == seconds.pop((series, second))
-    assert not seconds
-    assert {s: v.tolist() for s, v in result.items()} == {
-        s: v.tolist() for s, v in expected.items()
-    }
+    for (of, second), counter in recorded.counters.items():
+        result[of, second] += counter.operations + counter.errors
+        for name in ("errors", "documents", "service_ns", "prepare_ns"):
+            result[of, name] += getattr(counter, name)
+    assert result == expected
     assert sum(int(h.counts.sum()) for h in recorded.histograms) == 2 * len(operations)
 
 

@@ -6,7 +6,6 @@ import gzip
 import json
 import math
 import statistics
-from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -22,15 +21,7 @@ from storewise.report.data.evidence import Evidence, headline_id, headlines, wit
 from storewise.report.data.filters import Facets
 from storewise.report.graphs import Graphs
 from storewise.report.page.table_view import view
-from storewise.report.page.timelines import (
-    METRICS,
-    MOST_HOSTS,
-    MOST_VALUES,
-    _curve,
-    _hosts,
-    span,
-    timelines,
-)
+from storewise.report.page.timelines import METRICS, MOST_HOSTS, _curve, _hosts, span, timelines
 from storewise.report.tables.cells import Table, number_cell, text_cell
 from storewise.report.tables.stores import rate_table
 
@@ -179,14 +170,10 @@ def test_timelines_have_what_was_sampled(tables):
     assert message[place]["name"] == "SQLite, 1 worker, repeat 1"
     read = data[place]["parts"][1]
     assert (read["phase"], read["warm"], read["dx"]) == ("read", 1, 1)
-    expected = tables.series[
-        (tables.series["trial"] == message[place]["id"]) & (tables.series["phase"] == "read")
-    ]
-    kept = expected[expected["length"] >= 0.2]
+    series = tables.series[tables.series["length"] >= 0.2]
+    kept = series[(series["trial"] == message[place]["id"]) & (series["phase"] == "read")]
     assert read["operations"] == pytest.approx(kept["operations_per_s"].to_list(), rel=1e-3)
-    curves = read["hosts"]["node-7"]
-    assert set(curves) == {"cpu", "iowait", "disk_write"}
-    assert max(curves["disk_write"]) <= 8e7
+    assert set(read["hosts"]["node-7"]) == {"cpu", "iowait", "disk_write"}
 
 
 def test_curves_of_joined_seconds_are_means_and_gaps_stay_gaps():
@@ -209,17 +196,3 @@ def test_curves_of_joined_seconds_are_means_and_gaps_stay_gaps():
         "h00": [0, 1],
         "h01": [1, 1],
     }
-
-
-def test_seconds_are_joined_for_what_is_shown_not_for_hosts_that_are_not(tables):
-    def hosts(number):
-        seconds = np.arange(1000.0)
-        place = {"trial": "t", "phase": "read", "step": 0, "user": 1.0}
-        return pd.concat(
-            [pd.DataFrame({**place, "second": seconds, "host": f"h{i}"}) for i in range(number)]
-        )
-
-    few = MOST_VALUES // (1000 * len(METRICS))
-    assert span(replace(tables, cpu=hosts(few))) == 1
-    one_each = [hosts(1).assign(trial=f"t{i}") for i in range(few + 1)]
-    assert span(replace(tables, cpu=pd.concat(one_each))) == 2
