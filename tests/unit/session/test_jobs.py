@@ -40,6 +40,7 @@ from storewise.study.trial import Phase, Trial
 
 LOG = logging.getLogger("test")
 SESSION = Session("t", "run", 25.0, 990.0)
+ENDS = ("abort", "failing", "other", "")
 
 
 @pytest.fixture
@@ -419,20 +420,27 @@ def test_who_gives_an_order_waits_for_every_node(live):
         orders.give("kill", ["data7"])
 
 
-@pytest.mark.parametrize(
-    ("what", "at", "end"),
-    [
-        *(("kill", 1e12, end) for end in ("abort", "failing")),
-        *(("restart", None, end) for end in ("abort", "failing", "other", "")),
-        ("kill", None, ""),
-    ],
-)
-def test_a_node_that_waits_with_an_order_ends_with_its_trial(live, what, at, end):
-    """A kill waits for its moment, a restart for the nodes that are to stop before."""
+@pytest.fixture
+def executor(live):
+    """Of the node `last0`, which stops after the others; what it has done with its server."""
     specs = LastingEngine().roles(trial().topology, {})
     ready(live, "data0", "last0")
-    server = MadeServer(live, live / "last", specs[0])
-    order = Orders(live).give(what, ["last0", "data0"], at=at)
+    server, renewed = MadeServer(live, live / "last", specs[0]), []
+
+    def make(check=lambda: None):
+        how = {"log": LOG, "offset": 0.0, "renewed": lambda: renewed.append(1)}
+        return FaultExecutor(server, specs, live, check=check, **how)
+
+    return SimpleNamespace(make=make, server=server, renewed=renewed)
+
+
+@pytest.mark.parametrize(
+    ("what", "end"), [*(("kill", end) for end in ENDS[:2]), *(("restart", end) for end in ENDS)]
+)
+def test_a_node_that_waits_with_an_order_ends_with_its_trial(live, executor, what, end):
+    """A kill waits for its moment, a restart for the nodes that are to stop before."""
+    server = executor.server
+    order = Orders(live).give(what, ["last0", "data0"], at=1e12 if what == "kill" else None)
 
     def act():
         server.failing = "it fell" * (end == "failing")
@@ -440,12 +448,33 @@ def test_a_node_that_waits_with_an_order_ends_with_its_trial(live, what, at, end
         if end in ("", "other"):
             publish_answer(live, Answer(order.id, "data0", state, "no space"))
 
-    check, renewed = Looks(abort_at=4 if end == "abort" else 0, at2=act), []
-    how = {"log": LOG, "offset": 0.0, "renewed": lambda: renewed.append(1)}
-    executor = FaultExecutor(server, specs, live, check=check, **how)
+    node = executor.make(Looks(abort_at=4 if end == "abort" else 0, at2=act))
     ended = pytest.raises((Aborted, EngineError), match=r"another job|it fell|data0 could not")
     with ended if end else nullcontext():
-        executor.look()
+        node.look()
     assert cluster.ready_nodes(live)
     assert (answers_to(live, order)["last0"].state == "done") == (not end)
-    assert (server.done, renewed) == (([], []) if end else (["stop", "again"], [1]))
+    done = ([], []) if end else (["stop", "again"], [1])
+    assert (server.done, executor.renewed) == done
+
+
+def test_a_killed_server_s_times_are_told_and_it_is_down_until_it_is_told_to_start(live, executor):
+    node, server, orders = executor.make(), executor.server, Orders(live)
+
+    def told(what, **how):
+        order = orders.give(what, ["last0"], **how)
+        node.look()
+        return order, answers_to(live, order)["last0"].figures
+
+    order, figures = told("kill", at=time.time() - 1)
+    assert order.at <= figures["killed_at"] <= figures["answering_at"]
+    recovery = figures["answering_at"] - figures["killed_at"]
+    assert figures["recovery_time"] == pytest.approx(recovery, abs=1e-5)
+    assert set(told("kill", again=False)[1]) == {"killed_at"}
+    server.failing = "it has been killed"
+    assert node.failure(0.0) is None, "by order"
+    told("start")
+    assert node.failure(0.0) == server.failing
+    assert (server.done, executor.renewed) == (["stop", "again", "stop", "again"], [1, 1])
+    with pytest.raises(EngineError, match="last0: told to start its server, which runs"):
+        told("start")
