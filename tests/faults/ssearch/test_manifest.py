@@ -1,41 +1,17 @@
 """The manifest built in several processes: as in one, also when it is killed."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import psutil
 import pytest
-from support.inputs.manifests import small
+from support.paths import DATA
 from support.waiting import exit_code, wait_until
 
 from storewise.errors import InputError, StorewiseError
 from storewise.ssearch.inputs.manifest import build_manifest, load_manifest
 from storewise.ssearch.inputs.paths import list_inputs
-
-
-def test_two_processes_find_what_one_does(with_bad: Path) -> None:
-    paths = list_inputs([with_bad])
-    told: list[tuple[int, int, int, int]] = []
-    messages, tables = [], []
-    for processes in (1, 2):
-        out = with_bad.parent / str(processes) / "manifest.parquet"
-        with pytest.raises(InputError) as caught:
-            build_manifest(paths, out, processes=processes, progress=lambda *now: told.append(now))
-        messages.append(str(caught.value))
-        assert told == sorted(told) and told.pop()[:2] == (6, 6)
-        told.clear()
-        assert not out.exists()
-        # The good ones are not digested again.
-        done = build_manifest(paths, out, processes=processes, on_bad_input="quarantine")
-        assert (done.digested, done.files, len(done.bad)) == (2, 4, 3)
-        tables.append(load_manifest(out))
-    assert messages[0] == messages[1] and "3 of 7 files are bad" in messages[0]
-    assert tables[0].equals(tables[1])
-
 
 _BUILD = """
 import os, sys
@@ -53,22 +29,22 @@ build_manifest(list_inputs([place / "in"]), place / "m.parquet", processes=2, pr
 """
 
 
-def test_resumes_after_kill_and_leaves_no_process(tmp_path: Path) -> None:
+def test_resumes_after_kill_and_leaves_no_process(tmp_path):
     (tmp_path / "in").mkdir()
+    content = (DATA / "ssearch36_nohits.m10").read_bytes()
     for index in range(40):
-        (tmp_path / "in" / f"{index:02}.m10").write_bytes(small(str(index)))
+        (tmp_path / "in" / f"{index:02}.m10").write_bytes(content + b"kept as %d\n" % index)
     command = [sys.executable, "-c", _BUILD, str(tmp_path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as build:
-        assert build.stdout is not None
         done = 0
         while done < 20:
             done = int(build.stdout.readline())
         children = psutil.Process(build.pid).children(recursive=True)
         assert children
         # A second build with the same cache is refused while this one lives.
-        paths = list_inputs([tmp_path / "in"])
+        paths, out = list_inputs([tmp_path / "in"]), tmp_path / "m.parquet"
         with pytest.raises(StorewiseError, match="another manifest is being built"):
-            build_manifest(paths, tmp_path / "m.parquet")
+            build_manifest(paths, out)
         build.send_signal(signal.SIGKILL)
         exit_code(build, 30)
     wait_until(
@@ -76,8 +52,25 @@ def test_resumes_after_kill_and_leaves_no_process(tmp_path: Path) -> None:
         30,
         "the end of all workers of a build that was killed",
     )
-    assert not (tmp_path / "m.parquet").exists()
-    summary = build_manifest(paths, tmp_path / "m.parquet")
-    assert summary.files == 40
+    assert not out.exists()
+    summary = build_manifest(paths, out)
     assert summary.reused >= done
-    assert summary.digested == 40 - summary.reused
+    assert summary.digested == 40 - summary.reused and summary.files == 40
+    # Two processes find what one does, also what is bad.
+    (tmp_path / "in" / "bad.m10").write_text("nothing")
+    told, messages = [], []
+    for processes in (1, 2):
+        other = tmp_path / str(processes) / "m.parquet"
+        with pytest.raises(InputError, match=r"bad\.m10, line 1") as caught:
+            build_manifest(
+                [*paths, str(tmp_path / "in" / "bad.m10")],
+                other,
+                processes=processes,
+                progress=lambda *now: told.append(now),
+            )
+        assert told == sorted(told) and told.pop()[:2] == (41, 41)
+        told.clear()
+        messages.append(str(caught.value))
+        assert build_manifest(paths, other, processes=processes).digested == 0
+        assert load_manifest(other).equals(load_manifest(out))
+    assert messages[0] == messages[1]

@@ -10,7 +10,6 @@ from support.paths import DATA, SMALL
 
 from storewise.cli.console import results_of
 from storewise.cli.main import app
-from storewise.estimate.work import Probe
 from storewise.publish.bundle import write_bundle
 from storewise.study.load import load_study
 
@@ -73,16 +72,6 @@ def test_names_of_results_are_found_in_one_way(tmp_path):
     for name in ("demo", "results/demo", "mine/demo.yaml"):
         with contextlib.chdir(tmp_path):
             assert results_of(name, Path("results")).resolve() == tmp_path / "results" / "demo"
-
-
-def test_what_was_tried_out_counts_where_nothing_was_measured():
-    tried = Probe("sqlite", {"documents_per_s": 100_000.0, "operations_per_s": 50_000.0})
-    own = tried.rate("sqlite", "write", "documents_per_s")
-    assert (own.mean, own.low, own.high) == (100_000, 50_000, 200_000)
-    assert tried.rate("duckdb", "write", "documents_per_s").low == 25_000
-    assert tried.rate("sqlite", "read", "operations_per_s").mean == 50_000
-    # A question is no look-up.
-    assert tried.rate("sqlite", "query", "operations_per_s").source == "default"
 
 
 def test_a_bundle_has_what_the_page_links_to(tmp_path):

@@ -3,7 +3,6 @@
 import tempfile
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import given
@@ -46,17 +45,3 @@ def test_rows_come_in_the_order_of_their_pieces(sources, row_group, batch, dropp
         assert [file.rows for file in files] == [len(table) for table in read]
         rows = pa.concat_tables(read).to_pylist() if read else []
     assert [(row["s"], row["_id"]) for row in rows] == sorted(wanted)
-
-
-@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 5))))
-def test_spread(ranges):
-    starts, lengths = np.array(ranges, np.int64).reshape(-1, 2).T
-    wanted = [start + i for start, length in ranges for i in range(length)]
-    assert pieces.spread(starts, lengths).tolist() == wanted
-
-
-@given(st.binary(min_size=7, max_size=7), st.integers(0, (1 << 38) - 1))
-def test_numbers_of_an_id(digest, ordinal):
-    ids = np.frombuffer(make_id(digest, Kind.ALIGN, ordinal), np.uint8).reshape(1, -1)
-    digests, ordinals = pieces.digests_and_ordinals(ids)
-    assert (int(digests[0]), int(ordinals[0])) == (pieces.digest_number(digest), ordinal)

@@ -41,13 +41,14 @@ def test_the_last_lines_of_a_run(tmp_path):
     assert published[2:4] == [log, "Published: s3://b/x"]
     (results / "published.json").unlink()
     demo = load_study("demo", root=ROOT)
-    paths = [str(ROOT / path) for path in demo.inputs.paths]
-    demo = demo.model_copy(update={"inputs": demo.inputs.model_copy(update={"paths": paths})})
-    last = outcome(demo, "demo", results, logged=True, failed=False)[-1]
-    assert last == "Next: storewise init YOUR_OUTPUTS"
-    mixed = demo.inputs.model_copy(update={"paths": [*paths, str(tmp_path / "a.m10")]})
-    demo = demo.model_copy(update={"inputs": mixed})
-    last = outcome(demo, "demo", results, logged=True, failed=False)[-1]
-    assert last == "Next: open the page in a browser", "the user has files of their own"
+    bundled = [str(ROOT / path) for path in demo.inputs.paths]
+    for paths, step in (
+        (bundled, "Next: storewise init YOUR_OUTPUTS"),
+        # The user has files of their own.
+        ([*bundled, str(tmp_path / "a.m10")], "Next: open the page in a browser"),
+    ):
+        inputs = demo.inputs.model_copy(update={"paths": paths})
+        of_demo = demo.model_copy(update={"inputs": inputs})
+        assert outcome(of_demo, "demo", results, logged=True, failed=False)[-1] == step
     (results / "report.html").unlink()
     assert outcome(study, "s.yaml", results, logged=True, failed=False) == []

@@ -16,8 +16,6 @@ from storewise.ssearch.parse.reader import DocumentReader
 from storewise.ssearch.parse.stream import content_digest, open_input
 
 CONTENT = (DATA / "ssearch36.m10").read_bytes()
-#: Outputs that are read in no time, of all layouts.
-SHORT = [name for name in REAL if (DATA / name).stat().st_size < 16_000]
 
 
 def line_of(content, offset):
@@ -55,20 +53,6 @@ def test_truncated_in_a_later_search(mode):
     content = (DATA / "ssearch36_nohits.m10").read_bytes()
     for cut in range(9, content.rindex(b">>>///"), 10 * STEP):
         assert outcome(content + content[:cut], mode=mode)[0] == "error", cut
-
-
-@pytest.mark.parametrize("name", SHORT)
-def test_the_last_alignment_of_a_query_loses_its_end(name):
-    """At any line, while what follows it is whole: all readers say where."""
-    content = (DATA / name).read_bytes()
-    begin = max(content.rfind(b"\n>>", 0, content.rfind(b"\n; ")), content.rfind(b"\n>--")) + 1
-    end = content.find(b"\n\n", begin)
-    if end < 0:
-        end = content.index(b"\n>>>", begin)
-    lines = [i + 1 for i in range(begin, end) if content.startswith(b"\n", i)]
-    for cut in lines[:: max(STEP // 2, 1)]:
-        damaged = content[:cut] + b"\n" + content[end + 1 :].lstrip(b"\n")
-        assert outcome(damaged, mode="fast") == outcome(damaged, mode="reference"), cut
 
 
 #: What the scanner passes: the write phase refuses it.

@@ -55,21 +55,15 @@ def test_names_do_not_meet(tmp_path):
     assert len(names) == 8 and names == set((tmp_path / "out").iterdir())
 
 
-@pytest.mark.parametrize("to", ["jsonl", "bson"])
-def test_nothing_stays_after_an_error(to, tmp_path):
-    content = (DATA / "ssearch36.m10").read_bytes()[:40_000]
-    bad = tmp_path / "bad.m10"
-    bad.write_bytes(content)
-    for source in (bad, io.BytesIO(content)):
-        with pytest.raises(InputError):
-            convert_file(source, to, tmp_path / "out")
-        assert list((tmp_path / "out").iterdir()) == []
-
-
-def test_where_nothing_can_be_written(tmp_path):
-    blocked = tmp_path / "file"
-    blocked.write_text("")
+def test_nothing_stays_after_an_error(tmp_path):
+    bad, out = tmp_path / "bad.m10", tmp_path / "out"
+    bad.write_bytes((DATA / "ssearch36.m10").read_bytes()[:40_000])
+    for source in (bad, io.BytesIO(bad.read_bytes())):
+        for form in ("jsonl", "bson"):
+            with pytest.raises(InputError):
+                convert_file(source, form, out)
+            assert list(out.iterdir()) == []
     with pytest.raises(StorewiseError, match="cannot be written"):
-        convert_file(SOURCE, "jsonl", blocked / "below")
+        convert_file(SOURCE, "jsonl", bad / "below")
     with pytest.raises(StorewiseError, match="unknown format"):
-        convert_file(SOURCE, "xml", tmp_path)
+        convert_file(SOURCE, "xml", out)

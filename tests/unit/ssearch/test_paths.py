@@ -1,10 +1,8 @@
-"""Which files a study names: lists, globs, names that nearly match, samples, objects on S3."""
+"""Which files a study names: lists, globs, names that nearly match, samples. Objects on S3:
+tests/unit/s3."""
 
 import glob
-import io
 import os
-from contextlib import contextmanager
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
@@ -12,8 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storewise.errors import InputError
-from storewise.s3 import listing
-from storewise.s3.uri import Stat
 from storewise.ssearch.inputs.paths import (
     list_inputs,
     matches,
@@ -23,7 +19,6 @@ from storewise.ssearch.inputs.paths import (
     sample_paths,
     slice_paths,
 )
-from storewise.ssearch.parse import remote
 
 NAMES = (
     "a.m10", "b.m10", "long.m10", ".hidden.m10", ".dots/c.m10", "deep/c.m10", "deep/.d/e.m10",
@@ -71,9 +66,6 @@ def test_a_directory_is_all_files_below_it(tree):
     (tree / "deep" / "er" / "round").symlink_to(tree)
     for spec in ("deep", "deep/**", "**/still/*.m10", "*/*/still/f.*"):
         assert [n for n in list_inputs([spec]) if n.endswith("f.m10")] == ["deep/er/still/f.m10"]
-
-
-def test_names_that_are_not_text_are_refused(tree):
     with open(os.fsencode(tree) + b"/caf\xe9.m10", "wb"):  # noqa: PTH123 - bytes on purpose
         pass
     with pytest.raises(InputError, match="not UTF-8"):
@@ -186,57 +178,3 @@ def test_a_file_stays_with_its_job_when_others_come():
     for part in (-1, 7):
         with pytest.raises(ValueError, match=r"is not one of 0\.\.6"):
             slice_paths(paths, part, 7)
-
-
-# --- objects -----------------------------------------------------------------------------------
-
-SIZES = {"s3://b/c.m10": 20, "s3://b/in/a.m10": 30, "s3://b/in/b.m10": 10, "s3://b/of.txt": 5}
-
-
-@pytest.fixture
-def bucket(monkeypatch):
-    """Objects without S3; those of a name that ends in .txt have what the test gives them."""
-    contents = dict.fromkeys(SIZES, b"")
-
-    def expand(spec):
-        pattern = f"{spec}*" if spec.endswith("/") else spec
-        return (uri for uri in SIZES if fnmatchcase(uri, pattern))
-
-    @contextmanager
-    def opened(path):
-        yield remote.RemoteInput(io.BytesIO(contents[path]), path)
-
-    monkeypatch.setattr(remote, "expand", expand)
-    monkeypatch.setattr(
-        remote, "stats", lambda paths: {p: Stat(SIZES[p], 1, "") for p in paths if p in SIZES}
-    )
-    monkeypatch.setattr(remote, "open_remote", opened)
-    monkeypatch.setattr(listing, "likely", lambda spec: f" ({spec} is like another)")
-    return contents
-
-
-def test_objects_and_lists_of_them(bucket, tree):
-    a, b, c = "s3://b/in/a.m10", "s3://b/in/b.m10", "s3://b/c.m10"
-    assert list_inputs(["s3://b/in/", "a.m10"]) == ["a.m10", a, b]
-    assert list_inputs(["s3://b/*.m10"]) == [c, a, b]
-    assert matches("s3://b/in/") and not matches("s3://b/none/")
-    bucket["s3://b/of.txt"] = b"# named\ns3://b/in/\ns3://b/c.m10\nb.m10\ns3://b/in/?.m10\n"
-    for spec in ("s3://b/of.txt", "@s3://b/of.txt"):
-        assert list_inputs([spec]) == ["b.m10", c, a, b]
-    # Below a prefix an object is no list, whatever its name.
-    assert list_inputs(["s3://b/"]) == sorted(SIZES)
-    bucket["s3://b/of.txt"] = b"# ssearch36\n version 36\n"
-    assert list_inputs(["s3://b/of.txt"]) == ["s3://b/of.txt"]
-    bucket["s3://b/of.txt"] = b"s3://b/none/\n"
-    with pytest.raises(InputError, match=r"of\.txt: 's3://b/none/' in it names no input file \(s3"):
-        list_inputs(["s3://b/of.txt"])
-    with pytest.raises(InputError, match=r"s3://b/x: no input file \(s3://b/x is like another"):
-        list_inputs(["s3://b/x"])
-
-
-def test_samples_of_objects_by_their_bytes(bucket):
-    paths = sorted(SIZES)
-    assert sample_paths(paths, bytes=65) == paths
-    assert sum(SIZES[path] for path in sample_paths(paths, bytes=12)) >= 12
-    with pytest.raises(InputError, match="s3://b/none: there is no such object"):
-        sample_paths(["s3://b/none"], bytes=1)

@@ -71,16 +71,14 @@ def test_balance_is_within_one_percent_where_files_are_small():
 
 def test_exchanges_find_what_heaviest_first_misses(monkeypatch):
     # Heaviest first gives 8 + 5 + 4 and 7 + 6; the even split is 8 + 7 and 6 + 5 + 4.
-    sizes = [8, 7, 6, 5, 4]
-    assert sorted(loads_of(assign(digests_for(sizes), sizes, 2), sizes, 2)) == [15, 15]
-    # Not where there are so many files that it would take long.
-    monkeypatch.setattr(module, "_EXCHANGE_FILES", 5)
-    assert sorted(loads_of(assign(digests_for(sizes), sizes, 2), sizes, 2)) == [15, 15]
-    monkeypatch.setattr(module, "_EXCHANGE_FILES", 4)
-    assert assign(digests_for(sizes), sizes, 2) == [0, 1, 1, 0, 0]
-    monkeypatch.setattr(module, "_EXCHANGE_FILES", 5)
-    monkeypatch.setattr(module, "_EXCHANGES", 0)
-    assert assign(digests_for(sizes), sizes, 2) == [0, 1, 1, 0, 0]
+    sizes, heaviest_first = [8, 7, 6, 5, 4], [0, 1, 1, 0, 0]
+    for files, exchanges, found in ((5, 99, True), (4, 99, False), (5, 0, False)):
+        # Not where there are so many files that it would take long.
+        monkeypatch.setattr(module, "_EXCHANGE_FILES", files)
+        monkeypatch.setattr(module, "_EXCHANGES", exchanges)
+        shards = assign(digests_for(sizes), sizes, 2)
+        assert (shards != heaviest_first) == found
+        assert (loads_of(shards, sizes, 2) in ([15, 15],)) == found
 
 
 @pytest.mark.parametrize("kept", [0, 3])

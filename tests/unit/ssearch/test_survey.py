@@ -5,10 +5,7 @@ import shutil
 import pytest
 from support.inputs.ssearch import DATA, content
 
-from storewise.s3.uri import Stat
-from storewise.ssearch.inputs import survey as module
 from storewise.ssearch.inputs.survey import Survey, survey
-from storewise.ssearch.parse import remote
 
 #: By size; documents of each.
 FILES = {
@@ -58,15 +55,3 @@ def test_what_most_files_have():
     for looked, having, most in ((1, 0, False), (2, 1, False), (3, 2, True), (1, 1, True)):
         found = Survey(looked=looked, with_genes=having, with_scores=having)
         assert (found.genes, found.scores) == (most, most)
-
-
-def test_objects_have_the_sizes_that_were_listed(monkeypatch):
-    sizes = {"s3://b/a": 30, "s3://b/b": 10, "s3://b/c": 20}
-    monkeypatch.setattr(remote, "expand", lambda spec: iter(sizes))
-    monkeypatch.setattr(
-        remote, "stats", lambda paths: {path: Stat(size, 1, "") for path, size in sizes.items()}
-    )
-    read = []
-    monkeypatch.setattr(module, "_read", lambda path, found, over: not read.append(path))
-    assert survey("s3://b/").bytes == 60
-    assert read == ["s3://b/b", "s3://b/c", "s3://b/a"]

@@ -2,31 +2,8 @@
 
 import pytest
 
-from storewise.driver.step_faults import marked
-from storewise.errors import EngineError
 from storewise.metrics.outages import BIN, common, longest, merged, outages
 from storewise.metrics.recorder import NS
-from storewise.workloads.contract import Operation
-
-
-def test_successes_are_marked_by_owner_and_failures_are_not():
-    def fails():
-        raise EngineError("gone")
-
-    marks = {}
-    values = [
-        Operation("get", lambda: 3, owner="data0"),
-        Operation("get", fails, owner="data1"),
-        Operation("get", lambda: 1),
-    ]
-    first, second, third = marked(values, marks)
-    assert first.call() == 3
-    with pytest.raises(EngineError):
-        second.call()
-    assert marks["data1"] == set()
-    assert len(marks["data0"]) == 1
-    third.call()
-    assert marks[""] >= marks["data0"]
 
 
 def test_outages_are_what_no_client_and_no_worker_could_do():
