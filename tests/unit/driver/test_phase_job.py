@@ -277,14 +277,13 @@ def test_the_end_of_the_trial_ends_all(job, frame, forked):
 def test_a_forked_worker_ends_with_its_own_status(
     job, frame, forked, monkeypatch, capsys, ends, status, says
 ):
-    signals = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-    ran = []
+    did = []
 
     class Exit(BaseException):
         pass
 
     def one(job, worker):
-        ran.extend([worker, *map(signal.getsignal, signals)])
+        did.append(worker)
         if ends is not None:
             raise ends
 
@@ -294,17 +293,14 @@ def test_a_forked_worker_ends_with_its_own_status(
     monkeypatch.setattr(phase_job.os, "fork", lambda: 0)
     monkeypatch.setattr(phase_job.os, "_exit", exit_with)
     monkeypatch.setattr(phase_job, "run_one", one)
-    monkeypatch.setattr(phase_job, "dies_with_parent", lambda how: lambda: ran.append(how))
-    before = [signal.getsignal(number) for number in signals]
-    try:
-        with pytest.raises(Exit) as ended:
-            phase_job.run_phase_job(job)
-    finally:
-        for number, handler in zip(signals, before, strict=True):
-            signal.signal(number, handler)
+    monkeypatch.setattr(phase_job, "dies_with_parent", lambda how: lambda: did.append(how))
+    monkeypatch.setattr(phase_job.signal, "signal", lambda *given: did.append(given))
+    with pytest.raises(Exit) as ended:
+        phase_job.run_phase_job(job)
     assert ended.value.args == (status,)
-    # The job's handlers are not the worker's.
-    assert ran == [signal.SIGTERM, 2, *[signal.SIG_DFL] * 3]
+    signals = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    own = [(number, signal.SIG_DFL) for number in signals]
+    assert did == [*own, signal.SIGTERM, 2], "the job's handlers are not the worker's"
     assert capsys.readouterr().err.endswith(says)
 
 

@@ -1,5 +1,6 @@
 """A worker and its clients from the first word to the result: loads, steps, searches, ends."""
 
+import shutil
 import threading
 
 import pytest
@@ -184,8 +185,7 @@ def test_time_and_pace_of_a_step(server, tmp_path, caplog):
 @pytest.mark.parametrize(
     ("level", "after", "ends"),
     [
-        ("durable", 2, "no room"),
-        ("", 2, "no room"),  # the engine's first level
+        *((level, 2, "no room") for level in ("durable", "")),  # the engine's first level
         ("relaxed", 2, None),
         # Nothing was stored; that the load could be ended is no success.
         ("relaxed", 0, "load, step 0: 4 of 5 operations failed, the first with: insert: no room"),
@@ -196,8 +196,7 @@ def test_a_refused_insert_ends_a_durable_load_and_is_counted_at_a_level_that_may
 ):
     fail_on(server, "insert", EngineError("no room"), after)
     trial = ycsb(threads=2, consistency=level)
-    load = trial.load.model_copy(update={"params": {**trial.load.params, "batchsize": 10}})
-    trial = trial.model_copy(update={"phases": [load]})
+    trial.load.params["batchsize"] = 10
     if ends is not None:
         with pytest.raises(StorewiseError) as error:
             run(trial, tmp_path, "load")
@@ -265,21 +264,19 @@ def test_what_ends_a_client_ends_the_worker_with_its_reason(
 def test_the_end_of_the_trial_is_seen_while_clients_work(server, tmp_path):
     trial = ycsb({"name": "c", "params": {"seconds": 600}})
     run(trial, tmp_path, "load")
-    looks = []
 
     def check():
-        looks.append(server.calls["get"])
-        if looks[-1]:
+        if server.calls["get"]:
             raise Aborted("data0 has died")
 
     with pytest.raises(Aborted, match="data0 has died"):
         run(trial, tmp_path, "c", check=check)
     assert not (tmp_path / "c.0.parquet").exists()
     # Its clients see that the step has been stopped.
-    clients = [t for t in threading.enumerate() if t.name.startswith("client")]
-    for client in clients:
-        client.join(60)
-    assert not any(client.is_alive() for client in clients)
+    for client in threading.enumerate():
+        if client.name.startswith("client"):
+            client.join(60)
+            assert not client.is_alive()
 
 
 def test_jobs_that_cannot_be_are_refused(server, tmp_path):
@@ -326,12 +323,16 @@ def test_an_embedded_load_ends_each_store_and_counts_its_files(server, tmp_path,
 
 
 def search(tmp_path, steps, **changes):
-    """A trial that is loaded, with a step before a search and one after it."""
+    """What is left of a search, between a step before it and one after it."""
     params = {"low": 100, "high": 1600, "limit_ms": 5, "steps": steps, "seconds": 0.02}
     phase = {"name": "c", "steps": [{"operations": 3}, {"search": params}, {"operations": 4}]}
     trial = ycsb(phase, **changes)
     run(trial.model_copy(update={"workers": 1}), tmp_path, "load")
-    return trial
+    for other in range(1, trial.workers):
+        shutil.copy(tmp_path / "load.0.parquet", tmp_path / f"load.{other}.parquet")
+    result = run(trial, tmp_path, "c").result
+    conditions = said(result)
+    return result, conditions, *conditions["searches"]
 
 
 @pytest.mark.parametrize(
@@ -349,22 +350,18 @@ def test_a_search_measures_rates_until_it_has_its_answer(
     server, tmp_path, monkeypatch, capacity, steps, rates, found, step, warned
 ):
     """The store can do so much: how a step is judged is tested beside the search."""
-    monkeypatch.setattr(
-        worker, "judge", lambda search, rate, summaries: Tried(rate, rate <= capacity, 1.0, 1.0)
-    )
-    read = run(search(tmp_path, steps), tmp_path, "c")
-    conditions = said(read.result)
-    (result,) = conditions["searches"]
-    assert [one["rate"] for one in result["tried"]] == pytest.approx(rates)
+    judge = lambda search, rate, summaries: Tried(rate, rate <= capacity, 1.0, 1.0)  # noqa: E731
+    monkeypatch.setattr(worker, "judge", judge)
+    part, conditions, result = search(tmp_path, steps)
+    tried = [one["rate"] for one in result["tried"]]
+    assert tried == pytest.approx(rates)
     assert (result["first_step"], result["limit_ms"], result["steps"]) == (1, 5, steps)
-    assert result["rate"] == (None if found is None else pytest.approx(found))
-    measured = [one["rate"] for one in conditions["steps"]]
-    assert measured == [None, *(one["rate"] for one in result["tried"]), None]
-    numbers = [r["step"] for r in rows(read.result, metric="started_at")]
+    assert result["rate"] == pytest.approx(found)
+    assert [one["rate"] for one in conditions["steps"]] == [None, *tried, None]
+    numbers = [r["step"] for r in rows(part, metric="started_at")]
     assert numbers == list(range(len(rates) + 2)), "steps of the search count among all"
-    best = rows(read.result, metric="highest_rate")
-    assert [r["step"] for r in best] == ([] if step is None else [step])
-    assert [r["value"] for r in best] == ([] if found is None else [pytest.approx(found)])
+    best = [(r["step"], r["value"]) for r in rows(part, metric="highest_rate")]
+    assert best == ([] if step is None else [(step, pytest.approx(found))])
     # That a rate is missed is what a search looks for.
     where = f"c, steps 1 to {len(rates)}: "
     pairs = zip(conditions["warnings"], warned, strict=True)
@@ -373,18 +370,15 @@ def test_a_search_measures_rates_until_it_has_its_answer(
 
 def test_a_search_counts_what_other_workers_have_measured(server, tmp_path):
     """The other worker served nothing at any rate."""
-    trial = search(tmp_path, 2, workers=2)
-    (tmp_path / "load.1.parquet").write_bytes((tmp_path / "load.0.parquet").read_bytes())
-    live = tmp_path / "live"
+    live = job(ycsb(), tmp_path, "load").live
     arrived(live, *(f"c-{n}" for n in range(4)), "c-1-summary", "c-2-summary")
     for step in (1, 2):
         leave(live, f"c-{step}", 1, Summary(1000, 0, 0, (), ()))
-    read = run(trial, tmp_path, "c")
-    (found,) = said(read.result)["searches"]
+    part, conditions, found = search(tmp_path, 2, workers=2)
     assert [(one["rate"], one["met"]) for one in found["tried"]] == [(400, False), (100, False)]
     assert (found["rate"], found["bounded"], found["verified"]) == (None, True, False)
-    assert not rows(read.result, metric="highest_rate")
-    (warning,) = said(read.result)["warnings"]
+    assert not rows(part, metric="highest_rate")
+    (warning,) = conditions["warnings"]
     assert warning.startswith("c, steps 1 to 2: no rate that was tried stays within percentile 99")
 
 

@@ -115,19 +115,16 @@ def test_a_session_is_ended_by_hand(tmp_path):
     [
         ("here", 1.0, 1e6, False),  # its process runs: late, whatever its lease says
         ("here", 2.0, 0.0, True),  # a later process with its pid
-        ("far", 1.0, 50.0, False),
-        ("far", 1.0, 50.1, True),
-        ("far", 1.0, -1e6, False),
-        ("broken", 1.0, 360.0, False),  # not to be read: as on a cluster
-        ("broken", 1.0, 360.1, True),
+        *(("far", 1.0, age, age > 50) for age in (50.0, 50.1, -1e6)),
+        # Not to be read: as on a cluster.
+        *(("broken", 1.0, age, age > 360) for age in (360.0, 360.1)),
     ],
 )
 def test_whose_lease_counts(tmp_path, host, started, age, dead):
     here = MadeHost(own_time=FakeTime(start=2e6))
-    lease = Lease("r", Process(host, 1, started), 25.0)
     path = tmp_path / "leases" / "r"
     path.parent.mkdir()
-    lease.write(path.parent)
+    Lease("r", Process(host, 1, started), 25.0).write(path.parent)
     if host == "broken":
         path.write_text("{")
     at = 2 * 10**15 - round(age * 10**9)

@@ -145,11 +145,10 @@ def test_progress_is_logged_every_ten_seconds_and_at_the_end(monkeypatch, caplog
     monkeypatch.setattr(trial_job.time, "monotonic", own_time.clock)
     caplog.set_level(logging.INFO)
     progress = trial_job.progress_to(LOG)
-    for seconds, files in ((9.9, 1), (0.1, 2), (9.9, 3), (0.1, 5)):
+    for seconds, files, size in ((9.9, 1, 10), (0.1, 2, 10), (9.9, 3, 10), (0.1, 5, 0)):
         own_time.spend(seconds)
-        progress(files, 5, files, 10)
-    progress(5, 5, 0, 0)
-    said = ["2 of 5 files, 20% of the bytes", "5 of 5 files, 50% of the bytes", "5 of 5 files"]
+        progress(files, 5, files if size else 0, size)
+    said = ["2 of 5 files, 20% of the bytes", "5 of 5 files"]
     assert [record.getMessage() for record in caplog.records] == said
 
 

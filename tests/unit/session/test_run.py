@@ -48,17 +48,13 @@ def test_a_stale_lease_ends_a_trial_whatever_the_clocks_say(tmp_path):
     lease = tmp_path / "leases" / "r"
     lease.parent.mkdir()
     lease.write_text("x")
-    os.utime(lease, (0, 0))  # a host whose clock is decades behind
     clock = FakeTime()
     watch = liveness.Watch(tmp_path, session, clock=clock.clock)
-    watch.check()
-    clock.spend(20)
-    watch.check()
-    os.utime(lease, (5, 5))
-    clock.spend(19)
-    watch.check()
-    clock.spend(20)
-    watch.check()
+    # A host whose clock is decades behind renews it once.
+    for stamp, seconds in ((0, 0), (0, 20), (5, 19), (5, 20)):
+        os.utime(lease, (stamp, stamp))
+        clock.spend(seconds)
+        watch.check()
     clock.spend(0.001)
     with pytest.raises(Aborted, match="has not renewed its lease for 20 s"):
         watch.check()
@@ -103,15 +99,6 @@ def test_a_client_leaves_the_first_word_to_the_node(tmp_path, run):
     assert "connection refused" in liveness.read_abort(abort).reason
     assert own_time.now == 1005.0 + 1.0 + 8.0
     run.end()
-
-
-def test_membership_ends_with_the_block(tmp_path):
-    with liveness.membership(tmp_path, "x"):
-        assert liveness.members(tmp_path)["x"].alive()
-    assert liveness.members(tmp_path) == {}
-    with pytest.raises(Aborted, match="removed"), liveness.membership(tmp_path / "gone", "x"):
-        pass
-    assert not (tmp_path / "gone").exists(), "nobody would remove it"
 
 
 def put(live, name, process):
@@ -197,20 +184,16 @@ def test_what_the_scheduler_says_of_a_job_that_a_signal_has_ended_is_in_the_reas
 def test_a_job_whose_session_vanishes_says_so_and_does_not_make_it_again(tmp_path, run):
     session = opened(tmp_path, run.id)
     directory = tmp_path / "live" / "t"
-    log = tmp_path / "w.log"
-    with (
-        pytest.raises(SystemExit, match=r"write\.0 ended: its session was removed"),
-        trial_job(tmp_path, directory / "session.json", "write.0", log),
-    ):
-        shutil.rmtree(directory)
-        (directory / "file").touch()
+    place = (tmp_path, directory / "session.json", "write.0", tmp_path / "w.log")
+    with pytest.raises(SystemExit, match=r"write\.0 ended: its session was removed"):  # noqa: SIM117
+        with trial_job(*place):
+            shutil.rmtree(directory)
+            (directory / "file").touch()
     watch = liveness.Watch(tmp_path, session)
     with pytest.raises(Aborted, match="its session was removed"):
         Barrier(directory, ["0", "1"], "write-0").wait("0", watch.check)
-    with (
-        pytest.raises(SystemExit, match=r"write\.0: its session was removed before it started"),
-        trial_job(tmp_path, directory / "session.json", "write.0", log),
-    ):
+    before = r"write\.0: its session was removed before it started"
+    with pytest.raises(SystemExit, match=before), trial_job(*place):
         pass
     assert not directory.exists()
     run.end()
