@@ -238,26 +238,21 @@ def test_finished_chunks_are_not_read_again_but_what_was_damaged(tmp_path, monke
     assert stored(tmp_path / "set") == stored(tmp_path / "other") == expected(BOTH)
 
 
-def test_an_input_that_changed(tmp_path, copies):
+def test_an_input_that_changed_and_two_writers(tmp_path, copies):
     root = made(tmp_path, copies)
+    home = home_of(root)
     os.utime(copies[0], ns=(1, 1))  # its content is the same
-    assert convert(copies, home_of(root), Options()).inputs == 0
+    assert convert(copies, home, Options()).inputs == 0
     shutil.copy(DATA / "ssearch36.m10", copies[0])
     with pytest.raises(StorewiseError, match="has changed since it was put into the data set"):
-        convert(copies, home_of(root), Options(update=True))
-
-
-def test_two_writers(tmp_path):
-    root = made(tmp_path, BOTH[:2])
-    home = home_of(root)
-    with locked(home, ""):
-        for share in ("", "s1"):
-            with pytest.raises(StorewiseError, match="another process is writing"):
-                convert(BOTH[:2], home, Options(share=share))
+        convert(copies, home, Options(update=True))
+    for writing, others in (("", ("", "s1")), ("s1", ("",))):
+        with locked(home, writing):
+            for share in others:
+                with pytest.raises(StorewiseError, match="another process is writing"):
+                    convert(copies[1:], home, Options(share=share))
     with locked(home, "s1"):
-        with pytest.raises(StorewiseError, match="another process is writing"):
-            convert(BOTH[:2], home, Options())
-        assert convert(BOTH[2:4], home, Options(share="s2", update=True)).inputs == 2
+        assert convert(BOTH[5:7], home, Options(share="s2", update=True)).inputs == 2
 
 
 @pytest.mark.parametrize("by", ORDERS)
@@ -323,22 +318,21 @@ def test_a_merge_that_was_killed(tmp_path):
 
 def test_places_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(StorewiseError, match="cannot be written: File exists"):
-        convert(BOTH[:1], home_of(tmp_path / "file"), Options())
-    with pytest.raises(StorewiseError, match="standard input"):
-        convert(["-"], home_of(tmp_path / "set"), Options())
-    with pytest.raises(StorewiseError, match="has files, but is no data set"):
-        convert(BOTH[:1], home_of(tmp_path), Options())
-    other = tmp_path / "other"
-    other.mkdir()
-    (other / "dataset.json").write_text('{"format": 7}')
-    with pytest.raises(StorewiseError, match="has format 7, this version knows 1"):
-        convert(BOTH[:1], home_of(other), Options())
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "dataset.json").write_text('{"format": 7}')
+    for source, place, says in (
+        (BOTH[0], tmp_path / "file", "cannot be written: File exists"),
+        ("-", tmp_path / "set", "standard input"),
+        (BOTH[0], tmp_path, "has files, but is no data set"),
+        (BOTH[0], tmp_path / "other", "has format 7, this version knows 1"),
+    ):
+        with pytest.raises(StorewiseError, match=says):
+            convert([source], home_of(place), Options())
 
 
-@pytest.mark.parametrize("in_memory", [True, False])
-def test_progress_goes_on_while_files_are_written(tmp_path, request, in_memory):
-    if not in_memory:
+@pytest.mark.parametrize("spills", [False, True])
+def test_progress_goes_on_while_files_are_written(tmp_path, request, spills):
+    if spills:
         request.getfixturevalue("spilled")
     told = []
     convert(BOTH, home_of(tmp_path / "set"), Options(), lambda *of: told.append(of))

@@ -245,12 +245,10 @@ def test_two_builds_with_one_cache(tmp_path):
     with (
         ScanCache(tmp_path / "cache", "full"),
         pytest.raises(StorewiseError, match="another manifest is being built with this cache"),
-        ScanCache(tmp_path / "cache", "full"),
     ):
-        pass
+        ScanCache(tmp_path / "cache", "full").__enter__()
     with ScanCache(tmp_path / "cache", "full"):
-        pass
-    (tmp_path / "file").touch()
+        (tmp_path / "file").touch()
     with pytest.raises(StorewiseError, match=r"manifest's cache cannot be written: File exists"):
         ScanCache(tmp_path / "file", "full").__enter__()
 
