@@ -2,18 +2,16 @@
 
 A test that takes more than :data:`LONG` seconds says why, ``@pytest.mark.long("why", limit=600)``;
 its time limit is then `limit` seconds instead of pytest's `timeout`. Where every test must run
-(``STOREWISE_REQUIRE_ALL=1``) a long test without a reason fails the run. ``STOREWISE_TEST_COSTS``
-names a JSON file for the costs of all tests: {test: [seconds by the clock, CPU seconds]}.
+(``STOREWISE_REQUIRE_ALL=1``) a long test without a reason fails the run.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections import defaultdict
 from collections.abc import Generator
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import Any
 
 import pytest
@@ -103,6 +101,3 @@ class Costs:
             terminalreporter.write_line(
                 f"longer than {LONG} s, without a reason (@pytest.mark.long): {test}", red=True
             )
-        path = os.environ.get("STOREWISE_TEST_COSTS")
-        if path:
-            Path(path).write_text(json.dumps(self.tests))

@@ -245,10 +245,3 @@ def test_places_that_are_no_publication(s3, results):
     assert publication(folder).files[0].path != MANIFEST
     s3.faults.add(Cut(9), method="GET", target=MANIFEST)
     assert publication(folder).complete
-
-
-def test_a_directory_that_cannot_be_written(results, s3, tmp_path):
-    folder = publish(results, s3)
-    (tmp_path / "file").write_text("")
-    status, _, message = command("pull", folder, tmp_path / "file")
-    assert status == 2 and f"{tmp_path / 'file'}" in message and "ot a directory" in message

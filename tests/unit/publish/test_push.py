@@ -17,7 +17,7 @@ from support.results.published import (
     quiet,
     write_results,
 )
-from support.s3.faults import Reset, Status
+from support.s3.faults import Status
 
 from storewise.publish.manifest import MANIFEST
 from storewise.publish.pull import publication
@@ -199,26 +199,6 @@ def test_parts_of_an_upload_that_was_killed_go_away(results, s3, monkeypatch):
     large.unlink()
     with pytest.raises(ObjectError, match=r"large\.parquet: No such file"):
         carry_out(todo, quiet)
-
-
-def test_a_file_that_changes_meanwhile_is_named(results, s3):
-    write_config(results)
-    todo = plan_of(results, Publish(to=f"{s3.uri}/p"), quiet)
-    (results / "report.html").write_text("<p>longer than it was</p>")
-    with pytest.raises(ObjectError, match=r"report\.html: changed while it was published"):
-        carry_out(todo, quiet)
-    todo = plan_of(results, Publish(to=f"{s3.uri}/p"), quiet)
-    (results / "report.html").unlink()
-    with pytest.raises(ObjectError, match=r"report\.html: No such file"):
-        carry_out(todo, quiet)
-
-
-def test_a_server_that_hesitates_or_is_gone(results, s3):
-    s3.faults.add(Status(503, "SlowDown"), method="PUT", target="report.html")
-    s3.faults.add(Reset(), method="PUT", target="summary.csv")
-    assert publication(publish(results, s3)).complete
-    with s3.faults.down(), pytest.raises(ObjectError, match="does not answer after 5 tries"):
-        publish(results, s3)
 
 
 def test_what_is_said_and_remembered(results, s3):

@@ -6,7 +6,6 @@ from support.s3.faults import Status
 from support.s3.memory import PAGE
 
 from storewise.errors import ConfigError, InputError
-from storewise.run.runner import renew_inputs
 from storewise.s3.client import NotThere, ObjectError
 from storewise.s3.listing import below, expand, likely, stat, stats
 from storewise.s3.uri import parse
@@ -216,14 +215,3 @@ def test_a_prefix_that_has_nothing_is_refused_with_file_line_and_key(s3, tmp_pat
     )
     with pytest.raises(ConfigError, match=r"line 3: inputs\.search\.queries.*is on S3"):
         load_study(str(path))
-
-
-def test_new_objects_are_found_when_asked_for(s3, tmp_path, monkeypatch):
-    corpus = [s3.put(f"in/{i}.m10", b"x") for i in range(3)]
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "s.yaml").write_text(STUDY % f"{s3.uri}/in/")
-    assert "3 files, 3 added" in renew_inputs("s.yaml")
-    assert "nothing new" in renew_inputs("s.yaml")
-    corpus.append(s3.put("in/new.m10", b"x"))
-    assert "1 added, 0 removed" in renew_inputs("s.yaml")
-    assert (tmp_path / "results/s/inputs/files.txt").read_text().split() == sorted(corpus)

@@ -225,15 +225,6 @@ def test_no_thread_outlives_its_context(s3, objects):
     assert begun + opened.read() == list(objects.values())[14]
 
 
-def test_who_waits_for_another_try_ends_with_the_context(s3, objects, monkeypatch):
-    monkeypatch.setattr(stream, "_WAIT", 1000)
-    begun = threading.Event()
-    s3.faults.add(Cut(0), target="/o/", times=None, when=lambda request: begun.set() or True)
-    with ahead.Ahead([file for file in listed(list(objects)) if file.bytes]):
-        assert begun.wait(20)
-    assert fetching() == []
-
-
 @pytest.mark.parametrize("allowed", [0, 1])
 def test_a_host_without_threads_to_spare_reads_all_the_same(s3, objects, monkeypatch, allowed):
     start = threading.Thread.start
