@@ -54,16 +54,6 @@ def test_what_else_a_moment_may_have():
     assert shown(Moment("demo", "x" * 99), 30)[0].endswith("…")
 
 
-def test_without_a_terminal_each_line_is_plain(capsys):
-    notes = []
-    with view_of(notes.append) as view:
-        view.show(MOMENT)
-        view.line("ok   SQLite", "red")
-        view.note("a warning")
-    assert capsys.readouterr().out == "ok   SQLite\n"
-    assert notes == ["a warning"]
-
-
 class Terminal(io.StringIO):
     def isatty(self):
         return True
@@ -90,3 +80,4 @@ def test_on_a_terminal_one_place_is_written_anew(term, plain, moves, monkeypatch
     assert ("\x1b[31m" in text) == ("\x1b[?25h" in text) == moves
     assert ("storewise: a warning" in text) == moves
     assert notes == ([] if moves else ["a warning"])
+    assert moves or text == "ok   SQLite " + "x" * 200 + "\n"

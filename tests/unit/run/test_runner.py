@@ -11,6 +11,7 @@ from collections import namedtuple
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from support.fake_time import FakeTime
@@ -247,20 +248,16 @@ def test_too_little_space_is_refused_before_each_pass(snakemake, monkeypatch):
     assert status == 2 and told.notes[1].startswith("a disk is full")
 
 
-@pytest.mark.parametrize(
-    ("status", "returned"), [(1, 2), (2, 2), (127, 2), (-9, -9), (128, 128), (137, 137)]
-)
-def test_an_end_without_a_failed_trial_is_no_reason_to_try_again(snakemake, status, returned):
+def test_an_end_without_a_failed_trial_is_no_reason_to_try_again(snakemake):
     """Also not where trials have failed earlier in the run, or where something has killed it."""
-    name = snakemake.study.trials()[0].id
-    killed = [(name, BROKEN)] if returned != 2 else []
-    code, told = snakemake.run(
-        Pass(failed=[(name, BROKEN)], log="Error: of the first pass\n"),
-        Pass(status, log="Error: no cores\n", failed=killed),
-    )
-    assert code == returned
-    assert told.notes[1:] == ["no cores", "Snakemake's log: results/s/logs/run.log"]
-    assert marks() == {}
+    failed = [(snakemake.study.trials()[0].id, BROKEN)]
+    first = Pass(failed=failed, log="Error: of the first pass\n")
+    for status, returned in ((1, 2), (2, 2), (127, 2), (-9, -9), (128, 128), (137, 137)):
+        killed = failed if returned != 2 else []
+        code, told = snakemake.run(first, Pass(status, log="Error: no cores\n", failed=killed))
+        assert code == returned
+        assert told.notes[1:] == ["no cores", "Snakemake's log: results/s/logs/run.log"]
+        assert marks() == {}
 
 
 def test_lines_of_a_log_explain_an_error_where_snakemake_s_own_are_not_shown(snakemake):
@@ -269,10 +266,9 @@ def test_lines_of_a_log_explain_an_error_where_snakemake_s_own_are_not_shown(sna
     assert told.lines == ["     | a", "     | Killed"]
     shutil.rmtree(RESULTS)
     status, told = snakemake.run(Pass(), verbose=True)
-    assert (status, told.notes, told.steps) == (2, [], [])
+    assert (status, told.notes, told.steps, RESULTS.exists()) == (2, [], [], False)
     assert snakemake.begun[1]["stdout"] is snakemake.begun[1]["stderr"] is None
     assert snakemake.waits[-2:] == [None, None]
-    assert not RESULTS.exists()
 
 
 def test_a_run_that_is_stopped_says_what_is_kept(snakemake):
@@ -282,9 +278,7 @@ def test_a_run_that_is_stopped_says_what_is_kept(snakemake):
     verified.parent.mkdir(parents=True)
     verified.touch()
 
-    def ctrl_c():
-        raise KeyboardInterrupt
-
+    ctrl_c = mock.Mock(side_effect=KeyboardInterrupt)
     before = signal.getsignal(signal.SIGTERM)
     for number, does in ((2, ctrl_c), (15, lambda: signal.raise_signal(signal.SIGTERM))):
         last = Pass(1, does=does, failed=[(one, BROKEN)])
@@ -315,10 +309,7 @@ def test_jobs_are_given_to_no_host_that_is_taken_back(snakemake):
     assert snakemake.run(taken(6), Pass(0), request=request)[0] == 0
     assert snakemake.time.now == begun + 6 + NOTICED + 1
 
-    def interrupted(_):
-        raise KeyboardInterrupt
-
-    status, told = snakemake.run(taken(99), sleep=interrupted)
+    status, told = snakemake.run(taken(99), sleep=mock.Mock(side_effect=KeyboardInterrupt))
     assert status == 130 and told.notes[-1].startswith("stopped: 0 of 2")
     # It is gone already.
     assert len(snakemake.run(taken(2), Pass(0))[1].notes) == 1
@@ -365,24 +356,24 @@ def test_what_snakemake_is_called_with(snakemake, monkeypatch):
         snakemake.run()
 
 
-@pytest.mark.parametrize(
-    ("request_", "words"),
-    [
-        (Request("s.yaml", cores=7), "--profile {home}/profiles/local --cores 7 --config"),
-        (Request("s.yaml", profile="local"), "--profile {home}/profiles/local --config"),
-        (Request("s.yaml", profile="pbs", cores=3), "--profile {home}/profiles/pbs --cores 3"),
-        (Request("s.yaml", profile="mine"), "--profile mine --config study=s.yaml"),
-        (Request("s.yaml", profile="x", arguments=("-n", "-p")), "--profile x -n -p --config"),
-        (Request("s.yaml", profile="x", scale="big"), "--config study=s.yaml scale=big"),
-        (Request("s.yaml", profile="x", many=True, scale="a"), "study=s.yaml scale=a many=true"),
-    ],
-)
-def test_the_command_line(request_, words, study):
-    command = request_.command(study)
-    assert command[:5] == [sys.executable, "-m", "snakemake", "--snakefile", f"{ROOT}/Snakefile"]
-    assert words.format(home=ROOT) in " ".join(command)
-    asked = [*request_.arguments, "scale=", "many=true", "--cores", "--dry-run"]
-    assert [w for w in asked if w not in words and w in " ".join(command)] == []
+def test_the_command_line(study):
+    def command(**asked):
+        return " ".join(Request("s.yaml", **asked).command(study))
+
+    start = f"{sys.executable} -m snakemake --snakefile {ROOT}/Snakefile"
+    assert command(profile="x").startswith(start)
+    for asked, words in (
+        ({"cores": 7}, f"--profile {ROOT}/profiles/local --cores 7 --config"),
+        ({"profile": "local"}, f"--profile {ROOT}/profiles/local --config"),
+        ({"profile": "pbs", "cores": 3}, f"--profile {ROOT}/profiles/pbs --cores 3"),
+        ({"profile": "mine"}, "--profile mine --config study=s.yaml"),
+        ({"profile": "x", "arguments": ("-n", "-p")}, "--profile x -n -p --config"),
+        ({"profile": "x", "scale": "big"}, "--config study=s.yaml scale=big"),
+        ({"profile": "x", "many": True, "scale": "a"}, "study=s.yaml scale=a many=true"),
+    ):
+        assert words in command(**asked)
+        others = ("scale=", "many=true", "--cores", "--dry-run")
+        assert not [word for word in others if word not in words and word in command(**asked)]
 
 
 def test_the_widest_trials_fit_on_the_cores(study, monkeypatch):
@@ -420,11 +411,7 @@ def test_a_cache_below_the_run_where_there_is_none(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv("HOME", str(tmp_path / "file"))
     assert cache_environment(tmp_path) == own
-
-    def nowhere():
-        raise RuntimeError("Could not determine home directory.")
-
-    monkeypatch.setattr(Path, "home", nowhere)
+    monkeypatch.setattr(Path, "home", mock.Mock(side_effect=RuntimeError))
     assert cache_environment(tmp_path) == own
 
 
@@ -476,7 +463,7 @@ def test_a_plan_ends_with_trials_and_time(study, monkeypatch):
 
 def test_inputs_are_listed_anew(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    data, listing = tmp_path / "data", "results/s/inputs/files.txt"
+    data, listing = tmp_path / "data", Path("results/s/inputs/files.txt")
     text = "inputs: {paths: data}\nengines: [sqlite]\nphases: [write]\n"
     Path("s.yaml").write_text(text)
     with pytest.raises(ConfigError, match="data"):
@@ -486,7 +473,7 @@ def test_inputs_are_listed_anew(tmp_path, monkeypatch):
         (data / name).touch()
     assert results_of(Request("s.yaml").study()) == RESULTS
     assert renew_inputs("s.yaml") == f"{listing}: 2 files, 2 added, 0 removed"
-    assert Path(listing).read_text().splitlines() == ["data/a.m10", "data/b.m10"]
+    assert listing.read_text().splitlines() == ["data/a.m10", "data/b.m10"]
     assert renew_inputs("s.yaml") == f"{listing}: nothing new, 2 files"
     (data / "a.m10").rename(data / "c.m10")
     (data / "d.m10").touch()
