@@ -53,24 +53,16 @@ def test_bars_by_hand():
 @given(st.dictionaries(st.sampled_from("abcdef"), st.floats(1e-9, 1e12), min_size=1), st.booleans())
 def test_lengths_are_shares_in_the_order_of_the_figures(means, more):
     made = bars(criterion({k: figure(v) for k, v in means.items()}, more=more))
-    lengths = {name: bar.length for name, bar in made.items()}
-    assert all(0 < length <= 1 for length in lengths.values()) or (
-        max(means.values()) / min(means.values()) > FAR
-    )
-    assert max(lengths.values()) == 1.0
-    ordered = sorted(means, key=lambda name: means[name], reverse=more)
-    assert [lengths[name] for name in ordered] == sorted(lengths.values(), reverse=True)
+    lengths = [made[name].length for name in sorted(means, key=means.get, reverse=more)]
+    assert max(lengths) == 1.0 and lengths == sorted(lengths, reverse=True)
+    assert min(lengths) > 0 or max(means.values()) / min(means.values()) > FAR
 
 
 def test_every_warning_is_in_one_group_and_the_worst_comes_first():
     codes = ["short_phase", "busy_host", "few_repeats", "short_phase", "never seen before"]
-    warnings = [StudyWarning(code, str(n), "text", "") for n, code in enumerate(codes)]
-    groups = grouped_warnings(warnings)
-    assert [group.warnings[0].code for group in groups] == [
-        *("busy_host", "short_phase", "few_repeats", "never seen before")
-    ]
-    assert sum(len(group.warnings) for group in groups) == len(warnings)
-    assert groups[1].line == "Make phases longer (`read: {seconds: 10}`): 2 warnings"
+    groups = grouped_warnings([StudyWarning(code, "t", "text", "") for code in codes])
+    shown = [[warning.code for warning in group.warnings] for group in groups]
+    assert shown == [["busy_host"], ["short_phase"] * 2, ["few_repeats"], ["never seen before"]]
     every = [code for remedy in REMEDIES for code in remedy.codes]
     assert len(every) == len(set(every))
 

@@ -8,14 +8,7 @@ import pandas as pd
 import pytest
 from support.results.made import GROUP, SCALED
 
-from storewise.analysis.judge.knee import (
-    KNEE_COLUMNS,
-    RESPONSE_COLUMNS,
-    ends,
-    find,
-    knees,
-    response,
-)
+from storewise.analysis.judge import knee
 from storewise.analysis.measure.steps import ALL
 
 pytestmark = GROUP
@@ -29,38 +22,38 @@ def tables(made):
 def test_the_knee_by_hand():
     # Power: 100 / 1 = 100, 190 / 1.05 = 181, 300 / 1.3 = 231, 320 / 2.5 = 128, 322 / 5 = 64.
     throughput, latency = [100.0, 190, 300, 320, 322], [1.0, 1.05, 1.3, 2.5, 5.0]
-    result = find(throughput, latency)
+    result = knee.find(throughput, latency)
     assert (result.power, result.saturation) == (2, 4)
     # Scaled: x 0, 0.405, 0.901, 0.991, 1; t 0, 0.0125, 0.075, 0.375, 1; differences 0, 0.393,
     # 0.826, 0.616, 0.
     assert result.kneedle == 2 and result.share == ()
     # Beyond its greatest throughput a curve turns back; Kneedle looks at what is before.
-    result = find([100.0, 180, 200, 150], [1.0, 1.2, 2.0, 4.0])
+    result = knee.find([100.0, 180, 200, 150], [1.0, 1.2, 2.0, 4.0])
     assert (result.power, result.saturation, result.kneedle) == (1, 2, 1)
-    falls = find([100.0, 90, 80], [1.0, 2.0, 3.0])
+    falls = knee.find([100.0, 90, 80], [1.0, 2.0, 3.0])
     assert (falls.power, falls.saturation, falls.kneedle) == (0, 0, 0)
 
 
 def test_power_of_a_single_server_queue_is_greatest_at_half_load():
     # M/M/1 with service rate 1: T = 1 / (1 - x), so power x (1 - x) is greatest at 1/2 (Kleinrock).
     load = np.arange(0.1, 1, 0.1)
-    assert load[find(load.tolist(), (1 / (1 - load)).tolist()).power] == pytest.approx(0.5)
+    assert load[knee.find(load.tolist(), (1 / (1 - load)).tolist()).power] == pytest.approx(0.5)
 
 
 def test_how_sure_a_knee_is():
     throughput, latency = [100.0, 190, 300, 320], [1.0, 1.05, 1.3, 2.5]
-    exact = find(throughput, latency, errors=[(0.0, 0.0)] * 4)
-    assert exact.share == (0, 0, 1, 0) and ends(exact.share) == (2, 2)
+    exact = knee.find(throughput, latency, errors=[(0.0, 0.0)] * 4)
+    assert exact.share == (0, 0, 1, 0) and knee.ends(exact.share) == (2, 2)
     # Power 181 and 231 are 0.24 apart on logarithms; each errs by sqrt(2) * 0.1 (open) or 0.2
     # (closed), their difference by 0.2 or 0.28: the second has more power in 0.12 and 0.19.
-    open_loop = find(throughput, latency, errors=[(0.1, 0.1)] * 4)
-    closed = find(throughput, latency, errors=[(0.1, 0.1)] * 4, closed=True)
+    open_loop = knee.find(throughput, latency, errors=[(0.1, 0.1)] * 4)
+    closed = knee.find(throughput, latency, errors=[(0.1, 0.1)] * 4, closed=True)
     assert open_loop.share[1] == pytest.approx(0.115, abs=0.03)
     assert closed.share[1] == pytest.approx(0.195, abs=0.035)
-    assert ends(open_loop.share) == (1, 2)
+    assert knee.ends(open_loop.share) == (1, 2)
     assert sum(closed.share) == pytest.approx(1)
-    assert find(throughput, latency, errors=[(0.1, math.nan)] * 4).share == ()
-    assert [ends(s) for s in ([0.02, 0.03, 0.9, 0.05], [0.03, 0.97])] == [(1, 3), (0, 1)]
+    assert knee.find(throughput, latency, errors=[(0.1, math.nan)] * 4).share == ()
+    assert [knee.ends(s) for s in ([0.02, 0.03, 0.9, 0.05], [0.03, 0.97])] == [(1, 3), (0, 1)]
 
 
 @pytest.mark.parametrize(
@@ -73,7 +66,7 @@ def test_how_sure_a_knee_is():
 )
 def test_what_has_no_knee(throughput, latency, why):
     with pytest.raises(ValueError, match=why):
-        find(throughput, latency)
+        knee.find(throughput, latency)
 
 
 def _steps(tables, loads, values, *, n=3, phase="read", service=0.8):
@@ -98,8 +91,8 @@ VALUES = [(100.0, 0.010), (190.0, 0.0105), (300.0, 0.013), (320.0, 0.025), (322.
 
 def test_the_knee_of_a_closed_loop(tables):
     loads = [(float(n), None) for n in (1, 2, 4, 8, 16)]
-    result = knees(replace(tables, steps=_steps(tables, loads, VALUES))).table
-    assert list(result.columns) == [*tables.results.factors, *KNEE_COLUMNS]
+    result = knee.knees(replace(tables, steps=_steps(tables, loads, VALUES))).table
+    assert list(result.columns) == [*tables.results.factors, *knee.KNEE_COLUMNS]
     (row,) = result.to_dict("records")
     assert (row["loop"], row["load"], row["steps"]) == ("closed", "clients", 5)
     assert (row["knee"], row["knee_low"], row["knee_high"], row["kneedle"]) == (4, 4, 4, 4)
@@ -112,7 +105,7 @@ def test_the_knee_of_a_closed_loop(tables):
 def test_one_repeat_has_a_knee_without_an_interval_and_too_few_steps_have_none(tables):
     def of(loads, **options):
         steps = _steps(tables, loads, VALUES[: len(loads)], **options)
-        return steps, knees(replace(tables, steps=steps)).table.to_dict("records")
+        return steps, knee.knees(replace(tables, steps=steps)).table.to_dict("records")
 
     _, (row,) = of([(4.0, rate) for rate in (100.0, 200, 300)], n=1)
     assert (row["loop"], row["load"], row["knee"]) == ("open", "rate", 300)
@@ -122,18 +115,18 @@ def test_one_repeat_has_a_knee_without_an_interval_and_too_few_steps_have_none(t
     assert row["reason"].startswith("2 steps") and math.isnan(row["knee"])
     # Searches are no curves.
     searched = pd.DataFrame({"phase": ["read"]})
-    assert knees(replace(tables, steps=steps, searches=searched)).table.empty
+    assert knee.knees(replace(tables, steps=steps, searches=searched)).table.empty
     steps, _ = of([(n, None) for n in (1.0, 2.0, 4.0)])
     without = replace(tables, steps=steps[steps["measure"] != "response_mean"])
-    assert "no response times" in knees(without).table["reason"].item()
+    assert "no response times" in knee.knees(without).table["reason"].item()
 
 
 def test_response_over_service_of_open_loops_only(tables):
     opened = _steps(tables, [(4.0, 100.0), (4.0, 200.0)], VALUES[:2], service=0.5)
     closed = _steps(tables, [(4.0, None)], VALUES[:1], phase="closed")
     steps = pd.concat([opened, closed], ignore_index=True)
-    result = response(replace(tables, steps=steps)).table
-    assert list(result.columns) == [*tables.results.factors, *RESPONSE_COLUMNS]
+    result = knee.response(replace(tables, steps=steps)).table
+    assert list(result.columns) == [*tables.results.factors, *knee.RESPONSE_COLUMNS]
     assert set(result["phase"]) == {"read"} and len(result) == 4
     ratios = result.groupby("statistic")["ratio"].apply(list).to_dict()
     assert ratios == {"mean": pytest.approx([2, 2]), "p99": pytest.approx([5, 5])}

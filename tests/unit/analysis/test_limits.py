@@ -10,7 +10,6 @@ from support.results.made import GROUP
 from support.results.synthetic import HOST
 
 from storewise.analysis.judge import bottlenecks as limit
-from storewise.analysis.judge.bottlenecks import HostUse, causes, limits
 from storewise.metrics.host import facts, link_mbit
 
 QUIET = {"cpu": 0.4, "own_cpu": 0.4, "iowait": 0.01, "disk": 0.1, "memory": 0.3, "steal": 0.0}
@@ -22,7 +21,7 @@ pytestmark = GROUP
 
 
 def use(**changed):
-    return HostUse(**{**QUIET, **DATA0, **changed})
+    return limit.HostUse(**{**QUIET, **DATA0, **changed})
 
 
 @pytest.mark.parametrize(
@@ -51,7 +50,7 @@ def use(**changed):
     ],
 )
 def test_what_a_host_had_reached(changed, kinds, words):
-    result = causes(use(**changed))
+    result = limit.causes(use(**changed))
     assert [cause.kind for cause in result] == kinds
     text = "; ".join(cause.evidence for cause in result)
     assert all(word in text for word in words), text
@@ -73,7 +72,7 @@ def load(tables, host, bound=False, **metrics):
 
 
 def row_of(tables, engine, phase):
-    table = limits(tables).table
+    table = limit.limits(tables).table
     chosen = table[table["trial"].str.startswith(engine) & (table["phase"] == phase)]
     (row,) = chosen.to_dict("records")
     return row
@@ -110,11 +109,11 @@ def test_foreign_work_on_a_host_is_told_once(served):
     many = [p._replace(conditions={**p.conditions, **host}) for p in served.results.parts]
     busy = load(served, "node-7", bound=True, cpu_user=94.0)
     busy = replace(busy, results=replace(served.results, parts=many))
-    (warning,) = limits(busy).warnings
+    (warning,) = limit.limits(busy).warnings
     assert warning.code == "busy_host"
     assert "node-7" in warning.message
     assert row_of(busy, "sqlite", "read")["limited_by"] == limit.FOREIGN_CPU
-    assert limits(load(served, "node-7", bound=True, cpu_user=30.0)).warnings == []
+    assert limit.limits(load(served, "node-7", bound=True, cpu_user=30.0)).warnings == []
 
 
 def test_without_any_figures_nothing_is_guessed(served):
@@ -123,7 +122,7 @@ def test_without_any_figures_nothing_is_guessed(served):
     assert "network unknown (its links' speed is not known)" in quiet["evidence"]
     blind = replace(served, host=served.host.iloc[:0], client_bound=served.client_bound.iloc[:0])
     assert row_of(blind, "postgres", "read")["limited_by"] == limit.UNKNOWN
-    assert limits(replace(blind, throughput=served.throughput.iloc[:0])).table.empty
+    assert limit.limits(replace(blind, throughput=served.throughput.iloc[:0])).table.empty
 
 
 @pytest.mark.parametrize(
@@ -139,5 +138,4 @@ def test_without_any_figures_nothing_is_guessed(served):
 def test_the_speed_of_a_hosts_links(monkeypatch, links, expected):
     result = {name: SimpleNamespace(isup=up, speed=speed) for name, (up, speed) in links.items()}
     monkeypatch.setattr(psutil, "net_if_stats", lambda: result)
-    assert link_mbit() == expected
-    assert facts()["link_mbit"] == expected
+    assert link_mbit() == facts()["link_mbit"] == expected

@@ -192,19 +192,11 @@ def owned(node, operations, errors=0.0):
     return rows + ([Sample("read", "owner_errors", errors, "1", **place)] if errors else [])
 
 
-def test_how_operations_spread_over_nodes():
-    samples = samples_of([*owned("data0", 30, 2), *owned("data0", 30), *owned("data1", 20)])
-    shown = balance(samples)[["node", "operations", "errors", "share"]].to_numpy().tolist()
-    assert shown == [["data0", 60, 2, 0.75], ["data1", 20, 0, 0.25]]
-    (row,) = balance(samples_of(owned("data0", 0, 5)))["share"]
-    assert math.isnan(row), "of nothing there is no share"
-
-
 def test_what_each_node_did_in_a_step():
     step = {"trial": "t", "phase": "read", "step": 0}
-    times = [1_000_000] * 90 + [20_000_000] * 10
-    index, number = np.unique(bucket_indexes(np.array(times, dtype=np.int64)), return_counts=True)
-    histograms = {("t", "read", 0, "get", "data0", "service"): Counted(index, number)}
+    times = np.array([1_000_000] * 90 + [20_000_000] * 10, dtype=np.int64)
+    histogram = Counted(*np.unique(bucket_indexes(times), return_counts=True))
+    histograms = {("t", "read", 0, "get", "data0", "service"): histogram}
     loads = [
         ("n0", "data0", "store_cpu", 0.7),
         ("n0", "", "user", 9.0),
@@ -217,13 +209,18 @@ def test_what_each_node_did_in_a_step():
     slowed = samples_of([Sample("read", "slow_time", 9.0, "s", node="data0")])
     steps = [{"limit_ms": 10.0, "slow": {"how": "cpu", "processes": 2}, "crash": None}]
     conditions = step_conditions([part("t", "read", steps=steps)], slowed)
-    spread = balance(samples_of([*owned("data0", 60), *owned("data1", 20)]))
+    rows = [*owned("data0", 30, 2), *owned("data0", 30), *owned("data1", 20)]
+    spread = balance(samples_of(rows))
+    assert spread[["operations", "errors", "share"]].values.tolist() == [
+        *([60, 2, 0.75], [20, 0, 0.25])
+    ]
+    (share,) = balance(samples_of(owned("data0", 0, 5)))["share"]
+    assert math.isnan(share), "of nothing there is none"
     wall = pd.DataFrame([{**step, "wall": 4.0, "all": 2.0}])
     one, other = per_node(histograms, spread, wall, load, nodes, conditions).to_dict("records")
     assert (one["host"], one["store_cpu"], one["cpu_user"]) == ("n0", 0.7, 40.0)
     assert (one["operations_per_s"], one["share"], one["over_limit"]) == (15.0, 0.75, 0.1)
-    assert one["service_mean"] == pytest.approx(2.9e-3, rel=2e-3)
-    assert one["service_p99"] == pytest.approx(20e-3, rel=2e-3)
+    assert [one["service_mean"], one["service_p99"]] == pytest.approx([2.9e-3, 20e-3], rel=2e-3)
     assert one["slowed"].startswith("cpu") and one["slowed_nodes"] == 1
     assert (other["slowed"], other["slowed_nodes"], other["cpu_user"]) == ("", 1, 50.0)
     assert (other["operations_per_s"], other["store_cpu"]) == (5.0, 0.1)

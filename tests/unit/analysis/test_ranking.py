@@ -155,22 +155,17 @@ def test_figures_below_the_least_count_as_it():
 
 
 def test_a_choice_that_lacks_a_criterion_is_held_against_the_best_on_the_others():
-    criteria = [
-        counted("load", 1, a=figure(100), b=figure(200), c=figure(300)),
-        counted("read", 1, a=figure(900), b=figure(100)),
-    ]
+    load = counted("load", 1, a=figure(100), b=figure(200), c=figure(300))
+    criteria = [load, counted("read", 1, a=figure(900), b=figure(100))]
     assert usable(criteria) == criteria
     result = {s.choice: s for s in scores(criteria)}
     assert [result[c].rank for c in "abc"] == [1, 2, 0]
     assert result["c"].lacks == ("read",)
     assert result["c"].relative.mean == pytest.approx(3)
-
-
-def test_only_common_criteria_count_where_hardly_anybody_has_all():
-    load = counted("load", 1, a=figure(100), b=figure(200))
-    criteria = [load, counted("read", 1, a=figure(900)), counted("scan", 0, a=figure(1))]
-    assert usable(criteria) == [load]
-    assert usable([counted("read", 1, a=figure(9)), counted("scan", 1, b=figure(9))]) == []
+    # Only common criteria count where hardly anybody has all.
+    few = [counted("read", 1, a=figure(900)), counted("scan", 0, a=figure(1))]
+    assert usable([load, *few]) == [load]
+    assert usable([few[0], counted("scan", 1, b=figure(9))]) == []
     assert scores([]) == []
 
 

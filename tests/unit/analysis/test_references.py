@@ -6,34 +6,17 @@ import pytest
 from support.paths import ROOT
 from support.results.references import CSV, YAML
 
+from storewise.analysis.measure import references as ours
 from storewise.analysis.measure.points import Point, geometric, levels_of, within
-from storewise.analysis.measure.references import (
-    Curve,
-    base_of,
-    compare,
-    finding,
-    measured,
-    published,
-    side,
-    slope,
-    trend,
-)
 from storewise.errors import ConfigError
+from storewise.study import references as files
 from storewise.study.load import load_study
-from storewise.study.references import (
-    cells,
-    find_reference,
-    load_reference,
-    parse_reference,
-    reason,
-    reference_texts,
-)
 
 NAMES = ("altoros2013", "andor2019", "balasubramanian2014", "mahmood2015", "niec2014")
 
 
 def reference(yaml=YAML, csv=CSV):
-    return parse_reference("nobody2001", yaml, csv)
+    return files.parse_reference("nobody2001", yaml, csv)
 
 
 def point(engine, nodes, value, phase="read", **levels):
@@ -44,19 +27,19 @@ def point(engine, nodes, value, phase="read", **levels):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_published_row_is_comparable_or_has_a_reason(name):
-    path = find_reference(name, ROOT)
-    result = load_reference(path)
-    lines = {cell.line for cell in cells(result)}
+    path = files.find_reference(name, ROOT)
+    result = files.load_reference(path)
+    lines = {cell.line for cell in files.cells(result)}
     others = [r for n, r in enumerate(result.rows, start=2) if n not in lines]
-    assert lines and all(reason(result, row) for row in others)
+    assert lines and all(files.reason(result, row) for row in others)
     assert result.citation.year > 2000 and result.hardware and result.cited().count(".") >= 2
     # What is kept of it in a study's results says the same.
-    texts = reference_texts([path])[name]
-    assert parse_reference(name, texts["yaml"], texts["csv"]) == result
+    texts = files.reference_texts([path])[name]
+    assert files.parse_reference(name, texts["yaml"], texts["csv"]) == result
 
 
 def test_published_curves_are_in_our_units():
-    one, two = published(reference())
+    one, two = ours.published(reference())
     assert (one.system, two.system) == ("sqlite", "theirs")
     assert dict(one.values) == pytest.approx({1: 200, 2: 100, 4: 50})
     assert dict(two.values) == pytest.approx({1: 20, 2: 40, 4: 80})
@@ -71,11 +54,11 @@ def test_our_curves_stand_beside_them_by_engine_levels_and_setting():
         *(point("mariadb", n, 10.0 * n, threads=t) for n in (1, 2, 4) for t in (1, 2)),
         point("postgres", 1, 5.0),
     ]
-    one, two = published(reference())
-    (own,) = measured(reference(), one, points)
+    one, two = ours.published(reference())
+    (own,) = ours.measured(reference(), one, points)
     # Two repeats at two nodes: their geometric mean.
     assert dict(own.values) == pytest.approx({1: 8, 2: 4, 3: 1})
-    others = measured(reference(), two, points)
+    others = ours.measured(reference(), two, points)
     # One level of PostgreSQL is no curve; MariaDB counts from two nodes on, one for each setting.
     assert [(c.engine, c.setting) for c in others] == [("mariadb", f"threads {n}") for n in (1, 2)]
     assert dict(others[0].values) == pytest.approx({2: 20, 4: 40})
@@ -86,7 +69,7 @@ def test_shapes_and_ratios_by_hand():
         *(point("sqlite", n, v) for n, v in ((1, 1000.0), (2, 500.0), (4, 250.0))),
         *(point("mariadb", n, v) for n, v in ((2, 100.0), (4, 100.0))),
     ]
-    result = compare([reference()], points)
+    result = ours.compare([reference()], points)
     one, two = (result.shapes.set_index("engine").loc[name] for name in ("sqlite", "mariadb"))
     assert (one["measured_slope"], one["published_slope"]) == pytest.approx((-1, -1))
     trends = [two["published_trend"], two["measured_trend"]]
@@ -104,14 +87,14 @@ def test_shapes_and_ratios_by_hand():
     assert ratios["agree"].to_list() == ["yes", "no", "yes"]
     assert set(result.values["compared"]) == {"yes", "it was guessed"}
     assert result.values["compared"].to_list()[-1] == "it was guessed"
-    assert finding(result.shapes, ratios) == [
+    assert ours.finding(result.shapes, ratios) == [
         "nobody2001: 1 of 2 curves rise, fall or stay as published; "
         "2 of 3 ratios are on the published side of 1"
     ]
-    nothing = compare([reference()], [point("duckdb", 1, 1.0), point("sqlite", 1, 1.0)])
+    nothing = ours.compare([reference()], [point("duckdb", 1, 1.0), point("sqlite", 1, 1.0)])
     assert nothing.curves.empty and nothing.shapes.empty and nothing.ratios.empty
     assert set(nothing.values["compared"]) == {"not measured in this study", "it was guessed"}
-    assert finding(nothing.shapes, nothing.ratios) == []
+    assert ours.finding(nothing.shapes, nothing.ratios) == []
 
 
 def test_the_best_over_what_was_tried():
@@ -120,30 +103,29 @@ def test_the_best_over_what_was_tried():
         *(point("sqlite", 1, v, rate=r) for r, v in ((10, 9.0), (100, 60.0), (100, 15.0))),
         point("sqlite", 2, 8.0, rate=10),
     ]
-    one, _ = published(reference(text))
-    (own,) = measured(reference(text), one, points)
+    one, _ = ours.published(reference(text))
+    (own,) = ours.measured(reference(text), one, points)
     # At 100 operations/s two repeats: 30; so 30 is the best, not 60.
     assert dict(own.values) == pytest.approx({1: 30, 2: 8})
 
 
 def test_slopes_trends_and_sides():
-    assert slope({1: 5.0, 10: 50.0}) == pytest.approx(1)
-    assert slope({1: 7.0, 2: 7.0, 4: 7.0}) == pytest.approx(0)
-    assert math.isnan(slope({1: 5.0})) and math.isnan(slope({0: 1.0, 1: 2.0}))
-    assert [trend(s) for s in (0.2, -0.2, 0.05, math.nan)] == ["rises", "falls", "flat", ""]
-    assert [side(r) for r in (2, 1.05, 0.95, 0.5)] == [1, 0, 0, -1]
+    assert ours.slope({1: 5.0, 10: 50.0}) == pytest.approx(1)
+    assert ours.slope({1: 7.0, 2: 7.0, 4: 7.0}) == pytest.approx(0)
+    assert math.isnan(ours.slope({1: 5.0})) and math.isnan(ours.slope({0: 1.0, 1: 2.0}))
+    assert [ours.trend(s) for s in (0.2, -0.2, 0.05, math.nan)] == ["rises", "falls", "flat", ""]
+    assert [ours.side(r) for r in (2, 1.05, 0.95, 0.5)] == [1, 0, 0, -1]
     assert geometric([1, 4]) == pytest.approx(2) and geometric([0, 4]) == 2
-    one, two = published(reference())
-    assert base_of(one, [one, two]) == 1
-    other = Curve("r", one.series, "x", "x", (), "", {3.0: 1.0, 5.0: 1.0})
-    assert base_of(other, [one]) == 3
+    one, two = ours.published(reference())
+    assert ours.base_of(one, [one, two]) == 1
+    other = ours.Curve("r", one.series, "x", "x", (), "", {3.0: 1.0, 5.0: 1.0})
+    assert ours.base_of(other, [one]) == 3
 
 
 def test_levels_of_a_step():
     factors = {"engine": "sqlite", "workers": 2, "processes": 3, "threads": 1, "load.rows": 5}
-    levels = levels_of(factors, {"threads": 4, "selectivity_pct": [0.2], "rate": None})
-    assert levels["clients"] == 24 and "load.rows" not in levels and "rate" not in levels
-    assert levels["selectivity_pct"] == 0.2
+    levels = levels_of(factors, {"threads": 4, "rate": None})
+    assert levels["clients"] == 24 and not {"load.rows", "rate"} & set(levels)
     assert levels_of(factors, {"clients": 7})["clients"] == 7
     slowed = levels_of(factors, {"slow": {"how": "disk", "nodes": 1, "names": [], "rate": None}})
     assert slowed["slow"] == "(how disk, nodes 1)"
