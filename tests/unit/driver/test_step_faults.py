@@ -127,20 +127,18 @@ def test_a_node_is_killed_at_its_moment_and_what_clients_saw_is_told(heard, tmp_
 
 def test_another_worker_gives_no_order_and_knows_the_same_victim(heard, tmp_path):
     crash = step(crash={"node": "random", "after": (0.1, 0.9)})
-    victims = []
-    for worker in (0, 1):
-        its = faults(heard, tmp_path, worker)
-        its.started(crash, 100.0)
-        its.end(measured(crash))
-        victims.append((its.crashes[0]["node"], its.crashes[0]["after"]))
-    assert victims[0] == victims[1]
-    assert next(one for one in heard if one[0] == "kill")[1] == [victims[0][0]]
-    assert sum(one == "kill done" for one in heard) == 1
-    heard.clear()
-    embedded = faults(heard, tmp_path, embedded=True)
-    embedded.started(crash, 100.0)
-    assert embedded.end(measured(crash)) == [] == embedded.crashes
-    assert heard == ["meet a-4-worked", "meet a-4-ended"]
+    places = {"first": (0, False), "second": (1, False), "embedded": (0, True)}
+    its = {name: faults(heard, tmp_path, w, embedded=e) for name, (w, e) in places.items()}
+    for one in its.values():
+        one.started(crash, 100.0)
+        assert bool(one.end(measured(crash))) == (one is not its["embedded"])
+    first, second = (its[name].crashes[0] for name in ("first", "second"))
+    assert (first["node"], first["after"]) == (second["node"], second["after"])
+    assert its["embedded"].crashes == []
+    (kill,) = (one for one in heard if one[0] == "kill")
+    assert kill[1] == [first["node"]]
+    worked, ended = "meet a-4-worked", "meet a-4-ended"
+    assert heard == [kill, worked, "kill done", ended, worked, ended, worked, ended]
 
 
 def test_marks_are_of_successes_by_owner(monkeypatch):

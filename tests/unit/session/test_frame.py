@@ -340,11 +340,6 @@ def test_a_failed_attempt_is_recorded_with_what_is_known(tmp_path, run):
     run.end()
 
 
-def member(live, name, process):
-    (live / "members").mkdir(exist_ok=True)
-    (live / "members" / f"{name}.json").write_text(json.dumps(asdict(process)))
-
-
 def test_a_dead_run_s_trials_are_swept_with_words(tmp_path):
     here = MadeHost()
     lock, gone = tmp_path / "lock", tmp_path / "no lock"
@@ -354,7 +349,8 @@ def test_a_dead_run_s_trials_are_swept_with_words(tmp_path):
         Lease(name, Process("here", 9, 1.0), 25.0, locks).write(tmp_path / "leases")
     opened(tmp_path, "z", trial="t")
     live = tmp_path / "live" / "t"
-    member(live, "x", Process("far", 5, 1.0))
+    (live / "members").mkdir()
+    (live / "members" / "x.json").write_text(json.dumps(asdict(Process("far", 5, 1.0))))
     publish(live, NODES, "data0", StartedNode("data0", "far", str(tmp_path / "d"), 0.0, None))
     trial = tmp_path / "trials" / "t"
     for path in (tmp_path / "d", trial / "store.0", trial / "data.1"):
@@ -370,26 +366,6 @@ def test_a_dead_run_s_trials_are_swept_with_words(tmp_path):
     assert here.own_time.now == pytest.approx(1045.0, abs=0.2), "nodes end servers in order"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["d", "trials"]
     assert [path.name for path in trial.iterdir()] == ["part.parquet"]
-
-
-def test_what_a_scheduler_calls_over_is_not_waited_for_by_a_sweep_or_an_end(tmp_path):
-    here = MadeHost()
-
-    def ask(kind, ids):
-        assert (kind, list(ids)) == ("slurm", ["12"])
-        return set()
-
-    run = Run(tmp_path, ask=ask, system=here)
-    run.start(pause=lambda seconds: True)
-    for owner in ("dead", run.id):
-        opened(tmp_path, owner)
-        member(tmp_path / "live" / "t", "x", Process("far", 5, 1.0, "slurm", "12"))
-        if owner == "dead":
-            sweep_dead(tmp_path, lambda text: None, ask, system=here)
-        else:
-            assert run.end() == []
-        assert not (tmp_path / "live" / "t").exists()
-    assert here.own_time.now == 1000
 
 
 def test_a_sweep_ends_its_own_host_s_jobs_and_spares_itself(tmp_path):

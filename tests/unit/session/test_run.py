@@ -19,6 +19,7 @@ from storewise.session.coordination.run import (
     lease_seconds,
     renew_every,
     sweep,
+    sweep_dead,
 )
 from storewise.session.coordination.trial_job import trial_job
 
@@ -63,22 +64,14 @@ def test_a_stale_lease_ends_a_trial_whatever_the_clocks_say(tmp_path):
 def test_a_lease_s_time_can_be_set(monkeypatch):
     monkeypatch.delenv(LEASE_VARIABLE, raising=False)
     assert lease_seconds(on_cluster=False) == 25 < lease_seconds(on_cluster=True) == 180
+    # It is renewed several times while it holds.
+    assert [renew_every(lease) for lease in (2, 4, 25, 180)] == [0.5, 1, 3, 3]
     monkeypatch.setenv(LEASE_VARIABLE, "2")
     assert lease_seconds(on_cluster=False) == lease_seconds(on_cluster=True) == 2
     for bad in ("1.9", "soon", "nan", "inf", ""):
         monkeypatch.setenv(LEASE_VARIABLE, bad)
         with pytest.raises(ConfigError, match=f"^{LEASE_VARIABLE}={bad}: expected seconds, at le"):
             lease_seconds(on_cluster=False)
-
-
-@pytest.mark.parametrize(("lease", "pause"), [(2, 0.5), (4, 1), (25, 3), (180, 3)])
-def test_a_lease_is_renewed_several_times_while_it_holds(tmp_path, lease, pause):
-    assert renew_every(lease) == pause
-    run = Run(tmp_path, lease)
-    pauses = []
-    run.start(pause=lambda seconds: pauses.append(seconds) or True)
-    run.end()
-    assert pauses == [pause]
 
 
 def test_a_client_leaves_the_first_word_to_the_node(tmp_path, run):
@@ -133,21 +126,31 @@ def test_sweeping_waits_for_jobs_on_other_hosts(tmp_path):
         assert not directory.exists()
 
 
-def test_sweeping_does_not_wait_for_jobs_that_their_scheduler_calls_over(tmp_path):
-    opened(tmp_path, "dead")
-    directory = tmp_path / "live" / "t"
-    for name, job in (("data0", "1.login"), ("data1", "2.login"), ("load.0", "")):
-        put(directory, name, liveness.Process("elsewhere", 1, 1.0, "pbs" if job else "", job))
-    own_time, calls = FakeTime(), []
+@pytest.mark.parametrize("killed", [False, True])
+def test_nobody_waits_for_jobs_that_their_scheduler_calls_over(tmp_path, killed):
+    own_time, calls, said = FakeTime(), [], []
+    here = MadeHost(own_time=own_time)
 
     def ask(kind, ids):
         calls.append((own_time.now, kind, list(ids)))
         return {"2.login"} if len(calls) > 1 else None
 
+    run = Run(tmp_path, ask=ask, system=here)
+    run.start(pause=lambda seconds: True)
+    opened(tmp_path, "killed" if killed else run.id)
+    directory = tmp_path / "live" / "t"
+    for name, job in (("data0", "1.login"), ("data1", "2.login"), ("load.0", "")):
+        put(directory, name, liveness.Process("elsewhere", 1, 1.0, "pbs" if job else "", job))
     left = [f"{name} (process 1 on elsewhere)" for name in ("data0", "data1", "load.0")]
     assert liveness.Elsewhere(directory, None).left() == left
     # What it still has, and what it cannot be asked about.
-    assert sweep(tmp_path, directory, ask=ask, system=MadeHost(own_time=own_time)) == left[1:]
+    if killed:
+        sweep_dead(tmp_path, said.append, ask, system=here)
+        ends = "it ends by itself when it sees that its run is gone"
+        assert said[1:] == [f"could not end {name}; {ends}" for name in left[1:]]
+        run.end()
+    else:
+        assert run.end() == left[1:]
     assert {kind for _, kind, _ in calls} == {"pbs"}
     assert calls[0][2] == ["1.login", "2.login"]
     assert {round(b - a, 1) for (a, *_), (b, *_) in pairwise(calls)} <= {2.0, 2.1}
