@@ -15,10 +15,8 @@ from storewise.session.coordination.ending import how_it_ended
 def test_a_process_that_the_kernel_kills_for_lack_of_memory() -> None:
     """Really: in a cgroup that allows it none."""
     before = MemoryKills.now()
-    eater = subprocess.Popen(
-        [sys.executable, "-c", "import sys; sys.stdin.read(1); x = bytearray(10**8)"],
-        stdin=subprocess.PIPE,
-    )
+    code = "import sys; sys.stdin.read(1); x = bytearray(10**8)"
+    eater = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE)
     with without_memory(eater.pid):
         eater.communicate(b"x")
     text = how_it_ended(eater.returncode, before, eater.pid)

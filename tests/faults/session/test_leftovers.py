@@ -10,17 +10,12 @@ import pytest
 from support.paths import TESTS
 from support.servers.stores import available
 
+FURTHER = ("mariadb", "mongodb", "valkey", "cassandra", "hbase")
+
 
 @pytest.mark.needs("root", "unshare")
 @pytest.mark.parametrize(
-    "name",
-    [
-        "postgres",
-        *(
-            pytest.param(name, marks=pytest.mark.all_cells)
-            for name in ("mariadb", "mongodb", "valkey", "cassandra", "hbase")
-        ),
-    ],
+    "name", ["postgres", *(pytest.param(name, marks=pytest.mark.all_cells) for name in FURTHER)]
 )
 def test_killed_servers_leave_nothing(name: str) -> None:
     """With an empty /tmp and /dev/shm of its own."""

@@ -3,32 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from support.workspace import Workspace
 
-#: Five megabytes.
-STUDY = """\
-workload: ycsb
-engines: [sqlite]
-retries: 0
-phases:
-  - load: {recordcount: 5000}
-  - c: {seconds: 0.3}
-"""
+STUDY = "workload: ycsb\nengines: [sqlite]\nphases:\n  - load: {recordcount: 50}\n"
 #: Root's own right to write in spite of modes is taken away.
 OBEYS_MODES = ["setpriv", "--bounding-set=-dac_override,-dac_read_search,-fowner"]
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Iterator[Workspace]:
-    place = Workspace(tmp_path)
+@pytest.fixture(autouse=True)
+def study(place: Workspace) -> None:
     place.write_study(STUDY)
-    yield place
-    for process in place.processes():
-        process.kill()
 
 
 @pytest.mark.needs("root", "setpriv")

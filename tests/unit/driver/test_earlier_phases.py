@@ -49,16 +49,15 @@ def test_the_first_worker_reads_what_all_get_and_the_others_open_no_part(jobs):
 
 
 def test_who_waits_for_the_first_worker_sees_the_end_of_the_trial(jobs):
-    looks = []
+    looks = iter([None, None, None, Aborted("the trial has ended")])
 
     def check():
-        looks.append(1)
-        if len(looks) == 4:
-            raise Aborted("the trial has ended")
+        if (end := next(looks)) is not None:
+            raise end
 
     with pytest.raises(Aborted):
         read_earlier(jobs[1], check, sleep=lambda seconds: None)
-    assert len(looks) == 4
+    assert list(looks) == []
 
 
 def test_nothing_came_before_a_load(jobs, tmp_path):
