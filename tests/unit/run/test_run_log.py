@@ -93,14 +93,8 @@ def test_what_the_user_is_told_of_a_log():
     assert step_of("localjob 8: Making the report") == "making the report"
     assert step_of("Job 4: Trial duckdb-w2-r1-d05d: loading, worker 0") == ""
     assert step_of("1 of 128 steps (1%) done") is None
-
-
-def test_a_plan_names_its_trials():
-    text = "Job 4: Trial a-r2-0b\nReason: x\nJob 3: Trial a-r2-0b: loading, worker 0\n"
-    assert opened_trials(f"{text}Job 9: Trial a-r1-0a\nJob 4: Trial a-r2-0b\n") == [
-        "a-r2-0b",
-        "a-r1-0a",
-    ]
+    plan = "Job 4: Trial a-2\nReason: x\nJob 3: Trial a-2: loading\nJob 9: Trial a-1\n"
+    assert opened_trials(plan + "Job 4: Trial a-2\n") == ["a-2", "a-1"]
 
 
 def test_a_log_has_all_passes_and_is_read_as_it_grows(tmp_path):
@@ -122,9 +116,6 @@ def test_a_log_has_all_passes_and_is_read_as_it_grows(tmp_path):
     with RunLog(path):
         assert path.read_bytes() == b"", "another run's"
     assert plain_lines('a\n\n  File "x", line 1\n    raise\nb\n') == ["a", "b"]
-
-
-def test_results_below_a_file_are_refused_in_a_sentence(tmp_path):
-    (tmp_path / "results").write_text("")
-    with pytest.raises(StorewiseError, match=r"results cannot be written to .*results/s: File ex"):
-        RunLog(tmp_path / "results" / "s" / "logs" / "run.log")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorewiseError, match=r"results cannot be written to .*file/s: "):
+        RunLog(tmp_path / "file" / "s" / "logs" / "run.log")

@@ -83,15 +83,16 @@ def test_what_is_damaged_in_one_place(bad):
     assert (told == {"passed"}) == (bad.kind in PASSED)
 
 
+class Endless(io.RawIOBase):
+    def readinto(self, buffer):
+        buffer[:] = b"x" * len(buffer)
+        return len(buffer)
+
+    def readable(self):
+        return True
+
+
 def test_a_line_without_end_is_not_taken_into_memory():
-    class Endless(io.RawIOBase):
-        def readinto(self, buffer):
-            buffer[:] = b"x" * len(buffer)
-            return len(buffer)
-
-        def readable(self):
-            return True
-
     with pytest.raises(InputError, match="line of more than"):
         list(DocumentReader(io.BufferedReader(Endless()), DIGEST))
 
@@ -112,7 +113,6 @@ PACKED = {
     "an empty frame": (b"".join([FRAMES[0], ZSTD(b""), *FRAMES[1:]]), None),
     "a member lost": (b"".join(GZIPS[:-1]), "ends|complete"),
     "a frame lost": (b"".join(FRAMES[:-1]), "ends|complete"),
-    "garbage behind gzip": (b"".join([*GZIPS, b"garbage"]), "corrupt compressed data"),
     "garbage behind zstd": (b"".join([*FRAMES, b"garbage"]), "corrupt compressed data"),
     "zstd behind gzip": (b"".join([*GZIPS, FRAMES[0]]), "corrupt compressed data"),
 }
@@ -160,9 +160,8 @@ def test_inspect(tmp_path):
     result = inspect_file(DATA / "ssearch36.m10")
     assert list(result) == keys
     assert list(result.values())[1:] == ["SSEARCH", "36.3.8i", 3, 36, 36, 111, True]
-    path = tmp_path / "bad"
-    path.write_bytes(CONTENT[:9000])
-    result = inspect_file(path)
+    (tmp_path / "bad").write_bytes(CONTENT[:9000])
+    result = inspect_file(tmp_path / "bad")
     assert list(result) == [*keys, "error"] and result["complete"] is False
     assert result["error"]["line"] == line_of(CONTENT, result["error"]["offset"])
     assert result["alignments"] > 0

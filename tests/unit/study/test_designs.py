@@ -42,24 +42,16 @@ MEASURED = {
     "niec2014-workers": ("processes", {(n,) for n in (1, 10, 20, 40, 80)}),
     "niec2014-routers": ("workers processes routers", {(n, 20, 0) for n in (1, 2, 4, 8)}),
     "niec2014-nodes": ("workers processes replicas", {(4, 30, 1)}),
-    "altoros2013": (
-        "engine nodes routers",
-        {("cassandra", 4, 0), ("mongodb", 4, 2), ("hbase", 4, 0)},
-    ),
-    "balasubramanian2014": (
-        "engine nodes routers consistency",
-        {("hbase", 5, 0, "async"), ("mongodb", 5, 1, "relaxed"), ("mariadb", 5, 0, "relaxed")},
-    ),
+    "altoros2013": ("engine nodes routers",
+                    {("cassandra", 4, 0), ("mongodb", 4, 2), ("hbase", 4, 0)}),
+    "balasubramanian2014": ("engine nodes routers consistency",
+                            {("hbase", 5, 0, "async"), ("mongodb", 5, 1, "relaxed"),
+                             ("mariadb", 5, 0, "relaxed")}),
     "andor2019": ("engine repeat", {(e, n) for e in ("mongodb", "cassandra") for n in (1, 2, 3)}),
-    "mahmood2015": (
-        "engine nodes index_time",
-        {
-            (*store, index)
-            for store in (("mongodb", 1), ("mongodb", 4), ("postgres", 1), ("mariadb", 1))
-            for index in ("before", "after")
-        },
-    ),
-}
+    "mahmood2015": ("engine nodes index_time",
+                    {(*store, index) for index in ("before", "after") for store in
+                     (("mongodb", 1), ("mongodb", 4), ("postgres", 1), ("mariadb", 1))}),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", MEASURED)

@@ -29,14 +29,6 @@ def test_the_demo_is_what_the_readme_says():
     assert set(demo.engines) == {"files", "null", "sqlite", "duckdb", "parquet"}
 
 
-def test_layouts_of_a_data_set(tmp_path):
-    good = "factors: {parquet.partition: [hash, query], parquet.sort: [id, query]}\n"
-    trials = study(tmp_path, BASE.replace("[null, sqlite]", "[parquet]") + good).trials()
-    assert {(t.settings["partition"], t.settings["sort"]) for t in trials} == {
-        (partition, sort) for partition in ("hash", "query") for sort in ("id", "query")
-    }
-
-
 def test_extends_and_scales_merge_mappings_and_replace_the_rest(tmp_path):
     study(tmp_path, BASE + "factors: {workers: [1, 2], threads: 1}\n", name="base.yaml")
     text = "extends: base.yaml\nfactors: {workers: 4}\nscales: {tiny: {repeats: 3}}\n"

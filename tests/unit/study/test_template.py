@@ -10,8 +10,6 @@ from storewise.study import template
 from storewise.study.load import load_study
 from storewise.study.template import path_of, write_study
 
-QUESTIONS = ("best_hits", "strong_hits", "gene_hits", "top_genes", "bits_histogram")
-
 
 @pytest.fixture
 def outputs(tmp_path):
@@ -23,31 +21,25 @@ def outputs(tmp_path):
     return inside.parent
 
 
-@pytest.mark.parametrize(
-    ("genes", "scores", "indexes", "left"),
-    [
-        (True, True, ["align.q", "align.gene", "align.e"], QUESTIONS),
-        (False, True, ["align.q", "align.e"], ("best_hits", "strong_hits", "bits_histogram")),
-        (True, False, ["align.gene"], ("gene_hits", "top_genes")),
-        (False, False, [], None),
-    ],
-)
-def test_what_hits_do_not_have_is_not_asked(outputs, genes, scores, indexes, left):
-    path = outputs.parent / "mine.yaml"
-    engines = ("files", "sqlite", "parquet")
+@pytest.mark.parametrize("genes", [True, False])
+@pytest.mark.parametrize("scores", [True, False])
+def test_what_hits_do_not_have_is_not_asked(outputs, genes, scores):
+    path, engines = outputs.parent / "mine.yaml", ("files", "sqlite", "parquet")
     assert write_study(outputs, path, engines=engines, genes=genes, scores=scores) == path
     study = load_study(path, inputs_exist=True)
     assert study.title == "Stores for my outputs, 2"
     assert study.inputs.paths == [str(outputs)] and study.inputs.sample is None
     assert list(study.engines) == list(engines)
-    assert study.indexes == indexes
+    asked = {"gene_hits", "top_genes"} if genes else set()
+    asked |= {"best_hits", "strong_hits", "bits_histogram"} if scores else set()
     query = [set(phase.params["questions"]) for phase in study.phases if phase.name == "query"]
-    assert query == ([] if left is None else [set(left)])
+    assert query == ([asked] if asked else [])
+    indexes = {"align.q": scores, "align.gene": genes, "align.e": scores}
+    assert study.indexes == [field for field, wanted in indexes.items() if wanted]
     assert f"storewise run {path}" in path.read_text()
     # Stores that have indexes are measured with them, the others without.
-    assert {t.engine: t.index_time for t in study.trials()} == {
-        **{"files": "none", "sqlite": "after", "parquet": "none"}
-    }
+    times = {t.engine: t.index_time for t in study.trials()}
+    assert times == {"files": "none", "sqlite": "after", "parquet": "none"}
 
 
 def test_of_many_files_a_sample_is_taken(outputs, monkeypatch):
@@ -56,13 +48,13 @@ def test_of_many_files_a_sample_is_taken(outputs, monkeypatch):
     assert (study.inputs.sample.files, study.inputs.sample.seed) == (200, 1)
     monkeypatch.setattr(template, "LOOKED_AT", 1)
     (outputs / "run" / SMALL[0].name).unlink()
-    with pytest.raises(InputError, match="none of the first 1 files is an SSEARCH -m 10 output"):
-        write_study(outputs, outputs.parent / "other.yaml")
-    (outputs / "notes.txt").unlink()
-    with pytest.raises(InputError, match="the directory holds no file"):
-        write_study(outputs, outputs.parent / "other.yaml")
-    with pytest.raises(InputError, match="there is no such directory"):
-        write_study(outputs / "no", outputs.parent / "other.yaml")
+    for place, says in (
+        (outputs, "none of the first 1 files is an SSEARCH -m 10 output"),
+        (outputs / "run", "the directory holds no file"),
+        (outputs / "no", "there is no such directory"),
+    ):
+        with pytest.raises(InputError, match=says):
+            write_study(place, outputs.parent / "other.yaml")
     assert not (outputs.parent / "other.yaml").exists()
 
 

@@ -50,13 +50,10 @@ def test_an_id_is_of_the_levels_and_the_repeat_alone():
     assert trial_id({"engine": "a", "workers": 1}, 1) != trial_id({"engine": "a", "workers": 2}, 1)
 
 
-def test_a_seed_is_of_the_studys_seed_and_the_id():
+def test_seeds_and_shards():
     digest = hashlib.sha256(b"7:x").digest()
     assert trial_seed(7, "x") == int.from_bytes(digest[:8], "big") // 2 < 2**63
     assert len({trial_seed(seed, name) for seed in (1, 2) for name in "xy"}) == 4
-
-
-def test_shards_and_their_list():
     whole = made(workers=3, processes=2)
     assert (whole.shards, whole.shard_list) == (6, "6")
     assert made(workers=3, processes=2, volume=0.25).shard_list == "6of0.25"
@@ -200,17 +197,16 @@ def test_the_nodes_of_a_trial(tmp_path):
 
 
 def test_ways_to_write_engines_and_phases(tmp_path):
-    def read(text):
-        return study(tmp_path, f"inputs: {{paths: data}}\n{text}")
-
-    one = read(
-        "engines: [null, sqlite]\nphases: [write, read: {operations: 1, steps: [{threads: 2}]}]\n"
+    engines, swept = ("[null, sqlite]", "{null: , sqlite: {}}"), "sweep: {threads: [2]}"
+    one, other = (
+        study(tmp_path, f"inputs: {{paths: data}}\nengines: {names}\nphases: [{phases}]\n")
+        for names, phases in (
+            (engines[0], "write, read: {operations: 1, steps: [{threads: 2}]}"),
+            (engines[1], f"write: , read: {{operations: 1, {swept}}}"),
+        )
     )
-    assert one.engines == {"null": {}, "sqlite": {}}
+    assert one.engines == {"null": {}, "sqlite": {}} and one.inputs.paths == ["data"]
     assert [(p.name, p.steps) for p in one.phases] == [("write", []), ("read", [{"threads": 2}])]
-    swept = "read: {operations: 1, sweep: {threads: [2]}}"
-    other = read(f"engines: {{null: , sqlite: {{}}}}\nphases: [write: , {swept}]\n")
     assert (other.engines, other.phases) == (one.engines, one.phases)
     # As it is stored with results.
     assert Study.model_validate(one.model_dump(mode="json")) == one
-    assert one.inputs.paths == ["data"]
