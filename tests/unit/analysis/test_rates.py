@@ -128,17 +128,6 @@ def test_equal_values_have_a_point_and_one_value_has_no_interval():
 
 
 def test_single_repeat_takes_its_interval_from_its_seconds():
-    rng = np.random.default_rng(1)
-    seconds = list(rng.normal(100, 5, 60))
-    result = estimate([99.0], seconds)
-    assert result.resampled == "seconds"
-    assert result.low < 99.0 < result.high
-    # About mean +- 1.96 * 5 / sqrt(60), the seconds being independent here.
-    assert result.high - result.low == pytest.approx(2 * 1.96 * 5 / math.sqrt(60), rel=0.5)
-    assert estimate([99.0], seconds[: MIN_SECONDS - 1]).resampled == "none"
-
-
-def test_neighbouring_seconds_that_are_alike_count_for_less():
     # 110, 110, 90, 90 ...: neighbours' products are 1, -1, ..., 1 (sum 1) over 12, so r is
     # (12 / 12 + 1) / 8 = 0.25 and 12 seconds are worth 12 * 0.75 / 1.25 = 7.2.
     seconds = [110.0, 110, 90, 90] * 3
@@ -146,6 +135,8 @@ def test_neighbouring_seconds_that_are_alike_count_for_less():
     error = 0.1 * math.sqrt(12 / 11) / math.sqrt(7.2)
     assert result.error == pytest.approx(error) and result.freedom == pytest.approx(6.2)
     assert math.log(result.high / 100) == pytest.approx(stats.t.ppf(0.975, 6.2) * error)
+    assert result.resampled == "seconds"
+    assert estimate([100.0], seconds[: MIN_SECONDS - 1]).resampled == "none"
 
 
 @pytest.mark.parametrize(("r", "least"), [(0.0, 0.92), (0.7, 0.85)])

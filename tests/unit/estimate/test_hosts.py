@@ -9,10 +9,14 @@ H = 3600.0
 
 def test_on_a_cluster_of_ones_own_hosts_count_while_they_are_used():
     stays = [Stay(H, {"data": 3, "work": 1}), Stay(2 * H, {"data": 1, "work": 1})]
-    uses, seconds = occupied(stays)
-    assert seconds == 3 * H
-    assert uses["data"] == Use(busy=5, starts=3, most=3)
-    assert uses["work"] == Use(busy=3, starts=1, most=1)
+    uses = {"data": Use(busy=5, starts=3, most=3), "work": Use(busy=3, starts=1, most=1)}
+    assert occupied(stays) == (uses, 3 * H)
+    # Trials at a time have hosts of their own.
+    stays = [Stay(H, {"data": 1}), Stay(2 * H, {"data": 1}), Stay(H, {"data": 1})]
+    uses, seconds = occupied(stays, lanes=2, start_up=0.5 * H, idle=H)
+    assert seconds == pytest.approx(2.5 * H)
+    data = uses["data"]
+    assert (data.starts, data.most, data.busy, data.starting) == pytest.approx((2, 2, 4, 1))
 
 
 def test_hosts_start_once_and_wait_for_the_next_trial_until_they_end():
@@ -27,15 +31,6 @@ def test_hosts_start_once_and_wait_for_the_next_trial_until_they_end():
     # Two that end, the first one while the second start waits, two at the end.
     assert result.idle == pytest.approx(2 * 0.2 + 0.1 + 2 * 0.2)
     assert result.hours == pytest.approx(result.busy + result.starting + result.idle)
-
-
-def test_trials_at_a_time_have_hosts_of_their_own():
-    stays = [Stay(H, {"data": 1}), Stay(2 * H, {"data": 1}), Stay(H, {"data": 1})]
-    uses, seconds = occupied(stays, lanes=2, start_up=0.5 * H, idle=H)
-    assert seconds == pytest.approx(2.5 * H)
-    assert (uses["data"].starts, uses["data"].most) == (2, 2)
-    assert uses["data"].busy == pytest.approx(4)
-    assert uses["data"].starting == pytest.approx(1)
 
 
 def test_who_was_idle_shortest_is_taken_and_the_end_is_that_of_the_longest():

@@ -104,36 +104,31 @@ def test_merged_logs_give_the_percentiles_of_all_values(logs):
     assert hdr.merge_logs(paths, tag="put.service_time").get_total_count() == 0
 
 
-def test_the_package_reads_our_logs(logs):
+def test_the_package_reads_our_logs(logs, tmp_path):
     paths, values = logs
-    merged = {}
+    merged = {tag: hdr.new_histogram() for tag in values}
     starts, lengths = [], set()
     for path in paths:
         reader = HistogramLogReader(str(path), HdrHistogram(1, hdr.HIGHEST_NS, 3))
         while (result := reader.get_next_interval_histogram()) is not None:
             starts.append(result.get_start_time_stamp())
             lengths.add(result.get_end_time_stamp() - starts[-1])
-            total = merged.setdefault(result.get_tag(), hdr.new_histogram())
-            total.add(result)
+            merged[result.get_tag()].add(result)
     assert lengths == {1000.0}
     assert sorted(set(starts)) == [1_700_000_000_000.0 + 1000 * n for n in range(4)]
     for tag, raw in values.items():
         assert merged[tag].get_total_count() == len(raw)
         assert merged[tag].get_value_at_percentile(99) == pytest.approx(exact(raw, 99), rel=0.002)
-
-
-def test_a_broken_log_is_an_error_with_its_line(logs, tmp_path):
-    (path, _), _ = logs
-    lines = path.read_text().replace("#[Checksum: in the last line]\n", "").splitlines()
+    # One without a checksum, of an older version, that is broken is told with its line.
+    lines = paths[0].read_text().replace("#[Checksum: in the last line]\n", "").splitlines()
     bad = tmp_path / "bad.hlog"
     bad.write_text("\n".join([*lines[:5], lines[5][:-40] + "!!!"]))
     with pytest.raises(ResultError, match=r"bad\.hlog, line 6: the histogram cannot be decoded"):
         hdr.merge_logs([bad], "get.response_time;warmup")
     bad.write_text("one,two\n")
-    with pytest.raises(ResultError, match="line 1: not an interval"):
-        hdr.tags(bad)
-    with pytest.raises(ResultError, match="not a readable Hdr log"):
-        hdr.tags(tmp_path / "none.hlog")
+    for path, why in ((bad, "line 1: not an interval"), (tmp_path / "none", "not a readable Hdr")):
+        with pytest.raises(ResultError, match=why):
+            hdr.tags(path)
 
 
 def test_a_failed_write_leaves_nothing(tmp_path):

@@ -23,12 +23,16 @@ def touch(*paths):
         path.write_text("x")
 
 
-def until_watched(seen, *directories):
-    """Return when its thread has seen these: it has a minute."""
-    until = time.monotonic() + 60
-    while not {str(one) for one in directories} <= set(seen._paths.values()):
-        assert time.monotonic() < until
+def until(seen):
+    """Return when this holds: it has a minute."""
+    end = time.monotonic() + 60
+    while not seen():
+        assert time.monotonic() < end
         os.sched_yield()
+
+
+def until_watched(seen, directory):
+    until(lambda: str(directory) in seen._paths.values())
 
 
 @pytest.fixture
@@ -104,10 +108,7 @@ def test_a_directory_that_is_renamed_while_it_is_looked_at_counts(store, monkeyp
         """It is watched when it has its file, and has another name before it is looked into."""
 
         def inotify_add_watch(self, *arguments):
-            until = time.monotonic() + 60
-            while not any((store / name / "file").exists() for name in ("one", "two")):
-                assert time.monotonic() < until
-                os.sched_yield()
+            until(lambda: any((store / name / "file").exists() for name in ("one", "two")))
             watch = library.inotify_add_watch(*arguments)
             if (store / "one").exists():
                 (store / "one").rename(store / "two")
