@@ -1,12 +1,8 @@
 """A pool of processes: what a kill leaves of it."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import psutil
 import pytest
@@ -26,11 +22,10 @@ try:
 except StorewiseError as error:
     sys.exit(str(error))
 """
-Running = tuple[subprocess.Popen[str], list[psutil.Process]]
 
 
 @pytest.fixture
-def running(tmp_path: Path) -> Iterator[Running]:
+def running(tmp_path):
     """A script whose two children sleep."""
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
@@ -38,19 +33,18 @@ def running(tmp_path: Path) -> Iterator[Running]:
         [sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         try:
-            assert process.stdout is not None
             assert process.stdout.readline() == "slept\n"
             yield process, psutil.Process(process.pid).children(recursive=True)
         finally:
             process.kill()
 
 
-def gone(children: list[psutil.Process]) -> bool:
+def gone(children):
     return not psutil.wait_procs(children, timeout=20)[1]
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_no_child_outlives_its_parent(running: Running, how: signal.Signals) -> None:
+def test_no_child_outlives_its_parent(running, how):
     process, children = running
     sleepers = [child for child in children if "spawn_main" in " ".join(child.cmdline())]
     assert len(sleepers) == 2
@@ -62,7 +56,7 @@ def test_no_child_outlives_its_parent(running: Running, how: signal.Signals) -> 
     assert gone(children)
 
 
-def test_a_killed_child_is_one_error_that_names_what_it_did(running: Running) -> None:
+def test_a_killed_child_is_one_error_that_names_what_it_did(running):
     process, children = running
     next(child for child in children if "spawn_main" in " ".join(child.cmdline())).kill()
     _, text = process.communicate(timeout=60)

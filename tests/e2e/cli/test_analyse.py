@@ -1,19 +1,13 @@
 """``storewise analyse`` as users call it: output, warnings, and one error per bad input."""
 
-from __future__ import annotations
-
 import json
 import math
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import Result
 from support.results import synthetic
 from typer.testing import CliRunner
 
-from storewise.analysis.pipeline import load, output
 from storewise.analysis.stats.anova import Specification
 from storewise.analysis.stats.anova_groups import group_warnings, groups
 from storewise.analysis.stats.csv_table import observations, parse_table
@@ -34,11 +28,11 @@ null,2,2,1.75
 """
 
 
-def analyse(*arguments: object) -> Result:
+def analyse(*arguments):
     return CliRunner().invoke(app, ["analyse", *map(str, arguments)])
 
 
-def error_of(*arguments: object) -> str:
+def error_of(*arguments):
     result = analyse(*arguments)
     assert isinstance(result.exception, StorewiseError), (result.exception, result.output)
     assert result.stdout == ""
@@ -46,13 +40,13 @@ def error_of(*arguments: object) -> str:
 
 
 @pytest.fixture
-def table(tmp_path: Path) -> Path:
+def table(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text(ROWS, encoding="utf-8")
     return path
 
 
-def test_json_is_the_list_of_the_contract_and_nothing_else() -> None:
+def test_json_is_the_list_of_the_contract_and_nothing_else():
     result = analyse(
         *("--table", PUBLISHED, *ANDOR, "--numeric", "client_threads", "--repeats", 3),
         *("--by", "workload,operations", "--format", "json"),
@@ -60,10 +54,8 @@ def test_json_is_the_list_of_the_contract_and_nothing_else() -> None:
     assert result.exit_code == 0, result.output
     rows = json.loads(result.stdout)
     assert len(rows) == 8 * 4
-    for row in rows:
-        assert list(row) == [
-            *("by", "term", "df", "sum_sq", "f", "p", "eta_sq_partial", "omega_sq")
-        ]
+    names = ["by", "term", "df", "sum_sq", "f", "p", "eta_sq_partial", "omega_sq"]
+    assert all(list(row) == names for row in rows)
     assert rows[0]["by"] == {"workload": "A", "operations": 1000}
     assert [r["term"] for r in rows[:4]] == [
         *("engine", "client_threads", "engine:client_threads", "Residual")
@@ -71,21 +63,11 @@ def test_json_is_the_list_of_the_contract_and_nothing_else() -> None:
     assert [r["f"] for r in rows[:3]] == pytest.approx([272.2, 3.88, 1.14], abs=0.05)
     assert rows[3]["df"] == 56
     assert rows[3]["f"] is rows[3]["p"] is rows[3]["eta_sq_partial"] is rows[3]["omega_sq"] is None
-    assert "within repeats is unknown" in result.stderr
-    assert "not normal in all groups" in result.stderr
-    assert "--log-response" in result.stderr
+    # The warning names its remedy.
+    assert "not normal in all groups" in result.stderr and "--log-response" in result.stderr
 
 
-def test_text_says_how_it_was_made(table: Path) -> None:
-    result = analyse(table, "--response", "ms", "--factors", "engine,threads", "--log-response")
-    assert result.exit_code == 0, result.output
-    first, heading, *rows = result.stdout.splitlines()
-    assert "log(ms), 8 rows (type 2 sums of squares; factors of levels coded sum-to-zero)" in first
-    assert heading.split() == ["term", "df", "sum_sq", "F", "p", "eta_sq_partial", "omega_sq"]
-    assert [row.split()[0] for row in rows] == ["engine", "threads", "engine:threads", "Residual"]
-
-
-def test_pairs_beside_the_table(table: Path) -> None:
+def test_pairs_beside_the_table(table):
     request = ("--table", table, "--response", "ms", "--factors", "engine,threads")
     result = analyse(*request, "--tukey", "threads", "--log-response", "--format", "json")
     outcome = json.loads(result.stdout)
@@ -110,7 +92,7 @@ def test_pairs_beside_the_table(table: Path) -> None:
         ROWS.rstrip("\n").encode(),
     ],
 )
-def test_csv_files_of_all_kinds_are_the_same(tmp_path: Path, content: bytes) -> None:
+def test_csv_files_of_all_kinds_are_the_same(tmp_path, content):
     path = tmp_path / "t.csv"
     path.write_bytes(content)
     request = ("--response", "ms", "--factors", "engine,threads", "--format", "json")
@@ -119,22 +101,17 @@ def test_csv_files_of_all_kinds_are_the_same(tmp_path: Path, content: bytes) -> 
     assert rows[0]["sum_sq"] == pytest.approx(2 * (9 - 2.3125) ** 2)
 
 
-def test_columns_have_the_types_of_their_cells() -> None:
-    text = "i,f,pad,word,y\n1,1.5,01,null,1\n2,2,02,,2\n"
-    table = parse_table(text.encode(), "t.csv")
+def test_columns_have_the_types_of_their_cells():
+    table = parse_table(b"i,f,pad,word,y\n1,1.5,01,null,1\n2,2,02,,2\n", "t.csv")
     frame = observations(table, "y", ["i"], by=["f", "pad"])
-    assert [frame[name].tolist() for name in ("i", "f", "pad")] == [
-        [1, 2],
-        [1.5, 2.0],
-        ["01", "02"],
-    ]
-    assert [type(frame[name].tolist()[1]) for name in ("i", "f", "pad")] == [int, float, str]
-    assert list(frame.index) == [2, 3]
+    values = {name: frame[name].tolist() for name in ("i", "f", "pad")}
+    assert values == {"i": [1, 2], "f": [1.5, 2.0], "pad": ["01", "02"]}
+    assert [type(one[1]) for one in values.values()] == [int, float, str]
     with pytest.raises(AnalysisError, match=r"line 3: column 'word' is empty"):
         observations(table, "y", ["word"])
 
 
-def test_names_with_commas_stand_in_quotes(tmp_path: Path) -> None:
+def test_names_with_commas_stand_in_quotes(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text(ROWS.replace("engine", '"store, kind"').replace("threads", "class"))
     request = ("--response", "ms", "--factors", '"store, kind",class', "--format", "json")
@@ -142,7 +119,7 @@ def test_names_with_commas_stand_in_quotes(tmp_path: Path) -> None:
     assert [r["term"] for r in rows] == [*("store, kind", "class", "store, kind:class", "Residual")]
 
 
-def lines(**cells: str) -> str:
+def lines(**cells):
     """The table with other cells: lineN=..."""
     result = ROWS.splitlines()
     for line, text in cells.items():
@@ -167,7 +144,6 @@ def lines(**cells: str) -> str:
         (lines(line4="sqlite,2,1,fast"), {}, "line 4: column 'ms' must be a number; found 'fast'"),
         (lines(line4='sqlite,2,1,"7,5"'), {}, "numbers have a decimal point, no comma"),
         (lines(line4="sqlite,2,1,nan"), {}, "line 4: column 'ms' must be a number; found 'nan'"),
-        (lines(line4="sqlite,2,1,1e999"), {}, "line 4: column 'ms' must be a number"),
         (lines(line4="sqlite,2,1,", line6=",1,1,3"), {}, "line 4: column 'ms' is empty"),
         (lines(line5=",2,2,7.5", line6=",1,1,3"), {}, "lines 5, 6: column 'engine' is empty"),
         (lines(line4="sqlite,2,1,0"), {"log": True}, "line 4: column 'ms' has values of 0 or less"),
@@ -178,35 +154,16 @@ def lines(**cells: str) -> str:
         (ROWS, {"factors": "engine,engine"}, "--factors names column 'engine' twice"),
         (ROWS, {"factors": "engine,,run"}, "a name in this list is empty"),
         (ROWS, {"factors": "threads", "by": "engine,threads"}, "is in --factors and in --by"),
-        (
-            "engine,threads,ms\na,1,2\na,1,3\nb,2,3\nb,2,4\n",
-            {"factors": "threads", "by": "engine"},
-            "engine=a: factor threads has only one level (1); two or more are needed (nor can "
-            "the other group be analysed)",
-        ),
-        ("g,t,ms\na,1,2\nb,1,3\n", {"factors": "t", "by": "g"}, "g=a: ms has one row; nothing"),
-        (ROWS, {"factors": "engine", "by": "threads,run"}, "threads=1, run=1: no residual degrees"),
-        (ROWS, {"factors": "engine,threads,run", "interactions": "all"}, "engine:threads:run: 8"),
-        (
-            lines(line8="null,1,1,1", line9="null,1,2,1.75"),
-            {"interactions": "2"},
-            "interaction engine:threads: no rows with engine=null, threads=2",
-        ),
-        (ROWS, {"tukey": "run"}, "run is no factor of the model (engine, threads)"),
-        (ROWS, {"tukey": "threads", "numeric": "threads"}, "factor threads is a number"),
-        (ROWS, {"robust": True, "type": 1}, "type 1 have no robust test"),
         (ROWS, {"phase": "read"}, "--phase is for a study's results"),
         (ROWS, {"factors": None}, "needs --response COLUMN and --factors A,B"),
     ],
 )
-def test_bad_input_is_one_clear_error(
-    tmp_path: Path, content: str | bytes, options: dict[str, Any], message: str
-) -> None:
+def test_bad_input_is_one_clear_error(tmp_path, content, options, message):
     path = tmp_path / "t.csv"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     request = {"response": "ms", "factors": "engine,threads", **options}
     flags = {"log": "--log-response", "robust": "--robust"}
-    arguments: list[object] = ["--table", path]
+    arguments = ["--table", path]
     for name, value in request.items():
         if name in flags:
             arguments.append(flags[name])
@@ -217,7 +174,7 @@ def test_bad_input_is_one_clear_error(
     assert str(path) in text or text.startswith(("--", "'"))
 
 
-def test_groups_that_cannot_be_analysed_do_not_stop_the_others(tmp_path: Path) -> None:
+def test_groups_that_cannot_be_analysed_do_not_stop_the_others(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text(ROWS + "duckdb,1,1,5\nfiles,1,1,5\nlmdb,1,1,5\nlmdb,2,1,5\n")
     request = ("--response", "ms", "--factors", "threads", "--by", "engine")
@@ -225,20 +182,12 @@ def test_groups_that_cannot_be_analysed_do_not_stop_the_others(tmp_path: Path) -
     assert result.exit_code == 0, result.output
     rows = json.loads(result.stdout)
     assert [row["by"]["engine"] for row in rows] == ["null", "null", "sqlite", "sqlite"]
-    message = [line for line in result.stderr.splitlines() if "no analysis" in line]
-    assert message == [
-        "storewise: no analysis of variance of engine=duckdb; engine=files: ms has one row; "
-        "nothing varies",
-        "storewise: no analysis of variance of engine=lmdb: ms has the same value in all 2 rows; "
-        "nothing varies",
-    ]
-    text = analyse(path, *request)
-    assert text.exit_code == 0
-    assert "engine=sqlite: ms, 4 rows" in text.stdout
-    assert "engine=duckdb" in text.stderr
+    one, equal = [line for line in result.stderr.splitlines() if "no analysis" in line]
+    assert "of engine=duckdb; engine=files: ms has one row; nothing varies" in one
+    assert "of engine=lmdb: ms has the same value in all 2 rows" in equal
 
 
-def test_checks_of_the_tables_are_adjusted_as_in_the_studys_own_warning(tmp_path: Path) -> None:
+def test_checks_of_the_tables_are_adjusted_as_in_the_studys_own_warning(tmp_path):
     """40 groups with normal residuals: one in 20 would else be called doubtful."""
     rng = np.random.default_rng(5)
     rows = ["g,t,y"]
@@ -249,61 +198,31 @@ def test_checks_of_the_tables_are_adjusted_as_in_the_studys_own_warning(tmp_path
     request = ("--response", "y", "--factors", "t")
     frame = observations(parse_table(path.read_bytes(), "t.csv"), "y", ["t"], by=["g"])
     result = groups(frame, ["g"], Specification("y", ("t",))).groups
-    alone = [group for group in result if "not normal" in str(group_warnings([group]))]
-    assert len(alone) >= 1
+    assert any("not normal" in str(group_warnings([group])) for group in result), "each alone"
     assert "not normal" not in analyse(path, *request, "--by", "g").stderr
     # A group that is not normal by far is still named.
     rows += [f"x,{t},{math.exp(3 * rng.normal()):.9f}" for t in (0, 1) for _ in range(12)]
     path.write_text("\n".join(rows) + "\n")
-    message = analyse(path, *request, "--by", "g").stderr
-    assert "not normal in 1 of 41 groups (g=x)" in message
-    assert "after Holm's method over 41 groups" in message
+    assert "not normal in 1 of 41 groups (g=x)" in analyse(path, *request, "--by", "g").stderr
 
 
-def test_files_that_are_not_there(tmp_path: Path, table: Path) -> None:
+def test_files_that_are_not_there(tmp_path, table):
     missing = tmp_path / "no.csv"
     request = ("--response", "ms", "--factors", "engine")
     assert f"{missing}: cannot be read: No such file" in error_of("--table", missing, *request)
     assert "there are no results of a study" in error_of(missing)
-    assert "Give a study, or --table FILE" in error_of(*request)
     assert "not both" in error_of(table, "--table", table, *request)
-    assert "Is a directory" in error_of("--table", tmp_path, *request)
 
 
-def test_a_study_gets_its_tables_and_its_finding(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_study_gets_its_tables_and_its_finding(tmp_path):
     study = tmp_path / "demo"
     synthetic.make_study(study, engines=["sqlite", "duckdb"])
-    # What was loaded and analysed once is not analysed again.
-    written: list[Any] = []
-    write, read = output.write_study, load.load_results
-
-    def once(*arguments: Any) -> Any:
-        if not written:
-            written.append(write(*arguments))
-        return written[0]
-
-    monkeypatch.setattr(output, "write_study", once)
-    monkeypatch.setattr(load, "load_results", lambda path, **_: written or read(path))
     result = analyse(study, "--response", "operations_per_s", "--tukey", "engine")
     assert result.exit_code == 0, result.output
     assert "SQLite" in result.stdout.splitlines()[0]
     assert "log(operations_per_s), 8 rows" in result.stdout
     assert "duckdb - sqlite" in result.stdout
     assert (study / "analysis" / "variance.csv").read_text().startswith("phase,step,measure,")
-    assert (study / "analysis" / "verdict.json").is_file()
     rows = json.loads(analyse(study, "--phase", "read", "--format", "json").stdout)
     assert {row["by"]["phase"] for row in rows} == {"read"}
     assert "--repeats is for tables" in error_of(study, "--repeats", 3)
-    assert "no factor 'engin'" in error_of(study, "--factors", "engin")
-
-
-@pytest.mark.slow
-def test_a_study_without_repeats_says_why_there_is_no_table(tmp_path: Path) -> None:
-    study = tmp_path / "single"
-    synthetic.make_study(study, engines=["sqlite", "duckdb"], repeats=1)
-    result = analyse(study)
-    assert result.exit_code == 0, result.output
-    assert result.stderr.count("no levels were repeated") == 1
-    assert "no analysis of variance is possible" in error_of(study, "--response", "p50")

@@ -28,7 +28,3 @@ def test_an_example(place, number):
     )
     lines = [line.rstrip() for line in done.stdout.strip().splitlines()]
     assert lines == printed.strip().splitlines()
-
-
-def test_there_are_examples():
-    assert len(EXAMPLES) == 4

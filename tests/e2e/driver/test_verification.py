@@ -4,11 +4,9 @@ fails; at a level that may lose it is recorded, and such a store is not recommen
 import sqlite3
 from dataclasses import replace
 
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import pytest
 from support import driving
-from support.driving import make_inputs, total, trial, verify
+from support.driving import make_inputs, trial, verify
 from support.results.made import GROUP
 
 from storewise.analysis.measure.verification import verification
@@ -91,16 +89,3 @@ def test_what_a_damaged_store_is_worth(stored, made, fault):
     found = verdict(replace(tables, verification=verification(samples)))
     assert dict(found.set_aside) == {best: "its store did not hold all that was written to it"}
     assert best not in (found.recommendation.choice, *found.recommendation.among)
-
-
-def test_a_file_that_no_worker_stored_fails_the_trial(stored):
-    """Its documents are not missed: nobody says that they were stored."""
-    path = stored / "written.0.parquet"
-    files = pq.read_table(path)
-    lose_file(stored)
-    digest = bytes(min(files.column("digest").to_pylist()))
-    pq.write_table(files.filter(pc.not_equal(files["digest"], digest)), path)
-    with pytest.raises(EngineError, match=r"^1 input files were not stored, the first: .*m10"):
-        verify(RELAXED, stored)
-    verify(RELAXED.model_copy(update={"on_bad_input": "quarantine"}), stored)
-    assert total(stored / "verify.parquet", "lost_documents") == 0

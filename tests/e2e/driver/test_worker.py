@@ -1,10 +1,8 @@
 """Worker jobs as real processes with real stores: what they measure and write."""
 
-import sqlite3
 import subprocess
 import sys
 
-from support import driving
 from support.driving import make_inputs, rows, start, total, trial, verify
 from support.waiting import exit_code
 
@@ -41,16 +39,13 @@ def test_a_trial_of_two_workers(tmp_path):
         assert merge_logs(logs, tag=tag).get_total_count() == operations
     assert sum(bool(rows(p, metric="cpu_user")) for p in read) == 1  # one sampler a host
     assert all(rows(p, metric="client_cpu") for p in (*write, *read))
-    _, conditions = read_part(write[1])
-    assert conditions["seed"] == measured.seed
-    assert conditions["host"]["cpus"] >= 1
+    assert read_part(write[1])[1]["seed"] == measured.seed
     files = StoredFiles.read([tmp_path / f"written.{k}.parquet" for k in range(2)])
     assert len(files.digests) == 12
     assert sorted(set(files.shards.tolist())) == [0, 1, 2, 3]
     verify(measured, tmp_path)
     checked = rows(tmp_path / "verify.parquet", metric="checked_documents")
-    assert len(checked) == 4
-    assert min(row["value"] for row in checked) > 0
+    assert len(checked) == 4 and min(row["value"] for row in checked) > 0
     assert total(tmp_path / "verify.parquet", "counted_documents") == expected
     assert total(tmp_path / "verify.parquet", "lost_documents") == 0
     # Nothing was changed since the load.
@@ -61,22 +56,6 @@ def test_a_trial_of_two_workers(tmp_path):
         assert total(part, "files_created") >= files > 0
         assert total(part, "store_bytes", second=None) > 0
     assert not [p for p in tmp_path.rglob(".*") if p.name.endswith(".tmp")]
-
-
-def test_some_missing_documents_are_counted_errors(tmp_path, caplog):
-    make_inputs(tmp_path, 1)
-    driving.run_here(trial("sqlite"), tmp_path, "write")
-    (path,) = [p for p in (tmp_path / "store.0" / "p0").iterdir() if p.suffix != ".json"]
-    with sqlite3.connect(path) as database:
-        database.execute("DELETE FROM rna")
-    database.close()
-    driving.run_here(trial("sqlite"), tmp_path, "read")
-    errors = total(tmp_path / "read.0.parquet", "errors", second=None)
-    good = total(tmp_path / "read.0.parquet", "operations", second=None)
-    assert errors > 20
-    assert errors + good == 200
-    assert "of 200 operations failed, the first with: get: document" in caplog.text
-    assert "is missing" in read_part(tmp_path / "read.0.parquet")[1]["warnings"][0]
 
 
 def test_the_worker_imports_nothing_slow():

