@@ -31,9 +31,8 @@ def test_p_by_hand():
     assert p_of(_of_p(0.03)) == pytest.approx(0.03)
     same = Estimate(3, 1.0, 1.0, 1.0, "counted", 0.0, 1.0)
     assert p_of(same) == 1 and p_of(replace(same, mean=2.0)) == 0
-    assert math.isnan(p_of(Estimate(1, 2.0, math.nan, math.nan, "none")))
-    assert math.isnan(p_of(Estimate(1, 2.0, 1.9, 2.1, "operations", 0.01, 100.0)))
-    assert math.isnan(p_of(Estimate(1, 2.0, 1.9, 2.1, "seconds", 0.01, 100.0)))
+    for basis in ("none", "operations", "seconds"):
+        assert math.isnan(p_of(Estimate(1, 2.0, 1.9, 2.1, basis, 0.01, 100.0)))
 
 
 @pytest.mark.parametrize("spreads", [[0.1] * 5, [0.02, 0.02, 0.02, 0.2, 0.2]])

@@ -69,16 +69,16 @@ def test_what_has_no_knee(throughput, latency, why):
         knee.find(throughput, latency)
 
 
-def _steps(tables, loads, values, *, n=3, phase="read", service=0.8):
+def _steps(tables, loads, values, *, n=3):
     """Rows of `steps`: (clients, rate) and (throughput, mean response time) of each step."""
-    place = dict.fromkeys(tables.results.factors, 1) | {"engine": "sqlite", "phase": phase}
+    place = dict.fromkeys(tables.results.factors, 1) | {"engine": "sqlite", "phase": "read"}
     place |= {"operation": ALL, "planned": math.nan, "other": "", "n": n}
     known = {"resampled": "repeats", "error": 0.02, "freedom": 2.0}
     place |= known if n > 1 else {"resampled": "none", "error": math.nan, "freedom": math.nan}
     rows = []
     for step, ((clients, rate), (x, t)) in enumerate(zip(loads, values, strict=True)):
         at = {**place, "step": step, "clients": clients, "rate": rate}
-        measures = {"response_mean": t, "response_p99": 5 * t, "service_mean": service * t}
+        measures = {"response_mean": t, "response_p99": 5 * t, "service_mean": 0.8 * t}
         rows.append({**at, "measure": "operations_per_s", "mean": x, "unit": "operations/s"})
         for measure, value in {**measures, "service_p99": t}.items():
             rows.append({**at, "measure": measure, "mean": value, "unit": "s"})
@@ -119,15 +119,3 @@ def test_one_repeat_has_a_knee_without_an_interval_and_too_few_steps_have_none(t
     steps, _ = of([(n, None) for n in (1.0, 2.0, 4.0)])
     without = replace(tables, steps=steps[steps["measure"] != "response_mean"])
     assert "no response times" in knee.knees(without).table["reason"].item()
-
-
-def test_response_over_service_of_open_loops_only(tables):
-    opened = _steps(tables, [(4.0, 100.0), (4.0, 200.0)], VALUES[:2], service=0.5)
-    closed = _steps(tables, [(4.0, None)], VALUES[:1], phase="closed")
-    steps = pd.concat([opened, closed], ignore_index=True)
-    result = knee.response(replace(tables, steps=steps)).table
-    assert list(result.columns) == [*tables.results.factors, *knee.RESPONSE_COLUMNS]
-    assert set(result["phase"]) == {"read"} and len(result) == 4
-    ratios = result.groupby("statistic")["ratio"].apply(list).to_dict()
-    assert ratios == {"mean": pytest.approx([2, 2]), "p99": pytest.approx([5, 5])}
-    assert result.loc[result["statistic"] == "mean", "response"].to_list() == [0.010, 0.0105]

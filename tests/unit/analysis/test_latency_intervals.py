@@ -30,7 +30,7 @@ def test_ranks_by_hand():
 
 
 @pytest.mark.parametrize("percentile", [50.0, 90.0, 99.0, 99.9])
-@pytest.mark.parametrize("count", [37, 54_321, 3_000_000])
+@pytest.mark.parametrize("count", [37, 3_000_000])
 def test_ranks_are_those_of_the_binomial(percentile, count):
     result = ranks(percentile, count)
     low, high = stats.binom.ppf([0.025, 0.975], count, percentile / 100)

@@ -229,24 +229,24 @@ def test_what_each_node_did_in_a_step():
 
 def test_what_slowed_nodes_leave_of_the_rate():
     trials = pd.DataFrame({"trial": list("ab"), "engine": "postgres", "nodes": [2, 4]})
-    rows = [
-        ("a", 0, 400.0, "", 0, False),
-        ("a", 1, 100.0, "cpu", 1, False),
-        ("a", 2, 7.0, "", 0, True),
-        ("b", 0, 900.0, "", 0, False),
-        ("b", 1, 300.0, "cpu", 3, False),
-    ]
-    names = ["trial", "step", "value", "slow", "slowed_nodes", "crash"]
-    place = {"measure": "operations_per_s", "unit": "operations/s", "phase": "read"}
-    rates = pd.DataFrame(rows, columns=names).assign(**place)
-    conditions = rates[["trial", "phase", "step", *names[3:]]]
-    rates = rates[["trial", "step", "value", *place]]
-    table = slowdown(rates, conditions, results_of(trials))
-    assert table[["nodes", "step", "slowed_nodes", "relative"]].to_numpy().tolist() == [
+    table = pd.DataFrame(
+        {
+            "trial": list("aaabb"),
+            "step": [0, 1, 2, 0, 1],
+            "value": [400.0, 100.0, 7.0, 900.0, 300.0],
+            "slow": ["", "cpu", "", "", "cpu"],
+            "slowed_nodes": [0, 1, 0, 0, 3],
+            "crash": [False, False, True, False, False],
+        }
+    ).assign(measure="operations_per_s", unit="operations/s", phase="read")
+    conditions = table[["trial", "phase", "step", "slow", "slowed_nodes", "crash"]]
+    rates = table[["trial", "phase", "step", "value", "measure", "unit"]]
+    result = slowdown(rates, conditions, results_of(trials))
+    assert result[["nodes", "step", "slowed_nodes", "relative"]].to_numpy().tolist() == [
         *([2, 0, 0, 1], [2, 1, 1, pytest.approx(1 / 4)]),
         *([4, 0, 0, 1], [4, 1, 3, pytest.approx(1 / 3)]),
     ]
-    assert table["mean"].to_list() == pytest.approx([400, 100, 900, 300])
+    assert result["mean"].to_list() == pytest.approx([400, 100, 900, 300])
     assert slowdown(rates, conditions.assign(slowed_nodes=0), results_of(trials)).empty
 
 

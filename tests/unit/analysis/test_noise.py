@@ -33,8 +33,7 @@ def test_effective_seconds_by_hand():
     assert effective(30, 1.0) == 2
     # 1, -1, 1, -1, ...: the plain estimate is -(n - 1) / n, cut at -1 once corrected.
     assert autocorrelation(np.array([1.0, -1.0] * 5), 2) == -1
-    # 1, 1, -1, -1, 1, 1, -1, -1: neighbours' products are 1, -1, 1, -1, 1, -1, 1: 1 / 8, then
-    # (8 / 8 + 2) / 4.
+    # 1, 1, -1, -1, 1, 1, -1, -1: neighbours' products sum to 1: 1 / 8, then (8 / 8 + 2) / 4.
     assert autocorrelation(np.array([1.0, 1, -1, -1, 1, 1, -1, -1]), 2) == pytest.approx(0.75)
 
 

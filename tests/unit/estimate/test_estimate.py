@@ -242,17 +242,6 @@ def test_a_limit_is_not_held_against_hosts_without_a_price(tmp_path, place, gone
         assert not gone
 
 
-@pytest.mark.parametrize(
-    ("limit", "words"),
-    [("0", "greater than 0"), ("much", "'much'"), ("5", "needs prices")],
-)
-def test_a_limit_needs_prices(tmp_path, limit, words):
-    with pytest.raises(ConfigError) as error:
-        load(tmp_path, f"{YCSB}]\nmax_cost: {limit}\n")
-    for word in ("s.yaml, line 4", "max_cost", words):
-        assert word in str(error.value)
-
-
 def test_the_published_nodes_at_paper_scale_are_estimated():
     study = load_study("niec2014-nodes", scale="paper", root=ROOT)
     result = estimate(study, study.trials(), CLASSES, ROOT / "results" / study.name)

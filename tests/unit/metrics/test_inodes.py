@@ -5,6 +5,7 @@ import logging
 import os
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -135,17 +136,14 @@ def test_a_census_has_rows_of_the_schema(store):
 
 
 def test_where_nobody_may_watch_files_are_counted_all_the_same(store, monkeypatch):
-    class Full:
-        @staticmethod
-        def inotify_init1(flags):
-            return os.open(os.devnull, os.O_RDONLY)
+    def full(*_):
+        metadata_operations.ctypes.set_errno(errno.ENOSPC)
+        return -1
 
-        @staticmethod
-        def inotify_add_watch(handle, path, mask):
-            metadata_operations.ctypes.set_errno(errno.ENOSPC)
-            return -1
-
-    monkeypatch.setattr(metadata_operations, "_LIBC", Full)
+    library = SimpleNamespace(
+        inotify_init1=lambda flags: os.open(os.devnull, os.O_RDONLY), inotify_add_watch=full
+    )
+    monkeypatch.setattr(metadata_operations, "_LIBC", library)
     handles = len(list(Path("/proc/self/fd").iterdir()))
     census = Census([store], LOG)
     assert len(list(Path("/proc/self/fd").iterdir())) == handles

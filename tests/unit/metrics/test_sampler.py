@@ -42,6 +42,9 @@ def test_file_systems():
     assert host.file_system(host.Path("/proc")) == "proc"
     assert all(map(host.is_network, ("nfs4", "fuse.sshfs", "lustre")))
     assert not any(map(host.is_network, ("ext4", "fuse.snapfuse")))
+    # Facts of a host can be kept.
+    result = json.loads(json.dumps(host.facts()))
+    assert result["cpus"] >= 1 and result["memory_bytes"] > 0
 
 
 def test_sizes_are_allocated_bytes(tmp_path):
@@ -51,8 +54,3 @@ def test_sizes_are_allocated_bytes(tmp_path):
     (tmp_path / "full").write_bytes(os.urandom(1 << 20))
     assert host.tree_bytes((tmp_path, tmp_path / "none")) < 2 << 20
     assert host.tree_bytes((tmp_path,)) >= 1 << 20
-
-
-def test_facts_can_be_kept_as_json():
-    result = json.loads(json.dumps(host.facts()))
-    assert result["cpus"] >= 1 and result["memory_bytes"] > 0

@@ -20,7 +20,7 @@ from storewise.report.data.embed import columns_of, packed, plain, script_json
 from storewise.report.data.evidence import Evidence, headline_id, headlines, with_ids
 from storewise.report.data.filters import Facets
 from storewise.report.graphs import Graphs
-from storewise.report.page.timelines import METRICS, MOST_HOSTS, _curve, _hosts, span, timelines
+from storewise.report.page.timelines import span, timelines
 
 pytestmark = GROUP
 
@@ -156,20 +156,3 @@ def test_timelines_have_what_was_sampled(tables):
     kept = series[(series["trial"] == message[place]["id"]) & (series["phase"] == "read")]
     assert read["operations"] == pytest.approx(kept["operations_per_s"].to_list(), rel=1e-3)
     assert set(read["hosts"]["node-7"]) == {"cpu", "iowait", "disk_write"}
-
-
-def test_curves_of_joined_seconds_are_means_and_gaps_stay_gaps():
-    result = _curve(np.array([0, 0, 2, 2]), np.array([1.0, 3.0, 5.0, math.nan]))
-    assert result == pytest.approx([2, math.nan, 5], nan_ok=True)
-    rows = [
-        (f"h{i:02d}", second, value)
-        for i in range(MOST_HOSTS + 1)
-        for second, value in ((0, i - 0.5), (1, i + 0.5), (2, 1.0), (6, 3.0))
-    ]
-    group = pd.DataFrame(rows, columns=["host", "second", "cpu"])
-    both = _hosts(group.reindex(columns=["host", "second", *METRICS]), 2)
-    shown = {name: curves["cpu"] for name, curves in both.items()}
-    assert shown == {
-        "mean of 13 hosts": pytest.approx([6, 1, math.nan, 3], nan_ok=True),
-        "highest of 13 hosts": pytest.approx([12, 1, math.nan, 3], nan_ok=True),
-    }
