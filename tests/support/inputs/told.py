@@ -1,23 +1,11 @@
 """What `storewise inspect` and `storewise convert` say of bad files."""
 
 import json
-from dataclasses import dataclass
-from typing import Any
-
-
-@dataclass
-class Told:
-    """What the two commands say of bad files, by path; each file was alone in its message."""
-
-    inspected: dict[str, dict[str, Any]]
-    converted: dict[str, str]
 
 
 def told_of(storewise, paths):
-    """Run both commands on bad files: neither accepts or converts one, or says more than needed.
-
-    `storewise` runs the command: in this process, or in one of its own.
-    """
+    """What the two commands say, by path: neither accepts or converts a bad file, or says more than
+    needed. `storewise` runs the command: in this process, or in one of its own."""
     done = storewise("inspect", *paths)
     assert done.returncode == 1, done.stdout
     assert "Traceback" not in done.stderr
@@ -30,14 +18,12 @@ def told_of(storewise, paths):
     assert not output.exists() or list(output.iterdir()) == []
     messages = done.stderr.splitlines()
     assert len(messages) == len(paths), done.stderr
-    return Told(
-        {one["file"]: one for one in inspected},
-        {str(path): message for path, message in zip(paths, messages, strict=True)},
-    )
+    converted = dict(zip(map(str, paths), messages, strict=True))
+    return {one["file"]: (one, converted[one["file"]]) for one in inspected}
 
 
-def check(message, path, says, place, *, any_place):
-    result = message.inspected[str(path)]
+def check(told, path, says, place, *, any_place):
+    result, message = told[str(path)]
     assert result["complete"] is False
     error = result["error"]
     assert says in " ".join(str(value) for value in error.values())
@@ -46,4 +32,4 @@ def check(message, path, says, place, *, any_place):
     where = str(path)
     if error["line"] is not None:
         where += f", line {error['line']} (byte {error['offset']})"
-    assert message.converted[str(path)].startswith(f"storewise: {where}: {error['message']}")
+    assert message.startswith(f"storewise: {where}: {error['message']}")

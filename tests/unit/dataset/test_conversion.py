@@ -165,22 +165,17 @@ def test_many_updates_leave_few_files(tmp_path, by):
 
 
 def test_equal_inputs_are_used_once_and_named(tmp_path, copies):
-    twin = str(Path(copies[0]).with_name("zz.m10"))
+    root, place = tmp_path / "set", Path(copies[0]).parent
+    twin, later = str(place / "zz.m10"), str(place / "later.m10")
     with open_input(copies[0]) as text:
         Path(twin).write_bytes(text.read(1 << 30))
-    done = convert([*copies, twin], home_of(tmp_path / "set"), Options())
-    assert done.equal == [(twin, copies[0])]
-    assert stored(tmp_path / "set") == expected(copies)
-    later = str(Path(copies[0]).with_name("later.m10"))
+    assert convert([*copies, twin], home_of(root), Options()).equal == [(twin, copies[0])]
     shutil.copy(twin, later)
-    more = convert([later], home_of(tmp_path / "set"), Options(update=True))
+    more = convert([later], home_of(root), Options(update=True))
     assert more.equal == [(later, copies[0])]
-    assert stored(tmp_path / "set") == expected(copies)
-    assert {row["path"]: row["equal_to"] for row in inputs_of(tmp_path / "set")} == {
-        **dict.fromkeys(copies),
-        twin: copies[0],
-        later: copies[0],
-    }
+    assert stored(root) == expected(copies)
+    equal = {row["path"]: row["equal_to"] for row in inputs_of(root)}
+    assert equal == {**dict.fromkeys(copies), twin: copies[0], later: copies[0]}
 
 
 @pytest.mark.parametrize("spills", [False, True])

@@ -6,6 +6,7 @@ import shutil
 from collections import namedtuple
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from support.paths import SMALL
@@ -120,30 +121,21 @@ def test_all_engines_and_tools(monkeypatch):
         ("[postgres, duckdb]", "", 1.0),
     ],
 )
-def test_a_run_needs_room_for_its_largest_embedded_store(
-    engines, more, stores, tmp_path, monkeypatch
-):
+def test_a_run_needs_room_for_its_largest_store(engines, more, stores, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    Path("s.yaml").write_text(
-        f"inputs: {{paths: {SMALL[0]}}}\nengines: {engines}\n{more}phases: [write]\n"
-    )
+    inputs = f"inputs: {{paths: {SMALL[0]}}}\n"
+    Path("s.yaml").write_text(f"{inputs}engines: {engines}\n{more}phases: [write]\n")
     study, results = load_study("s.yaml"), Path("results/s")
-    asked = []
     free = [LEAST]
-
-    def usage(place):
-        asked.append(place)
-        return Usage(0, 0, free[0])
-
+    usage = mock.Mock(side_effect=lambda place: Usage(0, 0, free[0]))
     monkeypatch.setattr(shutil, "disk_usage", usage)
     assert too_little(study, results) is None, "nothing is known of the inputs yet"
-    assert asked == [tmp_path]
+    usage.assert_called_with(tmp_path)
     (results / "inputs").mkdir(parents=True)
     build_manifest([str(SMALL[0])], results / "inputs" / "manifest.parquet")
-    needed = LEAST + int(SMALL[0].stat().st_size * stores)
-    free[0] = needed
+    free[0] = LEAST + int(SMALL[0].stat().st_size * stores)
     assert too_little(study, results) is None
-    assert asked[1] == results
+    usage.assert_called_with(results)
     free[0] -= 1
     words = too_little(study, results)
     assert words.startswith(f"there is not enough space: {results.absolute()} has 256 MiB free")

@@ -113,10 +113,8 @@ def test_what_a_trial_does_now(run):
         "failed": ["x"],
         "sessions": [session(one), session("of another study")],
         "workers": [
-            teller(one, "load.0", 500.0),
-            teller(one, "load.1", 15.4),
-            teller(one, "load.2", 7.0, age=1e6),
-            teller(two, "load.0", 9.0),
+            *(teller(one, "load.0", 500.0), teller(one, "load.1", 15.4)),
+            *(teller(one, "load.2", 7.0, age=1e6), teller(two, "load.0", 9.0)),
         ],
         "warnings": ["a", "2026-01-01 10:00:00,123 WARNING b", "c"],
         "lines": ["1 of 9 files digested"],

@@ -28,6 +28,14 @@ def test_a_studys_prices_lie_on_top_of_the_files(tmp_path):
     assert load(tmp_path, STUDY + "prices: {}\n", WHOLE).prices == Prices(**whole)
 
 
+def test_what_neither_knows_is_named(tmp_path):
+    part = "node_hour: 1\nclient_hour: 1\n"
+    result = load(tmp_path, STUDY + "prices: {gb_month: 0.3}\n", part).prices
+    assert result == Prices(node_hour=1, client_hour=1, gb_month=0.3, by_study=True)
+    with pytest.raises(ConfigError, match=r"prices.yaml: gb_month: missing; give all of node_hour"):
+        load(tmp_path, STUDY, part)
+
+
 def test_amounts_of_two_currencies_are_never_mixed(tmp_path):
     file = WHOLE + "currency: USD\nnote: theirs\ndate: 2026-01-01\ninstances: {a.b: {spot: 1}}\n"
     whole = "{currency: EUR, node_hour: 1, client_hour: 2, gb_month: 3}"
@@ -37,14 +45,6 @@ def test_amounts_of_two_currencies_are_never_mixed(tmp_path):
         load(tmp_path, STUDY + "prices: {currency: EUR, node_hour: 1, gb_month: 0}\n", file)
     result = load(tmp_path, STUDY + "prices: {currency: USD, node_hour: 1}\n", file).prices
     assert (result.node_hour, result.note, list(result.instances)) == (1, "theirs", ["a.b"])
-
-
-def test_the_file_may_leave_to_the_study_what_it_does_not_know(tmp_path):
-    study = STUDY + "prices: {gb_month: 0.3}\n"
-    result = load(tmp_path, study, "node_hour: 1\nclient_hour: 1\n").prices
-    assert result == Prices(node_hour=1, client_hour=1, gb_month=0.3, by_study=True)
-    with pytest.raises(ConfigError, match=r"prices.yaml: gb_month: missing; give all of node_hour"):
-        load(tmp_path, STUDY, "node_hour: 1\nclient_hour: 1\n")
 
 
 @pytest.mark.parametrize(
