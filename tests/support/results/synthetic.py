@@ -30,6 +30,11 @@ SPEEDS = {
 }
 EMBEDDED = ("null", "sqlite", "duckdb", "parquet")
 SERVERS = ("postgres", "mongodb")
+#: What a client counts, and in what.
+METRICS = (
+    *(("operations", "1"), ("documents", "1"), ("bytes", "B"), ("errors", "1")),
+    *(("service_time_sum", "s"), ("prepare_time_sum", "s")),
+)
 #: Unix time of a trial's load, and seconds between the end of a phase and the start of the next.
 START, PAUSE = 1.7e9, 4.0
 
@@ -93,39 +98,16 @@ def counts(phase, operation, seconds, *, worker=0, process=0, service=0.0, prepa
     `prepare` are the total times in s, spread over the seconds."""
     n = len(seconds)
     rows = []
-    for second, (operations, documents) in enumerate(seconds):
-        for metric, value, unit in (
-            ("operations", operations, "1"),
-            ("documents", documents, "1"),
-            ("bytes", 100 * documents, "B"),
-            ("errors", 0, "1"),
-            ("service_time_sum", service / n, "s"),
-            ("prepare_time_sum", prepare / n, "s"),
-        ):
-            rows.append(
-                Sample(
-                    phase,
-                    metric,
-                    value,
-                    unit,
-                    0,
-                    second,
-                    operation,
-                    worker,
-                    process,
-                    None,
-                    second < warmup,
-                )
-            )
-    for metric, value, unit in (
-        ("operations", sum(o for o, _ in seconds), "1"),
-        ("documents", sum(d for _, d in seconds), "1"),
-        ("bytes", 100 * sum(d for _, d in seconds), "B"),
-        ("errors", 0, "1"),
-        ("service_time_sum", service, "s"),
-        ("prepare_time_sum", prepare, "s"),
-    ):
-        rows.append(Sample(phase, metric, value, unit, 0, None, operation, worker, process))
+
+    def add(of, second, *more):
+        place = (0, second, operation, worker, process, *more)
+        values = (*of, 100 * of[1], 0, service / (n if more else 1), prepare / (n if more else 1))
+        for (metric, unit), value in zip(METRICS, values, strict=True):
+            rows.append(Sample(phase, metric, value, unit, *place))
+
+    for second, of in enumerate(seconds):
+        add(of, second, None, second < warmup)
+    add((sum(o for o, _ in seconds), sum(d for _, d in seconds)), None)
     return rows
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -23,8 +22,6 @@ from support.needs import unavailable
 from storewise.session.server import server as session_server
 
 NOBODY = 65534
-#: A copy of each log goes here, where it is named.
-LOGS = "STOREWISE_DOORS_LOGS"
 
 
 def need_another_user() -> None:
@@ -43,9 +40,8 @@ class Attempts:
 
     def went_round(self, places: set[str]) -> bool:
         """Whether he has come to each of these places again, so has tried all that he knows."""
-        lines = [json.loads(line) for line in self.log.read_text().splitlines(keepends=True)
-                 if line.endswith("\n")]  # fmt: skip
-        came = Counter(e["place"] for e in lines if e["tried"] == "connect")
+        *lines, _ = self.log.read_text().split("\n")
+        came = Counter(e["place"] for e in map(json.loads, lines) if e["tried"] == "connect")
         return all(came[place] > 1 for place in places)
 
     def inside(self) -> list[str]:
@@ -115,8 +111,6 @@ def beside_an_intruder(kind: str, log: Path, monkeypatch: pytest.MonkeyPatch) ->
         intruder.wait(300)
         result.text = log.read_text()
         result.entries = [json.loads(line) for line in result.text.splitlines()]
-        if directory := os.environ.get(LOGS):
-            shutil.copy(log, Path(directory) / log.name)
 
 
 def _places(intruder: int) -> set[str]:
@@ -129,9 +123,8 @@ def _places(intruder: int) -> set[str]:
             result.add(f"process {process.pid}")
             for connection in process.net_connections("all"):
                 if connection.status == psutil.CONN_LISTEN:
-                    address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(
-                        connection.laddr.ip, connection.laddr.ip
-                    )
+                    address = connection.laddr.ip
+                    address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)
                     result.add(f"tcp {address} {connection.laddr.port}")
                 elif connection.family == socket.AF_UNIX and connection.laddr:
                     result.add(f"unix {connection.laddr}")

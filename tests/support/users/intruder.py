@@ -114,11 +114,8 @@ def mongodb(address: str, port: int) -> Iterator[Attempt]:
                 try:
                     client[where].command(command)
                 except OperationFailure as error:
-                    yield (
-                        tried,
-                        not _outside(error.code, str(error)),
-                        f"{error.code} {_line(error)}",
-                    )
+                    inside = not _outside(error.code, str(error))
+                    yield tried, inside, f"{error.code} {_line(error)}"
                 except PyMongoError as error:
                     yield tried, False, _line(error)
                 else:
@@ -145,22 +142,19 @@ def cassandra(address: str, port: int) -> Iterator[Attempt]:
     for encrypted in (False, True):
         for user, password in logins:
             how = f"{user or 'no user'}/{password or 'no password'}{' by TLS' if encrypted else ''}"
-            tried = f"log in as {how}"
             try:
                 connection = _dial(address, port, user, password, encrypted=encrypted)
             except Exception as error:  # noqa: BLE001 - the driver raises many kinds
-                yield tried, False, _line(error)
+                yield f"log in as {how}", False, _line(error)
                 continue
-            try:
-                for statement in statements:
-                    try:
-                        connection.wait_for_response(QueryMessage(statement, 1), timeout=_SECONDS)
-                    except Exception as error:  # noqa: BLE001 - as above
-                        yield f"{statement} as {how}", False, _line(error)
-                    else:
-                        yield f"{statement} as {how}", True, "done"
-            finally:
-                connection.close()
+            for statement in statements:
+                try:
+                    connection.wait_for_response(QueryMessage(statement, 1), timeout=_SECONDS)
+                except Exception as error:  # noqa: BLE001 - as above
+                    yield f"{statement} as {how}", False, _line(error)
+                else:
+                    yield f"{statement} as {how}", True, "done"
+            connection.close()
 
 
 def _dial(address: str, port: int, user: str, password: str, *, encrypted: bool) -> Any:
@@ -359,26 +353,13 @@ class Intruder:
         return True
 
     def process(self, place: str, pid: str) -> bool:
-        """What anybody sees of a process; its command line is in the log to be searched."""
+        """The command line, which anybody sees: it is in the log to be searched."""
         try:
             with Path(f"/proc/{pid}/cmdline").open("rb") as file:
                 self.note(place, "command line", False, file.read().decode(errors="replace"))
         except OSError:
             return False
-        for name in ("environ", "cwd", "maps", "mem"):
-            self._reads(place, f"/proc/{pid}/{name}", name)
         return not self._ended.wait(0.2)
-
-    def _reads(self, place: str, path: str, tried: str) -> None:
-        try:
-            with Path(path).open("rb") as file:
-                output = len(file.read(100))
-        except PermissionError as error:
-            self.note(place, tried, False, _line(error))
-        except OSError:
-            return
-        else:  # of a process that has ended there is nothing to read
-            self.note(place, tried, output > 0, f"{output} bytes")
 
 
 def _imports(kind: str) -> None:
