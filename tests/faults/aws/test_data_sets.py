@@ -3,14 +3,12 @@
 import pytest
 from support.inputs.datasets import expected, inputs_of, stored
 from support.paths import SMALL
-from support.s3.faults import Status
 
 from storewise.dataset.conversion import Options, convert, merge
 from storewise.dataset.home import Bucket as Home
 from storewise.dataset.home import home_of, locked
 from storewise.dataset.settings import Wanted
 from storewise.errors import StorewiseError
-from storewise.s3.client import ObjectError
 
 FILES = [str(path) for path in SMALL]
 
@@ -67,17 +65,6 @@ def test_interrupted_on_the_way(s3, tmp_path, monkeypatch, documents, step, lost
     root = fetched(s3, tmp_path / "copy")
     assert stored(root) == documents
     assert [row["path"] for row in inputs_of(root)] == sorted(FILES)
-
-
-def test_a_refused_upload(s3, tmp_path, documents):
-    home = home_of(f"{s3.uri}/made/set", tmp_path / "scratch")
-    s3.faults.add(Status(403, "AccessDenied"), method="PUT", target="align/part", times=None)
-    with pytest.raises(ObjectError, match=r"access denied for PutObject"):
-        convert(FILES, home, Options())
-    assert s3.keys("made/set/inputs/") == []
-    s3.faults.clear()
-    convert(FILES, home, Options())
-    assert stored(fetched(s3, tmp_path / "copy")) == documents
 
 
 def test_a_writer_on_another_host(s3, tmp_path, monkeypatch, documents):

@@ -1,7 +1,6 @@
 """EC2 instance metadata: what an instance says of itself, and that it is taken back."""
 
 import json
-import signal
 import time
 from datetime import UTC, datetime
 
@@ -9,12 +8,9 @@ import pytest
 from support.fake_time import FakeTime
 from support.s3.instance_metadata import ImdsServer
 
-from storewise.layout import LEASES, LIVE
 from storewise.metrics import ec2_instance as module
 from storewise.metrics.ec2_instance import Interruption, Metadata, MetadataError, Notice, instance
 from storewise.metrics.host import facts, host_name
-from storewise.session.coordination.liveness import ABORT, SESSION, Session, read_abort
-from storewise.session.coordination.trial_job import trial_job
 
 AT = "2026-03-01T08:22:00Z"
 
@@ -106,27 +102,3 @@ def test_only_spot_instances_look_for_an_interruption(imds):
     assert seldom.reason() == expected
     assert Notice("stop", "soon").at == 0.0
     assert Notice("stop", "2999-01-01T00:00:00Z").at <= time.time() + module.FARTHEST
-
-
-def test_a_notice_ends_the_trial_as_a_failed_attempt(imds, tmp_path):
-    imds.life_cycle = "spot"
-    session = Session("t", "run", 60.0, 0.0)
-    live = tmp_path / LIVE / "t"
-    live.mkdir(parents=True)
-    (tmp_path / LEASES).mkdir()
-    (tmp_path / LEASES / "run").touch()
-    session.write(live)
-    log = tmp_path / "write.0.log"
-    before = signal.getsignal(signal.SIGTERM)
-    with (
-        pytest.raises(SystemExit, match="EC2 takes back host"),
-        trial_job(tmp_path, live / SESSION, "write.0", log) as job,
-    ):
-        imds.take_back(AT)
-        job.check()
-    assert signal.getsignal(signal.SIGTERM) is before
-    why = read_abort(live / ABORT)
-    assert why.reason == f"EC2 takes back host {host_name()} (spot interruption at {AT})"
-    assert why.failure, "a failed attempt, which is tried again"
-    assert why.until == datetime(2026, 3, 1, 8, 22, tzinfo=UTC).timestamp()
-    assert "EC2 takes back host" in log.read_text()

@@ -99,36 +99,6 @@ def test_a_report_that_cannot_be_published_is_there(measured, s3):
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.all_cells  # in every run a study on Slurm is published so, pulled and analysed
-def test_a_study_that_was_published_has_nothing_left_to_do(s3, tmp_path, monkeypatch):
-    secrets = {"AWS_ACCESS_KEY_ID": "AKIA0OWN0KEY", "AWS_SECRET_ACCESS_KEY": "own/secret+key"}
-    secrets["AWS_SESSION_TOKEN"] = "own+session/token=="
-    for key, value in secrets.items():
-        monkeypatch.setenv(key, value)
-    place = Workspace(tmp_path)
-    place.copy_inputs()
-    (place.directory / "base.yaml").write_text(BASE)
-    place.write_study(STUDY.format(bucket=s3.name))
-    done = place.storewise("run", "s.yaml")
-    assert done.returncode == 0, done.stdout + done.stderr
-    keys = [key.partition("-s-first/")[2] for key in s3.keys("studies")]
-    assert {MANIFEST, "config/written/s.yaml", "logs/analyse.log"} <= {*keys}
-    assert not [key for key in keys if key.startswith(("live", "leases", ".", "inputs/cache"))]
-    result = {path: path.read_bytes() for path in place.directory.rglob("*") if path.is_file()}
-    result |= {key: s3.get(key) for key in s3.keys("studies")}
-    for secret in ("AWS_SECRET", "Authorization", "X-Amz-Signature", *secrets.values()):
-        assert not [path for path, data in result.items() if secret.encode() in data]
-    assert place.left_behind() == []
-    done = place.snakemake("-n")
-    assert planned(done.stdout + done.stderr) == {}, done.stdout + done.stderr
-    # A new publication of the same trials sends none of them.
-    s3.faults.clear()
-    done = place.snakemake("publish")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert planned(done.stdout + done.stderr) == {"publish": 1}
-    assert not [r for r in s3.faults.seen("PUT") if "/trials/" in r.target]
-
-
 def test_a_study_that_does_not_say_where_to(tmp_path):
     place = Workspace(tmp_path)
     place.write_study(f"inputs: {{paths: data}}\n{BASE}")

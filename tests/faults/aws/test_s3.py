@@ -19,21 +19,19 @@ import pytest
 from support import driving
 from support.paths import ROOT, SAMPLE, SMALL
 from support.results.published import FOLDER, command, publish, write_results
-from support.s3.faults import Cut, Delay, Flip, Reset, Stall, Status, Together
+from support.s3.faults import Delay, Stall, Status
 from support.waiting import wait_until
-from support.workspace import Workspace
 
 from storewise.errors import InputError
 from storewise.publish.manifest import MANIFEST
 from storewise.publish.pull import publication
-from storewise.s3 import client
 from storewise.s3 import prefetch as ahead
 from storewise.s3 import stream as reading
-from storewise.s3.client import ObjectError, in_threads
+from storewise.s3.client import ObjectError
 from storewise.s3.listing import stats
 from storewise.s3.uri import parse
 from storewise.ssearch.inputs.manifest import build_manifest
-from storewise.ssearch.inputs.shards import load_shards, write_shards
+from storewise.ssearch.inputs.shards import write_shards
 from storewise.ssearch.parse.remote import Listed, fetched_ahead
 from storewise.ssearch.parse.stream import open_input
 
@@ -49,64 +47,6 @@ def content(uri):
 def small_windows(monkeypatch):
     for module in (reading, ahead):
         monkeypatch.setattr(module, "WINDOW", 10_000)
-    monkeypatch.setattr(reading, "_WAIT", 0.001)
-
-
-def test_faults_that_pass_are_not_seen(s3, small_windows):
-    data = random.Random(6).randbytes(9_000)
-    uri = s3.put("in/k", data)
-    for fault in (Reset(), Cut(1234), Status(503, "SlowDown"), Delay(0.1), Flip(4_000)):
-        rule = s3.faults.add(fault, method="GET", target="in/")
-        with reading.open_object(uri) as stream:
-            assert stream.read() == data, fault
-        assert rule.met == 1
-    client._client.cache_clear()
-    before = s3.faults.connections
-    large = s3.put("large", data * 4)
-    with reading.open_object(large) as stream:
-        assert stream.read() == data * 4
-    assert s3.faults.connections == before + 1, "each is used again: a new one costs handshakes"
-
-
-def test_a_server_that_stalls_is_not_waited_for(s3, small_windows, monkeypatch):
-    monkeypatch.setattr(client, "READ_SECONDS", 0.3)
-    monkeypatch.setattr(reading, "_PIECE", 100)  # what may be lost of a body
-    client._client.cache_clear()
-    data = random.Random(8).randbytes(9_000)
-    uri = s3.put("slow.bin", data)
-    # No answer: boto3 asks again. No more of a body: the rest is asked for.
-    s3.faults.add(Delay(1.0), target="slow.bin", method="GET")
-    s3.faults.add(Stall(500, 1.0), target="slow.bin", method="GET", skip=1)
-    with reading.open_object(uri) as stream:
-        assert stream.read() == data
-    ranges = [r.headers.get("Range") for r in s3.faults.seen("GET", "slow.bin")]
-    assert ranges == [None, None, "bytes=500-8999"]
-
-
-def test_a_server_that_is_gone(s3, monkeypatch):
-    monkeypatch.setattr(client, "TRIES", 2)  # botocore waits seconds between more
-    client._client.cache_clear()
-    with s3.faults.down(), pytest.raises(ObjectError, match="does not answer after 2 tries"):
-        stats([f"{s3.uri}/k"])
-    # An endpoint may hold a password.
-    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://me:hunter2@127.0.0.1:1")
-    client._client.cache_clear()
-    with pytest.raises(ObjectError, match=r"endpoint URL: \"http://127\.0\.0\.1:1/"):
-        stats([f"{s3.uri}/k"])
-
-
-def test_connections_of_many_threads_are_kept(s3, caplog):
-    uri = s3.put("one", b"x")
-    s3.faults.add(Together(threading.Barrier(60)), method="GET", times=None)
-    begun = s3.faults.connections
-
-    def read(_):
-        return reading.window(parse(uri), 0, 1, of=1)[0]
-
-    for _ in range(2):
-        assert all(data == b"x" for _, data in in_threads(read, range(60), at_once=60))
-    assert s3.faults.connections - begun <= 60  # the second round's are those of the first
-    assert not caplog.records
 
 
 def listed(uris):
@@ -153,15 +93,6 @@ def test_nothing_of_it_is_loaded_where_no_object_is_named():
 # --- Inputs of a study
 
 
-def test_processes_digest_objects_as_they_digest_files(s3, s3_corpus, tmp_path):
-    columns = ["bytes", "digest", "queries", "hits", "alignments", "documents"]
-    remote, local = tmp_path / "remote.parquet", tmp_path / "local.parquet"
-    build_manifest(s3_corpus, remote, processes=2)
-    build_manifest(sorted(map(str, SMALL)), local)
-    tables = [pq.read_table(path, columns=columns).sort_by("digest") for path in (remote, local)]
-    assert tables[0].equals(tables[1])
-
-
 @pytest.fixture
 def place(s3, s3_corpus, tmp_path):
     build_manifest(s3_corpus, tmp_path / "manifest.parquet")
@@ -201,27 +132,6 @@ def test_a_load_ends_with_the_fault_of_s3_or_of_the_file(s3, s3_corpus, place):
         driving.run_here(driving.trial("sqlite"), place, "write")
 
 
-STUDY = """\
-inputs: {paths: [%s]}
-engines: [sqlite]
-repeats: 1
-phases: [write: {batch_size: 500}]
-"""
-
-
-def test_the_rules_list_digest_and_share_out_a_prefix(s3, s3_corpus, tmp_path):
-    """What comes after them, with hosts of Slurm, is in test_study.py."""
-    workspace = Workspace(tmp_path)
-    workspace.write_study(STUDY % f"{s3.uri}/in/*.m10*")
-    done = workspace.snakemake("results/s/inputs/shards/1.parquet")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert workspace.documents() > 1000
-    assert (workspace.results / "inputs" / "files.txt").read_text().split() == s3_corpus
-    shards = load_shards(workspace.results / "inputs" / "shards" / "1.parquet")
-    assert shards["path"].to_pylist() == s3_corpus
-    assert len(s3.faults.seen("GET", "/in/")) == len(s3_corpus)
-
-
 # --- Publications
 
 
@@ -240,7 +150,7 @@ def test_a_publication_that_is_killed_goes_on(results, s3):
     finally:
         process.kill()
         process.wait()
-    wait_until(lambda: s3.faults._at_once == 0, 30, "the end of its requests")
+    wait_until(lambda: s3.faults.answering == 0, 30, "the end of its requests")
     with pytest.raises(ObjectError, match="half a publication"):
         publication(parse(f"{s3.uri}/{FOLDER}"))
     there = [key for key in s3.keys("p") if not key.endswith(MANIFEST)]

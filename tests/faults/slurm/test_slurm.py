@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 from pathlib import Path
 
 import pytest
-from support import kills
 from support.paths import ROOT
-from support.slurm.cluster import slurm_cluster
 from support.slurm.view import SlurmCluster
 from support.slurm.workspace import SOON, SlurmWorkspace
-from support.waiting import exit_code, wait_until
 
 pytestmark = pytest.mark.xdist_group("slurm")
 
@@ -47,28 +42,6 @@ def test_what_slurm_cannot_give_is_one_clear_sentence(place: SlurmWorkspace) -> 
     assert "PartitionConfig. Change threads, mem_mb and slurm_partition" in waits.stderr
     assert "Slurm would never start job" in place.failures()[-1]
     place.nothing_left(SOON)
-
-
-@pytest.mark.all_cells
-@pytest.mark.long("three runs that are ended, and one that goes on", limit=900)
-def test_a_stopped_or_killed_run_of_an_embedded_store_leaves_no_job(
-    place: SlurmWorkspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One after another in one directory; with servers too it is each run's (test_servers.py)."""
-    two = STUDY + "factors: {workers: 2}\n"
-    long = two.replace("seconds: 0.3", "seconds: 600, target: 20")
-    for cause in (kills.interrupt, kills.terminate, kills.kill_snakemake):
-        if cause is kills.kill_snakemake:
-            kills.short_lease(monkeypatch)
-        place.write_study(long)
-        run = place.start()
-        place.await_work(run, "c", 240)
-        cause(place, run)
-        place.nothing_left(kills.LEASE + SOON)
-        assert exit_code(run, SOON) != 0
-        assert place.failures() == []
-    place.write_study(two)
-    place.goes_on()
 
 
 def test_a_profile_s_texts_arrive_on_the_host(
@@ -111,16 +84,3 @@ def test_a_profile_s_texts_arrive_on_the_host(
     assert shown["ports"] == "20000-20010"
     assert shown["host"] == job.host
     assert shown["address"] == slurm.address(job.host)
-
-
-@pytest.mark.all_cells
-def test_the_cluster_of_tests_leaves_nothing(slurm: SlurmCluster, tmp_path: Path) -> None:
-    """A second Slurm beside the first; a killed one takes its jobs along."""
-    with slurm_cluster(tmp_path / "second", hosts=1) as cluster:
-        cluster.command("sbatch", "--output=/dev/null", "--wrap", "exec sleep 1234")
-        (sleeper,) = wait_until(lambda: cluster.processes("sw1", "sleep"), 20, "the job")
-        assert cluster.listeners("sw1") == {}
-        init = cluster.hosts["sw1"]
-        os.kill(init.pid, signal.SIGKILL)
-        wait_until(lambda: not sleeper.is_running(), 30, "the end of the host's processes")
-    assert not (Path("/sys/class/net") / f"storewise{cluster.slot}").exists()

@@ -14,7 +14,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -63,7 +62,6 @@ class Config:
     exit_delay: float = 0.1
     kill_delay: float = 3.0
     history: bool = True
-    queues: tuple[str, ...] = ("workq", "long")
     crashed: bool = False
     """Whether the server has died; then nothing answers."""
     nodes: dict[str, dict[str, Any]] = field(
@@ -169,7 +167,6 @@ def seconds_of(walltime: str) -> int:
 
 
 def qsub(pbs: Pbs, words: list[str]) -> int:
-    config = pbs.config
     options: dict[str, str] = {}
     resources: dict[str, str] = {}
     *flags, script = words
@@ -186,11 +183,7 @@ def qsub(pbs: Pbs, words: list[str]) -> int:
             options[flag] = value
     if not resources.keys() <= {"select", "place", "walltime"}:
         return refuse(STATES["qsub with an unknown resource"])
-    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_.+-]{0,229}", options.get("-N", "STDIN")):
-        return refuse(REFUSALS["a name that is none"])
-    queue = options.get("-q", config.queues[0])
-    if queue not in config.queues:
-        return refuse(STATES["qsub to an unknown queue"])
+    queue = options.get("-q", "workq")
     with pbs.locked():
         number = 101 + len(list(pbs.jobs_directory.glob("*.json")))
         copy = pbs.jobs_directory / f"{number}.sh"

@@ -1,4 +1,4 @@
-"""A proxy in front of an S3 server that spoils what a test asks for, over real sockets."""
+"""Faults of S3 that a test asks for, and a proxy that brings some of them over real sockets."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import base64
 import hashlib
 import http.client
 import re
-import socket
-import struct
 import sys
 import threading
 import time
@@ -170,73 +168,41 @@ class Rules:
 
 
 class Faults(Rules):
-    """A proxy in front of a server (`upstream`, its endpoint) that spoils what a test asks for.
-
-    Like S3 and unlike moto it refuses an upload whose checksum is not that of its body.
-    """
+    """A proxy in front of a server (`upstream`, its endpoint) over real sockets. It knows the
+    faults Delay, Stall and Status; the others are those of `memory.Memory`."""
 
     def __init__(self, upstream):
         super().__init__()
         self._upstream = upstream.removeprefix("http://")
-        self._server: _Listener | None = None
-        self._port = 0
-        #: Most requests that were being answered at once.
-        self.most_at_once = 0
-        self._at_once = 0
+        #: Requests that are being answered.
+        self.answering = 0
 
     def __enter__(self):
-        self._listen()
-        return self
-
-    def __exit__(self, *_):
-        self._close()
-
-    def _listen(self):
-        self._server = _Listener(("127.0.0.1", self._port), _handler(self))
-        self._port = self._server.server_address[1]
+        self._server = _Listener(("127.0.0.1", 0), _Handler)
+        self._server.faults = self
+        self.endpoint = f"http://127.0.0.1:{self._server.server_address[1]}"
         threading.Thread(
             target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
         ).start()
+        return self
 
-    def _close(self):
-        assert self._server is not None
+    def __exit__(self, *_):
         self._server.shutdown()
         self._server.server_close()
-        self._server.hang_up()
-
-    @property
-    def endpoint(self):
-        return f"http://127.0.0.1:{self._port}"
 
     @property
     def environment(self):
         return environment(self.endpoint)
 
-    @property
-    def connections(self):
-        """Connections that were made since it listens."""
-        assert self._server is not None
-        return self._server.connections
-
     @contextmanager
-    def down(self):
-        """Within, connections are refused: nothing listens."""
-        self._close()
-        try:
-            yield
-        finally:
-            self._listen()
-
-    @contextmanager
-    def answering(self):
+    def counted(self):
         with self._lock:
-            self._at_once += 1
-            self.most_at_once = max(self.most_at_once, self._at_once)
+            self.answering += 1
         try:
             yield
         finally:
             with self._lock:
-                self._at_once -= 1
+                self.answering -= 1
 
     def forward(self, method, target, headers, body):
         upstream = http.client.HTTPConnection(self._upstream, timeout=300)
@@ -261,129 +227,69 @@ class _Listener(ThreadingTCPServer):
     block_on_close = False
     request_queue_size = 128
 
-    def __init__(self, *arguments):
-        self._open: set[socket.socket] = set()
-        self.connections = 0
-        super().__init__(*arguments)
-
-    def process_request(self, request, client_address):
-        self.connections += 1
-        self._open.add(request)
-        super().process_request(request, client_address)
-
-    def shutdown_request(self, request):
-        self._open.discard(request)
-        super().shutdown_request(request)
-
-    def hang_up(self):
-        """Ends the connections that clients keep for their next request."""
-        for one in tuple(self._open):
-            try:
-                one.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                continue  # its handler closed it meanwhile
-
     def handle_error(self, request, client_address):
         """A client that goes away in the middle is nothing to print."""
         if not isinstance(sys.exc_info()[1], ConnectionError | ValueError):
             super().handle_error(request, client_address)
 
 
-def _handler(faults):
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        disable_nagle_algorithm = True
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
 
-        def log_message(self, *_):
-            return  # requests are kept, not printed
+    def log_message(self, *_):
+        return  # requests are kept, not printed
 
-        def _serve(self):
-            body = self._body()
+    def _serve(self):
+        faults = self.server.faults
+        with faults.counted():
+            body, stall = self._body(), None
             headers = dict(self.headers.items())
-            request = Request(self.command, unquote(self.path), headers)
-            with faults.answering():
-                self._answer(faults.meet(request), headers, body)
-
-        do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _serve  # noqa: N815
-
-        def _answer(self, result, headers, body):
-            cut: int | None = None
-            flip: int | None = None
-            stall: Stall | None = None
-            for fault in result:
+            for fault in faults.meet(Request(self.command, unquote(self.path), headers)):
                 match fault:
                     case Delay(seconds):
                         time.sleep(seconds)
-                    case Together(barrier):
-                        barrier.wait(timeout=20)
-                    case Reset():
-                        self._reset()
+                    case Status():
+                        text = error_text(fault).encode()
+                        self._answer(fault.status, [("Content-Type", "application/xml")], text)
                         return
-                    case Status(status, code, message):
-                        self._error(status, code, message)
-                        return
-                    case Cut(after):
-                        cut = after
                     case Stall():
                         stall = fault
-                    case Flip(at, sent) if sent:
-                        body = flipped(body, at)
-                    case Flip(at):
-                        flip = at
-            # That of a completed multipart upload (POST) is of the object, not of its body.
-            if self.command == "PUT" and (wrong := wrong_checksum(headers, body)):
-                self._error(400, "BadDigest", wrong)
-                return
-            status, answered, data = faults.forward(self.command, self.path, headers, body)
-            if Lost() in result:
-                self._reset()
-                return
-            if flip is not None:
-                data = flipped(data, flip)
-            self.send_response_only(status)
-            known = {name.lower() for name, _ in answered}
-            for name, value in answered:
-                if name.lower() not in _HOP:
-                    self.send_header(name, value)
-            if "content-length" not in known and self.command != "HEAD" and status != 204:
-                self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            if stall is not None:
-                self.wfile.write(data[: stall.after])
-                self.wfile.flush()
-                time.sleep(stall.seconds)
-                data = data[stall.after :]
-            self.wfile.write(data if cut is None else data[:cut])
-            if cut is not None:
-                self.wfile.flush()
-                self.close_connection = True
+            self._answer(*faults.forward(self.command, self.path, headers, body), stall)
 
-        def _body(self):
-            if "chunked" in self.headers.get("Transfer-Encoding", ""):
-                parts = []
-                while size := int(self.rfile.readline().split(b";")[0], 16):
-                    parts.append(self.rfile.read(size))
-                    self.rfile.readline()
-                while self.rfile.readline().strip():
-                    continue  # trailers
-                return b"".join(parts)
-            return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _serve  # noqa: N815
 
-        def _error(self, status, code, message):
-            text = f"<Error><Code>{code or status}</Code><Message>{message}</Message></Error>"
-            data = b"" if self.command == "HEAD" else text.encode()
-            self.send_response_only(status)
-            self.send_header("Content-Type", "application/xml")
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
+    def _answer(self, status, headers, data, stall=None):
+        head = self.command == "HEAD"
+        self.send_response_only(status)
+        for name, value in headers:
+            if name.lower() not in _HOP:
+                self.send_header(name, value)
+        if "content-length" not in {name.lower() for name, _ in headers} and status != 204:
+            self.send_header("Content-Length", "0" if head else str(len(data)))
+        self.end_headers()
+        if stall is not None:
+            self.wfile.write(data[: stall.after])
+            self.wfile.flush()
+            time.sleep(stall.seconds)
+            data = data[stall.after :]
+        self.wfile.write(b"" if head else data)
 
-        def _reset(self):
-            self.close_connection = True
-            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            self.connection.close()
+    def _body(self):
+        if "chunked" in self.headers.get("Transfer-Encoding", ""):
+            parts = []
+            while size := int(self.rfile.readline().split(b";")[0], 16):
+                parts.append(self.rfile.read(size))
+                self.rfile.readline()
+            while self.rfile.readline().strip():
+                continue  # trailers
+            return b"".join(parts)
+        return self.rfile.read(int(self.headers.get("Content-Length", 0)))
 
-    return Handler
+
+def error_text(fault):
+    code = fault.code or fault.status
+    return f"<Error><Code>{code}</Code><Message>{fault.message}</Message></Error>"
 
 
 def flipped(data, at):

@@ -39,6 +39,7 @@ from support.s3.faults import (
     Together,
     Without,
     environment,
+    error_text,
     flipped,
     wrong_checksum,
 )
@@ -84,15 +85,15 @@ class Memory(Rules):
                 barrier.wait(timeout=20)
             case Reset():
                 raise ConnectionClosedError(endpoint_url=request.url)
-            case Status(status, code, message):
-                return _error(request, status, code, message)
+            case Status():
+                return _error(request, fault)
             case Without(header):
                 del sent.headers[header]
             case Flip(at, sent=True):
                 sent.body = flipped(sent.body, at)
         # That of a completed multipart upload (POST) is of the object, not of its body.
         if sent.method == "PUT" and (wrong := wrong_checksum(sent.headers, sent.body)):
-            return _error(request, 400, "BadDigest", wrong)
+            return _error(request, Status(400, "BadDigest", wrong))
         status, headers, data = _moto(sent)
         if isinstance(fault, Lost):
             raise ConnectionClosedError(endpoint_url=request.url)
@@ -174,9 +175,9 @@ def _response(request, status, headers, data, fault=None):
     return AWSResponse(request.url, status, raw.headers, raw)
 
 
-def _error(request, status, code, message):
-    text = f"<Error><Code>{code or status}</Code><Message>{message}</Message></Error>"
-    return _response(request, status, {"Content-Type": "application/xml"}, text.encode())
+def _error(request, fault):
+    content = {"Content-Type": "application/xml"}
+    return _response(request, fault.status, content, error_text(fault).encode())
 
 
 @cache

@@ -1,8 +1,8 @@
 """Hosts that are network namespaces, joined by a bridge, and a trial whose nodes run on them.
 
 Each host has a network and a host name of its own; files and processes are shared. Nothing
-outlives the test process: a host's first process dies with it, and its network with that; the
-next start removes a bridge whose process has gone. Sources: unshare(1), nsenter(1), ip-link(8).
+outlives the test process but an empty bridge: a host's first process dies with it, and its network
+with that. Sources: unshare(1), nsenter(1), ip-link(8).
 
 As a program it is one job of such a trial: ``hosts.py DIRECTORY node NAME INTERFACE`` or
 ``hosts.py DIRECTORY worker PHASE``, with the trial in ``DIRECTORY/trial.json``.
@@ -18,8 +18,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-
-import psutil
 
 from storewise.driver.worker import WorkerJob, run_worker
 from storewise.errors import Aborted, StorewiseError
@@ -73,17 +71,9 @@ def _ip(*words: str) -> None:
     subprocess.run(["ip", *words], check=True, capture_output=True)
 
 
-def _sweep() -> None:
-    for path in Path("/sys/class/net").glob(f"{_PREFIX}*b"):
-        pid = path.name.removeprefix(_PREFIX).removesuffix("b")
-        if not pid.isdigit() or not psutil.pid_exists(int(pid)):
-            _ip("link", "delete", path.name)
-
-
 @contextmanager
 def hosts(number: int) -> Iterator[list[Host]]:
     """So many hosts, reachable from here; needs root."""
-    _sweep()
     bridge = f"{_PREFIX}{os.getpid()}b"
     network = f"10.{100 + os.getpid() % 100}.{os.getpid() // 100 % 250}"
     with ExitStack() as stack:
@@ -109,10 +99,8 @@ def _host(bridge: str, network: str, number: int) -> Iterator[Host]:
             assert process.stdin is not None and process.stdout is not None
             assert process.stdout.readline() == "unshared\n"
             end = f"{bridge[:-1]}{number}"
-            _ip(
-                *("link", "add", end, "type", "veth", "peer", "name", INTERFACE),
-                *("netns", str(process.pid)),
-            )
+            peer = f"peer name {INTERFACE} netns {process.pid}".split()
+            _ip("link", "add", end, "type", "veth", *peer)
             _ip("link", "set", end, "master", bridge, "up")
             process.stdin.write("go\n")
             process.stdin.flush()
@@ -141,12 +129,8 @@ class OnHosts:
             for index, place in enumerate(self.places):
                 name = f"data{index}"
                 self.nodes[name] = self._job(place, "node", name, INTERFACE)
-            run_form(
-                self.trial,
-                self.live / CLUSTER,
-                self.directory,
-                _job(self.live, self.session, "form", self._check),
-            )
+            form = _job(self.live, self.session, "form", self._check)
+            run_form(self.trial, self.live / CLUSTER, self.directory, form)
         except BaseException:
             self.end()
             raise
@@ -162,8 +146,7 @@ class OnHosts:
 
     def _job(self, place: Host | None, *words: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, __file__, str(self.directory), *words]
-        log = (self.directory / f"{words[1]}.log").open("ab")
-        with log:
+        with (self.directory / f"{words[1]}.log").open("ab") as log:
             return subprocess.Popen(
                 place.command(*command) if place is not None else command,
                 stdout=log,
@@ -176,21 +159,14 @@ class OnHosts:
             if process.poll() is not None:
                 raise StorewiseError(f"{name}: {(self.directory / f'{name}.log').read_text()}")
 
-    def phase(self, name: str) -> subprocess.Popen[bytes]:
-        """Start the one worker of a phase."""
-        return self._job(None, "worker", name)
-
     def run(self, name: str) -> None:
-        process = self.phase(name)
+        """The one worker of a phase, to its end."""
+        process = self._job(None, "worker", name)
         assert process.wait(120) == 0, (self.directory / f"{name}.log").read_text()
 
     def close(self) -> None:
-        run_close(
-            self.trial,
-            self.live / CLUSTER,
-            self.results / "session.parquet",
-            _job(self.live, self.session, "close", lambda: _check_of(self.live)),
-        )
+        close = _job(self.live, self.session, "close", lambda: _check_of(self.live))
+        run_close(self.trial, self.live / CLUSTER, self.results / "session.parquet", close)
 
 
 def _job(live: Path, session: Session, name: str, check: Callable[[], None]) -> TrialJob:

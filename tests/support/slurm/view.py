@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -44,11 +43,6 @@ class SlurmCluster:
         return self.directory / "scratch"
 
     @property
-    def network(self) -> str:
-        """The cluster's network, as an `interface` of a profile."""
-        return f"{NETWORK}.{self.slot}.0/24"
-
-    @property
     def login_address(self) -> str:
         """The address of this machine, the cluster's login node."""
         return f"{NETWORK}.{self.slot}.1"
@@ -80,10 +74,6 @@ class SlurmCluster:
         result = [SlurmJob(*line.split("|")) for line in text.splitlines()]
         prefix = f"rule_{rule}"
         return [j for j in result if not rule or f"{j.comment}_".startswith(f"{prefix}_")]
-
-    def job(self, rule: str, states: Sequence[str] = ("RUNNING",)) -> SlurmJob | None:
-        """The first job of a rule in one of the states, if any."""
-        return next((job for job in self.jobs(rule) if job.state in states), None)
 
     def cancel(self, job: SlurmJob) -> None:
         self.command("scancel", job.id)
@@ -129,7 +119,7 @@ class SlurmCluster:
         wait_until(
             lambda: not self.processes(),
             seconds,
-            lambda: f"the end of {[_shown(process) for process in self.processes()]}",
+            lambda: f"the end of {self.processes()}",
             pause=0.2,
         )
 
@@ -168,10 +158,3 @@ class SlurmCluster:
         if host in self.ended:
             return []
         return sorted(self.execute(host, "find", str(self.scratch), "-mindepth", "1").splitlines())
-
-
-def _shown(process: psutil.Process) -> str:
-    try:
-        return f"{process.pid} {' '.join(process.cmdline())[:200]}"
-    except psutil.NoSuchProcess:
-        return f"{process.pid}, just ended"
