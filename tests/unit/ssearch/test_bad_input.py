@@ -32,7 +32,7 @@ def test_truncated_anywhere(name):
     assert outcome(content[:whole])[0] == "documents"
     hits = [i + 1 for i in range(whole) if content.startswith(b"\n>>", i)][:: 8 * STEP]
     # Also in a hit's line, right behind a whole alignment.
-    cuts = {*range(0, whole, len(content) * STEP // 120 + 1), whole - 1}
+    cuts = {*range(0, whole, len(content) * STEP // 80 + 1), whole - 1}
     for cut in cuts.union(hit + more for hit in hits for more in (2, 9) if hit + more < whole):
         result = outcome(content[:cut])
         assert result[0] == "error", cut

@@ -63,7 +63,7 @@ def test_all_readers_find_the_same_documents_with_ids_of_digest_and_counts(name)
         assert (align["rna"], align["gs"]) == (rna["_id"], gs["_id"])
         assert rna["ti"] == gs["ti"] == align["ti"] and align["ti"] in tasks
     # The scanner agrees, whatever the pieces.
-    for piece in (1, 777, 1 << 20) if len(content) < 30_000 else (777, 1 << 20):
+    for piece in (1, 777, 1 << 20) if len(content) < 6_000 else (777, 1 << 20):
         scanned = scan(content, piece)
         assert (scanned.queries, scanned.hits, scanned.alignments) == numbers
 
