@@ -8,8 +8,6 @@ import pandas as pd
 import pytest
 from support import kills
 from support.kills import SOON, Cause, Run
-from support.needs import unavailable
-from support.servers import mongodb_binaries
 from support.slurm.workspace import SlurmWorkspace
 from support.waiting import exit_code, wait_until
 
@@ -18,9 +16,8 @@ pytestmark = [pytest.mark.needs("postgres"), pytest.mark.xdist_group("slurm")]
 #: Without inputs, which would be jobs of their own (tests/faults/aws/test_study.py has those).
 STUDY = """\
 workload: ycsb
-engines: {{{engines}}}
-factors: {{workers: 2, nodes: {nodes}}}
-exclude: [{{engine: mongodb, nodes: 2}}, {{engine: postgres, nodes: 1}}]
+engines: {{postgres: {settings}}}
+factors: {{workers: 2, nodes: 2}}
 phases:
   - load: {{recordcount: {records}, fieldcount: 1, batchsize: 1}}
   - c: {{seconds: {seconds}, target: 20}}
@@ -30,7 +27,7 @@ RECORDS = 100
 
 def study(settings: str = "{}", *, records: int = RECORDS, seconds: float = 0.3) -> str:
     """PostgreSQL on two nodes."""
-    return STUDY.format(engines=f"postgres: {settings}", nodes=2, records=records, seconds=seconds)
+    return STUDY.format(settings=settings, records=records, seconds=seconds)
 
 
 def use_scratch(place: SlurmWorkspace, nodes: str) -> None:
@@ -54,28 +51,9 @@ def look(place: SlurmWorkspace) -> dict[str, str]:
 
 
 @pytest.mark.long("a whole study, each job of which goes through Slurm", limit=900)
-@pytest.mark.parametrize(
-    "engines",
-    [("postgres",), pytest.param(("postgres", "mongodb"), marks=pytest.mark.all_cells)],
-    ids="-".join,
-)
-def test_a_study_of_servers_on_slurm(
-    place: SlurmWorkspace, monkeypatch: pytest.MonkeyPatch, engines: tuple[str, ...]
-) -> None:
-    if "mongodb" in engines:
-        try:
-            monkeypatch.setenv("STOREWISE_MONGODB_BIN", str(mongodb_binaries.native()))
-        except mongodb_binaries.Unavailable as error:
-            unavailable(str(error))
-    place.write_study(
-        STUDY.format(
-            engines=", ".join(f"{engine}: {{}}" for engine in engines),
-            nodes=[1, 2][-len(engines) :],
-            records=RECORDS,
-            seconds=6,
-        )
-    )
-    use_scratch(place, "'postgres' in wildcards.trial")
+def test_a_study_of_servers_on_slurm(place: SlurmWorkspace) -> None:
+    place.write_study(study(seconds=6))
+    use_scratch(place, "True")
     run = place.start()
     seen: dict[str, dict[str, str]] = {}
 
@@ -84,14 +62,13 @@ def test_a_study_of_servers_on_slurm(
         if trial is not None and trial not in seen:
             seen[trial] = look(place)
             left = [line.partition(":")[0] for line in place.node_directories() if ":" in line]
-            on_disk = set(seen[trial].values()) if "postgres" in trial else set()
-            assert set(left) == on_disk
+            assert set(left) == set(seen[trial].values())
         return run.poll() is not None
 
     wait_until(ended, 1000, "the end of the study")
     assert run.returncode == 0, place.output()
-    assert sorted(len(hosts) for hosts in seen.values()) == [1, 2][-len(engines) :]
-    place.verified(len(engines), RECORDS)
+    assert [len(hosts) for hosts in seen.values()] == [2]
+    place.verified(1, RECORDS)
     nodes = pd.read_csv(place.results / "analysis" / "nodes.csv")
     rows = zip(nodes["trial"], nodes["node"], nodes["host"], nodes["address"], strict=True)
     result: dict[str, dict[str, str]] = {}
