@@ -1,8 +1,5 @@
 """What tests of whole studies share: made-up studies, and one with all that a page can show."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -10,7 +7,6 @@ from support.results import synthetic
 from support.results.made import made
 from support.results.pages import EVIL, FACTORS, TAKEN, fail, publish_beside
 
-from storewise.analysis.model.results import Results
 from storewise.analysis.model.tables import Tables
 from storewise.analysis.pipeline.build import build_tables
 from storewise.report.page import page
@@ -27,7 +23,7 @@ class Paged(NamedTuple):
 
 
 @pytest.fixture(scope="session")
-def paged(tmp_path_factory: pytest.TempPathFactory) -> Paged:
+def paged(tmp_path_factory):
     """Servers, an engine without a store, published figures, a failed trial, a failed attempt."""
     directory = tmp_path_factory.mktemp("results") / "demo"
     engines = ["null", "sqlite", "duckdb", "postgres"]
@@ -36,23 +32,18 @@ def paged(tmp_path_factory: pytest.TempPathFactory) -> Paged:
     synthetic.make_failed(directory, FACTORS, 1, f"disk full {EVIL}")
     fail(directory, trials[0], TAKEN)
     synthetic.make_inputs(directory, [(f"in/{EVIL}.m10", "12", "345", f"=cmd {EVIL}")])
-    built: list[Tables] = []
-
-    def build(results: Results) -> Tables:
-        built.append(build_tables(results))
-        return built[-1]
-
+    built = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(page, "build_tables", build)
+        patch.setattr(page, "build_tables", lambda r: built.append(build_tables(r)) or built[-1])
         return Paged(page.make_report(directory), built[0])
 
 
 @pytest.fixture(scope="session")
-def report(paged: Paged) -> Report:
+def report(paged):
     return paged.report
 
 
 @pytest.fixture(scope="session")
-def shown_study(paged: Paged) -> Path:
+def shown_study(paged):
     """The directory of the study that the page shows."""
     return paged.report.path.parent

@@ -1,21 +1,16 @@
 """A headless Chromium for tests of the page."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import os
 import shutil
-from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 
 @contextmanager
-def chromium() -> Iterator[Any]:
+def chromium():
     """The browser; skips where there is none, and fails where there must be one."""
     result = shutil.which("chromium") or shutil.which("chromium-browser")
     missing = [] if result else ["chromium"]
@@ -41,13 +36,13 @@ OPEN_ALL = (
 
 
 @contextmanager
-def opened(browser: Any, path: Path, *, folded: bool = False, **options: Any) -> Iterator[Any]:
+def opened(browser, path, *, folded=False, **options):
     """A page of a file, all its parts open unless `folded`; afterwards nothing may have been told
     on the console or asked for over a network."""
     context = browser.new_context(**{"viewport": {"width": 1200, "height": 900}, **options})
     page = context.new_page()
-    problems: list[str] = []
-    requests: list[str] = []
+    problems = []
+    requests = []
     page.on("console", lambda m: problems.append(m.text) if m.type != "info" else None)
     page.on("pageerror", lambda e: problems.append(f"{e} {e.stack}"))
     page.on("request", lambda r: requests.append(r.url))

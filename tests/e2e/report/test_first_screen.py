@@ -1,10 +1,6 @@
 """The first screen in a real browser: answer, chart, uses, and the reader's own weights."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
 from support.browsing import opened
@@ -19,9 +15,7 @@ pytestmark = [pytest.mark.needs("chromium"), GROUP]
 @pytest.mark.parametrize(
     ("width", "scheme"), [(1280, "light"), pytest.param(390, "dark", marks=pytest.mark.slow)]
 )
-def test_the_first_screen_has_the_answer_the_chart_and_the_uses(
-    browser: Any, study: Path, width: int, scheme: str
-) -> None:
+def test_the_first_screen_has_the_answer_the_chart_and_the_uses(browser, study, width, scheme):
     options = {"viewport": {"width": width, "height": 800}, "color_scheme": scheme}
     with opened(browser, study / "report.html", folded=True, **options) as page:
         answer = page.locator("#take strong")
@@ -42,10 +36,9 @@ def test_the_first_screen_has_the_answer_the_chart_and_the_uses(
         page.locator("dialog#source dl").first.wait_for()
 
 
-def test_weights_are_scored_on_the_page_as_by_the_analysis(kept: Any, paged: Any) -> None:
-    page = kept
+def test_weights_are_scored_on_the_page_as_by_the_analysis(kept, paged):
     counted = verdict(paged.tables).counted
-    names: list[str] = page.evaluate("storewise.weighable.map(({ name }) => name)")
+    names = kept.evaluate("storewise.weighable.map(({ name }) => name)")
     assert len(names) > 2
     random = Random(20190601)
     draws = [dict.fromkeys(names, 1.0), {names[0]: 1.0}, *({n: 0.0} for n in names[:1])]
@@ -56,14 +49,14 @@ def test_weights_are_scored_on_the_page_as_by_the_analysis(kept: Any, paged: Any
             for one in scores(usable(with_weights(counted, weights)))
             if one.rank
         ]
-        there = page.evaluate("weights => storewise.scored(storewise.weighable, weights)", weights)
+        there = kept.evaluate("weights => storewise.scored(storewise.weighable, weights)", weights)
         assert [(one["choice"], one["rank"]) for one in there] == [one[:2] for one in here], weights
         relative = [one["relative"] for one in there]
         assert relative == pytest.approx([one[2] for one in here], rel=1e-4)
 
 
 @pytest.mark.slow
-def test_sliders_answer_at_once_and_uses_set_them(page: Any) -> None:
+def test_sliders_answer_at_once_and_uses_set_them(page):
     before = page.locator("#weighed strong").inner_text()
     assert before.startswith("→ ")
     page.locator("#weights").evaluate("box => { box.open = true; }")
@@ -79,12 +72,3 @@ def test_sliders_answer_at_once_and_uses_set_them(page: Any) -> None:
     assert page.locator("#weighed strong").inner_text().replace("still ", "") == before
     uses.get_by_role("button").click()
     assert float(disk.input_value()) == 10
-
-
-@pytest.mark.slow
-def test_the_summary_is_copied_or_selected(page: Any) -> None:
-    page.get_by_role("button", name="Copy summary").click()
-    page.wait_for_function("document.getElementById('said').textContent.includes('summary')")
-    text = page.locator("#summary-text").text_content()
-    assert page.locator("#take strong").inner_text() in text
-    assert "If you mostly" in text

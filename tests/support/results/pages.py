@@ -1,9 +1,6 @@
 """What a made-up study needs so that its page has something of everything to show."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 from support.results.references import CSV, YAML
 
@@ -23,7 +20,7 @@ EVIL = "<script>window.hit = 1</script></script><img src=x onerror='window.hit =
 TAKEN = "EC2 takes back host data-dy-1 (spot interruption at 2026-03-01T08:22:00Z)"
 
 
-def publish_beside(study: Path) -> None:
+def publish_beside(study):
     """Published figures of a store of this study over workers, which the study names."""
     path = study / "study.json"
     message = json.loads(path.read_text(encoding="utf-8"))
@@ -37,7 +34,7 @@ def publish_beside(study: Path) -> None:
     (study / REFERENCES).write_text(json.dumps(kept), encoding="utf-8")
 
 
-def fail(study: Path, trial: str, *reasons: str, broken: str = "") -> None:
+def fail(study, trial, *reasons, broken=""):
     """Attempts at a trial that failed before it was measured."""
     (study / "failures").mkdir(exist_ok=True)
     with (study / "failures" / f"{trial}.jsonl").open("a") as file:
