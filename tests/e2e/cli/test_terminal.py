@@ -23,10 +23,7 @@ def test_an_interrupted_run_says_what_is_kept_and_leaves_the_terminal_clean(tmp_
     ours, its = pty.openpty()
     run = subprocess.Popen(
         place.storewise_command("run", "s.yaml"),
-        cwd=tmp_path,
-        stdin=its,
-        stdout=its,
-        stderr=its,
+        **{"cwd": tmp_path, "stdin": its, "stdout": its, "stderr": its},
         start_new_session=True,
         env={**os.environ, "TERM": "xterm", "COLUMNS": "100", "LINES": "30"},
     )

@@ -4,7 +4,6 @@ import pyarrow.parquet as pq
 import pytest
 from support.designs import PAPER
 from support.paths import ROOT
-from support.workflow import snakemake
 from support.workspace import Workspace
 
 from storewise.study.load import load_study
@@ -51,16 +50,3 @@ def test_a_tiny_run_of_each_design(tmp_path, name):
     assert "Published studies" in page and "other hardware" in page
     assert not list(results.glob("trials/*/failed.json"))
     assert place.processes() == []
-
-
-@pytest.mark.all_cells
-@pytest.mark.parametrize("name", PAPER)
-def test_the_paper_s_own_size_plans(tmp_path, name):
-    place = workspace(tmp_path)
-    place_inputs = tmp_path / "data"
-    place_inputs.mkdir()
-    (place_inputs / "ssearch").symlink_to(ROOT / "resources" / "sample")
-    done = snakemake(command(place, name, "paper", "-n", "--jobs", "4000"), tmp_path)
-    # Engines that this host does not have are left out; where none is left, the error says so.
-    text = done.stdout + done.stderr
-    assert done.returncode == 0 or "no engine of it can run on this host" in text, text[-4000:]

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import subprocess
 
 import pytest
 from support.paths import SAMPLE
@@ -58,39 +57,3 @@ def test_from_fasta_to_results_with_the_phases_of_a_trial_in_one_job(place):
     (place.results / "search" / "0.list").unlink()
     done(place.snakemake("--omit-from", "analyse"))
     assert {path: path.stat().st_mtime_ns for path in outputs} == before
-
-    # A library that cannot be searched, in the job that reads it; others: ssearch/test_search.py.
-    (place.directory / "queries.txt").write_text("this is no sequence\n")
-    place.write_study(SEARCH.format(library="queries.txt"))
-    shutil.rmtree(place.results)
-    result = place.snakemake()
-    text = result.stdout + result.stderr
-    assert result.returncode != 0
-    assert "queries.txt" in text and "FASTA" in text and "Traceback" not in text
-    assert not list(place.results.glob("search/outputs/*.m10*"))
-
-
-@pytest.mark.slow
-@pytest.mark.needs("root")
-def test_a_full_disk_is_named_and_nothing_is_corrupted(small_disk, place):
-    """All that Snakemake measures lies on a file system of a few MB."""
-    disk = small_disk("3m")
-    place.results.mkdir(parents=True)
-    (place.results / "trials").symlink_to(disk)
-    large = sorted(SAMPLE.glob("*.m10.*"), key=lambda path: -path.stat().st_size)[:6]
-    place.copy_inputs(large)
-    place.write_study("""\
-inputs: {paths: data}
-engines: [sqlite]
-phases: [write, read: {operations: 100}]
-""")
-    result = place.snakemake()
-    assert result.returncode != 0
-    text = result.stdout + result.stderr
-    assert "storewise: trial sqlite-" in text
-    assert "full" in text or "No space left" in text
-    assert place.left_behind() == []
-    assert not list(place.results.glob("trials/*/*.parquet"))
-    subprocess.run(["mount", "-o", "remount,size=500m", str(disk)], check=True)
-    done(place.snakemake("--omit-from", "analyse"))
-    assert set(place.counts().values()) == {(place.documents(), place.documents())}

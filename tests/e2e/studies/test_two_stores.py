@@ -1,16 +1,13 @@
 """One study of an embedded store and one on servers: YCSB's workloads, sweeps, a search, nodes
 slowed and killed. It is measured once, and analysed elsewhere, on a host without servers."""
 
-import json
 import os
 import re
 import shutil
-import subprocess
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 
-import pandas as pd
 import pytest
-from support.driving import rows
 from support.embedded_study import NOWHERE, POSTGRES
 from support.workflow import MEASURING, plan
 from support.workspace import Workspace
@@ -19,8 +16,7 @@ from storewise.analysis.measure.steps import ALL
 from storewise.analysis.model.tables import Tables
 from storewise.analysis.pipeline.build import build_tables
 from storewise.analysis.pipeline.load import load_results
-from storewise.metrics.schema import read_conditions, read_part
-from storewise.report.tables.per_node import node_tables
+from storewise.metrics.schema import read_part
 
 pytestmark = [
     pytest.mark.needs("postgres"),
@@ -102,10 +98,7 @@ def measured(tmp_path_factory):
     elsewhere = Workspace(tmp_path_factory.mktemp("elsewhere"))
     elsewhere.write_study(STUDY.replace("d: {operationcount: 400}", "d: {operationcount: 401}"))
     (elsewhere.directory / "workload").write_text(PROPERTIES)
-    for name in ("trials", "inputs"):
-        if (place.results / name).exists():
-            shutil.copytree(place.results / name, elsewhere.results / name)
-    assert elsewhere.results.exists()
+    shutil.copytree(place.results / "trials", elsewhere.results / "trials")
     done = elsewhere.snakemake("analysis", env={**os.environ, POSTGRES: NOWHERE})
     assert done.returncode == 0, done.stdout + done.stderr
     tables = build_tables(load_results(elsewhere.results))
@@ -123,46 +116,27 @@ def test_results_alone_are_analysed_where_their_engine_is_not(measured):
     assert "PostgreSQL" in measured.page and "was not measured" not in measured.page
     warned = (measured.elsewhere.results / "analysis" / "warnings.csv").read_text()
     assert warned.count("measured with another config; it differs in phases") == 2
-    there, here = (
-        {path.name for path in one.results.glob("trials/*")}
-        for one in (measured.place, measured.elsewhere)
-    )
-    assert there == here
     jobs = plan(measured.elsewhere, "analysis")
     assert not MEASURING & set(jobs), jobs
 
 
-def test_find_counts_the_files_of_a_server(measured):
-    """One that has ended leaves a few less."""
-    table = pd.read_csv(measured.elsewhere.results / "analysis" / "storage_summary.csv")
-    sizes = table[table["engine"] == "postgres"].set_index("measure")["mean"]
-    data = list(measured.trial("postgres").glob("data.*"))
-    assert len(data) == 2
-    command = ["find", *map(str, data), "-not", "-name", ".snakemake_timestamp"]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    assert sizes["inodes"] == pytest.approx(len(done.stdout.splitlines()), abs=40)
-    assert sizes["metadata_operations"] > 0
-
-
 def totals(path, metric):
     """Sums by operation over a step's totals of all processes of one worker."""
-    result = {}
+    result = Counter()
     for row in read_part(path)[0].to_pylist():
         if row["metric"] == metric and row["operation"] and row["second"] is None:
-            result[row["operation"]] = result.get(row["operation"], 0.0) + row["value"]
+            result[row["operation"]] += row["value"]
     return result
 
 
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
 def test_two_stores_do_the_core_workloads(measured, engine):
     trial = measured.trial(engine)
-    sums = {}
+    sums = defaultdict(Counter)
     for part in trial.glob("*.[01].parquet"):
         if part.name.split(".")[0] in ("node", "written"):
             continue
-        for name, value in totals(part, "operations").items():
-            of_phase = sums.setdefault(part.name.split(".")[0], {})
-            of_phase[name] = of_phase.get(name, 0.0) + value
+        sums[part.name.split(".")[0]] += totals(part, "operations")
         failed = sum(totals(part, "errors").values())
         assert failed == 0 or part.name.startswith("g."), part
     assert sum(sums["d"].values()) == 400
@@ -171,49 +145,14 @@ def test_two_stores_do_the_core_workloads(measured, engine):
         assert sum(sums["run"].values()) == 660
         assert sums["run"]["scan"] > 60
         assert sums["run"]["insert"] > 100
-    inserted = sum(of_phase.get("insert", 0.0) for name, of_phase in sums.items() if name != "load")
+    inserted = sum(done["insert"] for name, done in sums.items() if name != "load")
     assert totals(trial / "verify.parquet", "checked_documents") == {"usertable": 600 + inserted}
     # A killed server may have stored what it could not answer any more.
-    failed = sum(totals(part, "errors").get("insert", 0.0) for part in trial.glob("g.*.parquet"))
+    failed = sum(totals(part, "errors")["insert"] for part in trial.glob("g.*.parquet"))
     (counted,) = totals(trial / "verify.parquet", "counted_documents").values()
     assert 600 + inserted <= counted <= 600 + inserted + failed
     assert totals(trial / "verify.parquet", "lost_documents") == {"usertable": 0}
     assert totals(trial / "verify.parquet", "wrong_documents") == {"usertable": 0}
-
-
-def test_clients_of_a_step_are_spread_over_workers_and_processes(measured):
-    """Those without clients keep step and are silent."""
-    parts = [measured.trial("postgres") / f"a.{worker}.parquet" for worker in (0, 1)]
-    every = {(0, 0), (0, 1), (1, 0), (1, 1)}
-    wanted = [{(0, 0)}, {(0, 0), (1, 0)}, every] * 2
-    for step, busy in enumerate(wanted):
-        found = [
-            (worker, row["process"])
-            for worker, part in enumerate(parts)
-            for row in rows(part, metric="duration", step=step)
-            if row["process"] is not None
-        ]
-        assert set(found) == busy, step
-        done = [
-            row["value"]
-            for part in parts
-            for row in rows(part, metric="operations", step=step, second=None)
-            if row["operation"] and row["process"] is not None
-        ]
-        assert sum(done) == (60 if step < 3 else 120), step
-
-
-def test_the_page_and_the_study_tell_the_workload(measured):
-    assert "For this workload, on this machine" in measured.page
-    study = json.loads((measured.elsewhere.results / "study.json").read_text())
-    assert study["phases"][0]["params"]["recordcount"] == 600
-
-
-def test_each_step_of_a_search_begins_with_a_restart_of_the_servers(measured):
-    logs = (measured.place.results / "logs").rglob("c.0.log")
-    text = "\n".join(path.read_text() for path in logs)
-    begun = rows(measured.trial("postgres") / "c.0.parquet", metric="started_at")
-    assert text.count("restarting all servers") == len(begun)
 
 
 def test_a_sweep_has_its_steps_in_the_tables(measured):
@@ -223,37 +162,8 @@ def test_a_sweep_has_its_steps_in_the_tables(measured):
     assert list(zip(runtimes["planned"], runtimes["clients"], strict=True)) == [
         (planned, clients) for planned in (60, 120) for clients in (1, 2, 6)
     ]
-    each = steps[(steps["phase"] == "a") & (steps["measure"] == "response_p99")]
-    assert set(each["operation"]) == {ALL, "read", "update"}
-    assert (each["mean"] > 0).all()
-    rates = steps[(steps["phase"] == "c") & (steps["operation"] == ALL)]
-    served = rates[rates["measure"] == "served"]
-    assert served["rate"].between(50, 800).all()
-    assert ((served["mean"] > 0) & (served["mean"] <= 1)).all()
-
-
-def test_a_search_tells_the_steps_that_all_workers_took(measured):
     (result,) = measured.tables.searches.to_dict("records")
     assert (result["clients"], result["limit_ms"]) == (3, 50)
-    parts = [measured.place.results / "trials" / result["trial"] / f"c.{k}.parquet" for k in (0, 1)]
-    first, second = map(read_conditions, parts)
-    # Both workers have taken the same steps, and every one is told.
-    assert first["searches"] == second["searches"]
-    tried = [one["rate"] for one in first["searches"][0]["tried"]]
-    assert [step["rate"] for step in first["steps"]] == tried
-    assert 2 <= len(tried) <= 4
-    answered = rows(parts[0], metric="highest_rate")
-    best = first["searches"][0]["rate"]  # none at all on a machine that is busy enough
-    assert [row["value"] for row in answered] == ([] if best is None else [best])
-    assert rows(parts[1], metric="highest_rate") == []
-
-
-def test_steps_and_searches_are_drawn_and_on_the_page(measured):
-    index = json.loads((measured.elsewhere.results / "figures" / "figures.json").read_text())
-    assert {"clients", "latency_over_throughput", "runtime"} <= set(index["made"])
-    assert not index["errors"]
-    assert "Throughput over clients" in measured.page
-    assert "Highest rates within a limit" in measured.page
 
 
 def test_nodes_slowed_and_killed(measured):
@@ -264,12 +174,13 @@ def test_nodes_slowed_and_killed(measured):
     (crash,) = tables.crashes.to_dict("records")
     assert 0.4 <= crash["after"] <= 0.8
     assert crash["node"] in ("data0", "data1")
-    assert crash["errors"] > 0
-    assert crash["recovery_time"] > 0
+    assert min(crash["errors"], crash["recovery_time"]) > 0
     # The other node went on; the killed one's documents were out of reach.
     assert crash["unavailable_time_node"] > crash["unavailable_time"]
     assert crash["lost_documents"] == 0
-    assert [t.id for t in node_tables(tables)] == ["per-node", "slowdown", "crashes"]
     assert not list(measured.place.directory.rglob("*.slow"))
-    assert "Servers killed under load" in measured.page
-    assert "Throughput with slowed nodes" in measured.page
+    for title in (
+        *("For this workload, on this machine", "Throughput over clients"),
+        *("Highest rates within a limit", "Servers killed under load"),
+    ):
+        assert title in measured.page
