@@ -5,15 +5,11 @@ import json
 import re
 import subprocess
 
-import duckdb
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from support.embedded_study import NOWHERE
 from support.paths import SMALL
-
-from storewise.analysis.files.parts import trial_files
-from storewise.metrics.pack import read_pack
 
 pytestmark = [
     pytest.mark.xdist_group("embedded"),
@@ -62,39 +58,23 @@ def test_every_document_is_counted_and_nothing_is_left(place):
 
 
 def test_the_results_that_the_readme_names_are_there(place):
-    for name in (
-        *("report.html", "summary.csv", "figures", "analysis", "trials", "logs"),
-        *("inputs/manifest.parquet", "inputs/quarantine.tsv"),
-    ):
+    for name in ("report.html", "summary.csv", "figures", "logs", "inputs/quarantine.tsv"):
         assert (place.results / name).exists(), name
     part = next(place.results.glob("trials/sqlite-w2-*/read.1.parquet"))
     conditions = json.loads(pq.read_schema(part).metadata[b"storewise"])
     assert conditions["versions"]["sqlite.sqlite"]
     assert conditions["trial"]["factors"]["engine"] == "sqlite"
-    steps = duckdb.sql(f"select distinct step from '{part}' order by 1").fetchall()
-    assert steps == [(0,), (1,)]
-
-
-def test_each_trial_is_packed_for_the_analysis(place):
-    trials = [trial_files(path) for path in place.results.glob("trials/*")]
-    assert trials
-    for one in trials:
-        parts = [name for name in one.parts if name.count(".") == 2]
-        pack = read_pack(one.directory, parts, [log.name for log in one.logs])
-        assert list(pack.conditions) == parts
+    assert set(pq.read_table(part)["step"].to_pylist()) == {0, 1}
 
 
 def test_questions_and_break_even_through_the_workflow(place, verdict):
     by_name = {c["name"]: c["standings"] for c in verdict["criteria"]}
     assert by_name["query"][0]["choice"] == "SSEARCH files"
-    assert by_name["query"][0]["baseline"]
     assert all(s["choice"] != "SSEARCH files" for s in by_name["load"])
     assert "Parquet files" in verdict["pays_from"]
     assert "SSEARCH files" not in verdict["pays_from"]
-    assert any("for its load" in text for text in verdict["text"])
     lines = (place.results / "analysis" / "questions.csv").read_text().splitlines()
     assert len(lines) == 1 + 3 * 5
-    assert any("align.gene" in line for line in lines)
 
 
 def test_the_page_sets_the_stores_beside_the_files(page):
@@ -110,9 +90,6 @@ def test_an_engine_that_is_left_out_is_named(measured, page):
     assert f"postgres is left out: PostgreSQL: no postgres (looked in {NOWHERE})" in log
     assert "PostgreSQL was not measured" in page and NOWHERE in page
     assert "have no results yet" not in page
-
-
-# Files and directories, as `find` counts them.
 
 
 @pytest.fixture
@@ -148,7 +125,7 @@ def test_the_verdict_and_the_page_tell_them(verdict, page, sizes):
     assert stand["SQLite"] == pytest.approx(sizes["inodes"]["sqlite"])
     (sentence,) = [text for text in verdict["text"] if text.startswith("Files and directories")]
     assert "the full corpus has 1,119,820 files" in sentence
-    row = next(line for line in page.splitlines() if '<tr><td data-label="engine">SQLite' in line
-               and 'data-label="files and directories"' in line)  # fmt: skip
-    (shown,) = re.findall(r'data-label="files and directories" class="number">([^<]+)<', row)
+    (shown,) = re.findall(
+        r'"engine">SQLite.*data-label="files and directories" class="number">([^<]+)<', page
+    )
     assert shown == f"{sizes['inodes']['sqlite']:.0f}"

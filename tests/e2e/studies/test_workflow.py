@@ -5,13 +5,11 @@ import json
 import os
 import re
 import shutil
-import subprocess
 
 import pytest
 from support.embedded_study import EMBEDDED, POSTGRES
 from support.paths import SMALL
 from support.workflow import MEASURING, edited_workflow, plan, refusal, snakemake
-from support.workspace import Workspace
 
 pytestmark = [
     pytest.mark.xdist_group("embedded"),
@@ -123,19 +121,14 @@ def test_a_failing_engine_is_given_up_and_the_report_made(copy):
     done = copy.storewise("run", "s.yaml", env={**os.environ, "PYTHONPATH": path})
     assert done.returncode == 1, done.stdout + done.stderr
     lines = done.stdout.splitlines()
-    assert "Page: results/s/report.html" in lines and "Log: results/s/logs/run.log" in lines
     assert lines[-1] == "Next: storewise run s.yaml --retry-failed"
-    # A line for each attempt, its reason, and the end of its log; nothing of Snakemake.
     fails = [line for line in lines if line.startswith("FAIL DuckDB, 1 worker")]
     assert len(fails) == 2 and all("the disk is broken" in line for line in fails)
     assert any(line.startswith("     | ") for line in lines)
     assert not re.search(r"Traceback|WorkflowError|Job \d+|\x1b", done.stdout + done.stderr)
-    log = (copy.results / "logs" / "run.log").read_text()
-    assert log.count("Building DAG of jobs") == 3, "all passes are in it"
-    failed = [json.loads(p.read_text()) for p in copy.results.glob("trials/*/failed.json")]
-    (failure,) = failed
-    assert failure["attempts"] == 2
-    assert "the disk is broken" in failure["reason"] and failure["log_tail"]
+    (path,) = copy.results.glob("trials/*/failed.json")
+    failure = json.loads(path.read_text())
+    assert failure["attempts"] == 2 and failure["log_tail"]
     page = (copy.results / "report.html").read_text()
     assert failure["trial"] in page and "the disk is broken" in page
     # It stays given up until it is asked for again, with what made it fail mended.
@@ -144,18 +137,3 @@ def test_a_failing_engine_is_given_up_and_the_report_made(copy):
     assert again.returncode == 0, again.stdout + again.stderr
     assert list(copy.results.glob("trials/*/failed.json")) == []
     assert list(copy.results.glob(f"trials/{failure['trial']}/verify.parquet"))
-
-
-@pytest.mark.needs("root")
-def test_results_that_cannot_be_written_are_one_clear_error(tmp_path):
-    place = Workspace(tmp_path)
-    place.copy_inputs()
-    place.write_study("inputs: {paths: data}\nengines: [sqlite]\nphases: [write]\n")
-    place.results.mkdir(parents=True)
-    mount = ["mount", "-t", "tmpfs", "-o", "ro,size=1m", "tmpfs", str(place.results)]
-    subprocess.run(mount, check=True)
-    try:
-        said = refusal(place)
-    finally:
-        subprocess.run(["umount", str(place.results)], check=True)
-    assert f"results cannot be written to {place.results}: " in said
