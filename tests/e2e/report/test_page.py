@@ -78,6 +78,108 @@ def test_choices_reach_all_figures_and_tables(page):
     assert page.locator("#rates tbody tr").count() > 5
 
 
+@pytest.mark.slow
+def test_published_curves_are_laid_over_and_taken_away(page):
+    for figure in ("published", "scaling"):
+        see(page, figure)
+        assert any(name.startswith("published: ") for name in names(page, figure))
+    page.get_by_label("laid over those of this study").uncheck()
+    for figure in ("published", "scaling"):
+        see(page, figure)
+        until(
+            page,
+            f"!Array.from(document.querySelectorAll('#figure-{figure} .plot')).some("
+            "plot => plot.data?.some(trace => trace.name.startsWith('published: ')))",
+        )
+    assert any(name.startswith("here: ") for name in names(page, "published"))
+
+
+@pytest.mark.slow
+def test_hovering_tells_value_interval_repeats_and_trials_and_a_click_the_source(kept):
+    page = kept
+    see(page, "throughput")
+    plot = page.locator("#figure-throughput .plot").first
+    point = plot.locator(".scatterlayer .point").first
+    point.scroll_into_view_if_needed()
+    box = point.bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    message = plot.locator(".hovertext")
+    message.wait_for()
+    text = message.text_content()
+    for word in ("documents/s", "95 % interval", "n = 2", "trials "):
+        assert word in text
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    dialog = page.locator("dialog#source")
+    dialog.wait_for()
+    assert dialog.locator("h2").inner_text().startswith("Source: summary ")
+    page.keyboard.press("Escape")
+    assert not dialog.is_visible()
+
+
+@pytest.mark.slow
+def test_zoom_is_shared_over_time_and_has_keys(page):
+    figure = see(page, "over_time")
+    ranges = "document.querySelectorAll('#figure-over_time .plot')"
+    read = f"Array.from({ranges}, p => p.layout.xaxis.range.map(v => Math.round(v * 100) / 100))"
+    whole = page.evaluate(read)
+    figure.get_by_role("button", name="Zoom in").focus()
+    page.keyboard.press("Enter")
+    until(page, f"{read}[0][1] < {whole[0][1]}")
+    near = page.evaluate(read)
+    figure.get_by_role("button", name="Later").click()
+    until(page, f"{read}[0][0] > {near[0][0]}")
+    figure.get_by_role("button", name="Earlier").click()
+    figure.get_by_role("button", name="Zoom out").click()
+    figure.get_by_role("button", name="Show all again").click()
+    until(page, f"JSON.stringify({read}) === {str(whole).replace(' ', '')!r}")
+    # With the mouse: dragged in one panel, zoomed in all.
+    area = figure.locator(".plot").first.locator(".nsewdrag").first.bounding_box()
+    page.mouse.move(area["x"] + area["width"] * 0.3, area["y"] + 60)
+    page.mouse.down()
+    page.mouse.move(area["x"] + area["width"] * 0.6, area["y"] + 62, steps=5)
+    page.mouse.up()
+    until(page, f"{read}.every(range => range[0] > 0.1 && range[0] === {read}[0][0])")
+
+
+@pytest.mark.slow
+def test_show_data_is_the_figure_as_a_table(kept):
+    page = kept
+    figure = see(page, "storage")
+    figure.get_by_text("Show data").click()
+    table = figure.locator("table")
+    table.wait_for()
+    assert table.locator("tbody tr").count() > 5
+    assert table.locator("a.source").first.inner_text().startswith("storage_summary ")
+    drawn = page.evaluate(
+        "document.querySelector('#figure-storage .plot').data.flatMap(t => t.x).length"
+    )
+    assert table.locator("tbody tr").count() == drawn
+
+
+@pytest.mark.slow
+def test_timelines_of_one_or_two_trials(page):
+    box = page.locator("#timelines")
+    box.scroll_into_view_if_needed()
+    box.locator(".main-svg").first.wait_for()
+    options = page.locator("#timeline-trial option")
+    assert options.count() == 20
+    place = options.evaluate_all("all => all.findIndex(o => o.text.startsWith('PostgreSQL'))")
+    page.select_option("#timeline-trial", str(place))
+    page.select_option("#timeline-other", "0")
+    page.select_option("#timeline-part", "read")
+    plots = "Array.from(document.querySelectorAll('#timelines .panel:not([hidden]) .plot'))"
+    until(page, f"{plots}[0].data.length === 2")
+    titles = box.locator(".panel:not([hidden]) h3").all_inner_texts()
+    assert {"Operations", "Processors, without waiting", "Disk, written"} <= set(titles)
+    hosts = page.locator("#timeline-host option").all_inner_texts()
+    page.select_option("#timeline-host", hosts[-1])
+    box.get_by_role("button", name="Zoom in").click()
+    until(page, f"new Set({plots}.map(p => String(p.layout.xaxis.range))).size === 1")
+    box.get_by_text("Show data").click()
+    box.locator("#timeline-data").wait_for()
+    assert box.locator("#timeline-data tbody tr").count() == 25
+
+
 def test_a_number_leads_to_its_row_trials_and_files(kept, study):
     open_table(kept, "rates")
     row = kept.locator("#rates tbody tr").nth(1)
@@ -163,12 +265,37 @@ def brightness(page):
     return sum(map(int, re.findall(r"\d+", ground)[:3]))
 
 
+def contrasts(page):
+    """Of text colours on the grounds they stand on."""
+    result = page.evaluate(
+        """() => {
+            const style = getComputedStyle(document.documentElement);
+            const light = (name) => {
+                const hex = style.getPropertyValue(name).trim().slice(1);
+                const parts = [0, 2, 4].map((at) => parseInt(hex.slice(at, at + 2), 16) / 255)
+                    .map((v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+                return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2];
+            };
+            return ["--text", "--soft", "--accent"].flatMap((text) => ["--page", "--card", "--mark"]
+                .map((ground) => [light(text), light(ground)].sort((a, b) => b - a))
+                .map(([high, low]) => (high + 0.05) / (low + 0.05)));
+        }"""
+    )
+    return result
+
+
 @pytest.mark.slow
 def test_light_and_dark_by_the_system_and_by_choice(browser, study):
     with opened(browser, study / "report.html", color_scheme="dark") as page:
         assert brightness(page) < 200
+        assert min(contrasts(page)) >= 4.5
+        see(page, "throughput")
+        tick = "getComputedStyle(document.querySelector('#figure-throughput .xtick text')).fill"
+        assert page.evaluate(tick) == "rgb(230, 233, 238)"
         page.select_option("#scheme", "light")
         assert brightness(page) > 600
+        assert min(contrasts(page)) >= 4.5
+        until(page, f"{tick} === 'rgb(27, 31, 36)'")
         page.select_option("#scheme", "")
         assert brightness(page) < 200
 
@@ -252,3 +379,10 @@ def test_without_javascript_figures_and_tables_are_there(browser, study):
         href = page.locator("#load a.source").first.get_attribute("href")
         assert (study / str(href)).is_file()
         assert page.locator("#choose").is_hidden()
+
+
+@pytest.mark.slow
+def test_a_link_opens_what_is_folded(page):
+    # Drawn first: where the page moves between press and release, nothing was clicked.
+    see(page, "throughput").locator(".links a[href='#rates']").click()
+    page.locator("#rates").wait_for(state="visible")
