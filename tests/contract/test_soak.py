@@ -117,6 +117,8 @@ def test_nothing_grows_with_operations_and_connections(cluster):
         client.close()
         seen.append(taken())
     (descriptors, threads, memory), _ = seen
+    # A driver may keep one for itself; 180 connections that stay are seen.
+    descriptors += 8
     threads += POOL.get(cluster.engine, 0)
 
     def as_before():
