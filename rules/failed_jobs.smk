@@ -175,7 +175,7 @@ class Controller(Witness):
         failure = RUN.job_failed(trial, why, job=name, scheduler=cause)
         if failure is not None:
             tell(failure)
-        elif host:
+        if host and (failure is None or why.reason not in failure.reason):
             # Others saw its silence first, and did not know.
             RUN.explain(trial, why.reason)
             say(why.reason)
