@@ -2,7 +2,6 @@
 
 import socket
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -96,29 +95,6 @@ def test_levels_of_acknowledgement(alone, level):
     assert client.update(Kind.GS, sample(100 * number + 1000, 1)[Kind.GS][0]["_id"], {"b": 1})
     assert client.delete(Kind.GS, sample(100 * number + 1000, 1)[Kind.GS][0]["_id"])
     client.close()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("direct", [True, False])
-def test_single_documents_come_the_same_with_and_without_pymongo(alone, direct):
-    cluster = replace(alone.cluster, settings={**alone.cluster.settings, "direct": direct})
-    with closing(ENGINE.connect(cluster, "write")) as client:
-        documents = sample(70, 3)[Kind.GS]
-        # More than one read of a socket brings.
-        documents[1] = {**documents[1], "s": "ACGT" * 100_000, "seqid": "grün \0"}
-        insert(client, Kind.GS, documents)
-        first, second, third = documents
-        assert [client.get(Kind.GS, d["_id"]) for d in documents] == documents
-        for changes in ({"b": None}, {"b": 2**40, "s": "TGCA" * 100_000}):
-            assert client.update(Kind.GS, second["_id"], changes)
-            second = {**second, **changes}
-            assert client.get(Kind.GS, second["_id"]) == second
-        assert client.delete(Kind.GS, first["_id"])
-        assert client.get(Kind.GS, first["_id"]) is None
-        assert not client.update(Kind.GS, first["_id"], {"b": 1})
-        with pytest.raises(EngineError, match=r"mongodb: update: .*8.byte"):
-            client.update(Kind.GS, third["_id"], {"b": 2**63})
-        assert client.get(Kind.GS, third["_id"]) == third
 
 
 def test_a_server_that_never_answered_is_named_too(alone, monkeypatch):

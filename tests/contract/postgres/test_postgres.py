@@ -95,6 +95,9 @@ def test_reads_are_prepared_where_the_study_says_so(columns):
         rows = client._rows(0, "SELECT statement FROM pg_prepared_statements")
         reads = [text for (text,) in rows if "rna" in text]
         assert len(reads) == (2 if prepare else 0)
+        # Of one statement the types of the answer follow those of the values.
+        for value in (True, 2, "x", 0.5, b"\xff", True):
+            assert client._rows(0, "SELECT %s AS it", (value,)) == [(value,)]
         client.close()
 
 
