@@ -263,7 +263,7 @@ def test_losses_of_relaxed_stores_in_crashes_are_a_figure_and_set_nobody_aside(s
         assert [label for label, _ in result.set_aside] == aside
 
 
-def test_a_million_files_count_a_little(embedded):
+def test_a_million_files_lower_the_score_a_little(embedded):
     result = verdict(counted(embedded, sqlite=6, parquet=1_119_820))
     shares = {c.name: c.weight for c in result.criteria if c.weight}
     assert shares["inodes"] == pytest.approx(shares["disk"] / 10)

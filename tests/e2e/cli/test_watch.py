@@ -29,7 +29,7 @@ phases:
 
 @pytest.mark.slow
 def test_a_run_is_watched_to_its_end(tmp_path):
-    """What is said of a killed one, and of one that waits: tests/unit/watch."""
+    """A killed run and a waiting run are shown in tests/unit/watch."""
     place = Workspace(tmp_path)
     place.copy_inputs()
     place.write_study(STUDY)

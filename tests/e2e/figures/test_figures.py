@@ -142,7 +142,7 @@ def test_intervals_that_say_nothing_set_no_axis_and_are_hollow(tables):
         assert axis.get_xlim()[1] < 1e7
 
 
-def test_a_line_that_ends_in_nothing_has_its_name_at_its_last_number():
+def test_the_label_of_a_curve_is_at_its_last_value_that_is_a_number():
     lines = [
         Series(name, [Point(1.0, 1.0), Point(3.0, y)], record={"engine": name})
         for name, y in (("valkey", float("nan")), ("sqlite", 2.0), ("duckdb", float("nan")))

@@ -1,4 +1,4 @@
-"""Jobs of nodes with servers of their own, which meet, settle and end; what they wait for:
+"""Node jobs with real servers, from their start to their end. What they wait for is tested in
 tests/unit/session/test_jobs.py."""
 
 import logging

@@ -128,7 +128,7 @@ def test_buckets_and_bootstrap(cluster, queues):
 
 
 def validated(*texts, **environment):
-    """What ParallelCluster itself would stop at, of each text: by the Python that has it."""
+    """The errors that ParallelCluster itself reports of each configuration, one list for each."""
     own = os.environ.get("STOREWISE_PARALLELCLUSTER_PYTHON")
     python = Path(own or Path(sys.prefix) / "parallelcluster" / "bin" / "python")
     if not python.exists():
@@ -183,7 +183,7 @@ def test_parallelcluster_would_make_it(monkeypatch):
         (rule,) = client.get_bucket_lifecycle_configuration(Bucket=bucket)["Rules"]
         assert {"NoncurrentVersionExpiration", "AbortIncompleteMultipartUpload"} <= rule.keys()
         assert errors(CLUSTER, *map(with_option, OPTIONS)) == [[]] * (1 + len(OPTIONS))
-        # Its own schema knows no other word.
+        # ParallelCluster's schema allows no other key.
         wrong = validated(CLUSTER.replace("ScaledownIdletime", "ScaledownIdleTime"), **aws)
         assert "ScaledownIdleTime" in wrong.stderr and "Unknown field" in wrong.stderr
 

@@ -21,7 +21,7 @@ from storewise.workloads.faults import Slow
 
 @pytest.fixture
 def node(tmp_path):
-    """What a node's job does while its session is open, in a thread; its server is well."""
+    """The loop of a node's job, in a thread, while its session is open; the server is healthy."""
     server = SimpleNamespace(
         node=node_of(tmp_path), log=tmp_path / "log", failure=lambda wait: None
     )

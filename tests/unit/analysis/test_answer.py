@@ -67,7 +67,7 @@ def test_every_warning_is_in_one_group_and_the_worst_comes_first():
     assert len(every) == len(set(every))
 
 
-def test_there_is_an_answer_for_any_number_of_stores_and_a_chart(made):
+def test_any_number_of_stores_has_an_answer_and_a_chart(made):
     tables = made.tables(**SCALED)
     chart = verdict_chart(tables, verdict(tables))
     assert {row.name for row in chart.rows} == {"SQLite", "PostgreSQL"}

@@ -47,7 +47,7 @@ def one(table, **levels):
     return dict(row)
 
 
-def test_a_line_by_hand():
+def test_a_linear_model_by_hand():
     result = model_of([2.0], [sure(100)])
     assert (result.kind, result.rate(7)) == (LINEAR, 350)
     assert (result.needed(1000), result.needed(1001)) == (20, 21)

@@ -146,7 +146,7 @@ def test_what_the_size_of_the_corpus_goes_by(tables):
     sampled = replace(whole.results, inputs=replace(inputs, listed=7 * inputs.files))
     result = full_size(replace(tables, results=sampled))
     assert (result.by, result.documents) == ("sample", 7 * inputs.documents)
-    # Without any text its files.
+    # Where the size of the inputs is not known, the number of files is used.
     mute = tables.storage[tables.storage["measure"] != "share_of_raw_input"]
     result = full_size(replace(tables, storage=mute))
     assert (result.by, result.documents) == ("files", 10_000 * inputs.documents / inputs.files)

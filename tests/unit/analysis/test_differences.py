@@ -81,7 +81,7 @@ def test_pairs_of_a_study(tables):
     levels = rates[rates["factor"] == "workers"]
     assert set(levels["a"]) == {"2"} and set(levels["b"]) == {"1"}
     assert levels["ratio"].to_list() == pytest.approx([2**0.8] * 3, rel=0.15)
-    # It differs exactly where the interval leaves out one.
+    # A ratio is called different if and only if its interval does not contain 1.
     assert table["differs"].any() and not table["differs"].all()
     tested = table[table["p"].notna()]
     assert (((tested["low_adj"] > 1) | (tested["high_adj"] < 1)) == tested["differs"]).all()

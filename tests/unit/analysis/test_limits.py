@@ -57,7 +57,7 @@ def test_what_a_host_had_reached(changed, kinds, words):
 
 
 def load(tables, host, bound=False, **metrics):
-    """Tables with other means for a host that is no node's own row; no client is the limit."""
+    """Tables with other mean loads of one host; the clients are not the limit."""
     table = tables.host.copy()
     for metric, value in metrics.items():
         mine = (table["host"] == host) & (table["metric"] == metric) & (table["node"] == "")
@@ -92,7 +92,7 @@ def test_the_disk_of_one_node_limits_the_step_unless_the_client_does(served):
     assert result["host"] == "n1"  # where the figures of the disk are
 
 
-def test_a_rate_that_was_asked_for_and_reached_limits(served):
+def test_a_target_rate_that_was_reached_is_the_limit(served):
     (trial,) = served.trials.loc[served.trials["engine"] == "sqlite"].to_dict("records")
     rates = served.throughput.set_index(["trial", "phase", "measure"])["value"]
     rate = rates[trial["trial"], "read", "operations_per_s"]

@@ -39,7 +39,7 @@ def test_spreads_that_were_pooled_apart_keep_their_own_degrees_of_freedom():
 
 
 def test_pairs_without_p_count_for_nothing():
-    # As by hand in tests of the differences: 0.01, 0.02, 0.03, 0.5 times 4, 3, 2, 1.
+    # Holm's correction by hand: sorted, the four p-values are multiplied by 4, 3, 2 and 1.
     result = holm_adjusted([0.03, math.nan, 0.01, 0.5, 0.02]).tolist()
     assert result == pytest.approx([0.06, math.nan, 0.04, 0.5, 0.06], nan_ok=True)
     assert len(holm_adjusted([])) == 0 and math.isnan(holm_adjusted([None])[0])

@@ -179,7 +179,7 @@ def test_equal_inputs_are_used_once_and_named(tmp_path, copies):
 
 
 @pytest.mark.parametrize("spills", [False, True])
-def test_a_bad_input_ends_it_or_is_left_out(tmp_path, copies, spills, request):
+def test_a_bad_input_ends_the_conversion_or_is_quarantined(tmp_path, copies, spills, request):
     if spills:
         request.getfixturevalue("spilled")
     bad = str(Path(copies[0]).with_name("bad.m10"))
@@ -200,7 +200,7 @@ def test_a_bad_input_ends_it_or_is_left_out(tmp_path, copies, spills, request):
 
 
 def test_a_share_puts_a_bad_input_right(tmp_path, copies):
-    """Until there is a good one, the settings of the data set may change."""
+    """Until one input could be read, the settings of the data set may change."""
     home = home_of(tmp_path / "set")
     good = Path(copies[0]).read_bytes()
     Path(copies[0]).write_bytes(b"nonsense")

@@ -35,7 +35,7 @@ def job(tmp_path):
 
 @pytest.fixture
 def frame(tmp_path, monkeypatch):
-    """What `trial_job` gives, what it was given, and the checks with which workers were run."""
+    """The result of `trial_job`, its arguments, and the checks that it handed to the workers."""
     live = tmp_path / "live"
     live.mkdir()
     session = SimpleNamespace(run="run-1", opened=5.0)

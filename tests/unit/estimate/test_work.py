@@ -29,7 +29,7 @@ def test_amounts_by_hand():
     assert of(one.over(Amount(2, 1, 4, ""))) == (2, 0.5, 10)
 
 
-def test_what_was_tried_out_counts_for_its_engine_more_than_for_others():
+def test_a_probe_narrows_the_rate_of_its_own_engine_more_than_of_others():
     rate = Probe("sqlite", {"documents_per_s": 900, "operations_per_s": 50}).rate
     assert of(rate("sqlite", "write", "documents_per_s")) == (900, 450, 1800)
     assert of(rate("duckdb", "write", "documents_per_s")) == (900, 225, 3600)

@@ -289,7 +289,7 @@ def test_a_node_meets_the_others_before_it_starts(live, running):
 @pytest.mark.parametrize(
     ("end", "error"), [("", None), ("abort", Aborted), ("failing", EngineError), ("patience", None)]
 )
-def test_a_node_outlives_those_that_need_it(live, running, end, error):
+def test_a_node_stays_until_the_nodes_that_need_it_have_ended(live, running, end, error):
     (live / cluster.STOP).touch()
     actions = {
         "": lambda: gone(live, "data0"),

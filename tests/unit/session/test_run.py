@@ -121,7 +121,7 @@ def test_sweeping_waits_for_jobs_on_other_hosts(tmp_path):
             own_time.after(1.0, member.unlink)
         left = sweep(tmp_path, directory, system=MadeHost(own_time=own_time))
         assert left == ([] if leaves else ["data0 (process 1 on elsewhere)"])
-        # Not longer than they need, and ten seconds where no node has a server to end.
+        # It waits until the jobs have ended, but at most ten seconds where no node has a server.
         assert own_time.now == (1001 if leaves else 1011)
         assert not directory.exists()
 

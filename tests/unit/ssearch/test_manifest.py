@@ -32,7 +32,7 @@ from storewise.ssearch.inputs.table import (
 
 
 def small(name):
-    """A real output with a line that makes its content its own."""
+    """A real output with one more line, so that no other file has its content."""
     return (DATA / "ssearch36_nohits.m10").read_bytes() + f"\nkept as {name}\n".encode()
 
 

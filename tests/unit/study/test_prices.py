@@ -20,7 +20,7 @@ def load(root, study=STUDY, prices=None):
     return load_study(path, root=root)
 
 
-def test_a_studys_prices_lie_on_top_of_the_files(tmp_path):
+def test_prices_of_a_study_replace_those_of_its_price_file(tmp_path):
     assert load(tmp_path).prices is None and load(tmp_path).corpus is None
     own = load(tmp_path, STUDY + "prices: {node_hour: 2, currency: EUR}\n", WHOLE).prices
     whole = {"node_hour": 0.5, "client_hour": 0.25, "gb_month": 0.1}

@@ -22,8 +22,6 @@ from storewise.watch.render import as_json, line, screen
 from storewise.watch.snapshot import look
 from storewise.watch.time_left import time_left
 
-# What workers tell.
-
 
 def text(frame):
     console = Console(width=80, color_system=None)
@@ -37,9 +35,6 @@ def as_read(frame):
 
 
 LOG = logging.getLogger("test")
-
-
-# What workers tell.
 
 
 def test_a_worker_tells_its_rates(tmp_path):
@@ -95,7 +90,7 @@ def test_time_left_by_hand():
     ten = {"a1": 10.0, "a2": 10.0}
     assert left({}, ["a1"], {}, 1)[0] is None
     assert left({"a1": 10.0}, ["a2", "a3"], {}, 1) == (20.0, None, None)
-    # Equal durations have no range; of those that run what has passed is left out.
+    # Equal durations give no range. The time that running trials have taken is subtracted.
     assert left(ten, ["b1"], {"a3": 4.0}, 1) == (16.0, 16.0, 16.0)
     assert left(ten, ["b1"], {"a3": 4.0}, 2)[0] == 8.0
     assert left({"a1": 10.0, "a2": 20.0}, ["a3"], {}, 1) == (15.0, 10.0, 20.0)
