@@ -8,6 +8,7 @@ import math
 import random
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, replace
 from operator import eq, ge, gt, itemgetter, le, lt
 
@@ -35,18 +36,10 @@ from storewise.errors import EngineError
 USERS = Kind(
     "usertable", (Field("_id", "key", ""), *(Field(f"field{n}", "str", "") for n in range(10)))
 )
+TYPES = {"m": "int", "s": "int", "bt": "int", "et": "int", "mv": "int", "x": "float", "name": "str"}
 MEASURES = Kind(
     "measures",
-    (
-        Field("_id", "id", ""),
-        Field("m", "int", ""),
-        Field("s", "int", ""),
-        Field("bt", "int", ""),
-        Field("et", "int", ""),
-        Field("mv", "int", ""),
-        Field("x", "float", ""),
-        Field("name", "str", ""),
-    ),
+    (Field("_id", "id", ""), *(Field(name, type_, "") for name, type_ in TYPES.items())),
     key=(("m", 2), ("s", 2), ("bt", 8)),
 )
 KINDS = (USERS, MEASURES)
@@ -64,16 +57,16 @@ def _user(key, text="x"):
 
 def _documents():
     draw = random.Random(5)
+    numbers = [-1000, -7, 0, 1, 2, 3, 1000, 1 << 60]
+    fractions = [-0.3, 0.0, 0.3, 1.5, 2.0, 1e25]
     measures = [
         _measure(
             draw.choice([0, 1, 3, 255, 256, 65535]),
             draw.randrange(3),
             n if n % 3 else (1 << 40) + n,
-            None if n % 11 == 0 else draw.choice([-1000, -7, 0, 1, 2, 3, 1000, 1 << 60, n]),
-            None
-            if n % 7 == 0
-            else draw.choice([-0.3, 0.0, 0.3, 1.5, 2.0, 1e25, draw.random() * 9]),
-            None if n % 5 == 0 else draw.choice(["a", "B", "b", "é", "abc", ""]),
+            draw.choice([*numbers, n]) if n % 11 else None,
+            draw.choice([*fractions, draw.random() * 9]) if n % 7 else None,
+            draw.choice(["a", "B", "b", "é", "abc", ""]) if n % 5 else None,
         )
         for n in range(400)
     ]
@@ -294,17 +287,12 @@ def test_order_limit_and_ties(store):
             expected = _ordered(every, name, descending)
             for limit in (0, 1, 37, None):
                 result = store.reader.find(Find(MEASURES, where, name, descending, limit))
-                assert result == (expected if limit is None else expected[:limit])
+                assert result == expected[:limit]
     expected = _ordered(DOCUMENTS[USERS], "field4", False)[:9]
     assert store.reader.find(Find(USERS, (), "field4", limit=9)) == expected
-
-
-def test_a_limit_without_an_order(store):
-    if not store.answers:
-        return
-    where = (Where("m", ">=", 3),)
-    every = [d for d in DOCUMENTS[MEASURES] if _fulfils(d, where)]
-    result = store.reader.find(Find(MEASURES, where, limit=50))
+    # Without an order.
+    every = [d for d in DOCUMENTS[MEASURES] if d["m"] >= 3]
+    result = store.reader.find(Find(MEASURES, (Where("m", ">=", 3),), limit=50))
     assert len(result) == len({document["_id"] for document in result}) == 50
     assert all(document in every for document in result)
     assert _same(store.reader.find(Find(MEASURES)), DOCUMENTS[MEASURES])
@@ -333,21 +321,19 @@ def test_histograms_and_aggregates(store):
         assert reader.top(Top(kind, name, 5)) == expected_top
 
 
+WRONG_CONDITIONS = [
+    ("nothing", "=", 1), ("mv", "=", "1"), ("mv", "=", True), ("x", "<", math.nan),
+    ("name", ">", 1.0), ("_id", ">", "text"), ("mv", "!=", 1),
+]  # fmt: skip
 WRONG_QUESTIONS = [
-    lambda c: c.find(Find(MEASURES, (Where("nothing", "=", 1),))),
-    lambda c: c.find(Find(MEASURES, (Where("mv", "=", "1"),))),
-    lambda c: c.find(Find(MEASURES, (Where("mv", "=", True),))),
-    lambda c: c.find(Find(MEASURES, (Where("x", "<", math.nan),))),
-    lambda c: c.find(Find(MEASURES, (Where("name", ">", 1.0),))),
-    lambda c: c.find(Find(MEASURES, (Where("_id", ">", "text"),))),
+    *(
+        lambda c, where=where: c.find(Find(MEASURES, (Where(*where),)))
+        for where in WRONG_CONDITIONS
+    ),
     lambda c: c.find(Find(USERS, (Where("_id", ">", "text"),))),
-    lambda c: c.find(Find(MEASURES, (Where("mv", "!=", 1),))),
     lambda c: c.find(Find(MEASURES, (), "nothing")),
-    lambda c: c.find(Find(MEASURES, (), limit=-1)),
     lambda c: c.count(Count(MEASURES, (Where("nothing", "=", 1),))),
     lambda c: c.histogram(Histogram(MEASURES, "name", 1)),
-    lambda c: c.histogram(Histogram(MEASURES, "x", 0)),
-    lambda c: c.histogram(Histogram(MEASURES, "x", math.inf)),
     lambda c: c.histogram(Histogram(MEASURES, "nothing", 1.0)),
     lambda c: c.explain(Find(MEASURES, (Where("nothing", "=", 1),))),
 ]
@@ -367,8 +353,8 @@ def test_plans_are_told(store):
     if not store.flags.explains:
         return store.refuses(lambda: explain(Get(MEASURES, document["_id"])))
     above = (Where("mv", ">", 5),)
-    plans = {
-        query: explain(query)
+    plans = [
+        explain(query)
         for query in (
             Get(MEASURES, document["_id"]),
             Scan(MEASURES, document["_id"], 3),
@@ -381,18 +367,15 @@ def test_plans_are_told(store):
             Find(MEASURES, where=(), order_by="mv", limit=1),
             Find(MEASURES, (Where("name", "=", "a"),)),
         )
-    }
-    assert all(plans.values())
+    ]
     if store.target.name != "mongodb":
-        for query, plan in plans.items():
-            assert "measures" in plan or store.target.name == "parquet", (query, plan)
+        assert all("measures" in p or (p and store.target.name == "parquet") for p in plans), plans
         return
-    assert not any("\n" in plan for plan in plans.values())
-    texts = list(plans.values())
-    for plan, index in zip(texts[:6], ("IDHACK", "_id_", *["mv_1"] * 4), strict=True):
+    assert not any("\n" in plan for plan in plans)
+    for plan, index in zip(plans, ("IDHACK", "_id_", *["mv_1"] * 4), strict=False):
         assert index in plan and "COLLSCAN" not in plan, plan
-    assert "(5, inf.0]" in texts[3] and "SORT" in texts[6]
-    assert "COLLSCAN" in texts[7] and "COLLSCAN" in texts[9]
+    assert "(5, inf.0]" in plans[3] and "SORT" in plans[6]
+    assert "COLLSCAN" in plans[7] and "COLLSCAN" in plans[9]
 
 
 def test_writes_by_text_and_composite_ids(store):
@@ -431,19 +414,15 @@ def test_writes_by_text_and_composite_ids(store):
     assert writer.get_many(MEASURES, [d["_id"] for d in changed]) == changed
     writer.insert(MEASURES, some)
     assert holds(writer, MEASURES, len(DOCUMENTS[MEASURES]))
-
-
-def test_keys_may_have_64_bytes_of_any_ascii(store):
-    if store.writer is None or not store.flags.deletes:
-        return
+    # Keys may have 64 bytes of any ASCII.
     odd = [_user(key) for key in (b"x" * 64, b"~ /\\'\"%$.", b"\x7f\x01", b"0")]
     ids = [d["_id"] for d in odd]
-    store.writer.insert(USERS, odd)
-    assert store.writer.get_many(USERS, ids) == odd
+    writer.insert(USERS, odd)
+    assert writer.get_many(USERS, ids) == odd
     if store.flags.scans:
         every = sorted([*DOCUMENTS[USERS], *odd], key=itemgetter("_id"))
-        assert store.writer.scan(Scan(USERS, b"\x01", 1000)) == every
-    assert all(store.writer.delete(USERS, key) for key in ids)
+        assert writer.scan(Scan(USERS, b"\x01", 1000)) == every
+    assert all(writer.delete(USERS, key) for key in ids)
 
 
 WRONG = [
@@ -557,16 +536,21 @@ OWNERS = {
 
 def test_tables_of_another_workload_are_not_taken_for_ours(store):
     name = store.target.name
-    if store.target not in SERVERS or name == "sql":
-        return
-    if name in SQL:
-        words = "tables of another workload: usertable; this one has"
+    if store.target in SERVERS and name != "sql":
+        other, words = MEASURES, "tables of another workload: usertable; this one has"
+        if name not in SQL:
+            other = Kind("other", (Field("_id", "key", "a key"), Field("f", "str", "text")))
+            words = r"other was never created|another workload: usertable"
         with pytest.raises(EngineError, match=words):
-            connect(replace(store.cluster, kinds=(MEASURES,)), "read")
-        return
-    other = Kind("other", (Field("_id", "key", "a key"), Field("f", "str", "text")))
-    with pytest.raises(EngineError, match=r"other was never created|another workload: usertable"):
-        connect(replace(store.cluster, kinds=(other,)), "read").get(other, b"1")
+            connect(replace(store.cluster, kinds=(other,)), "read").get(other, b"1")
+    elif name == "sqlite" or (store.writer is None and name != "chdb"):
+        other = Kind("usertable", (Field("_id", "key", ""), Field("field0", "str", "")))
+        cluster = replace(store.cluster, kinds=(other, MEASURES))
+        with pytest.raises(EngineError, match="usertable has the columns _id, field0, field1"):
+            connect(cluster, "read")
+        if store.writer is not None:
+            with closing(connect(cluster, "write")) as client, pytest.raises(EngineError):
+                client.create(Schema(kinds=(other,)))
 
 
 # From here on each test has a store of its own: what `store` has loaded is gone.
@@ -657,42 +641,9 @@ def test_a_selective_condition_takes_the_index(target, index_time, clusters, tmp
     client.close()
 
 
-@pytest.mark.parametrize("name", ["sqlite", "duckdb"])
-def test_a_store_with_other_columns_is_refused(name, tmp_path):
-    cluster = Cluster(engine=name, stores=(tmp_path,), kinds=KINDS)
-    _loaded(cluster).close()
-    other = Kind("usertable", (Field("_id", "key", ""), Field("field0", "str", "")))
-    client = connect(replace(cluster, kinds=(other,)), "write")
-    with pytest.raises(EngineError, match="usertable has the columns _id, field0, field1"):
-        client.create(Schema(kinds=(other,)))
-    client.close()
-    with pytest.raises(EngineError, match="usertable has the columns"):
-        connect(replace(cluster, kinds=(other,)), "read")
-
-
-def test_names_of_searches_are_refused_where_there_are_none(tmp_path):
-    cluster = Cluster("parquet", stores=(tmp_path,), kinds=KINDS, settings={"partition": "query"})
-    with pytest.raises(EngineError, match="`partition: query` needs the queries"):
-        connect(cluster, "write").create(Schema(kinds=KINDS))
-
-
-_NUMBERS = st.one_of(
-    st.integers(-20, 20),
-    st.integers(-(1 << 63), (1 << 63) - 1),
-    st.floats(allow_nan=False, width=64),
-    st.sampled_from([0.1, 0.3, 1e16, -2.5]),
-)
-_ROWS = st.lists(
-    st.tuples(
-        st.integers(0, 3),
-        st.integers(0, 3),
-        st.none() | st.integers(-9, 9) | st.integers(-(1 << 63), (1 << 63) - 1),
-        st.none()
-        | st.integers(-30, 30).map(lambda n: n * 0.1)
-        | st.floats(allow_nan=False, allow_infinity=False),
-    ),
-    max_size=12,
-)
+_INTEGERS = st.integers(-20, 20) | st.integers(-(1 << 63), (1 << 63) - 1)
+_FLOATS = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from([0.1, 0.3, 1e16, -2.5])
+_VALUES = st.none() | _INTEGERS, st.none() | _FLOATS | st.integers(-30, 30).map(lambda n: n * 0.1)
 
 
 @pytest.fixture(scope="module")
@@ -706,34 +657,28 @@ def scratch(tmp_path_factory):
 
 
 @given(
-    rows=_ROWS,
-    name=st.sampled_from(["mv", "x"]),
-    operator=st.sampled_from(sorted(OPERATORS)),
-    value=_NUMBERS,
+    rows=st.lists(st.tuples(*_VALUES), max_size=12),
+    where=st.builds(
+        Where, st.sampled_from(["mv", "x"]), st.sampled_from(sorted(OPERATORS)), _INTEGERS | _FLOATS
+    ),
     descending=st.booleans(),
     limit=st.none() | st.integers(0, 5),
     width=st.integers(1, 50) | st.floats(0.01, 100.0),
 )
-@example([(0, 0, 2**53 + 1, 9007199254740992.0)], "x", "<", 2**53 + 1, False, None, 1)
-@example([(0, 0, -(2**63), 1.1)], "mv", ">", -(2**63) - 1, True, 1, 7)
-def test_any_question_is_answered_as_python_would(
-    scratch, rows, name, operator, value, descending, limit, width
-):
-    documents = [_measure(m, s, n, mv, x, None) for n, (m, s, mv, x) in enumerate(rows)]
+@example([(2**53 + 1, 9007199254740992.0)], Where("x", "<", 2**53 + 1), False, None, 1)
+@example([(-(2**63), 1.1)], Where("mv", ">", -(2**63) - 1), True, 1, 7)
+def test_any_question_is_answered_as_python_would(scratch, rows, where, descending, limit, width):
+    documents = [_measure(1, 2, n, mv, x, None) for n, (mv, x) in enumerate(rows)]
     for document in scratch.find(Find(MEASURES)):
         scratch.delete(MEASURES, document["_id"])
     scratch.insert(MEASURES, documents)
-    where = (Where(name, operator, value),)
-    expected = [d for d in documents if _fulfils(d, where)]
-    assert scratch.count(Count(MEASURES, where)) == len(expected)
+    expected = [d for d in documents if _fulfils(d, (where,))]
+    assert scratch.count(Count(MEASURES, (where,))) == len(expected)
     ordered = _ordered(expected, "x", descending)
-    result = scratch.find(Find(MEASURES, where, "x", descending, limit))
-    assert result == (ordered if limit is None else ordered[:limit])
+    assert scratch.find(Find(MEASURES, (where,), "x", descending, limit)) == ordered[:limit]
     small = (Where("x", ">=", -1e6), Where("x", "<=", 1e6))
     counted = Counter(_class(d["x"], width) for d in documents if _fulfils(d, small))
-    assert scratch.histogram(Histogram(MEASURES, "x", width, small)) == dict(counted)
+    assert scratch.histogram(Histogram(MEASURES, "x", width, small)) == counted
     if width == int(width):
-        known = [d["mv"] for d in documents if d["mv"] is not None]
-        assert scratch.histogram(Histogram(MEASURES, "mv", width)) == Counter(
-            v // int(width) for v in known
-        )
+        counted = Counter(d["mv"] // int(width) for d in documents if d["mv"] is not None)
+        assert scratch.histogram(Histogram(MEASURES, "mv", width)) == counted
