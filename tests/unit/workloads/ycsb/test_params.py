@@ -8,7 +8,6 @@ from storewise.errors import ConfigError
 from storewise.study.load import load_study
 from storewise.workloads.ycsb.params import LoadParams, MixedParams, canonical
 from storewise.workloads.ycsb.properties import read_properties
-from storewise.workloads.ycsb.workload import YcsbWorkload
 
 #: As YCSB's own workloads/workloada, with what users add to it.
 WORKLOAD_A = """\
@@ -64,46 +63,14 @@ def refusal(place, text):
 
 def test_defaults_are_those_of_ycsb():
     load, run = LoadParams(), MixedParams(operationcount=1)
-    assert (load.fieldcount, load.fieldlength, load.fieldlengthdistribution) == (
-        10,
-        100,
-        "constant",
-    )
+    record = (load.fieldcount, load.fieldlength, load.fieldlengthdistribution)
+    assert record == (10, 100, "constant")
     assert (load.insertorder, load.zeropadding, load.insertstart) == ("hashed", 1, 0)
-    assert run.shares() == {
-        "read": 0.95,
-        "update": 0.05,
-        "insert": 0,
-        "scan": 0,
-        "read-modify-write": 0,
-    }
+    assert {k: v for k, v in run.shares().items() if v} == {"read": 0.95, "update": 0.05}
     assert (run.requestdistribution, run.minscanlength, run.maxscanlength) == ("uniform", 1, 1000)
     assert (run.hotspotdatafraction, run.hotspotopnfraction) == (0.2, 0.8)
     assert (run.exponential_percentile, run.exponential_frac) == (95, 0.8571428571)
     assert (run.readallfields, run.writeallfields) == (True, False)
-
-
-@pytest.mark.parametrize(
-    ("phase", "shares", "distribution"),
-    [
-        ("a", {"read": 0.5, "update": 0.5}, "zipfian"),
-        ("b", {"read": 0.95, "update": 0.05}, "zipfian"),
-        ("c", {"read": 1}, "zipfian"),
-        ("d", {"read": 0.95, "insert": 0.05}, "latest"),
-        ("e", {"scan": 0.95, "insert": 0.05}, "zipfian"),
-        ("f", {"read": 0.5, "read-modify-write": 0.5}, "zipfian"),
-        ("g", {"read": 0.1, "insert": 0.9}, "zipfian"),
-    ],
-)
-def test_core_workloads(phase, shares, distribution):
-    spec = YcsbWorkload.phases[phase]
-    params = spec.params(operationcount=5)
-    assert {name: share for name, share in params.shares().items() if share} == shares
-    assert params.requestdistribution == distribution
-    assert set(spec.operations) == set(shares)
-    assert spec.changes == (phase != "c")
-    assert ("scans" in spec.needs(params)) == (phase == "e")
-    assert ("updates" in spec.needs(params)) == (phase != "c")
 
 
 def test_ycsbs_names_stand_for_ours():
@@ -117,7 +84,7 @@ def test_ycsbs_names_stand_for_ours():
 
 def test_a_property_file(place, caplog):
     text = STUDY.replace("recordcount: 500", "properties: workloada, fieldcount: 3").replace(
-        "operationcount: 10", "properties: workloada, hotspotopnfraction: 0.7"
+        "operationcount: 10", "properties: workloada, hotspotopnfraction: 0.7, operations: 7"
     )
     with caplog.at_level(logging.WARNING):
         result = study(place, text)
@@ -125,7 +92,7 @@ def test_a_property_file(place, caplog):
     assert load.params == {"recordcount": 300, "fieldcount": 3}
     assert run.params == {
         "recordcount": 300,
-        "operations": 600,
+        "operations": 7,  # what stands in the study wins
         "readallfields": True,
         "readproportion": 0.5,
         "updateproportion": 0.5,
@@ -136,45 +103,25 @@ def test_a_property_file(place, caplog):
         "hotspotdatafraction": 0.1,
         "hotspotopnfraction": 0.7,
     }
-    warned = caplog.text
-    assert "mongodb.url" in warned
-    assert "hdrhistogram.percentiles" in warned
-    assert "the factor `threads`" in warned
+    for words in ("mongodb.url", "hdrhistogram.percentiles", "the factor `threads`"):
+        assert words in caplog.text
 
 
-def test_what_stands_in_the_study_wins(place):
-    run = STUDY.replace("operationcount: 10", "properties: workloada, operations: 7, recordcount: ")
-    result = study(place, run.replace("recordcount: }", "recordcount: 500}"))
-    assert result.phases[1].params["operations"] == 7
-    assert result.phases[1].params["recordcount"] == 500
-
-
-def test_a_step_takes_a_property_file_too(place):
+def test_a_step_takes_a_file_beside_the_study_too(place, tmp_path_factory, monkeypatch):
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
     text = STUDY.replace("500", "300").replace(
         "operationcount: 10", "steps: [{properties: workloada}, {operationcount: 4}]"
     )
     steps = study(place, text).phases[1].steps
-    assert steps[0]["requestdistribution"] == "hotspot"
+    assert steps[0]["requestdistribution"] == "hotspot" and steps[0]["operations"] == 600
     assert steps[1] == {"operations": 4}
-
-
-def test_a_file_beside_the_study_is_found(place, tmp_path_factory, monkeypatch):
-    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
-    text = STUDY.replace("recordcount: 500", "properties: workloada")
-    assert study(place, text).phases[0].params["recordcount"] == 300
 
 
 def test_syntax_of_property_files(tmp_path):
     path = tmp_path / "p"
     path.write_text("a=1\n  b : two words \nc 3\n#d=4\n! e=5\nf\\=g = x\\\n   y\nempty=\nlast=z\\")
-    assert {name: value for name, (value, _) in read_properties(path).items()} == {
-        "a": "1",
-        "b": "two words",
-        "c": "3",
-        "f=g": "xy",
-        "empty": "",
-        "last": "z",
-    }
+    expected = {"a": "1", "b": "two words", "c": "3", "f=g": "xy", "empty": "", "last": "z"}
+    assert {name: value for name, (value, _) in read_properties(path).items()} == expected
 
 
 @pytest.mark.parametrize(
@@ -196,27 +143,11 @@ def test_property_files_that_cannot_be_used(place, line, words):
         assert word in text
 
 
-def test_a_missing_property_file(place):
-    text = refusal(place, STUDY.replace("recordcount: 500", "properties: nothere"))
-    assert "s.yaml, line 4" in text
-    assert "nothere: the property file cannot be read" in text
-
-
-def test_a_core_workload_keeps_its_mix(place):
-    text = STUDY.replace("run:", "c:").replace("operationcount: 10", "properties: workloada")
-    result = refusal(place, text)
-    assert "readproportion is 0.5, but phase c has 1; use phase `run`" in result
-
-
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
         ("operationcount: 10", "maxscanlength: 5", "`operationcount` (over all clients)"),
-        (
-            "operationcount: 10",
-            "operationcount: 9, readproportion: 0, updateproportion: 0",
-            "share",
-        ),
+        ("operationcount: 10", "operations: 9, readproportion: 0, updateproportion: 0", "share"),
         ("operationcount: 10", "operationcount: 9, hotspotdatafraction: 1.2", "less than or equal"),
         ("operationcount: 10", "operationcount: 9, hotspotopnfraction: -1", "greater than or"),
         ("operationcount: 10", "operationcount: 9, requestdistribution: zipf", "'zipfian'"),
@@ -231,6 +162,12 @@ def test_a_core_workload_keeps_its_mix(place):
         ("recordcount: 500", "dataintegrity: true, fieldlengthdistribution: uniform", "constant"),
         ("sqlite", "parquet", "engine parquet cannot do this: it has no updates"),
         ("run: {operationcount: 10}", "a: {operationcount: 9, readproportion: 1}", "not a known"),
+        ("recordcount: 500", "properties: nothere", "/nothere: the property file cannot be read"),
+        (
+            "run: {operationcount: 10}",
+            "c: {properties: workloada}",
+            "phase c has 1; use phase `run`",
+        ),
         ("workload: ycsb", "workload: ycsb\ninputs: {paths: x}", "reads no inputs"),
     ],
 )

@@ -1,6 +1,7 @@
 """The workload ``ycsb`` in one process: what clients do, what they leave, what is verified."""
 
 from collections import Counter
+from contextlib import closing
 from types import SimpleNamespace
 from zlib import crc32
 
@@ -8,17 +9,59 @@ import bson
 import numpy as np
 import pytest
 from scipy.stats import chisquare
+from support.client_context import make_context
 
 from storewise.engines.contract.engine import Cluster, Schema
 from storewise.engines.registry import engine
-from storewise.errors import ConfigError, EngineError
-from storewise.workloads.contract import ClientContext, Look
+from storewise.errors import EngineError
+from storewise.workloads.contract import Look
 from storewise.workloads.ycsb.key_space import Records
 from storewise.workloads.ycsb.keys import make_keys
 from storewise.workloads.ycsb.params import LoadParams
 from storewise.workloads.ycsb.workload import YcsbWorkload, usertable
 
 WORKLOAD = YcsbWorkload()
+LATEST = {"operationcount": 3000, "readproportion": 1, "updateproportion": 0} | {
+    "requestdistribution": "latest"
+}
+
+
+def operations(phase, client, *, load=None, using=None, params=None, **values):
+    """The operations of one client, of a server if no engine is named, and its notes."""
+    load = load or LoadParams(recordcount=500)
+    params = params or {"operationcount": 1000}
+    params = load if phase == "load" else WORKLOAD.phases[phase].params(**params)
+    values = {"seed": 3, "phase": phase, "load": load, **values}
+    kinds = (usertable(load.fieldcount),)
+    context = make_context(using or storing(), kinds, params, **values)
+    return WORKLOAD.operations(phase, client, context), context.notes
+
+
+def storing(encoding="dict", owner=False):
+    flags = SimpleNamespace(stores=True, owner=owner, embedded=False)
+    return SimpleNamespace(encoding=encoding, flags=flags)
+
+
+def ran(phase, client, **values):
+    """All operations of one client are called: how many of each name, or failed; and its notes."""
+    result, notes = operations(phase, client, **values)
+    names = Counter()
+    for operation in result:
+        try:
+            operation.call()
+        except EngineError:
+            names["failed"] += 1
+        else:
+            names[operation.name] += 1
+    return names, notes
+
+
+def places(processes, threads):
+    for process in range(processes):
+        for thread in range(threads):
+            yield {"process": process, "processes": processes} | {
+                "thread": thread, "threads": threads
+            }  # fmt: skip
 
 
 class Trial:
@@ -34,77 +77,38 @@ class Trial:
         for store in self.stores:
             store.mkdir()
 
-    def context(self, phase, params, process=0, thread=0, **values):
-        spec = WORKLOAD.phases[phase]
-        return ClientContext(
-            **{
-                "engine": self.engine,
-                "schema": Schema(kinds=(self.kind,)),
-                "params": params,
-                "shards": None,
-                "worker": 0,
-                "workers": 1,
-                "process": process,
-                "processes": self.processes,
-                "thread": thread,
-                "threads": self.threads,
-                "seed": 7,
-                "phase": phase,
-                "load": self.load,
-                "before": tuple(self.notes),
-                "stores": self.processes,
-                "one_store": spec.changes,
-                **values,
-            }
-        )
-
-    def cluster(self, stores):
+    def connect(self, stores, mode):
         placement = WORKLOAD.placement(len(stores), ())
-        return Cluster("sqlite", stores=stores, kinds=(self.kind,), placement=placement)
+        cluster = Cluster("sqlite", stores=stores, kinds=(self.kind,), placement=placement)
+        client = self.engine.connect(cluster, mode)
+        if mode == "write":
+            client.create(Schema(kinds=(self.kind,)))
+        return closing(client)
 
     def run(self, phase, **params):
         """All operations of all clients of a phase: names and what they returned."""
-        params = self.load if phase == "load" else WORKLOAD.phases[phase].params(**params)
         spec = WORKLOAD.phases[phase]
         done, notes = [], []
-        for process in range(self.processes):
+        values = {"load": self.load, "params": params, "using": self.engine, "seed": 7}
+        values |= {"stores": self.processes, "one_store": spec.changes}
+        values["before"] = tuple(self.notes)
+        for place in places(self.processes, self.threads):
             writes = spec.loads or spec.changes
-            stores = self.stores[process : process + 1] if writes else self.stores
-            client = self.engine.connect(self.cluster(stores), "write" if writes else "read")
-            if writes:
-                client.create(Schema(kinds=(self.kind,)))
-            for thread in range(self.threads):
-                context = self.context(phase, params, process, thread)
-                result = WORKLOAD.operations(phase, client, context)
+            stores = (self.stores[place["process"]],) if writes else self.stores
+            with self.connect(stores, "write" if writes else "read") as client:
+                result, mine = operations(phase, client, **values, **place)
                 done += [(operation.name, operation.call()) for operation in result]
-                notes += context.notes
-            if writes:
-                client.finish()
-            client.close()
+                notes += mine
+                if writes:
+                    client.finish()
         self.notes += notes
         return done
 
     def verify(self, **values):
-        client = self.engine.connect(self.cluster(self.stores), "read")
-        try:
-            return WORKLOAD.verify(
-                Look(
-                    **{
-                        "engine": self.engine,
-                        "client": client,
-                        "load": self.load,
-                        "kinds": (self.kind,),
-                        "seed": 7,
-                        "sample": 10,
-                        "written": (),
-                        "notes": tuple(self.notes),
-                        "check": lambda: None,
-                        **values,
-                    }
-                )
-            )[0]
-        finally:
-            client.close()
+        known = {"engine": self.engine, "load": self.load, "kinds": (self.kind,), "seed": 7}
+        known |= {"sample": 10, "written": (), "notes": tuple(self.notes), "check": lambda: None}
+        with self.connect(self.stores, "read") as client:
+            return WORKLOAD.verify(Look(client=client, **known | values))[0]
 
 
 class Spy:
@@ -136,48 +140,9 @@ class Spy:
         return [{"_id": query.start}] * query.limit
 
 
-def storing(encoding="dict", owner=False):
-    flags = SimpleNamespace(stores=True, owner=owner, embedded=False)
-    return SimpleNamespace(encoding=encoding, flags=flags)
-
-
-def operations(phase, client, *, load=None, before=(), **values):
-    """The operations of one client on a server, and its notes."""
-    params = values.pop("params", {"operationcount": 1000})
-    load = load or LoadParams(recordcount=500)
-    context = ClientContext(
-        **{
-            "engine": storing(),
-            "schema": Schema(kinds=(usertable(load.fieldcount),)),
-            "params": load if phase == "load" else WORKLOAD.phases[phase].params(**params),
-            "shards": None,
-            "worker": 0,
-            "workers": 1,
-            "process": 0,
-            "processes": 1,
-            "thread": 0,
-            "threads": 1,
-            "seed": 3,
-            "phase": phase,
-            "load": load,
-            "before": tuple(before),
-            **values,
-        }
-    )
-    return WORKLOAD.operations(phase, client, context), context.notes
-
-
-def run_all(result):
-    """Call all operations; the failed ones are counted."""
-    names = Counter()
-    for operation in result:
-        try:
-            operation.call()
-        except EngineError:
-            names["failed"] += 1
-        else:
-            names[operation.name] += 1
-    return names
+def all_keys(load, notes):
+    records = Records(load, notes)
+    return load.keys(records.numbers(np.arange(len(records))))
 
 
 def test_every_acknowledged_insert_is_readable(tmp_path):
@@ -202,14 +167,9 @@ def test_steps_go_on_above_each_other():
     spy, notes = Spy(), []
     for step in range(3):
         place = {"step": step, "threads": step + 1, "process": 1, "processes": 2}
-        before = list(notes)
+        place |= {"before": tuple(notes), "params": {"operationcount": 200}}
         for thread in range(step + 1):
-            params = {"operationcount": 200}
-            result, mine = operations(
-                "g", spy, load=load, before=before, thread=thread, params=params, **place
-            )
-            run_all(result)
-            notes += mine
+            notes += ran("g", spy, load=load, thread=thread, **place)[1]
     inserted = [key for name, *rest in spy.calls if name == "insert" for key in rest]
     assert len(set(inserted)) == len(inserted)
     assert not set(inserted) & set(make_keys(np.arange(100), hashed=True))
@@ -219,70 +179,48 @@ def test_steps_go_on_above_each_other():
 def test_clients_never_insert_the_same_and_later_phases_know_all():
     load, notes, keys = LoadParams(recordcount=50), [], []
     for phase in ("d", "g"):
-        before = tuple(notes)
-        for process in range(2):
-            for thread in range(3):
-                place = {"process": process, "processes": 2, "thread": thread, "threads": 3}
-                spy = Spy()
-                result, mine = operations(
-                    phase, spy, load=load, before=before, params={"operationcount": 600}, **place
-                )
-                run_all(result)
-                notes += mine
-                keys += spy.acknowledged
+        values = {"load": load, "before": tuple(notes), "params": {"operationcount": 600}}
+        for place in places(2, 3):
+            spy = Spy()
+            notes += ran(phase, spy, **values, **place)[1]
+            keys += spy.acknowledged
     assert len(set(keys)) == len(keys) > 400
-    records = Records(load, notes)
-    everything = load.keys(records.numbers(np.arange(len(records))))
+    everything = all_keys(load, notes)
     assert set(everything) == set(keys) | set(load.keys(np.arange(50)))
     # Reading the latest picks all but only those.
     spy = Spy()
-    result, _ = operations("run", spy, load=load, before=notes, params=LATEST)
-    run_all(result)
+    ran("run", spy, load=load, before=tuple(notes), params=LATEST)
     read = {key for _, key in spy.calls}
     assert read <= set(everything)
     assert read & set(keys)
-
-
-LATEST = {"operationcount": 3000, "readproportion": 1, "updateproportion": 0} | {
-    "requestdistribution": "latest"
-}
 
 
 @pytest.mark.parametrize("distribution", ["latest", "zipfian", "exponential", "uniform"])
 def test_inserts_that_failed_are_never_read(distribution):
     spy = Spy(fails=lambda key: crc32(key) % 3 == 0)
     load = LoadParams(recordcount=50)
-    params = {
-        "operationcount": 3000,
-        "readproportion": 0.4,
-        "updateproportion": 0.1,
-        "scanproportion": 0.1,
-        "insertproportion": 0.4,
-        "requestdistribution": distribution,
-    }
-    result, notes = operations("run", spy, load=load, params=params)
-    names = run_all(result)
+    params = {"operationcount": 3000, "requestdistribution": distribution}
+    shares = {"read": 0.4, "update": 0.1, "scan": 0.1, "insert": 0.4}
+    params |= {f"{name}proportion": share for name, share in shares.items()}
+    names, notes = ran("run", spy, load=load, params=params)
     assert 250 < names["failed"] < 550
     known = set(load.keys(np.arange(50))) | spy.acknowledged
     used = {call[1] for call in spy.calls if call[0] != "insert"}
     assert used <= known
     if distribution == "latest":
         assert len(used & spy.acknowledged) > 100
-    records = Records(load, notes)
-    assert set(load.keys(records.numbers(np.arange(len(records))))) == known
-    assert records.failed == names["failed"]
+    assert set(all_keys(load, notes)) == known
+    assert Records(load, notes).failed == names["failed"]
     # The next phase does not use their numbers again.
     spy2 = Spy()
-    result, _ = operations("g", spy2, load=load, before=notes)
-    run_all(result)
+    ran("g", spy2, load=load, before=tuple(notes))
     assert not spy2.acknowledged & {call[1] for call in spy.calls if call[0] == "insert"}
 
 
 def test_a_read_may_follow_the_insert_of_its_record_at_once():
     spy = Spy()
     load = LoadParams(recordcount=20)
-    result, _ = operations("run", spy, load=load, params=LATEST | {"insertproportion": 1})
-    run_all(result)
+    ran("run", spy, load=load, params=LATEST | {"insertproportion": 1})
     newest = None
     hits = reads = 0
     for name, key in spy.calls:
@@ -297,42 +235,54 @@ def test_a_read_may_follow_the_insert_of_its_record_at_once():
 def test_failed_loads_leave_gaps():
     load = LoadParams(recordcount=100, batchsize=4)
     spy, notes = Spy(fails=lambda key: crc32(key) % 11 == 0), []
-    for thread in range(3):
-        result, mine = operations("load", spy, load=load, thread=thread, threads=3)
-        run_all(result)
-        notes += mine
-    records = Records(load, notes)
-    keys = load.keys(records.numbers(np.arange(len(records))))
+    for place in places(1, 3):
+        notes += ran("load", spy, load=load, **place)[1]
+    failed, keys = Records(load, notes).failed, all_keys(load, notes)
     # A batch that failed may be there in part: none of it counts.
-    assert 0 < records.failed < 100
-    assert len(set(keys)) == len(keys) == 100 - records.failed
+    assert 0 < failed < 100
+    assert len(set(keys)) == len(keys) == 100 - failed
     assert set(keys) <= spy.acknowledged
     assert not [key for key in keys if crc32(key) % 11 == 0]
 
 
 @pytest.mark.parametrize("order", ["hashed", "ordered"])
-def test_the_load_is_shared_without_gaps(order):
+def test_clients_share_the_load_and_the_operations(order):
     load = LoadParams(
         recordcount=1000, insertstart=10, insertcount=500, batchsize=9, insertorder=order
     )
-    keys = []
-    for process in range(2):
-        for thread in range(2):
-            spy = Spy()
-            place = {"process": process, "processes": 2, "thread": thread, "threads": 2}
-            result, notes = operations("load", spy, load=load, **place)
-            run_all(result)
-            assert notes[0]["tried"] == 125
-            keys += spy.acknowledged
+    keys, operations = [], []
+    for place in places(2, 2):
+        spy = Spy()
+        assert ran("load", spy, load=load, **place)[1][0]["tried"] == 125
+        keys += spy.acknowledged
+        names, _ = ran("c", Spy(), load=load, params={"operationcount": 102}, **place)
+        operations.append(names["read"])
     assert sorted(keys) == sorted(load.keys(np.arange(10, 510)))
+    assert operations == [26, 26, 25, 25]
 
 
-@pytest.mark.parametrize("phase", list("abcdefg"))
-def test_mixes(phase):
-    params = WORKLOAD.phases[phase].params(operationcount=20_000)
-    result, _ = operations(phase, Spy(), params={"operationcount": 20_000})
-    names = run_all(result)
-    shares = {name: share for name, share in params.shares().items() if share}
+@pytest.mark.parametrize(
+    ("phase", "shares", "distribution"),
+    [
+        ("a", {"read": 0.5, "update": 0.5}, "zipfian"),
+        ("b", {"read": 0.95, "update": 0.05}, "zipfian"),
+        ("c", {"read": 1}, "zipfian"),
+        ("d", {"read": 0.95, "insert": 0.05}, "latest"),
+        ("e", {"scan": 0.95, "insert": 0.05}, "zipfian"),
+        ("f", {"read": 0.5, "read-modify-write": 0.5}, "zipfian"),
+        ("g", {"read": 0.1, "insert": 0.9}, "zipfian"),
+    ],
+)
+def test_core_workloads(phase, shares, distribution):
+    spec = WORKLOAD.phases[phase]
+    params = spec.params(operationcount=20_000)
+    assert {name: share for name, share in params.shares().items() if share} == shares
+    assert params.requestdistribution == distribution
+    assert set(spec.operations) == set(shares)
+    assert spec.changes == (phase != "c")
+    assert ("scans" in spec.needs(params)) == (phase == "e")
+    assert ("updates" in spec.needs(params)) == (phase != "c")
+    names, _ = ran(phase, Spy(), params={"operationcount": 20_000})
     assert set(names) == set(shares)
     assert sum(names.values()) == 20_000
     if len(shares) > 1:
@@ -340,20 +290,11 @@ def test_mixes(phase):
         assert chisquare(counts, [20_000 * s for s in shares.values()]).pvalue > 1e-3
 
 
-def test_clients_share_the_operations():
-    counts = []
-    for client in range(3):
-        result, _ = operations("c", Spy(), params={"operationcount": 100}, thread=client, threads=3)
-        counts.append(sum(run_all(result).values()))
-    assert counts == [34, 33, 33]
-
-
 def test_scans_begin_at_a_record_and_have_the_lengths_asked_for():
     spy = Spy()
     load = LoadParams(recordcount=300)
     params = {"operationcount": 20_000, "minscanlength": 5, "maxscanlength": 24}
-    result, _ = operations("e", spy, load=load, params=params)
-    run_all(result)
+    ran("e", spy, load=load, params=params)
     lengths = [call[2] for call in spy.calls if call[0] == "scan"]
     counts = np.bincount(lengths, minlength=25)
     assert counts[:5].sum() == 0
@@ -365,9 +306,7 @@ def test_scans_begin_at_a_record_and_have_the_lengths_asked_for():
 @pytest.mark.parametrize("whole", [False, True])
 def test_updates_set_one_field_or_all(whole):
     spy = Spy()
-    params = {"operationcount": 500, "writeallfields": whole}
-    result, _ = operations("f", spy, params=params)
-    run_all(result)
+    ran("f", spy, params={"operationcount": 500, "writeallfields": whole})
     updates = [call for call in spy.calls if call[0] == "update"]
     assert {len(call[2]) for call in updates} == ({10} if whole else {1})
     assert {len(v) for call in updates for v in call[2].values()} == {100}
@@ -378,18 +317,11 @@ def test_updates_set_one_field_or_all(whole):
 
 
 def test_bytes_are_those_of_the_fields():
-    sizes = {}
-    for whole in (False, True):
-        params = {"operationcount": 10, "readproportion": 1, "updateproportion": 1}
-        params |= {"writeallfields": whole, "readallfields": not whole}
-        result, _ = operations("run", Spy(), params=params)
-        sizes |= {(op.name, whole): op.bytes for op in result}
-    assert sizes == {
-        ("read", False): 1000,
-        ("update", False): 100,
-        ("read", True): 100,
-        ("update", True): 1000,
-    }
+    params = {"operationcount": 10, "readproportion": 1, "updateproportion": 1}
+    for whole, read, update in ((False, 1000, 100), (True, 100, 1000)):
+        fields = {"writeallfields": whole, "readallfields": not whole}
+        result, _ = operations("run", Spy(), params=params | fields)
+        assert {op.name: op.bytes for op in result} == {"read": read, "update": update}
     varied = LoadParams(
         recordcount=50, fieldlength=40, minfieldlength=10, fieldlengthdistribution="uniform"
     )
@@ -407,13 +339,10 @@ def test_documents_as_bson():
         def insert(self, kind, documents):
             super().insert(kind, [bson.decode(document) for document in documents])
 
-    spy = Encoded()
-    load = LoadParams(recordcount=30, batchsize=10)
-    result, _ = operations("load", spy, load=load, engine=storing("bson"))
-    assert run_all(result) == {"insert": 3}
+    spy, load = Encoded(), LoadParams(recordcount=30, batchsize=10)
+    assert ran("load", spy, load=load, using=storing("bson"))[0] == {"insert": 3}
     assert spy.acknowledged == {key.decode() for key in load.keys(np.arange(30))}
-    result, _ = operations("g", spy, load=load, engine=storing("bson"))
-    assert run_all(result)["failed"] == 0
+    assert ran("g", spy, load=load, using=storing("bson"))[0]["failed"] == 0
 
 
 def test_owners_are_those_that_the_client_tells():
@@ -424,7 +353,7 @@ def test_owners_are_those_that_the_client_tells():
     params = {"operationcount": 400, "scanproportion": 0.3, "insertproportion": 0.3}
     params |= {"readmodifywriteproportion": 0.3}
     spy = Owning()
-    result, _ = operations("run", spy, params=params, engine=storing(owner=True))
+    result, _ = operations("run", spy, params=params, using=storing(owner=True))
     for operation in result:
         before = len(spy.calls)
         operation.call()
@@ -436,14 +365,12 @@ def test_owners_are_those_that_the_client_tells():
 def test_draws_are_the_same_again_and_differ_between_clients():
     def seen(**place):
         spy = Spy()
-        result, _ = operations("a", spy, params={"operationcount": 200}, threads=2, **place)
-        run_all(result)
+        ran("a", spy, params={"operationcount": 200}, threads=2, **place)
         return spy.calls
 
     assert seen(thread=0) == seen(thread=0)
-    assert seen(thread=0) != seen(thread=1)
-    assert seen(thread=0) != seen(thread=0, step=1)
-    assert seen(thread=0) != seen(thread=0, seed=4)
+    others = ({"thread": 1}, {"thread": 0, "step": 1}, {"thread": 0, "seed": 4})
+    assert all(seen(thread=0) != seen(**other) for other in others)
 
 
 def test_what_is_missing_or_wrong_fails():
@@ -458,27 +385,19 @@ def test_what_is_missing_or_wrong_fails():
             return []
 
     params = {"operationcount": 90, "scanproportion": 1, "readmodifywriteproportion": 1}
-    result, _ = operations("run", Empty(), params=params)
-    assert set(run_all(result)) == {"failed"}
-    result, _ = operations("c", Empty(), load=LoadParams(recordcount=5, dataintegrity=True))
-    assert set(run_all(result)) == {"failed"}
-
-
-def test_a_phase_that_contradicts_the_load_is_refused():
-    with pytest.raises(ConfigError, match=r"fieldcount is 4, but .* loaded with 10"):
-        operations("c", Spy(), params={"operationcount": 1, "fieldcount": 4})
+    assert set(ran("run", Empty(), params=params)[0]) == {"failed"}
+    checked = LoadParams(recordcount=5, dataintegrity=True)
+    assert set(ran("c", Empty(), load=checked)[0]) == {"failed"}
 
 
 def test_verification_finds_what_is_lost_and_what_is_wrong(tmp_path):
     trial = Trial(tmp_path, dataintegrity=True, insertorder="ordered")
     trial.run("load")
-    client = trial.engine.connect(trial.cluster(trial.stores), "write")
-    client.create(Schema(kinds=(trial.kind,)))
-    client.delete(trial.kind, b"user17")
-    client.update(trial.kind, b"user40", {"field3": "y" * 20})
-    client.update(trial.kind, b"user41", {"field3": "short"})
-    client.finish()
-    client.close()
+    with trial.connect(trial.stores, "write") as client:
+        client.delete(trial.kind, b"user17")
+        client.update(trial.kind, b"user40", {"field3": "y" * 20})
+        client.update(trial.kind, b"user41", {"field3": "short"})
+        client.finish()
     result = trial.verify()
     assert (result.expected, result.counted, result.checked) == (200, 199, 200)
     assert (result.lost, result.wrong) == (1, 2)
@@ -502,20 +421,15 @@ def test_a_failed_insert_may_be_there_or_not(tmp_path):
 
 
 def test_of_many_records_a_sample_with_the_last_is_read(tmp_path, monkeypatch):
-    from storewise.workloads.ycsb import verify as ycsb_verify
-
-    monkeypatch.setattr(ycsb_verify, "_ALL", 100)
-    monkeypatch.setattr(ycsb_verify, "_LAST", 20)
+    monkeypatch.setattr("storewise.workloads.ycsb.verify._ALL", 100)
+    monkeypatch.setattr("storewise.workloads.ycsb.verify._LAST", 20)
     trial = Trial(tmp_path, insertorder="ordered", recordcount=2000)
     trial.run("load")
     trial.run("g", operationcount=300)
     last = trial.notes[-1]["start"] + trial.notes[-1]["tried"] - 1
-    client = trial.engine.connect(trial.cluster(trial.stores), "write")
-    client.create(Schema(kinds=(trial.kind,)))
-    client.delete(trial.kind, b"user%d" % last)
-    client.finish()
-    client.close()
+    with trial.connect(trial.stores, "write") as client:
+        client.delete(trial.kind, b"user%d" % last)
+        client.finish()
     result = trial.verify()
     assert result.checked <= 1100
-    assert result.lost == 1
-    assert result.first == f"record user{last} is missing"
+    assert (result.lost, result.first) == (1, f"record user{last} is missing")
