@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from support.client_context import make_context
 from support.paths import ROOT
 from typer.testing import CliRunner
 
@@ -15,7 +16,6 @@ from storewise.engines.contract.engine import Cluster, Schema
 from storewise.engines.registry import engine
 from storewise.errors import ConfigError, EngineError
 from storewise.study.load import load_study
-from storewise.workloads.contract import ClientContext
 from storewise.workloads.sensors import generator as measures_data
 from storewise.workloads.sensors.generator import (
     MEASURES,
@@ -30,28 +30,22 @@ from storewise.workloads.sensors.plan import uses_index
 from storewise.workloads.sensors.workload import MeasuresWorkload
 
 SMALL = Readings(machines=5, sensors=3, seed=7)
-#: A plan of ClickHouse's; to be filled in: how many granules the index leaves.
+#: A part of ClickHouse's plan; to be filled in: how many granules the index leaves.
 CLICKHOUSE = """\
-└──ReadFromMergeTree (w.measures)
-      Parts: 1 | Granules: 6
-      Indexes:
-        PrimaryKey
-          Condition: true
-          Granules: 40/41
-        Skip
-          Name: measures_mv
-          Description: minmax GRANULARITY 1
-          Condition: (mv in [9996, +Inf))
-          Parts: 1/2
-          Granules: {}
-        Ranges: 5"""
+ReadFromMergeTree (w.measures)
+  Indexes:
+    PrimaryKey
+      Granules: 40/41
+    Skip
+      Name: measures_mv
+      Parts: 1/2
+      Granules: {}
+    Ranges: 5"""
 
 
 def columns(chunks):
-    return {
-        name: np.concatenate([getattr(c, name) for c in chunks])
-        for name in ("m", "s", "bt", "et", "mv")
-    }
+    names = ("m", "s", "bt", "et", "mv")
+    return {name: np.concatenate([getattr(c, name) for c in chunks]) for name in names}
 
 
 @pytest.mark.parametrize("size", [1, 14, 1000, 100_000])
@@ -153,6 +147,9 @@ def test_a_threshold_has_its_share_above_it(percent):
     result = threshold(SMALL, every, percent)
     assert result.matched == int((values > result.value).sum())
     assert result.matched == pytest.approx(every * percent / 100, abs=2)
+    for no_share in (0, -percent, 101, float("nan")):
+        with pytest.raises(ValueError, match="100 %"):
+            threshold(SMALL, 1000, no_share)
 
 
 def test_a_threshold_of_many_readings_comes_from_a_sample(monkeypatch):
@@ -167,12 +164,6 @@ def test_a_threshold_of_many_readings_comes_from_a_sample(monkeypatch):
     values = np.concatenate(list(readings.values_of(0, every)))
     assert 0.03 < (values > result.value).mean() < 0.07
     measures_data._sample.cache_clear()
-
-
-@pytest.mark.parametrize("percent", [0, -1, 101, float("nan")])
-def test_what_is_no_share_is_refused(percent):
-    with pytest.raises(ValueError, match="100 %"):
-        threshold(SMALL, 1000, percent)
 
 
 def test_csv_has_the_readings_of_a_load(tmp_path):
@@ -192,10 +183,8 @@ def test_csv_has_the_readings_of_a_load(tmp_path):
     gone = CliRunner().invoke(app, [*arguments, "-o", str(tmp_path / "gone" / "x.csv")])
     assert gone.exit_code != 0 and "cannot be written" in str(gone.exception)
     assert [p.name for p in tmp_path.iterdir()] == ["readings.csv"]
-    assert (measures_cli.MAX_ROWS, measures_cli.MAX_NUMBER) == (
-        measures_data.MAX_ROWS,
-        measures_data.MAX_NUMBER,
-    )
+    for limit in ("MAX_ROWS", "MAX_NUMBER"):
+        assert getattr(measures_cli, limit) == getattr(measures_data, limit)
 
 
 @pytest.mark.parametrize(
@@ -229,13 +218,12 @@ def test_plans_are_read(plan, used):
 
 def test_what_clients_answer_themselves(tmp_path):
     """From a range, from scans and from keys the same numbers come as from the store."""
-    rows_of = 3000
-    params = MeasuresWorkload.phases["load"].params.model_validate({"rows": rows_of})
-    client = engine("sqlite").connect(
-        Cluster("sqlite", stores=(tmp_path / "store",), kinds=(MEASURES,)), "write"
-    )
-    client.create(Schema((MEASURES,)))
-    for batch in batches(Part(Readings(), 0, rows_of).chunks(1000), 1000):
+    phases, kinds = MeasuresWorkload.phases, (MEASURES,)
+    load = phases["load"].params.model_validate({"rows": 3000})
+    cluster = Cluster("sqlite", stores=(tmp_path / "store",), kinds=kinds)
+    client = engine("sqlite").connect(cluster, "write")
+    client.create(Schema(kinds))
+    for batch in batches(Part(Readings(), 0, 3000).chunks(1000), 1000):
         client.insert(MEASURES, batch)
     client.finish()
     ways = []
@@ -244,23 +232,9 @@ def test_what_clients_answer_themselves(tmp_path):
         limited = type("Limited", (type(described),), {})()
         type(limited).flags = replace(described.flags, **dict.fromkeys(denied, False))
         for phase in ("q2", "q3"):
-            context = ClientContext(
-                engine=limited,
-                schema=Schema((MEASURES,)),
-                params=MeasuresWorkload.phases[phase].params.model_validate(
-                    {"operations": 1, "selectivity_pct": [1, 5]}
-                ),
-                shards=None,
-                worker=0,
-                workers=1,
-                process=0,
-                processes=1,
-                thread=0,
-                threads=1,
-                seed=1,
-                phase=phase,
-                load=params,
-            )
+            params = {"operations": 1, "selectivity_pct": [1, 5]}
+            params = phases[phase].params.model_validate(params)
+            context = make_context(limited, kinds, params, phase=phase, load=load)
             for operation in MeasuresWorkload().operations(phase, client, context):
                 operation.call()
             assert [n["found"] for n in context.notes] == [30, 150]
@@ -290,18 +264,10 @@ class _Refusing:
         return []
 
 
-def _adding(**more):
-    phases = MeasuresWorkload.phases
-    place = dict.fromkeys(("worker", "process", "thread"), 0)
-    place |= dict.fromkeys(("workers", "processes", "threads"), 1)
-    return ClientContext(
-        engine=engine("sql"),
-        schema=Schema((MEASURES,)),
-        shards=None,
-        seed=1,
-        load=phases["load"].params.model_validate({"rows": 2000}),
-        **{"params": AddParams(rows=1000, batch_size=100), **place, **more},
-    )
+def _adding(params=None, **more):
+    params = params or AddParams(rows=1000, batch_size=100)
+    load = MeasuresWorkload.phases["load"].params.model_validate({"rows": 2000})
+    return make_context(engine("sql"), (MEASURES,), params, load=load, **more)
 
 
 def test_a_refused_batch_is_stored_before_the_next():
@@ -330,29 +296,6 @@ def test_executions_within_the_warm_up_are_no_times():
         (note,) = context.notes
         assert len(note["seconds"]) == times
         assert note["found"] == 0
-
-
-@pytest.mark.parametrize(
-    ("phases", "words"),
-    [
-        ("[load: {rows: 10}]", "100"),
-        ("[load: {rows: 1000, seconds: 3}]", "rows"),
-        ("[load: {rows: 1000}, q1: {}]", "operations"),
-        ("[load: {rows: 1000}, q2: {selectivity_pct: 0}]", "between 0 and 100"),
-        ("[load: {rows: 1000}, q2: {selectivity_pct: [1, 1]}]", "twice"),
-        ("[load: {rows: 1000}, q3: {selectivity: 1}]", "selectivity_pct"),
-        ("[load: {how: slowly}]", "bulk"),
-        ("[load: {machines: 70000}]", "65535"),
-        ("[load: {machines: 60000, sensors: 60000}]", "16,384 series"),
-        ("[load: {rows: 1000}, q4: {}]", "q4"),
-    ],
-)
-def test_bad_studies(tmp_path, phases, words):
-    path = tmp_path / "s.yaml"
-    path.write_text(f"workload: measures\nengines: [sqlite]\nphases: {phases}\n")
-    with pytest.raises(ConfigError) as caught:
-        load_study(path)
-    assert words in str(caught.value)
 
 
 def test_what_ends_a_query_phase():

@@ -1,23 +1,29 @@
-"""Parameters of mixed phases and questions that are refused."""
+"""Parameters of `alignments` and `measures` that are refused."""
 
 import pytest
 
 from storewise.errors import ConfigError
 from storewise.study.load import load_study
 
-STUDY = """\
+ALIGNMENTS = """\
 inputs: {paths: data}
-engines: [ENGINES]
+engines: [files, sqlite]
 indexes: [align.q, align.gene]
 factors: {index: [none, before]}
 exclude: [{engine: files, index: before}]
-repeats: 1
-verify: 20
 phases:
   - write: {leave: 0.4}
   - query: {operations: 10}
   - mixed: {operations: 12, writes: 0.5, batch_size: 100}
 """
+
+
+def refused(tmp_path, text, says):
+    path = tmp_path / "s.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as error:
+        load_study(path)
+    assert says in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -40,13 +46,28 @@ phases:
         ("exclude: [{engine: files, index: before}]\n", "", "no secondary indexes"),
     ],
 )
-def test_bad_parameters_are_refused(tmp_path, old, new, says):
-    good = STUDY.replace("ENGINES", "files, sqlite")
-    assert good.count(old) == 1
-    path = tmp_path / "s.yaml"
-    path.write_text(good)
+def test_of_alignments(tmp_path, old, new, says):
+    assert ALIGNMENTS.count(old) == 1
+    path = tmp_path / "good.yaml"
+    path.write_text(ALIGNMENTS)
     assert len(load_study(path).trials()) == 3
-    path.write_text(good.replace(old, new))
-    with pytest.raises(ConfigError) as error:
-        load_study(path)
-    assert says in str(error.value)
+    refused(tmp_path, ALIGNMENTS.replace(old, new), says)
+
+
+@pytest.mark.parametrize(
+    ("phases", "says"),
+    [
+        ("[load: {rows: 10}]", "100"),
+        ("[load: {rows: 1000, seconds: 3}]", "rows"),
+        ("[load: {rows: 1000}, q1: {}]", "operations"),
+        ("[load: {rows: 1000}, q2: {selectivity_pct: 0}]", "between 0 and 100"),
+        ("[load: {rows: 1000}, q2: {selectivity_pct: [1, 1]}]", "twice"),
+        ("[load: {rows: 1000}, q3: {selectivity: 1}]", "selectivity_pct"),
+        ("[load: {how: slowly}]", "bulk"),
+        ("[load: {machines: 70000}]", "65535"),
+        ("[load: {machines: 60000, sensors: 60000}]", "16,384 series"),
+        ("[load: {rows: 1000}, q4: {}]", "q4"),
+    ],
+)
+def test_of_measures(tmp_path, phases, says):
+    refused(tmp_path, f"workload: measures\nengines: [sqlite]\nphases: {phases}\n", says)
