@@ -19,10 +19,11 @@ from support.waiting import wait_until
 
 from storewise.documents import KINDS, Kind
 from storewise.engines.contract.engine import Schema
-from storewise.engines.contract.queries import Count, Scan
+from storewise.engines.contract.queries import Count, Scan, Where
 from storewise.engines.contract.server import Credentials, Topology
 from storewise.engines.registry import engine
 from storewise.errors import EngineError
+from storewise.workloads.sensors.generator import MEASURES, Part, Readings, batches
 
 SHARDED = [
     target for target in SERVERS if target.nodes > 1 and SERVED[target.name].sharded_by_client
@@ -50,37 +51,56 @@ def sharded(request, clusters):
     yield cluster
 
 
-def test_a_wrong_password_is_refused(guarded, tmp_path):
+def test_nobody_comes_in_without_the_credentials(guarded, tmp_path):
+    described, address = engine(guarded.engine), guarded.endpoints[0].address
+    secrets = secrets_of(guarded)
     wrong = Credentials.make()
     wrong.write(tmp_path / "wrong.json")
-    described = engine(guarded.engine)
     for mode in ("read", "write"):
-        with pytest.raises(EngineError, match=guarded.endpoints[0].address) as caught:
+        with pytest.raises(EngineError, match=address) as caught:
             described.connect(replace(guarded, credentials=tmp_path / "wrong.json"), mode)
         assert wrong.password not in str(caught.value)
-    with pytest.raises(EngineError, match=guarded.endpoints[0].address):
-        described.answers(guarded.endpoints[0], wrong)
-
-
-def test_credentials_are_needed(guarded, tmp_path):
-    described = engine(guarded.engine)
-    with pytest.raises(EngineError, match="credentials"):
-        described.connect(replace(guarded, credentials=None), "read")
-    with pytest.raises(EngineError, match=r"absent\.json"):
-        described.connect(replace(guarded, credentials=tmp_path / "absent.json"), "read")
+    logins = [(secrets.user, ""), (secrets.user, "x"), ("root", ""), ("default", "")]
+    for user, password in [(wrong.user, wrong.password), *logins]:
+        login = replace(wrong, user=user, password=password)
+        with pytest.raises(EngineError, match=address):
+            described.answers(guarded.endpoints[0], login)
     (tmp_path / "odd.json").write_text("[]")
-    with pytest.raises(EngineError, match=r"odd\.json"):
-        described.connect(replace(guarded, credentials=tmp_path / "odd.json"), "read")
+    for file, words in (
+        (None, "credentials"),
+        (tmp_path / "absent.json", r"absent\.json"),
+        (tmp_path / "odd.json", r"odd\.json"),
+    ):
+        with pytest.raises(EngineError, match=words):
+            described.connect(replace(guarded, credentials=file), "read")
 
 
 def test_wrong_settings_are_refused_by_name(single):
-    described = engine(single.engine)
-    with pytest.raises(EngineError, match=r"colour.*known"):
-        described.connect(replace(single, settings={"colour": 1}), "read")
-    with pytest.raises(EngineError, match=r"'eventual'.*durable"):
-        described.connect(replace(single, consistency="eventual"), "read")
-    with pytest.raises(EngineError, match="endpoints"):
-        described.connect(replace(single, endpoints=()), "read")
+    for changes, words in (
+        ({"settings": {"colour": 1}}, r"colour.*known"),
+        ({"consistency": "eventual"}, r"'eventual'.*durable"),
+        ({"endpoints": ()}, "endpoints"),
+    ):
+        with pytest.raises(EngineError, match=words):
+            engine(single.engine).connect(replace(single, **changes), "read")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "option", "words"),
+    [
+        ("postgres", {"shared_buffers": "lots"}, r"data0.*PostgreSQL[\s\S]*shared_buffers"),
+        ("mariadb", {"innodb_no_such_thing": 1}, r"innodb[-_]no[-_]such[-_]thing"),
+    ],
+)
+def test_a_server_that_cannot_start_says_why_and_leaves_nothing(name, option, words, tmp_path):
+    settings = {**available(name), "config": option}
+    with (
+        pytest.raises(EngineError, match=words),
+        running(name, tmp_path / "cluster", Topology(memory_mb=256), settings),
+    ):
+        pytest.fail("the server has started")
+    assert not (tmp_path / "cluster" / "data0").exists()
 
 
 #: How long an engine waits for a server, in whole seconds.
@@ -245,18 +265,15 @@ def test_servers_of_different_schemas_are_refused(sharded):
         connect(sharded, "read")
 
 
-@pytest.mark.parametrize("known", [False, True], ids=["new", "known"])
-def test_writers_of_the_same_ids_do_not_block_each_other(sharded, known):
-    """Four clients write the same rows at once, each in another order; ids new or known."""
+def test_writers_of_the_same_ids_do_not_block_each_other(sharded):
+    """Four clients write the same rows at once, each in another order; ids new, then known."""
     client = connect(sharded, "write")
-    batches = [
-        DOCUMENTS[Kind.ALIGN] if known else sample(100 + n, 3000)[Kind.ALIGN] for n in range(3)
-    ]
+    loads = [*(sample(100 + n, 3000)[Kind.ALIGN] for n in range(2)), *[DOCUMENTS[Kind.ALIGN]] * 2]
     together = threading.Barrier(4, timeout=600)
 
     def write(seed):
         mine = client.for_thread()
-        for number, documents in enumerate(batches):
+        for number, documents in enumerate(loads):
             batch = [{**d, "gene": f"{seed}-{number}"} for d in documents]
             random.Random(seed + number).shuffle(batch)
             together.wait()
@@ -264,13 +281,11 @@ def test_writers_of_the_same_ids_do_not_block_each_other(sharded, known):
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(write, range(4)))
-    for number, documents in enumerate(batches):
-        result = client.get_many(Kind.ALIGN, [d["_id"] for d in documents])
-        last = len(batches) - 1 if known else number
-        assert {d["gene"].split("-")[1] for d in result if d is not None} == {str(last)}
+    for number in (0, 1, 3):
+        result = client.get_many(Kind.ALIGN, [d["_id"] for d in loads[number]])
         assert None not in result
-    new = 0 if known else 3 * 3000
-    assert client.count(Count(Kind.ALIGN)) == len(DOCUMENTS[Kind.ALIGN]) + new
+        assert {d["gene"].split("-")[1] for d in result} == {str(number)}
+    assert client.count(Count(Kind.ALIGN)) == len(DOCUMENTS[Kind.ALIGN]) + 2 * 3000
     client.close()
 
 
@@ -296,3 +311,35 @@ def test_single_documents_come_the_same_with_and_without_the_driver(target, dire
         with pytest.raises(EngineError, match=f"{target.name}: (bind|update): "):
             client.update(Kind.GS, third["_id"], {"b": 2**63})
         assert client.get(Kind.GS, third["_id"]) == third
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.needs(name)) for name in ("postgres", "mariadb")]
+)
+def test_serializable_clients_that_meet_try_again(name, tmp_path):
+    """Four threads load rows that overlap and change the same ones: nothing fails or is lost."""
+    rows = list(batches(Part(Readings(), 0, 400).chunks(400), 100))
+    same = [document["_id"] for document in rows[0][:5]]
+    schema = Schema((MEASURES,), ((MEASURES, "mv"),), "before")
+    with running(name, tmp_path / "servers", consistency="serializable", schema=schema) as result:
+        client = connect(replace(result.cluster, kinds=(MEASURES,)), "write")
+
+        def work(thread):
+            mine = client.for_thread()
+            for batch in rows[thread:] + rows[:thread]:
+                mine.insert(MEASURES, batch)
+            for n in range(40):
+                assert mine.update(MEASURES, same[n % 5], {"mv": float(100 * thread + n)})
+                assert mine.get(MEASURES, same[n % 5]) is not None
+            return mine.count(Count(MEASURES, (Where("mv", ">", 0),)))
+
+        with ThreadPoolExecutor(4) as pool:
+            counts = list(pool.map(work, range(4)))
+        assert max(counts) <= 400
+        assert client.count(Count(MEASURES)) == 400
+        # The last change of one of the threads is there, whole.
+        last = {float(100 * thread + n) for thread in range(4) for n in range(35, 40)}
+        assert {document["mv"] for document in client.get_many(MEASURES, same)} <= last
+        client.finish()
+        client.close()

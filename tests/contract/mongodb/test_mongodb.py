@@ -1,9 +1,7 @@
 """MongoDB: a server alone, what it lets in, and its levels. Clusters are in tests/faults."""
 
-import socket
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
 
 import psutil
 import pymongo
@@ -14,10 +12,8 @@ from support.servers.stores import Target
 
 from storewise.documents import Kind
 from storewise.engines.contract.queries import Count
-from storewise.engines.mongodb import connection as mongo_link
 from storewise.engines.mongodb.cluster import as_user
 from storewise.engines.mongodb.engine import MongoEngine
-from storewise.errors import EngineError
 from storewise.ssearch.parse.documents import to_bson
 
 ENGINE = MongoEngine()
@@ -36,21 +32,13 @@ def alone(clusters):
     return clusters.servers(target)
 
 
-def test_without_a_password_nothing_is_shown(alone):
-    endpoint = alone.cluster.endpoints[0]
-    with pymongo.MongoClient[dict[str, Any]](
-        endpoint.address, endpoint.port, directConnection=True
-    ) as nobody:
+def test_the_session_s_user_rules_only_the_session_s_data(alone):
+    endpoint, secrets = alone.cluster.endpoints[0], secrets_of(alone.cluster)
+    with pymongo.MongoClient(endpoint.address, endpoint.port, directConnection=True) as nobody:
         for command in ("listDatabases", "serverStatus", "fsync"):
             with pytest.raises(OperationFailure, match="requires authentication"):
                 nobody.admin.command(command)
-        with pytest.raises(OperationFailure, match="requires authentication"):
-            nobody.storewise.rna.find_one()
-
-
-def test_the_session_s_user_rules_only_the_session_s_data(alone):
-    secrets = secrets_of(alone.cluster)
-    with as_user(alone.cluster.endpoints[0], secrets, 5.0) as connection:
+    with as_user(endpoint, secrets, 5.0) as connection:
         for refused in ({"shutdown": 1}, {"createUser": "x", "pwd": "y", "roles": ["root"]}):
             with pytest.raises(OperationFailure, match="not authorized"):
                 connection.admin.command(refused)
@@ -95,13 +83,3 @@ def test_levels_of_acknowledgement(alone, level):
     assert client.update(Kind.GS, sample(100 * number + 1000, 1)[Kind.GS][0]["_id"], {"b": 1})
     assert client.delete(Kind.GS, sample(100 * number + 1000, 1)[Kind.GS][0]["_id"])
     client.close()
-
-
-def test_a_server_that_never_answered_is_named_too(alone, monkeypatch):
-    """The time is over before the driver's first attempt is."""
-    monkeypatch.setattr(mongo_link, "_CONNECT_SECONDS", 0.5)
-    with socket.create_server(("127.0.0.1", 0)) as mute:
-        port = mute.getsockname()[1]
-        nowhere = replace(alone.cluster.endpoints[0], port=port)
-        with pytest.raises(EngineError, match=rf"connect: 127\.0\.0\.1:{port}: \w+"):
-            ENGINE.connect(replace(alone.cluster, endpoints=(nowhere,)), "read")

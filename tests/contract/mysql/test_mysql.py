@@ -7,17 +7,16 @@ from pathlib import Path
 
 import pytest
 from support.servers.local import running
-from support.servers.mariadb import ENGINE, node
-from support.servers.samples import sample
+from support.servers.mariadb import ENGINE
+from support.servers.samples import sample, secrets_of
 from support.servers.stores import Target, available
 
 from storewise.documents import Kind
-from storewise.engines.contract.engine import Endpoint, Schema
+from storewise.engines.contract.engine import Schema
 from storewise.engines.contract.queries import Count, Find, Top, between
 from storewise.engines.contract.server import Topology
 from storewise.engines.mysql.connection import sign_in
 from storewise.errors import EngineError
-from storewise.session.server.server import start_server
 
 pytestmark = pytest.mark.xdist_group("mariadb")
 
@@ -74,49 +73,22 @@ def test_what_does_not_fit_is_refused_and_nothing_stays(writer):
         assert writer.delete(Kind.RNA, good["_id"])
 
 
-@pytest.fixture
-def started(tmp_path):
-    settings = available("mariadb")
-    request = replace(
-        node(ENGINE.find(settings)), address="127.0.0.1", directory=tmp_path / "it is #1" / "data0"
-    )
-    server = start_server(ENGINE, request, tmp_path / "log", lambda: None)
-    try:
-        yield server.node, tmp_path, server.pid
-    finally:
-        server.stop()
-
-
 @pytest.mark.slow
-def test_a_password_is_nowhere_to_be_read(started):
-    request, place, pid = started
-    password = request.credentials.password.encode()
-    for path in place.rglob("*"):
-        if path.is_file():
-            assert password not in path.read_bytes(), path
-    seen = Path(f"/proc/{pid}/cmdline").read_bytes() + Path(f"/proc/{pid}/environ").read_bytes()
-    assert b"my.cnf" in seen and password not in seen
-
-
-@pytest.mark.slow
-def test_only_the_user_of_the_session_comes_in(started):
-    request, _, _ = started
-    endpoint = Endpoint("data", 0, "here", request.address, request.port)
-    assert ENGINE.answers(endpoint, request.credentials)
-    for user, password in [("storewise", "x"), ("storewise", ""), ("root", ""), ("", "")]:
-        with pytest.raises(EngineError, match=rf"127\.0\.0\.1:{request.port}.*denied"):
-            ENGINE.answers(endpoint, replace(request.credentials, user=user, password=password))
-    with closing(sign_in(request.address, request.port, request.credentials)) as link:
-        granted = " ".join(str(row[0]) for row in link.rows("SHOW GRANTS"))
+def test_levels_reach_the_server_and_a_password_is_nowhere_to_be_read(tmp_path):
+    directory, shape = tmp_path / "it is #1", Topology(memory_mb=256)
+    with running("mariadb", directory, shape, available("mariadb"), "uncommitted") as result:
+        (server,) = result.servers.values()
+        secrets, place = secrets_of(result.cluster), server.endpoint
+        files = [path for path in server.node.directory.rglob("*") if path.is_file()]
+        seen = [Path(f"/proc/{server.pid}/{name}").read_bytes() for name in ("cmdline", "environ")]
+        assert b"my.cnf" in seen[0]
+        for text in (*seen, *(path.read_bytes() for path in files)):
+            assert secrets.password.encode() not in text
+        with closing(sign_in(place.address, place.port, secrets)) as link:
+            granted = " ".join(str(row[0]) for row in link.rows("SHOW GRANTS"))
+            values = dict(link.rows("SHOW VARIABLES"))
     assert "PROCESS ON *.*" in granted and "ALL PRIVILEGES ON *.*" not in granted
-
-
-@pytest.mark.slow
-def test_an_option_that_the_server_does_not_know_is_named(tmp_path):
-    settings = {**available("mariadb"), "config": {"innodb_no_such_thing": 1}}
-    shape = Topology(memory_mb=256)
-    with (
-        pytest.raises(EngineError, match=r"innodb[-_]no[-_]such[-_]thing"),
-        running("mariadb", tmp_path, shape, settings),
-    ):
-        pytest.fail("the server has started")
+    isolation = {values.get(name) for name in ("tx_isolation", "transaction_isolation")}
+    assert isolation - {None} == {"READ-UNCOMMITTED"}
+    assert values["innodb_flush_log_at_trx_commit"] == "0"
+    assert values["innodb_doublewrite"] == "ON"

@@ -3,7 +3,6 @@
 from dataclasses import replace
 from pathlib import Path
 
-import psycopg
 import pytest
 from support.servers.local import running
 from support.servers.samples import connect, fill, sample, secrets_of
@@ -15,7 +14,6 @@ from storewise.engines.contract.queries import Scan
 from storewise.engines.contract.server import Topology
 from storewise.engines.postgres.client import connect as sign_in
 from storewise.engines.postgres.engine import PostgresEngine
-from storewise.errors import EngineError
 
 ENGINE = PostgresEngine()
 HARD = 'it\'s \\ "2" $(touch x) `touch y` ; # {z} ${HOME} %s \N{GREEK SMALL LETTER MU}'
@@ -31,24 +29,6 @@ def _ask(cluster, sql):
     (endpoint,) = cluster.endpoints
     with sign_in(endpoint.address, endpoint.port, secrets_of(cluster)) as connection:
         return connection.execute(sql).fetchall()
-
-
-def test_nobody_enters_without_the_password(columns):
-    (endpoint,) = columns.endpoints
-    secrets = secrets_of(columns)
-    for user, password in ((secrets.user, ""), (secrets.user, "x"), ("postgres", "postgres")):
-        with pytest.raises(psycopg.OperationalError, match="password"):
-            psycopg.connect(
-                host=endpoint.address,
-                port=endpoint.port,
-                user=user,
-                password=password,
-                dbname="postgres",
-            )
-    ((method,),) = _ask(columns, "SELECT rolpassword FROM pg_authid WHERE rolpassword IS NOT NULL")
-    assert method.startswith("SCRAM-SHA-256$")
-    rules = _ask(columns, "SELECT DISTINCT type, auth_method FROM pg_hba_file_rules")
-    assert rules == [("host", "scram-sha-256")]
 
 
 def test_the_environment_of_a_user_does_not_count(columns, monkeypatch):
@@ -117,41 +97,46 @@ def test_the_counters_count(columns):
     client.close()
 
 
+#: synchronous_commit, fsync, full_page_writes, transaction_isolation, and how tables are kept.
+LEVELS = {
+    "relaxed": (["off", "on", "on", "read committed"], "p"),
+    "unsafe": (["off", "off", "off", "read committed"], "p"),
+    "serializable": (["on", "on", "on", "serializable"], "p"),
+    "unlogged": (["off", "on", "on", "read committed"], "u"),
+}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("level", ["relaxed", "unsafe"])
+@pytest.mark.parametrize("level", LEVELS)
 def test_levels_and_settings_reach_the_server(level, tmp_path):
     config = {"work_mem": "7MB", "jit": False, "storewise.hard": HARD}
     config["search_path"] = '"$user", public'
     settings = {**available("postgres"), "config": config}
     shape = Topology(memory_mb=256, threads=3)
-    with running("postgres", tmp_path / "cluster", shape, settings, level) as result:
+    schema = Schema(indexes=((Kind.ALIGN, "gene"),), index_time="before")
+    with running("postgres", tmp_path / "cluster", shape, settings, level, schema) as result:
         cluster = result.cluster
         (server,) = result.servers.values()
-        names = ("synchronous_commit", "fsync", "full_page_writes", "work_mem", "jit")
-        values = [_ask(cluster, f"SHOW {name}")[0][0] for name in names]
-        safe = "on" if level == "relaxed" else "off"
-        assert values == ["off", safe, safe, "7MB", "off"]
-        assert _ask(cluster, "SHOW storewise.hard") == [(HARD,)]
-        assert _ask(cluster, "SHOW shared_buffers") == [("64MB",)]
-        assert _ask(cluster, "SHOW max_parallel_workers") == [("2",)]
+
+        def shown(*names):
+            return [_ask(cluster, f"SHOW {name}")[0][0] for name in names]
+
+        values, kept = LEVELS[level]
+        names = ("synchronous_commit", "fsync", "full_page_writes", "transaction_isolation")
+        assert shown(*names) == values
+        names = ("work_mem", "jit", "storewise.hard", "shared_buffers", "max_parallel_workers")
+        assert shown(*names) == ["7MB", "off", HARD, "64MB", "2"]
+        tables = _ask(
+            cluster,
+            "SELECT relname, relpersistence FROM pg_class WHERE relkind IN ('r', 'i') "
+            "AND relname LIKE 'align%'",
+        )
+        assert len(tables) == 3 and {how for _, how in tables} == {kept}
         directory = server.node.directory
         assert not (directory / "password").exists()
         assert (directory / "postgresql.conf").stat().st_mode & 0o077 == 0
-        with Path(f"/proc/{server.pid}/cmdline").open() as file:
-            assert secrets_of(cluster).password not in file.read()
         pid = server.pid
+        assert secrets_of(cluster).password not in Path(f"/proc/{pid}/cmdline").read_text()
     assert not Path(f"/proc/{pid}").exists()
     assert not directory.exists()
     assert "database system is shut down" in server.log.read_text()
-
-
-@pytest.mark.slow
-def test_a_server_without_its_data_says_why(tmp_path):
-    """A data directory that cannot be made: the first step's own words, and nothing left."""
-    settings = {**available("postgres"), "config": {"shared_buffers": "lots"}}
-    with (
-        pytest.raises(EngineError, match=r"data0.*PostgreSQL[\s\S]*shared_buffers"),
-        running("postgres", tmp_path / "cluster", Topology(memory_mb=256), settings),
-    ):
-        pass
-    assert not (tmp_path / "cluster" / "data0").exists()
