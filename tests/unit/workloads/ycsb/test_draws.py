@@ -8,20 +8,8 @@ import pytest
 from scipy.stats import chisquare
 
 from storewise.engines.contract.engine import HashPlacement
-from storewise.workloads.ycsb.distributions import (
-    SCRAMBLED_ITEMS,
-    SCRAMBLED_ZETA,
-    THETA,
-    Exponential,
-    Hotspot,
-    Latest,
-    Lengths,
-    Scrambled,
-    Sequential,
-    Uniform,
-    Zipfian,
-    zeta,
-)
+from storewise.workloads.ycsb import distributions as ycsb
+from storewise.workloads.ycsb.distributions import THETA, zeta
 from storewise.workloads.ycsb.keys import fnv_hashes, make_keys, of_store
 
 DRAWS = 200_000
@@ -43,20 +31,12 @@ def fnv_hash(number):
     return abs(value - 2**64 if value >= 2**63 else value)
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
+def test_hashes_are_fnv_1a_of_the_octets():
     # Test vectors of draft-eastlake-fnv (and of the authors' test_fnv.c).
-    [(b"", 0xCBF29CE484222325), (b"a", 0xAF63DC4C8601EC8C), (b"foobar", 0x85944171F73967E8)],
-)
-def test_the_tests_own_hash_is_the_specified_one(text, value):
-    assert fnv1a(text) == value
-
-
-@pytest.mark.parametrize(
-    "number", [0, 1, 2, 255, 256, 65_535, 12_345_678_901, 2**40, 10**18, 2**62 - 1]
-)
-def test_hashes_are_fnv_1a_of_the_octets(number):
-    assert fnv_hashes(np.array([number])).tolist() == [fnv_hash(number)]
+    vectors = {b"": 0xCBF29CE484222325, b"a": 0xAF63DC4C8601EC8C, b"foobar": 0x85944171F73967E8}
+    assert {text: fnv1a(text) for text in vectors} == vectors
+    numbers = [0, 1, 2, 255, 256, 65_535, 12_345_678_901, 2**40, 10**18, 2**62 - 1]
+    assert fnv_hashes(np.array(numbers)).tolist() == [fnv_hash(number) for number in numbers]
 
 
 def test_keys_are_those_that_ycsb_loads():
@@ -81,14 +61,11 @@ def test_a_store_holds_the_keys_of_its_crc():
     assert of_store(keys, 0, 0).all()
 
 
-@pytest.mark.parametrize("items", [1, 2, 999, 1000, 1001, 5000, 100_000])
-def test_zeta_is_the_sum(items):
-    terms = math.fsum(i**-THETA for i in range(1, items + 1))
-    assert zeta(items) == pytest.approx(terms, rel=1e-13)
-
-
-def test_zeta_is_the_constant_of_ycsb():
-    assert zeta(SCRAMBLED_ITEMS) == pytest.approx(SCRAMBLED_ZETA, rel=1e-10)
+def test_zeta_is_the_sum_and_the_constant_of_ycsb():
+    for items in (1, 2, 999, 1000, 1001, 5000, 100_000):
+        terms = math.fsum(i**-THETA for i in range(1, items + 1))
+        assert zeta(items) == pytest.approx(terms, rel=1e-13)
+    assert zeta(ycsb.SCRAMBLED_ITEMS) == pytest.approx(ycsb.SCRAMBLED_ZETA, rel=1e-10)
 
 
 def expected_zipfian(items, zetan=None, first=None):
@@ -121,42 +98,57 @@ def fits(values, chances):
     return chisquare(counts, wanted).pvalue
 
 
-@pytest.mark.parametrize("items", [3, 10, 1000])
+@pytest.mark.parametrize("items", [1, 2, 3, 10, 1000])
 def test_zipfian(items):
-    result = Zipfian(items).draw(np.random.default_rng(1), DRAWS)
-    assert result.min() >= 0
-    assert result.max() < items
+    result = ycsb.Zipfian(items).draw(np.random.default_rng(1), DRAWS)
+    exact = np.arange(1, items + 1) ** -THETA / zeta(items)
+    assert 0 <= result.min() <= result.max() < items
+    if items < 3:
+        assert fits(result, exact) > LEAST or items == 1
+        return
     assert fits(result, expected_zipfian(items)[:-1]) > LEAST
     # The method is an approximation: near the distribution itself.
-    exact = np.arange(1, items + 1) ** -THETA / zeta(items)
     assert np.abs(expected_zipfian(items)[:-1] - exact).max() < 0.02
 
 
-@pytest.mark.parametrize("items", [1, 2])
-def test_zipfian_of_next_to_nothing(items):
-    result = Zipfian(items).draw(np.random.default_rng(1), 10_000)
-    exact = np.arange(1, items + 1) ** -THETA / zeta(items)
-    assert set(result) == set(range(items))
-    if items == 2:
-        assert fits(result, exact) > LEAST
-
-
-def test_scrambled_zipfian():
-    records, ranks = 1000, 200_000
-    existing = np.full(DRAWS, records)
-    result = Scrambled(records).draw(np.random.default_rng(2), existing)
-    # Every rank's chance goes to the record that its hash names; the rest is spread evenly.
-    head = expected_zipfian(SCRAMBLED_ITEMS, SCRAMBLED_ZETA, ranks)
+def scrambled(records, ranks=200_000):
+    """Every rank's chance goes to the record that its hash names; the rest is spread evenly."""
+    head = expected_zipfian(ycsb.SCRAMBLED_ITEMS, ycsb.SCRAMBLED_ZETA, ranks)
     chances = np.full(records, head[-1] / records)
     np.add.at(chances, fnv_hashes(np.arange(ranks)) % records, head[:-1])
-    assert fits(result, chances) > LEAST
-    popular = np.bincount(result).argmax()
-    assert popular == fnv_hash(0) % records
+    return chances
+
+
+def exponential(records, frac):
+    rate = -math.log(0.05) / (records * frac)
+    ages = np.arange(records)[::-1]
+    chances = np.exp(-rate * ages) - np.exp(-rate * (ages + 1))
+    # Beyond the oldest record it is drawn again.
+    return chances / chances.sum()
+
+
+@pytest.mark.parametrize(
+    ("distribution", "existing", "chances"),
+    [
+        (ycsb.Uniform(300), 400, lambda: np.full(300, 1 / 300)),
+        (ycsb.Scrambled(1000), 1000, lambda: scrambled(1000)),
+        (ycsb.Latest(), 500, lambda: expected_zipfian(500)[-2::-1]),
+        (ycsb.Hotspot(200, 0.2, 0.8), 200, lambda: np.repeat([0.8 / 40, 0.2 / 160], [40, 160])),
+        (ycsb.Hotspot(50, 0.0, 0.8), 50, lambda: np.full(50, 1 / 50)),
+        (ycsb.Hotspot(50, 1.0, 0.8), 50, lambda: np.full(50, 1 / 50)),
+        (ycsb.Exponential(95, 200), 1000, lambda: exponential(1000, 0.2)),
+    ],
+    ids=["uniform", "scrambled", "latest", "hotspot", "nothing-hot", "all-hot", "exponential"],
+)
+def test_draws_follow_their_distribution(distribution, existing, chances):
+    result = distribution.draw(np.random.default_rng(7), np.full(DRAWS, existing))
+    assert result.min() >= 0 and result.max() < len(chances())
+    assert fits(result, chances()) > LEAST
 
 
 def test_scrambled_zipfian_leaves_out_what_is_not_there_yet():
     existing = np.repeat([1000, 1100], 20_000)
-    result = Scrambled(1000, expected=500).draw(np.random.default_rng(3), existing)
+    result = ycsb.Scrambled(1000, expected=500).draw(np.random.default_rng(3), existing)
     assert result[:20_000].max() < 1000
     assert 1000 <= result[20_000:].max() < 1100
     # Which record is the most popular does not depend on how many there are by now.
@@ -165,74 +157,36 @@ def test_scrambled_zipfian_leaves_out_what_is_not_there_yet():
     assert np.bincount(result[:20_000]).argmax() == np.bincount(result[20_000:]).argmax() == popular
 
 
-def test_latest():
-    existing = np.full(DRAWS, 500)
-    result = Latest().draw(np.random.default_rng(4), existing)
-    assert fits(499 - result, expected_zipfian(500)[:-1]) > LEAST
-
-
 def test_latest_follows_the_newest():
     existing = np.arange(100, 1100)
-    draws = np.array([Latest().draw(np.random.default_rng(i), existing) for i in range(20)])
+    draws = np.array([ycsb.Latest().draw(np.random.default_rng(i), existing) for i in range(20)])
     assert (draws >= 0).all()
     assert (draws < existing).all()
     newest = (draws == existing - 1).mean()
     assert newest == pytest.approx(1 / zeta(100), abs=0.02)
 
 
-def test_uniform():
-    result = Uniform(300).draw(np.random.default_rng(5), np.full(DRAWS, 400))
-    assert fits(result, np.full(300, 1 / 300)) > LEAST
-
-
-def test_hotspot():
-    result = Hotspot(200, 0.2, 0.8).draw(np.random.default_rng(6), np.full(DRAWS, 200))
-    chances = np.concatenate((np.full(40, 0.8 / 40), np.full(160, 0.2 / 160)))
-    assert fits(result, chances) > LEAST
-
-
-@pytest.mark.parametrize(("data", "part"), [(0.0, (0, 50)), (1.0, (0, 50))])
-def test_hotspot_of_one_part_only(data, part):
-    result = Hotspot(50, data, 0.8).draw(np.random.default_rng(6), np.full(20_000, 50))
-    assert (result.min(), result.max() + 1) == part
-    assert fits(result, np.full(50, 1 / 50)) > LEAST
-
-
-def test_exponential():
-    records, frac = 1000, 0.2
-    draw = Exponential(95, records * frac).draw
-    result = records - 1 - draw(np.random.default_rng(7), np.full(DRAWS, records))
-    rate = -math.log(0.05) / (records * frac)
-    ages = np.arange(records)
-    chances = np.exp(-rate * ages) - np.exp(-rate * (ages + 1))
-    # Beyond the oldest record it is drawn again.
-    assert fits(result, chances / chances.sum()) > LEAST
-    assert (result < 200).mean() == pytest.approx(0.95, abs=0.005)
-
-
 def test_sequential_takes_all_in_turn():
     existing = np.full(40, 10)
-    clients = [Sequential(10, client, 2) for client in range(2)]
+    clients = [ycsb.Sequential(10, client, 2) for client in range(2)]
     result = [c.draw(np.random.default_rng(0), existing[:7]).tolist() for c in clients]
     assert result == [[0, 2, 4, 6, 8, 0, 2], [1, 3, 5, 7, 9, 1, 3]]
     assert clients[0].draw(np.random.default_rng(0), existing[:3]).tolist() == [4, 6, 8]
 
 
-@pytest.mark.parametrize("kind", ["uniform", "zipfian", "constant"])
+@pytest.mark.parametrize("kind", ["uniform", "zipfian"])
 def test_lengths(kind):
-    lengths = Lengths(kind, 3, 42)
+    lengths = ycsb.Lengths(kind, 3, 42)
     result = lengths.draw(np.random.default_rng(8), DRAWS)
-    if kind == "constant":
-        assert lengths.fixed == 42
-        assert set(result) == {42}
-        return
     chances = np.full(40, 1 / 40) if kind == "uniform" else expected_zipfian(40)[:-1]
-    assert lengths.fixed is None
+    assert lengths.fixed is None and result.max() <= 42
     assert fits(result - 3, chances) > LEAST
+    constant = ycsb.Lengths("constant", 3, 42)
+    assert constant.fixed == 42 and set(constant.draw(np.random.default_rng(8), 9)) == {42}
 
 
 def test_scrambled_zipfian_where_next_to_nothing_is_there_yet():
-    result = Scrambled(10, expected=50_000).draw(np.random.default_rng(9), np.arange(10, 310))
+    result = ycsb.Scrambled(10, expected=50_000).draw(np.random.default_rng(9), np.arange(10, 310))
     assert (result >= 0).all()
     assert (result < np.arange(10, 310)).all()
     assert len(set(result)) > 20
