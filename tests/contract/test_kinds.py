@@ -549,7 +549,9 @@ def test_tables_of_another_workload_are_not_taken_for_ours(store):
         with pytest.raises(EngineError, match="usertable has the columns _id, field0, field1"):
             connect(cluster, "read")
         if store.writer is not None:
-            with closing(connect(cluster, "write")) as client, pytest.raises(EngineError):
+            words = "usertable has the columns _id, field0, field1"
+            refused = pytest.raises(EngineError, match=words)
+            with closing(connect(cluster, "write")) as client, refused:
                 client.create(Schema(kinds=(other,)))
 
 
