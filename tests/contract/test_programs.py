@@ -10,6 +10,7 @@ MONGOD = {"mongod": "mongod version v7.0.11"}
 MYSQL = {"mysqld": "mysqld  Ver 8.4.6 for Linux on x86_64"}
 MARIADB = {**MYSQL, "mariadbd": "mariadbd  Ver 10.6.2-MariaDB for Linux on x86_64"}
 POSTGRES = {"postgres": "postgres (PostgreSQL) 9.6.24"}
+#: An engine's programs and what they say, or its jar and the version of Java.
 TAKEN = [
     ("valkey", VALKEY, "Valkey 9.1.2"),
     ("valkey", {"redis-server": "Redis server v=7.0.15 sha=0 bits=64"}, "Redis 7.0.15"),
@@ -18,7 +19,12 @@ TAKEN = [
     ("mariadb", MYSQL, "MySQL 8.4.6"),
     # MariaDB's server comes first, and needs its script.
     ("mariadb", {**MARIADB, "mysql_install_db": ""}, "MariaDB 10.6.2"),
+    ("cassandra", ("apache-cassandra-4.1.7", "11.0.2"), "Cassandra 4.1.7 (Java 11)"),
+    ("cassandra", ("cassandra-all-5.0.9", "17.0.9"), "Cassandra 5.0.9 (Java 17)"),
+    ("hbase", ("hbase-server-2.5.11", "1.8.0_402"), "HBase 2.5.11, Java 8"),
+    ("hbase", ("hbase-server-2.6.2-hadoop3", "17"), "HBase 2.6.2-hadoop3, Java 17"),
 ]
+OTHERS = r"versions 2\.5 and 2\.6 are taken.*storewise"
 REFUSED = [
     ("valkey", {}, {}, r"no valkey-server or redis-server.*install valkey"),
     ("valkey", {"redis-server": "Redis server v=6.2.7 sha=0"}, {}, r"6\.2\.7; 7 or newer"),
@@ -31,92 +37,71 @@ REFUSED = [
     ("mariadb", {"mysqld": "mysqld  Ver 10.3.39-MariaDB for Linux"}, {}, "or newer is needed"),
     ("postgres", POSTGRES, {}, r"no initdb.*install PostgreSQL"),
     ("postgres", {**POSTGRES, "initdb": ""}, {}, r"9\.6\.24.*14 or newer"),
-]
-JARS = [
-    ("cassandra", "apache-cassandra-4.1.7", "11.0.2", "Cassandra 4.1.7 (Java 11)"),
-    ("cassandra", "cassandra-all-5.0.9", "17.0.9", "Cassandra 5.0.9 (Java 17)"),
-    ("hbase", "hbase-server-2.5.11", "1.8.0_402", "HBase 2.5.11, Java 8"),
-    ("hbase", "hbase-server-2.6.1", "11.0.2", "HBase 2.6.1, Java 11"),
-    ("hbase", "hbase-server-2.6.2-hadoop3", "17", "HBase 2.6.2-hadoop3, Java 17"),
-]
-OTHER_JARS = [
-    ("cassandra", "apache-cassandra-4.1.7", "17.0.9", r"4.1.7: Java 8 or 11 is needed.* is 17"),
-    ("cassandra", "cassandra-all-5.0.9", "25", r"5.0.9: Java 11 or 17 is needed.* is 25"),
-    ("cassandra", "apache-cassandra-3.11.17", "17", r"5.0 and 4.1 are taken; `storewise install"),
-    ("cassandra", "cassandra-all-5.1-alpha1", "17", r"5.0 and 4.1 are taken; `storewise install"),
-    ("hbase", "hbase-server-2.6.1", "25.0.1", r"Java 8 or 11 or 17 is needed, but .* is 25"),
-    ("hbase", "hbase-server-1.4.14", "17", r"1.4.14; versions 2\.5 and 2\.6 are taken.*storewise"),
-    ("hbase", "hbase-server-2.4.18", "17", r"2.4.18; versions 2\.5 and 2\.6 are taken"),
-    ("hbase", "hbase-server-3.0.0-beta-1", "17", r"beta-1; versions 2\.5 and 2\.6 are taken"),
+    ("cassandra", ("apache-cassandra-4.1.7", "17.0.9"), {}, r"4.1.7: Java 8 or 11 is.* is 17"),
+    ("cassandra", ("cassandra-all-5.0.9", "25"), {}, r"5.0.9: Java 11 or 17 is needed.* is 25"),
+    (
+        "cassandra",
+        ("apache-cassandra-3.11.17", "17"),
+        {},
+        r"5.0 and 4.1 are taken; `storewise",
+    ),
+    (
+        "cassandra",
+        ("cassandra-all-5.1-alpha1", "17"),
+        {},
+        r"5.0 and 4.1 are taken; `storewise",
+    ),
+    ("hbase", ("hbase-server-2.6.1", "25.0.1"), {}, r"Java 8 or 11 or 17 is needed, but .* is 25"),
+    ("hbase", ("hbase-server-2.4.18", "17"), {}, rf"2.4.18; {OTHERS}"),
+    ("hbase", ("hbase-server-3.0.0-beta-1", "17"), {}, rf"beta-1; {OTHERS}"),
 ]
 
 
 def program(path, words, stream=1):
-    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"#!/bin/sh\necho '{words}' >&{stream}\n")
     path.chmod(0o755)
 
 
 @pytest.fixture
-def place(tmp_path, monkeypatch, request):
-    """Where the variable of an engine says that its programs are."""
-    name, programs = request.param
-    monkeypatch.setenv(f"STOREWISE_{name.upper()}_BIN", str(tmp_path))
-    for file, words in programs.items():
-        program(tmp_path / file, words)
-    return tmp_path
+def installed(tmp_path, monkeypatch):
+    """Makes programs that the variables of an engine name; settings with the Java of jars."""
+
+    def make(name, what):
+        for end in ("BIN", "HOME"):
+            monkeypatch.setenv(f"STOREWISE_{name.upper()}_{end}", str(tmp_path))
+        if isinstance(what, dict):
+            for file, words in what.items():
+                program(tmp_path / file, words)
+            return {}
+        jar, java = what
+        (tmp_path / "lib").mkdir()
+        for file in (f"{jar}.jar", "hbase-server-2.6.1-tests.jar", "jamm-0.4.0.jar"):
+            (tmp_path / "lib" / file).touch()
+        program(tmp_path / "java", f'openjdk version "{java}" 2025-04-15', stream=2)
+        return {"java": str(tmp_path / "java")}
+
+    return make
 
 
-def installed(place, jar, java):
-    """Settings that name jars and a Java."""
-    (place / "lib").mkdir()
-    for name in (f"{jar}.jar", "hbase-server-2.6.1-tests.jar", "jamm-0.4.0.jar"):
-        (place / "lib" / name).touch()
-    program(place / "java", f'openjdk version "{java}" 2025-04-15', stream=2)
-    return {"home": str(place), "java": str(place / "java")}
-
-
-@pytest.mark.parametrize(
-    ("place", "name", "version"),
-    [((name, programs), name, version) for name, programs, version in TAKEN],
-    indirect=["place"],
-)
-def test_programs_that_are_taken(place, name, version):
-    result = engine(name).find({})
-    assert result.version == version
-    assert {path.parent for path in result.programs.values()} == {place}
-    assert engine(name).find({"home": str(place)}) == result
-
-
-@pytest.mark.parametrize(
-    ("place", "name", "settings", "words"),
-    [((name, programs), name, settings, words) for name, programs, settings, words in REFUSED],
-    indirect=["place"],
-)
-def test_programs_that_are_refused(place, name, settings, words):
-    with pytest.raises(EngineError, match=words):
-        engine(name).find(settings)
-
-
-@pytest.mark.parametrize(("name", "jar", "java", "version"), JARS)
-def test_jars_that_are_taken(name, jar, java, version, tmp_path, monkeypatch):
-    settings = installed(tmp_path, jar, java)
-    assert engine(name).find(settings).version == version
+@pytest.mark.parametrize(("name", "what", "version"), TAKEN)
+def test_what_is_taken(name, what, version, installed, tmp_path, monkeypatch):
+    settings = installed(name, what)
     monkeypatch.setenv(f"{name.upper()}_HOME", "/nowhere")
-    monkeypatch.setenv(f"STOREWISE_{name.upper()}_HOME", settings.pop("home"))
     result = engine(name).find(settings)
     assert result.version == version
+    assert all(path.is_relative_to(tmp_path) for path in result.programs.values())
+    assert engine(name).find({**settings, "home": str(tmp_path)}) == result
     assert "-tests" not in result.environment.get("CLASSPATH", "")
 
 
-@pytest.mark.parametrize(("name", "jar", "java", "words"), OTHER_JARS)
-def test_jars_that_are_refused(name, jar, java, words, tmp_path):
+@pytest.mark.parametrize(("name", "what", "settings", "words"), REFUSED)
+def test_what_is_refused(name, what, settings, words, installed):
     with pytest.raises(EngineError, match=words):
-        engine(name).find(installed(tmp_path, jar, java))
+        engine(name).find({**installed(name, what), **settings})
 
 
-def test_what_is_not_there_is_named(tmp_path, monkeypatch):
-    settings = installed(tmp_path, "cassandra-all-5.0.9", "17.0.9")
+def test_what_is_not_there_is_named(installed, tmp_path, monkeypatch):
+    settings = {"home": str(tmp_path), **installed("cassandra", ("cassandra-all-5.0.9", "17.0.9"))}
     (tmp_path / "lib" / "jamm-0.4.0.jar").unlink()
     with pytest.raises(EngineError, match=r"no jamm-\*.jar"):
         engine("cassandra").find(settings)
@@ -134,9 +119,9 @@ def test_what_is_not_there_is_named(tmp_path, monkeypatch):
         engine("hbase").find({"home": str(tmp_path)})
 
 
-def test_the_site_tells_how_to_reach_its_hdfs(tmp_path, monkeypatch):
+def test_the_site_tells_how_to_reach_its_hdfs(installed, monkeypatch):
     monkeypatch.setenv("HADOOP_CONF_DIR", "/etc/hadoop")
-    settings = installed(tmp_path, "hbase-server-2.6.1", "17.0.1")
+    settings = installed("hbase", ("hbase-server-2.6.1", "17.0.1"))
     hdfs = engine("hbase").find({**settings, "rootdir": "hdfs://name/hbase"})
     assert hdfs.environment["CLASSPATH"].startswith("/etc/hadoop:")
     assert "/etc/hadoop" not in engine("hbase").find(settings).environment["CLASSPATH"]
