@@ -1,23 +1,19 @@
-"""Cassandra: nodes, options, the ring's parts and requests that are sent again; no server."""
+"""Cassandra: nodes, the ring's parts and requests that are sent again, without a server."""
 
-import json
 from types import SimpleNamespace
 
-import pytest
 from cassandra import WriteTimeout
 from support.fake_time import FakeTime
-from support.servers.cassandra import ENGINE, RING, node_of
+from support.servers.nodes import make_node
 
 from storewise.documents import Kind
 from storewise.engines.cassandra.client import CassandraClient, bounds
+from storewise.engines.cassandra.engine import CassandraEngine
 from storewise.engines.cassandra.launch import initial_token
-from storewise.engines.contract.server import Credentials, Topology
+from storewise.engines.contract.server import Topology
 from storewise.engines.support.table import make_table
-from storewise.errors import EngineError
 
-
-def values_of(launch):
-    return json.loads(launch.files["cassandra.yaml"])
+ENGINE = CassandraEngine()
 
 
 def test_nodes_of_a_topology():
@@ -31,66 +27,12 @@ def test_nodes_of_a_topology():
     assert "gossip" in ENGINE.open_ports(specs[0], Topology(nodes=3), {})
 
 
-@pytest.mark.parametrize("network", [False, True])
-def test_a_launch_hides_its_secrets_and_listens_on_one_address(network):
-    for index in range(RING):
-        node = node_of(index, network=network)
-        launch = ENGINE.launch(node)
-        values = values_of(launch)
-        message = repr((launch.command, launch.environment, launch.steps))
-        assert node.credentials.password not in message and node.credentials.key not in message
-        assert values["listen_address"] == values["rpc_address"] == node.address
-        assert values["authenticator"] == "PasswordAuthenticator"
-        assert values["authorizer"] == "CassandraAuthorizer"
-        assert "remote.port" not in message and "cassandra.jmx" not in message
-        seeds = values["seed_provider"][0]["parameters"][0]["seeds"]
-        assert seeds.split(",") == [f"{p.address}:{p.ports['gossip']}" for p in node.peers]
-        # The role whose password everybody knows: only where nobody else can log in.
-        (delay,) = (w for w in launch.command if "superuser_setup_delay_ms" in w)
-        assert int(delay.split("=")[1]) > 10**11
-        assert bool(launch.steps) == (index == 0)
-        if launch.steps:
-            first = json.loads(launch.files["first.json"])
-            assert "-Dcassandra.superuser_setup_delay_ms=200" in first["command"]
-            assert first["closed"]["require_client_auth"] is True
-
-
-def test_a_node_alone_gossips_with_nobody():
-    for network in (False, True):
-        node = node_of(nodes=1, network=network)
-        assert values_of(ENGINE.launch(node))["listen_address"] == "127.0.0.1"
-    with pytest.raises(EngineError, match="addresses of all 3 nodes"):
-        ENGINE.launch(node_of(peers=()))
-
-
-def test_sessions_of_one_name_are_two_clusters():
-    """A node that finds another session's at a port that was its peer's does not join it."""
-    secrets = [Credentials.make(), Credentials.make()]
-    names = [
-        {values_of(ENGINE.launch(node_of(k, credentials=mine)))["cluster_name"] for k in range(3)}
-        for mine in secrets
-    ]
-    assert [len(result) for result in names] == [1, 1]
-    assert names[0] != names[1]
-    assert not any(secrets[0].key[:8] in name for name in names[0])
-
-
-def test_options_by_level_and_memory():
-    modes = {
-        level: values_of(ENGINE.launch(node_of(consistency=level)))["commitlog_sync"]
-        for level in ENGINE.consistencies
-    }
-    assert modes.pop("durable") == "batch"
-    assert set(modes.values()) == {"periodic"}
-    small = ENGINE.launch(node_of(settings={"heap_share": 0.25, "jvm_options": ["-XX:+UseZGC"]}))
-    assert {"-Xmx512M", "-Xms512M", "-XX:+UseZGC"} <= set(small.command)
-    more = ENGINE.launch(node_of(settings={"config": {"concurrent_writes": 64}}))
-    assert values_of(more)["concurrent_writes"] == 64
-
-
 def test_the_ring_has_equal_parts():
     for nodes in (1, 2, 3, 7):
-        tokens = sorted(initial_token(node_of(k, nodes)) for k in range(nodes))
+        tokens = sorted(
+            initial_token(make_node(ENGINE, f"data{k}", Topology(nodes=nodes)))
+            for k in range(nodes)
+        )
         assert len(set(tokens)) == nodes
         assert tokens[0] >= -(2**63) and tokens[-1] < 2**63
         parts = [

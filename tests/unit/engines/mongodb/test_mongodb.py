@@ -1,9 +1,6 @@
 """MongoDB: nodes, options, routing and counters, without a server."""
 
-import json
-from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from bson.max_key import MaxKey
@@ -11,11 +8,10 @@ from bson.min_key import MinKey
 from bson.objectid import ObjectId
 from hypothesis import given
 from hypothesis import strategies as st
-from support.servers.nodes import make_node
 
 from storewise.documents import Field, Kind
-from storewise.engines.contract.engine import Endpoint, Schema
-from storewise.engines.contract.server import Installation, Topology
+from storewise.engines.contract.engine import Schema
+from storewise.engines.contract.server import Topology
 from storewise.engines.mongodb.counters import counters_of
 from storewise.engines.mongodb.engine import MongoEngine
 from storewise.engines.mongodb.sharding import RoutingTable, key_field
@@ -24,9 +20,6 @@ from storewise.errors import ConfigError, EngineError
 from storewise.study.load import load_study
 
 ENGINE = MongoEngine()
-MONGOD = Path("/opt/bin/mongod")
-BOTH = Installation({"mongod": MONGOD, "mongos": Path("/opt/bin/mongos")}, "MongoDB 7.0.11")
-CONFIG = (Endpoint("config", 0, "h", "10.0.0.1", 3001), Endpoint("config", 1, "h", "::1", 3002))
 
 
 def test_routers_are_jobs_or_stand_on_worker_hosts():
@@ -54,60 +47,6 @@ def test_a_study_with_another_shard_key_is_refused_when_it_is_read(tmp_path):
     study.write_text(text.format("ti"))
     with pytest.raises(ConfigError, match=r"engines\.mongodb.*no document has a field 'ti'"):
         load_study(str(study))
-
-
-def launched(name, topology, installation=BOTH, **settings):
-    node = make_node(ENGINE, name, topology, settings, installation=installation)
-    node = replace(node, peers=CONFIG if node.spec.after else ())
-    launch = ENGINE.launch(node)
-    conf = next(text for file, text in launch.files.items() if file.endswith(".conf"))
-    return node, launch, json.loads(conf)
-
-
-@pytest.mark.parametrize("name", ["config0", "data0", "router0"])
-def test_a_launch_hides_its_key_and_listens_on_one_address(name):
-    node, launch, conf = launched(name, Topology(nodes=2))
-    assert conf["net"] == {
-        "bindIp": "10.0.0.7", "port": 31000, "unixDomainSocket": {"enabled": False}
-    }  # fmt: skip
-    assert conf["security"]["keyFile"] == "/scratch/" + name + "/key"
-    assert launch.files["key"] == node.credentials.key
-    assert 6 <= len(launch.files["key"]) <= 1024
-    shown = " ".join([*launch.command, *launch.environment.values(), json.dumps(conf)])
-    assert node.credentials.key not in shown and node.credentials.password not in shown
-    assert ("authorization" in conf["security"]) == (name != "router0")
-
-
-def test_options_by_role():
-    def of(name, topology, **settings):
-        return launched(name, topology, **settings)[2]
-
-    alone = of("data0", Topology(memory_mb=4096), compressor="zstd")
-    assert "replication" not in alone and "sharding" not in alone
-    tiger = alone["storage"]["wiredTiger"]
-    assert tiger["engineConfig"]["cacheSizeGB"] == 2
-    assert tiger["collectionConfig"]["blockCompressor"] == "zstd"
-    small = of("data0", Topology(memory_mb=256))["storage"]["wiredTiger"]
-    assert small["engineConfig"]["cacheSizeGB"] == 0.25
-    assert of("data2", Topology(replicas=3))["replication"] == {"replSetName": "set0"}
-    shard = of("data5", Topology(nodes=3, replicas=2))
-    assert shard["replication"] == {"replSetName": "shard2"}
-    assert shard["sharding"] == {"clusterRole": "shardsvr"}
-    config = of("config0", Topology(nodes=2), config={"replication.oplogSizeMB": 990})
-    assert config["sharding"] == {"clusterRole": "configsvr"}
-    assert config["replication"] == {"replSetName": "config"}
-    router = of("router0", Topology(nodes=2))
-    assert router["sharding"] == {"configDB": "config/10.0.0.1:3001,[::1]:3002"}
-    assert "storage" not in router
-    more = of("data0", Topology(replicas=3), config={"replication": {"oplogSizeMB": 990}})
-    assert more["replication"] == {"replSetName": "set0", "oplogSizeMB": 990}
-
-
-def test_a_router_needs_its_program():
-    alone = Installation({"mongod": MONGOD}, "MongoDB 6.0.5")
-    launched("data0", Topology(), alone)
-    with pytest.raises(EngineError, match=r"needs mongos.*install"):
-        launched("router0", Topology(nodes=2), alone)
 
 
 @given(parts=st.integers(1, 64), identifier=st.binary(min_size=12, max_size=12))

@@ -1,20 +1,20 @@
 """MariaDB and MySQL: what is started and sent, without a server."""
 
 import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.servers.mariadb import ENGINE, MARIADB, node
 
 from storewise.documents import Field
-from storewise.engines.contract.server import Installation
 from storewise.engines.mysql import connection
-from storewise.engines.mysql.launch import option_file, pool_mb, server_version
+from storewise.engines.mysql.engine import MysqlEngine
+from storewise.engines.mysql.launch import pool_mb, server_version
 from storewise.engines.mysql.load_data import load_text, value_lists
 from storewise.errors import ConfigError, EngineError
 from storewise.study.load import load_study
+
+ENGINE = MysqlEngine()
 
 
 @pytest.fixture
@@ -51,15 +51,6 @@ def test_a_study_that_asks_for_it_is_refused_where_it_says_so(tmp_path):
         load_study(path)
 
 
-MYSQL = Installation({"mariadbd": Path("/x/mysqld")}, "MySQL 8.4.6")
-
-
-def options(text):
-    head, *lines = text.splitlines()
-    assert head == "[mysqld]"
-    return dict(line.split("=", 1) for line in lines)
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -80,59 +71,6 @@ def test_a_server_says_which_it_is(text, expected):
 def test_other_programs_are_no_server():
     with pytest.raises(EngineError, match="hello"):
         server_version("hello 1.2")
-
-
-@pytest.mark.parametrize("installation", [MARIADB, MYSQL], ids=["mariadb", "mysql"])
-def test_a_launch_hides_its_secrets_and_listens_on_one_address(installation):
-    request = node(installation)
-    launch = ENGINE.launch(request)
-    words = [*launch.command, *(word for step in launch.steps for word in step)]
-    words += [*launch.environment.values(), launch.files["my.cnf"]]
-    assert not any(request.credentials.password in word for word in words)
-    secret = [name for name, text in launch.files.items() if request.credentials.password in text]
-    assert secret == list(launch.remove_when_ready) == ["init.sql"]
-    # The server can be started again when the secrets have been removed.
-    assert not any("init.sql" in word for word in launch.command)
-    assert launch.refuses_root
-    result = options(launch.files["my.cnf"])
-    assert (result["bind-address"], result["port"]) == ("10.0.0.7", "31000")
-    assert len(result["socket"]) < 107
-    assert result["innodb-buffer-pool-size"] == "1024M"
-    if installation is MYSQL:
-        assert result["loose-mysqlx"] == "OFF"
-        assert "--initialize-insecure" in launch.steps[0]
-    else:
-        assert launch.steps[0][0] == "/x/mariadb-install-db"
-
-
-@pytest.mark.parametrize(
-    ("level", "commit", "doublewrite"),
-    [("durable", "1", "ON"), ("relaxed", "2", "ON"), ("unsafe", "0", "OFF")],
-)
-def test_levels(level, commit, doublewrite):
-    result = options(option_file(node(consistency=level)))
-    assert result["innodb-flush-log-at-trx-commit"] == commit
-    assert result["innodb-doublewrite"] == doublewrite
-
-
-def test_options_that_shape_files_are_known_from_the_beginning():
-    config = {"innodb_page_size": "32k", "innodb_io_capacity": 5000}
-    launch = ENGINE.launch(node(config=config))
-    assert {"innodb-page-size", "innodb-io-capacity"} <= options(launch.files["my.cnf"]).keys()
-    first = options(launch.files["init.cnf"])
-    assert "innodb-page-size" in first and "innodb-io-capacity" not in first
-
-
-def test_options_of_a_study():
-    result = options(
-        option_file(node(config={"innodb_io_capacity": 5000, "innodb_adaptive_hash_index": False}))
-    )
-    assert result["innodb-io-capacity"] == "5000"
-    assert result["innodb-adaptive-hash-index"] == "OFF"
-    # The study's word counts, written once.
-    text = option_file(node(config={"max_connections": 50}))
-    assert text.count("max-connections") == 1
-    assert options(text)["max-connections"] == "50"
 
 
 @given(st.integers(256, 1 << 20))

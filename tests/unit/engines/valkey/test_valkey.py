@@ -1,14 +1,11 @@
 """Valkey as an engine: what a server is given to start with, slots, tags, and what fits."""
 
-from pathlib import Path
-
 import bson
 import pytest
 from bson.objectid import ObjectId
-from support.servers.nodes import make_node
 
 from storewise.documents import Field, Kind
-from storewise.engines.contract.server import Content, Credentials, Installation, Topology
+from storewise.engines.contract.server import Content, Topology
 from storewise.engines.support.bson_documents import BsonForm
 from storewise.engines.valkey.counters import fields_of
 from storewise.engines.valkey.engine import ValkeyEngine
@@ -17,62 +14,6 @@ from storewise.errors import EngineError
 
 ENGINE = ValkeyEngine()
 KEYED = Kind("usertable", (Field("_id", "key", ""), Field("field0", "str", "")))
-
-
-def node_of(level="durable", nodes=1, threads=1, **settings):
-    return make_node(
-        ENGINE,
-        topology=Topology(nodes=nodes, memory_mb=1000, threads=threads),
-        settings=settings,
-        consistency=level,
-        directory=Path('/scratch/a "node"'),
-        installation=Installation({"valkey-server": Path("/opt/valkey-server")}, "Valkey 9.1.2"),
-        credentials=Credentials("storewise", "the-password", "the-key"),
-    )
-
-
-def config(**node):
-    lines = ENGINE.launch(node_of(**node)).files["valkey.conf"].splitlines()
-    pairs = dict(line.split(" ", 1) for line in lines)
-    assert len(pairs) == len(lines), "each line once"
-    return pairs
-
-
-def test_a_server_listens_on_its_address_and_refuses_what_does_not_fit():
-    launch = ENGINE.launch(node_of())
-    assert launch.command == ("/opt/valkey-server", '/scratch/a "node"/valkey.conf')
-    known = config()
-    assert (known["bind"], known["port"], known["protected-mode"]) == ("10.0.0.7", "31000", "yes")
-    assert known["dir"] == '"/scratch/a \\"node\\"/data"'
-    assert (known["maxmemory"], known["maxmemory-policy"]) == (str(600 << 20), "noeviction")
-    assert known["save"] == '""' and "cluster-enabled" not in known and "io-threads" not in known
-    assert config(threads=4)["io-threads"] == "4"
-    assert config(nodes=3)["cluster-port"] == "31001"
-    tuned = config(memory_share=0.5, config={"activedefrag": True, "maxclients": 50})
-    assert (tuned["maxmemory"], tuned["activedefrag"]) == (str(500 << 20), "yes")
-
-
-@pytest.mark.parametrize(
-    ("level", "log", "sync"),
-    [("durable", "yes", "always"), ("relaxed", "yes", "everysec"), ("memory", "no", None)],
-)
-def test_a_level_is_how_the_log_is_kept(level, log, sync):
-    known = config(level=level)
-    assert (known["appendonly"], known.get("appendfsync")) == (log, sync)
-
-
-def test_no_secret_is_readable_and_nobody_without_a_name_gets_in():
-    launch = ENGINE.launch(node_of())
-    users = dict(line.split(" ", 2)[1:] for line in launch.files["users.acl"].splitlines())
-    assert set(users) == {"default", "storewise", "former"}
-    assert users["default"].startswith("reset off ")
-    for text in (*launch.files.values(), *launch.command):
-        assert "the-password" not in text and "the-key" not in text
-    client = users["storewise"].split()
-    assert {"+get", "+mset", "~*"} <= set(client)
-    dangerous = ("config", "flushall", "keys", "eval", "debug", "shutdown", "cluster", "save")
-    assert not {f"+{name}" for name in dangerous} & set(client)
-    assert "~" not in users["former"] and "+get" not in users["former"].split()
 
 
 def test_keys_of_a_server_are_in_its_slots():

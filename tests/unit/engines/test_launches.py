@@ -1,0 +1,351 @@
+"""What the nodes of a cluster are started with: secrets, addresses, options; no server runs."""
+
+import json
+import re
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.servers.nodes import make_node
+
+from storewise.engines.contract.engine import Endpoint
+from storewise.engines.contract.server import Credentials, Installation, Topology
+from storewise.engines.registry import engine
+from storewise.engines.riak.launch import cookie_of
+from storewise.errors import EngineError
+
+JAVA = {"java": Path("/opt/java/bin/java")}
+HERE = {"home": Path("/x"), "jars": Path("/x/lib"), "jamm": Path("/x/lib/jamm-0.4.0.jar")} | JAVA
+INSTALLED = {
+    "cassandra": (HERE, "Cassandra 5.0.9 (Java 17)"),
+    "hbase": (HERE, "HBase 2.6.1, Java 17", {"CLASSPATH": "/x/lib/a.jar"}),
+    "mariadb": ({"mariadbd": Path("/x"), "mariadb-install-db": Path("/x/i")}, "MariaDB 10.11.6"),
+    "mongodb": ({"mongod": Path("/x/mongod"), "mongos": Path("/x/mongos")}, "MongoDB 7.0.11"),
+    "postgres": ({"postgres": Path("/x/postgres"), "initdb": Path("/x/initdb")}, "postgres 15"),
+    "riak": ({"riak": Path("/opt/riak/bin/riak")}, "Riak KV 3.2.2"),
+    "valkey": ({"valkey-server": Path("/opt/valkey-server")}, "Valkey 9.1.2"),
+}
+MYSQL = Installation({"mariadbd": Path("/x/mysqld")}, "MySQL 8.4.6")
+TWO, THREE, RING = {"nodes": 2}, {"nodes": 3}, {"nodes": 3, "replicas": 3}
+
+
+def node_of(where, shape=None, level="durable", settings=None, **changes):
+    """The node `engine node` of a cluster whose nodes have addresses of their own."""
+    name, _, node = where.partition(" ")
+    settings, topology = settings or {}, Topology(**{"memory_mb": 2048} | (shape or {}))
+    specs = engine(name).roles(topology, settings)
+    mine = next(spec for spec in specs if spec.name == node)
+    endpoints = [
+        Endpoint(spec.role, spec.index, "h", f"10.7.0.{k}", 3000 + k,
+                 {port: 4000 + 10 * k + n for n, port in enumerate(spec.ports)})
+        for k, spec in enumerate(specs)
+    ]  # fmt: skip
+    own = endpoints[specs.index(mine)]
+    known = {
+        "consistency": level,
+        "directory": Path("/scratch") / f"storewise-x-{node}",
+        "installation": Installation(*INSTALLED[name]),
+        "peers": tuple(e for e in endpoints if e.role in (*mine.after, *mine.meets)),
+        **{"address": own.address, "port": own.port, "ports": own.ports},
+    }
+    return make_node(engine(name), node, topology, settings, **known | changes)
+
+
+def launched(where, shape=None, level="durable", settings=None, **changes):
+    node = node_of(where, shape, level, settings, **changes)
+    return engine(where.split()[0]).launch(node)
+
+
+def flat(value, prefix=""):
+    if not isinstance(value, dict):
+        return {prefix[:-1]: value}
+    return {k: v for name, x in value.items() for k, v in flat(x, f"{prefix}{name}.").items()}
+
+
+def options_of(launch):
+    """The options in a server's file by their full names; none is there twice."""
+    files = "cassandra.yaml conf/hbase-site.xml my.cnf mongod.conf mongos.conf postgresql.conf"
+    known = [*files.split(), "etc/riak.conf", "valkey.conf"]
+    (name,) = launch.files.keys() & known
+    text = launch.files[name]
+    if name.endswith(".xml"):
+        return {p.findtext("name"): p.findtext("value") for p in ET.fromstring(text)}
+    if name in ("cassandra.yaml", "mongod.conf", "mongos.conf"):
+        return flat(json.loads(text))
+    lines = [re.split(" = |=| ", line, maxsplit=1) for line in text.splitlines() if line[0] != "["]
+    assert len(dict(lines)) == len(lines)
+    return dict(lines)
+
+
+@pytest.mark.parametrize(
+    ("where", "shape", "secret"),
+    [
+        *((f"cassandra data{k}", RING, "" if k else "first.json") for k in range(3)),
+        *((f"hbase {role}", TWO, "") for role in ("thrift0", "zookeeper0", "master0")),
+        ("hbase regionserver1", TWO, ""),
+        ("mariadb data0", {}, "init.sql"),
+        *((f"mongodb {role}", TWO, "key") for role in ("config0", "data0", "router0")),
+        ("postgres data0", {}, "password"),
+        ("riak data0", RING, ""),
+        ("valkey data0", {}, ""),
+    ],
+)
+def test_a_launch_hides_its_secrets_and_listens_on_one_address(where, shape, secret):
+    node = node_of(where, shape)
+    launch = engine(where.split()[0]).launch(node)
+    password, key = node.credentials.password, node.credentials.key
+    seen = repr((launch.command, launch.environment, launch.steps))
+    assert password not in seen and key not in seen
+    having = [name for name, text in launch.files.items() if password in text or key in text]
+    assert having == [secret] * bool(secret)
+    # What a server reads each time it is started stays: the members' key.
+    assert list(launch.remove_when_ready) == [name for name in having if name != "key"]
+    assert "0.0.0.0" not in seen + repr(launch.files)
+    listening = [name for name, text in options_of(launch).items() if node.address == text]
+    assert listening or where.startswith(("mongodb", "postgres"))
+    assert launch.refuses_root == where.startswith(("mariadb", "postgres"))
+    assert "init.sql" not in repr(launch.command)
+
+
+NO = None
+OPTIONS = [
+    ("cassandra data0", {}, "durable", {}, {"listen_address": "127.0.0.1"}),
+    ("cassandra data1", RING, "durable", {"config": {"concurrent_writes": 64}},
+     {"listen_address": "10.7.0.1", "rpc_address": "10.7.0.1", "commitlog_sync": "batch",
+      "authenticator": "PasswordAuthenticator", "authorizer": "CassandraAuthorizer",
+      "concurrent_writes": 64}),
+    *(("cassandra data0", {}, level, {}, {"commitlog_sync": "periodic"})
+      for level in ("relaxed", "one", "quorum", "all")),
+    # ZooKeeper is for the server itself; clients ask the master.
+    ("hbase thrift0", {}, "durable", {},
+     {"hbase.client.bootstrap.servers": "10.7.0.1:4010", "hbase.zookeeper.quorum": NO,
+      "hbase.thrift.info.port": "-1"}),
+    ("hbase master0", {}, "durable", {},
+     {"hbase.rootdir": "file:///scratch/storewise-x-master0/root", "hbase.wal.hsync": "true",
+      "hbase.zookeeper.property.clientPortAddress": "127.0.0.1"}),
+    ("hbase zookeeper0", TWO, "durable", {},
+     {"hbase.zookeeper.property.clientPortAddress": "10.7.0.1"}),
+    ("hbase thrift0", TWO, "durable", {},
+     {"hbase.regionserver.thrift.ipaddress": "10.7.0.0", "hbase.zookeeper.quorum": "10.7.0.1"}),
+    *((f"hbase {name}", TWO, "durable", {},
+       {"hbase.rootdir": "file:///scratch/storewise-x-zookeeper0/root",
+        "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+        "hbase.master.wait.on.regionservers.mintostart": "2", key: address})
+      for name, key, address in (("master0", "hbase.master.ipc.address", "10.7.0.2"),
+                                 ("regionserver1", "hbase.regionserver.ipc.address", "10.7.0.4"))),
+    *(("hbase regionserver0", TWO, level, {"config": {"hbase.hregion.max.filesize": 7}},
+       {"hbase.wal.hsync": "false", "hfile.block.cache.size": "0.4",
+        "hbase.hregion.max.filesize": "7"}) for level in ("relaxed", "async", "sync")),
+    ("mariadb data0", {}, "durable", {"config": {"max_connections": 50, "innodb_io_capacity": 5000,
+                                                 "innodb_adaptive_hash_index": False}},
+     {"bind-address": "10.7.0.0", "port": "3000", "innodb-buffer-pool-size": "1024M",
+      "innodb-flush-log-at-trx-commit": "1", "innodb-doublewrite": "ON", "max-connections": "50",
+      "innodb-io-capacity": "5000", "innodb-adaptive-hash-index": "OFF", "loose-mysqlx": NO}),
+    *(("mariadb data0", {}, level, {},
+       {"innodb-flush-log-at-trx-commit": commit, "innodb-doublewrite": doublewrite})
+      for level, commit, doublewrite in (("relaxed", "2", "ON"), ("unsafe", "0", "OFF"))),
+    ("mongodb data0", {"memory_mb": 4096}, "durable", {"compressor": "zstd"},
+     {"net.bindIp": "10.7.0.0", "net.port": 3000, "net.unixDomainSocket.enabled": False,
+      "security.keyFile": "/scratch/storewise-x-data0/key", "security.authorization": "enabled",
+      "replication.replSetName": NO, "sharding.clusterRole": NO,
+      "storage.wiredTiger.engineConfig.cacheSizeGB": 2,
+      "storage.wiredTiger.collectionConfig.blockCompressor": "zstd"}),
+    ("mongodb data0", {"memory_mb": 256}, "durable", {},
+     {"storage.wiredTiger.engineConfig.cacheSizeGB": 0.25}),
+    ("mongodb data2", {"replicas": 3}, "durable", {"config": {"replication": {"oplogSizeMB": 990}}},
+     {"replication.replSetName": "set0", "replication.oplogSizeMB": 990}),
+    ("mongodb data5", {"nodes": 3, "replicas": 2}, "durable", {},
+     {"replication.replSetName": "shard2", "sharding.clusterRole": "shardsvr"}),
+    ("mongodb config0", TWO, "durable", {"config": {"replication.oplogSizeMB": 990}},
+     {"sharding.clusterRole": "configsvr", "replication.replSetName": "config",
+      "replication.oplogSizeMB": NO}),
+    ("mongodb router0", TWO, "durable", {"config_servers": 3},
+     {"sharding.configDB": "config/10.7.0.0:3000,10.7.0.1:3001,10.7.0.2:3002",
+      "security.authorization": NO, "storage.wiredTiger.engineConfig.cacheSizeGB": NO}),
+    ("postgres data0", {"memory_mb": 8192, "threads": 4}, "durable",
+     {"config": {"Work_Mem": "64MB"}},
+     {"listen_addresses": "'10.7.0.0'", "port": "3000", "unix_socket_directories": "''",
+      "shared_buffers": "'2048MB'", "max_parallel_workers": "3", "work_mem": "'64MB'"}),
+    ("riak data1", RING, "durable", {},
+     {"nodename": "riak2@10.7.0.1", "listener.protobuf.internal": "10.7.0.1:3001",
+      "listener.http.internal": "10.7.0.1:4010", "handoff.ip": "10.7.0.1", "handoff.port": "4011",
+      "mdc.cluster_manager": "10.7.0.1:4014", "erlang.distribution.port_range.minimum": "4013",
+      "erlang.distribution.port_range.maximum": "4013", "ring_size": "32",
+      "buckets.default.n_val": "3", "storage_backend": "leveldb",
+      "leveldb.maximum_memory": "1024MB", "leveldb.sync_on_write": "on",
+      "buckets.default.dw": "quorum", "buckets.default.allow_mult": "false",
+      # MapReduce would let whoever reaches a port run any function of Erlang's.
+      "cluster.job.riak_kv.map_reduce": "disabled",
+      "cluster.job.riak_kv.map_reduce_js": "disabled",
+      **{f"platform_{name}_dir": f"./{name}" for name in ("data", "log", "etc")}}),
+    *(("riak data0", RING, level, settings, expected) for level, settings, expected in [
+        ("relaxed", {}, {"leveldb.sync_on_write": NO, "buckets.default.r": "quorum"}),
+        ("one", {}, {"buckets.default.r": "1", "buckets.default.dw": "1"}),
+        ("all", {}, {"buckets.default.r": "all", "buckets.default.w": "all"}),
+        ("quorum", {"dw": 1, "w": "all"}, {"buckets.default.dw": "1", "buckets.default.w": "all"}),
+        ("durable", {"backend": "bitcask"}, {"bitcask.sync.strategy": "o_sync"}),
+        ("durable", {"backend": "leveled"}, {"leveled.sync_strategy": "sync"}),
+        ("relaxed", {"backend": "memory"}, {"storage_backend": "memory"}),
+        ("one", {"memory_share": 0.01}, {"leveldb.maximum_memory": "128MB"}),
+        ("one", {"ring_size": 64, "anti_entropy": "passive"}, {"ring_size": "64"}),
+        ("one", {"config": {"leveldb.threads": 5, "x.y": True}}, {"x.y": "true"})]),
+    ("valkey data0", {"memory_mb": 1000}, "durable", {},
+     {"bind": "10.7.0.0", "port": "3000", "protected-mode": "yes", "maxmemory": str(600 << 20),
+      "maxmemory-policy": "noeviction", "save": '""', "cluster-enabled": NO, "io-threads": NO,
+      "appendonly": "yes", "appendfsync": "always"}),
+    ("valkey data0", {**THREE, "threads": 4}, "relaxed", {},
+     {"io-threads": "4", "cluster-port": "4000", "appendonly": "yes", "appendfsync": "everysec"}),
+    ("valkey data0", {"memory_mb": 1000}, "memory",
+     {"memory_share": 0.5, "config": {"activedefrag": True, "maxclients": 50}},
+     {"maxmemory": str(500 << 20), "activedefrag": "yes", "appendonly": "no",
+      "appendfsync": NO}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("where", "shape", "level", "settings", "expected"), OPTIONS)
+def test_options_of_a_server(where, shape, level, settings, expected):
+    options = options_of(launched(where, shape, level, settings))
+    assert {name: options.get(name) for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("where", "level", "settings", "changes", "words"),
+    [
+        ("cassandra data0", "durable", {}, {"peers": ()}, "addresses of all 3 nodes"),
+        ("hbase happybase0", "async", {"gateway": "happybase"}, {}, "'async' needs `gateway: thri"),
+        ("riak data0", "durable", {"backend": "memory"}, {}, "memory keeps nothing on disk"),
+        ("riak data0", "durable", {}, {"directory": Path("/a directory")}, "another `scratch`"),
+        ("mongodb router0", "durable", {"sharded": "always"},
+         {"installation": Installation({"mongod": Path("/x/mongod")}, "MongoDB 6.0.5")}, "mongos"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_started_is_refused(where, level, settings, changes, words):
+    shape = RING if where.startswith(("cassandra", "riak")) else {}
+    with pytest.raises(EngineError, match=words):
+        launched(where, shape, level, settings, **changes)
+
+
+def test_odd_directories_are_quoted_and_no_socket_s_path_is_too_long():
+    odd = {"directory": Path('/it\'s/a "node"/' + "d" * 120)}
+    quoted = options_of(launched("postgres data0", **odd))["data_directory"]
+    assert quoted.startswith("'/it''s/")
+    assert options_of(launched("valkey data0", **odd))["dir"].startswith('"/it\'s/a \\"node\\"/')
+    assert len(options_of(launched("mariadb data0", **odd))["socket"]) < 107
+
+
+def test_what_only_some_servers_are_given():
+    access = launched("postgres data0").files["pg_hba.conf"].splitlines()
+    assert [x for x in access if not x.startswith("#")] == ["host all all all scram-sha-256"]
+    assert 6 <= len(launched("mongodb config0", TWO).files["key"]) <= 1024
+    router = launched("mongodb router0", TWO, peers=(Endpoint("config", 0, "h", "::1", 3002),))
+    assert options_of(router)["sharding.configDB"] == "config/[::1]:3002"
+    mysql = launched("mariadb data0", installation=MYSQL)
+    assert options_of(mysql)["loose-mysqlx"] == "OFF"
+    assert "--initialize-insecure" in mysql.steps[0]
+    assert launched("mariadb data0").steps[0][0] == "/x/i"
+    assert launched("hbase happybase0", level="relaxed", settings={"gateway": "happybase"})
+    # Options that shape files are known from the beginning.
+    config = {"config": {"innodb_page_size": "32k", "innodb_io_capacity": 5000}}
+    launch = launched("mariadb data0", settings=config)
+    assert {"innodb-page-size", "innodb-io-capacity"} <= options_of(launch).keys()
+    assert "innodb-page-size=" in launch.files["init.cnf"]
+    assert "innodb-io-capacity" not in launch.files["init.cnf"]
+
+
+def test_a_node_of_cassandra_knows_its_ring_and_no_other():
+    """A node that finds another session's at a port that was its peer's does not join it."""
+    secrets = [Credentials.make(), Credentials.make()]
+    names = []
+    for k, credentials in [(0, secrets[0]), (1, secrets[0]), (0, secrets[1])]:
+        node = node_of(f"cassandra data{k}", RING, credentials=credentials)
+        launch = engine("cassandra").launch(node)
+        values = json.loads(launch.files["cassandra.yaml"])
+        names.append(values["cluster_name"])
+        seeds = values["seed_provider"][0]["parameters"][0]["seeds"]
+        assert seeds.split(",") == [f"{p.address}:{p.ports['gossip']}" for p in node.peers]
+        assert "remote.port" not in repr(launch) and "cassandra.jmx" not in repr(launch)
+        # The role whose password everybody knows: only where nobody else can log in.
+        (delay,) = (w for w in launch.command if "superuser_setup_delay_ms" in w)
+        assert int(delay.split("=")[1]) > 10**11
+        if k == 0:
+            first = json.loads(launch.files["first.json"])
+            assert "-Dcassandra.superuser_setup_delay_ms=200" in first["command"]
+            assert first["closed"]["require_client_auth"] is True
+    assert names[0] == names[1] != names[2]
+    assert not any(secrets[0].key[:8] in name for name in names)
+
+
+def test_java_gets_its_share_of_the_memory():
+    settings = {"heap_share": 0.25, "jvm_options": ["-XX:+UseZGC"]}
+    small = launched("cassandra data0", settings=settings)
+    assert {"-Xmx512M", "-Xms512M", "-XX:+UseZGC"} <= set(small.command)
+    shape = TWO | {"memory_mb": 8192}
+    launch = launched("hbase regionserver0", shape, settings={"heap_share": 0.75})
+    assert "-Xmx6144m" in launch.command
+    master = launched("hbase master0", shape).command
+    assert "-Xmx256m" in master and "-Dzookeeper.admin.enableServer=false" in master
+    assert any(option.startswith("--add-opens=") for option in master)
+    old = replace(Installation(*INSTALLED["hbase"]), version="HBase 2.5, Java 8")
+    command = launched("hbase master0", installation=old).command
+    assert not any(option.startswith("--add-") for option in command)
+
+
+def test_one_node_of_hbase_is_one_server_and_several_share_a_root():
+    alone = launched("hbase master0")
+    assert alone.command[-2:] == ("org.apache.hadoop.hbase.master.HMaster", "start")
+    assert alone.steps == ()
+    assert "root" in launched("hbase zookeeper0", TWO).directories
+    for name in ("master0", "regionserver1"):
+        launch = launched(f"hbase {name}", TWO)
+        assert launch.steps[0][-1] == "/scratch/storewise-x-zookeeper0/root"
+        assert "root" not in launch.directories
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("hdfs://name:8020/user/me/", "hdfs://name:8020/user/me/storewise-s-1-"),
+        ("/shared/me", "file:///shared/me/storewise-s-1-"),
+    ],
+)
+def test_a_root_of_the_site_for_hbase(given, expected):
+    hbase, settings = engine("hbase"), {"rootdir": given}
+    launch = launched("hbase master0", TWO, settings=settings)
+    options = options_of(launch)
+    root = options["hbase.rootdir"]
+    assert root.startswith(expected) and len(root) == len(expected) + 8
+    assert ("fs.file.impl" in options) == given.startswith("/")
+    assert launch.steps[0][-3:] == ("-mkdir", "-p", expected.rpartition("/")[0])
+    for name in ("master0", "zookeeper0", "regionserver0"):
+        launch = launched(f"hbase {name}", TWO, settings=settings)
+        removed = [("-rm", "-r", "-f", "-skipTrash", options_of(launch)["hbase.rootdir"])]
+        assert [s[-5:] for s in launch.cleanup] == removed * (name != "regionserver0")
+    # Files there are not counted, where they are none of ours to read.
+    own = Path("node")
+    assert hbase.directories({}, own) == (own,)
+    assert hbase.directories(settings, own) is None
+
+
+def test_secrets_of_riak_are_in_files_and_all_nodes_have_one_epmd():
+    node = node_of("riak data1", RING)
+    launch = engine("riak").launch(node)
+    cookie = cookie_of(node.credentials)
+    assert cookie in launch.files["etc/riak.conf"] and launch.files[".erlang.cookie"] == cookie
+    assert cookie not in repr((launch.command, launch.steps, launch.environment))
+    assert cookie != cookie_of(Credentials.make()) and re.fullmatch("c[0-9a-f]{48}", cookie)
+    assert "{inet_dist_use_interface, {10,7,0,1}}" in launch.files["etc/advanced.config"]
+    assert launch.environment["ERL_EPMD_PORT"] == str(node.peers[0].ports["epmd"])
+    assert launch.environment["ERL_EPMD_ADDRESS"] == "10.7.0.1"
+
+
+def test_users_of_valkey():
+    lines = launched("valkey data0").files["users.acl"].splitlines()
+    users = dict(line.split(" ", 2)[1:] for line in lines)
+    assert set(users) == {"default", "storewise", "former"}
+    assert users["default"].startswith("reset off ")
+    client = users["storewise"].split()
+    assert {"+get", "+mset", "~*"} <= set(client)
+    dangerous = ("config", "flushall", "keys", "eval", "debug", "shutdown", "cluster", "save")
+    assert not {f"+{name}" for name in dangerous} & set(client)
+    assert "~" not in users["former"] and "+get" not in users["former"].split()
