@@ -7,7 +7,7 @@ for and forms the servers is the same.
 import logging
 import threading
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 
 from storewise.engines.contract.engine import Cluster, Schema
@@ -26,6 +26,7 @@ from storewise.session.server.guard import POLL
 from storewise.session.server.server import Server, start_server
 
 SECRETS = "credentials.json"
+LOG = logging.getLogger("storewise.local")
 
 
 @dataclass
@@ -62,9 +63,7 @@ def local_cluster(name, directory, topology=None, settings=None, consistency="",
 
 class _Nodes:
     def __init__(self, engine, directory, topology, settings, consistency):
-        self.engine, self.directory, self.topology = engine, directory, topology
-        self.settings = settings
-        self.consistency = consistency or next(iter(engine.consistencies))
+        self.engine, self.directory = engine, directory
         self.specs = engine.roles(topology, settings)
         self.servers = {}
         self._addresses = {}
@@ -77,7 +76,13 @@ class _Nodes:
         self.secrets = directory / SECRETS
         if not self.secrets.exists():
             Credentials.make().write(self.secrets)
-        self.credentials = Credentials.read(self.secrets)
+        self.shared = {
+            "topology": topology,
+            "settings": settings,
+            "consistency": consistency or next(iter(engine.consistencies)),
+            "session": "local",
+            "credentials": Credentials.read(self.secrets),
+        }
         self.installation = engine.find(settings)
 
     def start(self, schema):
@@ -87,16 +92,12 @@ class _Nodes:
             thread.start()
         self.engine.form(
             Forming(
+                **self.shared,
                 specs=self.specs,
-                topology=self.topology,
-                settings=self.settings,
-                consistency=self.consistency,
-                session="local",
                 schema=schema,
-                credentials=self.credentials,
                 endpoints=self._endpoints,
                 check=self._check,
-                log=logging.getLogger("storewise.local"),
+                log=LOG,
             )
         )
         endpoints = tuple(e for role in self._roles() for e in self._endpoints(role))
@@ -104,14 +105,11 @@ class _Nodes:
             engine=self.engine.name,
             endpoints=endpoints,
             credentials=self.secrets,
-            settings=self.settings,
-            consistency=self.consistency,
+            settings=self.shared["settings"],
+            consistency=self.shared["consistency"],
         )
-        client = self.engine.connect(cluster, "write")
-        try:
+        with closing(self.engine.connect(cluster, "write")) as client:
             client.create(schema)
-        finally:
-            client.close()
         return cluster
 
     def stop(self):
@@ -147,18 +145,15 @@ class _Nodes:
     def _node(self, spec):
         """A node's whole life. One thread for all of it: a server dies with the thread that
         started its guard."""
+        server = None
         try:
             node = Node(
+                **self.shared,
                 spec=spec,
-                topology=self.topology,
-                settings=self.settings,
-                consistency=self.consistency,
-                session="local",
                 directory=self.directory / spec.name,
                 address=address_of(LOOPBACK, spec.index if self.engine.own_loopback else 0),
                 port=0,
                 installation=self.installation,
-                credentials=self.credentials,
                 peers=tuple(e for role in spec.after for e in self._endpoints(role)),
             )
             log = self.directory / f"{spec.name}.log"
@@ -167,27 +162,19 @@ class _Nodes:
                 self._addresses[spec.name] = own
                 return self._known(spec.meets, self._addresses)
 
-            met = any(spec.role in other.meets for other in self.specs)
-            server = start_server(
-                self.engine, node, log, self._check, meet=meet if met or spec.meets else None
-            )
-        except Aborted:
-            return
+            met = spec.meets or any(spec.role in other.meets for other in self.specs)
+            server = start_server(self.engine, node, log, self._check, meet=meet if met else None)
+            self._answering[spec.name] = server.endpoint
+
+            def answering(role):
+                return self._known((role,), self._answering)
+
+            self.engine.settle(server.settling(answering, self._check, LOG))
         except Exception as error:  # noqa: BLE001 - handed to the thread that waits
-            self._error = self._error or error
-            return
-        self._answering[spec.name] = server.endpoint
-        try:
-            self.engine.settle(
-                server.settling(
-                    lambda role: self._known((role,), self._answering),
-                    self._check,
-                    logging.getLogger("storewise.local"),
-                )
-            )
-        except Exception as error:  # noqa: BLE001 - handed to the thread that waits
-            self._error = self._error or error
-            server.end()
+            if not isinstance(error, Aborted):
+                self._error = self._error or error
+            if server is not None:
+                server.end()
             return
         self.servers[spec.name] = server
         self._ended.wait()

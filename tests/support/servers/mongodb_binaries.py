@@ -24,7 +24,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from support.needs import missing
 
-from storewise.errors import StorewiseError
+from storewise.errors import EngineError, StorewiseError
 from storewise.run.install.install import install
 from storewise.run.install.recipes import RECIPES
 
@@ -34,13 +34,13 @@ ARM_LIBRARIES = {"bookworm": ("libc6", "libstdc++6", "libcurl4"), "bullseye": ("
 _SECONDS = 900
 
 
-class Unavailable(Exception):
+class Unavailable(EngineError):
     """Why these servers cannot be had on this machine."""
 
 
 def native():
     """The directory of the native mongod; raises Unavailable."""
-    return _cached("mongodb-native", _make_native)
+    return cached("mongodb-native", _make_native)
 
 
 def emulated():
@@ -48,10 +48,10 @@ def emulated():
     for program in ("qemu-aarch64-static", "npm", "apt-get", "dpkg"):
         if why := missing(program):
             raise Unavailable(f"the emulated MongoDB: {why}")
-    return _cached("mongodb-emulated", _make_emulated)
+    return cached("mongodb-emulated", _make_emulated)
 
 
-def _cached(name, make):
+def cached(name, make):
     """A directory of the cache, made by one process and taken by all."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     cache = Path(os.environ.get("STOREWISE_TEST_CACHE") or Path(home) / "storewise-tests")
@@ -69,25 +69,23 @@ def _cached(name, make):
 
 
 def _run(command, directory, **environment):
-    done = subprocess.run(
-        command,
-        cwd=directory,
-        capture_output=True,
-        text=True,
-        timeout=_SECONDS,
-        env={**os.environ, **environment},
-    )
+    more = {"timeout": _SECONDS, "env": {**os.environ, **environment}}
+    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, **more)
     if done.returncode != 0:
         last = (done.stderr or done.stdout).strip().splitlines()[-3:]
         raise Unavailable(f"{' '.join(command[:3])} failed: {' / '.join(last)}")
     return done.stdout
 
 
-def _make_native(directory):
+def installed(name, directory):
     try:
-        install(RECIPES["mongodb"], directory, force=False, tick=lambda words: None)
+        install(RECIPES[name], directory, force=False, tick=lambda words: None)
     except StorewiseError as error:
         raise Unavailable(str(error)) from error
+
+
+def _make_native(directory):
+    installed("mongodb", directory)
     (directory / "bin").symlink_to("mongodb/bin")
 
 
@@ -115,46 +113,37 @@ def _make_arm_root(directory):
     """Unpack the arm64 libraries, from the mirrors that this machine's own apt names."""
     form = "$(ORIGIN)|$(COMPONENT)|$(RELEASE)|$(REPO_URI)"
     targets = _run(["apt-get", "indextargets", "--format", form, "Created-By: Packages"], directory)
-    mirrors = sorted(
-        {
-            uri
-            for origin, component, release, uri in (
-                line.split("|") for line in targets.splitlines()
-            )
-            # Before the first update apt does not know the origin.
-            if (origin == "Debian" or uri.rstrip("/").endswith("/debian"))
-            and component == "main"
-            and "-" not in release
-        }
-    )
+    mirrors = set()
+    for line in targets.splitlines():
+        origin, component, release, uri = line.split("|")
+        # Before the first update apt does not know the origin.
+        debian = origin == "Debian" or uri.rstrip("/").endswith("/debian")
+        if debian and component == "main" and "-" not in release:
+            mirrors.add(uri)
     if not mirrors:
         raise Unavailable("apt knows no Debian mirror here (apt-get update first)")
     apt = directory / "apt"
     for part in ("lists/partial", "cache/archives/partial", "parts", "debs"):
         (apt / part).mkdir(parents=True)
     (apt / "status").touch()
-    (apt / "sources.list").write_text(
-        "".join(f"deb [arch=arm64] {mirrors[0]} {release} main\n" for release in ARM_LIBRARIES)
-    )
-    (apt / "config").write_text(
-        "".join(
-            f'{key} "{value}";\n'
-            for key, value in {
-                "APT::Architecture": "arm64",
-                "APT::Architectures": "arm64",
-                "APT::Sandbox::User": "root",
-                "Dir::State": apt,
-                "Dir::State::lists": apt / "lists",
-                "Dir::State::status": apt / "status",
-                "Dir::Cache": apt / "cache",
-                "Dir::Etc::sourcelist": apt / "sources.list",
-                "Dir::Etc::sourceparts": apt / "parts",
-                "Dir::Etc::preferencesparts": apt / "parts",
-                "Dir::Etc::preferences": apt / "none",
-                "Acquire::Languages": "none",
-            }.items()
-        )
-    )
+    source = f"deb [arch=arm64] {min(mirrors)}"
+    sources = [f"{source} {release} main\n" for release in ARM_LIBRARIES]
+    (apt / "sources.list").write_text("".join(sources))
+    settings = {
+        "APT::Architecture": "arm64",
+        "APT::Architectures": "arm64",
+        "APT::Sandbox::User": "root",
+        "Dir::State": apt,
+        "Dir::State::lists": apt / "lists",
+        "Dir::State::status": apt / "status",
+        "Dir::Cache": apt / "cache",
+        "Dir::Etc::sourcelist": apt / "sources.list",
+        "Dir::Etc::sourceparts": apt / "parts",
+        "Dir::Etc::preferencesparts": apt / "parts",
+        "Dir::Etc::preferences": apt / "none",
+        "Acquire::Languages": "none",
+    }
+    (apt / "config").write_text("".join(f'{key} "{value}";\n' for key, value in settings.items()))
     config = {"APT_CONFIG": str(apt / "config")}
     _run(["apt-get", "-qq", "update"], apt, **config)
     wanted = [name for names in ARM_LIBRARIES.values() for name in names]
@@ -164,10 +153,8 @@ def _make_arm_root(directory):
         apt, **config,
     )  # fmt: skip
     # Lines at the margin are names; those in brackets are virtual packages.
-    names = sorted(
-        {line for line in listed.splitlines() if line[:1].isalnum() and not line.startswith("<")}
-    )
-    _run(["apt-get", "-qq", "download", *names], apt / "debs", **config)
+    names = {x for x in listed.splitlines() if x[:1].isalnum() and not x.startswith("<")}
+    _run(["apt-get", "-qq", "download", *sorted(names)], apt / "debs", **config)
     root = directory / "root"
     root.mkdir()
     for package in sorted((apt / "debs").glob("*.deb")):

@@ -2,6 +2,7 @@
 
 import hashlib
 import random
+from contextlib import closing
 from typing import cast
 
 from storewise.documents import KINDS, Kind, fields, make_id
@@ -27,18 +28,14 @@ def sample(seed, alignments, queries=2, *, study_fields=False):
     digest = digest_of(seed)
     draw = random.Random(seed)
     documents = {kind: [] for kind in KINDS}
+    program = {"pg_name": "SSEARCH", "pg_ver": "36.3.8i", "mp_extrap": "60000 500"}
     for ordinal in range(queries):
-        documents[Kind.TASKS].append(
-            {
-                "_id": make_id(digest, Kind.TASKS, ordinal),
-                "t": 601,
-                "q": f"query-{seed}-{ordinal}",
-                "lib": "genes.fa",
-                "pg_name": "SSEARCH",
-                "pg_ver": "36.3.8i",
-                "mp_extrap": "60000 500",
-            }
-        )
+        key = {
+            "_id": make_id(digest, Kind.TASKS, ordinal),
+            "t": 601,
+            "q": f"query-{seed}-{ordinal}",
+        }
+        documents[Kind.TASKS].append({**key, "lib": "genes.fa", **program})
     for ordinal in range(alignments):
         ids = {kind: make_id(digest, kind, ordinal) for kind in KINDS}
         task = make_id(digest, Kind.TASKS, ordinal % queries)
@@ -92,9 +89,7 @@ class ByDigest(Placement):
 
 def load(name, directory, documents, schema=None, consistency="durable", batch=50, **settings):
     """Write a store from beginning to end; the cluster of it."""
-    cluster = Cluster(
-        engine=name, stores=(directory,), consistency=consistency, settings=dict(settings)
-    )
+    cluster = Cluster(name, stores=(directory,), consistency=consistency, settings=settings)
     fill(cluster, documents, schema, batch)
     return cluster
 
@@ -109,9 +104,7 @@ class _Encoding:
         return getattr(self._client, name)
 
     def insert(self, kind, documents):
-        from storewise.ssearch.parse.documents import to_bson
-
-        self._client.insert(kind, [to_bson(document) for document in documents])
+        self._client.insert(kind, encoded("mongodb", kind, documents))
 
     def for_thread(self):
         return _Encoding(self._client.for_thread())
@@ -156,12 +149,9 @@ def holds(client, kind, number):
 
 def fill(cluster, documents, schema=None, batch=50):
     """Load an empty cluster from beginning to end."""
-    client = connect(cluster, "write")
-    try:
+    with closing(connect(cluster, "write")) as client:
         client.create(schema or Schema())
         for kind, all_of_kind in documents.items():
             for start in range(0, len(all_of_kind), batch):
                 client.insert(kind, all_of_kind[start : start + batch])
         client.finish()
-    finally:
-        client.close()

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 from support.needs import missing, unavailable
+from support.servers import jvm_binaries, mongodb_binaries
 from support.servers.local import LocalCluster, running
 from support.servers.samples import STORING, fill, secrets_of
 
 from storewise.documents import KINDS
 from storewise.engines.contract.engine import Cluster
-from storewise.engines.contract.server import Credentials, Topology
+from storewise.engines.contract.server import Topology
 from storewise.engines.registry import engine
 from storewise.errors import EngineError
 
@@ -87,41 +88,12 @@ def empty_mariadb(cluster):
                 link.change(f'DROP TABLE {DATABASE}."{name}"')
 
 
-def need_mysqlclient():
-    """The test ends here where there is no driver in C for MariaDB."""
-    from storewise.engines.mysql.connection import driver_of
-
-    try:
-        driver_of("mysqlclient")
-    except ImportError as error:
-        unavailable(str(error))
-
-
-def mongodb_home():
-    from support.servers import mongodb_binaries
-
-    try:
-        return mongodb_binaries.native()
-    except mongodb_binaries.Unavailable as error:
-        raise EngineError(str(error)) from error
-
-
 def empty_mongodb(cluster):
     from storewise.engines.mongodb.cluster import DATABASE, as_user
 
     secrets = secrets_of(cluster)
     with as_user(cluster.endpoints[0], secrets, 30.0) as connection:
         connection.drop_database(DATABASE)
-
-
-def jars_of(name):
-    """Where the jars of an engine in Java are; EngineError with the reason where they cannot be."""
-    from support.servers import jvm_binaries
-
-    try:
-        return jvm_binaries.jars(name)
-    except jvm_binaries.Unavailable as error:
-        raise EngineError(str(error)) from error
 
 
 def empty_cassandra(cluster):
@@ -149,33 +121,22 @@ def empty_hbase(cluster):
                 client.disableTable(name)
             client.deleteTable(name)
 
-    link = Link(next(e for e in cluster.endpoints if e.role == "thrift"), 60.0)
-    try:
+    with closing(Link(next(e for e in cluster.endpoints if e.role == "thrift"), 60.0)) as link:
         link.call("drop", drop)
-    finally:
-        link.close()
-
-
-def list_keys(connection, bucket):
-    """All keys of a bucket of Riak: RpbListKeysReq (17), whose answers (18) end with `done`."""
-    from storewise.engines.riak import protocol as pb
-
-    keys = []
-    connection.send(pb.frame(17, pb.message((1, bucket))))
-    while True:
-        fields = list(pb.fields(connection.receive(18)))
-        keys += [value for number, value in fields if number == 1 and isinstance(value, bytes)]
-        if any(number == 2 and value for number, value in fields):
-            return keys
 
 
 def empty_riak(cluster):
+    """By RpbListKeysReq (17), whose answers (18) end with `done`."""
     from storewise.engines.riak import protocol as pb
     from storewise.engines.riak.client import SCHEMA
 
     connection = pb.Connection(cluster.endpoints[0], connect=10.0, seconds=120.0)
     for bucket in (SCHEMA[0], *(kind.table.encode() for kind in KINDS)):
-        for key in list_keys(connection, bucket):
+        connection.send(pb.frame(17, pb.message((1, bucket))))
+        fields = []
+        while not any(number == 2 and value for number, value in fields):
+            fields += pb.fields(connection.receive(18))
+        for key in [value for number, value in fields if number == 1]:
             result = pb.read_get(connection.request(pb.get_request(bucket, key), pb.GET_ANSWER))
             if result is not None:
                 delete = pb.delete_request(bucket, key, vclock=result.vclock)
@@ -196,8 +157,7 @@ def empty_valkey(cluster):
     from storewise.engines.valkey.connection import Links
     from storewise.engines.valkey.launch import user_of
 
-    assert cluster.credentials is not None
-    links = Links(cluster.endpoints, *user_of(Credentials.read(cluster.credentials)), 30.0)
+    links = Links(cluster.endpoints, *user_of(secrets_of(cluster)), 30.0)
     for server in range(len(cluster.endpoints)):
         cursor = b""
         while cursor != b"0":
@@ -224,9 +184,14 @@ SERVED = {
         ),
         takes_infinity=lambda settings: False,
     ),
-    "mongodb": Served(empty_mongodb, nodes=(1,), home=mongodb_home, sharded_by_client=False),
+    "mongodb": Served(
+        empty_mongodb, nodes=(1,), home=mongodb_binaries.native, sharded_by_client=False
+    ),
     "cassandra": Served(
-        empty_cassandra, nodes=(1,), home=partial(jars_of, "cassandra"), sharded_by_client=False
+        empty_cassandra,
+        nodes=(1,),
+        home=partial(jvm_binaries.jars, "cassandra"),
+        sharded_by_client=False,
     ),
     "hbase": Served(
         empty_hbase,
@@ -238,7 +203,7 @@ SERVED = {
             {"layout": "json", "gateway": "thrift2"},
         ),
         start={"gateway": "happybase"},
-        home=partial(jars_of, "hbase"),
+        home=partial(jvm_binaries.jars, "hbase"),
         sharded_by_client=False,
         takes_infinity=lambda settings: settings["layout"] == "columns",
     ),
@@ -381,7 +346,12 @@ class Clusters:
             return Cluster("sql", settings={"url_file": str(file)})
         settings = dict(target.settings)
         if settings.get("driver") == "mysqlclient":
-            need_mysqlclient()
+            from storewise.engines.mysql.connection import driver_of
+
+            try:
+                driver_of("mysqlclient")
+            except ImportError as error:
+                unavailable(str(error))
         cluster = self.servers(target).cluster
         return replace(cluster, settings={**cluster.settings, **settings})
 
