@@ -1,34 +1,47 @@
-"""Record batches of documents: as rows and dicts, in the order of ids, with one of each id."""
+"""Record batches of documents: as rows, dicts and what servers take; by id; in other forms."""
 
+import struct
+
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from storewise.documents import KINDS, Field, Kind, fields
+from storewise.engines.mysql.load_columns import load_lines
+from storewise.engines.mysql.load_data import load_text
+from storewise.engines.postgres.copy_data import copy_rows
+from storewise.engines.registry import engine
 from storewise.engines.support import batches
-from storewise.engines.support.forms import rows_of, taken
+from storewise.engines.support.forms import is_batch, rows_of, taken
 from storewise.engines.support.table import make_table
 from storewise.errors import EngineError
 from storewise.ssearch.parse.arrow import arrow_schema, batch_of
 
+_TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 _VALUES = {
     "id": st.binary(min_size=12, max_size=12),
-    "int": st.none() | st.integers(-(2**63), 2**63 - 1),
-    "float": st.none() | st.floats(allow_nan=False),
-    "str": st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=8),
+    "int": st.integers(-(2**63), 2**63 - 1),
+    "float": st.floats(allow_nan=False),
+    "str": _TEXTS | st.text(st.sampled_from("aé✓𝄞\0\t\n\r\\N'\""), max_size=6),
 }
 MEASURES = Kind(
     "measures",
     (Field("_id", "id", ""), Field("m", "int", ""), Field("s", "int", ""), Field("x", "int", "")),
     key=(("m", 8), ("s", 4)),
 )
+EMPTY = {f.name: None for f in Kind.ALIGN.fields} | {"_id": bytes(12)}
 
 
 @st.composite
-def documents(draw, study_fields=False):
+def documents(draw, study_fields=False, least=0):
+    """A kind and documents of it; whole columns have no null, which are laid out another way."""
     kind = draw(st.sampled_from(KINDS))
-    columns = {f.name: _VALUES[f.type] for f in fields(kind, study_fields=study_fields)}
-    return kind, draw(st.lists(st.fixed_dictionaries(columns), max_size=8))
+    known = fields(kind, study_fields=study_fields)
+    full = draw(st.sets(st.sampled_from([f.name for f in known]))) | {"_id"}
+    columns = {f.name: _VALUES[f.type] for f in known}
+    columns |= {name: st.none() | columns[name] for name in columns if name not in full}
+    return kind, draw(st.lists(st.fixed_dictionaries(columns), min_size=least, max_size=8))
 
 
 def _table(kind, study_fields=False):
@@ -69,13 +82,13 @@ def test_order_and_the_newest_of_each_id(made, repeated):
 
 
 def test_columns_are_shared_and_put_into_order():
-    batch = batch_of(Kind.RNA, [{f.name: None for f in Kind.RNA.fields} | {"_id": bytes(12)}])
+    batch = batch_of(Kind.ALIGN, [EMPTY])
     turned = batch.select(batch.schema.names[::-1])
-    result = taken(_table(Kind.RNA), turned)
+    result = taken(_table(Kind.ALIGN), turned)
     assert result.equals(batch)
     ours, theirs = (b.column("_id").buffers()[1].address for b in (result, batch))
     assert ours == theirs
-    assert result.schema.equals(arrow_schema(Kind.RNA))
+    assert result.schema.equals(arrow_schema(Kind.ALIGN))
 
 
 def test_ids_of_a_form_of_their_own_are_checked_one_by_one():
@@ -85,3 +98,65 @@ def test_ids_of_a_form_of_their_own_are_checked_one_by_one():
     assert rows_of(table, batch_of(MEASURES, [good])) == [(1, 2, None)]
     with pytest.raises(EngineError, match="has the id"):
         rows_of(table, batch_of(MEASURES, [{**good, "s": 3}]))
+
+
+def _copied(table, rows):
+    """As PostgreSQL's manual says, field by field: a 32-bit length, -1 for null, and the value."""
+    result = b""
+    for row in table.rows(rows):
+        result += struct.pack(">h", len(row))
+        for column, value in zip(table.columns, row, strict=True):
+            if value is None:
+                result += struct.pack(">i", -1)
+                continue
+            form = {"int": ">q", "float": ">d"}.get(column.type)
+            data = struct.pack(form, value) if form else value
+            data = data.encode() if isinstance(data, str) else data
+            result += struct.pack(">i", len(data)) + data
+    return result
+
+
+@given(made=documents(), start=st.integers(0, 6))
+def test_rows_of_a_binary_copy_are_laid_out_as_the_manual_says(made, start):
+    kind, rows = made
+    copied = copy_rows(_table(kind), batch_of(kind, rows)[start:])
+    assert bytes(copied) == _copied(_table(kind), rows[start:])
+
+
+def _loaded(table, text):
+    """Numbers by their values: the two ways write floats in different words."""
+    assert text.endswith(b"\n")
+    return [
+        [
+            float(value) if column.type == "float" and value != rb"\N" else value
+            for column, value in zip(table.columns, line.split(b"\t"), strict=True)
+        ]
+        for line in text.split(b"\n")[:-1]
+    ]
+
+
+@given(made=documents(least=3), start=st.integers(0, 2))
+def test_the_text_of_load_data_is_that_of_the_rows(made, start):
+    kind, rows = made
+    table, infinite = _table(kind), (float("inf"), float("-inf"))
+    rows = [{n: 0.5 if v in infinite else v for n, v in row.items()} for row in rows]
+    text = b"".join(load_lines(table, batch_of(kind, rows)[start:]))
+    expected = load_text(table.name, table.columns, table.rows(rows[start:]))
+    assert _loaded(table, text) == _loaded(table, expected)
+
+
+@pytest.mark.parametrize("wrong", [float("inf"), float("-inf")])
+def test_load_data_refuses_what_is_not_finite(wrong):
+    with pytest.raises(EngineError, match=r"align\.z is of type float.*inf"):
+        load_lines(_table(Kind.ALIGN), batch_of(Kind.ALIGN, [EMPTY, {**EMPTY, "z": wrong}]))
+
+
+@pytest.mark.parametrize("name", ["postgres", "mariadb"])
+def test_documents_of_the_layout_json_come_as_dicts(name):
+    assert engine(name).encoding_of({"layout": "json"}) == "dict"
+    assert engine(name).encoding_of({"layout": "columns", "bulk": "insert"}) == "arrow"
+    batch = batch_of(Kind.RNA, [])
+    assert is_batch(batch)
+    assert not any(map(is_batch, (pa.Table.from_batches([batch]), [], ())))
+    rows = [{"_id": bytes(12)}]
+    assert taken(_table(Kind.RNA), rows) is rows
