@@ -26,39 +26,26 @@ def words(cell):
 
 
 @pytest.mark.parametrize("name", sorted(ENGINES))
-def test_the_page_has_every_level_of_an_engine(name):
-    levels = [words(row[1]) for row in rows("Levels") if words(row[0]) == name]
-    assert sorted(levels) == sorted(engine(name).consistencies)
-
-
-def test_the_page_says_what_strong_and_weak_mean():
-    result = {words(row[0]): (words(row[1]), words(row[2])) for row in rows("Strong and weak")}
-    expected = {
-        name: (engine(name).vocabulary["strong"], engine(name).vocabulary["weak"])
-        for name in ENGINES
-    }
-    assert result == expected
-
-
-@pytest.mark.parametrize("name", sorted(ENGINES))
-def test_the_page_says_which_levels_may_lose_documents(name):
+def test_the_page_has_every_level_of_an_engine_and_whether_it_may_lose_documents(name):
     """Only where an acknowledged document may be lost is a loss a measurement."""
     described = engine(name)
-    losing = {words(row[1]) for row in rows("Levels") if words(row[0]) == name and row[4] == "yes"}
-    if described.flags.stores:
-        assert losing == set(described.consistencies) & set(described.losing)
-    else:
-        assert losing == set(described.consistencies)
+    mine = [row for row in rows("Levels") if words(row[0]) == name]
+    assert sorted(words(row[1]) for row in mine) == sorted(described.consistencies)
+    losing = {words(row[1]) for row in mine if row[4] == "yes"}
+    may_lose = set(described.losing) if described.flags.stores else set(described.consistencies)
+    assert losing == set(described.consistencies) & may_lose
 
 
-@pytest.mark.parametrize("name", sorted(ENGINES))
-def test_both_words_mean_levels_of_the_engine(name):
-    described = engine(name)
-    assert set(described.vocabulary) == {"strong", "weak"}
-    assert set(described.vocabulary.values()) <= set(described.consistencies)
-    strong, weak = described.vocabulary["strong"], described.vocabulary["weak"]
-    assert strong != weak and strong not in described.losing
-    assert described.level("strong") == strong and described.level(strong) == strong
+def test_both_words_mean_levels_of_the_engine_and_the_page_says_which():
+    result = {words(row[0]): (words(row[1]), words(row[2])) for row in rows("Strong and weak")}
+    for described in map(engine, ENGINES):
+        assert set(described.vocabulary) == {"strong", "weak"}
+        strong, weak = described.vocabulary["strong"], described.vocabulary["weak"]
+        assert result.pop(described.name) == (strong, weak)
+        assert {strong, weak} <= set(described.consistencies)
+        assert strong != weak and strong not in described.losing
+        assert described.level("strong") == strong and described.level(strong) == strong
+    assert not result
 
 
 def test_a_trial_has_the_level_and_its_factor_the_word(tmp_path):

@@ -2,6 +2,7 @@
 
 import errno
 import shutil
+from contextlib import closing
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -27,7 +28,6 @@ INPUTS = [
     *(str(DATA / name) for name in ("ssearch36.m10", "ssearch36_nohits.m10", "tfastx36.m10")),
 ]
 LAYOUTS = [("hash", None), ("query", None), ("library", None), ("query", "id"), ("hash", "library")]
-READERS = ["duckdb", "pyarrow"]
 
 
 def insert(client, paths):
@@ -40,18 +40,22 @@ def insert(client, paths):
                 client.insert(kind, part)
 
 
-def load(directory, paths=INPUTS, **settings):
-    cluster = Cluster("parquet", stores=(directory,), settings=settings)
-    client = ENGINE.connect(cluster, "write")
-    client.create(Schema())
-    insert(client, paths)
-    client.finish()
-    client.close()
-    return cluster
+def connect(root, mode="read", **settings):
+    cluster = Cluster("parquet", stores=(root,), settings=settings)
+    client = ENGINE.connect(cluster, mode)
+    if mode == "write":
+        client.create(Schema())
+    return closing(client)
 
 
-def converted(directory, **wanted):
-    convert(INPUTS, home_of(directory), Options(Wanted(**wanted)))
+def load(root, paths=INPUTS, **settings):
+    with connect(root, "write", **settings) as client:
+        insert(client, paths)
+        client.finish()
+
+
+def converted(directory, paths=INPUTS, **wanted):
+    convert([str(path) for path in paths], home_of(directory), Options(Wanted(**wanted)))
     return directory
 
 
@@ -82,80 +86,70 @@ def test_what_was_loaded_is_what_convert_writes(tmp_path, partition, sort):
     assert group.column(0).has_offset_index and group.column(0).statistics is not None
 
 
-@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("reader", ["duckdb", "pyarrow"])
 @pytest.mark.parametrize(("partition", "sort"), LAYOUTS[:3])
 def test_a_converted_data_set_is_a_store(tmp_path, partition, sort, reader):
     root = converted(tmp_path / "set", by=partition, sort=sort, partitions=4)
-    cluster = Cluster("parquet", stores=(root,), settings={"reader": reader})
-    client = ENGINE.connect(cluster, "read")
-    for kind, documents in expected(INPUTS).items():
-        assert client.count(Count(kind)) == len(documents)
-        ids = sorted(documents)
-        assert client.get_many(kind, ids) == [documents[i] for i in ids]
-        assert client.get(kind, ids[len(ids) // 2]) == documents[ids[len(ids) // 2]]
-        assert client.scan(Scan(kind, ids[3], 20)) == [documents[i] for i in ids[3:23]]
-    client.close()
+    with connect(root, reader=reader) as client:
+        for kind, documents in expected(INPUTS).items():
+            assert client.count(Count(kind)) == len(documents)
+            ids = sorted(documents)
+            assert client.get_many(kind, ids) == [documents[i] for i in ids]
+            assert client.get(kind, ids[len(ids) // 2]) == documents[ids[len(ids) // 2]]
+            assert client.scan(Scan(kind, ids[3], 20)) == [documents[i] for i in ids[3:23]]
 
 
 def test_a_data_set_without_alignments_is_a_store(tmp_path):
-    convert([str(DATA / "ssearch36_scores.m10")], home_of(tmp_path / "set"), Options())
-    client = ENGINE.connect(Cluster("parquet", stores=(tmp_path / "set",)), "read")
-    assert client.count(Count(Kind.TASKS)) > 0
-    assert client.count(Count(Kind.ALIGN)) == 0
-    assert client.get(Kind.ALIGN, b"x" * 12) is None
-    assert client.top(Top(Kind.ALIGN, "gene", 3)) == []
-    client.close()
+    with connect(converted(tmp_path / "set", [DATA / "ssearch36_scores.m10"])) as client:
+        assert client.count(Count(Kind.TASKS)) > 0
+        assert client.count(Count(Kind.ALIGN)) == 0
+        assert client.get(Kind.ALIGN, b"x" * 12) is None
+        assert client.top(Top(Kind.ALIGN, "gene", 3)) == []
 
 
-def test_partitions_that_cannot_have_an_answer_are_not_opened(tmp_path):
+@pytest.mark.parametrize("partition", ["query", "hash"])
+def test_partitions_that_cannot_have_an_answer_are_not_opened(tmp_path, partition):
+    load(tmp_path, partition=partition, partitions=4)
     hits = list(expected(INPUTS)[Kind.ALIGN].values())
     query, document_id = hits[0]["q"], hits[0]["_id"]
-    for partition, where, few in (
-        ("query", Where("q", "=", query), True),
-        ("query", Where("q", ">=", query), False),
-        ("query", Where("_id", "=", document_id), False),
-        ("hash", Where("_id", "=", document_id), True),
-        ("hash", Where("q", "=", query), False),
-    ):
-        root = tmp_path / partition
-        cluster = Cluster("parquet", stores=(root,), settings={"partition": partition})
-        if not root.exists():
-            load(root, partition=partition, partitions=4)
-        client = ENGINE.connect(cluster, "read")
-        matching = [d for d in hits if where.field != "q" or d["q"] == query]
-        for question in (
-            Count(Kind.ALIGN, (where,)),
-            Find(Kind.ALIGN, (where,)),
-            Histogram(Kind.ALIGN, "b", 10.0, (where,)),
+
+    def opens_one(question):
+        ((_, sql, _),) = client._requests(question)
+        return sql.count("part=") == 1
+
+    with connect(tmp_path, partition=partition) as client:
+        for where, few in (
+            (Where("q", "=", query), partition == "query"),
+            (Where("q", ">=", query), False),
+            (Where("_id", "=", document_id), partition == "hash"),
         ):
-            ((_, sql, _),) = client._requests(question)
-            assert (sql.count("part=") == 1) == few, (partition, where)
-        if where.op == "=" and where.field == "q":
-            assert client.count(Count(Kind.ALIGN, (where,))) == len(matching)
-        ((_, sql, _),) = client._requests(Scan(Kind.ALIGN, b"", 3))
-        assert sql.count("part=") > 1
-        get = client._get_sql
-        asked = get[Kind.ALIGN, client._router.stores_of(document_id)[0]]
+            questions = (Count(Kind.ALIGN, (where,)), Find(Kind.ALIGN, (where,)))
+            questions += (Histogram(Kind.ALIGN, "b", 10.0, (where,)),)
+            assert [opens_one(question) for question in questions] == [few] * 3, where
+        matching = [d for d in hits if d["q"] == query]
+        assert client.count(Count(Kind.ALIGN, (Where("q", "=", query),))) == len(matching)
+        assert not opens_one(Scan(Kind.ALIGN, b"", 3))
+        asked = client._get_sql[Kind.ALIGN, client._router.stores_of(document_id)[0]]
         assert (asked.count("part=") == 1) == (partition == "hash")
-        client.close()
 
 
 def test_a_later_load_goes_into_the_same_files(tmp_path):
     root = tmp_path / "store"
     load(root, INPUTS[:5], partitions=2)
     before = files_of(root, Kind.RNA)
-    cluster = load(root, INPUTS[4:], partitions=2)
+    load(root, INPUTS[4:], partitions=2)
     assert stored(root) == expected(INPUTS)
     check_order(root, "hash")
     assert not set(before) & set(files_of(root, Kind.RNA))
     assert [path.name for path in (root / "inputs").iterdir()] == ["0002.parquet"]
+    with pytest.raises(EngineError, match="was made with by = hash, and query is asked for"):
+        load(root, INPUTS[1:2], partition="query")
     # Who inserts nothing changes nothing.
     files = files_of(root, Kind.RNA)
     load(root, [], partitions=2)
     assert files_of(root, Kind.RNA) == files
-    client = ENGINE.connect(cluster, "read")
-    assert client.count(Count(Kind.ALIGN)) == len(expected(INPUTS)[Kind.ALIGN])
-    client.close()
+    with connect(root, partitions=2) as client:
+        assert client.count(Count(Kind.ALIGN)) == len(expected(INPUTS)[Kind.ALIGN])
 
 
 def test_partitions_follow_from_what_was_loaded(tmp_path):
@@ -168,13 +162,11 @@ def test_partitions_follow_from_what_was_loaded(tmp_path):
 
 def test_convert_leaves_a_store_alone(tmp_path):
     root = tmp_path / "store"
-    client = ENGINE.connect(Cluster("parquet", stores=(root,)), "write")
-    client.create(Schema())
-    insert(client, INPUTS[:1])
-    with pytest.raises(StorewiseError, match="a load that has not ended"):
-        convert(INPUTS, home_of(root), Options(update=True))
-    client.finish()
-    client.close()
+    with connect(root, "write") as client:
+        insert(client, INPUTS[:1])
+        with pytest.raises(StorewiseError, match="a load that has not ended"):
+            convert(INPUTS, home_of(root), Options(update=True))
+        client.finish()
     with pytest.raises(StorewiseError, match="no list of their inputs"):
         convert(INPUTS, home_of(root), Options(update=True))
     assert stored(root) == expected(INPUTS[:1])
@@ -182,19 +174,18 @@ def test_convert_leaves_a_store_alone(tmp_path):
 
 def test_a_place_elsewhere(tmp_path):
     place, store = tmp_path / "disk", tmp_path / "trial" / "store.0" / "p0"
-    cluster = load(store, place=str(place))
+    load(store, place=str(place))
     (root,) = place.iterdir()
     assert stored(root) == expected(INPUTS)
     assert [path.name for path in store.iterdir()] == ["place.json"]
-    client = ENGINE.connect(cluster, "read")
-    assert client.count(Count(Kind.GS)) == len(expected(INPUTS)[Kind.GS])
-    assert (client.disk_bytes() or 0) > sum(f.stat().st_size for f in files_of(root, Kind.GS))
-    client.close()
+    with connect(store, place=str(place)) as client:
+        assert client.count(Count(Kind.GS)) == len(expected(INPUTS)[Kind.GS])
+        assert (client.disk_bytes() or 0) > sum(f.stat().st_size for f in files_of(root, Kind.GS))
     # The job that made the store was killed: its directory is gone, what it wrote there is not.
     shutil.rmtree(store)
     load(store, INPUTS[:2], place=str(place))
     assert stored(root) == expected(INPUTS[:2])
-    ENGINE.remove(cluster)
+    ENGINE.remove(Cluster("parquet", stores=(store,), settings={"place": str(place)}))
     assert list(place.iterdir()) == []
 
 
@@ -209,7 +200,7 @@ def test_a_place_elsewhere(tmp_path):
 )
 def test_wrong_settings_are_named(tmp_path, settings, words):
     with pytest.raises(EngineError, match=words):
-        ENGINE.connect(Cluster("parquet", stores=(tmp_path,), settings=settings), "write")
+        connect(tmp_path, "write", **settings)
 
 
 def test_a_file_system_without_locks(tmp_path, monkeypatch):
@@ -221,9 +212,3 @@ def test_a_file_system_without_locks(tmp_path, monkeypatch):
     assert stored(tmp_path / "store") == expected(INPUTS[:2])
     with pytest.raises(StorewiseError, match="Function not implemented"):
         convert(INPUTS, home_of(tmp_path / "set"), Options())
-
-
-def test_other_settings_than_a_data_set_has_are_refused(tmp_path):
-    load(tmp_path / "store", INPUTS[:1], partition="query")
-    with pytest.raises(EngineError, match="was made with by = query, and hash is asked for"):
-        load(tmp_path / "store", INPUTS[1:2])

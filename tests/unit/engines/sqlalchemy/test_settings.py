@@ -4,13 +4,9 @@ import pytest
 
 from storewise.engines.contract.engine import Schema
 from storewise.engines.registry import engine
+from storewise.engines.sqlalchemy.engine import SqlSettings, _url
 from storewise.errors import ConfigError, EngineError
-
-
-def _refused(settings):
-    with pytest.raises(EngineError) as caught:
-        engine("sql").check_schema(settings, Schema(()))
-    return str(caught.value)
+from storewise.study.load import load_study
 
 
 @pytest.mark.parametrize(
@@ -30,27 +26,14 @@ def _refused(settings):
     ],
 )
 def test_settings_that_a_study_may_not_have(settings, words):
-    text = _refused(settings)
+    with pytest.raises(EngineError) as caught:
+        engine("sql").check_schema(settings, Schema(()))
+    text = str(caught.value)
     assert words in text
     assert "hunter2" not in text or settings["url"].startswith("nosuch")
 
 
-def test_a_password_in_a_study_is_refused_and_not_repeated(tmp_path):
-    from storewise.study.load import load_study
-
-    path = tmp_path / "s.yaml"
-    path.write_text(
-        "workload: measures\nengines: {sql: {url: 'postgresql+psycopg://me:hunter2@db/x'}}\n"
-        "phases: [load: {rows: 1000}]\n"
-    )
-    with pytest.raises(ConfigError) as caught:
-        load_study(path)
-    assert "url_env" in str(caught.value) and "hunter2" not in str(caught.value)
-
-
 def test_a_secret_within_an_option_is_taken_out():
-    from storewise.engines.sqlalchemy.engine import SqlSettings, _url
-
     text = "sqlite:///?odbc_connect=UID%3Dme%3BPWD%3D%7Bhunter2%3Bx%7D%3BServer%3Ddb"
     _, scrub = _url(SqlSettings(url=text))
     assert scrub("login failed: UID=me;PWD={hunter2;x};Server=db") == (
@@ -59,26 +42,18 @@ def test_a_secret_within_an_option_is_taken_out():
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("url", "more", "words"),
     [
-        ("q1: {operations: 9, restart: true}", "cannot restart"),
-        ("q1: {operations: 9, slow: {how: cpu}}", "no nodes"),
-        ("q1: {operations: 9, crash: {after: 1}}", "no nodes"),
+        ("postgresql+psycopg://me:hunter2@db/x", "phases: [load: {}]", "url_env"),
+        ("sqlite:///x.db", "phases: [load: {}, q1: {operations: 9, restart: true}]", "cannot rest"),
+        ("sqlite:///x.db", "phases: [load: {}, q1: {operations: 9, slow: {how: cpu}}]", "no nodes"),
+        ("sqlite:///x.db", "phases: [load: {}, q1: {operations: 9, crash: {after: 1}}]", "no node"),
+        ("sqlite:///x.db", "factors: {nodes: [1, 2]}\nphases: [load: {}]", "external"),
     ],
 )
-def test_what_needs_nodes_is_refused(tmp_path, change, words):
-    from storewise.study.load import load_study
-
+def test_studies_that_are_refused(tmp_path, url, more, words):
     path = tmp_path / "s.yaml"
-    path.write_text(
-        "workload: measures\nengines: {sql: {url: 'sqlite:///x.db'}}\n"
-        f"phases: [load: {{rows: 1000}}, {change}]\n"
-    )
-    with pytest.raises(ConfigError, match=words):
+    path.write_text(f"workload: measures\nengines: {{sql: {{url: '{url}'}}}}\n{more}\n")
+    with pytest.raises(ConfigError, match=words) as caught:
         load_study(path)
-    path.write_text(
-        "workload: measures\nengines: {sql: {url: 'sqlite:///x.db'}}\n"
-        "factors: {nodes: [1, 2]}\nphases: [load: {rows: 1000}]\n"
-    )
-    with pytest.raises(ConfigError, match="external"):
-        load_study(path)
+    assert "hunter2" not in str(caught.value)
