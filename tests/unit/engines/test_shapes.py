@@ -1,13 +1,19 @@
 """The nodes of a cluster, and shapes and settings that an engine cannot have."""
 
+from collections import Counter
+
 import pytest
 
+from storewise.documents import KINDS, make_id
+from storewise.engines.contract.engine import HashPlacement
 from storewise.engines.contract.server import Topology
 from storewise.engines.registry import engine
 from storewise.errors import EngineError
 
 NODES = [
     ("cassandra", {"nodes": 3, "replicas": 2}, {}, "data0 data1 data2"),
+    ("postgres", {"nodes": 3}, {}, "data0 data1 data2"),
+    ("mariadb", {"nodes": 3}, {}, "data0 data1 data2"),
     ("hbase", {}, {}, "thrift0 master0"),
     ("hbase", {}, {"gateway": "happybase"}, "thrift0 happybase0 master0"),
     ("hbase", {}, {"distributed": True}, "thrift0 zookeeper0 master0 regionserver0"),
@@ -25,7 +31,6 @@ NODES = [
 SHAPES = [
     ("cassandra", {"nodes": 0}, "0 nodes"),
     ("cassandra", {"nodes": 3, "replicas": 4}, "1 to 3 replicas"),
-    ("cassandra", {"replicas": 0}, "replicas"),
     ("cassandra", {"routers": 1}, "leave routers at 0"),
     ("hbase", {"nodes": 0}, "0 nodes"),
     ("hbase", {"replicas": 3}, r"replicas is 3.*HDFS"),
@@ -35,7 +40,6 @@ SHAPES = [
     ("mariadb", {"routers": 1}, "routers"),
     ("mariadb", {"memory_mb": 64}, "node_memory_mb = 64"),
     ("mongodb", {"nodes": 0}, "mongodb"),
-    ("mongodb", {"replicas": 0}, "mongodb"),
     ("mongodb", {"replicas": 8}, "mongodb"),
     ("mongodb", {"routers": -1}, "mongodb"),
     ("postgres", {"nodes": 0}, "nodes"),
@@ -47,14 +51,12 @@ SHAPES = [
     ("valkey", {"nodes": 3, "replicas": 2}, "replicas is 2"),
 ]
 SETTINGS = [
-    ("cassandra", {"concurrency": 0}, "concurrency"),
     ("cassandra", {"colour": 1}, "colour.*known"),
     ("cassandra", {"config": {"authenticator": "AllowAllAuthenticator"}}, "set by Storewise"),
     ("cassandra", {"config": {"auth_read_consistency_level": "ANY"}}, "set by Storewise"),
     ("cassandra", {"config": {"commitlog_sync": "periodic"}}, "set by Storewise"),
     ("cassandra", {"config": {"commitlog_sync_period": "60s"}}, "set by Storewise"),
     ("cassandra", {"config": {"commit_failure_policy": "ignore"}}, "set by Storewise"),
-    ("cassandra", {"jvm_options": ["-Dcassandra.jmx.remote.port=7199"]}, "opens a port"),
     ("cassandra", {"jvm_options": ["-Dcom.sun.management.jmxremote.port=7199"]}, "opens a port"),
     ("cassandra", {"jvm_options": ["-agentlib:jdwp=transport=dt_socket,address=*:1"]}, "opens a"),
     ("cassandra", {"jvm_options": ["-Xmx9g"]}, "heap_share"),
@@ -63,8 +65,6 @@ SETTINGS = [
     ("hbase", {"config": {"hbase.rootdir": "/x"}}, "hbase.rootdir is set by"),
     ("hbase", {"config": {"hbase.regionserver.ipc.address": "0.0.0.0"}}, "ipc.address is set by"),
     ("hbase", {"block_cache_share": 0.6, "memstore_share": 0.3}, r"together are above 0\.8"),
-    ("hbase", {"gateway": "rest"}, "gateway"),
-    ("hbase", {"regions": 3}, "regions"),
     ("mariadb", {"config": {"bind_address": "0.0.0.0"}}, "config"),
     ("mariadb", {"config": {"skip-grant-tables": True}}, "config"),
     ("mariadb", {"config": {"loose_port": 3306}}, "config"),
@@ -75,17 +75,15 @@ SETTINGS = [
     ("mongodb", {"shard_key": "ranged", "initial_chunks": 8}, "hashed"),
     ("mongodb", {"config": {"security.authorization": "disabled"}}, "authorization is set by"),
     ("mongodb", {"config": {"net": {"bindIp": "0.0.0.0"}}}, "net.bindIp is set by"),
-    ("mongodb", {"cache_share": 0.95}, "cache_share"),
-    ("mongodb", {"shards": 3}, "shards"),
     ("postgres", {"config": {"port": 1}}, "port"),
     ("postgres", {"config": {"Listen_Addresses": "*"}}, "Listen_Addresses"),
     ("postgres", {"config": {"fsync": False}}, "consistency"),
     ("postgres", {"config": {"work_mem = '1GB'\nfsync": 1}}, "no name"),
     ("postgres", {"config": {"work_mem": "1\n2"}}, "one line"),
-    ("postgres", {"bulk": "load"}, "bulk"),
-    ("postgres", {"layout": "xml"}, "layout"),
     ("riak", {"r": 3}, "setting r: 3 of 1 replicas"),
     ("riak", {"r": 0}, "from 1"),
+    ("riak", {"r": 3}, "setting r: 3 of 2 replicas", {"nodes": 3, "replicas": 2}),
+    ("riak", {"ring_size": 8}, "larger power of two", {"nodes": 9}),
     ("riak", {"ring_size": 24}, "power of two"),
     ("riak", {"config": {"nodename": "x@y"}}, "nodename is set by Storewise"),
     ("riak", {"config": {"a": "b\nc = d"}}, "no line of riak.conf"),
@@ -94,8 +92,9 @@ SETTINGS = [
 
 @pytest.mark.parametrize(("name", "shape", "settings", "expected"), NODES)
 def test_nodes_of_a_topology(name, shape, settings, expected):
-    specs = engine(name).roles(Topology(**shape), settings)
+    specs = engine(name).roles(Topology(**shape, threads=2, memory_mb=700), settings)
     assert [spec.name for spec in specs] == expected.split()
+    assert {(s.threads, s.memory_mb) for s in specs if s.role == "data"} <= {(2, 700)}
 
 
 @pytest.mark.parametrize(("name", "shape", "words"), SHAPES)
@@ -104,9 +103,65 @@ def test_shapes_that_an_engine_cannot_have(name, shape, words):
         engine(name).roles(Topology(**shape), {})
 
 
-@pytest.mark.parametrize(("name", "settings", "words"), SETTINGS)
-def test_settings_that_an_engine_cannot_have(name, settings, words):
+@pytest.mark.parametrize(("name", "settings", "words", "shape"), [(*s, {})[:4] for s in SETTINGS])
+def test_settings_that_an_engine_cannot_have(name, settings, words, shape):
     with pytest.raises(EngineError, match=words):
         described = engine(name)
         described.settings_of(settings)
-        described.roles(Topology(), settings)
+        described.roles(Topology(**shape), settings)
+
+
+@pytest.mark.parametrize(("name", "behind"), [("hbase", "zookeeper"), ("mongodb", "config")])
+def test_routers_are_jobs_or_stand_on_worker_hosts(name, behind):
+    role = {"hbase": "thrift", "mongodb": "router"}[name]
+
+    def of(**shape):
+        specs = engine(name).roles(Topology(nodes=2, **shape), {})
+        return [(s.placement, s.after, s.threads) for s in specs if s.role == role]
+
+    assert [x[:2] for x in of()] == [("worker", (behind,))]
+    assert of(routers=3, threads=4) == [("node", (behind,), 4)] * 3
+
+
+def test_what_others_need_ends_last():
+    specs = engine("hbase").roles(Topology(nodes=2, routers=1), {})
+    outlives = {spec.role: set(spec.outlives) for spec in specs}
+    assert outlives["zookeeper"] >= {"thrift", "regionserver", "master"}
+    assert outlives["master"] == {"thrift", "regionserver"}
+    assert outlives["regionserver"] == set()
+    assert engine("hbase").roles(Topology(), {})[0].after == ("master",)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "guarded"),
+    [
+        ("cassandra", {}, None),
+        ("cassandra", {"nodes": 3, "replicas": 2}, {"client port"}),
+        # A standalone server has its ZooKeeper on loopback.
+        ("hbase", {}, {"zookeeper"}),
+        ("hbase", {"nodes": 2, "routers": 1}, set()),
+        ("riak", {}, {"distribution"}),
+        ("valkey", {}, None),
+        ("valkey", {"nodes": 3}, {"client port"}),
+    ],
+)
+def test_ports_without_a_guard_are_named(name, shape, guarded):
+    described, topology = engine(name), Topology(**shape)
+    for spec in described.roles(topology, {}):
+        ports = {"client port", *spec.ports}
+        expected = set() if guarded is None else ports - guarded
+        assert set(described.open_ports(spec, topology, {})) == expected
+        if name == "cassandra":
+            assert bool(spec.meets) == bool(expected)
+
+
+@pytest.mark.parametrize("servers", [2, 3, 4, 7, 8, 16])
+def test_the_hash_spreads_consecutive_ids_evenly(servers):
+    placement, number = HashPlacement(servers), 16_000
+    for kind in KINDS:
+        ids = (make_id(b"\x01\x5a\xff\x33\x00\x80\x07", kind, n) for n in range(number))
+        result = Counter(map(placement.store_of, ids))
+        assert len(result) == servers
+        assert max(result.values()) < 1.1 * number / servers
+    # A known answer: stored data depend on them.
+    assert HashPlacement(servers).store_of(bytes(range(12))) == 0x9270C965 % servers

@@ -16,17 +16,6 @@ from storewise.engines.support.table import make_table
 ENGINE = CassandraEngine()
 
 
-def test_nodes_of_a_topology():
-    specs = ENGINE.roles(Topology(nodes=3, replicas=2, memory_mb=700, threads=2), {})
-    assert {(s.meets, s.ports, s.memory_mb, s.threads) for s in specs} == {
-        (("data",), ("gossip",), 700, 2)
-    }
-    (alone,) = ENGINE.roles(Topology(), {})
-    assert alone.meets == ()
-    assert ENGINE.open_ports(alone, Topology(), {}) == {}
-    assert "gossip" in ENGINE.open_ports(specs[0], Topology(nodes=3), {})
-
-
 def test_the_ring_has_equal_parts():
     for nodes in (1, 2, 3, 7):
         tokens = sorted(

@@ -10,28 +10,9 @@ from support.servers.samples import sample
 
 from storewise.documents import PARAMS_COLUMN, Field, Kind
 from storewise.engines.contract.engine import Schema
-from storewise.engines.contract.server import Topology
-from storewise.engines.hbase.engine import HbaseEngine
 from storewise.engines.hbase.launch import class_path
 from storewise.engines.hbase.rows import make_layouts
 from storewise.engines.support.splits import split_points
-
-ENGINE = HbaseEngine()
-
-
-def test_gateways_are_jobs_or_stand_on_worker_hosts():
-    beside = ENGINE.roles(Topology(nodes=2), {})[0]
-    assert (beside.placement, beside.after) == ("worker", ("zookeeper",))
-    assert ENGINE.roles(Topology(), {})[0].after == ("master",)
-    roles = ENGINE.roles(Topology(nodes=2, routers=3, threads=4), {})[:3]
-    assert {(s.placement, s.after, s.threads) for s in roles} == {("node", ("zookeeper",), 4)}
-
-
-def test_what_others_need_ends_last():
-    specs = {spec.role: spec for spec in ENGINE.roles(Topology(nodes=2, routers=1), {})}
-    assert set(specs["zookeeper"].outlives) >= {"thrift", "regionserver", "master"}
-    assert set(specs["master"].outlives) == {"thrift", "regionserver"}
-    assert specs["regionserver"].outlives == ()
 
 
 def test_an_update_of_what_another_has_changed_starts_again():
@@ -43,14 +24,6 @@ def test_an_update_of_what_another_has_changed_starts_again():
     new = layout.changed(row, old, {"mp_other": "1"})
     assert list(new) == [layout.guard(new)] == [PARAMS_COLUMN.encode()]
     assert layout.guard(layout.changed(row, old, {"lib": "x"})) == b"t"
-
-
-def test_every_port_is_open():
-    for topology in (Topology(), Topology(nodes=2, routers=1)):
-        for spec in ENGINE.roles(topology, {}):
-            result = ENGINE.open_ports(spec, topology, {})
-            # A standalone server has its ZooKeeper on loopback.
-            assert set(result) == {"client port", *spec.ports} - {"zookeeper"}
 
 
 @given(regions=st.integers(1, 200))

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from storewise.documents import Field, Kind
 from storewise.engines.contract.engine import Schema
-from storewise.engines.contract.server import Topology
 from storewise.engines.mongodb.counters import counters_of
 from storewise.engines.mongodb.engine import MongoEngine
 from storewise.engines.mongodb.sharding import RoutingTable, key_field
@@ -20,13 +19,6 @@ from storewise.errors import ConfigError, EngineError
 from storewise.study.load import load_study
 
 ENGINE = MongoEngine()
-
-
-def test_routers_are_jobs_or_stand_on_worker_hosts():
-    beside = ENGINE.roles(Topology(nodes=2), {})[-1]
-    assert (beside.placement, beside.after) == ("worker", ("config",))
-    roles = ENGINE.roles(Topology(nodes=2, routers=3, threads=4), {})[-3:]
-    assert {(s.placement, s.after, s.threads) for s in roles} == {("node", ("config",), 4)}
 
 
 def test_a_shard_key_is_a_field_of_the_workload():

@@ -22,20 +22,9 @@ def node_of(index=0, address="10.1.2.3"):
     return replace(node, peers=tuple(replace(peer, index=k) for k in range(3)))
 
 
-def test_shapes_and_settings_that_it_cannot_have_together():
-    for shape, settings, words in (
-        (Topology(nodes=9), {"ring_size": 8}, "larger power of two"),
-        (Topology(nodes=3, replicas=2), {"r": 3}, "setting r: 3 of 2 replicas"),
-    ):
-        with pytest.raises(EngineError, match=words):
-            RiakEngine().roles(shape, settings)
-
-
-def test_ports_without_a_guard_are_named():
+def test_whoever_reaches_a_port_rules_unless_a_cookie_guards_it():
     riak = RiakEngine()
-    (spec,) = riak.roles(Topology(), {})
     assert not riak.flags.authentication
-    assert set(riak.open_ports(spec, Topology(), {})) == {"client port", *PORTS} - {"distribution"}
     guards = riak.peer_guards(Endpoint("data", 0, "h", "a", 1, dict.fromkeys(PORTS, 2)))
     assert guards["http"] == "nothing" and "cookie" in guards["distribution"]
 

@@ -28,12 +28,6 @@ def test_keys_of_a_server_are_in_its_slots():
             assert first <= slot_of(tag_of(server, servers)[1:-1]) <= last
 
 
-def test_the_bus_of_a_cluster_asks_nobody():
-    one, three = (ENGINE.roles(Topology(nodes=n), {})[0] for n in (1, 3))
-    assert ENGINE.open_ports(one, Topology(), {}) == {} and one.ports == ()
-    assert set(ENGINE.open_ports(three, Topology(nodes=3), {})) == {"bus"} == set(three.ports)
-
-
 def test_what_does_not_fit_is_refused_with_the_figures():
     shape = Topology(nodes=2, memory_mb=1000)
     fits = {KEYED: Content(900_000, 1100.0), Kind.RNA: Content(10, 100.0)}
