@@ -16,10 +16,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from support.servers.samples import holds, secrets_of
-from support.servers.stores import SERVERS, Target, cells, marks_of
+from support.servers.stores import SERVERS, STANDIN, Target, cells, marks_of
 
 from storewise.documents import Field, Kind
-from storewise.engines.contract.engine import Client, Cluster, Endpoint, Schema
+from storewise.engines.contract.engine import Client, Cluster, Schema
 from storewise.engines.contract.queries import (
     Count,
     Find,
@@ -88,7 +88,7 @@ TARGETS = [
     *(Target(name, n) for name in ("sqlite", "duckdb", "chdb", "parquet") for n in (0, 2)),
     Target("parquet", 2, (("reader", "pyarrow"),)),
     *SERVERS,
-    *([] if any(target.name == "riak" for target in SERVERS) else [Target("riak")]),
+    STANDIN,
 ]
 WRITING = [target for target in TARGETS if target in SERVERS or not target.nodes]
 
@@ -150,39 +150,25 @@ def _loaded(cluster, part=slice(None)):
     return client
 
 
-@pytest.fixture(scope="module")
-def riak():
-    from support.riak.standin import Standin
-
-    standin = Standin()
-    yield standin
-    standin.close()
-
-
 @pytest.fixture(scope="module", params=cells(TARGETS))
 def store(request, tmp_path_factory):
     """One that was written by the client that reads it, or by another one; or a reader of two."""
     target = request.param
     directory = tmp_path_factory.mktemp("kinds")
     writer = None
-    if target in SERVERS or target.name == "riak":
-        if target in SERVERS:
-            cluster = _fresh(target, request.getfixturevalue("clusters"), directory)
-        else:
-            port = request.getfixturevalue("riak").port
-            endpoint = Endpoint("data", 0, "here", "127.0.0.1", port, {"http": 1})
-            cluster = Cluster(engine="riak", endpoints=(endpoint,), kinds=KINDS)
-        writer = _loaded(cluster)
-        reader = connect(cluster, "read")
-    elif target.nodes:
+    if not target.nodes:
+        cluster = target.embedded(directory / "store", kinds=KINDS)
+        writer = reader = _loaded(cluster)
+    elif engine(target.name).flags.embedded:
         places = (directory / "first", directory / "second")
         for path, part in zip(places, (slice(0, None, 2), slice(1, None, 2)), strict=True):
             _loaded(target.embedded(path, kinds=KINDS), part).close()
         cluster = target.embedded(*places, kinds=KINDS)
         reader = connect(cluster, "read")
     else:
-        cluster = target.embedded(directory / "store", kinds=KINDS)
-        writer = reader = _loaded(cluster)
+        cluster = replace(request.getfixturevalue("clusters").fresh(target), kinds=KINDS)
+        writer = _loaded(cluster)
+        reader = connect(cluster, "read")
     yield Store(target, cluster, reader, writer)
     reader.close()
     if writer is not None:
@@ -219,9 +205,7 @@ def test_documents_come_back_by_their_ids(store):
             for document in documents[:5]:
                 result = client.get(kind, document["_id"])
                 assert result == document
-                assert [type(result[name]) for name in document] == list(
-                    map(type, document.values())
-                )
+                assert all(type(result[name]) is type(document[name]) for name in document)
     for kind, missing in (
         (USERS, b"nobody"),
         (USERS, b"user"),

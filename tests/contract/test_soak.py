@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 from support.servers.samples import STORING, connect, fill, sample
-from support.servers.stores import SINGLE, Target, marks_of
+from support.servers.stores import SINGLE, STANDIN, Target, marks_of
 from support.waiting import wait_until
 
 from storewise.documents import Kind
-from storewise.engines.contract.engine import Cluster, Endpoint, Schema
+from storewise.engines.contract.engine import Schema
 from storewise.engines.contract.queries import Scan
 from storewise.engines.registry import engine
 
@@ -85,17 +85,10 @@ TARGETS = [
 ]
 
 
-@pytest.fixture(params=[*TARGETS, "riak"])
+@pytest.fixture(params=[*TARGETS, pytest.param(STANDIN, id="riak")])
 def cluster(request, clusters, tmp_path):
     target = request.param
-    if target == "riak":
-        from support.riak.standin import Standin
-
-        server = Standin()
-        endpoint = Endpoint("data", 0, "here", "127.0.0.1", server.port, {"http": 1})
-        yield Cluster(engine="riak", endpoints=(endpoint,))
-        server.close()
-    elif target.nodes:
+    if target.nodes:
         yield clusters.fresh(target)
     else:
         # ClickHouse leaves five threads each time that it ends in a process: here it never does.

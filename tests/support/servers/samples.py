@@ -28,14 +28,15 @@ def sample(seed, alignments, queries=2, *, study_fields=False):
     digest = digest_of(seed)
     draw = random.Random(seed)
     documents = {kind: [] for kind in KINDS}
-    program = {"pg_name": "SSEARCH", "pg_ver": "36.3.8i", "mp_extrap": "60000 500"}
+    program = {
+        "lib": "genes.fa",
+        "pg_name": "SSEARCH",
+        "pg_ver": "36.3.8i",
+        "mp_extrap": "60000 500",
+    }
     for ordinal in range(queries):
-        key = {
-            "_id": make_id(digest, Kind.TASKS, ordinal),
-            "t": 601,
-            "q": f"query-{seed}-{ordinal}",
-        }
-        documents[Kind.TASKS].append({**key, "lib": "genes.fa", **program})
+        key, query = make_id(digest, Kind.TASKS, ordinal), f"query-{seed}-{ordinal}"
+        documents[Kind.TASKS].append({"_id": key, "t": 601, "q": query, **program})
     for ordinal in range(alignments):
         ids = {kind: make_id(digest, kind, ordinal) for kind in KINDS}
         task = make_id(digest, Kind.TASKS, ordinal % queries)
@@ -94,6 +95,12 @@ def load(name, directory, documents, schema=None, consistency="durable", batch=5
     return cluster
 
 
+def _bson(documents):
+    from storewise.ssearch.parse.documents import to_bson
+
+    return [to_bson(document) for document in documents]
+
+
 class _Encoding:
     """A client of an engine that takes BSON, for tests whose documents are dicts."""
 
@@ -104,7 +111,7 @@ class _Encoding:
         return getattr(self._client, name)
 
     def insert(self, kind, documents):
-        self._client.insert(kind, encoded("mongodb", kind, documents))
+        self._client.insert(kind, _bson(documents))
 
     def for_thread(self):
         return _Encoding(self._client.for_thread())
@@ -114,9 +121,7 @@ def encoded(name, kind, documents, *, study_fields=False):
     """Documents in the form that an engine wants."""
     encoding = engine(name).encoding
     if encoding == "bson":
-        from storewise.ssearch.parse.documents import to_bson
-
-        return [to_bson(document) for document in documents]
+        return _bson(documents)
     if encoding == "arrow":
         from storewise.ssearch.parse.arrow import batch_of
 

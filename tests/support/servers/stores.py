@@ -15,7 +15,7 @@ from support.servers.local import LocalCluster, running
 from support.servers.samples import STORING, fill, secrets_of
 
 from storewise.documents import KINDS
-from storewise.engines.contract.engine import Cluster
+from storewise.engines.contract.engine import Cluster, Endpoint
 from storewise.engines.contract.server import Topology
 from storewise.engines.registry import engine
 from storewise.errors import EngineError
@@ -236,6 +236,8 @@ SERVERS = [
     for nodes in served.nodes
     for settings in served.settings
 ]
+#: Where no Riak is.
+STANDIN = Target("riak", 1, (("by", "standin"),))
 #: The data set of engine `parquet`, laid out and read in each way.
 PARQUET = [
     Target("parquet", 0, (("partition", partition), ("reader", reader), ("partitions", 3)))
@@ -277,7 +279,7 @@ def marks_of(target):
     beyond the pairs) among all cells."""
     served = target.name in SERVED
     marks = [pytest.mark.xdist_group(target.server[0])] if served else []
-    if target.name in _SLOW or ((target.settings or served) and target not in SINGLE):
+    if target.name in _SLOW or ((target.settings or served) and target not in (*SINGLE, STANDIN)):
         marks.append(pytest.mark.slow)
     if target in (*SERVERS, *PARQUET) and target not in _CHOSEN:
         marks.append(pytest.mark.all_cells)
@@ -305,6 +307,12 @@ class Clusters:
 
     def fresh(self, target):
         """The target's cluster without any table."""
+        if target == STANDIN:
+            from support.riak.standin import Standin
+
+            server = self.stack.enter_context(closing(Standin()))
+            endpoint = Endpoint("data", 0, "here", "127.0.0.1", server.port, {"http": 1})
+            return Cluster("riak", endpoints=(endpoint,))
         if target.server[0] == "sqlite":
             (self.directory / "sql.db").unlink(missing_ok=True)
         else:
