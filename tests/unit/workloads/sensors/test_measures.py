@@ -48,28 +48,23 @@ def columns(chunks):
     return {name: np.concatenate([getattr(c, name) for c in chunks]) for name in names}
 
 
-@pytest.mark.parametrize("size", [1, 14, 1000, 100_000])
-def test_readings_do_not_depend_on_the_chunks(size):
-    """Over the border of two segments of noise (1,024 ticks of 15 series)."""
-    first, last = 15_000, 15_800
-    whole = columns(list(Part(SMALL, first, last).chunks(10**6)))
-    result = columns(list(Part(SMALL, first, last).chunks(size)))
-    assert len(whole["mv"]) == 800
+@pytest.mark.parametrize(
+    ("readings", "first", "number", "size"),
+    [
+        *((SMALL, 15_000, 800, size) for size in (1, 14, 1000, 100_000)),
+        (Readings(machines=100, sensors=7, seed=3), 700_000, 30_000, 3000),
+    ],
+)
+def test_readings_do_not_depend_on_the_chunks(readings, first, number, size):
+    """Over the border of two segments of noise, and of more series than are made at a time."""
+    part = Part(readings, first, first + number)
+    whole, result = (columns(list(part.chunks(n))) for n in (10**6, size))
+    assert len(whole["mv"]) == number
     for name, values in whole.items():
         assert (result[name] == values).all(), name
-    (chunk,) = Part(SMALL, first, last).chunks(10**6)
-    assert SMALL.document(first + 365) == chunk.documents()[365]
-
-
-def test_many_series_are_as_few_are():
-    """More series than are made at a time, and chunks of less than a segment."""
-    many = Readings(machines=100, sensors=7, seed=3)
-    chunks = list(Part(many, 700_000, 730_000).chunks(3000))
-    assert len(chunks) > 5
-    documents = [d for chunk in chunks for d in chunk.documents()]
-    assert len(documents) == 30_000
-    for at in (0, 16_799, 16_800, 29_999):
-        assert documents[at] == many.document(700_000 + at)
+    documents = [d for chunk in part.chunks(size) for d in chunk.documents()]
+    for at in (0, 365, number * 14 // 25 - 1, number * 14 // 25, number - 1):
+        assert documents[at] == readings.document(first + at)
 
 
 def test_seeds_and_places_give_other_readings():

@@ -16,7 +16,6 @@ from storewise.engines.registry import engine
 from storewise.errors import EngineError
 from storewise.workloads.contract import Look
 from storewise.workloads.ycsb.key_space import Records
-from storewise.workloads.ycsb.keys import make_keys
 from storewise.workloads.ycsb.params import LoadParams
 from storewise.workloads.ycsb.workload import YcsbWorkload, usertable
 
@@ -162,30 +161,17 @@ def test_every_acknowledged_insert_is_readable(tmp_path):
     assert result.first is None
 
 
-def test_steps_go_on_above_each_other():
-    load = LoadParams(recordcount=100)
-    spy, notes = Spy(), []
-    for step in range(3):
-        place = {"step": step, "threads": step + 1, "process": 1, "processes": 2}
-        place |= {"before": tuple(notes), "params": {"operationcount": 200}}
-        for thread in range(step + 1):
-            notes += ran("g", spy, load=load, thread=thread, **place)[1]
-    inserted = [key for name, *rest in spy.calls if name == "insert" for key in rest]
-    assert len(set(inserted)) == len(inserted)
-    assert not set(inserted) & set(make_keys(np.arange(100), hashed=True))
-    assert len(Records(load, notes)) == 100 + len(inserted)
-
-
-def test_clients_never_insert_the_same_and_later_phases_know_all():
+def test_clients_never_insert_the_same_and_later_steps_and_phases_know_all():
     load, notes, keys = LoadParams(recordcount=50), [], []
-    for phase in ("d", "g"):
+    for phase, step, threads in (("d", 0, 3), ("g", 0, 1), ("g", 1, 2), ("g", 2, 3)):
         values = {"load": load, "before": tuple(notes), "params": {"operationcount": 600}}
-        for place in places(2, 3):
+        for place in places(2, threads):
             spy = Spy()
-            notes += ran(phase, spy, **values, **place)[1]
+            notes += ran(phase, spy, **values, **place, step=step)[1]
             keys += spy.acknowledged
     assert len(set(keys)) == len(keys) > 400
     everything = all_keys(load, notes)
+    assert len(everything) == 50 + len(keys)
     assert set(everything) == set(keys) | set(load.keys(np.arange(50)))
     # Reading the latest picks all but only those.
     spy = Spy()
