@@ -3,6 +3,7 @@
 import random
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from functools import cache
 from operator import itemgetter
@@ -295,33 +296,29 @@ def test_the_disk_is_counted(writer):
     assert after - before > 1 << 20
 
 
-def test_threads_write_and_read_side_by_side(store):
-    client = connect(store, "write")
-    client.create(Schema())
+def test_threads_write_and_read_side_by_side(store, writer):
     files = [sample(seed, 60) for seed in range(13, 17)]
-    before = {kind: _count(client, kind) for kind in KINDS}
+    before = {kind: _count(writer, kind) for kind in KINDS}
 
     def write(file):
-        mine = client.for_thread()
+        mine = writer.for_thread()
         for start in range(0, 60, 10):
             for kind in KINDS:
                 mine.insert(kind, file[kind][start : start + 10])
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(write, files))
-    client.finish()
-    client.close()
-    reader = connect(store, "read")
+    writer.finish()
+    writer.close()
+    with closing(connect(store, "read")) as reader, ThreadPoolExecutor(4) as pool:
 
-    def read(file):
-        mine = reader.for_thread()
-        return all(mine.get(k, d["_id"]) == d for k in KINDS for d in file[k][:20])
+        def read(file):
+            mine = reader.for_thread()
+            return all(_same(mine, kind, file[kind]) for kind in KINDS)
 
-    with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(read, files))
-    for kind in KINDS:
-        assert holds(reader, kind, before[kind] + sum(len(file[kind]) for file in files))
-    reader.close()
+        for kind in KINDS:
+            assert holds(reader, kind, before[kind] + sum(len(file[kind]) for file in files))
 
 
 def _wrong_batches(name, documents):

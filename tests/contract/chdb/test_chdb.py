@@ -1,12 +1,10 @@
 """ClickHouse in the client's process: what only this engine does."""
 
 import os
-import signal
 import subprocess
 import sys
 
 import pytest
-from support.paths import TESTS
 from support.servers.samples import connect, load, sample
 
 from storewise.documents import Kind
@@ -65,21 +63,6 @@ def test_texts_are_values_and_nothing_else(tmp_path):
     client.close()
 
 
-def test_a_process_has_several_stores_open(tmp_path):
-    first = load("chdb", tmp_path / "first", sample(1, 20))
-    reader = connect(first, "read")
-    writer = _writer(tmp_path / "second")
-    writer.insert(Kind.RNA, sample(2, 30)[Kind.RNA])
-    assert (reader.count(Count(Kind.RNA)), writer.count(Count(Kind.RNA))) == (20, 30)
-    writer.close()
-    # The same store once more, while ClickHouse goes on for the reader.
-    writer = _writer(tmp_path / "second")
-    assert writer.count(Count(Kind.RNA)) == 30
-    writer.close()
-    assert reader.count(Count(Kind.RNA)) == 20
-    reader.close()
-
-
 def test_clickhouse_itself_refuses_that_a_reader_writes(tmp_path):
     reader = connect(load("chdb", tmp_path, sample(1, 20)), "read")
     source = reader._source(reader._table(Kind.RNA), 0)
@@ -135,25 +118,3 @@ def test_a_forked_process_is_told(tmp_path):
 
 def test_signals_stay_with_the_program(tmp_path):
     assert _told(SIGNALS, tmp_path).split() == ["True", "False", "False"]
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_a_load(number, tmp_path):
-    store = tmp_path / "store"
-    program = str(TESTS / "support" / "servers" / "writer.py")
-    with subprocess.Popen(
-        [sys.executable, program, "chdb", "durable", str(store)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env={**os.environ, "TMPDIR": str(tmp_path)},
-    ) as process:
-        process.stdout.readline()
-        process.send_signal(number)
-        acknowledged = 1 + len(process.stdout.readlines())
-        assert process.wait(120) != 0
-    reader = connect(Cluster("chdb", stores=(store,)), "read")
-    for seed in range(acknowledged):
-        documents = sample(seed, alignments=20)[Kind.ALIGN]
-        assert reader.get_many(Kind.ALIGN, [d["_id"] for d in documents]) == documents
-    reader.close()

@@ -23,15 +23,15 @@ HOME = Path("/media")
 BEFORE = Path("/mnt")
 
 
-def mount(*arguments):
-    subprocess.run(["mount", *map(str, arguments)], check=True)
-
-
 def needed(settings):
     """Where our code, Python and the store's programs lie: it may be below /tmp."""
-    programs = [value for value in settings.values() if str(value).startswith("/")]
-    places = [Path(__file__).parents[3], sys.prefix, sys.base_prefix, *map(str, programs)]
+    programs = [str(value) for value in settings.values() if str(value).startswith("/")]
+    places = [Path(__file__).parents[3], sys.prefix, sys.base_prefix, *programs]
     return [Path(place).resolve() for place in places]
+
+
+def mount(*arguments):
+    subprocess.run(["mount", *map(str, arguments)], check=True)
 
 
 def empty(place, keep):
@@ -77,11 +77,7 @@ def main():
     shape = Topology(nodes=nodes, memory_mb=768, threads=2)
     with running(name, OWN / "session", shape, settings) as cluster:
         seen["live"] = found(keep)
-        seen["wide"] = [
-            str(path.relative_to(OWN))
-            for path in OWN.iterdir()
-            if path.stat().st_mode & 0o077
-        ]  # fmt: skip
+        seen["wide"] = [path.name for path in OWN.iterdir() if path.stat().st_mode & 0o077]
         for server in cluster.servers.values():
             process = psutil.Process(server.pid)
             tree = [process, *process.children(recursive=True)]
@@ -90,11 +86,9 @@ def main():
                     one.kill()
             psutil.wait_procs(tree, 30)
         seen["killed"] = found(keep)
-    logs = {f"{name}.log" for name in cluster.servers}
-    kept = [
-        path for path in (OWN / "session").iterdir() if path.name not in {*logs, "credentials.json"}
-    ]
-    seen["ended"] = [*found(keep), *map(str, kept)]
+    logs = {"credentials.json", *(f"{name}.log" for name in cluster.servers)}
+    kept = [str(path) for path in (OWN / "session").iterdir() if path.name not in logs]
+    seen["ended"] = [*found(keep), *kept]
     print(json.dumps(seen))
 
 
