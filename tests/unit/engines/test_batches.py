@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storewise.documents import KINDS, Field, Kind, fields
+from storewise.documents import KINDS, Kind, fields
 from storewise.engines.mysql.load_columns import load_lines
 from storewise.engines.mysql.load_data import load_text
 from storewise.engines.postgres.copy_data import copy_rows
@@ -25,11 +25,6 @@ _VALUES = {
     "float": st.floats(allow_nan=False),
     "str": _TEXTS | st.text(st.sampled_from("aé✓𝄞\0\t\n\r\\N'\""), max_size=6),
 }
-MEASURES = Kind(
-    "measures",
-    (Field("_id", "id", ""), Field("m", "int", ""), Field("s", "int", ""), Field("x", "int", "")),
-    key=(("m", 8), ("s", 4)),
-)
 EMPTY = {f.name: None for f in Kind.ALIGN.fields} | {"_id": bytes(12)}
 
 
@@ -89,15 +84,6 @@ def test_columns_are_shared_and_put_into_order():
     ours, theirs = (b.column("_id").buffers()[1].address for b in (result, batch))
     assert ours == theirs
     assert result.schema.equals(arrow_schema(Kind.ALIGN))
-
-
-def test_ids_of_a_form_of_their_own_are_checked_one_by_one():
-    table = make_table(MEASURES, study_fields=False, keys="columns")
-    good = {"_id": MEASURES.pack((1, 2)), "m": 1, "s": 2, "x": None}
-    assert taken(table, batch_of(MEASURES, [good])) == [good]
-    assert rows_of(table, batch_of(MEASURES, [good])) == [(1, 2, None)]
-    with pytest.raises(EngineError, match="has the id"):
-        rows_of(table, batch_of(MEASURES, [{**good, "s": 3}]))
 
 
 def _copied(table, rows):
