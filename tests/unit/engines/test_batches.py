@@ -137,12 +137,10 @@ def test_load_data_refuses_what_is_not_finite(wrong):
         load_lines(_table(Kind.ALIGN), batch_of(Kind.ALIGN, [EMPTY, {**EMPTY, "z": wrong}]))
 
 
-@pytest.mark.parametrize("name", ["postgres", "mariadb"])
-def test_documents_of_the_layout_json_come_as_dicts(name):
-    assert engine(name).encoding_of({"layout": "json"}) == "dict"
-    assert engine(name).encoding_of({"layout": "columns", "bulk": "insert"}) == "arrow"
-    batch = batch_of(Kind.RNA, [])
+def test_what_is_no_batch_is_rows():
+    batch, rows = batch_of(Kind.RNA, []), [{"_id": bytes(12)}]
     assert is_batch(batch)
     assert not any(map(is_batch, (pa.Table.from_batches([batch]), [], ())))
-    rows = [{"_id": bytes(12)}]
     assert taken(_table(Kind.RNA), rows) is rows
+    assert engine("postgres").encoding_of({"layout": "json"}) == "dict"
+    assert engine("mariadb").encoding_of({"layout": "columns", "bulk": "insert"}) == "arrow"

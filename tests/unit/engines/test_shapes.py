@@ -42,7 +42,6 @@ SHAPES = [
     ("mongodb", {"nodes": 0}, "mongodb"),
     ("mongodb", {"replicas": 8}, "mongodb"),
     ("mongodb", {"routers": -1}, "mongodb"),
-    ("postgres", {"nodes": 0}, "nodes"),
     ("postgres", {"replicas": 2}, "replicas"),
     ("postgres", {"routers": 1}, "routers"),
     ("riak", {"nodes": 0}, "0 nodes"),

@@ -22,9 +22,3 @@ def test_documents_and_their_size(name, load, documents, low, high):
     assert [kind] == list(known.kinds(load))
     assert content.documents == documents == known.documents_made(load)
     assert low < content.bytes < high
-
-
-def test_without_a_list_of_files_nothing_is_known():
-    known = workload("alignments")
-    params = known.phases["write"].params.model_validate({})
-    assert known.contents(params, None, study_fields=False) == {}
