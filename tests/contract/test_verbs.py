@@ -240,14 +240,13 @@ def _every_flag_is_true(cluster, client, nodes=0):
     documents = sample(12, 60)[Kind.ALIGN]
     client.insert(Kind.ALIGN, documents)
     first = documents[0]["_id"]
-    verbs = {
-        "updates": lambda: client.update(Kind.ALIGN, first, {"gene": "A"}),
-        "deletes": lambda: client.delete(Kind.ALIGN, first),
-        "scans": lambda: client.scan(Scan(Kind.ALIGN, b"", 3)),
-        "ranges": lambda: client.find(Find(Kind.ALIGN, between("e", 0.0, 1.0))),
-        "server_aggregation": lambda: client.top(Top(Kind.ALIGN, "gene", 3)),
-    }
-    for flag, verb in verbs.items():
+    for flag, verb in (
+        ("updates", lambda: client.update(Kind.ALIGN, first, {"gene": "A"})),
+        ("deletes", lambda: client.delete(Kind.ALIGN, first)),
+        ("scans", lambda: client.scan(Scan(Kind.ALIGN, b"", 3))),
+        ("ranges", lambda: client.find(Find(Kind.ALIGN, between("e", 0.0, 1.0)))),
+        ("server_aggregation", lambda: client.top(Top(Kind.ALIGN, "gene", 3))),
+    ):
         if getattr(flags, flag) or (flag in ("ranges", "server_aggregation") and flags.scans):
             verb()
         else:
@@ -546,17 +545,14 @@ def test_only_the_kinds_and_fields_that_were_created(target, fresh):
 
 
 def test_null_answers_without_looking(tmp_path):
-    null = engine("null")
-    client = null.connect(Cluster(engine="null", stores=(tmp_path,)), "write")
+    null, cluster = engine("null"), Cluster(engine="null", stores=(tmp_path,))
+    client = null.connect(cluster, "write")
     client.create(Schema(indexes=((Kind.ALIGN, "e"),), index_time="after"))
     client.insert(Kind.RNA, FILES[0][Kind.RNA])
     client.finish()
+    assert client.get_many(Kind.RNA, [MISSING] * 2) == [client.get(Kind.RNA, MISSING)] * 2
     assert client.get(Kind.RNA, MISSING) == {"_id": MISSING}
-    assert client.get_many(Kind.RNA, [MISSING, MISSING]) == [{"_id": MISSING}] * 2
     assert len(client.scan(Scan(Kind.RNA, MISSING, 9))) == 9
-    assert client.disk_bytes() == 0
-    _every_flag_is_true(Cluster(engine="null", stores=(tmp_path,)), client)
-    assert not null.flags.stores and null.flags.count == "none"
-    assert client.for_thread() is client
-    client.close()
+    assert client.disk_bytes() == 0 and not null.flags.stores
+    _every_flag_is_true(cluster, client)
     client.close()

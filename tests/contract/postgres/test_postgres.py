@@ -1,6 +1,8 @@
 """PostgreSQL: who enters, indexes, ways to load, and levels, on real servers."""
 
+from contextlib import closing
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 
 import pytest
@@ -13,9 +15,7 @@ from storewise.engines.contract.engine import Schema
 from storewise.engines.contract.queries import Scan
 from storewise.engines.contract.server import Topology
 from storewise.engines.postgres.client import connect as sign_in
-from storewise.engines.postgres.engine import PostgresEngine
 
-ENGINE = PostgresEngine()
 HARD = 'it\'s \\ "2" $(touch x) `touch y` ; # {z} ${HOME} %s \N{GREEK SMALL LETTER MU}'
 pytestmark = pytest.mark.xdist_group("postgres")
 
@@ -52,33 +52,29 @@ def test_the_same_is_stored_whatever_way(options, layout, clusters):
     cluster = replace(cluster, settings={**cluster.settings, **options})
     documents = sample(1, 300)
     fill(cluster, documents)
-    client = connect(cluster, "write")
     again = [{**d, "gene": "x"} for d in documents[Kind.ALIGN][:50]]
-    client.insert(Kind.ALIGN, [*documents[Kind.ALIGN][:90], *again])
-    for kind in KINDS:
-        expected = [*again, *documents[kind][50:]] if kind is Kind.ALIGN else documents[kind]
-        assert client.scan(Scan(kind, b"", 10_000)) == sorted(expected, key=lambda d: d["_id"])
-        assert [client.get(kind, d["_id"]) for d in expected[:20]] == expected[:20]
-    client.close()
+    with closing(connect(cluster, "write")) as client:
+        client.insert(Kind.ALIGN, [*documents[Kind.ALIGN][:90], *again])
+        for kind in KINDS:
+            expected = [*again, *documents[kind][50:]] if kind is Kind.ALIGN else documents[kind]
+            assert client.scan(Scan(kind, b"", 10_000)) == sorted(expected, key=itemgetter("_id"))
+            assert [client.get(kind, d["_id"]) for d in expected[:20]] == expected[:20]
 
 
 def test_reads_are_prepared_where_the_study_says_so(columns):
-    fill(columns, sample(1, 20))
     ids = [d["_id"] for d in sample(1, 20)[Kind.RNA]]
+    fill(columns, sample(1, 20))
     for prepare in (True, False):
-        client = ENGINE.connect(
-            replace(columns, settings={**columns.settings, "prepare": prepare}), "read"
-        )
-        for number in range(1, 8):
-            client.get(Kind.RNA, ids[number])
-            client.get_many(Kind.RNA, ids[:number])
-        rows = client._rows(0, "SELECT statement FROM pg_prepared_statements")
-        reads = [text for (text,) in rows if "rna" in text]
-        assert len(reads) == (2 if prepare else 0)
-        # Of one statement the types of the answer follow those of the values.
-        for value in (True, 2, "x", 0.5, b"\xff", True):
-            assert client._rows(0, "SELECT %s AS it", (value,)) == [(value,)]
-        client.close()
+        cluster = replace(columns, settings={**columns.settings, "prepare": prepare})
+        with closing(connect(cluster, "read")) as client:
+            for number in range(1, 8):
+                client.get(Kind.RNA, ids[number])
+                client.get_many(Kind.RNA, ids[:number])
+            rows = client._rows(0, "SELECT statement FROM pg_prepared_statements")
+            assert len([text for (text,) in rows if "rna" in text]) == (2 if prepare else 0)
+            # Of one statement the types of the answer follow those of the values.
+            for value in (True, 2, "x", 0.5, b"\xff", True):
+                assert client._rows(0, "SELECT %s AS it", (value,)) == [(value,)]
 
 
 def test_the_counters_count(columns):

@@ -15,13 +15,11 @@ from storewise.engines.contract.queries import Count, Scan
 from storewise.engines.contract.server import Topology
 from storewise.engines.valkey.client import ValkeyClient
 from storewise.engines.valkey.connection import Links
-from storewise.engines.valkey.engine import ValkeyEngine
 from storewise.engines.valkey.launch import former_of, user_of
 from storewise.errors import EngineError
 from storewise.ssearch.parse.documents import to_bson
 
 pytestmark = pytest.mark.xdist_group("valkey")
-ENGINE = ValkeyEngine()
 DOCUMENTS = sample(5, alignments=120)
 ONE, THREE = Target("valkey", 1), Target("valkey", 3)
 

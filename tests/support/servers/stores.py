@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -167,21 +168,20 @@ def empty_valkey(cluster):
     links.close()
 
 
+def _each(**values):
+    return tuple(dict(zip(values, each, strict=True)) for each in product(*values.values()))
+
+
 SERVED = {
     "postgres": Served(
         empty_postgres,
-        settings=({"layout": "columns"}, {"layout": "json"}),
+        settings=_each(layout=("columns", "json")),
         takes_nul=lambda settings: False,
         takes_infinity=lambda settings: settings["layout"] == "columns",
     ),
     "mariadb": Served(
         empty_mariadb,
-        settings=(
-            {"layout": "columns", "driver": "mysqlclient"},
-            {"layout": "json", "driver": "pymysql"},
-            {"layout": "json", "driver": "mysqlclient"},
-            {"layout": "columns", "driver": "pymysql"},
-        ),
+        settings=_each(layout=("columns", "json"), driver=("mysqlclient", "pymysql")),
         takes_infinity=lambda settings: False,
     ),
     "mongodb": Served(
@@ -196,12 +196,7 @@ SERVED = {
     "hbase": Served(
         empty_hbase,
         nodes=(1,),
-        settings=(
-            {"layout": "json", "gateway": "happybase"},
-            {"layout": "columns", "gateway": "happybase"},
-            {"layout": "columns", "gateway": "thrift2"},
-            {"layout": "json", "gateway": "thrift2"},
-        ),
+        settings=_each(layout=("json", "columns"), gateway=("happybase", "thrift2")),
         start={"gateway": "happybase"},
         home=partial(jvm_binaries.jars, "hbase"),
         sharded_by_client=False,
@@ -217,7 +212,7 @@ SERVED["valkey"] = Served(
 SERVED["sql"] = Served(
     lambda cluster: None,
     nodes=(1,),
-    settings=({"over": "sqlite"}, {"over": "postgres"}, {"over": "mariadb"}),
+    settings=_each(over=("sqlite", "postgres", "mariadb")),
     sharded_by_client=False,
     takes_nul=lambda settings: settings["over"] != "postgres",
     takes_infinity=lambda settings: settings["over"] != "mariadb",
