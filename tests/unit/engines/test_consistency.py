@@ -10,34 +10,33 @@ from storewise.engines.registry import ENGINES, engine
 from storewise.errors import ConfigError
 from storewise.study.load import load_study
 
-PAGE = ROOT / "docs" / "consistency.md"
+
+def words(cell):
+    """A cell without its Markdown."""
+    return re.sub(r"[`*]", "", cell).strip()
 
 
 def rows(heading):
     """The cells of the first table below a heading of the page."""
-    text = PAGE.read_text().split(f"## {heading}\n", 1)[1].split("\n## ", 1)[0]
+    page = (ROOT / "docs" / "consistency.md").read_text()
+    text = page.split(f"## {heading}\n", 1)[1].split("\n## ", 1)[0]
     lines = [line for line in text.splitlines() if line.startswith("|")]
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
-
-
-def words(cell):
-    """A cell without its Markdown."""
-    return re.sub(r"[`*]", "", cell)
+    return [[words(cell) for cell in line.strip("|").split("|")] for line in lines[2:]]
 
 
 @pytest.mark.parametrize("name", sorted(ENGINES))
 def test_the_page_has_every_level_of_an_engine_and_whether_it_may_lose_documents(name):
     """Only where an acknowledged document may be lost is a loss a measurement."""
     described = engine(name)
-    mine = [row for row in rows("Levels") if words(row[0]) == name]
-    assert sorted(words(row[1]) for row in mine) == sorted(described.consistencies)
-    losing = {words(row[1]) for row in mine if row[4] == "yes"}
+    mine = [row for row in rows("Levels") if row[0] == name]
+    assert sorted(row[1] for row in mine) == sorted(described.consistencies)
+    losing = {row[1] for row in mine if row[4] == "yes"}
     may_lose = set(described.losing) if described.flags.stores else set(described.consistencies)
     assert losing == set(described.consistencies) & may_lose
 
 
 def test_both_words_mean_levels_of_the_engine_and_the_page_says_which():
-    result = {words(row[0]): (words(row[1]), words(row[2])) for row in rows("Strong and weak")}
+    result = {row[0]: (row[1], row[2]) for row in rows("Strong and weak")}
     for described in map(engine, ENGINES):
         assert set(described.vocabulary) == {"strong", "weak"}
         strong, weak = described.vocabulary["strong"], described.vocabulary["weak"]

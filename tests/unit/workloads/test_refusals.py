@@ -9,8 +9,6 @@ ALIGNMENTS = """\
 inputs: {paths: data}
 engines: [files, sqlite]
 indexes: [align.q, align.gene]
-factors: {index: [none, before]}
-exclude: [{engine: files, index: before}]
 phases:
   - write: {leave: 0.4}
   - query: {operations: 10}
@@ -43,14 +41,13 @@ def refused(tmp_path, text, says):
         ("writes: 0.5", "writes: 1.5", "less than or equal to 1"),
         ("operations: 12, ", "", "`operations`"),
         ("batch_size: 100", "batch: 100", "did you mean 'batch_size'"),
-        ("exclude: [{engine: files, index: before}]\n", "", "no secondary indexes"),
     ],
 )
 def test_of_alignments(tmp_path, old, new, says):
     assert ALIGNMENTS.count(old) == 1
     path = tmp_path / "good.yaml"
     path.write_text(ALIGNMENTS)
-    assert len(load_study(path).trials()) == 3
+    assert len(load_study(path).trials()) == 2
     refused(tmp_path, ALIGNMENTS.replace(old, new), says)
 
 

@@ -58,13 +58,11 @@ class _Told:
         Joiner(self.settling, clock=time.clock, sleep=time.sleep).settle()
 
 
-@pytest.mark.parametrize(
-    "reason", ["different ring_creation_size", "already a member of a cluster"]
-)
-def test_a_join_that_cannot_succeed(reason):
-    message = _Told(1, cluster_join=f"Failed: this has a {reason}")
-    with pytest.raises(EngineError, match=rf"data1: riak cannot join riak1@10\.1\.2\.3 \({reason}"):
-        RiakEngine().settle(message.settling)
+def test_a_join_that_cannot_succeed():
+    for reason in ("different ring_creation_size", "already a member of a cluster"):
+        told = _Told(1, cluster_join=f"Failed: this has a {reason}")
+        with pytest.raises(EngineError, match=rf"data1: .*join riak1@10\.1\.2\.3 \({reason}"):
+            RiakEngine().settle(told.settling)
 
 
 def test_waiting_has_an_end_that_says_what_riak_said():

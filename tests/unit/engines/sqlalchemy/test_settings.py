@@ -47,7 +47,6 @@ def test_a_secret_within_an_option_is_taken_out():
         ("postgresql+psycopg://me:hunter2@db/x", "phases: [load: {}]", "url_env"),
         ("sqlite:///x.db", "phases: [load: {}, q1: {operations: 9, restart: true}]", "cannot rest"),
         ("sqlite:///x.db", "phases: [load: {}, q1: {operations: 9, slow: {how: cpu}}]", "no nodes"),
-        ("sqlite:///x.db", "phases: [load: {}, q1: {operations: 9, crash: {after: 1}}]", "no node"),
         ("sqlite:///x.db", "factors: {nodes: [1, 2]}\nphases: [load: {}]", "external"),
     ],
 )

@@ -38,7 +38,7 @@ def test_what_does_not_fit_is_refused_with_the_figures():
     ENGINE.check_room(shape, {}, {})
 
 
-def test_the_id_of_packed_documents():
+def test_packed_documents_and_answers_to_info_are_read():
     rna, users = BsonForm(Kind.RNA), BsonForm(KEYED)
     document_id = bytes(range(12))
     for packed in ({"_id": ObjectId(document_id), "b": 1}, {"b": 1, "_id": ObjectId(document_id)}):
@@ -48,8 +48,5 @@ def test_the_id_of_packed_documents():
     for form, wrong in ((rna, {"b": 1}), (rna, {"_id": 5}), (users, {"_id": None}), (users, {})):
         with pytest.raises(EngineError, match="id"):
             form.id_of(bson.encode(wrong))
-
-
-def test_answers_to_info_are_read():
     text = b"# Memory\r\nused_memory:12\r\nmaxmemory_human:1:2\r\n\r\n"
     assert fields_of(text) == {"used_memory": "12", "maxmemory_human": "1:2"}

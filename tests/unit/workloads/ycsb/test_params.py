@@ -160,18 +160,12 @@ def test_property_files_that_cannot_be_used(place, line, words):
             "c: {properties: workloada}",
             "phase c has 1; use phase `run`",
         ),
-        ("workload: ycsb", "workload: ycsb\ninputs: {paths: x}", "reads no inputs"),
     ],
 )
 def test_refusals(place, old, new, words):
     text = refusal(place, STUDY.replace(old, new))
     assert "s.yaml" in text
     assert words in text
-
-
-def test_scans_need_an_engine_that_has_them(place):
-    text = STUDY.replace("sqlite", "riak").replace("run:", "e:")
-    assert "engine riak cannot do this: it has no scans" in refusal(place, text)
 
 
 def test_a_factor_of_the_load_reaches_all_phases(place):
