@@ -92,13 +92,10 @@ def _copied(table, rows):
     for row in table.rows(rows):
         result += struct.pack(">h", len(row))
         for column, value in zip(table.columns, row, strict=True):
-            if value is None:
-                result += struct.pack(">i", -1)
-                continue
             form = {"int": ">q", "float": ">d"}.get(column.type)
-            data = struct.pack(form, value) if form else value
+            data = struct.pack(form, value) if form and value is not None else value
             data = data.encode() if isinstance(data, str) else data
-            result += struct.pack(">i", len(data)) + data
+            result += struct.pack(">i", -1 if data is None else len(data)) + (data or b"")
     return result
 
 

@@ -84,19 +84,12 @@ def test_a_property_file(place, caplog):
         result = study(place, text)
     load, run = result.phases
     assert load.params == {"recordcount": 300, "fieldcount": 3}
-    assert run.params == {
-        "recordcount": 300,
-        "operations": 7,  # what stands in the study wins
-        "readallfields": True,
-        "readproportion": 0.5,
-        "updateproportion": 0.5,
-        "scanproportion": 0,
-        "insertproportion": 0,
-        "requestdistribution": "hotspot",
-        "exponential_percentile": 90,
-        "hotspotdatafraction": 0.1,
-        "hotspotopnfraction": 0.7,
-    }
+    shares = {"read": 0.5, "update": 0.5, "scan": 0, "insert": 0}
+    hotspot = {"requestdistribution": "hotspot", "hotspotdatafraction": 0.1}
+    # What stands in the study wins.
+    hotspot |= {"hotspotopnfraction": 0.7, "exponential_percentile": 90, "operations": 7}
+    expected = {f"{name}proportion": share for name, share in shares.items()} | hotspot
+    assert run.params == expected | {"recordcount": 300, "readallfields": True}
     for words in ("mongodb.url", "hdrhistogram.percentiles", "the factor `threads`"):
         assert words in caplog.text
 
