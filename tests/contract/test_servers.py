@@ -36,35 +36,30 @@ def single(request, clusters):
     return clusters.fresh(request.param)
 
 
-#: HBase asks for no password.
-@pytest.fixture(params=cells(t for t in SINGLE if t.name != "hbase"))
-def guarded(request, clusters):
-    cluster = clusters.fresh(request.param)
-    assert engine(cluster.engine).flags.authentication
-    return cluster
-
-
 @pytest.fixture(params=cells(SHARDED))
 def sharded(request, clusters):
     cluster = clusters.fresh(request.param)
     fill(cluster, DOCUMENTS)
-    yield cluster
+    return cluster
 
 
-def test_nobody_comes_in_without_the_credentials(guarded, tmp_path):
-    described, address = engine(guarded.engine), guarded.endpoints[0].address
-    secrets = secrets_of(guarded)
+def test_nobody_comes_in_without_the_credentials(single, tmp_path):
+    described, address = engine(single.engine), single.endpoints[0].address
+    if single.engine in ("hbase", "riak"):
+        return  # they ask for no password
+    assert described.flags.authentication
+    secrets = secrets_of(single)
     wrong = Credentials.make()
     wrong.write(tmp_path / "wrong.json")
     for mode in ("read", "write"):
         with pytest.raises(EngineError, match=address) as caught:
-            described.connect(replace(guarded, credentials=tmp_path / "wrong.json"), mode)
+            described.connect(replace(single, credentials=tmp_path / "wrong.json"), mode)
         assert wrong.password not in str(caught.value)
     logins = [(secrets.user, ""), (secrets.user, "x"), ("root", ""), ("default", "")]
     for user, password in [(wrong.user, wrong.password), *logins]:
         login = replace(wrong, user=user, password=password)
         with pytest.raises(EngineError, match=address):
-            described.answers(guarded.endpoints[0], login)
+            described.answers(single.endpoints[0], login)
     (tmp_path / "odd.json").write_text("[]")
     for file, words in (
         (None, "credentials"),
@@ -72,7 +67,7 @@ def test_nobody_comes_in_without_the_credentials(guarded, tmp_path):
         (tmp_path / "odd.json", r"odd\.json"),
     ):
         with pytest.raises(EngineError, match=words):
-            described.connect(replace(guarded, credentials=file), "read")
+            described.connect(replace(single, credentials=file), "read")
 
 
 def test_wrong_settings_are_refused_by_name(single):
@@ -234,7 +229,7 @@ def test_a_scan_of_the_owner_asks_one_server(sharded):
     client.close()
 
 
-def test_a_later_client_finds_layout_and_indexes(sharded, clusters):
+def test_a_later_client_finds_the_schema_of_all_servers(sharded, clusters):
     others = {key: value for key, value in sharded.settings.items() if key != "layout"}
     schema = Schema(indexes=((Kind.ALIGN, "gene"),), index_time="after", study_fields=False)
     SERVED[sharded.engine].empty(sharded)
@@ -256,9 +251,7 @@ def test_a_later_client_finds_layout_and_indexes(sharded, clusters):
     ids = [d["_id"] for d in DOCUMENTS[Kind.ALIGN]]
     assert reader.get_many(Kind.ALIGN, ids) == DOCUMENTS[Kind.ALIGN]
     reader.close()
-
-
-def test_servers_of_different_schemas_are_refused(sharded):
+    # Servers of different schemas are no store.
     one = replace(sharded, endpoints=(replace(sharded.endpoints[0], index=0),))
     SERVED[sharded.engine].empty(one)
     with pytest.raises(EngineError, match=r"data1.*data0.*none"):
