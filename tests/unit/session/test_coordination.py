@@ -376,6 +376,7 @@ class Coordination(stateful.RuleBasedStateMachine):
             shutil.rmtree(self.base)
 
 
+@pytest.mark.long("250 examples where all cells are run", limit=900)
 def test_runs_jobs_and_sweeps_in_any_order():
     stateful.run_state_machine_as_test(
         Coordination,
