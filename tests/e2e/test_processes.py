@@ -1,5 +1,6 @@
 """A pool of processes: what a kill leaves of it."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -30,7 +31,11 @@ def running(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     with subprocess.Popen(
-        [sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, script],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     ) as process:
         try:
             assert process.stdout.readline() == "slept\n"
@@ -49,9 +54,9 @@ def test_no_child_outlives_its_parent(running, how):
     sleepers = [child for child in children if "spawn_main" in " ".join(child.cmdline())]
     assert len(sleepers) == 2
     if how == signal.SIGINT:  # a terminal sends it to all
-        for child in sleepers:
-            child.send_signal(how)
-    process.send_signal(how)
+        os.killpg(process.pid, how)
+    else:
+        process.send_signal(how)
     assert process.wait(20) != 0
     assert gone(children)
 

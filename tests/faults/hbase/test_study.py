@@ -80,7 +80,7 @@ def killed(place, cause, phase, reason):
 
 NODE = r"master0 on host \S+ was ended by SIGKILL"
 SERVER = r"master0: the server of HBase on host \S+ was ended by SIGKILL"
-GATEWAY = r"thrift0.*(was ended by SIGKILL|the gateway has ended the connection)"
+GATEWAY = r"thrift0.*(was ended by SIGKILL|the gateway has ended the connection|Could not connect)"
 
 
 @pytest.mark.long("HBase starts twice, and a killed one is waited for", limit=600)
