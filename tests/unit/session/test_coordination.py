@@ -81,7 +81,8 @@ class Job:
     left: bool = False
     """Ended in order."""
     lost: bool = False
-    """Stood still while another host swept: nobody knows of it, and it ends when it goes on."""
+    """Another host has swept: no file names it any more. It, or the guard of its server, removes
+    its directory."""
 
     @property
     def alive(self):
@@ -329,7 +330,8 @@ class Coordination(stateful.RuleBasedStateMachine):
         there = [job for job in jobs if job.alive and not job.lost]
         for job in there:
             assert job.system.name != host, "a job has outlived its run on the host that swept"
-            job.lost = True
+        for job in jobs:
+            job.lost |= job.system.name != host
         if told is not None:
             unseen = [job for job in jobs if job.system.name != host and not job.left]
             assert len(told) <= len(unseen), told
@@ -342,7 +344,6 @@ class Coordination(stateful.RuleBasedStateMachine):
             store = self.results / "trials" / trial / "store.0"
             assert store.exists() == (store in self.kept), store
         for job in jobs:
-            # Who stood still while others swept removes it when it goes on.
             if job.scratch is not None and job.system.name == host and not job.lost:
                 assert job.scratch.exists() == (job.scratch in self.kept), job.scratch
 
