@@ -201,7 +201,7 @@ def test_a_reader_does_not_write(reader):
 
 
 def test_a_writer_reads_what_it_wrote_in_any_form(target, store):
-    """Batches (or BSON) and dicts take turns, and come back as dicts."""
+    """Written as Arrow batches (or BSON) and as dicts in turn, documents are read as dicts."""
     documents, name = sample(10, 60), target.name
     client = engine(name).connect(store, "write")
     client.create(Schema())
@@ -255,7 +255,7 @@ def _every_flag_is_true(cluster, client, nodes=0):
     if flags.count == "none" and flags.stores:
         with pytest.raises(EngineError, match="flags"):
             client.count(Count(Kind.ALIGN))
-    # A server without shards may know no owner; with shards it is one of the nodes.
+    # With shards, the owner of an id is one of the nodes; a single server may not know it.
     names = {endpoint.name for endpoint in cluster.endpoints}
     assert client.owner(Kind.ALIGN, first) in (
         names if flags.owner and nodes > 1 else {None, *names}

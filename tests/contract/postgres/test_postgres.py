@@ -72,7 +72,7 @@ def test_reads_are_prepared_where_the_study_says_so(columns):
                 client.get_many(Kind.RNA, ids[:number])
             rows = client._rows(0, "SELECT statement FROM pg_prepared_statements")
             assert len([text for (text,) in rows if "rna" in text]) == (2 if prepare else 0)
-            # Of one statement the types of the answer follow those of the values.
+            # One statement, run with values of several types: the result has the value's type.
             for value in (True, 2, "x", 0.5, b"\xff", True):
                 assert client._rows(0, "SELECT %s AS it", (value,)) == [(value,)]
 

@@ -144,7 +144,7 @@ def test_single_runs_recommend_nothing(tmp_path):
         assert result.recommendation.choice == ""
         assert "clear is only Parquet files for space on disk" in result.finding
         assert "`repeats: 3` or more" in result.text[0]
-    # Space alone is no ground, unless the study says so.
+    # The size on disk alone decides nothing, unless the study's weights say so.
     others = ("summary", "latency_summary", "scaling")
     bare = replace(tables, **{name: getattr(tables, name).iloc[:0] for name in others}, judged={})
     result = verdict(bare)

@@ -100,8 +100,8 @@ OPEN = {
 def test_what_another_user_can_do_to_a_server_that_asks_nobody_is_what_we_say(
     name: str, open_place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another user may reach ports on loopback and read data and names; but no files, programs and
-    no cookie of Riak."""
+    """Another user may connect to the ports on loopback and read data and names, but may not
+    read files, run programs, or learn Riak's cookie."""
     session, shape = open_place / "session", Topology(memory_mb=512)
     with (
         beside_an_intruder(name, tmp_path / f"{name}.jsonl", monkeypatch) as attempts,

@@ -238,7 +238,7 @@ class _Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
 
     def log_message(self, *_):
-        return  # requests are kept, not printed
+        return  # tests read the list of requests; the server's own log is not needed
 
     def _serve(self):
         faults = self.server.faults

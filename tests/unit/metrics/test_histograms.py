@@ -37,7 +37,7 @@ def test_buckets_are_those_of_the_package(values):
     ]
     result = filled(values)
     assert list(result.counts) == list(reference.counts)
-    # Values outside the range go to its ends.
+    # Values outside the range are counted in the first or the last bucket.
     ends = hdr.bucket_indexes(np.array([0, hdr.HIGHEST_NS]))
     assert hdr.bucket_indexes(np.array([-5, 10 * hdr.HIGHEST_NS])).tolist() == ends.tolist()
 

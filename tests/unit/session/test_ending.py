@@ -56,7 +56,7 @@ def test_counts_that_grow_are_told(tmp_path, monkeypatch):
         (-99, "was ended by signal 99"),
         (-15, "was ended by SIGTERM"),
         (-11, "was ended by SIGSEGV, as a program is that crashes"),
-        # Where nothing is counted nothing is claimed.
+        # Where the kernel does not count its kills, the message is only a guess.
         (-9, "was ended by SIGKILL; if nobody did it, the kernel did .*"),
     ],
 )

@@ -9,7 +9,7 @@ from storewise.study.inputs import Search
 from storewise.study.load import load_study
 
 #: Options by store that run a program, load code, name a file elsewhere, let others in or override
-#: what the session sets; of most the name alone tells.
+#: what the session sets; most are refused by their name, whatever their value.
 CONFIG = {
     "postgres": [
         "archive_command", "Restore_Command", "ssl_passphrase_command", "archive_library",

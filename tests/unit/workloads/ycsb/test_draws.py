@@ -106,7 +106,7 @@ def test_zipfian(items):
 
 
 def scrambled(records, ranks=200_000):
-    """Every rank's chance goes to the record that its hash names; the rest is spread evenly."""
+    """The probability of a rank is that of the record its hash gives; the rest is uniform."""
     head = expected_zipfian(ycsb.SCRAMBLED_ITEMS, ycsb.SCRAMBLED_ZETA, ranks)
     chances = np.full(records, head[-1] / records)
     np.add.at(chances, fnv_hashes(np.arange(ranks)) % records, head[:-1])

@@ -86,7 +86,7 @@ def test_a_property_file(place, caplog):
     assert load.params == {"recordcount": 300, "fieldcount": 3}
     shares = {"read": 0.5, "update": 0.5, "scan": 0, "insert": 0}
     hotspot = {"requestdistribution": "hotspot", "hotspotdatafraction": 0.1}
-    # What stands in the study wins.
+    # The study's own values replace the defaults.
     hotspot |= {"hotspotopnfraction": 0.7, "exponential_percentile": 90, "operations": 7}
     expected = {f"{name}proportion": share for name, share in shares.items()} | hotspot
     assert run.params == expected | {"recordcount": 300, "readallfields": True}
