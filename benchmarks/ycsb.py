@@ -12,8 +12,8 @@ In one run:
   records by both programs, each in tables of its own. Then both run C and A with each number of
   threads, one after the other, first the one and then the other in turn over the rounds. Told are
   the medians of operations/s and of the client's processor time per operation, and the ratio of
-  the throughputs with what is to be reached (`TARGETS`). Our threads are spread over as many
-  processes as the machine has processors (`--processes`).
+  the throughputs. Our threads are spread over as many processes as the machine has processors
+  (`--processes`).
 
 Servers run at the first level of their engine, and go-ycsb writes at the same. Programs that no
 package of the system brings are fetched as the tests fetch them (mongod, Cassandra's jars).
@@ -64,13 +64,7 @@ HERE = Path(__file__).parent
 THREADS = (1, 4, 16, 64)
 WORKLOADS = ("c", "a")
 TARGET_NULL = 800_000
-#: To reach, as shares of go-ycsb's throughput: with up to four threads, and with more.
-TARGETS = {
-    "postgres": (1.0, 0.9),
-    "mariadb": (1.0, 0.9),
-    "mongodb": (1.0, 0.9),
-    "cassandra": (0.5, 0.5),
-}
+ENGINES = ("postgres", "mariadb", "mongodb", "cassandra")
 TABLE = "go_usertable"
 VARIABLE = "STOREWISE_GO_YCSB"
 #: YCSB's own properties of the workloads, for go-ycsb, whose default is half reads and half writes.
@@ -315,7 +309,6 @@ def compare(name: str, options: argparse.Namespace, program: Path) -> list[dict[
                 row[who] = round(median(r.per_second for r in rates))
                 row[f"{who} cpu_us"] = round(median(r.cpu_us for r in rates), 1)
             row["ratio"] = round(row["storewise"] / row["go-ycsb"], 2)
-            row["to reach"] = TARGETS[name][threads > 4]
             rows.append(row)
     return rows
 
@@ -336,7 +329,7 @@ def setting(text: str) -> tuple[str, str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument(
-        "--engines", nargs="*", choices=tuple(TARGETS), default=list(TARGETS), metavar="ENGINE"
+        "--engines", nargs="*", choices=ENGINES, default=list(ENGINES), metavar="ENGINE"
     )
     parser.add_argument("--records", type=int, default=50_000)
     parser.add_argument("--seconds", type=float, default=5.0, help="of each run (default: 5)")
@@ -400,14 +393,8 @@ def main() -> None:
             "conditions": conditions,
         }
         options.json.write_text(json.dumps(result, indent=1) + "\n")
-    missed = ["C on the null engine"] if 1e6 / null["c"].cpu_us < TARGET_NULL else []
-    missed += [
-        f"{r['engine']} {r['workload']} at {r['threads']}"
-        for r in rows
-        if r["ratio"] < r["to reach"]
-    ]
-    if missed:
-        raise SystemExit(f"below what is to be reached: {', '.join(missed)}")
+    if 1e6 / null["c"].cpu_us < TARGET_NULL:
+        raise SystemExit("below what is to be reached: C on the null engine")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ import socket
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -280,30 +279,6 @@ def test_writers_of_the_same_ids_do_not_block_each_other(sharded):
         assert {d["gene"].split("-")[1] for d in result} == {str(number)}
     assert client.count(Count(Kind.ALIGN)) == len(DOCUMENTS[Kind.ALIGN]) + 2 * 3000
     client.close()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("direct", [True, False])
-@pytest.mark.parametrize("target", cells(t for t in SINGLE if t.name in ("mongodb", "cassandra")))
-def test_single_documents_come_the_same_with_and_without_the_driver(target, direct, clusters):
-    cluster = clusters.fresh(target)
-    fill(cluster, {})
-    cluster = replace(cluster, settings={**cluster.settings, "direct": direct})
-    with closing(connect(cluster, "write")) as client:
-        first, second, third = sample(70, 3)[Kind.GS]
-        # More than one read of a socket brings.
-        second = {**second, "s": "ACGT" * 100_000, "seqid": "grün \0", "b": None}
-        client.insert(Kind.GS, [first, second, third])
-        for changes in ({"b": -5}, {"b": None}, {"s": "TGCA" * 100_000, "b": 2**40}, {"s": ""}):
-            assert client.update(Kind.GS, second["_id"], changes)
-            second = {**second, **changes}
-            assert client.get(Kind.GS, second["_id"]) == second
-        assert client.delete(Kind.GS, first["_id"])
-        assert client.get(Kind.GS, first["_id"]) is None
-        assert not client.update(Kind.GS, first["_id"], {"b": 1})
-        with pytest.raises(EngineError, match=f"{target.name}: (bind|update): "):
-            client.update(Kind.GS, third["_id"], {"b": 2**63})
-        assert client.get(Kind.GS, third["_id"]) == third
 
 
 @pytest.mark.slow

@@ -253,15 +253,10 @@ class CassandraClient(CassandraLink):
         if schema is not None and schema.index_time == "after":
             self._make_indexes(schema)
 
-    def for_thread(self) -> CassandraClient:
-        """Itself; a connection for the thread's first request is open then."""
-        self._shared.alone.hold()
-        return self
-
     def get(self, kind: Kind, document_id: bytes) -> Document | None:
         single = self._single(kind)
         key = single.table.key_values(document_id)
-        rows = self._one(single.document, key) if key is not None else []
+        rows = self._rows(single.document, key) if key is not None else []
         return single.decode(rows[0]) if rows else None
 
     def _single(self, kind: Kind) -> Single:
@@ -309,7 +304,7 @@ class CassandraClient(CassandraLink):
         # In the order of the columns: each statement is prepared once.
         names = [name for name in table.names if name in values]
         clauses = ", ".join(f"{quoted(name)} = ?" for name in names)
-        self._one(
+        self._rows(
             f"UPDATE {full_name(table)} SET {clauses} {of_key(table)}",
             [*(values[name] for name in names), *(table.key_values(document_id) or ())],
         )
@@ -317,7 +312,7 @@ class CassandraClient(CassandraLink):
 
     def _exists(self, single: Single, document_id: bytes) -> bool:
         key = single.table.key_values(document_id)
-        return key is not None and bool(self._one(single.key, key))
+        return key is not None and bool(self._rows(single.key, key))
 
     def delete(self, kind: Kind, document_id: bytes) -> bool:
         """A read, then a delete; not one transaction."""
@@ -327,7 +322,7 @@ class CassandraClient(CassandraLink):
             return False
         table = single.table
         key = table.key_values(document_id)
-        self._one(f"DELETE FROM {full_name(table)} {of_key(table)}", key)
+        self._rows(f"DELETE FROM {full_name(table)} {of_key(table)}", key)
         return True
 
     def find(self, query: Find) -> list[Document]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import struct
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -18,7 +18,6 @@ from cassandra.auth import PlainTextAuthProvider
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, ExecutionProfile, NoHostAvailable
 from cassandra.cluster import Cluster as Driver
 from cassandra.connection import ConnectionException, DefaultEndPoint
-from cassandra.cqltypes import BytesType, UTF8Type
 from cassandra.policies import (
     ConstantReconnectionPolicy,
     DCAwareRoundRobinPolicy,
@@ -28,12 +27,10 @@ from cassandra.policies import (
 from cassandra.query import tuple_factory
 
 from storewise.engines.cassandra.cluster import FAILURES, KEYSPACE, PROTOCOL, words_of
-from storewise.engines.cassandra.direct import Direct
 from storewise.engines.cassandra.settings import LEVELS, CassandraSettings, Level
 from storewise.engines.contract.engine import Cluster, Endpoint, Engine, Mode
 from storewise.engines.contract.server import Credentials
 from storewise.engines.support.clients import ProcessClient, ProcessState
-from storewise.engines.support.direct import DirectPool
 from storewise.engines.support.table import SCHEMA_TABLE, Keys, Table, described, make_tables
 from storewise.errors import EngineError
 
@@ -77,8 +74,6 @@ class Shared(ProcessState[Table]):
     endpoints: tuple[Endpoint, ...]
     driver: Any
     session: Any
-    alone: DirectPool[Direct]
-    """Connections past the driver; none but to a server that stands alone."""
     prepared: dict[str, Any] = field(default_factory=dict)
 
 
@@ -120,20 +115,7 @@ def open_shared(engine: Engine, cluster: Cluster, mode: Mode) -> Shared:
         raise EngineError(f"cassandra: connect to {hosts}: {words_of(error)}") from error
     session.default_fetch_size = settings.page_rows
 
-    def connect_directly() -> Direct:
-        return Direct(
-            endpoints[0],
-            credentials,
-            connect=_CONNECT_SECONDS,
-            seconds=_REQUEST_SECONDS,
-            level=level.requests,
-            # One clock for all writes: of equal rows the latest counts.
-            now=driver.timestamp_generator,
-        )
-
-    direct = settings.direct and len(endpoints) == 1
     return Shared(
-        alone=DirectPool(connect_directly if direct else None, FAILURES),
         mode=mode,
         kinds=cluster.kinds,
         settings=settings,
@@ -183,7 +165,6 @@ class CassandraLink(ProcessClient[Shared, Table]):
         with self._shared.lock:
             closed, self._shared.closed = self._shared.closed, True
         if not closed:
-            self._shared.alone.close()
             self._shared.driver.shutdown()
 
     def _prepared(self, cql: str) -> Any:
@@ -203,32 +184,6 @@ class CassandraLink(ProcessClient[Shared, Table]):
         if level is not None:
             bound.consistency_level = level
         return self._try("query", lambda: list(self._shared.session.execute(bound)))
-
-    def _one(self, cql: str, values: Any) -> list[tuple[Any, ...]]:
-        """The same for a statement that names a row by its whole key: without the driver where the
-        server stands alone, unless that fails."""
-        pool = self._shared.alone
-        if not pool.usable:
-            return self._rows(cql, values)
-        statement = self._prepared(cql)
-        with self._words("bind"):
-            sent = _packed(statement, values) or statement.bind(values).values
-
-        def ask() -> list[tuple[Any, ...]]:
-            if (server := pool.take()) is not None:
-                try:
-                    return server.execute(statement, sent)
-                except OperationTimedOut:
-                    raise  # the driver would wait as long again
-                except FAILURES:
-                    # Every statement may be sent twice: the driver does it, or says what is wrong.
-                    if not server.open:
-                        pool.drop()
-                finally:
-                    pool.give(server)
-            return list(self._shared.session.execute(statement.bind(values)))
-
-        return self._try("query", ask)
 
     def _rows_of(self, host: Any, cql: str) -> list[tuple[Any, ...]]:
         """The rows of a statement as one node has them (virtual tables)."""
@@ -262,17 +217,3 @@ class CassandraLink(ProcessClient[Shared, Table]):
         if isinstance(error, (*PASSING, Unavailable)):
             words = f"{', '.join(map(str, self._shared.endpoints))}: {words}"
         return EngineError(f"cassandra: {verb}: {words}")
-
-
-def _packed(statement: Any, values: Sequence[Any]) -> list[bytes] | None:
-    """Bytes and texts for columns of that type as the driver would bind them, which takes it as
-    long as a request; None where there are other values."""
-    result = []
-    for column, value in zip(statement.column_metadata, values, strict=True):
-        if column.type is BytesType and value.__class__ is bytes:
-            result.append(value)
-        elif column.type is UTF8Type and value.__class__ is str:
-            result.append(value.encode())
-        else:
-            return None
-    return result

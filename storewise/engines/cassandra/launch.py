@@ -150,9 +150,6 @@ def java_command(
         "cassandra.skip_wait_for_gossip_to_settle": 0,
         "cassandra.superuser_setup_delay_ms": _SOON_MS if first else _NEVER_MS,
         "cassandra.shutdown_announce_in_ms": 500,
-        # Of the hashes of passwords. Ours are random, 160 bits, so that nobody finds them by trying
-        # whatever a try costs; with the usual 10 each connection costs a server 0.1 s.
-        "cassandra.auth_bcrypt_gensalt_log2_rounds": 4,
         "cassandra.libjemalloc": "-",
         "java.io.tmpdir": str(directory / "tmp"),
         "jna.tmpdir": str(directory / "tmp"),

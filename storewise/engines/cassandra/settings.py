@@ -50,11 +50,6 @@ class CassandraSettings(JavaSettings):
     concurrency: int = Setting(
         default=128, ge=1, le=2048, description="requests in flight of one client thread"
     )
-    direct: bool = Setting(
-        default=True,
-        description="single documents of a server that stands alone are read and changed without "
-        "the driver, which takes several times as long",
-    )
     batch_rows: int = Setting(
         default=1,
         ge=1,

@@ -19,7 +19,6 @@ from storewise.engines.contract.queries import Count, Find, Histogram, Query, Sc
 from storewise.engines.mongodb import queries
 from storewise.engines.mongodb.cluster import DATABASE, PASSING
 from storewise.engines.mongodb.connection import SCHEMA, MongoCollection, MongoLink
-from storewise.engines.mongodb.direct import Lost
 from storewise.engines.mongodb.documents import forms_of
 from storewise.engines.mongodb.sharding import routing_table, shard_collections, shard_nodes
 from storewise.engines.support.table import describe, make_tables
@@ -36,8 +35,6 @@ class MongodbClient(MongoLink):
         """Itself; for unacknowledged writes one connection of the thread's own, because servers
         keep the order of what comes on one connection only, and `flush` needs it."""
         if self._shared.concern.acknowledged or self._shared.mode == "read":
-            with self._words("connect"):
-                self._shared.alone.hold()
             return self
         with self._shared.lock, self._words("connect"):
             return MongodbClient(self._shared, self._shared.connect(maxPoolSize=1))
@@ -133,17 +130,6 @@ class MongodbClient(MongoLink):
         form = self._table(kind)
         with self._words("update"):
             values = form.changes(changes)
-            if (server := self._shared.alone.take()) is not None:
-                concern = self._shared.concern.document
-                try:
-                    return server.set_fields(
-                        DATABASE, kind.table, form.stored_id(document_id), values, concern
-                    )
-                except Lost:
-                    self._shared.alone.drop()
-                    raise
-                finally:
-                    self._shared.alone.give(server)
             done = self._answering(kind).update_one(
                 {"_id": form.stored_id(document_id)}, {"$set": values}
             )
@@ -204,16 +190,6 @@ class MongodbClient(MongoLink):
         form = self._table(kind)
         with self._words("get"):
             condition = {"_id": form.stored_id(document_id)}
-            if (server := self._shared.alone.take()) is not None:
-                try:
-                    stored = server.find_one(
-                        DATABASE, kind.table, condition["_id"], self._read_concern
-                    )
-                    return None if stored is None else form.document(stored)
-                except Lost:
-                    self._shared.alone.drop()  # a read may be done twice: pymongo does it
-                finally:
-                    self._shared.alone.give(server)
         stored = self._try("get", lambda: self._collections[kind].find_one(condition))
         return None if stored is None else form.document(stored)
 

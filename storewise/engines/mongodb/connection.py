@@ -34,12 +34,10 @@ from storewise.engines.mongodb.cluster import (
     words_of,
 )
 from storewise.engines.mongodb.counters import Counters
-from storewise.engines.mongodb.direct import Direct
 from storewise.engines.mongodb.documents import Form, forms_of
 from storewise.engines.mongodb.settings import WRITE_CONCERNS, MongoSettings
 from storewise.engines.mongodb.sharding import RoutingTable, check_key_field, key_field
 from storewise.engines.support.clients import ProcessClient, ProcessState
-from storewise.engines.support.direct import DirectPool
 from storewise.engines.support.table import described
 from storewise.errors import EngineError
 
@@ -79,8 +77,6 @@ class Shared(ProcessState[Form]):
     sharded: bool
     connect: Callable[..., Connection]
     counters: Counters
-    alone: DirectPool[Direct]
-    """Connections past pymongo; none but to a server that stands alone."""
     routing: dict[Kind, RoutingTable | None] = field(default_factory=dict)
     nodes: dict[str, str] = field(default_factory=dict)
     opened: list[Connection] = field(default_factory=list)
@@ -124,12 +120,7 @@ def open_shared(engine: Engine, cluster: Cluster, mode: Mode) -> Shared:
             options["directConnection"] = True
         return connect(seeds, **options)
 
-    def connect_directly() -> Direct:
-        return Direct(data[0], credentials, _CONNECT_SECONDS, _STATE_SECONDS["one"])
-
-    direct = settings.direct and shape == "one" and concern.acknowledged
     return Shared(
-        alone=DirectPool(connect_directly if direct else None, (AutoReconnect,)),
         mode=mode,
         kinds=cluster.kinds,
         settings=settings,
@@ -173,8 +164,6 @@ class MongoLink(ProcessClient[Shared, Form]):
         self._collections: dict[Kind, MongoCollection] = {
             kind: database[kind.table] for kind in shared.kinds
         }
-        level = settings.read_concern
-        self._read_concern = {} if level == "local" else {"readConcern": {"level": level}}
         self._keys = {kind: key_field(kind, settings) for kind in shared.kinds}
 
     def greet(self) -> None:
@@ -209,7 +198,6 @@ class MongoLink(ProcessClient[Shared, Form]):
         """Closes the connections of all threads."""
         for mongo in self._shared.opened:
             mongo.close()
-        self._shared.alone.close()
         self._shared.counters.close()
 
     def _try(self, verb: str, action: Callable[[], _Result]) -> _Result:

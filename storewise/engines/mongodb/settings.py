@@ -61,11 +61,6 @@ class MongoSettings(ServerSettings):
     read_concern: Literal["local", "majority"] = Setting(
         default="local", description="`majority`: only what most members have"
     )
-    direct: bool = Setting(
-        default=True,
-        description="single documents of a server that stands alone are read and updated without "
-        "pymongo, which takes several times as long",
-    )
     compressor: Literal["snappy", "zstd", "zlib", "none"] = Setting(
         default="snappy", description="of the collections' blocks on disk"
     )
