@@ -17,7 +17,6 @@ from psycopg.types.json import set_json_loads
 from storewise.documents import Field, FieldType, Kind
 from storewise.engines.contract.engine import Endpoint
 from storewise.engines.contract.server import Credentials
-from storewise.engines.postgres.prepared import Prepared
 from storewise.engines.sql.json_table import DOCUMENT_COLUMN, JsonTable
 from storewise.engines.sql.sharded_client import ShardedClient
 from storewise.engines.support.clients import retried
@@ -84,12 +83,10 @@ def connect(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Session:
-    """A connection and the cursor of its reads: a new one for each read would halve their rate."""
+    """A connection and its cursor, whose answers are in binary form."""
 
     connection: psycopg.Connection[Row]
-    reads: psycopg.Cursor[Row]
-    prepared: Prepared | None
-    """None where the study wants no prepared statements."""
+    cursor: psycopg.Cursor[Row]
 
     @property
     def idle(self) -> bool:
@@ -116,8 +113,7 @@ class PostgresClient(ShardedClient[Session]):
         connection.prepare_threshold = 0 if self._shared.settings.prepare else None
         # A JSON column gives its text: the table makes the document of it.
         set_json_loads(lambda data: data, connection)
-        prepared = Prepared(connection) if self._shared.settings.prepare else None
-        return Session(connection, connection.cursor(binary=True), prepared)
+        return Session(connection, connection.cursor(binary=True))
 
     def _shut(self, connection: Session) -> None:
         connection.connection.close()
@@ -138,13 +134,9 @@ class PostgresClient(ShardedClient[Session]):
 
     @staticmethod
     def _ask(connection: Session, sql: str, values: Sequence[Any], anew: bool) -> list[Row]:
-        if connection.prepared is not None and not anew:
-            rows = connection.prepared.rows(sql, values)
-            if rows is not None:
-                return rows
         # The server may keep one plan for all parameters of a prepared statement.
         prepare = False if anew else None
-        return connection.reads.execute(_sql(sql), values, prepare=prepare).fetchall()
+        return connection.cursor.execute(_sql(sql), values, prepare=prepare).fetchall()
 
     def _plan(self, store: int, sql: str, values: Sequence[Any]) -> str:
         return "\n".join(row[0] for row in self._rows(store, f"EXPLAIN {sql}", values, anew=True))
@@ -162,11 +154,7 @@ class PostgresClient(ShardedClient[Session]):
 
     @staticmethod
     def _run(connection: Session, sql: str, values: Sequence[Any]) -> int:
-        if connection.prepared is not None and values:
-            changed = connection.prepared.change(sql, values)
-            if changed is not None:
-                return changed
-        return connection.connection.execute(_sql(sql), values or None).rowcount
+        return connection.cursor.execute(_sql(sql), values or None).rowcount
 
     def _transaction(self, connection: Session) -> AbstractContextManager[Any]:
         return connection.connection.transaction()
