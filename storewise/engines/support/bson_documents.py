@@ -58,18 +58,6 @@ class BsonForm:
                 document[name] = self.loaded(document[name], name)
         return document
 
-    def id_of(self, packed: bytes) -> bytes:
-        """The id of a document that is BSON already; EngineError where it has none of its kind."""
-        if self._keyed and packed[4:9] == b"\x02_id\0":
-            # A string has its length in front, and a NUL behind it that is counted.
-            return packed[13 : 12 + int.from_bytes(packed[9:13], "little")]
-        if not self._keyed and packed[4:9] == b"\x07_id\0":
-            return packed[9 : 9 + ID_BYTES]
-        # Somewhere behind other fields, or nowhere.
-        document_id: bytes = self.loaded(bson.decode(packed).get("_id"), "_id")
-        self.stored("_id", document_id)
-        return document_id
-
     def loaded(self, value: Any, name: str) -> Any:
         """The document's value of what is stored in a field."""
         if value.__class__ is ObjectId:

@@ -166,12 +166,15 @@ class Table:
         take it."""
         for row in rows:
             for column, value in zip(self.columns, row, strict=True):
-                null = value is None and column.name not in self.key
-                if not null and not _HOLDS[column.type](value):
-                    raise EngineError(
-                        f"{self.name}.{column.name} is of type {column.type} and cannot hold "
-                        f"{value!r}"
-                    )
+                if value is not None or column.name in self.key:
+                    self.check_value(column, value)
+
+    def check_value(self, column: Field, value: Any) -> None:
+        """Raise EngineError for a value, not null, that the column cannot hold."""
+        if not _HOLDS[column.type](value):
+            raise EngineError(
+                f"{self.name}.{column.name} is of type {column.type} and cannot hold {value!r}"
+            )
 
     def _params_row(self, document: Document) -> Row:
         columns = self.names[:-1]

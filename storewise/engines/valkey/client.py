@@ -1,31 +1,29 @@
 """What one process does with a server of Valkey, or with a cluster of several.
 
-A document is a string under the key ``TABLE:ID``, in BSON. Of each table a sorted set, called as
-the table, has the ids in the order of their bytes. In a cluster all keys of a server begin with its
-tag (`slots`).
+A document is a hash under the key ``TABLE:ID``, with a field for each of its own that is not null.
+Of each table a sorted set, called as the table, has the ids in the order of their bytes. YCSB's
+client keeps its records so. In a cluster all keys of a server begin with its tag (`slots`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import merge
-from itertools import chain, islice
+from itertools import islice
 from typing import Any
 
-import bson
-from bson.errors import BSONError
+from valkey.exceptions import WatchError
 
-from storewise.documents import Document, Kind
+from storewise.documents import Document, FieldType, Kind, fields
 from storewise.engines.contract.engine import Cluster, Endpoint, Engine, HashPlacement, Mode, Schema
 from storewise.engines.contract.queries import Count, Scan
 from storewise.engines.contract.server import Credentials
-from storewise.engines.support.bson_documents import BsonForm
-from storewise.engines.support.clients import ProcessState, ThreadClient, retried
+from storewise.engines.support.clients import ProcessState, ThreadClient
 from storewise.engines.support.servers import numbered_nodes
-from storewise.engines.support.stores import chunks
-from storewise.engines.support.table import describe, described
-from storewise.engines.valkey.connection import Command, Links
+from storewise.engines.support.table import check_names, describe, described, make_table
+from storewise.engines.valkey.connection import Links
 from storewise.engines.valkey.counters import counters_of, read_counters
 from storewise.engines.valkey.launch import user_of
 from storewise.engines.valkey.settings import ValkeySettings
@@ -34,32 +32,74 @@ from storewise.errors import EngineError
 
 #: Where the schema is kept, on the first server, for clients that connect later.
 _SCHEMA = b":schema"
-#: Documents, or ids, of one command; a server takes half a million at most.
-_MOST = 10_000
-#: An update that meets others is tried so often.
-_TRIES = 100
+#: What a field's text is read by.
+_READERS: Mapping[FieldType, Callable[[bytes], Any]] = {
+    "id": bytes,
+    "key": bytes,
+    "int": int,
+    "float": float,
+    "str": bytes.decode,
+}
 
 
-class _Changed(EngineError):
-    """Another client has changed a document while it was updated."""
-
-
-@dataclass(frozen=True, slots=True)
 class Kept:
     """How the documents of a kind are kept, and under which keys on each server."""
 
-    form: BsonForm
-    prefixes: tuple[bytes, ...]
-    """What the keys of documents begin with."""
-    orders: tuple[bytes, ...]
-    """The keys of the sorted sets of ids. Names of tables have no colon, so that they are the keys
-    of no document."""
+    def __init__(self, kind: Kind, tags: Sequence[bytes], *, study_fields: bool) -> None:
+        columns = fields(kind, study_fields=study_fields)
+        self.kind = kind
+        self.table = make_table(kind, study_fields=study_fields)
+        self.orders = tuple(tag + kind.table.encode() for tag in tags)
+        """The keys of the sorted sets of ids. Names of tables have no colon, so that they are the
+        keys of no document."""
+        self.prefixes = tuple(order + b":" for order in self.orders)
+        """What the keys of documents begin with."""
+        self._columns = {column.name: column for column in columns}
+        self._names = frozenset(self._columns)
+        self._readers = [(c.name, c.name.encode(), _READERS[c.type]) for c in columns]
+        self._known = frozenset(name.encode() for name in self._names)
 
-    @classmethod
-    def of(cls, kind: Kind, tags: Sequence[bytes], *, study_fields: bool) -> Kept:
-        orders = tuple(tag + kind.table.encode() for tag in tags)
-        prefixes = tuple(order + b":" for order in orders)
-        return cls(BsonForm(kind, study_fields=study_fields), prefixes, orders)
+    def packed(self, document: Document) -> dict[str, Any]:
+        """A whole document as the fields of a hash; EngineError where it is none of its kind."""
+        if document.keys() != self._names:
+            check_names(self.kind, self._names, document)
+        self.table.check_ids((document,))
+        return self.values(document)
+
+    def values(self, document: Mapping[str, Any]) -> dict[str, Any]:
+        """Fields of a hash; those that are null are left out, open fields are JSON."""
+        result = {}
+        for name, value in document.items():
+            column = self._columns.get(name)
+            if column is None:
+                try:
+                    result[name] = json.dumps(value)
+                except (TypeError, ValueError) as error:
+                    raise EngineError(f"{self.table.name}.{name}: no JSON: {error}") from error
+                continue
+            if value is None and name != "_id":
+                continue
+            self.table.check_value(column, value)
+            result[name] = value
+        return result
+
+    def document(self, stored: Mapping[bytes, bytes]) -> Document | None:
+        """The document of a hash; None where it has no id, which only a document has."""
+        if b"_id" not in stored:
+            return None
+        try:
+            document: Document = {
+                name: read(stored[key]) if key in stored else None
+                for name, key, read in self._readers
+            }
+            if self.kind.open_fields:
+                for key in stored.keys() - self._known:
+                    document[key.decode()] = json.loads(stored[key])
+        except ValueError as error:
+            raise EngineError(
+                f"valkey: {self.table.name}: what is stored is no document of Storewise's: {error}"
+            ) from error
+        return document
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -109,34 +149,37 @@ class ValkeyClient(ThreadClient[Shared, Kept]):
 
     def greet(self) -> None:
         """EngineError where a server does not answer."""
-        self._links.ask_all({server: [(b"PING",)] for server in range(self._servers)})
+        self._links.greet()
 
     def create(self, schema: Schema) -> None:
         """Keys come into being with their first value; what is kept is the schema."""
         shared = self._writing("create")
         if schema.indexes and schema.index_time != "none":
             raise self._cannot("secondary index")
-        key = shared.tags[0] + _SCHEMA
-        there, _ = self._links.ask(
-            0, (b"GET", key), (b"SET", key, describe(schema, "documents").encode())
-        )
+        key, text = shared.tags[0] + _SCHEMA, describe(schema, "documents")
+        there = self._links.ask(0, lambda server: server.set(key, text, nx=True, get=True))
+        if there is not None and json.loads(there) != json.loads(text):
+            raise EngineError(
+                f"valkey: {shared.endpoints[0]} has tables of another schema: {there.decode()}; "
+                f"this one is {text}"
+            )
         if there is None and shared.level == "memory":
             # A server that is started again has lost its documents, and still has its tables.
-            self._links.ask(0, (b"SAVE",))
+            self._links.ask(0, lambda server: server.save())
         self._keep(schema)
 
     def _keep(self, schema: Schema) -> None:
         shared = self._shared
         tables = {
-            kind: Kept.of(kind, shared.tags, study_fields=schema.study_fields)
-            for kind in schema.kinds
+            kind: Kept(kind, shared.tags, study_fields=schema.study_fields) for kind in schema.kinds
         }
         with shared.lock:
             shared.schema, shared.tables = schema, tables
 
     def _learn(self) -> None:
         """Take the schema that another client has created."""
-        (text,) = self._links.ask(0, (b"GET", self._shared.tags[0] + _SCHEMA))
+        key = self._shared.tags[0] + _SCHEMA
+        text = self._links.ask(0, lambda server: server.get(key))
         if text is not None:
             schema, _ = described(text.decode(), self._shared.kinds)
             self._keep(schema)
@@ -152,129 +195,101 @@ class ValkeyClient(ThreadClient[Shared, Kept]):
 
     # Writing.
 
-    def insert(self, kind: Kind, documents: Sequence[bytes | Document]) -> None:
-        """As BSON or as dicts; on each server one transaction."""
+    def insert(self, kind: Kind, documents: Sequence[Document]) -> None:
+        """On each server one transaction."""
         self._writing("insert")
         kept = self._table(kind)
-        parts: dict[int, list[tuple[bytes, bytes]]] = {}
+        parts: dict[int, dict[bytes, dict[str, Any]]] = {}
         for document in documents:
-            if isinstance(document, bytes):
-                document_id, packed = kept.form.id_of(document), document
-            else:
-                packed, document_id = self._packed(kept.form, document), document["_id"]
-            parts.setdefault(self._server_of(document_id), []).append((document_id, packed))
-        if parts:
-            self._transact({server: self._store(kept, server, p) for server, p in parts.items()})
+            values = kept.packed(document)
+            document_id = values["_id"]
+            # Of an id that comes twice the last document counts.
+            parts.setdefault(self._server_of(document_id), {})[document_id] = values
 
-    def _packed(self, form: BsonForm, document: Document) -> bytes:
-        try:
-            return form.bson(document)
-        except (BSONError, OverflowError, UnicodeError) as error:
-            raise EngineError(f"valkey: {form.table.name}: {error}") from error
+        def store(server: int, client: Any) -> None:
+            prefix, some = kept.prefixes[server], parts[server]
+            with client.pipeline() as pipe:
+                pipe.delete(*(prefix + document_id for document_id in some))
+                for document_id, values in some.items():
+                    pipe.hset(prefix + document_id, mapping=values)
+                pipe.zadd(kept.orders[server], dict.fromkeys(some, 0))
+                pipe.execute()
 
-    def _store(self, kept: Kept, server: int, part: Sequence[tuple[bytes, bytes]]) -> list[Command]:
-        """Commands that keep documents and their places. Of an id that comes twice the last
-        document counts."""
-        prefix, order = kept.prefixes[server], kept.orders[server]
-        commands: list[Command] = []
-        for start in range(0, len(part), _MOST):
-            some = part[start : start + _MOST]
-            values = chain.from_iterable((prefix + key, packed) for key, packed in some)
-            places = chain.from_iterable((b"0", key) for key, _ in some)
-            commands += [(b"MSET", *values), (b"ZADD", order, *places)]
-        return commands
-
-    def _transact(
-        self, requests: Mapping[int, Sequence[Command]], *, again: bool = True
-    ) -> dict[int, list[Any] | None]:
-        """What the commands of a transaction on each server have given; None where a key that was
-        watched has changed. EngineError where a server refuses one: then it has done none."""
-        whole = {
-            server: ((b"MULTI",), *commands, (b"EXEC",)) for server, commands in requests.items()
-        }
-        answers = self._links.ask_all(whole, again=again)
-        done = {server: found[-1] for server, found in answers.items()}
-        for server, results in done.items():
-            for result in results or ():
-                if isinstance(result, Exception):
-                    raise EngineError(f"valkey: {self._shared.endpoints[server]}: {result}")
-        return done
+        self._links.ask_all(parts, store)
 
     def finish(self) -> None:
         """Nothing is left to do: every insert was acknowledged."""
         self._writing("finish")
 
     def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool:
-        """Read, change and write back; again where another client has changed it meanwhile."""
+        """One transaction in one exchange. Where there is no document it makes a hash without an
+        id, which no reader takes for one, and removes it."""
         self._writing("update")
         kept = self._table(kind)
-        values = kept.form.changes(changes)
+        kept.table.check_changes(changes)
+        values = kept.values(changes)
         server = self._server_of(document_id)
         key = kept.prefixes[server] + document_id
 
-        def once() -> bool:
-            _, stored = self._links.ask(server, (b"WATCH", key), (b"GET", key))
-            if stored is None:
-                self._links.ask(server, (b"UNWATCH",))
+        def change(client: Any) -> bool:
+            with client.pipeline() as pipe:
+                pipe.hexists(key, "_id")
+                if values:
+                    pipe.hset(key, mapping=values)
+                if nulls := changes.keys() - values.keys():
+                    pipe.hdel(key, *nulls)
+                if pipe.execute()[0]:
+                    return True
+                try:
+                    pipe.watch(key)
+                    if not pipe.hexists(key, "_id"):
+                        pipe.multi()
+                        pipe.delete(key)
+                        pipe.execute()
+                except WatchError:
+                    pass  # another client has inserted it meanwhile
                 return False
-            try:
-                changed = bson.encode(bson.decode(stored) | values)
-            except (BSONError, OverflowError, UnicodeError) as error:
-                self._links.ask(server, (b"UNWATCH",))
-                raise EngineError(f"valkey: {kind.table}: {error}") from error
-            if self._transact({server: [(b"SET", key, changed)]}, again=False)[server] is None:
-                raise _Changed(
-                    f"valkey: {kind.table}: other clients have changed the document "
-                    f"{document_id.hex()} at each of {_TRIES} tries to update it"
-                )
-            return True
 
-        return retried(once, lambda error: isinstance(error, _Changed), _TRIES)
+        return self._links.ask(server, change)
 
     def delete(self, kind: Kind, document_id: bytes) -> bool:
         self._writing("delete")
         kept = self._table(kind)
         server = self._server_of(document_id)
-        key, order = kept.prefixes[server] + document_id, kept.orders[server]
-        commands = [(b"DEL", key), (b"ZREM", order, document_id)]
-        done = self._transact({server: commands})[server]
-        return bool(done and done[0])
+
+        def remove(client: Any) -> bool:
+            with client.pipeline() as pipe:
+                pipe.delete(kept.prefixes[server] + document_id)
+                pipe.zrem(kept.orders[server], document_id)
+                return bool(pipe.execute()[1])
+
+        return self._links.ask(server, remove)
 
     # Reading.
 
     def get(self, kind: Kind, document_id: bytes) -> Document | None:
         kept = self._table(kind)
         server = self._server_of(document_id)
-        stored = self._links.ask_one(server, (b"GET", kept.prefixes[server] + document_id))
-        return None if stored is None else self._document(kept.form, stored)
-
-    def _document(self, form: BsonForm, stored: bytes) -> Document:
-        try:
-            return form.document(bson.decode(stored))
-        except (BSONError, KeyError) as error:
-            raise EngineError(
-                f"valkey: {form.table.name}: what is stored is no document of Storewise's: {error}"
-            ) from error
+        with self._links.words(server):
+            stored = self._links.servers[server].hgetall(kept.prefixes[server] + document_id)
+        return kept.document(stored)
 
     def get_many(self, kind: Kind, document_ids: Sequence[bytes]) -> list[Document | None]:
         kept = self._table(kind)
         parts: dict[int, list[bytes]] = {}
         for document_id in dict.fromkeys(document_ids):
             parts.setdefault(self._server_of(document_id), []).append(document_id)
-        requests: dict[int, list[Command]] = {}
-        for server, ids in parts.items():
-            prefix = kept.prefixes[server]
-            requests[server] = [
-                (b"MGET", *(prefix + document_id for document_id in some))
-                for some in chunks(ids, _MOST)
-            ]
-        documents: dict[bytes, Document] = {}
-        for server, answers in self._links.ask_all(requests).items():
-            values = chain.from_iterable(answers)
-            for document_id, stored in zip(parts[server], values, strict=True):
-                if stored is not None:
-                    documents[document_id] = self._document(kept.form, stored)
-        return [documents.get(document_id) for document_id in document_ids]
+
+        def read(server: int, client: Any) -> list[dict[bytes, bytes]]:
+            with client.pipeline(transaction=False) as pipe:
+                for document_id in parts[server]:
+                    pipe.hgetall(kept.prefixes[server] + document_id)
+                return list(pipe.execute())
+
+        documents: dict[bytes, Document | None] = {}
+        for ids, answers in zip(parts.values(), self._links.ask_all(parts, read), strict=True):
+            documents |= zip(ids, map(kept.document, answers), strict=True)
+        return [documents[document_id] for document_id in document_ids]
 
     def scan(self, query: Scan) -> list[Document]:
         """The first ids of all servers, then the documents of the first of these."""
@@ -292,18 +307,20 @@ class ValkeyClient(ThreadClient[Shared, Kept]):
 
     def _ids(self, kept: Kept, start: bytes, limit: int) -> list[bytes]:
         """The first ids that are not below `start`, over all servers."""
-        span = (b"[" + start, b"+", b"BYLEX", b"LIMIT", 0, limit)
-        requests = {s: [(b"ZRANGE", order, *span)] for s, order in enumerate(kept.orders)}
-        parts = [ids for (ids,) in self._links.ask_all(requests).values()]
-        return list(islice(merge(*parts), limit))
+
+        def ids(server: int, client: Any) -> list[bytes]:
+            order = kept.orders[server]
+            return list(client.zrange(order, b"[" + start, "+", bylex=True, offset=0, num=limit))
+
+        return list(islice(merge(*self._links.ask_all(range(self._servers), ids)), limit))
 
     def count(self, query: Count) -> int:
         """Of a whole kind as the servers know it; with conditions by a look at every document."""
         kept = self._table(query.kind)
         if query.where:
             return super().count(query)
-        requests = {s: [(b"ZCARD", order)] for s, order in enumerate(kept.orders)}
-        return sum(int(number) for (number,) in self._links.ask_all(requests).values())
+        servers = range(self._servers)
+        return sum(self._links.ask_all(servers, lambda s, c: int(c.zcard(kept.orders[s]))))
 
     # What is known of the store.
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import psutil
 
@@ -14,7 +15,6 @@ from storewise.engines.contract.engine import Endpoint
 from storewise.engines.contract.server import Credentials, Forming, Settling
 from storewise.engines.support.servers import wait_until
 from storewise.engines.valkey.connection import Links, Refused, Unreached
-from storewise.engines.valkey.counters import fields_of
 from storewise.engines.valkey.launch import BUS, former_of, user_of
 from storewise.engines.valkey.settings import ValkeySettings
 from storewise.engines.valkey.slots import SLOTS, slots_of
@@ -31,7 +31,7 @@ def answers(endpoint: Endpoint, credentials: Credentials) -> bool:
     """Whether the server lets the session's user in; EngineError where it never will."""
     links = Links((endpoint,), *user_of(credentials), _SECONDS)
     try:
-        links.ask(0, (b"PING",))
+        links.greet()
     except Unreached:
         return False
     finally:
@@ -60,13 +60,10 @@ def form(forming: Forming) -> None:
         for server in range(len(nodes)):
             first, last = slots_of(server, len(nodes))
             # Epochs of its own: else they would quarrel for seconds which of them is right.
-            links.ask(
-                server,
-                (b"CLUSTER", b"ADDSLOTSRANGE", first, last),
-                (b"CLUSTER", b"SET-CONFIG-EPOCH", server + 1),
-            )
-        meet = [(b"CLUSTER", b"MEET", e.address, e.port, e.ports[BUS]) for e in nodes[1:]]
-        links.ask(0, *meet)
+            _order(links, server, "CLUSTER ADDSLOTSRANGE", first, last)
+            _order(links, server, "CLUSTER SET-CONFIG-EPOCH", server + 1)
+        for node in nodes[1:]:
+            _order(links, 0, "CLUSTER MEET", node.address, node.port, node.ports[BUS])
 
         def lacking() -> str | None:
             for server, node in enumerate(nodes):
@@ -89,6 +86,10 @@ def resume(settling: Settling) -> None:
         _await(lambda: _lacks(links, 0, nodes), settling.check)
 
 
+def _order(links: Links, server: int, *command: str | int) -> Any:
+    return links.ask(server, lambda client: client.execute_command(*command))
+
+
 def _await(lacking: Callable[[], str | None], check: Callable[[], None]) -> None:
     wait_until(lacking, _STEP_SECONDS, "valkey: the servers are no cluster", check, poll=0.1)
 
@@ -96,10 +97,9 @@ def _await(lacking: Callable[[], str | None], check: Callable[[], None]) -> None
 def _lacks(links: Links, server: int, nodes: int) -> str | None:
     """What a server still lacks of its place in a cluster of so many."""
     try:
-        (text,) = links.ask(server, (b"CLUSTER", b"INFO"))
+        known = _order(links, server, "CLUSTER INFO")
     except (Unreached, Refused) as error:
         return str(error)
-    known = fields_of(text)
     words = ("cluster_state", "cluster_known_nodes", "cluster_slots_assigned")
     wanted = ("ok", str(nodes), str(SLOTS))
     if tuple(map(known.get, words)) == wanted:

@@ -1,12 +1,16 @@
-"""Connections to the servers of a cluster: commands to several at once, words of errors."""
+"""Connections to the servers of a cluster: a client of valkey-py for each, words of errors.
+
+Driver: https://valkey-py.readthedocs.io/
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
-from libvalkey import pack_command
-from valkey.connection import Connection
+from valkey import Valkey
 from valkey.exceptions import AuthenticationError, BusyLoadingError, ResponseError, ValkeyError
 from valkey.exceptions import ConnectionError as Lost
 from valkey.exceptions import TimeoutError as Silence
@@ -14,139 +18,108 @@ from valkey.exceptions import TimeoutError as Silence
 from storewise.engines.contract.engine import Endpoint
 from storewise.errors import EngineError
 
-#: To connect and to log in, s.
+#: To connect and for the first answer, s.
 _CONNECT_SECONDS = 10.0
 
-#: A command and its arguments.
-Command = tuple[bytes | str | int, ...]
+_Result = TypeVar("_Result")
 
 
 class Unreached(EngineError):
-    """A server does not answer: it is silent, or reads its data and does not serve yet."""
-
-
-class Broken(Unreached):
-    """A server takes no connection, or has closed the one that there was."""
+    """A server does not answer: it is silent, takes no connection, or reads its data."""
 
 
 class Refused(EngineError):
     """A server has answered with an error."""
 
 
-class _Connection(Connection):
-    """Waits for an answer as long as it is told, but for the first ones."""
-
-    def __init__(self, endpoint: Endpoint, user: str, password: str, seconds: float) -> None:
-        super().__init__(
-            host=endpoint.address,
-            port=endpoint.port,
-            username=user,
-            password=password,
-            socket_timeout=_CONNECT_SECONDS,
-            # Each costs an exchange, and the server needs neither.
-            lib_name=None,
-            lib_version=None,
-        )
-        self._seconds = seconds
-
-    def on_connect(self) -> None:
-        super().on_connect()
-        assert self._sock is not None
-        self._sock.settimeout(self._seconds)
-
-    @property
-    def is_open(self) -> bool:
-        return self._sock is not None
-
-    def answer(self, command: Command) -> Any:
-        self.send_packed_command((pack_command(command),), check_health=False)
-        return self.read_response()
-
-
 class Links:
-    """One thread's connections, one to each server, each made when it is first needed."""
+    """One thread's clients of the servers; each connects when it is first needed, and again after
+    its connection was lost."""
 
     def __init__(
         self, endpoints: Sequence[Endpoint], user: str, password: str, seconds: float
     ) -> None:
         self._endpoints = endpoints
-        self._links = [_Connection(e, user, password, seconds) for e in endpoints]
+        self._threads: ThreadPoolExecutor | None = None
+        """For the work with all servers but one; started when it is first needed."""
+
+        def client(endpoint: Endpoint, seconds: float) -> Any:
+            return Valkey(
+                host=endpoint.address,
+                port=endpoint.port,
+                username=user,
+                password=password,
+                socket_timeout=seconds,
+                socket_connect_timeout=_CONNECT_SECONDS,
+            )
+
+        self._client = client
+        self.servers = [client(endpoint, seconds) for endpoint in endpoints]
 
     def close(self) -> None:
-        for link in self._links:
-            link.disconnect()
+        if self._threads is not None:
+            self._threads.shutdown()
+        for server in self.servers:
+            server.close()
 
-    def ask_one(self, server: int, command: Command) -> Any:
-        """As `ask`, for one command: nearly all reads are, and nothing is in their way."""
-        link = self._links[server]
-        kept = link.is_open
-        try:
-            return link.answer(command)
-        except ValkeyError as error:
-            failure = self._failure(server, error)
-            if not (kept and isinstance(failure, Broken)):
-                raise failure from error
-        return self.ask(server, command)[0]
+    def greet(self) -> None:
+        """EngineError where a server gives no first answer within `_CONNECT_SECONDS`; an answer to
+        a question may take longer."""
+        for number, endpoint in enumerate(self._endpoints):
+            first = self._client(endpoint, _CONNECT_SECONDS)
+            try:
+                with self.words(number):
+                    first.ping()
+            finally:
+                first.close()
 
-    def ask(self, server: int, *commands: Command, again: bool = True) -> list[Any]:
-        """The answers of one server, by its number, to commands that are sent at once."""
-        return self.ask_all({server: commands}, again=again)[server]
+    def open(self) -> None:
+        """Connect to all servers and log in."""
+        self.ask_all(range(len(self.servers)), lambda server, client: client.ping())
+
+    def ask(self, server: int, question: Callable[[Any], _Result]) -> _Result:
+        """What one server answers, by its number."""
+        with self.words(server):
+            return question(self.servers[server])
 
     def ask_all(
-        self, requests: Mapping[int, Sequence[Command]], *, again: bool = True
-    ) -> dict[int, list[Any]]:
-        """The answers of several servers to commands that are sent at once.
+        self, servers: Iterable[int], question: Callable[[int, Any], _Result]
+    ) -> list[_Result]:
+        """What several servers answer, asked at once, in order; EngineError for the first that
+        does not, when all have ended."""
+        numbers = list(servers)
 
-        Of a connection that was kept and has broken, as the server was started again, a new one is
-        made and all is asked once more; not so without `again`, for what stands on what was asked
-        before. EngineError for the first refusal, when all answers have come.
-        """
-        kept = any(self._links[server].is_open for server in requests)
+        def one(server: int) -> _Result:
+            return self.ask(server, lambda client: question(server, client))
+
+        if len(numbers) < 2:
+            return [one(server) for server in numbers]
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(len(self.servers) - 1, "storewise-server")
+        others = [self._threads.submit(one, server) for server in numbers[1:]]
         try:
-            return self._ask_all(requests)
-        except Broken:
-            if not (kept and again):
-                raise
-            return self._ask_all(requests)
+            first = one(numbers[0])
+        finally:
+            wait(others)
+        return [first, *(future.result() for future in others)]
 
-    def _ask_all(self, requests: Mapping[int, Sequence[Command]]) -> dict[int, list[Any]]:
-        answers: dict[int, list[Any]] = {}
-        refused: EngineError | None = None
-        at = 0
+    @contextmanager
+    def words(self, server: int) -> Any:
+        """Errors of the driver as ours, with the server's name."""
         try:
-            for at, commands in requests.items():
-                packed = [b"".join(map(pack_command, commands))]
-                self._links[at].send_packed_command(packed, check_health=False)
-            for at, commands in requests.items():
-                link, found = self._links[at], []
-                for _ in commands:
-                    try:
-                        found.append(link.read_response())
-                    except ResponseError as error:
-                        refused = refused or self._failure(at, error)
-                answers[at] = found
-        except BaseException as error:
-            # Answers that are still to come would be taken for those to later requests.
-            for server in requests.keys() - answers.keys():
-                self._links[server].disconnect()
-            if isinstance(error, ValkeyError):
-                raise self._failure(at, error) from error
-            raise
-        if refused is not None:
-            raise refused
-        return answers
+            yield
+        except ValkeyError as error:
+            raise self.failure(server, error) from error
 
-    def _failure(self, server: int, error: ValkeyError) -> EngineError:
+    def failure(self, server: int, error: ValkeyError) -> EngineError:
         return _kind(error)(f"valkey: {self._endpoints[server]}: {_words(error)}")
 
 
 def _kind(error: ValkeyError) -> type[EngineError]:
     if isinstance(error, AuthenticationError):
         return EngineError
-    if isinstance(error, BusyLoadingError | Silence):
+    if isinstance(error, BusyLoadingError | Silence | Lost):
         return Unreached
-    if isinstance(error, Lost):
-        return Broken
     return Refused if isinstance(error, ResponseError) else EngineError
 
 

@@ -5,8 +5,6 @@ Names: https://valkey.io/commands/info/
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from storewise.engines.support.servers import sum_counters
 from storewise.engines.valkey.connection import Links, Unreached
 
@@ -40,11 +38,5 @@ def read_counters(links: Links, servers: int) -> dict[str, float]:
 
 def counters_of(links: Links, server: int) -> dict[str, float]:
     """The counters of one server."""
-    (text,) = links.ask(server, (b"INFO",))
-    return {name: float(value) for name, value in fields_of(text).items() if name in _NAMES}
-
-
-def fields_of(text: bytes) -> Mapping[str, str]:
-    """The lines ``name:value`` of an answer to INFO or CLUSTER INFO."""
-    lines = (line.partition(":") for line in text.decode().splitlines() if line[:1] != "#")
-    return {name: value for name, colon, value in lines if colon}
+    counters = links.ask(server, lambda client: client.info())
+    return {name: float(value) for name, value in counters.items() if name in _NAMES}

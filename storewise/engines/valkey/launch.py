@@ -18,7 +18,8 @@ BUS = "bus"
 FORMER = "former"
 #: What a client asks, and `scan` for whoever looks at a store that was kept.
 _CLIENT = (
-    "del discard exec get info mget mset multi ping scan set unwatch watch zadd zcard zrange zrem"
+    "del discard exec get hdel hexists hgetall hset info multi ping scan set unwatch watch "
+    "zadd zcard zrange zrem"
 )
 _FORMER = "cluster|addslotsrange cluster|info cluster|meet cluster|set-config-epoch info ping"
 

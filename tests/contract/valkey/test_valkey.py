@@ -3,7 +3,6 @@
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-import bson
 import pytest
 from support.servers.local import running
 from support.servers.samples import connect, fill, sample, secrets_of
@@ -17,7 +16,6 @@ from storewise.engines.valkey.client import ValkeyClient
 from storewise.engines.valkey.connection import Links
 from storewise.engines.valkey.launch import former_of, user_of
 from storewise.errors import EngineError
-from storewise.ssearch.parse.documents import to_bson
 
 pytestmark = pytest.mark.xdist_group("valkey")
 DOCUMENTS = sample(5, alignments=120)
@@ -44,11 +42,11 @@ def test_a_cluster_is_one_by_its_own_words(clusters):
     cluster = clusters.fresh(THREE)
     links = Links(cluster.endpoints, *former_of(secrets_of(cluster)), 10.0)
     for endpoint in cluster.endpoints:
-        (text,) = links.ask(endpoint.index, (b"CLUSTER", b"INFO"))
-        assert b"cluster_state:ok" in text and b"cluster_size:3" in text
+        known = links.servers[endpoint.index].execute_command("CLUSTER INFO")
+        assert (known["cluster_state"], known["cluster_size"]) == ("ok", "3")
     # Who forms the cluster has no business with documents.
     with pytest.raises(EngineError, match="no permissions"):
-        links.ask(0, (b"GET", b":schema"))
+        links.ask(0, lambda server: server.get(":schema"))
     links.close()
     with pytest.raises(EngineError, match="data0, data1 and so on; got data0, data2"):
         connect(replace(cluster, endpoints=cluster.endpoints[::2]), "read")
@@ -58,8 +56,8 @@ def test_clients_can_do_no_more_than_they_need(cluster, links):
     commands = ("CONFIG GET dir", "FLUSHALL", "DEBUG SLEEP 0", "EVAL x 0", "SHUTDOWN", "KEYS *",
                 "ACL LIST", "CLUSTER INFO", "SAVE", "MONITOR", "CLIENT LIST")  # fmt: skip
     for command in commands:
-        with pytest.raises(EngineError, match=r"no permissions|not allowed"):
-            links.ask(0, tuple(command.split()))
+        with pytest.raises(EngineError, match=r"no permissions|not allowed"), links.words(0):
+            links.servers[0].execute_command(*command.split())
 
 
 def test_updates_that_meet_lose_nothing(cluster):
@@ -138,17 +136,19 @@ def test_a_store_in_memory_comes_back_empty_with_its_tables(tmp_path):
 def test_what_is_no_document_is_said_and_the_connection_stays_usable(cluster, links):
     client = connect(cluster, "write")
     document = DOCUMENTS[Kind.RNA][2]
-    for wrong in ({"b": 1 << 80}, {"s": "\ud800"}):
+    for wrong in ({"b": 1 << 80}, {"s": "\ud800"}, {"b": "1"}, {"s": 1}):
         with pytest.raises(EngineError, match="rna"):
             client.update(Kind.RNA, document["_id"], wrong)
     assert client.get(Kind.RNA, document["_id"]) == document
     server = int(str(client.owner(Kind.RNA, document["_id"])).removeprefix("data"))
-    _, keys = links.ask(server, (b"SCAN", b"0", b"COUNT", 10_000))[0]
-    (key,) = (key for key in keys if key.endswith(b"rna:" + document["_id"]))
-    for stored in (b"\x05", b"", bson.encode({"b": 1})[:-1]):
-        links.ask(server, (b"SET", key, stored))
-        with pytest.raises(EngineError, match=r"rna.*no document"):
-            client.get(Kind.RNA, document["_id"])
-    links.ask(server, (b"SET", key, to_bson(document)))
+    asked = links.servers[server]
+    (key,) = asked.scan_iter(b"*rna:" + document["_id"], count=1000)
+    asked.hset(key, "b", "x")
+    with pytest.raises(EngineError, match=r"rna.*no document"):
+        client.get(Kind.RNA, document["_id"])
+    asked.set(key, "x")
+    with pytest.raises(EngineError, match="wrong kind"):
+        client.get(Kind.RNA, document["_id"])
+    client.insert(Kind.RNA, [document])
     assert client.get(Kind.RNA, document["_id"]) == document
     client.close()

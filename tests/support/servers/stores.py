@@ -160,11 +160,8 @@ def empty_valkey(cluster):
 
     links = Links(cluster.endpoints, *user_of(secrets_of(cluster)), 30.0)
     for server in range(len(cluster.endpoints)):
-        cursor = b""
-        while cursor != b"0":
-            ((cursor, keys),) = links.ask(server, (b"SCAN", cursor or b"0", b"COUNT", 1000))
-            if keys:
-                links.ask(server, (b"DEL", *keys))
+        if keys := list(links.servers[server].scan_iter(count=1000)):
+            links.servers[server].delete(*keys)
     links.close()
 
 

@@ -1,13 +1,9 @@
 """Valkey as an engine: what a server is given to start with, slots, tags, and what fits."""
 
-import bson
 import pytest
-from bson.objectid import ObjectId
 
 from storewise.documents import Field, Kind
 from storewise.engines.contract.server import Content, Topology
-from storewise.engines.support.bson_documents import BsonForm
-from storewise.engines.valkey.counters import fields_of
 from storewise.engines.valkey.engine import ValkeyEngine
 from storewise.engines.valkey.slots import SLOTS, slot_of, slots_of, tag_of
 from storewise.errors import EngineError
@@ -36,17 +32,3 @@ def test_what_does_not_fit_is_refused_with_the_figures():
         ENGINE.check_room(shape, {}, {**fits, KEYED: Content(1_000_000, 1100.0)})
     ENGINE.check_room(shape, {"memory_share": 0.9}, {KEYED: Content(1_000_000, 1100.0)})
     ENGINE.check_room(shape, {}, {})
-
-
-def test_packed_documents_and_answers_to_info_are_read():
-    rna, users = BsonForm(Kind.RNA), BsonForm(KEYED)
-    document_id = bytes(range(12))
-    for packed in ({"_id": ObjectId(document_id), "b": 1}, {"b": 1, "_id": ObjectId(document_id)}):
-        assert rna.id_of(bson.encode(packed)) == document_id
-    for text in ({"_id": "user12", "field0": "x"}, {"field0": "x", "_id": "user12"}):
-        assert users.id_of(bson.encode(text)) == b"user12"
-    for form, wrong in ((rna, {"b": 1}), (rna, {"_id": 5}), (users, {"_id": None}), (users, {})):
-        with pytest.raises(EngineError, match="id"):
-            form.id_of(bson.encode(wrong))
-    text = b"# Memory\r\nused_memory:12\r\nmaxmemory_human:1:2\r\n\r\n"
-    assert fields_of(text) == {"used_memory": "12", "maxmemory_human": "1:2"}
