@@ -14,7 +14,8 @@ from snakemake.scheduling.job_scheduler import JobScheduler
 from snakemake.utils import available_cpu_count
 
 from storewise.layout import RECORD
-from storewise.schedulers.job_registry import cancel_all, remove_registry, runs
+from storewise.run.killed import cancel_jobs, forget_killed_runs
+from storewise.schedulers.job_registry import remove_registry
 from storewise.schedulers.queue import present as in_queue
 from storewise.session.coordination import run_record
 from storewise.session.coordination.run import (
@@ -22,7 +23,6 @@ from storewise.session.coordination.run import (
     RUN_VARIABLE,
     Run,
     lease_seconds,
-    sweep_dead,
 )
 from storewise.session.coordination.run_record import measured_by
 
@@ -39,6 +39,11 @@ def say_who_locks(persistence, lock=PersistenceBase.lock):
         try:
             stack.enter_context(lock(persistence))
         except LockException:
+            forget_killed_runs(Path(R), say)
+            if not persistence.locked:
+                stack.enter_context(lock(persistence))
+                yield
+                return
             until = time.monotonic() + JUST_STARTED
             while not (other := measured_by(Path(R), RUN.id)):
                 if time.monotonic() > until:
@@ -69,12 +74,6 @@ def shutting_down():
     return None
 
 
-def cancel_jobs(run):
-    """Cancel what a run has submitted and Snakemake has not cancelled itself."""
-    if cancel_all(Path(), run):
-        say(f"cancelling the cluster jobs of run {run} that may be left")
-
-
 def finish(reason):
     ENDED.set()
     for failure in RUN.unrecorded():
@@ -82,7 +81,7 @@ def finish(reason):
     if lost := RUN.lost():
         say(lost)
     if reason is not None:
-        cancel_jobs(RUN.id)
+        cancel_jobs(RUN.id, say)
     else:
         remove_registry(Path(), RUN.id)  # all its jobs have ended
     for name in RUN.end(reason):
@@ -102,13 +101,6 @@ if workflow.is_main_process:
         # say it, because it wins over a user's own profile.
         settings.cores = available_cpu_count()
         workflow.register_resource("_cores", settings.cores)
-    try:
-        swept = sweep_dead(Path(R), say, in_queue)
-    except StorewiseError as error:
-        raise WorkflowError(str(error))
-    for dead in swept:
-        if dead in runs(Path()):
-            cancel_jobs(dead)
     RUN = Run(Path(R), ask=in_queue)
     RUN.tell_jobs(STUDY.live_sessions)
     logger.addHandler(Controller())
@@ -120,6 +112,11 @@ else:
 onstart:
     check_writable()
     plan = planned_trials()
+    if plan:
+        try:
+            forget_killed_runs(Path(R), say)
+        except StorewiseError as error:
+            raise WorkflowError(str(error))
     # Snakemake's lock goes with any other run of this directory, and with --nolock.
     if plan and (other := measured_by(Path(R), RUN.id)):
         raise WorkflowError(other)

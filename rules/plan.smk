@@ -61,30 +61,31 @@ def only_analysis():
     return bool(targets) and targets <= {"analysis", "report", "publish"}
 
 
-def always_new():
-    """A file that is newer than everything: an explicit request always does the work again."""
-    if not workflow.is_main_process:
-        return []
-    # In a directory of its own: Snakemake may have listed the others before.
-    path = Path(R) / ".asked" / "now"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"{time.time_ns()}\n")
-    return [str(path)]
+def make_anew(files):
+    """Plan files as `--forcerun` does. Nothing is changed while a plan is made: who only looks at it
+    may look at the results of a run that is going on."""
+    settings = workflow.dag_settings
+    settings.forcerun = {*settings.forcerun, *map(str, files)}
 
 
 def measured(wildcards):
     if only_analysis():
-        return always_new()
+        return []
     return [part for trial in TRIALS.values() for part in last_outputs(trial)]
 
 
+TABLES = [f"{R}/analysis", f"{R}/figures"]
+
+
+def only_the_page():
+    """Whether just the page is to be written, of tables that are there."""
+    targets = set(workflow.dag_settings.targets)
+    there = all(map(os.path.exists, TABLES))
+    return workflow.is_main_process and targets == {"report"} and there
+
+
 def analysed(wildcards):
-    tables = [f"{R}/analysis", f"{R}/figures"]
-    if workflow.is_main_process:
-        targets = set(workflow.dag_settings.targets)
-        if targets == {"report"} and all(map(os.path.exists, tables)):
-            return always_new()
-    return tables
+    return [] if only_the_page() else TABLES
 
 
 def to_publish(wildcards):
@@ -92,32 +93,52 @@ def to_publish(wildcards):
     if not workflow.is_main_process:
         return []
     targets = set(workflow.dag_settings.targets)
-    if "publish" not in targets:
-        return [REPORT]
-    if STUDY.publish is None:
+    if "publish" in targets and STUDY.publish is None:
         raise WorkflowError(
             f"study {STUDY.name} does not say where its results go: give it the key "
             "`publish: s3://BUCKET/PREFIX`, or use `storewise publish STUDY s3://BUCKET/PREFIX`"
         )
-    made = (
+    return [REPORT] if "publish" not in targets or with_report(targets) else []
+
+
+def with_report(targets):
+    return bool(
         not only_analysis()
         or targets & {"analysis", "report"}
         or not os.path.exists(REPORT)
     )
-    return [*always_new(), *([REPORT] if made else [])]
 
 
-def forget_lost_results():
+def asked_for():
+    """What an explicit request makes again, however new it is."""
+    targets = set(workflow.dag_settings.targets)
+    if only_the_page():
+        yield REPORT
+    elif only_analysis() and (targets != {"publish"} or with_report(targets)):
+        yield TABLES[0]
+    if "publish" in targets:
+        yield f"{R}/published.json"
+
+
+def left_by_killed_runs():
     """Of jobs with several workers the plan sees an index of their files: one that names a file
-    which is not there any more is none."""
+    which is not there any more is none. And a session lives no longer than its run."""
     for trial in TRIALS.values():
-        for index in lost_indexes(share(trial).directory):
-            index.unlink()
-            logger.warning(f"{index} named a result that is not there: it is made anew")
+        if not ONE_EACH:
+            for index in lost_indexes(share(trial).directory):
+                logger.warning(
+                    f"{index} names a result that is not there: it is made anew"
+                )
+                yield index
+        session = f"{R}/live/{trial.id}/session.json"
+        if os.path.exists(session) and not all(map(os.path.exists, final_outputs(trial))):
+            yield session
 
 
-if not ONE_EACH and workflow.is_main_process:
-    forget_lost_results()
+if workflow.is_main_process:
+    make_anew(asked_for())
+    if not only_analysis():
+        make_anew(left_by_killed_runs())
 
 
 def planned_trials():

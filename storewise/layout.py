@@ -26,6 +26,8 @@ QUARANTINE = "inputs/quarantine.tsv"
 LEASES = "leases"
 #: Of trials that are being measured: a directory each.
 LIVE = "live"
+#: Of trials in databases that are there already: the tables that are to be dropped.
+EXTERNAL = "external"
 #: Of trials that are measured: a directory each.
 TRIALS = "trials"
 #: The last file of a complete trial.

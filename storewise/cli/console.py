@@ -103,10 +103,3 @@ def outputs_of(names: Iterable[str]) -> list[str]:
                 raise
         paths.append(name)
     return paths
-
-
-def live_runs(directory: Path) -> list[str]:
-    """The runs that measure into a directory of results, on whatever host."""
-    from storewise.session.coordination.run import live_leases
-
-    return [lease.name for lease in live_leases(directory)]

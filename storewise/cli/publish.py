@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from storewise.cli.console import RESULTS, Results, Scale, has_results, live_runs, say
+from storewise.cli.console import RESULTS, Results, Scale, has_results, say
 from storewise.cli.progress import shown
 from storewise.errors import ResultError, StorewiseError
 from storewise.layout import CONFIG, STUDY, TRIALS
@@ -202,9 +202,10 @@ def _settings(
 
 def _refuse_live(directory: Path, advice: str) -> None:
     """A run that is measuring, on whatever host, changes its results meanwhile."""
+    from storewise.session.coordination.run import live_leases
     from storewise.session.coordination.run_record import read_record
 
-    live = live_runs(directory)
+    live = [lease.name for lease in live_leases(directory, say)]
     record = read_record(directory)
     if record is not None and record.ended is None and record.process.alive():
         live.append(record.run)

@@ -12,12 +12,16 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from storewise.layout import EXTERNAL, LEASES, LIVE, PUBLISHED, RECORD
 from storewise.s3.client import NotThere, ObjectError
 from storewise.s3.stream import open_object
 from storewise.s3.uri import Place
 
 MANIFEST = "MANIFEST.json"
 FORMAT = 1
+#: What is of one machine and one moment, by which runs end processes, remove directories and drop
+#: tables: never published, and never taken from a publication.
+OF_A_RUN = frozenset({LEASES, LIVE, EXTERNAL, RECORD, PUBLISHED})
 
 
 class NoManifest(ObjectError):
@@ -25,16 +29,21 @@ class NoManifest(ObjectError):
 
 
 def _one_name(text: str) -> str:
-    if text in ("", ".", "..") or "/" in text or "\0" in text:
+    if text.startswith(".") or not text or "/" in text or "\0" in text:
         raise ValueError("is no name of a study")
     return text
 
 
 def _inside(text: str) -> str:
-    """A path that stays within the directory it is put into, whoever wrote the manifest."""
+    """A path of results that stays within the directory it is put into, whoever wrote the manifest.
+
+    Others direct runs. A file system may not tell capitals from small letters.
+    """
     parts = text.split("/")
     if PurePosixPath(text).is_absolute() or {"", ".", ".."} & set(parts) or "\0" in text:
         raise ValueError("leads out of the publication")
+    if parts[0].casefold() in OF_A_RUN or any(part.startswith(".") for part in parts):
+        raise ValueError(f"{text!r} is no result: such a file directs the runs of its place")
     return text
 
 

@@ -20,8 +20,6 @@ from storewise.atomic import write_aside
 from storewise.errors import ResultError
 from storewise.layout import (
     CONFIG,
-    LEASES,
-    LIVE,
     PUBLISH_LOG,
     PUBLISHED,
     RECORD,
@@ -32,6 +30,7 @@ from storewise.layout import (
     TRIALS,
     VERIFIED,
 )
+from storewise.publish.manifest import OF_A_RUN
 from storewise.session.coordination.run_record import read_record
 from storewise.study.load import base_of
 from storewise.study.publication import as_time
@@ -41,9 +40,7 @@ from storewise.yamlfile import read_yaml
 _WRITTEN = "written"
 _REFERENCES = "references"
 _LEFT_OUT = {
-    # What is of this machine and this moment only: sessions and their secrets, leases, tables that
-    # were not dropped yet, records of processes.
-    *(LIVE, LEASES, "external", RECORD, PUBLISHED),
+    *OF_A_RUN,
     # What would be made of the rest again, and inputs.
     *("inputs/cache", "inputs/parts", "search/outputs"),
     # Logs that are still written: of the job that publishes, and of the run that has started it.

@@ -30,6 +30,7 @@ from storewise.run.trial_line import failed_line
 from storewise.session.coordination.ending import NO_SPACE
 from storewise.session.coordination.liveness import Process
 from storewise.session.coordination.run import Failure
+from storewise.run.killed import forget_killed_runs
 from storewise.session.coordination.run_record import RUNNER_VARIABLE, measured_by
 from storewise.ssearch.inputs.paths import list_inputs, sample_paths
 from storewise.study.load import load_study
@@ -121,6 +122,7 @@ def run_study(
     """
     study = request.study()
     results = results_of(study)
+    forget_killed_runs(results, view.note)
     # Snakemake refuses it too, later and in its own words.
     if other := measured_by(results):
         raise StorewiseError(other)

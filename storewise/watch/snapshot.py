@@ -19,7 +19,7 @@ from storewise.errors import ResultError
 from storewise.layout import FAILED, FAILURES, LEASES, LIVE, RUN_LOG, SESSION_PART, TRIALS, VERIFIED
 from storewise.session.coordination.listing import LiveSession, sessions_of
 from storewise.session.coordination.progress import JobProgress, progress_of
-from storewise.session.coordination.run import Failure, dead_leases, failures
+from storewise.session.coordination.run import Failure, failures, seems_ended
 from storewise.session.coordination.run_record import RunRecord, read_record
 from storewise.watch.time_left import Left, duration_of, time_left
 
@@ -172,9 +172,8 @@ def trial_of(session: LiveSession) -> str:
 
 def _leases(directory: Path) -> dict[str, float]:
     """Leases of runs that are not known to have ended, with the time of their last renewal."""
-    dead = {path.name for path, _ in dead_leases(directory)}
     times = _modified((directory / LEASES).glob("[!.]*"))
-    return {path.name: at for path, at in times.items() if path.name not in dead}
+    return {path.name: at for path, at in times.items() if not seems_ended(path)}
 
 
 def _modified(paths: Iterable[Path]) -> dict[Path, float]:

@@ -26,6 +26,11 @@ class MadeHost(System):
     table: dict[int, float] = field(default_factory=lambda: {1: 1.0})
     """Its processes, pid -> start: the same object for all of a host."""
     own_pid: int = 1
+    container: str = ""
+    """Where its pids count."""
+
+    def boot(self) -> str:
+        return f"{self.name} {self.container}"
 
     def host(self) -> str:
         return self.name

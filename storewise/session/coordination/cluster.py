@@ -18,10 +18,11 @@ All lie in the live directory of the trial:
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -33,6 +34,7 @@ from storewise.errors import EngineError
 from storewise.study.trial import Trial
 
 T = TypeVar("T")
+_log = logging.getLogger(__name__)
 
 CREDENTIALS = Path("credentials/secret.json")
 CLUSTER = "cluster.json"
@@ -128,12 +130,21 @@ def publish(live: Path, kind: str, name: str, record: Any) -> None:
 
 def records(live: Path, kind: str, form: type[T]) -> dict[str, T]:
     """Records of a kind by name. The directory is listed anew each time, which makes an NFS
-    client ask its server."""
+    client ask its server. A damaged one (its host crashed) is named in the log, and left out."""
     by_name = {}
     for path in sorted((live / kind).glob("[!.]*.json")):
-        with suppress(FileNotFoundError):  # the session was removed while we looked
+        try:
             by_name[path.stem] = read_as(form, path)
+        except FileNotFoundError:
+            continue  # the session was removed while we looked
+        except ValueError as error:
+            _name_damaged(str(path), str(error).partition("\n")[0])
     return by_name
+
+
+@lru_cache  # once each, however often it is looked at
+def _name_damaged(path: str, reason: str) -> None:
+    _log.warning("%s is damaged, and left out: %s", path, reason)
 
 
 def started_nodes(live: Path) -> dict[str, StartedNode]:

@@ -21,6 +21,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Annotated
+
+from annotated_types import Gt
 
 from storewise.atomic import holds, read_as, write_aside
 from storewise.errors import Aborted
@@ -46,24 +49,28 @@ class Process:
     """A process that cannot be mistaken for a later one with the same pid."""
 
     host: str
-    pid: int
+    pid: Annotated[int, Gt(0)]
     started: float
+    """In ticks since boot."""
     scheduler: str = ""
     """``pbs`` or ``slurm`` where it belongs to a job of theirs, `job`; else empty."""
     job: str = ""
+    boot: str = ""
+    """Where its pid counts, see `System.boot`."""
 
     @classmethod
     def current(cls, system: System = SYSTEM) -> Process:
         pid = system.pid()
         started = system.started(pid)
         assert started is not None, "who asks is there"
-        return cls(system.host(), pid, started, *scheduler_job(os.environ))
+        return cls(system.host(), pid, started, *scheduler_job(os.environ), system.boot())
 
     def is_here(self, system: System = SYSTEM) -> bool:
-        return self.host == system.host()
+        """Whether its pid means it here: the host, its boot and the namespace of pids are ours."""
+        return (self.host, self.boot) == (system.host(), system.boot())
 
     def alive(self, system: System = SYSTEM) -> bool | None:
-        """Whether it runs; None where it is on another host and we cannot tell."""
+        """Whether it runs; None where it is not here and we cannot tell."""
         return system.started(self.pid) == self.started if self.is_here(system) else None
 
 
@@ -102,7 +109,11 @@ class Session:
 
 
 class LeaseWatch:
-    """Whether a run still renews its lease, judged by this process's own clock (`clock`, in s)."""
+    """Whether a run still renews its lease, judged by this process's own clock (`clock`, in s).
+
+    A run counts as ended when its lease was seen unchanged for longer than it holds: never by one
+    look, and never by the times of files, which another clock has given.
+    """
 
     def __init__(
         self,
@@ -112,21 +123,18 @@ class LeaseWatch:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._lease = results / LEASES / run
+        self._leases = results / LEASES
         self._run = run
         self._seconds = seconds
-        self._seen: tuple[int, int] | None = None
+        self._first = self._seen = _mark(self._leases, run)
         self._clock = clock
         self._since = clock()
 
     def reason(self) -> str | None:
-        """Why the run counts as ended, None while it lives."""
-        try:
-            stat = self._lease.stat()
-        except FileNotFoundError:
+        """Why the run counts as ended, None while it may live."""
+        mark, now = _mark(self._leases, self._run), self._clock()
+        if mark is None:
             return f"its run {self._run} has ended"
-        now = self._clock()
-        mark = (stat.st_mtime_ns, stat.st_ino)
         if mark != self._seen:
             self._seen, self._since = mark, now
         elif now - self._since > self._seconds:
@@ -135,6 +143,26 @@ class LeaseWatch:
                 "it was killed or lost the file system"
             )
         return None
+
+    def renewed(self) -> bool:
+        """Whether it was renewed since the first look: the run lives."""
+        return self._seen not in (None, self._first)
+
+
+def _mark(leases: Path, run: str) -> tuple[int, int] | None:
+    """What changes when a lease is renewed; None where it has gone.
+
+    NFS clients cache a file's attributes for a minute, but ask their server when a directory or a
+    file is opened (close-to-open consistency).
+    """
+    if not holds(leases, run):
+        return None
+    try:
+        with (leases / run).open("rb") as file:
+            stat = os.fstat(file.fileno())
+    except FileNotFoundError:
+        return None
+    return stat.st_mtime_ns, stat.st_ino
 
 
 class Watch:
@@ -194,8 +222,17 @@ def abort(directory: Path, why: Abort) -> bool:
         os.link(aside, directory / ABORT)
     except FileExistsError:
         return False
+    except OSError:
+        # Some shared file systems have no hard links.
+        try:
+            (directory / f".{ABORT}.claim").open("x").close()
+        except FileExistsError:
+            # Another has been first. Where that one was killed since, ours takes its place.
+            if holds(directory, ABORT):
+                return False
+        aside.replace(directory / ABORT)
     finally:
-        aside.unlink()
+        aside.unlink(missing_ok=True)
     return True
 
 

@@ -17,6 +17,8 @@ from pathlib import Path
 from storewise.errors import ConfigError
 
 _ONLY_OURS = 0o700
+#: In a directory that a run has made elsewhere: its id.
+MARK = ".storewise-run"
 
 
 def make_private(path: Path) -> None:
@@ -61,6 +63,23 @@ def _our_number(directory: Path) -> int:
         return probe.lstat().st_uid
     finally:
         probe.unlink()
+
+
+def mark_own(directory: Path, run: str) -> None:
+    """Say in a directory which run has made it, for `is_own`."""
+    (directory / MARK).write_text(f"{run}\n", encoding="utf-8")
+
+
+def is_own(directory: Path, run: str) -> bool:
+    """Whether a run of this user has made a directory: only such a one is removed for a run that
+    was killed, whatever the files of that run say."""
+    try:
+        status = directory.lstat()
+        said = (directory / MARK).read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return False
+    ours = status.st_uid == os.geteuid() or status.st_uid == _our_number(directory.parent)
+    return stat.S_ISDIR(status.st_mode) and ours and bool(run) and said.strip() == run
 
 
 def replaceable(paths: Iterable[Path]) -> tuple[list[str], list[str]]:

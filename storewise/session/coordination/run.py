@@ -38,14 +38,14 @@ from storewise.session.coordination.liveness import (
     read_abort,
     remove_tree,
 )
-from storewise.session.coordination.private import check_private, make_private
+from storewise.session.coordination.private import check_private, is_own, make_private
 from storewise.session.coordination.system import SYSTEM, System
 
 _log = logging.getLogger(__name__)
 
-#: Seconds after which an unchanged lease is stale. On clusters NFS caches attributes for minutes.
+#: Seconds after which an unchanged lease is stale.
 LOCAL_LEASE = 25.0
-CLUSTER_LEASE = 180.0
+CLUSTER_LEASE = 90.0
 SMALLEST_LEASE = 2.0
 POLL = 0.1
 #: Environment variable that sets another lease.
@@ -373,32 +373,64 @@ def lease_files(results: Path) -> list[Path]:
     return sorted((results / LEASES).glob("[!.]*"))
 
 
-def dead_leases(results: Path, system: System = SYSTEM) -> list[tuple[Path, Lease | None]]:
+def dead_leases(
+    results: Path, say: Callable[[str], None] = _log.info, system: System = SYSTEM
+) -> list[tuple[Path, Lease | None]]:
     """Leases whose run has certainly ended; None stands for one that cannot be read.
 
-    On this host that is a process which no longer runs; on another, a lease older than twice its
-    time by this host's clock.
+    Each is looked at until it was renewed, or was not for longer than it holds by this host's own
+    clock: that takes so long (90 s on a cluster). A run whose process is seen here lives.
     """
-    dead: list[tuple[Path, Lease | None]] = []
+    watched: dict[Path, tuple[Lease | None, LeaseWatch]] = {}
     for path in lease_files(results):
-        lease, alive, seconds = None, None, CLUSTER_LEASE
+        lease, seconds = None, CLUSTER_LEASE
         try:
-            age = system.time() - path.stat().st_mtime
             lease = Lease.read(path)
-            alive, seconds = lease.process.alive(system), lease.seconds
-        except OSError:
+            seconds = lease.seconds
+        except FileNotFoundError:
             continue
-        except ValueError:  # its host crashed, or the disk was full
-            alive = None
-        if alive is False or (alive is None and age > 2 * seconds):
-            dead.append((path, lease))
+        except ValueError as error:  # its host crashed, or the disk was full
+            say(f"{path} is damaged: {_first_line(error)}")
+        if lease is None or not lease.process.alive(system):
+            watch = LeaseWatch(results, path.name, seconds, clock=system.clock)
+            watched[path] = lease, watch
+            say(f"does run {path.name} still live? It has {seconds:.0f} s to renew its lease")
+    dead: list[tuple[Path, Lease | None]] = []
+    while watched:
+        for path, (lease, watch) in list(watched.items()):
+            ended = watch.reason() is not None
+            if ended or watch.renewed():
+                del watched[path]
+            if ended and path.exists():
+                dead.append((path, lease))
+        if watched:
+            system.sleep(POLL)
     return dead
 
 
-def live_leases(results: Path, system: System = SYSTEM) -> list[Path]:
-    """The leases of runs that live, as far as this host can tell."""
-    dead = {path for path, _ in dead_leases(results, system)}
+def live_leases(
+    results: Path, say: Callable[[str], None] = _log.info, system: System = SYSTEM
+) -> list[Path]:
+    """The leases of runs that may live; waits until it is sure of the others (`dead_leases`)."""
+    dead = {path for path, _ in dead_leases(results, say, system)}
     return [path for path in lease_files(results) if path not in dead]
+
+
+def seems_ended(path: Path, system: System = SYSTEM) -> bool:
+    """Whether a lease looks like that of a run that has ended, by one look and this host's clock:
+    to be shown, not to be acted upon."""
+    try:
+        lease = Lease.read(path)
+        alive = lease.process.alive(system)
+        return alive is False or (
+            alive is None and system.time() - path.stat().st_mtime > 2 * lease.seconds
+        )
+    except (OSError, ValueError):
+        return True
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
 
 
 def sweep_dead(
@@ -410,16 +442,17 @@ def sweep_dead(
 ) -> list[str]:
     """Forget runs that were killed: their leases, Snakemake locks, sessions and stores.
 
-    Returns their ids. To be called before the workflow is planned; live runs of others are left
-    alone. `ask` as for `Elsewhere`. ConfigError where another user has made what we would go by.
+    Returns their ids. To be called by a run that is to measure, which waits as long as it takes to
+    be sure (`dead_leases`); live runs of others are left alone. `ask` as for `Elsewhere`.
+    ConfigError where another user has made what we would go by.
     """
     for name in (LEASES, LIVE):
         check_private(results / name)
-    dead = dead_leases(results, system)
+    dead = dead_leases(results, say, system)
     for path, lease in dead:
         for lock in lease.locks if lease is not None else ():
-            if Path(lock).exists():
-                Path(lock).unlink()
+            if _is_lock(Path(lock)):
+                Path(lock).unlink(missing_ok=True)
                 say(f"removed the lock {lock} of run {path.name}, which was killed")
         path.unlink(missing_ok=True)
     known = {path.name for path in lease_files(results)}
@@ -428,7 +461,7 @@ def sweep_dead(
         if session is None and known:
             continue
         if session is None or session.run not in known:
-            left = sweep(results, directory, ask=ask, system=system)
+            left = sweep(results, directory, say=say, ask=ask, system=system)
             say(f"removed what was left of trial {directory.name}, whose run has ended")
             for name in left:
                 say(f"could not end {name}; it ends by itself when it sees that its run is gone")
@@ -436,20 +469,32 @@ def sweep_dead(
     return sorted(path.name for path, _ in dead)
 
 
+def _is_lock(path: Path) -> bool:
+    """Whether a path is a lock of Snakemake in the directory that this process works in."""
+    return path.absolute().parent == Path(".snakemake", "locks").absolute() and not path.is_dir()
+
+
 def sweep(
     results: Path,
     directory: Path,
     patience: float | None = None,
     *,
+    say: Callable[[str], None] = _log.warning,
     ask: Ask | None = None,
     system: System = SYSTEM,
 ) -> list[str]:
     """Remove a trial's live directory, after its jobs have ended, and an unfinished one's stores.
 
+    A node's directory goes only where it is provably of the session's run (`is_own`).
+
     Jobs get `patience` seconds to end by themselves: 10, or 45 where nodes have servers to end in
     order. Then those on this host are killed; those on other hosts, which we can only tell, are
     returned, but for those that their scheduler calls over (`ask`, see `Elsewhere`).
     """
+    try:
+        run = Session.read(directory / OWNER).run
+    except (OSError, ValueError):
+        run = ""
     started = started_nodes(directory)
     if patience is None:
         patience = 45.0 if started else 10.0
@@ -471,8 +516,13 @@ def sweep(
             for store in trial.glob(pattern):
                 remove_tree(store)
     for node in started.values():
-        if node.host == system.host() and not (node.keep and finished):
-            remove_tree(Path(node.directory))
+        place = Path(node.directory)
+        if node.host != system.host() or (node.keep and finished) or not place.exists():
+            continue
+        if is_own(place, run):
+            remove_tree(place)
+        else:
+            say(f"{place} stays: it is not known to be of run {run}, as {directory} says")
     remove_tree(directory)
     return left
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from storewise.atomic import read_as, write_aside
 from storewise.layout import RECORD
 from storewise.session.coordination.liveness import Process
-from storewise.session.coordination.run import Lease, live_leases
+from storewise.session.coordination.run import Lease, lease_files
 from storewise.session.coordination.system import SYSTEM, System
 
 #: Environment variable in which `storewise run`, which calls Snakemake again after a failed
@@ -82,10 +82,10 @@ def measured_by(results: Path, run: str | None = None, *, system: System = SYSTE
     """A sentence about the run that measures this study now; None where none does but `run`.
 
     Two would remove each other's trials. A `storewise run` counts between two of its Snakemakes
-    too.
+    too. A lease counts whoever has left it: what killed runs left is removed before (`sweep_dead`).
     """
     record = read_record(results)
-    for path in live_leases(results, system):
+    for path in lease_files(results):
         if path.name == run:
             continue
         try:

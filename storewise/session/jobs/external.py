@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import re
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -20,6 +21,7 @@ from storewise.atomic import write_aside
 from storewise.engines.contract.engine import Cluster, ExternalEngine
 from storewise.engines.registry import engine as engine_named
 from storewise.errors import EngineError
+from storewise.layout import EXTERNAL
 from storewise.study.trial import Trial
 
 
@@ -60,11 +62,11 @@ def external_store(
         kinds=trial.kinds(),
     )
     prefix = cluster.settings["prefix"]
-    record = results / "external" / f"{trial.id}.json"
+    record = results / EXTERNAL / f"{trial.id}.json"
     try:
         if creates:
             if record.exists():  # the jobs of an earlier run were killed
-                old = json.loads(record.read_text(encoding="utf-8"))["prefix"]
+                old = _left(record, prefix.removesuffix(name))
                 log.info("dropping the tables %s_* that an earlier run has left", old)
                 settings = {**cluster.settings, "prefix": old}
                 _drop(engine, replace(cluster, settings=settings), record)
@@ -85,6 +87,21 @@ def external_store(
     elif ends:
         log.info("kept: the tables %s_*", prefix)
         record.unlink(missing_ok=True)
+
+
+def _left(record: Path, begin: str) -> str:
+    """The tables' prefix that a record names; EngineError where it is none that we have made."""
+    try:
+        old = json.loads(record.read_text(encoding="utf-8"))["prefix"]
+        if re.fullmatch(re.escape(begin) + "[0-9a-f]{8}", old):
+            return str(old)
+        reason = f"{old!r} is no prefix of this study's tables"
+    except (ValueError, KeyError, TypeError) as error:
+        reason = f"it cannot be read: {error}"
+    raise EngineError(
+        f"{record}: {reason}; drop the tables {begin}* that an earlier run has left, and delete "
+        "this file"
+    )
 
 
 def _drop(engine: ExternalEngine, cluster: Cluster, record: Path) -> None:

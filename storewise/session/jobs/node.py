@@ -157,7 +157,7 @@ class _Node:
         peers = self._endpoints(
             self.spec.after, lambda: {name: n.endpoint for name, n in ready_nodes(live).items()}
         )
-        self.warnings += _make_directory(directory, job.node)
+        self.warnings += _make_directory(directory, job.node, self.frame.session.run)
         try:
             if elect(live, "node-canary"):
                 self.samples += run_canary(directory, phase=PHASE)
@@ -442,10 +442,11 @@ def _directory_of(job: NodeJob, live: Path, session: Session) -> Path:
     return (live / NODES / job.node).absolute()
 
 
-def _make_directory(directory: Path, node: str) -> list[str]:
-    """Make a node's directory; returns warnings about its file system."""
+def _make_directory(directory: Path, node: str, run: str) -> list[str]:
+    """Make a node's directory for a run; returns warnings about its file system."""
     try:
         directory.mkdir(parents=True, mode=0o700)
+        mark_own(directory, run)
     except OSError as error:
         raise EngineError(
             f"{node}: cannot make {directory} on host {host_name()}: {error.strerror}; see "
