@@ -22,6 +22,7 @@ from storewise.processes import dies_with_parent
 from storewise.publish.results import last_attempt, published_at
 from storewise.run.follower import Follower
 from storewise.run.free_space import too_little
+from storewise.run.killed import forget_killed_runs
 from storewise.run.live_view import Moment, View
 from storewise.run.plan import plan_line
 from storewise.run.retries import attempts, forget, give_up, given_up
@@ -30,7 +31,6 @@ from storewise.run.trial_line import failed_line
 from storewise.session.coordination.ending import NO_SPACE
 from storewise.session.coordination.liveness import Process
 from storewise.session.coordination.run import Failure
-from storewise.run.killed import forget_killed_runs
 from storewise.session.coordination.run_record import RUNNER_VARIABLE, measured_by
 from storewise.ssearch.inputs.paths import list_inputs, sample_paths
 from storewise.study.load import load_study

@@ -50,8 +50,8 @@ class System:
     def started(self, pid: int) -> float | None:
         """When the process with this pid was started, in ticks since boot; None where none runs.
 
-        Unlike a Unix time it does not change when somebody sets the clock. Source: proc_pid_stat(5),
-        fields 3 (state) and 22 (starttime).
+        Unlike a Unix time it does not change when somebody sets the clock. Source: fields 3 (state)
+        and 22 (starttime) of proc_pid_stat(5).
         """
         try:
             text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")

@@ -41,6 +41,7 @@ from storewise.session.coordination.cluster import (
     started_nodes,
 )
 from storewise.session.coordination.liveness import Session, members, remove_tree
+from storewise.session.coordination.private import mark_own
 from storewise.session.coordination.progress import JobProgress, ProgressFile
 from storewise.session.coordination.trial_job import TrialJob, write_trial_part
 from storewise.session.faults.executor import LOOK_EVERY as ORDERS_EVERY

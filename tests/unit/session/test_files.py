@@ -21,7 +21,7 @@ from storewise.session.coordination.listing import end_session, live_sessions
 from storewise.session.coordination.liveness import FINISHED, Process, Session, read_abort
 from storewise.session.coordination.private import check_private, make_private, replaceable
 from storewise.session.coordination.progress import JobProgress, ProgressFile, progress_of
-from storewise.session.coordination.run import Lease, Run
+from storewise.session.coordination.run import Lease, Run, live_leases
 from storewise.session.coordination.run_record import RUNNER_VARIABLE, measured_by, read_record
 from storewise.study.trial import Phase, Trial
 
@@ -111,32 +111,45 @@ def test_a_session_is_ended_by_hand(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("host", "started", "age", "dead"),
+    ("host", "started", "renewed", "dead"),
     [
-        ("here", 1.0, 1e6, False),  # its process runs: late, whatever its lease says
-        ("here", 2.0, 0.0, True),  # a later process with its pid
-        *(("far", 1.0, age, age > 50) for age in (50.0, 50.1, -1e6)),
-        # Not to be read: as on a cluster.
-        *(("broken", 1.0, age, age > 360) for age in (360.0, 360.1)),
+        ("here", 1.0, None, None),  # its process runs: late, whatever its lease says
+        ("here", 2.0, None, 25.0),  # a later process with its pid
+        ("far", 1.0, 24.0, None),
+        ("far", 1.0, None, 25.0),
+        ("broken", 1.0, 89.0, None),  # not to be read: as on a cluster
+        ("broken", 1.0, None, 90.0),
     ],
 )
-def test_whose_lease_counts(tmp_path, host, started, age, dead):
+@pytest.mark.parametrize("age", [0.0, 1e6, -1e6])
+def test_whose_lease_counts(tmp_path, host, started, renewed, dead, age):
     here = MadeHost(own_time=FakeTime(start=2e6))
     path = tmp_path / "leases" / "r"
     path.parent.mkdir()
-    Lease("r", Process(host, 1, started), 25.0).write(path.parent)
+    Lease("r", Process(host, 1, started, boot="here "), 25.0).write(path.parent)
     if host == "broken":
         path.write_text("{")
     at = 2 * 10**15 - round(age * 10**9)
     os.utime(path, ns=(at, at))
-    other = measured_by(tmp_path, system=here)
-    assert (other is None) == (dead or host == "broken")
-    if other is not None:
-        assert f"by process 1 on host {host}. It goes on" in other
-        assert f"study {tmp_path.name} is measured here" in other
-        assert measured_by(tmp_path, "r", system=here) is None, "its own"
-        Lease("z", Process("here", 1, 1.0), 25.0).write(path.parent)
-        assert "by process 1 on host here." in str(measured_by(tmp_path, "r", system=here))
+    if renewed:
+        here.own_time.after(renewed, path.touch)
+    said = []
+    assert live_leases(tmp_path, said.append, here) == ([] if dead else [path])
+    assert here.own_time.now - 2e6 == pytest.approx(dead or renewed or 0, abs=0.21)
+    assert [path.name in line for line in said] == [True] * len(said)
+    assert any("is damaged: " in line for line in said) == (host == "broken")
+
+
+def test_a_lease_of_another_run_is_told(tmp_path):
+    here, far = (Process(name, 1, 1.0, boot="here ") for name in ("here", "far"))
+    (tmp_path / "leases").mkdir()
+    Lease("r", far, 25.0).write(tmp_path / "leases")
+    other = str(measured_by(tmp_path, system=MadeHost()))
+    assert f"study {tmp_path.name} is measured here" in other
+    assert "by process 1 on host far. It goes on" in other
+    assert measured_by(tmp_path, "r", system=MadeHost()) is None, "its own"
+    Lease("z", here, 25.0).write(tmp_path / "leases")
+    assert "by process 1 on host here." in str(measured_by(tmp_path, "r", system=MadeHost()))
 
 
 def test_a_run_s_record_tells_who_measures(tmp_path, monkeypatch):

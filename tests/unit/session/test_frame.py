@@ -21,7 +21,7 @@ from support.session import MadeHost, opened
 from storewise.errors import Aborted, EngineError, StorewiseError
 from storewise.metrics.memory_kills import MemoryKills
 from storewise.metrics.schema import Sample, read_part
-from storewise.session.coordination import ending, trial_job
+from storewise.session.coordination import ending, private, trial_job
 from storewise.session.coordination.cluster import CREDENTIALS, NODES, StartedNode, publish
 from storewise.session.coordination.ending import NO_MEMORY, killed_job
 from storewise.session.coordination.liveness import (
@@ -340,12 +340,19 @@ def test_a_failed_attempt_is_recorded_with_what_is_known(tmp_path, run):
     run.end()
 
 
-def test_a_dead_run_s_trials_are_swept_with_words(tmp_path):
+def test_a_dead_run_s_trials_are_swept_with_words(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     here = MadeHost()
-    lock, gone = tmp_path / "lock", tmp_path / "no lock"
+    lock, gone, others = (
+        tmp_path / ".snakemake/locks/0.input",
+        tmp_path / "no lock",
+        tmp_path / "o",
+    )
+    lock.parent.mkdir(parents=True)
     lock.touch()
+    others.touch()
     (tmp_path / "leases").mkdir()
-    for name, locks in (("z", (str(lock), str(gone))), ("a", ())):
+    for name, locks in (("z", (str(lock), str(gone), str(others))), ("a", ())):
         Lease(name, Process("here", 9, 1.0), 25.0, locks).write(tmp_path / "leases")
     opened(tmp_path, "z", trial="t")
     live = tmp_path / "live" / "t"
@@ -359,13 +366,40 @@ def test_a_dead_run_s_trials_are_swept_with_words(tmp_path):
     said = []
     assert sweep_dead(tmp_path, said.append, system=here) == ["a", "z"]
     assert said == [
+        "does run a still live? It has 25 s to renew its lease",
+        "does run z still live? It has 25 s to renew its lease",
         f"removed the lock {lock} of run z, which was killed",
         "removed what was left of trial t, whose run has ended",
         "could not end x (process 5 on far); it ends by itself when it sees that its run is gone",
     ]
-    assert here.own_time.now == pytest.approx(1045.0, abs=0.2), "nodes end servers in order"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["d", "trials"]
+    assert here.own_time.now == pytest.approx(1070.0, abs=0.3), "nodes end servers in order"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".snakemake", "d", "o", "trials"]
+    assert not lock.exists()
     assert [path.name for path in trial.iterdir()] == ["part.parquet"]
+
+
+def test_a_sweep_removes_only_directories_that_its_run_has_made(tmp_path):
+    """Whatever the files say that are found there: they may be made by others, or damaged."""
+    here, live = MadeHost(), tmp_path / "live" / "t"
+    opened(tmp_path, "r")
+    mine, another, hostile, link = (tmp_path / name for name in ("mine", "b", "home", "link"))
+    for place, run in ((mine, "r"), (another, "other")):
+        place.mkdir()
+        private.mark_own(place, run)
+    hostile.mkdir()
+    link.symlink_to(mine)
+    for number, place in enumerate((link, mine, another, hostile)):
+        name = f"data{number}"
+        publish(live, NODES, name, StartedNode(name, "here", str(place), 0.0, None))
+    (live / NODES / "data9.json").touch()
+    (live / "members").mkdir()
+    wrong = asdict(Process("here", 1, 1.0, boot="here ")) | {"pid": -1}
+    (live / "members" / "x.json").write_text(json.dumps(wrong))
+    said = []
+    assert sweep(tmp_path, live, say=said.append, system=here) == []
+    assert not live.exists() and not mine.exists()
+    assert [said[n].startswith(f"{path} stays") for n, path in enumerate((link, another, hostile))]
+    assert another.exists() and hostile.exists() and here.table == {1: 1.0}
 
 
 def test_a_sweep_ends_its_own_host_s_jobs_and_spares_itself(tmp_path):

@@ -63,9 +63,9 @@ def test_a_stale_lease_ends_a_trial_whatever_the_clocks_say(tmp_path):
 
 def test_a_lease_s_time_can_be_set(monkeypatch):
     monkeypatch.delenv(LEASE_VARIABLE, raising=False)
-    assert lease_seconds(on_cluster=False) == 25 < lease_seconds(on_cluster=True) == 180
+    assert lease_seconds(on_cluster=False) == 25 < lease_seconds(on_cluster=True) == 90
     # It is renewed several times while it holds.
-    assert [renew_every(lease) for lease in (2, 4, 25, 180)] == [0.5, 1, 3, 3]
+    assert [renew_every(lease) for lease in (2, 4, 25, 90)] == [0.5, 1, 3, 3]
     monkeypatch.setenv(LEASE_VARIABLE, "2")
     assert lease_seconds(on_cluster=False) == lease_seconds(on_cluster=True) == 2
     for bad in ("1.9", "soon", "nan", "inf", ""):
