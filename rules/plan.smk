@@ -61,31 +61,33 @@ def only_analysis():
     return bool(targets) and targets <= {"analysis", "report", "publish"}
 
 
-def make_anew(files):
-    """Plan files as `--forcerun` does. Nothing is changed while a plan is made: who only looks at it
-    may look at the results of a run that is going on."""
-    settings = workflow.dag_settings
-    settings.forcerun = {*settings.forcerun, *map(str, files)}
+def make_anew(*files):
+    """Have files made again, however new they are, as `--forcerun` does.
 
-
-def measured(wildcards):
-    if only_analysis():
-        return []
-    return [part for trial in TRIALS.values() for part in last_outputs(trial)]
+    For functions of inputs. Nothing is changed while a plan is made: who only looks at it may look
+    at the results of a run that is going on.
+    """
+    if workflow.is_main_process:
+        workflow.dag.forcefiles.update(map(str, files))
 
 
 TABLES = [f"{R}/analysis", f"{R}/figures"]
 
 
-def only_the_page():
-    """Whether just the page is to be written, of tables that are there."""
-    targets = set(workflow.dag_settings.targets)
-    there = all(map(os.path.exists, TABLES))
-    return workflow.is_main_process and targets == {"report"} and there
+def measured(wildcards):
+    if only_analysis():
+        make_anew(TABLES[0])  # an explicit request does the work again
+        return []
+    return [part for trial in TRIALS.values() for part in last_outputs(trial)]
 
 
 def analysed(wildcards):
-    return [] if only_the_page() else TABLES
+    if workflow.is_main_process:
+        targets = set(workflow.dag_settings.targets)
+        if targets == {"report"} and all(map(os.path.exists, TABLES)):
+            make_anew(REPORT)
+            return []
+    return TABLES
 
 
 def to_publish(wildcards):
@@ -93,52 +95,33 @@ def to_publish(wildcards):
     if not workflow.is_main_process:
         return []
     targets = set(workflow.dag_settings.targets)
-    if "publish" in targets and STUDY.publish is None:
+    if "publish" not in targets:
+        return [REPORT]
+    if STUDY.publish is None:
         raise WorkflowError(
             f"study {STUDY.name} does not say where its results go: give it the key "
             "`publish: s3://BUCKET/PREFIX`, or use `storewise publish STUDY s3://BUCKET/PREFIX`"
         )
-    return [REPORT] if "publish" not in targets or with_report(targets) else []
-
-
-def with_report(targets):
-    return bool(
+    make_anew(f"{R}/published.json")
+    made = (
         not only_analysis()
         or targets & {"analysis", "report"}
         or not os.path.exists(REPORT)
     )
+    return [REPORT] if made else []
 
 
-def asked_for():
-    """What an explicit request makes again, however new it is."""
-    targets = set(workflow.dag_settings.targets)
-    if only_the_page():
-        yield REPORT
-    elif only_analysis() and (targets != {"publish"} or with_report(targets)):
-        yield TABLES[0]
-    if "publish" in targets:
-        yield f"{R}/published.json"
-
-
-def left_by_killed_runs():
-    """Of jobs with several workers the plan sees an index of their files: one that names a file
-    which is not there any more is none. And a session lives no longer than its run."""
-    for trial in TRIALS.values():
-        if not ONE_EACH:
-            for index in lost_indexes(share(trial).directory):
-                logger.warning(
-                    f"{index} names a result that is not there: it is made anew"
-                )
-                yield index
-        session = f"{R}/live/{trial.id}/session.json"
-        if os.path.exists(session) and not all(map(os.path.exists, final_outputs(trial))):
-            yield session
-
-
-if workflow.is_main_process:
-    make_anew(asked_for())
-    if not only_analysis():
-        make_anew(left_by_killed_runs())
+def to_open(wildcards):
+    """What comes before a trial. What a killed run has left of it is made anew: its session, and an
+    index (the results of workers that share a job) that names a result which is not there."""
+    trial = ALL_TRIALS[wildcards.trial]
+    session = f"{R}/live/{trial.id}/session.json"
+    if os.path.exists(session) and not all(map(os.path.exists, final_outputs(trial))):
+        make_anew(session)
+    for index in [] if ONE_EACH else lost_indexes(share(trial).directory):
+        logger.warning(f"{index} names a result that is not there: it is made anew")
+        make_anew(index)
+    return shards_of(trial)
 
 
 def planned_trials():

@@ -20,7 +20,7 @@ for name in ("form", "close"):
 
 rule open_session:
     input:
-        shards=per_trial(shards_of),
+        shards=to_open,
     output:
         session=temp(f"{R}/live/{{trial}}/session.json"),
     log:

@@ -17,6 +17,7 @@ from support.workspace import Workspace
 
 from storewise.run import runner
 from storewise.run.runner import Request, run_study
+from storewise.session.coordination.liveness import Session
 from storewise.session.coordination.run import Failure
 from storewise.study.load import load_study
 from storewise.study.trial import Trial
@@ -213,3 +214,42 @@ def test_a_file_away_once_measures_its_whole_trial_and_no_other(study, lost):
     assert study.plans == [{"sqlite 0.5": WHOLE}]
     assert study.run({}) == 0
     assert study.plans == [{}]
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        ["-n"],
+        ["-n", "analysis"],
+        ["-n", "report"],
+        ["--summary"],
+        ["--lint"],
+        ["--report", "r.html"],
+    ],
+    ids=" ".join,
+)
+def test_who_looks_at_a_plan_changes_nothing(study, look):
+    """Not even what seems to be of a run that was killed: it may be of one that we cannot see."""
+    results, locks = study.place.results, study.place.directory / ".snakemake" / "locks"
+    assert study.run({}) == 0
+    interrupted = study.trials["sqlite 1"].id
+    (results / "trials" / interrupted / "verify.parquet").unlink()
+    live = results / "live" / interrupted
+    for path in (locks / "0.input.lock", live / "nodes" / "data0.json", results / "leases" / "r"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    Session(interrupted, "r", 25.0, 0.0).write(live)
+    trials = results / "trials" / interrupted / "write.0.workers"
+    trials.write_text("write.7.parquet\n")
+    for name in ("analysis", "figures"):
+        (results / name).mkdir()
+    (results / "report.html").touch()
+
+    def all_files():
+        for top in (results, locks):
+            for path in sorted(top.rglob("*")):
+                yield path, path.lstat().st_mtime_ns, path.is_file() and path.read_bytes()
+
+    before = list(all_files())
+    snakemake(study.place.command(*look), study.place.directory)
+    assert list(all_files()) == before
