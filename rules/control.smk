@@ -26,8 +26,6 @@ from storewise.session.coordination.run import (
 )
 from storewise.session.coordination.run_record import measured_by
 
-# Whatever the user's own: nothing of a run is every user's to write. In each job too.
-os.umask(os.umask(0o077) | 0o002)
 #: Seconds from Snakemake's lock to its lease, at most.
 JUST_STARTED = 5
 
@@ -110,6 +108,7 @@ else:
 
 
 onstart:
+    check_private_way()
     check_writable()
     plan = planned_trials()
     if plan:
@@ -124,7 +123,6 @@ onstart:
     check_plan(plan)
     check_cost(plan)
     if plan:
-        check_private_way(plan)
         RUN.lease_seconds = lease_seconds(on_cluster=not workflow.local_exec)
         locks = getattr(workflow.persistence, "_lockfile", {}).values()
         RUN.start(locks=map(str, locks), watch=shutting_down)

@@ -10,7 +10,7 @@ from snakemake.logging import logger
 
 from storewise.layout import FAILED
 from storewise.run.doctor import missing_engines
-from storewise.session.coordination.private import replaceable
+from storewise.session.coordination.private import close_snakemake, replaceable
 from storewise.study.host_classes import class_named
 
 
@@ -113,7 +113,8 @@ def to_publish(wildcards):
 
 def to_open(wildcards):
     """What comes before a trial. What a killed run has left of it is made anew: its session, and an
-    index (the results of workers that share a job) that names a result which is not there."""
+    index (the results of workers that share a job) that names a result which is not there.
+    """
     trial = ALL_TRIALS[wildcards.trial]
     session = f"{R}/live/{trial.id}/session.json"
     if os.path.exists(session) and not all(map(os.path.exists, final_outputs(trial))):
@@ -258,20 +259,26 @@ def check_writable():
         )
 
 
-def check_private_way(plan):
+def check_private_way():
     """Refuse or tell where other users could put files of their own in the place of a run's."""
-    everybody, groups = replaceable((Path(R), Path()))
+    work = Path()
+    try:
+        close_snakemake(work)
+    except StorewiseError as error:
+        raise WorkflowError(str(error))
+    places = (Path(R), *Path(R).glob("*/"), *work.glob(".snakemake/*/"))
+    everybody, groups = replaceable((work, *places))
     why = (
-        "may put files of their own in the place of those that direct a run, and so kill its "
-        "jobs and be given its servers' passwords"
+        "may put files of their own in the place of those that direct a run: the scripts of its "
+        "jobs, what kills them, its servers' passwords"
     )
-    if everybody and any(nodes(ALL_TRIALS[name]) for name in plan):
+    if everybody:
         raise WorkflowError(
             f"all users of this host {why}, for every user may write to {', '.join(everybody)}; "
             f"`chmod o-w` (or +t) there, or run in another directory (--directory)"
         )
-    if everybody or groups:
-        say(f"warning: those who may write to {', '.join(everybody + groups)} {why}")
+    if groups:
+        say(f"warning: those who may write to {', '.join(groups)} {why}")
 
 
 def check_publishable(plan):

@@ -50,9 +50,7 @@ class RunLog:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            for directory in (path.parent.parent.parent, path.parent.parent, path.parent):
-                # Whatever the user's umask is, others may not put files of theirs there.
-                directory.mkdir(mode=0o775, exist_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
             self._written = path.open("wb")
         except OSError as error:
             raise StorewiseError(

@@ -21,6 +21,34 @@ _ONLY_OURS = 0o700
 MARK = ".storewise-run"
 
 
+def keep_from_others() -> None:
+    """Let nothing that this process and its children make be every user's to write, whatever the
+    umask was."""
+    os.umask(os.umask(0o077) | 0o002)
+
+
+def close_snakemake(work: Path) -> None:
+    """Take the right to write from every user where Snakemake has made its own directories before
+    it read our rules. ConfigError where another user has put something there meanwhile: jobs run
+    scripts of it.
+    """
+    own = work / ".snakemake"
+    if not own.is_dir() or not own.stat().st_mode & stat.S_IWOTH:
+        others = []
+    else:
+        us = {os.geteuid(), _our_number(work)}
+        others = [path for path in (own, *sorted(own.iterdir())) if path.lstat().st_uid not in us]
+    if others:
+        owner = _name(others[0].owner, others[0].lstat().st_uid)
+        raise ConfigError(
+            f"{others[0].absolute()} belongs to user {owner}, for every user may write to "
+            f"{own.absolute()}: jobs would run what is there. Remove {own.absolute()}"
+        )
+    for path in (own, *sorted((own / "log").glob("*")), own / "log"):
+        if path.exists() and path.stat().st_uid == os.geteuid():
+            path.chmod(stat.S_IMODE(path.stat().st_mode) & ~stat.S_IWOTH)
+
+
 def make_private(path: Path) -> None:
     """Make a directory that only this user may enter; ConfigError for one that somebody else has
     made."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -248,14 +249,34 @@ def test_leases_and_live_trials_that_somebody_else_has_made_are_not_believed(
     assert (results / "live" / "t").is_dir()
 
 
-def test_servers_are_refused_where_every_user_may_write(open_place: Path) -> None:
+@pytest.mark.parametrize("command", ["snakemake", "storewise"])
+def test_a_run_is_refused_where_every_user_may_write(open_place: Path, command: str) -> None:
     place = Workspace(open_place / "work")
     place.directory.mkdir()
-    place.write_study("workload: ycsb\nengines: [postgres]\nphases:\n  - load: {recordcount: 20}\n")
-    place.directory.chmod(0o777)
-    done = place.snakemake(umask=0)
+    place.write_study("workload: ycsb\nengines: [sqlite]\nphases:\n  - load: {recordcount: 20}\n")
+
+    def run() -> subprocess.CompletedProcess[str]:
+        if command == "snakemake":
+            return place.snakemake(umask=0)
+        return place.storewise("run", "s.yaml", umask=0)
+
+    assert run().returncode == 0
+    made = [path for path in place.directory.rglob("*") if not path.is_symlink()]
+    assert [path for path in made if path.stat().st_mode & 0o002] == [], "what we make is not"
+    shutil.rmtree(place.results / "trials")
+    for open_to_all in (".", ".snakemake/scripts", "results/s/logs"):
+        path = place.directory / open_to_all
+        mode = path.stat().st_mode
+        path.chmod(0o777)
+        done = run()
+        text = " ".join((done.stdout + done.stderr).split())
+        assert done.returncode != 0
+        assert f"every user may write to {path}; `chmod o-w`" in text
+        path.chmod(mode)
+    snakemake = place.directory / ".snakemake"
+    snakemake.chmod(0o777)
+    as_another_user(open_place, "import os, sys; os.mkdir(sys.argv[1])", snakemake / "conda")
+    done = run()
     text = " ".join((done.stdout + done.stderr).split())
-    assert done.returncode != 0
-    assert f"every user may write to {place.directory}; `chmod o-w`" in text
-    assert not place.results.stat().st_mode & 0o002, "what we make is not"
+    assert done.returncode != 0 and f"{snakemake}/conda belongs to user nobody" in text
     assert place.left_behind() == []

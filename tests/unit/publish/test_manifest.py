@@ -7,12 +7,19 @@ import pytest
 from storewise.publish.manifest import parse_manifest
 from storewise.s3.client import ObjectError
 
+DIRECTING = [
+    *("leases/x", "live/t/nodes/data0.json", "external/t.json", "run.json", "published.json"),
+    *("LEASES/x", ".snakemake/scripts/x.py", "trials/.x"),
+]
+
 
 @pytest.mark.parametrize(
     "change, expected",
     [
         ({"files": [{"path": "../x"}]}, "leads out of the publication"),
         ({"files": [{"path": "/etc/x"}]}, "leads out of the publication"),
+        # What directs runs: by it they end processes, remove directories and drop tables.
+        *(({"files": [{"path": path}]}, "is no result: such a file directs") for path in DIRECTING),
         ({"study": ".."}, "study: .*no name of a study"),
         ({"format": 2}, "of format 2, this version of Storewise reads 1"),
         ({"files": None}, "not a manifest of a publication"),
