@@ -275,8 +275,8 @@ def test_a_run_is_refused_where_every_user_may_write(open_place: Path, command: 
         path.chmod(mode)
     snakemake = place.directory / ".snakemake"
     snakemake.chmod(0o777)
-    as_another_user(open_place, "import os, sys; os.mkdir(sys.argv[1])", snakemake / "conda")
+    as_another_user(open_place, "import os, sys; os.mkdir(sys.argv[1])", snakemake / "theirs")
     done = run()
     text = " ".join((done.stdout + done.stderr).split())
-    assert done.returncode != 0 and f"{snakemake}/conda belongs to user nobody" in text
+    assert done.returncode != 0 and f"{snakemake}/theirs belongs to user nobody" in text
     assert place.left_behind() == []

@@ -180,6 +180,24 @@ def test_why_a_trial_ends_whose_job_a_signal_has_ended(tmp_path, monkeypatch):
     assert pids == [os.getpid(), None, None]
 
 
+@pytest.mark.parametrize("links", [True, False])
+def test_the_first_reason_of_an_abort_stays(tmp_path, monkeypatch, links):
+    def refused(*names):
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    if not links:  # as on some shared file systems
+        monkeypatch.setattr(os, "link", refused)
+    assert abort(tmp_path, Abort("first", failure=True))
+    assert not abort(tmp_path, Abort("second", failure=False))
+    assert read_abort(tmp_path / ABORT) == Abort("first", failure=True)
+    if not links:  # who was first was killed before it had written why
+        (tmp_path / ABORT).unlink()
+        assert abort(tmp_path, Abort("third", failure=False))
+        assert read_abort(tmp_path / ABORT).reason == "third"
+    assert [path.name for path in tmp_path.glob("*")].count(ABORT) == 1
+    assert list(tmp_path.glob(f".{ABORT}.*.*")) == []
+
+
 def test_an_abort_where_there_is_nothing_or_no_space(tmp_path, monkeypatch):
     assert not abort(tmp_path / "gone", Abort("why", failure=True))
 
