@@ -54,9 +54,14 @@ class Scene:
         self.marks = directory / "marks"
         self.marks.mkdir()
         self.said: list[str] = []
+        self.deleted: list[tuple[list[str], bool]] = []
         self.watch = watch.Watch(
-            self.server, self.table, self.marks, 10.0, 60.0, self.said.append, self.said.append
+            *(self.server, self.table, self.marks, 10.0, 60.0, self.delete),
+            *(self.said.append, self.said.append),
         )
+
+    def delete(self, ids: Sequence[str], /, *, force: bool = False) -> None:
+        self.deleted.append((list(ids), force))
 
     def job(self, job_id: str = "1.s", state: JobState | None = None) -> PbsJob:
         key = f"a.{job_id}"
@@ -159,18 +164,20 @@ def test_a_task_that_pbs_would_run_again(scene: Scene) -> None:
     scene.look(0)
     scene.server.jobs["1[0].s"] = JobState("Q", -20)
     assert scene.look(10) == {"1[0].s": "lost its host n1: PBS sent the job back to its queue"}
-    assert scene.server.deleted == [("1[0].s", False)]
+    assert scene.deleted == [(["1[0].s"], False)]
 
 
 def test_a_host_that_is_down_for_long(scene: Scene) -> None:
     scene.job(state=RUNS)
+    scene.job("3.s", RUNS)
     scene.job("2.s", JobState("R", exec_host="n2/0"))
     scene.server.hosts_down = {"n1.domain": "down"}
     ended = {}
     for now in range(0, 80, 10):
         ended |= scene.look(now)
-    assert ended == {"1.s": "lost its host n1: PBS reports it down for 60 s"}
-    assert scene.server.deleted == [("1.s", True)]
+    lost = "lost its host n1: PBS reports it down for 60 s"
+    assert ended == {"1.s": lost, "3.s": lost}
+    assert scene.deleted == [(["1.s", "3.s"], True)]
     assert scene.watch.lost == {"n1"}
 
 
@@ -188,17 +195,21 @@ def test_a_job_that_can_never_run(scene: Scene) -> None:
     assert scene.look(20) == {
         "1.s": "would never start: Can Never Run: Insufficient amount of resource: host"
     }
-    assert scene.server.deleted == [("1.s", False)]
+    assert scene.deleted == [(["1.s"], False)]
 
 
 def test_what_has_not_started_when_the_run_stops(scene: Scene) -> None:
+    """Together, and not by us: a server that is slow to delete must not hold up the looks."""
     scene.job("1.s", RUNS)
-    scene.job("2.s", JobState("Q"))
+    waiting = ["2.s", "4[0].s", "4[1].s"]
+    for job_id in waiting:
+        scene.job(job_id, JobState("Q"))
     begun = scene.job("3.s", JobState("Q"))
     scene.look(0)
     script.start_mark(scene.marks, begun.key).write_text("1\n")
-    assert scene.look(1, stopping=True) == {"2.s": watch.NOT_STARTED}
-    assert scene.server.deleted == [("2.s", False)]
+    assert scene.look(1, stopping=True) == dict.fromkeys(waiting, watch.NOT_STARTED)
+    assert scene.deleted == [(["2.s", "4[].s"], False)]
+    assert scene.server.deleted == []
 
 
 def test_why_jobs_wait_is_told_once_and_together(scene: Scene) -> None:
@@ -213,24 +224,23 @@ def test_why_jobs_wait_is_told_once_and_together(scene: Scene) -> None:
     ]
 
 
-def test_a_deletion_that_pbs_does_not_take_is_left_for_the_end(scene: Scene) -> None:
-    scene.job("1.s", JobState("Q"))
-    scene.look(0)
-    scene.server.silent = True
-    assert scene.look(1, stopping=True) == {"1.s": watch.NOT_STARTED}
-    assert scene.table.to_delete() == (["1.s"], [])
-
-
-def test_what_is_deleted_of_arrays() -> None:
+def test_what_is_left_of_a_run() -> None:
     table = JobTable()
     jobs = {n: PbsJob(None, n, "a", "a", Path("l"), 0.0) for n in ("1[0].s", "1[1].s", "2.s")}
     table.add(jobs.values())
-    assert table.to_delete() == (["2.s", "1[].s"], [])
+    assert table.whole_arrays(list(jobs)) == ["2.s", "1[].s"]
     table.remove(jobs["1[0].s"])
-    table.unsure("b")
-    assert table.to_delete() == (["1[1].s", "2.s"], ["b"])
-    table.clear()
-    assert table.to_delete() == ([], [])
+    for name in "bc":
+        table.unsure(name)
+    assert table.left() == (["1[1].s", "2.s"], ["b", "c"])
+    assert table.whole_arrays(["1[1].s", "2.s"]) == ["1[1].s", "2.s"]
+    # What comes meanwhile is not forgotten.
+    table.add([PbsJob(None, "3.s", "c", "c", Path("l"), 0.0)])
+    table.forget(["1[1].s", "2.s"], ["b"])
+    assert table.left() == (["3.s"], ["c"])
+    assert table.unsure_names() == {"b", "c"}
+    table.sure("b")
+    assert table.unsure_names() == {"c"}
 
 
 def test_the_pace_of_questions() -> None:
@@ -382,7 +392,8 @@ class Order:
             taken=lambda order, job_id, host: self.events.append(("taken", job_id)),
             refused=note("refused"),
             offered=lambda name: None,
-            settled=lambda name, spare: self.events.append(("spare", spare)) if spare else None,
+            settled=lambda name: None,
+            spare=note("spare"),
             answered=lambda: None,
             unanswered=note("silent"),
             stopping=lambda: self.stopping,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -122,3 +123,29 @@ def test_a_job_that_is_ended(tmp_path: Path, who: str) -> None:
     if who == "somebody":
         assert any(map(messages.failed_of, run.errors()))
     until(lambda: not left(run))
+
+
+@pytest.mark.usefixtures("pbs")
+def test_ctrl_c_twice_while_a_job_is_being_submitted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PBS takes the job after Snakemake has gone: it is deleted all the same."""
+    qsub = tmp_path / "commands" / "qsub"
+    qsub.parent.mkdir()
+    qsub.write_text(
+        f'#!/bin/sh\nprintf "%s" "$2" > "{tmp_path}/asked"\n'
+        f'while [ ! -e "{tmp_path}/go" ]; do sleep 0.1; done\n'
+        f'{shutil.which("qsub")} "$@"; touch "{tmp_path}/taken"\n'
+    )
+    qsub.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{qsub.parent}:{os.environ['PATH']}")
+    run = Run(tmp_path, "long")
+    until(lambda: (tmp_path / "asked").exists() and (tmp_path / "asked").read_text())
+    os.killpg(run.process.pid, signal.SIGINT)
+    until(lambda: any(line.startswith("Terminating processes") for line in run.lines()))
+    os.killpg(run.process.pid, signal.SIGINT)
+    run.process.wait(60)
+    (tmp_path / "go").touch()
+    until(lambda: (tmp_path / "taken").exists())
+    ask = ["qselect", "-N", (tmp_path / "asked").read_text()]
+    until(lambda: not subprocess.run(ask, capture_output=True, check=True).stdout.split(), 30)

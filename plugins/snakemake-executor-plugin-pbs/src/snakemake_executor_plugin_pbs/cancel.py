@@ -1,8 +1,8 @@
 """Deletes jobs in a process of its own, which goes on until they are gone.
 
 ``python -m snakemake_executor_plugin_pbs.cancel FILE``, where FILE is JSON: ``{"dialect": ...,
-"ids": [...], "names": [...]}``. Names are of jobs that PBS may have taken without an answer. The
-process outlives Snakemake and its terminal: a server that is down for minutes loses no deletion.
+"ids": [...], "names": [...], "force": false}``. Names are of jobs that PBS may have taken without an
+answer. The process outlives Snakemake and its terminal: a server that is down for minutes loses no deletion.
 What is left after each look stands in a file beside FILE (`handover.left_of`).
 """
 
@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from snakemake_executor_plugin_pbs.commands import NoAnswer, NoProgram
+from snakemake_executor_plugin_pbs.commands import TAKE_TIMEOUT, NoAnswer, NoProgram
 from snakemake_executor_plugin_pbs.handover import LEFT, tidy
 from snakemake_executor_plugin_pbs.qstat import number_of
 from snakemake_executor_plugin_pbs.server import Server
@@ -25,8 +25,8 @@ from snakemake_executor_plugin_pbs.server import Server
 LONGEST = 1800.0
 #: Seconds after the first accepted deletion before a job is taken out by force.
 FORCE_AFTER = 60.0
-#: Seconds for which a name is looked for that PBS does not know.
-NAME_FOR = 60.0
+#: Seconds for which a name is looked for that PBS does not know: longer than a qsub may take.
+NAME_FOR = 2 * TAKE_TIMEOUT
 #: Calls of qdel at a time.
 AT_ONCE = 8
 LONGEST_PAUSE = 10.0
@@ -37,13 +37,15 @@ def until_gone(
     ids: Sequence[str],
     names: Sequence[str],
     *,
+    force: bool = False,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], object] = time.sleep,
     note: Callable[[str], object] = print,
     progress: Callable[[list[str]], object] = lambda left: None,
 ) -> list[str]:
     """Delete jobs and wait until PBS knows them no more, or as ended. Returns what was still there
-    after `LONGEST` seconds; `progress` gets what is there after each look."""
+    after `LONGEST` seconds; `progress` gets what is there after each look. Without `force` jobs
+    that are late are taken out by force."""
     began = clock()
     left, looked_for = list(ids), list(names)
     asked: dict[str, float] = {}
@@ -54,7 +56,13 @@ def until_gone(
             looked_for = _found(server, looked_for, left)
             if clock() - began > NAME_FOR:
                 looked_for = []
-            _delete(server, left, asked, accepted, clock(), note)
+            now = clock()
+            late = {
+                job_id
+                for job_id in left
+                if now - asked.setdefault(job_id, now) >= (0.0 if force else FORCE_AFTER)
+            }
+            _delete(server, left, late, accepted, note)
             answer = server.states(left) if left else None
             if answer is not None:
                 left = [
@@ -93,14 +101,12 @@ def _found(server: Server, names: Sequence[str], left: list[str]) -> list[str]:
 def _delete(
     server: Server,
     ids: Sequence[str],
-    asked: dict[str, float],
+    late: set[str],
     accepted: set[str],
-    now: float,
     note: Callable[[str], object],
 ) -> None:
     """Ask for what was not accepted yet, and by force for what is late: a host that does not answer
-    makes qdel fail. `asked` is when the end of a job was first asked for."""
-    late = {job_id for job_id in ids if now - asked.setdefault(job_id, now) > FORCE_AFTER}
+    makes qdel fail."""
 
     def one(job_id: str) -> tuple[str, str | None]:
         return job_id, server.delete(job_id, force=job_id in late)
@@ -131,7 +137,12 @@ def main(arguments: Sequence[str]) -> int:
         aside.replace(path.with_suffix(LEFT))
 
     left = until_gone(
-        Server(order["dialect"]), order["ids"], order["names"], note=note, progress=progress
+        Server(order["dialect"]),
+        order["ids"],
+        order["names"],
+        force=order["force"],
+        note=note,
+        progress=progress,
     )
     path.with_suffix(LEFT).unlink(missing_ok=True)
     tidy(path.parent)

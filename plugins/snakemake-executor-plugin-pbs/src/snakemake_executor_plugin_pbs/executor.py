@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import atexit
 import os
 import secrets
 import shutil
-import subprocess
 import threading
 import time
 from collections.abc import AsyncGenerator, Hashable, Mapping, Sequence
@@ -72,6 +71,7 @@ class Executor(RemoteExecutor):
             self._marks,
             settings.status_interval,
             settings.lost_after,
+            self._hand_over,
             logger.info,
             logger.warning,
         )
@@ -83,7 +83,8 @@ class Executor(RemoteExecutor):
                 taken=self._taken,
                 refused=self._refused,
                 offered=self._table.unsure,
-                settled=self._settled,
+                settled=self._table.sure,
+                spare=self._table.spare,
                 answered=lambda: self._watch.answered(time.monotonic()),
                 unanswered=lambda words: self._watch.unanswered(words, time.monotonic()),
                 stopping=self._stopping,
@@ -91,6 +92,8 @@ class Executor(RemoteExecutor):
             ),
         )
         self._submitter.start()
+        # Whatever ends Snakemake, also a Ctrl-C where no handler expects one.
+        atexit.register(self._hand_over_all)
         super().__init__(workflow, logger)
 
     # Submitting.
@@ -183,11 +186,6 @@ class Executor(RemoteExecutor):
         self.write_jobscript(job, path)
         return Path(path).read_text(encoding="utf-8", errors="surrogateescape")
 
-    def _settled(self, name: str, spare: list[str]) -> None:
-        """It is certain what PBS took under a name; `spare` are jobs that nobody needs."""
-        self._table.spare(spare)
-        self._table.sure(name)
-
     def _taken(self, order: Order, job_id: str, host: str | None) -> None:
         now = time.monotonic()
         ids = [task_of(job_id, n) for n in range(order.tasks)] if order.tasks else [job_id]
@@ -195,8 +193,9 @@ class Executor(RemoteExecutor):
             PbsJob(info, one, order.name, key, log, now, host)
             for info, one, key, log in zip(order.infos, ids, order.keys, order.logs, strict=True)
         ]
-        # First of all: whatever happens now, the job is known.
+        # First of all, and before its name is forgotten: whatever happens now, the job is known.
         self._table.add(jobs)
+        self._table.sure(order.name)
         for job in jobs:
             job.info.external_jobid = job.id
             self.logger.info(
@@ -272,7 +271,6 @@ class Executor(RemoteExecutor):
 
     def cancel(self) -> None:
         """Delete every job of the run, whether Snakemake still thinks of it or not."""
-        self._end_questions()
         self._delete_all(GONE_WITHIN)
         self.shutdown()
 
@@ -285,8 +283,7 @@ class Executor(RemoteExecutor):
         if self._ended:
             return
         self._ended = True
-        self._end_questions()
-        # In an orderly end the table is empty, but for jobs that PBS would not delete at once.
+        # In an orderly end the table is empty.
         self._delete_all(0)
         super().shutdown()
         for log in self._spent_logs:
@@ -295,27 +292,39 @@ class Executor(RemoteExecutor):
             shutil.rmtree(directory, ignore_errors=True)
         handover.tidy(self._run_directory)
 
-    def _end_questions(self) -> None:
-        self._over.set()
-        self._submitter.end()
-        # A qsub that has begun is brought to its end: then it is known what it took.
-        self._submitter.join(QSUB_WITHIN)
+    def _hand_over(
+        self, ids: Sequence[str], names: Sequence[str] = (), *, force: bool = False
+    ) -> handover.Handover:
+        """Start the process that deletes jobs until PBS has them no more."""
+        return handover.start(self._run_directory, self._server.dialect, ids, names, force=force)
+
+    def _hand_over_all(self) -> list[handover.Handover]:
+        """Hand over whatever of the run may be left in PBS; nothing is handed over twice."""
+        ids, names = self._table.left()
+        if not ids and not names:
+            return []
+        handed = [self._hand_over(self._table.whole_arrays(ids), names)]
+        # Only now: a second Ctrl-C may come at any time.
+        self._table.forget(ids, names)
+        return handed
 
     def _delete_all(self, patience: float) -> None:
         """Start the process that deletes all jobs, and wait for `patience` seconds until nothing of
-        them is at work. What was handed over is not handed over again."""
+        them is at work."""
+        self._over.set()
+        self._submitter.end()
         jobs = self._table.all()
-        ids, unsure = self._table.to_delete()
-        self._table.clear()
-        if not ids and not unsure:
-            return
-        handed = handover.start(self._run_directory, self._server.dialect, ids, unsure)
+        # Before anything is waited for: a second Ctrl-C ends the waiting, and Snakemake with it.
+        handed = self._hand_over_all()
+        # A qsub that has begun is brought to its end: then it is known what it took.
+        self._submitter.join(QSUB_WITHIN)
+        jobs += self._table.all()
+        handed += self._hand_over_all()
         deadline = time.monotonic() + patience
-        while not self._gone(handed, jobs):
+        while not all(self._gone(one, jobs) for one in handed):
             if time.monotonic() > deadline:
                 break
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                handed.process.wait(SLICE)
+            time.sleep(SLICE)
         else:
             return
         if patience:
@@ -330,7 +339,7 @@ class Executor(RemoteExecutor):
         left = handed.left_of()
         if left is None:
             return False
-        unsure = set(left)
+        unsure = left - (set(handed.names) - self._table.unsure_names())
         for job in jobs:
             array = array_of(job.id)
             if not {job.id, array} & left:

@@ -27,6 +27,8 @@ class Handover:
 
     process: subprocess.Popen[bytes]
     left: Path
+    names: Sequence[str] = ()
+    """Of jobs that PBS may have taken without an answer."""
 
     def left_of(self) -> set[str] | None:
         """Ids and names that PBS had not ended at the last look; None before the first look."""
@@ -38,12 +40,14 @@ class Handover:
             return None
 
 
-def start(directory: Path, dialect: str, ids: Sequence[str], names: Sequence[str]) -> Handover:
-    """Start the process; its order and its log (`LOG`) are files in `directory`."""
+def start(
+    directory: Path, dialect: str, ids: Sequence[str], names: Sequence[str], *, force: bool = False
+) -> Handover:
+    """Start the process; its order and its log (`LOG`) are files in `directory`. `force` takes the
+    jobs out of PBS's books at once, also where their host does not answer."""
     order = directory / f"cancel.{os.getpid()}.{time.monotonic_ns()}.json"
-    order.write_text(
-        json.dumps({"dialect": dialect, "ids": list(ids), "names": list(names)}), encoding="utf-8"
-    )
+    what = {"dialect": dialect, "ids": list(ids), "names": list(names), "force": force}
+    order.write_text(json.dumps(what), encoding="utf-8")
     with (directory / LOG).open("ab") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "snakemake_executor_plugin_pbs.cancel", str(order)],
@@ -52,7 +56,7 @@ def start(directory: Path, dialect: str, ids: Sequence[str], names: Sequence[str
             stderr=log,
             start_new_session=True,
         )
-    return Handover(process, order.with_suffix(LEFT))
+    return Handover(process, order.with_suffix(LEFT), tuple(names))
 
 
 def tidy(directory: Path) -> None:

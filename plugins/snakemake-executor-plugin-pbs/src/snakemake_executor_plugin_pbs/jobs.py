@@ -7,7 +7,8 @@ is often ended. This table loses sight of no job.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,8 +50,8 @@ class PbsJob:
 class JobTable:
     """All jobs that may still wait or run in PBS; safe to use from several threads.
 
-    `unsure` are names of jobs that PBS may have taken although no answer came, `leftover` ids of
-    jobs that Snakemake has given up while PBS has not confirmed their end.
+    `unsure` are names of jobs that PBS may have taken although no answer came (yet), `handed_over`
+    those of them that somebody else sees to, `spare` ids of jobs that nobody needs.
     """
 
     def __init__(self) -> None:
@@ -58,7 +59,8 @@ class JobTable:
         self._jobs: dict[str, PbsJob] = {}
         self._arrays: dict[str, int] = {}
         self._unsure: set[str] = set()
-        self._leftover: set[str] = set()
+        self._handed_over: set[str] = set()
+        self._spare: set[str] = set()
 
     def add(self, jobs: Iterable[PbsJob]) -> None:
         with self._lock:
@@ -89,37 +91,37 @@ class JobTable:
             self._unsure.add(name)
 
     def sure(self, name: str) -> None:
+        """It is known what PBS took under a name."""
         with self._lock:
             self._unsure.discard(name)
+            self._handed_over.discard(name)
 
-    def give_up(self, job: PbsJob) -> None:
-        """Out of the table, yet to be deleted at the end."""
+    def unsure_names(self) -> set[str]:
         with self._lock:
-            self._jobs.pop(job.id, None)
-            self._leftover.add(job.id)
+            return self._unsure | self._handed_over
 
     def spare(self, ids: Iterable[str]) -> None:
-        """Jobs that PBS has and nobody needs."""
         with self._lock:
-            self._leftover.update(ids)
+            self._spare.update(ids)
 
-    def clear(self) -> None:
-        """Forget all: somebody else sees to them."""
+    def left(self) -> tuple[list[str], list[str]]:
+        """Ids and names of all that may be left in PBS and that nobody else sees to."""
         with self._lock:
-            self._jobs.clear()
-            self._unsure.clear()
-            self._leftover.clear()
+            return [*self._jobs, *sorted(self._spare)], sorted(self._unsure)
 
-    def to_delete(self) -> tuple[list[str], list[str]]:
-        """Ids and names of all that may be left in PBS; an array whose jobs are all left counts as
-        one."""
+    def forget(self, ids: Iterable[str], names: Iterable[str]) -> None:
+        """Somebody else sees to these."""
         with self._lock:
-            left = [*self._jobs, *sorted(self._leftover)]
-            of: dict[str | None, int] = {}
-            for job_id in left:
-                of[array_of(job_id)] = of.get(array_of(job_id), 0) + 1
-            whole = {
-                array for array, number in of.items() if array and number == self._arrays.get(array)
-            }
-            ids = [job_id for job_id in left if array_of(job_id) not in whole]
-            return [*ids, *sorted(whole)], sorted(self._unsure)
+            for job_id in ids:
+                self._jobs.pop(job_id, None)
+                self._spare.discard(job_id)
+            for name in set(names) & self._unsure:
+                self._unsure.discard(name)
+                self._handed_over.add(name)
+
+    def whole_arrays(self, ids: Sequence[str]) -> list[str]:
+        """The ids with one for an array all of whose jobs are among them."""
+        with self._lock:
+            of = Counter(array_of(job_id) for job_id in ids)
+            whole = {array for array in of if array and of[array] == self._arrays.get(array)}
+        return [*(i for i in ids if array_of(i) not in whole), *sorted(whole)]

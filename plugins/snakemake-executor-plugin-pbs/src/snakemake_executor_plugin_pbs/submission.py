@@ -55,13 +55,15 @@ class Order:
 class Listener:
     """Who is told. All are called in the thread that submits.
 
-    `offered` comes before qsub is run for a name, `settled` when it is certain what PBS took.
+    `offered` comes before qsub is run for a name; then PBS may have a job of it until `taken`, or
+    until `settled`: it has none. `spare` are jobs of a name beside the one that was taken.
     """
 
     taken: Callable[[Order, str, str | None], None]
     refused: Callable[[Order, str], None]
     offered: Callable[[str], None]
-    settled: Callable[[str, list[str]], None]
+    settled: Callable[[str], None]
+    spare: Callable[[list[str]], None]
     answered: Callable[[], None]
     unanswered: Callable[[str], None]
     stopping: Callable[[], bool]
@@ -125,8 +127,6 @@ class Submitter(threading.Thread):
         pause = FIRST_PAUSE
         failures = 0
         while True:
-            if self._ended.is_set():
-                raise GivenUp("qsub")
             if self._tell.stopping():
                 raise Refused(STOPPED)
             # Each time: a server that did not answer at first may now say which hosts it has. PBS
@@ -136,10 +136,14 @@ class Submitter(threading.Thread):
             if too_much is not None:
                 raise Refused(too_much)
             self._tell.offered(order.name)
+            # After that: whoever ends this has seen the name, or we see the end.
+            if self._ended.is_set():
+                self._tell.settled(order.name)
+                raise GivenUp("qsub")
             try:
                 job_id = self._server.submit(self._command(order, host))
             except (Refused, NoProgram) as error:
-                self._tell.settled(order.name, [])
+                self._tell.settled(order.name)
                 if isinstance(error, Refused) and self._direct and no_direct(str(error)):
                     # Older than these letters: logs come when jobs have ended.
                     self._direct = False
@@ -148,7 +152,6 @@ class Submitter(threading.Thread):
             except NoAnswer as error:
                 silence = error
             else:
-                self._tell.settled(order.name, [])
                 self._tell.answered()
                 return job_id
             # The answer that was lost may stand for a job that was taken: that is asked first.
@@ -167,7 +170,8 @@ class Submitter(threading.Thread):
                     silence = error
                     continue
                 break
-            self._tell.settled(order.name, ids[1:])
             if ids:
+                self._tell.spare(ids[1:])
                 self._tell.answered()
                 return ids[0]
+            self._tell.settled(order.name)

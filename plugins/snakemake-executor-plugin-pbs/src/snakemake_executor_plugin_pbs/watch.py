@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 from snakemake_executor_plugin_pbs import messages, reasons
 from snakemake_executor_plugin_pbs.commands import GivenUp, NoAnswer, NoProgram, Pace
@@ -42,6 +43,13 @@ class Ended:
     what: str | None
 
 
+class Delete(Protocol):
+    """Sees to it that jobs are deleted; returns at once. `force` takes them out of PBS's books at
+    once, also where their host does not answer."""
+
+    def __call__(self, ids: Sequence[str], /, *, force: bool = False) -> object: ...
+
+
 class Watch:
     """Looks at the jobs of a table. Times in seconds of one clock, handed in.
 
@@ -55,6 +63,7 @@ class Watch:
         marks: Path,
         interval: float,
         lost_after: float,
+        delete: Delete,
         info: Callable[[str], object],
         warn: Callable[[str], object],
     ) -> None:
@@ -62,6 +71,7 @@ class Watch:
         self._table = table
         self._marks = marks
         self._lost_after = lost_after
+        self._delete = delete
         self._info, self._warn = info, warn
         self._pace = Pace(interval)
         self._pace_lock = threading.Lock()
@@ -167,7 +177,7 @@ class Watch:
             return self._sent_back(job, before)
         job.never = job.never + 1 if reasons.never(state.comment) and not state.started else 0
         if job.never >= NEVER:
-            self._delete(job)
+            self._delete([job.id])
             return self._over(job, f"would never start: {state.comment}")
         return None
 
@@ -187,7 +197,7 @@ class Watch:
     def _sent_back(self, job: PbsJob, before: JobState | None) -> Ended:
         """PBS has put a job back into its queue that had begun (a task of an array: OpenPBS takes
         none that may not run again)."""
-        self._delete(job)
+        self._delete([job.id])
         host = next(iter(names_of(before.exec_host)), None) if before is not None else None
         words = "PBS sent the job back to its queue"
         return self._over(job, messages.lost_host(host, words) if host else f"was stopped: {words}")
@@ -207,24 +217,31 @@ class Watch:
             host: (self._down[host][0] if host in self._down else now, state)
             for host, state in down.items()
         }
+        lost: dict[PbsJob, str] = {}
         for job, hosts in at.items():
             for host in hosts:
                 since, state = self._down.get(short(host), (now, ""))
                 if state and now - since >= self._lost_after:
-                    self._delete(job, force=True)
                     words = f"PBS reports it {state} for {now - since:.0f} s"
-                    yield self._over(job, messages.lost_host(host, words))
+                    lost[job] = messages.lost_host(host, words)
                     break
+        if lost:
+            self._delete(self._table.whole_arrays([job.id for job in lost]), force=True)
+        for job, what in lost.items():
+            yield self._over(job, what)
 
     def _drop_waiting(self) -> Iterator[Ended]:
         """Deletes what has not started: a run that ends must not wait for a full queue."""
-        for job in self._table.announced():
-            if job.state is None or job.began or job.state.started or job.exit_mark is not None:
-                continue
+        waiting = [
+            job
+            for job in self._table.announced()
+            if not (job.state is None or job.began or job.state.started or job.exit_mark is not None)
             # It may have started since PBS was asked.
-            if start_mark(self._marks, job.key).exists():
-                continue
-            self._delete(job)
+            and not start_mark(self._marks, job.key).exists()
+        ]
+        if waiting:
+            self._delete(self._table.whole_arrays([job.id for job in waiting]))
+        for job in waiting:
             yield self._over(job, NOT_STARTED)
 
     def _tell_waiting(self, now: float) -> None:
@@ -276,15 +293,6 @@ class Watch:
         if lost is not None:
             self.lost = self.lost | {short(lost.host)}
         return Ended(job, what)
-
-    def _delete(self, job: PbsJob, *, force: bool = False) -> None:
-        """Ask for the end of a job; what PBS does not take now is deleted when the run ends."""
-        try:
-            words = self._server.delete(job.id, force=force)
-        except (NoAnswer, NoProgram) as error:
-            words = str(error)
-        if words is not None:
-            self._table.give_up(job)
 
     def _tail(self, job: PbsJob) -> str:
         """The end of a job's log, as far as it can be read."""
