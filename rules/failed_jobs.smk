@@ -193,13 +193,13 @@ def in_background(look, *arguments):
 def watch_queue(waiting):
     """Takes jobs that Slurm would never start out of its queue, with a sentence each."""
     while not ENDED.wait(LOOK_AT_QUEUE):
-        for job_id, sentence in waiting.never_starting().items():
+        for sentence in waiting.never_starting().values():
             trials = [live for live in RUN.live() if live.name in sentence]
             for live in trials:
                 abort(live, Abort(sentence, failure=True))
             if not trials:  # else it is said when the trial ends
                 say(sentence)
-            waiting.cancel(job_id)
+        waiting.cancel()
 
 
 def watch_ends():

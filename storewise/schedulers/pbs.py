@@ -16,10 +16,13 @@ _APPENDED = "For further error details see the cluster/cloud log"
 _JOB = r"PBS job (?P<id>\S+) \((?P<name>[^\s()]+)\)"
 _SUBMITTED = re.compile(rf"Job (?P<jobid>\S+) was submitted as {_JOB}; log: \S.*")
 _FAILED = re.compile(rf"{_JOB} (?P<what>\S.*?)\. Its log: (?P<log>\S.*)")
-_BY_ITSELF = re.compile(r"ended with exit status \d+")
+_BY_ITSELF = re.compile(r"ended with exit status \d+( \(signal [^)]+\))?")
 _LOST = re.compile(r"lost its host (?P<host>\S+): .+")
 _REFUSED = re.compile(r"PBS did not take \S+?: .+")
-_NOTICE = re.compile(rf"{_JOB} waits: \S.*|PBS does not answer \(.+|PBS answers again\.")
+_NOTICE = re.compile(
+    rf"{_JOB} waits: \S.*|PBS does not answer \(.+|PBS answers again\."
+    r"|The resource `\w+` \(of job \S+\) is not asked for: .+"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,8 @@ def refusal(message: str) -> str | None:
 
 def notice(line: str) -> str | None:
     """What a line tells a user who waits: a job that does not start and PBS's comment, a server
-    that does not answer, or answers again. None for any other line."""
+    that does not answer, or answers again, a resource that PBS is not asked for. None for any other
+    line."""
     match = _NOTICE.fullmatch(line.strip())
     return match[0] if match else None
 

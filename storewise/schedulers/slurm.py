@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from storewise.schedulers.queue import run_command
@@ -89,14 +89,18 @@ def cause(message: str) -> str:
 
 def number_of_hosts(job_id: str) -> int:
     """How many hosts a job has; 1 where squeue does not say."""
-    text = _squeue(f"--jobs={job_id}", "--format=%D", timeout=TIMEOUT).strip()
+    text = _squeue(f"--jobs={job_id}", "--format=%D").strip()
     return int(text) if text.isdigit() else 1
 
 
-def _squeue(*options: str, timeout: float) -> str:
-    """What squeue prints; empty where it gives no answer."""
+def _squeue(*options: str) -> str:
+    return _answer(["squeue", "--noheader", *options])
+
+
+def _answer(command: Sequence[str]) -> str:
+    """What a command of Slurm prints; empty where it gives no answer."""
     try:
-        answer = run_command(["squeue", "--noheader", *options], timeout)
+        answer = run_command(command, TIMEOUT)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return answer.stdout if answer.returncode == 0 else ""
@@ -118,7 +122,7 @@ class Waiting:
         """Job id -> a sentence for the user; each job once. Empty where squeue does not answer."""
         options = ("--states=PENDING", f"--name={self.name}", "--format=%i|%r|%P|%k")
         stuck = {}
-        for line in _squeue(*options, timeout=TIMEOUT).splitlines():
+        for line in _squeue(*options).splitlines():
             job_id, reason, partition, comment = line.split("|", 3)
             if reason in NEVER:
                 rule, _, wildcards = comment.removeprefix("rule_").partition("_wildcards_")
@@ -136,7 +140,8 @@ class Waiting:
         self._reported |= new.keys()
         return new
 
-    def cancel(self, job_id: str) -> None:
-        """Take a job out of the queue, so that the run sees it fail."""
-        program = shutil.which("scancel") or "scancel"
-        subprocess.run([program, job_id], capture_output=True, timeout=TIMEOUT, check=False)
+    def cancel(self) -> None:
+        """Take out of the queue what `never_starting` has told and still waits, so that the run sees
+        it fail. What Slurm does not take now is tried again with the next call."""
+        if left := sorted(self._reported & self._seen.keys()):
+            _answer(["scancel", *left])

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from recorded import answer
 from snakemake_executor_plugin_pbs import nodes, qstat, reasons
@@ -162,6 +166,24 @@ def test_the_log_tells_first() -> None:
     assert ending(None, 143, log) == what
     assert ending(None) == "is not known to PBS any more"
     assert ending(None, 1) == "ended with exit status 1"
+
+
+def test_the_exit_status_is_the_program_s(tmp_path: Path) -> None:
+    """A job is a Snakemake, which ends with 1 whatever became of the rule's own command."""
+    rules = "".join(
+        f"rule {name}:\n    output: '{name}'\n    shell: '{command}'\n"
+        for name, command in (("seven", "exit 7"), ("nine", "kill -9 $$"))
+    )
+    (tmp_path / "Snakefile").write_text(rules)
+    for rule, what in (
+        ("seven", "ended with exit status 7"),
+        ("nine", "ended with exit status 137 (signal 9, SIGKILL)"),
+    ):
+        command = [sys.executable, "-m", "snakemake", "-c1", rule]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 1
+        assert ending(None, 1, done.stderr) == what
+        assert ending(None, 2, done.stderr) == "ended with exit status 2"
 
 
 def test_a_job_that_pbs_still_takes_for_running() -> None:

@@ -23,6 +23,7 @@ from snakemake_executor_plugin_pbs.request import (
     refused,
     request_of,
     too_large,
+    unmapped,
 )
 from snakemake_executor_plugin_pbs.settings import ExecutorSettings
 from snakemake_interface_common.exceptions import WorkflowError
@@ -127,12 +128,28 @@ def test_resources_of_a_wrong_kind() -> None:
         ExecutorSettings(dialect="lsf")
 
 
+def test_what_rules_ask_for_in_the_words_of_other_executors() -> None:
+    asked = {"gpu": 2, "mem_mb": 100, "mem_mb_per_cpu": 1500, "gpu_model": "a100", "tasks": 4}
+    request = request_of("a", 4, asked, ExecutorSettings(select="big=1"))
+    assert "select=1:ncpus=4:mem=6000mb:ngpus=2:big=1" in words(request)
+    assert "nodes=1:ppn=4:gpus=2:big=1" in words(request, TORQUE)
+    # What a select says of GPUs itself is the user's.
+    own = request_of("a", 1, {"gpu": 2, "pbs_select": "ngpus=1"}, ExecutorSettings())
+    assert "select=1:ncpus=1:ngpus=1" in words(own)
+    assert unmapped(asked) == ["gpu_model", "tasks"]
+    assert unmapped({"nodes": 4, "tasks": 4, "mem_mb": 1, "opening": 1, "slurm_extra": "x"}) == []
+
+
 def test_a_job_that_no_host_can_run() -> None:
     hosts = hosts_of(answer("nodes json").stdout)
     assert too_large(PLAIN, hosts) is None
     why = too_large(replace(PLAIN, threads=640), hosts)
     assert why is not None
-    assert "640 CPUs" in why
+    assert "asks for 640 CPUs and 2000 MB of memory on one host" in why
+    # Of what was not asked for nothing is said.
+    why = too_large(replace(PLAIN, threads=640, memory=None), hosts)
+    assert why is not None
+    assert "asks for 640 CPUs on one host" in why
     assert too_large(replace(PLAIN, threads=640), []) is None
     assert too_large(replace(PLAIN, threads=640), [*hosts, Host("x", None, None)]) is None
 
@@ -150,6 +167,7 @@ def test_lost_hosts_are_avoided_when_they_are_up_again() -> None:
     assert other_host(PLAIN, [replace(hosts[0], up=False), *hosts[1:]], lost) is None
     assert other_host(replace(PLAIN, select="kind=big:ngpus=1"), hosts, lost) == "n3"
     assert other_host(replace(PLAIN, select="ngpus=4"), hosts, lost) is None
+    assert other_host(replace(PLAIN, gpus=4), hosts, lost) is None
     assert other_host(replace(PLAIN, select="host=n1"), hosts, lost) is None
     assert other_host(replace(PLAIN, nodes=2), hosts, lost) is None
     assert "select=1:ncpus=4:mem=2000mb:host=n3" in words(host="n3")

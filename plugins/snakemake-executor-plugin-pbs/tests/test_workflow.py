@@ -100,7 +100,7 @@ def test_jobs_that_end_well_that_fail_and_that_are_too_large(tmp_path: Path, arr
     (refused,) = filter(None, map(messages.refused_of, run.errors()))
     assert "6400 CPUs" in refused.words
     (failed,) = filter(None, map(messages.failed_of, run.errors()))
-    assert failed.what == "ended with exit status 1"
+    assert failed.what == "ended with exit status 3"
     (bad,) = (job for job in run.submitted() if "bad" in job.name)
     assert failed.id == bad.id
     # The log of what failed stays.

@@ -11,6 +11,7 @@ from storewise.schedulers import pbs
 APPENDED = (
     "For further error details see the cluster/cloud log and the log files of the involved rule(s)."
 )
+MEMORY = "ended with exit status 137 (signal 9, SIGKILL); it had used 9 MB of the 9 MB"
 LOG = "/home/u/x y/.snakemake/pbs_logs/r/data0.pg.log"
 
 
@@ -28,7 +29,8 @@ def test_a_submitted_job(job_id):
         ("was deleted by u@login", "was deleted by u@login"),
         ("would never start: Can Never Run: x", "would never start: Can Never Run: x"),
         ("ended with exit status 1", ""),
-        ("ended with exit status 137 (signal 9)", "ended with exit status 137 (signal 9)"),
+        ("ended with exit status 137 (signal 9, SIGKILL)", ""),
+        (MEMORY, MEMORY),
     ],
 )
 def test_a_failed_job(what, cause):
@@ -52,6 +54,7 @@ def test_what_a_user_who_waits_is_told():
         messages.waiting("12.login", "load.0.pg", "Not Running: Queue not started."),
         messages.silent("qstat: cannot connect to server", 10),
         messages.ANSWERS_AGAIN,
+        messages.not_mapped("gpu_model", "load.0.pg"),
     ]
     assert [pbs.notice(line) for line in said] == [note_of(line) for line in said] == said
     assert pbs.notice(messages.submitted("7", "12.login", "a", LOG)) is None

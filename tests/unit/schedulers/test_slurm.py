@@ -50,6 +50,14 @@ def test_a_job_that_can_only_wait_is_told_once_when_looks_agree(commands):
         "the study"
     )
     assert "--name=run-1" in commands.calls[0] and "--states=PENDING" in commands.calls[0]
+    # A Slurm that is slow to take it is asked again, until it has gone.
+    for answer in (raising(subprocess.TimeoutExpired("scancel", 30)), lambda words: ("", "", 0)):
+        commands.answer = answer
+        waiting.cancel()
+        assert commands.calls[-1] == ["scancel", "7"]
+    look("")
+    waiting.cancel()
+    assert commands.calls[-1][0] == "squeue"
     for error in (OSError("no squeue"), subprocess.TimeoutExpired("squeue", 30)):
         commands.answer = raising(error)
         assert waiting.never_starting() == {}

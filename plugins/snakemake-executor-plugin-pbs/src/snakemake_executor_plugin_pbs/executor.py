@@ -22,7 +22,7 @@ from snakemake_executor_plugin_pbs import arrays, handover, messages, names, scr
 from snakemake_executor_plugin_pbs.dialects import TORQUE
 from snakemake_executor_plugin_pbs.jobs import JobTable, PbsJob
 from snakemake_executor_plugin_pbs.qstat import array_of, task_of
-from snakemake_executor_plugin_pbs.request import Request, RequestError, request_of
+from snakemake_executor_plugin_pbs.request import Request, RequestError, request_of, unmapped
 from snakemake_executor_plugin_pbs.server import Hosts, Server, detect
 from snakemake_executor_plugin_pbs.settings import ALL
 from snakemake_executor_plugin_pbs.submission import Listener, Order, Submitter
@@ -64,6 +64,7 @@ class Executor(RemoteExecutor):
         self._server = Server(dialect, self._over)
         self._table = JobTable()
         self._spent_logs: list[Path] = []
+        self._not_mapped: set[str] = set()
         self._environment = script.exported(os.environ)
         self._watch = Watch(
             self._server,
@@ -168,6 +169,10 @@ class Executor(RemoteExecutor):
         """What a job asks for; None, and Snakemake is told, where that cannot be said."""
         values = [] if job.is_group() else [str(value) for value in job.wildcards_dict.values()]
         readable = names.readable(str(job.name), values)
+        for name in set(unmapped(_plain(job.resources))) - self._not_mapped:
+            # Once in a run.
+            self._not_mapped.add(name)
+            self.logger.warning(messages.not_mapped(name, readable))
         try:
             return request_of(readable, int(job.threads), _plain(job.resources), self._settings)
         except RequestError as error:

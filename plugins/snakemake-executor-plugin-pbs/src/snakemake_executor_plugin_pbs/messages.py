@@ -144,6 +144,14 @@ def waiting_of(text: str) -> Waiting | None:
     return Waiting(**match.groupdict()) if match else None
 
 
+def not_mapped(resource: str, name: str) -> str:
+    """Said once of a resource by which a rule asks for something, and PBS is not asked for it."""
+    return (
+        f"The resource `{resource}` (of job {name}) is not asked for: PBS has no one word for it. "
+        "What it stands for here can be said with pbs_select or pbs_extra."
+    )
+
+
 def silent(words: str, pause: float) -> str:
     """Said once when the server stops to answer; `pause` is in seconds."""
     return (

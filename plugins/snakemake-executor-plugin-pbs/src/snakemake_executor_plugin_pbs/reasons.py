@@ -18,6 +18,13 @@ from snakemake_executor_plugin_pbs.sizes import megabytes, seconds
 
 #: What PBS writes into a job's log when it kills it (OpenPBS: src/resmom/mom_main.c).
 _KILLED = re.compile(r"^=>> PBS: job killed: (.+)$", re.MULTILINE)
+#: How Python's `subprocess`, and so Snakemake, tells how a rule's command ended; and with what
+#: Snakemake itself ends then.
+_COMMAND = re.compile(
+    r" (?:returned non-zero exit status (?P<status>\d+)|died with <Signals\.\w+: (?P<signal>\d+)>)\.$",
+    re.MULTILINE,
+)
+_SNAKEMAKE_FAILED = 1
 _HOST_DOWN = re.compile(r"execution node (\S+) down")
 _BY = re.compile(r"(?:terminated by|deleted by) (\S+@\S+)")
 #: OpenPBS: the connection to the job's host was lost; the daemon there was started anew.
@@ -59,6 +66,13 @@ def killed_of(log_tail: str) -> str | None:
     return found[-1].strip() if found else None
 
 
+def _command_s(status: int | None, log_tail: str) -> int | None:
+    """The exit status of a rule's own command, where a job's is that of its Snakemake."""
+    if status != _SNAKEMAKE_FAILED or not (found := list(_COMMAND.finditer(log_tail))):
+        return status
+    return int(found[-1]["status"] or 128 + int(found[-1]["signal"]))
+
+
 def ending(state: JobState | None, mark: int | None, log_tail: str, dialect: str) -> str:
     """What became of a job that did not end well, for `messages.failed`.
 
@@ -71,9 +85,10 @@ def ending(state: JobState | None, mark: int | None, log_tail: str, dialect: str
     if mark == AGAIN and AGAIN_WORDS in log_tail:
         return f"was started twice: {AGAIN_WORDS}".rstrip(".")
     if state is None:
-        return "is not known to PBS any more" if mark is None else _program(mark, "")
+        code = _command_s(mark, log_tail)
+        return "is not known to PBS any more" if code is None else _program(code, "")
     # PBS often learns of a job's end seconds after the job has said so itself.
-    code = state.exit_status if state.over else mark
+    code = _command_s(state.exit_status if state.over else mark, log_tail)
     lost = _lost(state)
     if lost is not None:
         return lost

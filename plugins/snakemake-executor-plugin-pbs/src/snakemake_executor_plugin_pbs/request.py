@@ -36,7 +36,8 @@ class Defaults(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a job asks for: `nodes` chunks, each on one host with `threads` CPUs and `memory` MB.
+    """What a job asks for: `nodes` chunks, each on one host with `threads` CPUs, `memory` MB and
+    `gpus` GPUs.
 
     `memory`, `minutes` and the texts are None where nothing was asked for. `name` is as the user
     knows the job.
@@ -47,6 +48,7 @@ class Request:
     memory: int | None
     minutes: int | None
     nodes: int
+    gpus: int
     queue: str | None
     account: str | None
     select: str | None
@@ -66,6 +68,31 @@ class Form:
     direct: bool = True
     host: str | None = None
     tasks: int = 0
+
+
+#: Resources by which rules ask other executors for something, and PBS has no one word for it.
+_UNMAPPED = (
+    "clusters",
+    "constraint",
+    "cpus_per_gpu",
+    "cpus_per_task",
+    "gpu_manufacturer",
+    "gpu_model",
+    "gres",
+    "qos",
+    "reservation",
+    "tasks",
+    "tasks_per_gpu",
+    "tasks_per_node",
+)
+
+
+def unmapped(resources: Mapping[str, Any]) -> list[str]:
+    """Resources of a rule that are a request, and that PBS is not asked for."""
+    asked = [name for name in _UNMAPPED if resources.get(name) not in (None, "")]
+    # A chunk is one task's.
+    same = resources.get("tasks") == (resources.get("nodes") or 1)
+    return [name for name in asked if not (name == "tasks" and same)]
 
 
 def _number(resources: Mapping[str, Any], key: str, name: str) -> int | None:
@@ -90,15 +117,22 @@ def request_of(
         extra = tuple(shlex.split(text("extra") or ""))
     except ValueError as error:
         raise RequestError(f"job {name}, resource pbs_extra: {error}") from None
+    threads = max(1, threads)
+    memory = _number(resources, "mem_mb", name)
+    per_cpu = _number(resources, "mem_mb_per_cpu", name)
+    select = text("select")
+    # A select that names GPUs of its own says more of them.
+    own_gpus = re.search(r"(^|:)n?gpus=", select or "") is not None
     return Request(
         name=str(resources.get("pbs_name") or name),
-        threads=max(1, threads),
-        memory=_number(resources, "mem_mb", name),
+        threads=threads,
+        memory=memory if per_cpu is None else per_cpu * threads,
         minutes=_number(resources, "runtime", name),
         nodes=max(1, _number(resources, "nodes", name) or 1),
+        gpus=0 if own_gpus else _number(resources, "gpu", name) or 0,
         queue=text("queue"),
         account=text("account"),
-        select=text("select"),
+        select=select,
         place=text("place"),
         extra=extra,
     )
@@ -109,6 +143,7 @@ def _resources(request: Request, form: Form) -> list[str]:
     limit = ["-l", f"walltime={walltime(request.minutes)}"] if request.minutes else []
     if form.dialect == TORQUE:
         chunk = f"nodes={form.host or request.nodes}:ppn={request.threads}"
+        chunk += f":gpus={request.gpus}" if request.gpus else ""
         words = ["-l", f"{chunk}:{request.select}" if request.select else chunk]
         if request.memory is not None:
             # Torque's `mem` is of the whole job.
@@ -119,6 +154,8 @@ def _resources(request: Request, form: Form) -> list[str]:
     chunk = f"select={request.nodes}:ncpus={request.threads}"
     if request.memory is not None:
         chunk += f":mem={request.memory}mb"
+    if request.gpus:
+        chunk += f":ngpus={request.gpus}"
     if request.select:
         chunk += f":{request.select}"
     if form.host:
@@ -159,10 +196,19 @@ def too_large(request: Request, hosts: Sequence[Host]) -> str | None:
     most_cpus = max(hosts, key=lambda host: host.cpus or 0)
     most_memory = max(hosts, key=lambda host: host.memory or 0)
     return (
-        f"it asks for {request.threads} CPUs and {memory} MB of memory on one host, which no host "
+        f"it asks for {_asked(request)} on one host, which no host "
         f"of this PBS has: the most are {most_cpus.cpus} CPUs ({most_cpus.name}) and "
         f"{most_memory.memory} MB ({most_memory.name})"
     )
+
+
+def _asked(request: Request) -> str:
+    """What a job asks for on each host, in words."""
+    words = [f"{request.threads} CPUs"]
+    words += [f"{request.memory} MB of memory"] if request.memory is not None else []
+    words += [f"{request.gpus} GPUs"] if request.gpus else []
+    *first, last = words
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def other_host(request: Request, hosts: Sequence[Host], lost: frozenset[str]) -> str | None:
@@ -176,6 +222,7 @@ def other_host(request: Request, hosts: Sequence[Host], lost: frozenset[str]) ->
     named = re.search(r"(^|:)v?(host|node)=", request.select or "")
     if request.nodes > 1 or named or not any(h.up and short(h.name) in lost for h in hosts):
         return None
+    gpus = f"ngpus={request.gpus}" if request.gpus else None
     fitting = [
         host
         for host in hosts
@@ -184,7 +231,7 @@ def other_host(request: Request, hosts: Sequence[Host], lost: frozenset[str]) ->
         and not host.reserved
         and (host.cpus or 0) >= request.threads
         and (host.memory is None or host.memory >= (request.memory or 0))
-        and matches(host, request.select)
+        and matches(host, ":".join(filter(None, (gpus, request.select))))
     ]
     best = max(fitting, key=lambda host: (host.free_cpus, host.name), default=None)
     return best.name if best else None
@@ -217,17 +264,20 @@ def no_direct(message: str) -> bool:
 def refused(request: Request, words: str, command: Sequence[str]) -> str:
     """The message of a job that PBS did not take, with what may help."""
     message = words.lower()
-    asked = f"{request.threads} CPUs, {request.memory or 'no named amount of'} MB and " + (
-        f"a wall time of {walltime(request.minutes)}" if request.minutes else "no wall time"
-    )
+    limit = f", for {walltime(request.minutes)}" if request.minutes else ""
     if "no host of this pbs has" in message:
         advice = (
             "ask for less in the rule (threads, mem_mb), or with --set-threads, --set-resources"
         )
     elif "resource limit" in message:
         advice = (
-            f"it asks for {asked}; `qstat -Qf` shows what each queue allows (rule: threads, "
+            f"it asks for {_asked(request)}{limit}; `qstat -Qf` shows what each queue allows (rule: threads, "
             "mem_mb, runtime, pbs_queue)"
+        )
+    elif "unknown resource: ngpus" in message:
+        advice = (
+            "the rule's `gpu` is asked for as ngpus, which this PBS does not have: set gpu=0, and "
+            "name in pbs_select what it calls its GPUs"
         )
     elif re.search(r"exceed|maximum number|limit", message):
         advice = "fewer jobs at once (--jobs) or another queue (pbs_queue) may be taken"
