@@ -141,7 +141,7 @@ class Waiting:
         return new
 
     def cancel(self) -> None:
-        """Take out of the queue what `never_starting` has told and still waits, so that the run sees
-        it fail. What Slurm does not take now is tried again with the next call."""
+        """Take out of the queue what `never_starting` has told and still waits, so that the run
+        sees it fail. What Slurm does not take now is tried again with the next call."""
         if left := sorted(self._reported & self._seen.keys()):
             _answer(["scancel", *left])

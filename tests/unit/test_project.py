@@ -27,6 +27,13 @@ def test_conda_environments_are_what_is_generated() -> None:
         assert yaml.safe_load(text)["channels"][0] == "conda-forge"
 
 
+def test_the_catalogue_knows_that_rules_have_conda_files() -> None:
+    text = (ROOT / ".snakemake-workflow-catalog.yml").read_text()
+    rules = "".join(path.read_text() for path in ROOT.glob("rules/*.smk"))
+    deployment = yaml.safe_load(text)["usage"]["software-stack-deployment"]
+    assert deployment["conda"] == ("conda:" in rules)
+
+
 def test_constraints_pin_every_requirement_within_its_bounds() -> None:
     lines = (ROOT / "constraints.txt").read_text().split()
     assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[^=/]+", line) for line in lines)

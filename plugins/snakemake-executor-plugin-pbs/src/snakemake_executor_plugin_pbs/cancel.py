@@ -1,9 +1,9 @@
 """Deletes jobs in a process of its own, which goes on until they are gone.
 
 ``python -m snakemake_executor_plugin_pbs.cancel FILE``, where FILE is JSON: ``{"dialect": ...,
-"ids": [...], "names": [...], "force": false}``. Names are of jobs that PBS may have taken without an
-answer. The process outlives Snakemake and its terminal: a server that is down for minutes loses no deletion.
-What is left after each look stands in a file beside FILE (`handover.left_of`).
+"ids": [...], "names": [...], "force": false}``. Names are of jobs that PBS may have taken without
+an answer. The process outlives Snakemake and its terminal: a server that is down for minutes loses
+no deletion. What is left after each look stands in a file beside FILE (`handover.left_of`).
 """
 
 from __future__ import annotations

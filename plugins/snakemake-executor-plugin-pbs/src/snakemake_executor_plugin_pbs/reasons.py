@@ -21,7 +21,8 @@ _KILLED = re.compile(r"^=>> PBS: job killed: (.+)$", re.MULTILINE)
 #: How Python's `subprocess`, and so Snakemake, tells how a rule's command ended; and with what
 #: Snakemake itself ends then.
 _COMMAND = re.compile(
-    r" (?:returned non-zero exit status (?P<status>\d+)|died with <Signals\.\w+: (?P<signal>\d+)>)\.$",
+    r" (?:returned non-zero exit status (?P<status>\d+)"
+    r"|died with <Signals\.\w+: (?P<signal>\d+)>)\.$",
     re.MULTILINE,
 )
 _SNAKEMAKE_FAILED = 1

@@ -271,8 +271,8 @@ def refused(request: Request, words: str, command: Sequence[str]) -> str:
         )
     elif "resource limit" in message:
         advice = (
-            f"it asks for {_asked(request)}{limit}; `qstat -Qf` shows what each queue allows (rule: threads, "
-            "mem_mb, runtime, pbs_queue)"
+            f"it asks for {_asked(request)}{limit}; `qstat -Qf` shows what each queue allows "
+            "(rule: threads, mem_mb, runtime, pbs_queue)"
         )
     elif "unknown resource: ngpus" in message:
         advice = (

@@ -235,7 +235,8 @@ class Watch:
         waiting = [
             job
             for job in self._table.announced()
-            if not (job.state is None or job.began or job.state.started or job.exit_mark is not None)
+            if not (job.state is None or job.state.started)
+            and not (job.began or job.exit_mark is not None)
             # It may have started since PBS was asked.
             and not start_mark(self._marks, job.key).exists()
         ]
