@@ -63,6 +63,8 @@ class Query:
     library: str
     parameters: dict[str, str]
     task: bytes = b""
+    lower_case: bool = False
+    """Whether the search had ``-S``, which takes lower-case residues for a case of their own."""
 
 
 @contextmanager

@@ -329,6 +329,8 @@ class DocumentReader:
                 if name in parameters:
                     raise lines.unexpected("each key once", f"{key} is given too often")
                 parameters[name] = value.strip()
+        # With `-S` the matrix is `BL50 matrix (15:-5)xS`, in the preamble of every program.
+        query.lower_case = ")xS" in query.parameters.get("mp_Parameters", "")
         query.parameters = parameters
         self._finish(query)
 
@@ -364,7 +366,9 @@ class DocumentReader:
                     hit = last
                 else:
                     start = lines.number, lines.offset
-                    row, layout = read_alignment(lines, self._current_program, hit)
+                    row, layout = read_alignment(
+                        lines, self._current_program, hit, lower_case=query.lower_case
+                    )
                     self._keys.check(lines, layout, start)
                     hit = row.hit
                     self._add(row, query, opens=line != grammar.NEXT_ALIGNMENT)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import isfinite
 
+from storewise.errors import InputError
 from storewise.ssearch.parse.grammar import (
     CODE_KEY,
     CONSENSUS_KEY,
@@ -32,6 +33,8 @@ from storewise.ssearch.parse.lines import Lines, shown
 _SEQUENCE_INTEGERS = ("al_start", "al_stop", "al_display_start", "sq_len")
 _FRAME_SHIFTS = (b"/", b"\\")
 _CODON = 3
+_PROTEIN = b"p"
+_NAMES = ("query", "library sequence")
 
 
 @dataclass(slots=True)
@@ -158,36 +161,54 @@ def _sequence(lines: Lines, which: str) -> _Sequence:
     return sequence
 
 
-def _aligned(sequence: _Sequence, columns: int) -> bytes:
-    """The aligned columns of a displayed sequence.
+def _aligned(query: _Sequence, library: _Sequence, columns: int) -> tuple[bytes, bytes]:
+    """The aligned columns of both displayed sequences.
 
-    Without ``-W 0`` the programs show residues around the alignment, and pad with leading gaps
-    the sequence that has fewer of them on the left.
+    Without ``-W 0`` the programs show residues around the alignment, and pad with leading gaps the
+    sequence that has fewer of them on the left. Further leading gaps are those of the alignment.
     """
-    displayed = sequence.displayed
-    if len(displayed) == columns:
-        return displayed
-    padding = len(displayed) - len(displayed.lstrip(b"-"))
-    first = padding + abs(sequence.start - sequence.values["al_display_start"])
-    return displayed[first : first + columns]
+    both = query.displayed, library.displayed
+    if any(len(displayed) != columns for displayed in both):
+        first = max(abs(one.start - one.values["al_display_start"]) for one in (query, library))
+        both = both[0][first : first + columns], both[1][first : first + columns]
+    return both
+
+
+def _span(sequence: _Sequence) -> int:
+    return abs(sequence.stop - sequence.start) + 1
+
+
+def _shifts(sequence: _Sequence) -> int:
+    return sum(sequence.displayed.count(mark) for mark in _FRAME_SHIFTS)
+
+
+def _letters(sequence: _Sequence) -> int:
+    return len(sequence.displayed) - sequence.displayed.count(b"-") - _shifts(sequence)
 
 
 def _check_span(
-    lines: Lines, at: tuple[int, int], sequence: _Sequence, aligned: bytes, which: str, shift: str
+    lines: Lines,
+    at: tuple[int, int],
+    sequence: _Sequence,
+    aligned: bytes,
+    which: str,
+    shift: str,
+    dashes: int = 0,
 ) -> None:
     """Residues and coordinates must agree: one nucleotide or residue a letter.
 
     In a translated sequence a letter stands for three nucleotides, `\\` for one more and `/` for
     one less. The y programs, which shift inside a codon, do not print where (`shift` "unknown").
+    Up to `dashes` of the row's `-` may be residues.
     """
-    span = abs(sequence.stop - sequence.start) + 1
+    span = _span(sequence)
     letters = len(aligned) - aligned.count(b"-")
     if shift == "unknown":
         return
     if shift == "codons":
         less, more = (aligned.count(mark) for mark in _FRAME_SHIFTS)
         letters = 3 * (letters - less - more) + more - less
-    if letters != span:
+    if not letters <= span <= letters + dashes:
         raise lines.error(
             f"the {which}'s residues do not fit its coordinates",
             expected=f"{span} for al_start {sequence.start} and al_stop {sequence.stop}",
@@ -226,11 +247,14 @@ class SearchKeys:
                 raise lines.error(f"{names} {reason}", expected=expected, found=found, at=at)
 
 
-def read_alignment(lines: Lines, program: str, hit: bytes | None) -> tuple[Alignment, Layout]:
+def read_alignment(
+    lines: Lines, program: str, hit: bytes | None, *, lower_case: bool = False
+) -> tuple[Alignment, Layout]:
     """Reads the alignment whose `>>` or `>--` line is current; moves behind it.
 
-    `hit` is the description of the hit that a `>--` line continues. Raises InputError, with line
-    and offset, for anything that is missing, unreadable or contradicts itself.
+    `hit` is the description of the hit that a `>--` line continues. `lower_case` says that the
+    search had ``-S``, with which a `-` in a protein of the library is a residue. Raises InputError,
+    with line and offset, for anything that is missing, unreadable or contradicts itself.
     """
     line = _whole_line(lines, "a '>>' line")
     at = lines.number, lines.offset
@@ -254,9 +278,61 @@ def read_alignment(lines: Lines, program: str, hit: bytes | None) -> tuple[Align
     line = _line_behind(lines)
     if line and not line.startswith(b">") and b">>>" not in line:
         raise lines.unexpected("'>>', '>--', '>>><<<' or an empty line after an alignment")
-    row = _check(lines, at, values, query, library, program)
+    row = _check(lines, at, values, query, library, program, lower_case=lower_case)
     layout = Layout(tuple(keys), tuple(query.keys), tuple(library.keys), consensus, codes)
     return Alignment(hit=hit, **row), layout  # type: ignore[arg-type]
+
+
+def _rows(
+    lines: Lines,
+    at: tuple[int, int],
+    overlap: int,
+    query: _Sequence,
+    library: _Sequence,
+    program: str,
+    *,
+    lower_case: bool,
+) -> tuple[bytes, bytes]:
+    """The aligned rows of query and library sequence, which have `overlap` columns.
+
+    The overlap of a translated alignment leaves out the columns of frame shifts. With ``-XB`` it
+    leaves out those with a gap, too: each column has a residue of both sequences, or of one.
+    """
+    side = translated_side(program)
+    translated = {"query": query, "library": library}.get(side or "")
+    # fasty and tfasty do not print all of their shifts.
+    shift = "codons" if "X" in program else "unknown"
+    shifted = 0 if translated is None else _shifts(translated)
+    residues = sum(_letters(one) if one is translated else _span(one) for one in (query, library))
+    faults: list[InputError] = []
+    for count in (overlap, residues - overlap):
+        if faults and count <= overlap:
+            break
+        rows = _aligned(query, library, count + shifted)
+        try:
+            for sequence, which, row in zip((query, library), _NAMES, rows, strict=True):
+                if len(row) != count + shifted:
+                    raise lines.error(
+                        f"the alignment's {which} has a wrong length",
+                        expected=f"{count + shifted} columns (overlap {overlap})",
+                        found=f"{len(row)}",
+                        at=at,
+                    )
+                odd = lower_case and sequence is library and sequence.type == _PROTEIN
+                _check_span(
+                    lines,
+                    at,
+                    sequence,
+                    row,
+                    which,
+                    shift if sequence is translated else "none",
+                    dashes=row.count(b"-") if odd else 0,
+                )
+        except InputError as fault:
+            faults.append(fault)
+        else:
+            return rows
+    raise faults[0]
 
 
 def _check(
@@ -266,6 +342,8 @@ def _check(
     query: _Sequence,
     library: _Sequence,
     program: str,
+    *,
+    lower_case: bool,
 ) -> dict[str, object]:
     """The invariants of an alignment, on its aligned columns; returns its fields but the hit.
 
@@ -273,30 +351,11 @@ def _check(
     """
     overlap = values["overlap"]
     assert isinstance(overlap, int)
-    columns = overlap
+    rows = _rows(lines, at, overlap, query, library, program, lower_case=lower_case)
     side = translated_side(program)
-    translated = {"query": query, "library": library}.get(side or "")
-    # fasty and tfasty do not print all of their shifts.
-    shifts = "none" if side is None else "codons" if "X" in program else "unknown"
-    if translated is not None:
-        # The overlap of a translated alignment leaves out the columns of frame shifts.
-        columns += sum(translated.displayed.count(mark) for mark in _FRAME_SHIFTS)
-    pieces = []
-    for sequence, which in ((query, "query"), (library, "library sequence")):
-        piece = _aligned(sequence, columns)
-        if len(piece) != columns or not columns:
-            raise lines.error(
-                f"the alignment's {which} has a wrong length",
-                expected=f"{columns} columns (overlap {overlap})",
-                found=f"{len(piece)}",
-                at=at,
-            )
-        shift = shifts if sequence is translated else "none"
-        _check_span(lines, at, sequence, piece, which, shift)
-        pieces.append(piece)
     frame = values.get("frame")
     turned = library if side == "library" else query
-    if shifts == "unknown" and abs(turned.stop - turned.start) < _CODON:
+    if side is not None and "X" not in program and abs(turned.stop - turned.start) < _CODON:
         frame = None  # of one codon the programs print a wrong stop
     if (frame == "f" and turned.start > turned.stop) or (
         frame == "r" and turned.start < turned.stop
@@ -311,9 +370,9 @@ def _check(
     row.update(
         query_start=query.start,
         query_stop=query.stop,
-        query_sequence=pieces[0],
+        query_sequence=rows[0],
         library_start=library.start,
         library_stop=library.stop,
-        library_sequence=pieces[1],
+        library_sequence=rows[1],
     )
     return row

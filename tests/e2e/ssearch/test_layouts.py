@@ -34,6 +34,7 @@ PROGRAMS = {
     "ssearch36": "nt nt",
     "fasta36": "aa aa",
     "ggsearch36": "nt nt",
+    "glsearch36": "nt nt",
     "fastx36": "nt aa",
     "fasty36": "nt aa",
     "tfastx36": "aa nt",
@@ -91,6 +92,8 @@ ODD = {
     "context": ["ssearch36", "-Q", "-E", "10 0.1"],
     "heuristic": ["fasta36", "-q", "-E", "10 0.1"],
     "local": ["lalign36", "-q"],
+    "global query": ["glsearch36", "-q", "-E", "1000"],
+    "lengths without gaps": ["ssearch36", "-q", "-XB"],
 }
 
 

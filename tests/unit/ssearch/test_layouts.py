@@ -69,6 +69,25 @@ def test_ids_that_look_like_marks():
     }
 
 
+def test_leading_gaps_lengths_without_gaps_and_dashes_that_are_residues():
+    """Of each file one alignment: its columns, both starts and stops, and a piece of each row."""
+    expected = {
+        "glsearch36_overhang": (46, (1, 46), (1, 40), "TTTGGGGG", "------GG"),
+        "ssearch36_blast_lengths": (60, (1, 60), (1, 57), "CAAGNPDM", "CAA---DM"),
+        "ssearch36_dashes": (62, (1, 60), (1, 62), "CAA--GNP", "CAA--GNP"),
+    }
+    for name, (columns, *places, query, library) in expected.items():
+        assert agreed(content_of(f"{name}.m10")) == (1, 1, 1)
+        result = read(DATA / f"{name}.m10")[1]
+        (rna,), (gs,) = result[Kind.RNA], result[Kind.GS]
+        assert len(rna["s"]) == len(gs["s"]) == columns
+        assert [(one["b"], one["e"]) for one in (rna, gs)] == places
+        assert rna["s"].index(query) == gs["s"].index(library)
+    # Only with -S may a dash be a residue.
+    content = content_of("ssearch36_dashes.m10").replace(b"(15:-5)xS", b"(15:-5)")
+    assert "expected 62 for al_start 1 and al_stop 62; found 60" in str(agreed(content))
+
+
 def test_sets_of_peptides_are_refused_by_name():
     content = content_of("fasta36_protein.m10").replace(b"FASTA searches", b"FASTS compares")
     both_refuse(content, "an output of fasts, whose queries are sets of peptides")

@@ -90,18 +90,22 @@ def alignment(random, style, query, hit):
         lines.append(f"; {second}_score: {score()}")
     lines += [f"; {second}_ident: 0.{random.randint(0, 999):03d}", f"; {second}_sim: 1.000"]
     lines.append(f"; {second}_overlap: {columns}")
-    context = random.choice([0, 0, 0, 0, 0, 0, 0, 1, 2, 3])
+    contexts = [random.choice([0, 0, 0, 0, 0, 0, 0, 1, 2, 3]) for _ in range(2)]
     for side, name in enumerate((query[:12], hit)):
         row = random.choices("ACGTNacgt", k=columns)
         for place in gaps[side::2]:
             row[place] = "-"
+        context, before = contexts[side], max(contexts)
         start = random.randint(1 + context, 10**4)
         stop, shown = start + columns - row.count("-") - 1, start - context
         if reverse and side == 0:
             start, stop, shown = stop, start, stop + context
         lines += [f">{name} ..", f"; sq_len: {10**5}", *["; sq_offset: 1"] * style.offset]
         lines += [f"; sq_type: {style.kind}", f"; al_start: {start}", f"; al_stop: {stop}"]
-        lines += [f"; al_display_start: {shown}", *wrapped(["A"] * context + row + ["A"] * context)]
+        lines += [
+            f"; al_display_start: {shown}",
+            *wrapped(["-"] * (before - context) + ["A"] * context + row + ["A"] * context),
+        ]
     if style.consensus:
         lines += ["; al_cons:", *wrapped(random.choices(" :.-", k=columns))]
     lines += [f"; al_code: ={columns}"] * style.code

@@ -25,9 +25,11 @@ COUNTS = {
     "fasta34": "FASTA 34.26 3 6 6", "fasta34_nohits": "FASTA 34.26 5 3 3",
     "fasta35_dna": "FASTA 35.04 3 1 1", "fasta36_dna": "FASTA 36.3.8i 1 9 9",
     "fasta36_protein": "FASTA 36.3.8i 1 12 12", "fastx36": "FASTX 36.3.8i 1 24 24",
-    "ggsearch36_no_length": "GGSEARCH 36.3.8i 2 2 2", "lalign36_dna": "LALIGN 36.3.8i 1 4 6",
+    "ggsearch36_no_length": "GGSEARCH 36.3.8i 2 2 2",
+    "glsearch36_overhang": "GLSEARCH 36.3.8i 1 1 1", "lalign36_dna": "LALIGN 36.3.8i 1 4 6",
     "lalign36_protein": "LALIGN 36.3.8i 1 1 3", "ssearch35": "SSEARCH 35.03 3 1 1",
-    "ssearch36": "SSEARCH 36.3.8i 3 36 36", "ssearch36_context": "SSEARCH 36.3.8i 1 10 27",
+    "ssearch36": "SSEARCH 36.3.8i 3 36 36", "ssearch36_blast_lengths": "SSEARCH 36.3.8i 1 1 1",
+    "ssearch36_dashes": "SSEARCH 36.3.8i 1 1 1", "ssearch36_context": "SSEARCH 36.3.8i 1 10 27",
     "ssearch36_identities": "SSEARCH 36.3.8i 3 2 2",
     "ssearch36_identities_marks": "SSEARCH 36.3.8i 3 12 12",
     "ssearch36_identities_scores": "SSEARCH 36.3.8i 3 0 0",
@@ -148,9 +150,9 @@ def test_old_versions_keep_both_names():
 
 
 #: SearchIO knows no lalign, takes the query's id without `gi|N|` for another query, an id for a
-#: mark, and a table of scores without alignments for the end of the file.
-BIOPYTHON_CANNOT = ("fastx36", "gg", "lalign", "ssearch36_identities")
-BIOPYTHON_CANNOT += ("ssearch36_marks", "ssearch36_scores", "ssearch36_to_file")
+#: mark, a table of scores without alignments for the end of the file, and a residue `-` for a gap.
+BIOPYTHON_CANNOT = ("fastx36", "gg", "gl", "lalign", "ssearch36_identities")
+BIOPYTHON_CANNOT += ("ssearch36_dashes", "ssearch36_marks", "ssearch36_scores", "ssearch36_to_file")
 
 
 @pytest.mark.parametrize("name", [n for n in REAL if not n.startswith(BIOPYTHON_CANNOT)])
