@@ -25,6 +25,7 @@ from storewise.session.coordination.run import (
     lease_seconds,
 )
 from storewise.session.coordination.run_record import measured_by
+from storewise.study.kept import keep_study
 
 #: Seconds from Snakemake's lock to its lease, at most.
 JUST_STARTED = 5
@@ -132,6 +133,8 @@ onstart:
         if other := measured_by(Path(R), RUN.id):
             RUN.end()
             raise WorkflowError(other)
+        # From the beginning: of a run that is stopped, too, a report is made.
+        keep_study(Path(R), STUDY.model_dump(mode="json"), LEFT_OUT, REFERENCES)
         engines = {name: trial.engine for name, trial in TRIALS.items()}
         wanted = tuple(sorted(plan, key=list(ALL_TRIALS).index))
         run_record.begin(Path(R), RUN.id, engines, wanted, STUDY.live_sessions)

@@ -218,6 +218,8 @@ def _facts(tables: Tables) -> list[str]:
     hosts = sorted({host_of(part.conditions)[0] for part in parts} - {"", "unknown"})
     repeats = tables.results.study.get("repeats")
     day = datetime.fromtimestamp(max(opened), UTC) if opened else None
+    lacking = tables.results.lacking
+    of = f" of {len(tables.trials) + lacking}" if lacking else ""
     where = f"host {hosts[0]}" if len(hosts) == 1 else f"{len(hosts)} hosts" if hosts else ""
     return [
         text
@@ -225,7 +227,7 @@ def _facts(tables: Tables) -> list[str]:
             f"{day.day} {day:%B %Y}" if day else "",
             where,
             f"{repeats} repeat{'s' if repeats != 1 else ''}" if repeats else "",
-            f"{len(tables.trials)} trials",
+            f"{len(tables.trials)}{of} trials",
         )
         if text
     ]

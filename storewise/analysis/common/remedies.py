@@ -22,14 +22,14 @@ REMEDIES = (
     Remedy(
         "Find out why a store did not hold what was written to it",
         "the trials' logs say what was missing",
-        ("wrong_documents", "wrong_number", "not_verified"),
+        ("wrong_documents", "wrong_number"),
     ),
     Remedy(
         "Measure what failed or is missing",
         "`storewise run STUDY --retry-failed`",
         (
             *("failed_trial", "missing_trials", "missing_worker", "missing_log", "missing_node"),
-            *("missing_session", "operation_errors"),
+            *("missing_session", "operation_errors", "unfinished_trial"),
         ),
     ),
     Remedy(

@@ -57,6 +57,17 @@ def left_out_warnings(
     ]
 
 
+def unfinished_warnings(trials: Collection[str]) -> Iterator[StudyWarning]:
+    """Trials that were begun and not finished."""
+    for trial in sorted(trials):
+        yield StudyWarning(
+            "unfinished_trial",
+            trial,
+            "it was begun and not finished; nothing of it is in any figure",
+            "run the study again: it measures what is missing",
+        )
+
+
 def stale_warnings(
     expected: Trials | None, stored: Trials, failed: Collection[str]
 ) -> Iterator[StudyWarning]:

@@ -149,10 +149,6 @@ def missing_parts(parts: Sequence[Part], logs: Sequence[HdrLog]) -> Iterator[Stu
             lost = f"no result of worker {', '.join(map(str, missing))}"
             lost += "; the phase is left out of all figures"
             yield StudyWarning("missing_worker", trial, f"phase {phase}: {lost}", again)
-    verified = {p.trial for p in parts if p.phase == VERIFY}
-    for trial in sorted({p.trial for p in parts} - verified):
-        remedy = "run the study again: it verifies what is missing"
-        yield StudyWarning("not_verified", trial, "its stored documents were not verified", remedy)
 
 
 def whole_phases(parts: Sequence[Part]) -> set[tuple[str, str]]:

@@ -83,6 +83,8 @@ class Results:
     inputs: InputTotals | None
     quarantined: Sequence[Quarantined]
     warnings: Sequence[StudyWarning]
+    lacking: int = 0
+    """How many trials of the study have no results."""
     references: Sequence[Reference] = ()
     attempts: Sequence[FailedAttempt] = ()
     """Those that failed of trials that were measured in the end."""

@@ -27,6 +27,7 @@ from storewise.analysis.files.outdated_trials import (
     read_left_out,
     stale_warnings,
     trials_of,
+    unfinished_warnings,
 )
 from storewise.analysis.files.parts import (
     job_warnings,
@@ -51,6 +52,7 @@ from storewise.layout import (
     SAMPLED_OF,
     STUDY,
     TRIALS,
+    VERIFIED,
 )
 from storewise.metrics.schema import CORE, FACTOR_PREFIX
 from storewise.study.factors import OF_SERVERS
@@ -107,13 +109,16 @@ def load_results(
     failures = {one.trial for one in failed}
     paths = [p for p in sorted(directory.glob(f"{TRIALS}/*/")) if p.name not in failures]
     files = [trial_files(path) for path in paths]
+    begun = {one.directory.name for one in files if one.parts}
+    files = [one for one in files if (one.directory / VERIFIED).exists()]
+    unfinished = begun - {one.directory.name for one in files}
     read = read_trials(files, about, processes=processes, progress=progress)
     read = read or [Read([], [], measure([], [], read_samples([]).rows, about), [])]
     parts = [part for one in read for part in one.parts]
     logs = [log for one in read for log in one.logs]
     if not parts and not failed:
         raise ResultError(
-            f"{directory}: no trial has results yet (expected trials/*/PHASE.WORKER.parquet); "
+            f"{directory}: no trial is complete yet (expected trials/*/{VERIFIED}); "
             "run the study first (`storewise run STUDY`)"
         )
     warnings += [warning for one in read for warning in one.warnings]
@@ -122,13 +127,16 @@ def load_results(
     quarantined = collect(read_quarantine(directory / QUARANTINE)) + refused_by_workers(parts)
     warnings += [*missing_parts(parts, logs), *mixed(parts), *session_warnings(parts)]
     warnings += job_warnings(parts)
+    lacking = 0
+    warnings += unfinished_warnings(unfinished)
     if study:
         stored = {p.trial: p.conditions for p in parts}
         expected = expected_trials(study)
         missing = read_left_out(directory / LEFT_OUT)
         warnings += left_out_warnings(missing, expected, stored)
-        excused = failures | trials_of(missing, expected)
-        warnings += stale_warnings(expected, stored, excused)
+        left_out = trials_of(missing, expected)
+        lacking = len(set(expected or ()) - set(stored) - left_out)
+        warnings += stale_warnings(expected, stored, failures | left_out)
     attempts = collect(read_attempts(directory, {part.trial for part in parts}))
     if problem := record_damage(directory):
         warnings.append(
@@ -154,6 +162,7 @@ def load_results(
         inputs=inputs,
         quarantined=quarantined,
         warnings=sorted(set(warnings)),
+        lacking=lacking,
         references=references,
         attempts=attempts,
     )

@@ -16,6 +16,7 @@ from storewise.analysis.pipeline.output import analyse, write_tables
 from storewise.analysis.verdict.decision import verdict
 from storewise.errors import ResultError
 from storewise.figures import captions
+from storewise.figures.verdict_chart import verdict_chart
 
 pytestmark = GROUP
 
@@ -45,7 +46,7 @@ def test_nothing_to_analyse_is_a_clear_error(tmp_path):
     with pytest.raises(ResultError, match="no such directory"):
         analyse(tmp_path / "missing", tmp_path)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ResultError, match="no trial has results yet"):
+    with pytest.raises(ResultError, match="no trial is complete yet"):
         analyse(tmp_path / "empty", tmp_path)
 
 
@@ -95,6 +96,27 @@ def test_older_config_and_trials_out_of_the_plan_are_warned_of(tmp_path):
     (study / "study.json").write_text(json.dumps(resolved))
     older = [w for w in load_results(study).warnings if w.code == "older_config"]
     assert len(older) == 2 and "phases" in older[0].message
+
+
+def test_trials_that_were_not_finished_count_nowhere(tmp_path):
+    """One that was interrupted after its load, and is in the study; one that no longer is."""
+    study = tmp_path / "s"
+    synthetic.make_study(study, engines=["sqlite", "duckdb"], workers=[1], repeats=2)
+    resolved = json.loads((study / "study.json").read_text())
+    (study / "study.json").write_text(json.dumps({**resolved, "repeats": 1}))
+    interrupted = [*study.glob("trials/sqlite-*-r1-*"), *study.glob("trials/duckdb-*-r2-*")]
+    for trial in interrupted:
+        for path in (*trial.glob("verify*"), *trial.glob("read.*")):
+            path.unlink()
+    tables = build_tables(load_results(study))
+    names = {trial.name for trial in interrupted}
+    assert {w.trial for w in tables.warnings if w.code == "unfinished_trial"} == names
+    for name, table in tables.frames().items():
+        of_trials = "trial" in table and name != "warnings"
+        assert not of_trials or not names & set(table["trial"].astype(str)), name
+    facts = verdict_chart(tables, verdict(tables)).facts
+    assert facts[-1] == "2 of 3 trials"
+    assert not [w for w in tables.warnings if w.code == "wrong_documents"]
 
 
 def test_mixed_versions_and_hosts_are_warned_of(tmp_path, monkeypatch):

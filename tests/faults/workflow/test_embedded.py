@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -87,6 +88,7 @@ def test_nothing_is_left_and_the_next_run_goes_on(
 def test_others_do_not_disturb_a_live_trial_and_a_second_run_is_refused(place: Workspace) -> None:
     run = begin(place, "c")
     (lease,) = place.results.glob("leases/*")
+    assert json.loads((place.results / "study.json").read_text())["engines"] == {"parquet": {}}
 
     def undisturbed() -> bool:
         return [lease] == list(place.results.glob("leases/*")) and bool(place.working("c.1"))

@@ -1,0 +1,23 @@
+"""What results keep of their study, so that they can be analysed without its files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from storewise.atomic import write_aside
+from storewise.layout import LEFT_OUT, REFERENCES, STUDY
+
+
+def keep_study(
+    results: Path,
+    study: Mapping[str, Any],
+    left_out: Mapping[str, str],
+    references: Mapping[str, Any],
+) -> None:
+    """Write the study as it was resolved, the engines that its host does not have (with the reason),
+    and the texts of the published studies that it names."""
+    for name, data in ((STUDY, study), (LEFT_OUT, left_out), (REFERENCES, references)):
+        write_aside(results / name, json.dumps(data, indent=1) + "\n")
