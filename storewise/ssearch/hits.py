@@ -9,7 +9,6 @@ query round, not the subject. A test compares both, value by value.
 from __future__ import annotations
 
 import csv
-import math
 import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -19,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from storewise.documents import DIGEST_BYTES
+from storewise.documents import DIGEST_BYTES, split_id
 from storewise.errors import StorewiseError
 from storewise.ssearch.parse.batch import DocumentBatch
 from storewise.ssearch.parse.grammar import translated_side
@@ -51,8 +50,6 @@ FORMS = ("parquet", "tsv", "csv")
 _BATCH = 10_000
 #: Gaps, and the frame shifts of translated alignments.
 _GAPS = np.frombuffer(rb"-/\\", np.uint8)
-#: Half of the last digit that the programs print of an identity (0.641).
-_ROUNDED = 0.0005
 
 
 def form_of(output: Path) -> str:
@@ -73,11 +70,11 @@ def write_hits(source: Source, form: str, place: Path) -> list[str]:
     if form == "parquet":
         with pq.ParquetWriter(place, COLUMNS, compression="zstd") as writer:
             for batch in reader:
-                writer.write_table(pa.table(_columns(batch, reader), schema=COLUMNS))
+                writer.write_table(pa.table(_columns(batch), schema=COLUMNS))
         return reader.warnings
     with place.open("w", encoding="utf-8", newline="") as file:
         for batch in reader:
-            rows = zip(*_columns(batch, reader).values(), strict=True)
+            rows = zip(*_columns(batch).values(), strict=True)
             if form == "csv":
                 csv.writer(file, lineterminator="\n").writerows(rows)
             else:
@@ -92,15 +89,13 @@ def _word(value: Any) -> str:
     return f"{value:.12g}" if isinstance(value, float) else str(value)
 
 
-def _columns(batch: DocumentBatch, reader: DocumentReader) -> dict[str, Sequence[Any]]:
+def _columns(batch: DocumentBatch) -> dict[str, Sequence[Any]]:
     """The columns of `COLUMNS`, of the alignments of a batch."""
     rna, gs, align = batch.rna, batch.gs, batch.align
-    identical, gaps, openings = _counted(
-        [one["s"] for one in rna], [one["s"] for one in gs], [one["i"] for one in align]
-    )
+    identical, gaps, openings = _counted([one["s"] for one in rna], [one["s"] for one in gs])
     length = [len(one["s"]) for one in rna]
     # A query that is itself translated has the strand; else it is the subject's, as BLAST has it.
-    turned = translated_side(reader.program or "") != "query"
+    turned = translated_side(batch.program) != "query"
     query = [(one["b"], one["e"]) for one in rna]
     subject = [(one["b"], one["e"]) for one in gs]
     for i, (start, stop) in enumerate(query):
@@ -108,8 +103,9 @@ def _columns(batch: DocumentBatch, reader: DocumentReader) -> dict[str, Sequence
             query[i], subject[i] = (stop, start), subject[i][::-1]
     minus = [a > b or c > d for (a, b), (c, d) in zip(query, subject, strict=True)]
     return {
-        "qseqid": [one["q"] for one in align],
-        "sseqid": [one["seqid"] for one in gs],
+        # As BLAST calls a query without a name: by its place in the file.
+        "qseqid": [one["q"] or f"Query_{split_id(one['ti'])[2] + 1}" for one in align],
+        "sseqid": [one["seqid"] or "unnamed" for one in gs],
         "pident": [round(100 * i / n, 3) for i, n in zip(identical, length, strict=True)],
         "length": length,
         "mismatch": [n - i - g for n, i, g in zip(length, identical, gaps, strict=True)],
@@ -129,13 +125,10 @@ def _columns(batch: DocumentBatch, reader: DocumentReader) -> dict[str, Sequence
 
 
 def _counted(
-    queries: Sequence[str], subjects: Sequence[str], shares: Sequence[float | None]
+    queries: Sequence[str], subjects: Sequence[str]
 ) -> tuple[list[int], list[int], list[int]]:
-    """Of each pair of rows: identical columns, columns with a gap, and openings of gaps.
-
-    The program's own share of identical columns is what counts. Where its three digits allow
-    several numbers, it is the one next to the columns with the same letter (U is T).
-    """
+    """Of each pair of rows: columns with the same letter (U is T), columns with a gap, and openings
+    of gaps."""
     if not queries:
         return [], [], []
     sizes = np.fromiter(map(len, queries), np.int64, len(queries))
@@ -150,13 +143,8 @@ def _counted(
     # A frame shift stands in both rows.
     begins = _begins(gap[0], starts) | _begins(gap[1] & ~gap[0], starts)
     openings = np.add.reduceat(begins, starts, dtype=np.int64)
-    printed = np.array([math.nan if share is None else share for share in shares])
-    least = np.ceil((printed - _ROUNDED) * sizes - 1e-6)
-    most = np.floor((printed + _ROUNDED) * sizes + 1e-6)
-    known = ~np.isnan(printed) & (least <= most)
-    identical = np.where(known, np.clip(same, least, most), same).astype(np.int64)
     gaps = np.add.reduceat(either, starts, dtype=np.int64)
-    return identical.tolist(), gaps.tolist(), openings.tolist()
+    return same.tolist(), gaps.tolist(), openings.tolist()
 
 
 def _begins(gap: np.ndarray[Any, np.dtype[np.bool_]], starts: Any) -> Any:

@@ -35,7 +35,7 @@ class DocumentBatch:
     a `pyarrow.RecordBatch` for each kind.
 
     `bytes_read` is the decompressed bytes of the file that had been read when the batch was made,
-    from the start of the file on.
+    from the start of the file on. `program` is that of all of them, such as ``SSEARCH``.
     """
 
     tasks: Any = field(default_factory=list)
@@ -43,6 +43,7 @@ class DocumentBatch:
     gs: Any = field(default_factory=list)
     align: Any = field(default_factory=list)
     bytes_read: int = 0
+    program: str = ""
 
     def __iter__(self) -> Iterator[tuple[Kind, Any]]:
         yield Kind.TASKS, self.tasks

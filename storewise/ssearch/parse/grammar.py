@@ -82,6 +82,11 @@ ROLES = {
 FIRST_CLOSED_VERSION = 36
 
 
+#: What ends an id. The programs write a tab as a space, and know no other blank: an id may hold
+#: those of Unicode.
+_WORDS = re.compile(r"[ \t]*([^ \t]*)[ \t]*(.*)", re.DOTALL)
+
+
 def text(data: bytes) -> str:
     """Text of the input; bytes that are not UTF-8 (the programs cut names) become U+FFFD."""
     return data.decode("utf-8", "replace")
@@ -185,6 +190,13 @@ def library_name(line: bytes) -> bytes | None:
     return None
 
 
+def id_and_description(line: bytes) -> tuple[str, str]:
+    """What a query's or a hit's line says; empty where it says nothing."""
+    words = _WORDS.fullmatch(text(line))
+    assert words is not None
+    return words[1], words[2]
+
+
 class Hit(NamedTuple):
     """What a hit's `>>` line says."""
 
@@ -193,11 +205,11 @@ class Hit(NamedTuple):
     chromosome: str | None
 
 
-_GENE = re.compile(r"\bgene:(\S+)")
-_GENE_UNIPROT = re.compile(r"\bGN=(\S+)")
+_GENE = re.compile(r"\bgene:([^ \t]+)")
+_GENE_UNIPROT = re.compile(r"\bGN=([^ \t]+)")
 _CHROMOSOMES = (
-    re.compile(r"\bchromosome:[^\s:]+:([^\s:]+):"),
-    re.compile(r"\bchromosome:([^\s:]+)(?!\S)"),
+    re.compile(r"\bchromosome:[^ \t:]+:([^ \t:]+):"),
+    re.compile(r"\bchromosome:([^ \t:]+)(?![^ \t])"),
 )
 _CHROMOSOME_TEXT = re.compile(
     r"\bchromosome ([0-9]{1,2}|[XYZWM]|MT|[IVX]{1,5}|[0-9]{1,2}[A-Za-z]{1,2})\b"
@@ -230,10 +242,7 @@ def _first(patterns: tuple[re.Pattern[str], ...], description: str) -> str | Non
 
 def read_hit(line: bytes) -> Hit:
     """The library sequence's id, gene and chromosome from a hit line (without its `>>`)."""
-    words = text(line).split(None, 1)
-    if not words:
-        return Hit("", None, None)
-    description = words[1] if len(words) > 1 else ""
+    seqid, description = id_and_description(line)
     gene = (
         _first((_GENE,), description)
         or _bracketed("gene", description)
@@ -244,7 +253,7 @@ def read_hit(line: bytes) -> Hit:
         or _bracketed("chromosome", description)
         or _first((_CHROMOSOME_TEXT,), description)
     )
-    return Hit(words[0], gene, chromosome)
+    return Hit(seqid, gene, chromosome)
 
 
 def translated_side(program: str) -> str | None:

@@ -56,7 +56,8 @@ class DocumentReader:
     `encoding` "dict" gives dicts with 12-byte ids, "bson" BSON bytes with ObjectIds. `mode` "auto"
     and "fast" use the fast reader where it can (auto tries it less and less often where it cannot),
     "reference" never does; the documents are the same. A batch has `alignments_per_batch`
-    alignments, the last one fewer. `name` is what messages call the input, if not its path.
+    alignments; the last one, and the last of a program's searches, fewer. `name` is what messages
+    call the input, if not its path.
 
     Raises InputError, with line and byte offset, for anything that is not a complete output.
     `counts`, `program`, `version` (of the first search) and `fast_alignments` (how many the fast
@@ -113,19 +114,30 @@ class DocumentReader:
         self.program = self.version = None
         self.fast_alignments = 0
         self._frame = Frame()
+        self._current_program = ""
         self._tasks_made = 0
         self._tasks, self._rows = [], []
         self._columns = Columns(self._per_batch, 0)
         with open_input(self._source) as stream:
             try:
                 lines = Lines(stream, self._name, self._chunk)
-                while self._begin_search(lines):
+                while True:
+                    before = self._current_program
+                    if not self._begin_search(lines):
+                        break
+                    if self._current_program != before and self._pending:
+                        yield self._cut(lines, before)
                     yield from self._search(lines)
                     self._closing(lines)
             except InputError as error:
                 raise damage(stream, error) from error
-            if self._tasks or self._columns.rows or self._rows:
-                yield self._cut(lines)
+            if self._pending:
+                yield self._cut(lines, self._current_program)
+
+    @property
+    def _pending(self) -> bool:
+        """Whether there are documents for a batch."""
+        return bool(self._tasks or self._columns.rows or self._rows)
 
     @property
     def warnings(self) -> list[str]:
@@ -297,10 +309,8 @@ class DocumentReader:
     # -- queries -----------------------------------------------------------------------------
 
     def _query(self, lines: Lines, line: grammar.QueryLine) -> Query:
-        words = text(line.name).split(None, 1)
-        query = Query(
-            self.counts.queries, words[0] if words else "", self._library, dict(self._preamble)
-        )
+        name, _ = grammar.id_and_description(line.name)
+        query = Query(self.counts.queries, name, self._library, dict(self._preamble))
         query.task = make_id(self._digest, Kind.TASKS, query.ordinal)
         self.counts.queries += 1
         lines.next()
@@ -375,7 +385,7 @@ class DocumentReader:
                     if fast is not None:
                         fast.learn(layout, lines.offset - start[1])
             if self._columns.room == 0 or len(self._rows) == self._per_batch:
-                yield self._cut(lines)
+                yield self._cut(lines, self._current_program)
 
     def _take(
         self, fast: FastReader, lines: Lines, query: Query, hit: bytes | None
@@ -411,10 +421,10 @@ class DocumentReader:
         self.counts.hits += opens
         self.counts.alignments += 1
 
-    def _cut(self, lines: Lines) -> DocumentBatch:
-        """The batch of what has been read since the last one."""
+    def _cut(self, lines: Lines, program: str) -> DocumentBatch:
+        """The batch of what has been read since the last one, of one program's searches."""
         encode = _ENCODERS[self._encoding]
-        batch = DocumentBatch(*encode(self), bytes_read=lines.offset)
+        batch = DocumentBatch(*encode(self), bytes_read=lines.offset, program=program)
         self._tasks, self._rows = [], []
         self._columns = self._columns.next(self.counts.alignments)
         return batch

@@ -18,6 +18,8 @@ from storewise.ssearch.parse.stream import Raw, open_input
 
 _CHUNK_BYTES = 1 << 20
 _LINE_LETTERS = 60
+#: What ends an id for the programs.
+_BLANK = re.compile("[ \t\1]")
 #: Residues and what the FASTA programs take beside them: gaps, stops, annotation marks.
 _NOT_SEQUENCE = re.compile(r"[^A-Za-z*\-.\s]")
 
@@ -77,10 +79,9 @@ def read_fasta(path: Path) -> Iterator[tuple[str, str]]:
     ):
         lines = _CountedLines(path, text)
         for number, (title, sequence) in enumerate(SimpleFastaParser(lines), start=1):
-            words = title.split(None, 1)
-            if not words or title[0].isspace():
+            name = _BLANK.split(title, maxsplit=1)[0]
+            if not name:
                 raise InputError(path, f"record {number} has no id after '>'; name it")
-            name = words[0]
             if not sequence:
                 raise InputError(
                     path,

@@ -1,6 +1,7 @@
 """One table of hits: what is counted by hand, its forms, and what it does with bad files."""
 
 import csv
+import re
 
 import pyarrow.parquet as pq
 from support.commands import storewise
@@ -12,18 +13,17 @@ OUTFMT_6 = "qseqid sseqid pident length mismatch gapopen qstart qend sstart send
 
 
 def test_rows_are_counted():
-    for query, subject, share, expected in (
-        ("ACGT", "ACGT", 1.0, (4, 0, 0)),
-        ("AC--GT", "ACTTGA", 0.5, (3, 2, 1)),
+    for query, subject, expected in (
+        ("ACGT", "ACGT", (4, 0, 0)),
+        ("AC--GT", "ACTTGA", (3, 2, 1)),
         # Two gaps that touch are two openings; case and U do not count.
-        ("ACG--Tu", "A--CCtT", None, (3, 4, 2)),
+        ("ACG--Tu", "A--CCtT", (3, 4, 2)),
         # A frame shift stands in both rows.
-        ("AC/GT", "AC-GT", 0.8, (4, 1, 1)),
-        # What the program counted as identical is more than the letters say.
-        ("ACNT", "ACGT", 1.0, (4, 0, 0)),
+        ("AC/GT", "AC-GT", (4, 1, 1)),
+        ("ACNT", "ACGT", (3, 0, 0)),
     ):
         # A gap at the end of one pair is not that at the start of the next.
-        counts = _counted(["A-", query, "-A"], ["AA", subject, "AA"], [None, share, None])
+        counts = _counted(["A-", query, "-A"], ["AA", subject, "AA"])
         assert tuple(column[1] for column in counts) == expected
         assert [column[2] for column in counts] == [1, 1, 1]
 
@@ -59,6 +59,36 @@ def test_scores_that_were_not_printed_and_a_strand_of_a_query_that_is_translated
     assert {(*row[10:],) for row in plain} == {("NaN", "NaN")}
     assert all(int(row[8]) < int(row[9]) for row in translated)
     assert {int(row[6]) < int(row[7]) for row in translated} == {True, False}
+
+
+def hits(tmp_path, *sources):
+    out = tmp_path / "hits.tsv"
+    assert storewise("convert", *sources, "--to", "hits", "-j", "1", "-o", out).returncode == 0
+    return [line.split("\t") for line in out.read_text().splitlines()]
+
+
+def test_identical_columns_are_counted_where_the_program_rounds_down(tmp_path):
+    """With -XI it prints 0.999 for 2,099 of 2,100."""
+    (row,) = hits(tmp_path, DATA / "ssearch36_identity_floor.m10")
+    assert (row[3], row[4], row[5]) == ("2100", "1", "0")
+
+
+def test_each_hit_has_the_strand_of_its_own_program(tmp_path):
+    """The second search of the file is one of fastx36, whose query is translated."""
+    content = (DATA / "mixed_programs.m10").read_bytes()
+    alone = tmp_path / "fastx.m10"
+    alone.write_bytes(content[content.index(b"# fastx36") :])
+    mixed = hits(tmp_path, DATA / "mixed_programs.m10")
+    assert mixed[1:] == hits(tmp_path, alone)
+    assert [int(row[6]) < int(row[7]) for row in mixed] == [True, False, True]
+    assert all(int(row[8]) < int(row[9]) for row in mixed)
+
+
+def test_a_query_without_a_name_is_called_by_its_place(tmp_path):
+    content = (DATA / "ssearch36_list.m10").read_bytes()
+    unnamed = tmp_path / "unnamed.m10"
+    unnamed.write_bytes(re.sub(rb"(?m)^( +[0-9]>>>).*(?= - )", rb"\1", content))
+    assert [row[0] for row in hits(tmp_path, unnamed)] == ["Query_1", "Query_3"]
 
 
 def test_directories_and_lists_are_inputs_too(tmp_path):

@@ -12,7 +12,20 @@ from storewise.documents import Kind
 SEEDS = st.integers(0, 1 << 32)
 CHUNKS = st.sampled_from([64, 333, 2000, 6000, 1 << 20])
 #: Ids that look like marks: FASTA files may hold any.
-MARKS = [">lead2", ">>x", "1>>>q", "2>>>q", ">2>>>q", "><<<", ">///", ">--", "--", ";", ">q,"]
+MARKS = [
+    ">lead2",
+    ">>x",
+    "1>>>q",
+    "2>>>q",
+    ">2>>>q",
+    "><<<",
+    ">///",
+    ">--",
+    "--",
+    ";",
+    ">q,",
+    "g\xa01",
+]
 WORDS = [b" ", b"gene:a", b"[chromosome=7]", b"chromosome 1,", b">>>", b"- 5 nt", b"\xc3\xa9"]
 ANY_BYTES = bytes({*range(1, 256)} - {*b"\n\r"})
 

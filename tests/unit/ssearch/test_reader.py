@@ -24,12 +24,14 @@ WAYS = [
 COUNTS = {
     "fasta34": "FASTA 34.26 3 6 6", "fasta34_nohits": "FASTA 34.26 5 3 3",
     "fasta35_dna": "FASTA 35.04 3 1 1", "fasta36_dna": "FASTA 36.3.8i 1 9 9",
-    "fasta36_protein": "FASTA 36.3.8i 1 12 12", "fastx36": "FASTX 36.3.8i 1 24 24",
+    "fasta36_protein": "FASTA 36.3.8i 1 12 12", "mixed_programs": "SSEARCH 36.3.8i 2 3 3",
+    "ssearch36_blanks": "SSEARCH 36.3.8i 2 4 4", "fastx36": "FASTX 36.3.8i 1 24 24",
     "ggsearch36_no_length": "GGSEARCH 36.3.8i 2 2 2",
     "glsearch36_overhang": "GLSEARCH 36.3.8i 1 1 1", "lalign36_dna": "LALIGN 36.3.8i 1 4 6",
     "lalign36_protein": "LALIGN 36.3.8i 1 1 3", "ssearch35": "SSEARCH 35.03 3 1 1",
     "ssearch36": "SSEARCH 36.3.8i 3 36 36", "ssearch36_blast_lengths": "SSEARCH 36.3.8i 1 1 1",
     "ssearch36_dashes": "SSEARCH 36.3.8i 1 1 1", "ssearch36_context": "SSEARCH 36.3.8i 1 10 27",
+    "ssearch36_identity_floor": "SSEARCH 36.3.8i 1 1 1",
     "ssearch36_identities": "SSEARCH 36.3.8i 3 2 2",
     "ssearch36_identities_marks": "SSEARCH 36.3.8i 3 12 12",
     "ssearch36_identities_scores": "SSEARCH 36.3.8i 3 0 0",
@@ -132,6 +134,12 @@ def test_scores_that_no_float_holds_are_none(mode):
             assert [d["z"] for d in result[Kind.ALIGN]].count(None) == odd.count(printed + b"\n")
 
 
+def test_ids_hold_the_blanks_of_unicode():
+    _, result = read(DATA / "ssearch36_blanks.m10")
+    assert [task["q"] for task in result[Kind.TASKS]] == ["gene\xa01", "gene\xa02"]
+    assert {gs["seqid"] for gs in result[Kind.GS]} == {"lib\xa0A", "lib\xa0B"}
+
+
 def test_queries_without_hits_have_tasks():
     _, result = read(DATA / "ssearch36_nohits.m10")
     assert [d["q"] for d in result[Kind.TASKS]] == ["empty1", "pGT875", "empty2"]
@@ -150,9 +158,12 @@ def test_old_versions_keep_both_names():
 
 
 #: SearchIO knows no lalign, takes the query's id without `gi|N|` for another query, an id for a
-#: mark, a table of scores without alignments for the end of the file, and a residue `-` for a gap.
-BIOPYTHON_CANNOT = ("fastx36", "gg", "gl", "lalign", "ssearch36_identities")
-BIOPYTHON_CANNOT += ("ssearch36_dashes", "ssearch36_marks", "ssearch36_scores", "ssearch36_to_file")
+#: mark, a table of scores without alignments for the end of the file, a residue `-` for a gap, and
+#: no hit without a description.
+BIOPYTHON_CANNOT = (
+    "fastx36", "gg", "gl", "lalign", "mixed", "ssearch36_blanks", "ssearch36_dashes",
+    "ssearch36_identi", "ssearch36_marks", "ssearch36_scores", "ssearch36_to_file",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("name", [n for n in REAL if not n.startswith(BIOPYTHON_CANNOT)])
@@ -217,6 +228,8 @@ GENES = {
     b"X chromosome:4": ("X", None, "4"),
     b"X whole chromosome shotgun; >>> sw_score: 9": ("X", None, None),
     b"caf\xe9 \xff": ("caf\ufffd", None, None),
+    # The programs know no blank but the space.
+    "g\xa01\u2028 gene:a\xa01\tx".encode(): ("g\xa01\u2028", "a\xa01", None),
 }
 
 
