@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from storewise.processes import clean_own_environment
 from storewise.session.coordination.trial_job import trial_job
 from storewise.session.jobs.node import NodeJob, run_node
 from storewise.study.trial import Trial
@@ -9,6 +10,7 @@ from storewise.study.trial import Trial
 name = snakemake.wildcards.node
 results, log_file = Path(snakemake.params.results), Path(snakemake.log[0])
 session, resources = Path(snakemake.input.session), snakemake.resources
+clean_own_environment(snakemake.params.trial, resources.get("scratch"))
 with trial_job(results, session, name, log_file) as job:
     run_node(
         NodeJob(

@@ -6,6 +6,7 @@ from pathlib import Path
 from storewise.driver.phase_job import await_files
 from storewise.driver.verify import run_verify
 from storewise.driver.worker_job import ClientJob
+from storewise.processes import clean_own_environment
 from storewise.session.coordination.liveness import FINISHED
 from storewise.session.coordination.trial_job import trial_job
 from storewise.session.jobs.external import external_store, is_external
@@ -13,6 +14,7 @@ from storewise.session.jobs.sidecar import phase_cluster
 from storewise.study.shares import Share
 from storewise.study.trial import Trial
 
+clean_own_environment(snakemake.params.trial)
 trial = Trial.model_validate(snakemake.params.trial)
 share = Share.of(trial, Path(snakemake.output.result).parent, snakemake.params.per_job)
 before = share.results(*(phase.name for phase in trial.phases))

@@ -3,9 +3,11 @@
 from pathlib import Path
 
 from storewise.driver.phase_job import PhaseJob, run_phase_job
+from storewise.processes import clean_own_environment
 from storewise.study.trial import Trial
 
 params, inputs = snakemake.params, snakemake.input
+clean_own_environment(params.trial)
 run_phase_job(
     PhaseJob(
         trial=Trial.model_validate(params.trial),

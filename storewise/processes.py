@@ -5,11 +5,12 @@ from __future__ import annotations
 import ctypes
 import multiprocessing
 import os
+import re
 import signal
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -23,6 +24,26 @@ from storewise.layout import LIBRARY
 P = ParamSpec("P")
 T = TypeVar("T")
 R = TypeVar("R")
+
+#: What servers, clients and helper programs are given of a user's environment: what finds programs
+#: and libraries, whose they are, the language, and what leads to S3, Hadoop and the scheduler. What
+#: else a user has set (PGSERVICE, MYSQL_PWD, _JAVA_OPTIONS, ...) is meant for other servers, and
+#: would change what is measured.
+PASSED = frozenset(
+    (
+        *("PATH", "LD_LIBRARY_PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TZ"),
+        *("LANG", "LANGUAGE", "TMPDIR", "TMP", "TEMP", "VIRTUAL_ENV", "JAVA_HOME"),
+        *("CASSANDRA_HOME", "HBASE_HOME", "RIAK_HOME", "HADOOP_CONF_DIR", "HADOOP_USER_NAME"),
+        *("KRB5CCNAME", "KRB5_CONFIG", "SSL_CERT_FILE", "SSL_CERT_DIR", "LOADEDMODULES"),
+        *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
+        *("http_proxy", "https_proxy", "all_proxy", "no_proxy", "_LMFILES_"),
+    )
+)
+#: ... and all whose names begin so.
+PASSED_BEGINNINGS = (
+    *("STOREWISE_", "LC_", "PYTHON", "CONDA_", "XDG_", "AWS_", "SLURM_", "PBS_"),
+    *("MODULE", "LMOD_", "__LMOD_", "_ModuleTable"),
+)
 
 #: Signals that ask a job to end.
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -153,3 +174,23 @@ def library_environment() -> dict[str, str]:
     """This process's environment; a Python that starts in it finds this package."""
     path = [str(LIBRARY), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
+
+
+def clean_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """What servers, clients and helper programs are given of an environment."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if name in PASSED or name.startswith(PASSED_BEGINNINGS)
+    }
+
+
+def clean_own_environment(*named: object) -> None:
+    """Take from this process's own environment what clients are not given: their libraries read it.
+
+    A variable whose name stands in one of the texts, as in the `scratch` of a profile or in the
+    settings of a study, stays.
+    """
+    words = {word for text in named for word in re.findall(r"\w+", str(text))}
+    for name in os.environ.keys() - clean_environment().keys() - words:
+        del os.environ[name]

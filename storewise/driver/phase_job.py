@@ -28,7 +28,7 @@ from storewise.driver.worker_job import WorkerJob, load_params
 from storewise.errors import StorewiseError
 from storewise.layout import TRIALS
 from storewise.metrics.memory_kills import MemoryKills
-from storewise.processes import dies_with_parent, library_environment
+from storewise.processes import clean_own_environment, dies_with_parent, library_environment
 from storewise.schedulers.slurm import number_of_hosts
 from storewise.session.coordination.cluster import server_engine
 from storewise.session.coordination.ending import how_it_ended
@@ -412,6 +412,7 @@ def as_order(job: PhaseJob) -> str:
 def main(arguments: Sequence[str]) -> None:
     """``ORDER``: on each host of a job, its worker by the host's number among them."""
     job = read_as(PhaseJob, Path(arguments[0]))
+    clean_own_environment(job.trial)
     members = job.share.members(job.first)
     place = next((int(os.environ[key]) for key in _PLACES if key in os.environ), None)
     if place is None:

@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from storewise.processes import clean_environment
+
 COMMAND_TIMEOUT = 30.0
 #: The run waits for this answer before it ends a trial.
 HOST_TIMEOUT = 5.0
@@ -46,6 +48,7 @@ def run_command(command: Sequence[str], timeout: float) -> subprocess.CompletedP
         text=True,
         errors="replace",
         timeout=timeout,
+        env=clean_environment(),
     )
 
 

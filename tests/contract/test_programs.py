@@ -1,8 +1,11 @@
 """Which programs of a store are taken, and how others are refused; these only tell a version."""
 
+import os
+
 import pytest
 
 from storewise.engines.registry import engine
+from storewise.engines.support import installation
 from storewise.errors import EngineError
 
 VALKEY = {"valkey-server": "Valkey server v=9.1.2 sha=0 bits=64"}
@@ -125,3 +128,12 @@ def test_the_site_tells_how_to_reach_its_hdfs(installed, monkeypatch):
     hdfs = engine("hbase").find({**settings, "rootdir": "hdfs://name/hbase"})
     assert hdfs.environment["CLASSPATH"].startswith("/etc/hadoop:")
     assert "/etc/hadoop" not in engine("hbase").find(settings).environment["CLASSPATH"]
+
+
+def test_an_environment_module_that_stands_still_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(installation, "_SECONDS", 0.1)
+    (tmp_path / "bash").write_text("#!/bin/sh\nexec sleep 60\n")
+    (tmp_path / "bash").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(EngineError, match=r"module 'still/1' cannot be loaded.*timed out"):
+        engine("postgres").find({"module": "still/1"})

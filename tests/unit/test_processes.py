@@ -1,4 +1,4 @@
-"""Signals that come while a job ends what it has started."""
+"""Signals that come while a job ends what it has started, and what jobs are given."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import FrameType
 
 import pytest
 
-from storewise.processes import ENDING, undisturbed
+from storewise.processes import ENDING, clean_environment, clean_own_environment, undisturbed
 
 
 class Told(Exception):
@@ -69,3 +69,18 @@ def test_in_another_thread_nothing_is_changed() -> None:
     thread.start()
     thread.join()
     assert result == [before]
+
+
+def test_variables_for_other_servers_reach_nobody_but_those_that_the_study_names() -> None:
+    kept = ["HOME", "LC_ALL", "STOREWISE_X", "AWS_PROFILE", "SLURM_JOB_ID", "https_proxy"]
+    hostile = ["PGSERVICE", "MYSQL_PWD", "_JAVA_OPTIONS", "SQUEUE_STATES", "OPENSSL_CONF"]
+    named = ["SCRATCH_DISK", "MY_DATABASE"]
+    before = dict(os.environ)
+    try:
+        os.environ.update(dict.fromkeys([*kept, *hostile, *named], "x"))
+        assert clean_environment().keys() & {*kept, *hostile, *named} == {*kept}
+        clean_own_environment({"engine": "sql", "url_env": "MY_DATABASE"}, "$SCRATCH_DISK/here")
+        assert os.environ.keys() & {*kept, *hostile, *named} == {*kept, *named}
+    finally:
+        os.environ.clear()
+        os.environ.update(before)

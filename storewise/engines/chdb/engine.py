@@ -16,6 +16,7 @@ from storewise.engines.chdb.settings import ChdbSettings
 from storewise.engines.contract.engine import Client, Cluster, Engine, Mode
 from storewise.engines.sql.reads import FLAGS
 from storewise.errors import EngineError
+from storewise.processes import clean_environment
 
 
 class ChdbEngine(Engine):
@@ -68,6 +69,7 @@ def _clickhouse() -> str:
         capture_output=True,
         text=True,
         timeout=120,
+        env=clean_environment(),
         check=False,
     )
     if done.returncode:

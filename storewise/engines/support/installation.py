@@ -15,6 +15,7 @@ from typing import Any
 
 from storewise.engines.contract.server import Installation
 from storewise.errors import EngineError
+from storewise.processes import clean_environment
 
 #: `storewise install` puts a store into a directory of its name here.
 OWN_STORES = "~/.local/share/storewise"
@@ -81,7 +82,7 @@ def _version(title: str, command: tuple[str, ...], environment: tuple[tuple[str,
             capture_output=True,
             text=True,
             timeout=_SECONDS,
-            env={**os.environ, **dict(environment)},
+            env=clean_environment({**os.environ, **dict(environment)}),
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -118,9 +119,12 @@ def usual_places(patterns: Sequence[str]) -> list[Path]:
 def _module_environment(name: str) -> Mapping[str, str]:
     """The environment after ``module load``, as far as it differs from ours."""
     script = f"module load {shlex.quote(name)} 1>&2 && env -0"
-    done = subprocess.run(
-        ["bash", "-lc", script], capture_output=True, timeout=_SECONDS, check=False
-    )
+    try:
+        done = subprocess.run(
+            ["bash", "-lc", script], capture_output=True, timeout=_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise EngineError(f"environment module {name!r} cannot be loaded: {error}") from error
     if done.returncode != 0:
         words = done.stderr.decode(errors="replace").strip().splitlines()
         raise EngineError(

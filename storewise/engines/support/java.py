@@ -17,6 +17,7 @@ from pydantic import Field, field_validator
 from storewise.engines.contract.server import Installation, ServerSettings
 from storewise.engines.support.installation import environment_of, place_of, usual_places
 from storewise.errors import EngineError
+from storewise.processes import clean_environment
 
 _SECONDS = 60
 #: Where packages put Javas.
@@ -127,6 +128,7 @@ def java_version(program: Path) -> int | None:
             capture_output=True,
             text=True,
             timeout=_SECONDS,
+            env=clean_environment(),
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):

@@ -21,7 +21,7 @@ from storewise.engines.contract.server import Credentials, Launch, Node, ServerE
 from storewise.errors import ConfigError, EngineError
 from storewise.metrics.host import host_name
 from storewise.metrics.memory_kills import MemoryKills
-from storewise.processes import dies_with_parent, undisturbed
+from storewise.processes import clean_environment, dies_with_parent, undisturbed
 from storewise.session.coordination.ending import how_it_ended, log_tail, mapped_write, no_space
 from storewise.session.coordination.liveness import remove_tree
 from storewise.session.server.address import free_port
@@ -88,7 +88,8 @@ class Server:
         self.node = node
         self.log = log
         self.launch = launch = engine.launch(node)
-        self._environment = {**os.environ, **node.installation.environment, **launch.environment}
+        loaded = {**os.environ, **node.installation.environment}
+        self._environment = {**clean_environment(loaded), **launch.environment}
         self._process = Guarded(
             Order(
                 as_nobody(launch.command, launch),

@@ -28,7 +28,7 @@ import zstandard
 
 from storewise.atomic import write_aside
 from storewise.errors import InputError, SearchError
-from storewise.processes import dies_with_parent
+from storewise.processes import clean_environment, dies_with_parent
 from storewise.ssearch.inputs.scan import Scanner, read_head
 from storewise.ssearch.parse.stream import open_input
 
@@ -179,6 +179,7 @@ def _run(
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=messages,
+            env=clean_environment(),
             preexec_fn=dies_with_parent(),
         )
     scanner = Scanner(f"the output of {what}")
