@@ -384,8 +384,9 @@ def test_each_host_runs_its_worker(job, frame, hosts, monkeypatch):
     assert launcher.told == []
     assert list(job.results.glob("trials/*/c.2.workers"))
 
-    ran = []
+    ran, cleaned = [], []
     monkeypatch.setattr(phase_job, "run_one", lambda *its: ran.append(its))
+    monkeypatch.setattr(phase_job, "clean_own_environment", cleaned.append)
     for name in ("SLURM_PROCID", "PBS_NODENUM"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(SystemExit, match="none of SLURM_PROCID, PBS_NODENUM says which host"):
@@ -394,6 +395,7 @@ def test_each_host_runs_its_worker(job, frame, hosts, monkeypatch):
         monkeypatch.setenv("PBS_NODENUM", place)
         phase_job.main([str(order)])
     assert ran == [(job, 2), (job, 3)]
+    assert set(map(str, cleaned)) == {str(job.trial)}
 
 
 def test_fewer_hosts_than_workers_are_refused_and_one_worker_needs_none(
