@@ -131,7 +131,6 @@ def _rates(
     timed = counters(samples, "operations", per_second=True)
     timed = timed[[*STEP, "operation", "second", "value"]].astype({"trial": str, "phase": str})
     timed = timed.merge(by_second[[*STEP, "second", "steady", "warmup"]], on=[*STEP, "second"])
-    in_seconds = by_operation(timed)
     steady, warm = (by_operation(timed[timed[word]]) for word in ("steady", "warmup"))
     steady_part, warm_part = (parts_of(by_second, word) for word in ("steady", "warmup"))
     rates: dict[StepKey, dict[str, float]] = {}
@@ -141,10 +140,12 @@ def _rates(
         rates[step] = {}
         for name, total in operations.get(step, {}).items():
             warmed = warm.get(step, {}).get(name, 0.0)
-            if seconds and name in in_seconds.get(step, {}):
-                rates[step][name] = steady.get(step, {}).get(name, 0.0) / seconds
+            inside = steady.get(step, {}).get(name, 0.0)
+            if seconds and inside:
+                rates[step][name] = inside / seconds
             else:
-                rates[step][name] = (total - warmed) / left if left > 0 else total / wall
+                after = left > 0 and total > warmed
+                rates[step][name] = (total - warmed) / left if after else total / wall
     return rates
 
 

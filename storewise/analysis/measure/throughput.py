@@ -8,8 +8,9 @@ section 4, with start and end cut off):
   time, parsing and the final flush included. ``insert_documents_per_s`` leaves parsing out: the
   sum over processes of documents / (time in the store's calls / threads).
 - Any other phase is judged by its *steady part*: the whole seconds after warm-up in which every
-  worker was active, without the first one, if the phase took at least 5 s; else by all that
-  followed the warm-up over its exact time, which the warning ``short_phase`` tells.
+  worker was active, without the first one, if the phase took at least 5 s and ten operations ended
+  in that part; else by all that followed the warm-up over its exact time (of a phase under 5 s the
+  warning ``short_phase`` tells it). Where nothing followed, it is the whole phase.
 
 Counts of workers, processes and threads are summed; seconds in which nothing finished count as 0.
 """
@@ -27,6 +28,8 @@ from storewise.analysis.common.warnings import StudyWarning
 
 #: Seconds from which on a phase has a steady part.
 LONG_ENOUGH = 5.0
+#: Operations from which on: the last of a few slow ones ends after the whole seconds.
+MANY_ENOUGH = 10
 STEP = ["trial", "phase", "step"]
 #: Values of STEP.
 StepKey = tuple[str, str, int]
@@ -141,7 +144,9 @@ def series(samples: pd.DataFrame) -> pd.DataFrame:
     table["warmup"] = second < first[step]
     last = np.floor(steps["all"].to_numpy(dtype=float) + 1e-9)
     steady = (second >= np.maximum(first, 1)[step]) & (second < last[step])
-    table["steady"] = steady & (wall >= LONG_ENOUGH)[step]
+    steady &= (wall >= LONG_ENOUGH)[step]
+    ended = np.bincount(step[steady], table["operations"].to_numpy()[steady], len(steps))
+    table["steady"] = steady & (ended >= MANY_ENOUGH)[step]
     return table
 
 
@@ -212,8 +217,8 @@ def _rates(
     if steady["seconds"]:
         return {f"{name}_per_s": steady[name] / steady["seconds"] for name in names}
     left = wall - warm["length"]
-    if left <= 0:
-        # All of it was warm-up: the whole is all there is.
+    if left <= 0 or total["operations"] <= warm["operations"]:
+        # Nothing followed the warm-up: the whole is all there is.
         warm, left = dict.fromkeys(names, 0.0), wall
     return {f"{name}_per_s": (total[name] - warm[name]) / left for name in names}
 

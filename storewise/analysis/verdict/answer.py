@@ -34,6 +34,8 @@ REPEATS = 3
 REASONS = 2
 #: Ratio of two figures below which nobody would choose by it.
 WORTH = 1.2
+#: Operations behind a rate from which on a ratio of it is worth a sentence.
+TOLD = 10
 #: Ends of the ratio of two level scores within which they are level indeed, not unknown.
 LEVEL = 1.25
 
@@ -160,11 +162,14 @@ def _better(criterion: Criterion) -> str:
     return _BETTER.get(criterion.name, f"better at {criterion.short}")
 
 
-def _times(criterion: Criterion, one: Standing, other: Standing) -> float:
-    """How many times better a standing is than another; nan where one is 0 or not well measured."""
+def times_better(criterion: Criterion, one: Standing, other: Standing) -> float:
+    """How many times better a standing is than another; nan where one is 0, not well measured or
+    from a few operations."""
     mine = max(one.estimate.mean, criterion.least)
     its = max(other.estimate.mean, criterion.least)
     if one.vague or other.vague or not (mine > 0 and its > 0):
+        return math.nan
+    if min(one.finished, other.finished) < TOLD:
         return math.nan
     return mine / its if criterion.more else its / mine
 
@@ -181,10 +186,10 @@ def _against_files(
         standing, base = one.of(name), one.of(files)
         if standing is None or base is None:
             continue
-        times = _times(one, standing, base)
+        times = times_better(one, standing, base)
         if times >= WORTH:
             paid, others = pays.get(name, math.inf), [s for s in one.stores if s.label != name]
-            ahead = _times(one, standing, others[0]) if others else math.nan
+            ahead = times_better(one, standing, others[0]) if others else math.nan
             next_one = f", {_factor(ahead)} than {others[0].label}" if ahead >= WORTH else ""
             when = ""
             if math.isfinite(paid):
@@ -210,7 +215,7 @@ def _beside(
             for one in used
             if (standing := one.of(name)) is not None and standing.leads
             for other in [next((s for s in one.stores if s.rank > 1), None)]
-            if other is not None and (times := _times(one, standing, other)) >= WORTH
+            if other is not None and (times := times_better(one, standing, other)) >= WORTH
         ]
         if leads:
             times, one, other = max(leads, key=lambda lead: (lead[1].weight, lead[0]))
@@ -219,7 +224,7 @@ def _beside(
         (times, one)
         for one in used
         if (standing := one.of(name)) is not None and standing.rank > 1
-        if (times := _times(one, one.stores[0], standing)) >= WORTH
+        if (times := times_better(one, one.stores[0], standing)) >= WORTH
     ]
     if behind:
         times, one = max(behind, key=lambda item: item[0])
@@ -253,7 +258,7 @@ def _between(tables: Tables, criteria: Sequence[Criterion], names: Sequence[str]
         if one is None or len(standings) < 2:
             continue
         best, worst = standings[0], standings[-1]
-        times = _times(one, best, worst)
+        times = times_better(one, best, worst)
         if times >= WORTH:
             yield f"{best.label}: {_factor(times)} {_better(one)} than {worst.label}."
 

@@ -32,6 +32,8 @@ SOURCE_ROW = "source_row"
 NOTE = "note"
 #: Column by which the configuration of a choice is taken, where that is not the figure itself.
 CHOSEN_BY = "chosen_by"
+#: Column with the number of operations behind a rate, of all repeats.
+FINISHED = "finished"
 CLIENT_BOUND = "limited by the client"
 #: Operations by what they ask of a store: `read` one document by its key, `scan` those of a range
 #: of keys or with a field's value or range, `aggregate` counts and histograms.
@@ -62,6 +64,8 @@ class Standing:
     note: str = ""
     source_row: str = ""
     engine: str = ""
+    finished: float = math.inf
+    """Operations behind a rate, of all repeats."""
 
     @property
     def leads(self) -> bool:
@@ -149,14 +153,8 @@ def with_source(table: pd.DataFrame) -> pd.DataFrame:
 
 def operations(tables: Tables) -> dict[str, dict[str, float]]:
     """Phase -> operation -> its share of the phase's operations, by the histograms."""
-    times = tables.latency_summary
-    times = times[
-        (times["time"] == "service")
-        & (times["percentile"] == "p50")
-        & (times["operation"] != FINISH)
-        & (times["engine"] != CEILING)
-    ]
-    counts = times.astype({"phase": str, "operation": str, "count": float})
+    counts = _counts(tables)
+    counts = counts[counts["engine"] != CEILING]
     shares: dict[str, dict[str, float]] = {}
     for phase, group in counts.groupby("phase"):
         of_phase = group.groupby("operation", sort=False)["count"].sum()
@@ -164,6 +162,17 @@ def operations(tables: Tables) -> dict[str, dict[str, float]]:
             total = of_phase.sum()
             shares[str(phase)] = {str(name): count / total for name, count in of_phase.items()}
     return shares
+
+
+def _counts(tables: Tables) -> pd.DataFrame:
+    """How many operations there were (column `count`), by factors, phase, step and operation."""
+    times = tables.latency_summary
+    times = times[
+        (times["time"] == "service")
+        & (times["percentile"] == "p50")
+        & (times["operation"] != FINISH)
+    ]
+    return times.astype({"phase": str, "operation": str, "count": float})
 
 
 def phases_of_kinds(shares: dict[str, dict[str, float]], order: Sequence[str]) -> dict[str, str]:
@@ -183,7 +192,7 @@ def phases_of_kinds(shares: dict[str, dict[str, float]], order: Sequence[str]) -
 def rates(tables: Tables) -> list[Criterion]:
     """Loading, reading, scanning and aggregation, and every other phase with a rate of its own."""
     headlines = headline_rates(tables, tables.summary)
-    every = _client_bound(with_source(headlines), tables)
+    every = _finished(_client_bound(with_source(headlines), tables), tables)
     alone = headlines[headlines["engine"] == CEILING].groupby("phase", observed=True)["mean"].max()
     order = tables.phases_of(every)
     loading = loads(tables.throughput)
@@ -200,6 +209,7 @@ def rates(tables: Tables) -> list[Criterion]:
             # The files themselves store nothing.
             rows = rows[rows["engine"] != BASELINE]
         if phase == first_load:
+            rows = rows.drop(columns=FINISHED)  # an insert is a batch of documents
             one = named("load", "summary", rows, about=about)
             criteria.append(replace(one, ceiling=float(alone.get(phase, math.nan))))
             continue
@@ -228,6 +238,17 @@ def _client_bound(rows: pd.DataFrame, tables: Tables) -> pd.DataFrame:
     keys = {_place(row, factors) for row in records(settings)}
     notes = [CLIENT_BOUND if _place(row, factors) in keys else "" for row in records(rows)]
     return rows.assign(**{NOTE: notes})
+
+
+def _finished(rows: pd.DataFrame, tables: Tables) -> pd.DataFrame:
+    """The rates with the number of operations behind each."""
+    factors = list(tables.results.factors)
+    finished: dict[tuple[str, ...], float] = {}
+    for row in records(_counts(tables)):
+        place = _place(row, factors)
+        finished[place] = finished.get(place, 0.0) + row["count"]
+    counts = [finished.get(_place(row, factors), math.inf) for row in records(rows)]
+    return rows.assign(**{FINISHED: counts})
 
 
 def _place(row: dict[str, object], factors: Sequence[str]) -> tuple[str, ...]:

@@ -25,7 +25,14 @@ from storewise.analysis.judge import comparable_steps as comparable
 from storewise.analysis.judge.differences import holm, p_of
 from storewise.analysis.measure.scaling import as_estimate
 from storewise.analysis.stats.intervals import Estimate, ratio
-from storewise.analysis.verdict.criteria import CHOSEN_BY, NOTE, SOURCE_ROW, Criterion, Standing
+from storewise.analysis.verdict.criteria import (
+    CHOSEN_BY,
+    FINISHED,
+    NOTE,
+    SOURCE_ROW,
+    Criterion,
+    Standing,
+)
 from storewise.study.criteria import INODES
 
 #: Factors that give a cluster its shape and are named with the choice.
@@ -142,6 +149,7 @@ def _standing(name: str, row: Mapping[str, Any], rank: int, varying: Sequence[st
         "" if missing(row.get(NOTE)) else str(row[NOTE]),
         str(row[SOURCE_ROW]),
         str(row["engine"]),
+        float(row.get(FINISHED, math.inf)),
     )
 
 

@@ -12,6 +12,7 @@ from support.results.made import GROUP, SCALED, only
 from storewise.analysis.common.remedies import REMEDIES, grouped_warnings
 from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.stats.intervals import Estimate
+from storewise.analysis.verdict.answer import times_better
 from storewise.analysis.verdict.bars import FAR, bars, ceiling_of
 from storewise.analysis.verdict.criteria import Criterion, Standing
 from storewise.analysis.verdict.decision import verdict
@@ -65,6 +66,19 @@ def test_every_warning_is_in_one_group_and_the_worst_comes_first():
     assert shown == [["busy_host"], ["short_phase"] * 2, ["few_repeats"], ["never seen before"]]
     every = [code for remedy in REMEDIES for code in remedy.codes]
     assert len(every) == len(set(every))
+
+
+@pytest.mark.parametrize(("operations", "told"), [(2, False), (10, True)])
+def test_a_ratio_from_a_few_operations_is_no_headline(made, operations, told):
+    tables = made.tables(**SCALED)
+    counts = tables.latency_summary["count"].astype(float)
+    slow = tables.latency_summary["engine"] == "postgres"
+    few = tables.latency_summary.assign(count=counts.where(~slow, operations))
+    criteria = verdict(replace(tables, latency_summary=few)).criteria
+    reads = next(one for one in criteria if one.name == "read")
+    standing = next(one for one in reads.standings if one.engine == "postgres")
+    assert standing.finished == operations
+    assert math.isnan(times_better(reads, reads.stores[0], standing)) != told
 
 
 def test_any_number_of_stores_has_an_answer_and_a_chart(made):

@@ -74,6 +74,16 @@ def test_short_phase_counts_all_after_the_warm_up_and_is_warned_of():
     assert rate_of(samples) == (pytest.approx(90 / 1.5), "whole", ["short_phase"])
 
 
+@pytest.mark.parametrize("warmup", [0, 4, 20])
+def test_one_operation_that_outlasts_its_phase_is_a_figure(warmup):
+    samples = samples_of(read([0] * 9 + [1], 9.6, warmup=warmup))
+    after = 9.6 - warmup if warmup < 9.6 else 9.6
+    assert rate_of(samples) == (pytest.approx(1 / after), "whole", [])
+    # Of a few slow ones the last ends in the second that is cut off.
+    samples = samples_of(read([0, 0, 0, 1] * 3 + [1], 12.5))
+    assert rate_of(samples) == (pytest.approx(4 / 12.5), "whole", [])
+
+
 def test_seconds_without_a_finished_operation_count_as_nothing():
     rows = [row for row in read([10] * 8, 8.0) if row.second != 3]
     by_second = throughput.series(samples_of(rows))
