@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
@@ -120,6 +120,9 @@ def run_study(
     error, which the view was told. 128 and more: the user has stopped it. `verbose` leaves
     Snakemake's log where it is printed. `clock` is Unix time.
     """
+    # A script's background job ignores it. Whoever sends it to this process means it.
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     study = request.study()
     results = results_of(study)
     forget_killed_runs(results, view.note)
@@ -327,42 +330,64 @@ def _snakemake(
     command: Sequence[str], log: RunLog | None, follower: Follower | None
 ) -> int | Stopped:
     """One pass of Snakemake, looked at until its end: its exit status, or what has stopped it."""
-    # SIGTERM lets a Snakemake that lost us end its trials in order.
-    # It records us, so that `storewise watch` knows that another pass may follow.
-    runner = {RUNNER_VARIABLE: json.dumps(asdict(Process.current()))}
-    child = subprocess.Popen(
-        command,
-        stdout=None if log is None else log.written,
-        stderr=None if log is None else subprocess.STDOUT,
-        preexec_fn=dies_with_parent(signal.SIGTERM),
-        env={**os.environ, **runner, **cache_environment(Path())},
-    )
+    child: subprocess.Popen[bytes] | None = None
     stopped: list[int] = []
 
-    def terminate(number: int, _: FrameType | None) -> None:
-        stopped.append(number)
-        child.terminate()
+    def pass_on(number: int) -> None:
+        if child is None:
+            return  # it is passed on when there is one
+        if number == signal.SIGTERM:
+            child.terminate()
+            return
+        # As a terminal does: to Snakemake and its jobs.
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, number)
 
-    before = signal.signal(signal.SIGTERM, terminate)
-    try:
-        while True:
-            try:
-                pause = follower.look() if follower is not None else None
-                status = child.wait(pause)
-                break
-            except subprocess.TimeoutExpired:
-                continue
-            except KeyboardInterrupt:
-                # The terminal sent it to Snakemake too, which ends its trials first.
-                stopped.append(signal.SIGINT)
-            finally:
-                if stopped and follower is not None:
-                    follower.stopping = True
+    def stop(number: int, _: FrameType | None) -> None:
+        stopped.append(number)
+        pass_on(number)
         if follower is not None:
-            follower.look()
+            follower.stopping = True
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        # SIGTERM lets a Snakemake that lost us end its trials in order.
+        # It records us, so that `storewise watch` knows that another pass may follow.
+        runner = {RUNNER_VARIABLE: json.dumps(asdict(Process.current()))}
+        child = subprocess.Popen(
+            command,
+            stdout=None if log is None else log.written,
+            stderr=None if log is None else subprocess.STDOUT,
+            preexec_fn=dies_with_parent(signal.SIGTERM),
+            env={**os.environ, **runner, **cache_environment(Path())},
+            # A terminal's Ctrl-C comes to us alone then, as one of `kill` does, and goes on once.
+            process_group=0,
+        )
+        for number in stopped:
+            pass_on(number)
+        status = _wait(child, follower)
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
     return Stopped(stopped[0]) if stopped and status else status
+
+
+def _wait(child: subprocess.Popen[bytes], follower: Follower | None) -> int:
+    """The exit status of Snakemake, which is looked at until then."""
+    if follower is None:
+        return child.wait()
+    while True:
+        stopping = follower.stopping
+        pause = follower.look()
+        # In slices: the view shows at once that the run is being stopped.
+        while pause > 0 and follower.stopping == stopping:
+            try:
+                status = child.wait(min(pause, 1.0))
+            except subprocess.TimeoutExpired:
+                pause -= 1.0
+                continue
+            follower.look()
+            return status
 
 
 def cache_environment(directory: Path) -> dict[str, str]:

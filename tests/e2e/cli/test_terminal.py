@@ -3,10 +3,11 @@
 import os
 import pty
 import re
+import signal
 import subprocess
 
 from support.waiting import exit_code, wait_until
-from support.workspace import Workspace, interrupt_group
+from support.workspace import Workspace
 
 STUDY = """\
 workload: ycsb
@@ -24,6 +25,8 @@ def test_an_interrupted_run_says_what_is_kept_and_leaves_the_terminal_clean(tmp_
     run = subprocess.Popen(
         place.storewise_command("run", "s.yaml"),
         **{"cwd": tmp_path, "stdin": its, "stdout": its, "stderr": its},
+        # As a shell without job control starts a job in the background.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
         start_new_session=True,
         env={**os.environ, "TERM": "xterm", "COLUMNS": "100", "LINES": "30"},
     )
@@ -43,7 +46,8 @@ def test_an_interrupted_run_says_what_is_kept_and_leaves_the_terminal_clean(tmp_
 
     try:
         wait_until(lambda: shown(r"SQLite +load > c [\d,.]+/s"), 150, "the rate of the phase")
-        interrupt_group(run)
+        # To this process alone, which is how `kill -INT` and a terminal's Ctrl-C come.
+        run.send_signal(signal.SIGINT)
         wait_until(lambda: shown("stopped: 0 of 1 trials kept; run again to go on"), 60, "its end")
         assert exit_code(run, 30) == 130
         shown("")

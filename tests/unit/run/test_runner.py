@@ -10,6 +10,7 @@ import sys
 from collections import namedtuple
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from unittest import mock
 
@@ -76,6 +77,8 @@ class Pass:
 class Snakemake:
     """Stands for `subprocess.Popen`: each call is the next pass, and all time is its own."""
 
+    pid = 7
+
     def __init__(self, study, time):
         self.study, self.time = study, time
         self.passes, self.begun, self.command, self.waits = [], [], [], []
@@ -88,7 +91,7 @@ class Snakemake:
         self._done = False
         return self
 
-    def wait(self, pause):
+    def wait(self, pause=None):
         self.waits.append(pause)
         if not self._done:
             self._done = True
@@ -99,7 +102,8 @@ class Snakemake:
             for trial, reason in self._pass.failed:
                 fail(trial, reason, self.time.now, self._pass.tail, self._pass.until)
             self._pass.does()
-            raise subprocess.TimeoutExpired("snakemake", pause or 0.0)
+            if pause is not None:
+                raise subprocess.TimeoutExpired("snakemake", pause)
         return self._pass.status
 
     def terminate(self):
@@ -268,28 +272,30 @@ def test_lines_of_a_log_explain_an_error_where_snakemake_s_own_are_not_shown(sna
     status, told = snakemake.run(Pass(), verbose=True)
     assert (status, told.notes, told.steps, RESULTS.exists()) == (2, [], [], False)
     assert snakemake.begun[1]["stdout"] is snakemake.begun[1]["stderr"] is None
-    assert snakemake.waits[-2:] == [None, None]
+    assert snakemake.waits[-1] is None
 
 
-def test_a_run_that_is_stopped_says_what_is_kept(snakemake):
+def test_a_run_that_is_stopped_says_what_is_kept(snakemake, monkeypatch):
     """By Ctrl-C or SIGTERM, in whatever pass; Snakemake ends its trials first."""
     one, two = (trial.id for trial in snakemake.study.trials())
     verified = RESULTS / "trials" / two / "verify.parquet"
     verified.parent.mkdir(parents=True)
     verified.touch()
 
-    ctrl_c = mock.Mock(side_effect=KeyboardInterrupt)
-    before = signal.getsignal(signal.SIGTERM)
-    for number, does in ((2, ctrl_c), (15, lambda: signal.raise_signal(signal.SIGTERM))):
-        last = Pass(1, does=does, failed=[(one, BROKEN)])
+    sent = []
+    monkeypatch.setattr(os, "killpg", lambda *told: sent.append(told))
+    before = [signal.getsignal(number) for number in (2, 15)]
+    for number in (2, 15):
+        last = Pass(1, does=partial(signal.raise_signal, number), failed=[(one, BROKEN)])
         status, told = snakemake.run(Pass(failed=[(one, BROKEN)]), last)
         assert status == 128 + number
         assert told.notes[1:] == ["stopped: 1 of 2 trials kept; run again to go on"]
         assert told.steps[-1] == "ending the trials that run"
         assert (snakemake.terminated, marks()) == (number // 15, {})
     # It had just ended well.
-    assert snakemake.run(Pass(0, does=ctrl_c))[0] == 0
-    assert signal.getsignal(signal.SIGTERM) == before
+    assert snakemake.run(Pass(0, does=partial(signal.raise_signal, 2)))[0] == 0
+    assert sent == [(snakemake.pid, 2)] * 2, "Ctrl-C: to its jobs, too"
+    assert [signal.getsignal(number) for number in (2, 15)] == before
 
 
 def test_jobs_are_given_to_no_host_that_is_taken_back(snakemake):
