@@ -36,8 +36,18 @@ if unknown:
         f"--config {' '.join(unknown)}: not known; --config takes study=NAME|PATH, scale=NAME and "
         "many=true. Everything else stands in the study's file."
     )
-# Snakemake makes a number of `study=2024`.
-STUDY_NAME = str(config.get("study", "demo"))
+
+
+def word_of(key, default=None):
+    """A word after --config as it was written: Snakemake makes numbers of `study=1e3` and of 1_0."""
+    for entry in reversed(workflow.config_settings.config_args or []):
+        name, _, word = entry.partition("=")
+        if name == key:
+            return word.strip("'\"")
+    return str(config[key]) if key in config else default
+
+
+STUDY_NAME = word_of("study", "demo")
 # A word, or a truth value where it is written as Python's.
 MANY = str(config.get("many", False)).lower()
 if MANY not in ("true", "false"):
@@ -45,7 +55,7 @@ if MANY not in ("true", "false"):
 try:
     STUDY = load_study(
         STUDY_NAME,
-        scale=str(config["scale"]) if "scale" in config else None,
+        scale=word_of("scale"),
         root=Path(workflow.basedir),
         many=MANY == "true",
     )

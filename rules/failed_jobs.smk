@@ -19,6 +19,8 @@ from storewise.session.coordination.liveness import Abort, abort, lose_host
 #: Seconds between two looks at jobs that wait, or do not end.
 LOOK_AT_QUEUE = 10
 ENDED = threading.Event()
+#: A file of a trial.
+OF_TRIAL = re.compile(rf"{re.escape(R)}/(?:trials|live)/([^/\s]+)/")
 SHUTDOWN_MESSAGES = ("Will exit after finishing", "Terminating processes on user")
 
 
@@ -63,8 +65,8 @@ class Witness(logging.Handler):
             before = self.before.pop(getattr(record, "jobid", None), MemoryKills.now())
             outputs = " ".join(map(str, getattr(record, "output", None) or []))
             logs = [str(path) for path in getattr(record, "log", None) or []]
-            log = logs[0].split(" (")[0] if logs else ""
-            for trial in set(re.findall(rf"{R}/(?:trials|live)/([^/\s]+)/", outputs)):
+            log = logs[0].partition(" (check log file")[0] if logs else ""
+            for trial in set(OF_TRIAL.findall(outputs)):
                 killed = None
                 if status is not None and status < 0:
                     killed = killed_job(

@@ -93,7 +93,7 @@ rule gather:
     message:
         "Trial {wildcards.trial}: {wildcards.phase} done"
     shell:
-        "touch {output} 2> {log}"
+        "touch {output:q} 2> {log:q}"
 
 
 rule verify:

@@ -6,6 +6,7 @@ import errno
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -143,7 +144,10 @@ def pull(
     if foreign:
         say(f"trials that are not of the publication are analysed too: {named(foreign)}")
     study = Path("results") / published.study / CONFIG / f"{published.study}.yaml"
-    say(f"analyse them in {directory.resolve()}: snakemake analysis --config study={study}")
+    say(
+        f"analyse them in {directory.resolve()}: snakemake analysis --config "
+        f"study={quote(str(study))}"
+    )
     typer.echo(str(target))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Literal
 
 import orjson
@@ -170,4 +171,4 @@ def init(
         f"wrote {path}: {len(trials)} trials, which take about {time_text(expected.seconds)} on "
         "this machine"
     )
-    say(f"look at it, then: storewise run {path}")
+    say(f"look at it, then: storewise run {quote(str(path))}")

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -253,7 +254,7 @@ def complete_yaml(study: Mapping[str, Any], references: Mapping[str, Any]) -> st
     return (
         f"# Study {name} as Storewise {__version__} read it: with what it extends, and its scale.\n"
         f"# Its results are analysed again, in a checkout of Storewise, by\n"
-        f"#   snakemake analysis --config study=results/{name}/{CONFIG}/{name}.yaml\n"
+        f"#   snakemake analysis --config study={quote(f'results/{name}/{CONFIG}/{name}.yaml')}\n"
         + yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
     )
 

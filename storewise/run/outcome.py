@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from shlex import quote
 
 from storewise.layout import ANALYSIS, LIBRARY, REPORT, RUN_LOG, VERDICT
 from storewise.publish.results import published_at
@@ -41,7 +42,7 @@ def answer(verdict: dict[str, object]) -> list[str]:
 
 def _next(study: Study, name: str, *, failed: bool) -> str:
     if failed:
-        return f"storewise run {name} --retry-failed"
+        return f"storewise run {quote(name)} --retry-failed"
     paths = [Path(path).absolute() for path in study.inputs.paths]
     if paths and all(path.resolve().is_relative_to(_SAMPLE) for path in paths):
         return "storewise init YOUR_OUTPUTS"

@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 
 from platformdirs import site_config_dir, user_config_dir
 
@@ -47,7 +48,7 @@ class Profile:
     def state(self) -> str:
         """In words, for a list."""
         if self.installed:
-            return f"installed: snakemake --profile {self.name}"
+            return f"installed: snakemake --profile {quote(self.name)}"
         if self.link.is_symlink():
             return f"{self.link} points to {self.link.readlink()}"
         if self.link.exists():

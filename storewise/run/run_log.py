@@ -27,7 +27,7 @@ _OF_TRIAL = re.compile(
 )
 _FAILED_JOB = re.compile(r"^Error in (?:group )?rule (?P<rule>\w+):\n(?P<rest>(?: {4}.*\n)*)", re.M)
 _ITS_MESSAGE = re.compile(r"^ {4}message: (?P<message>.+)", re.M)
-_ITS_LOG = re.compile(r"^ {4}log: (?P<log>[^\s,]+)", re.M)
+_ITS_LOG = re.compile(r"^ {4}log: (?P<log>.+?)(?:, | \(check |$)", re.M)
 #: An exception as Snakemake and Python print it: its class, where it was, and what it says.
 _EXCEPTION = re.compile(
     r"^[A-Za-z.]*(?:Error|Exception)(?: in (?:file|rule) .*)?:[ \n]"

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from shlex import quote
 from types import FrameType
 
 from storewise.atomic import write_aside
@@ -225,7 +226,7 @@ class _Passes:
         ):
             self.view.note(
                 f"the results are not published, {self.results / PUBLISH_LOG} says why; when that "
-                f"is mended: storewise publish {self.request.name}"
+                f"is mended: storewise publish {quote(self.request.name)}"
             )
             return NOT_PUBLISHED
         if self.log is not None:  # else the user has seen it

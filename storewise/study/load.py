@@ -25,8 +25,9 @@ from storewise.workloads.registry import WORKLOADS, workload
 from storewise.yamlfile import YamlFile, is_file, nearest, read_yaml, shortened, shown
 
 STUDIES = Path("config/studies")
-#: Names of studies: of directories, of files in rules of Snakemake, of folders on S3.
-_NAME = re.compile(r"\w([\w.+=@ -]{0,98}[\w+=@-])?")
+#: Names of studies: of directories, of files in rules of Snakemake, of folders on S3. Without
+#: blanks: Snakemake's lists of files are texts with blanks between them.
+_NAME = re.compile(r"\w([\w.+=@-]{0,98}[\w+=@-])?")
 #: Files that a study is made of, each extending the next.
 MOST_BASES = 20
 
@@ -53,6 +54,11 @@ def find_study(name: str | Path, root: Path = Path()) -> Path:
     )
 
 
+def _allowed(name: str) -> str:
+    """A name like this one that a study may have."""
+    return re.sub(r"[^\w.+=@-]+", "_", name).strip(".+=@-")[:90].rstrip(".") or "study"
+
+
 def load_study(
     name: str | Path,
     *,
@@ -70,8 +76,9 @@ def load_study(
     path = find_study(name, root)
     if not _NAME.fullmatch(path.stem):
         raise ConfigError(
-            f"{shortened(str(path))}: a study is called what its file is, and its results are so "
-            "too: letters, digits, and . _ + = @ - between them; rename the file"
+            f"{shortened(str(path))}: a study and its results are called what its file is, so that "
+            "may have letters, digits, and . _ + = @ - between them, no blanks, and at most 100 "
+            f"characters; rename the file, to {_allowed(path.stem)}{path.suffix} for example"
         )
     text = _resolved(path, root, ())
     data: dict[str, Any] = dict(text.data)

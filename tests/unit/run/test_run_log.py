@@ -71,6 +71,8 @@ MISSING = "No rule to produce nothing (if you use ...)."
         ("Error in rule a:\n    message: None\n    jobid: 6\n", "the job `a` failed", []),
         ("Error in group rule a:\n    jobid: 6\n    log: x.log, y.log (check ...)\n",
          "the job `a` failed; its log is x.log", []),
+        ("Error in rule a:\n    log: /a b/x.log (check log file(s) for error details)\n",
+         "the job `a` failed; its log is /a b/x.log", []),
         ("Error in rule a:\n    log: x.log\nLogfile x.log:\n" + "=" * 80 + "\n1\n2\n3\n4\n5\n6\n",
          "the job `a` failed; its log is x.log", ["2", "3", "4", "5", "6"]),
         ("storewise: trial a-1 was not opened: no room\n", "no room", []),

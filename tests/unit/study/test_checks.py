@@ -314,6 +314,27 @@ def test_studies_that_are_not_there(tmp_path, monkeypatch):
     assert load_study("demo.yaml", root=ROOT).name == "demo"
 
 
+@pytest.mark.parametrize("name", ["1e3", "1_0", "é+b=2@c.d-_", "_", "a" * 100])
+def test_names_that_a_study_may_have(tmp_path, name):
+    path = tmp_path / f"{name}.yaml"
+    path.write_text(GOOD)
+    assert load_study(path, root=ROOT).name == name
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [("E. coli", "E._coli"), ("a'b(c)", "a_b_c_"), ("-x", "x"), ("a.", "a"), ("$ &", "_"),
+     ("=", "study"), ("b" * 101, "b" * 90)],
+)  # fmt: skip
+def test_names_that_it_may_not_have(tmp_path, name, instead):
+    path = tmp_path / f"{name}.yaml"
+    path.write_text(GOOD)
+    with pytest.raises(ConfigError, match=rf"no blanks, .* rename the file, to {instead}\.yaml"):
+        load_study(path, root=ROOT)
+    (tmp_path / f"{instead}.yaml").write_text(GOOD)
+    assert load_study(tmp_path / f"{instead}.yaml", root=ROOT).name == instead
+
+
 def test_the_size_of_a_file_and_a_mark_of_its_byte_order(tmp_path):
     content = b"\xef\xbb\xbf" + GOOD.encode() + b"#" * (MOST_BYTES - len(GOOD) - 3)
     (tmp_path / "s.yaml").write_bytes(content)
