@@ -90,12 +90,12 @@ class TcpEngine(ServerEngine):
             stop_seconds=2.0,
         )
 
-    def answers(self, endpoint, credentials):
+    def unanswered(self, endpoint, credentials):
         try:
             with socket.create_connection((endpoint.address, endpoint.port), 1) as connection:
-                return connection.recv(2) == b"ok"
-        except OSError:
-            return False
+                return None if connection.recv(2) == b"ok" else "it does not say ok"
+        except OSError as error:
+            return str(error)
 
     def guards(self, endpoint):
         return "nothing"

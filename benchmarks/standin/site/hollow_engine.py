@@ -76,12 +76,12 @@ class HollowEngine(ServerEngine):
             stop_seconds=5.0,
         )
 
-    def answers(self, endpoint: Endpoint, credentials: Credentials) -> bool:
+    def unanswered(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
         try:
             with socket.create_connection((endpoint.address, endpoint.port), 1) as connection:
-                return connection.recv(2) == b"ok"
-        except OSError:
-            return False
+                return None if connection.recv(2) == b"ok" else "it does not say ok"
+        except OSError as error:
+            return str(error)
 
     def connect(self, cluster: Cluster, mode: Mode) -> HollowClient:
         return HollowClient()

@@ -86,16 +86,16 @@ def dialled(
         connection.close()
 
 
-def greets(endpoint: Endpoint) -> bool:
-    """Whether a server speaks Cassandra's protocol there: it says what it supports and asks who
-    we are. No role is needed for that."""
+def unstarted(endpoint: Endpoint) -> str | None:
+    """Why no server speaks Cassandra's protocol there: one says what it supports and asks who we
+    are. No role is needed for that."""
     try:
         with dialled(endpoint, "", ""):
-            return True
+            return None
     except AuthenticationFailed:
-        return True
-    except FAILURES:
-        return False
+        return None
+    except FAILURES as error:
+        return words_of(error)
 
 
 def query(
@@ -117,17 +117,18 @@ def refused(error: BaseException) -> bool:
     return isinstance(error, AuthenticationFailed) and any(w in str(error) for w in _REFUSED)
 
 
-def answers(endpoint: Endpoint, credentials: Credentials) -> bool:
-    """Whether the node answers a query of the session's user; EngineError if it refuses them."""
+def unanswered(endpoint: Endpoint, credentials: Credentials) -> str | None:
+    """Why the node does not answer a query of the session's user; EngineError if it refuses them."""
     try:
         cql = "SELECT release_version FROM system.local"
-        return bool(query(endpoint, credentials.user, credentials.password, cql))
+        query(endpoint, credentials.user, credentials.password, cql)
     except FAILURES as error:
         if refused(error):
             raise EngineError(
                 f"cassandra: {endpoint} refuses the user or password of this session"
             ) from error
-        return False
+        return words_of(error)
+    return None
 
 
 def establish(

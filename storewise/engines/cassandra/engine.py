@@ -110,11 +110,11 @@ class CassandraEngine(ServerEngine):
     def launch(self, node: Node) -> Launch:
         return launch_of(node, self.settings_of(node.settings))
 
-    def greets(self, endpoint: Endpoint, credentials: Credentials) -> bool:
-        return cassandra_cluster.greets(endpoint)
+    def unstarted(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
+        return cassandra_cluster.unstarted(endpoint)
 
-    def answers(self, endpoint: Endpoint, credentials: Credentials) -> bool:
-        return cassandra_cluster.answers(endpoint, credentials)
+    def unanswered(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
+        return cassandra_cluster.unanswered(endpoint, credentials)
 
     def settle(self, settling: Settling) -> None:
         """data0 waits for the ring and gives each node the session's user, whom it has made."""

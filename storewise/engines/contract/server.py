@@ -10,6 +10,7 @@ import json
 import re
 import secrets
 import signal
+import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -270,16 +271,17 @@ class ServerEngine(Engine):
     def launch(self, node: Node) -> Launch:
         """How to start this node. Pure."""
 
-    def greets(self, endpoint: Endpoint, credentials: Credentials) -> bool:
-        """Whether the server has started, which its node waits for before it settles: `answers`,
-        or what a server says to anybody while the cluster does not know the session's user yet.
-        """
-        return self.answers(endpoint, credentials)
+    def unstarted(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
+        """What says that the server has not started, which its node waits for before it settles;
+        None where it has: `unanswered`, or what a server says to anybody while the cluster does
+        not know the session's user yet."""
+        return self.unanswered(endpoint, credentials)
 
     @abstractmethod
-    def answers(self, endpoint: Endpoint, credentials: Credentials) -> bool:
-        """Whether the server at `endpoint` gives a real answer (a query as the session's user,
-        or what it can answer before the cluster is formed); False while it does not yet.
+    def unanswered(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
+        """Why the server at `endpoint` gives no real answer yet (to a query as the session's user,
+        or what it can answer before the cluster is formed), in the driver's words; None where it
+        does.
 
         EngineError where waiting will not help (the password is refused)."""
 
@@ -296,12 +298,19 @@ class ServerEngine(Engine):
         """Make one cluster of the nodes: replica sets, users, shards, placement of data.
 
         Tables and collections are made after it, by `create` of a client. The default waits for
-        every node and asks each from this host.
+        every node and asks each from this host; EngineError for one that does not answer here
+        within `ready_seconds`.
         """
         for role in dict.fromkeys(s.role for s in forming.specs if s.placement == "node"):
             for endpoint in forming.endpoints(role):
-                while not self.answers(endpoint, forming.credentials):
+                until = time.monotonic() + self.ready_seconds
+                while (words := self.unanswered(endpoint, forming.credentials)) is not None:
                     forming.check()
+                    if time.monotonic() > until:
+                        raise EngineError(
+                            f"{endpoint.name} on host {endpoint.host} answers its own host, and "
+                            f"not this one within {self.ready_seconds:g} s: {words}"
+                        )
 
     def check_room(
         self, topology: Topology, settings: Mapping[str, Any], contents: Mapping[Kind, Content]

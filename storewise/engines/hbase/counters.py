@@ -46,8 +46,8 @@ _COUNTERS = (
 _LOG_COUNTERS = ("appendCount", "AppendSize_num_ops", "SyncTime_num_ops", "writtenBytes")
 
 
-def zookeeper_answers(endpoint: Endpoint) -> bool:
-    """Whether ZooKeeper serves (it says so, and its version)."""
+def zookeeper_unanswered(endpoint: Endpoint) -> str | None:
+    """Why ZooKeeper does not serve; None where it says its mode, and its version."""
     answer = b""
     try:
         with socket.create_connection((endpoint.address, endpoint.port), _SECONDS) as connection:
@@ -55,9 +55,11 @@ def zookeeper_answers(endpoint: Endpoint) -> bool:
             connection.sendall(b"srvr")
             while len(answer) < _MOST_BYTES and (more := connection.recv(4096)):
                 answer += more
-    except OSError:
-        return False
-    return b"Zookeeper version" in answer and b"Mode:" in answer
+    except OSError as error:
+        return str(error)
+    if b"Zookeeper version" in answer and b"Mode:" in answer:
+        return None
+    return f"it says {answer[:200].decode(errors='replace').strip() or 'nothing'}"
 
 
 def _get(endpoint: Endpoint, path: str) -> Any:
@@ -106,23 +108,24 @@ def disk_bytes(servers: Iterable[Endpoint]) -> int:
     return int(totals.get("storeFileSize", 0) + totals.get("memStoreSize", 0))
 
 
-def server_answers(endpoint: Endpoint) -> bool:
-    """Whether a master is initialised, or a region server is at work."""
+def server_unanswered(endpoint: Endpoint) -> str | None:
+    """Why a master is not initialised, or a region server not at work."""
+    bean, attribute = (
+        ("Master", "masterFinishedInitializationTime")
+        if endpoint.role == MASTER
+        else ("RegionServer", "regionServerStartTime")
+    )
     try:
-        if endpoint.role == MASTER:
-            server = jmx(endpoint, "name=Master,sub=Server")
-            return bool(server.get("masterFinishedInitializationTime"))
-        return bool(jmx(endpoint, "name=RegionServer,sub=Server").get("regionServerStartTime"))
-    except (OSError, ValueError):
-        return False
+        server = jmx(endpoint, f"name={bean},sub=Server")
+    except (OSError, ValueError) as error:
+        return str(error)
+    return None if server.get(attribute) else f"its {attribute} is {server.get(attribute)}"
 
 
 def region_servers(master: Endpoint) -> int:
-    """How many live region servers a master knows, 0 where it does not answer."""
-    try:
-        return int(jmx(master, "name=Master,sub=Server").get("numRegionServers", 0))
-    except (OSError, ValueError):
-        return 0
+    """How many live region servers a master knows; OSError or ValueError where it gives no
+    answer."""
+    return int(jmx(master, "name=Master,sub=Server").get("numRegionServers", 0))
 
 
 def unreachable(servers: Iterable[Endpoint]) -> str:

@@ -27,8 +27,8 @@ from storewise.engines.hbase.connection import HappybaseLink, Link
 from storewise.engines.hbase.counters import (
     holding,
     region_servers,
-    server_answers,
-    zookeeper_answers,
+    server_unanswered,
+    zookeeper_unanswered,
 )
 from storewise.engines.hbase.launch import (
     HAPPYBASE,
@@ -136,7 +136,6 @@ class HbaseEngine(ServerEngine):
             hint=self.install_hint,
         )
         number = java_version(installed.programs["java"])
-        assert number is not None
         path = class_path(installed.programs["jars"], number)
         if settings.get("rootdir"):
             # How to reach the site's HDFS.
@@ -154,11 +153,11 @@ class HbaseEngine(ServerEngine):
     def launch(self, node: Node) -> Launch:
         return launch_of(node, self.settings_of(node.settings))
 
-    def answers(self, endpoint: Endpoint, credentials: Credentials) -> bool:
+    def unanswered(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
         if endpoint.role == ZOOKEEPER:
-            return zookeeper_answers(endpoint)
+            return zookeeper_unanswered(endpoint)
         if endpoint.role in (MASTER, REGION):
-            return server_answers(endpoint)
+            return server_unanswered(endpoint)
         kind = HappybaseLink if endpoint.role == HAPPYBASE else Link
         try:
             with closing(kind(endpoint, _ANSWER_SECONDS)) as link:
@@ -166,9 +165,9 @@ class HbaseEngine(ServerEngine):
                     link.call("greet", lambda client: client.tables())
                 else:
                     link.call("greet", lambda client: client.getThriftServerType())
-        except EngineError:
-            return False
-        return True
+        except EngineError as error:
+            return str(error)
+        return None
 
     def form(self, forming: Forming) -> None:
         """Wait until the master knows all region servers: tables are spread over them."""
@@ -179,7 +178,10 @@ class HbaseEngine(ServerEngine):
         wanted = forming.topology.nodes
 
         def lacking() -> str | None:
-            known = region_servers(master)
+            try:
+                known = region_servers(master)
+            except (OSError, ValueError) as error:
+                return str(error)
             words = f"it knows {known} of {wanted} region servers; their logs say why"
             return words if known < wanted else None
 

@@ -101,26 +101,26 @@ def _direct(
     )
 
 
-def answers(endpoint: Endpoint, credentials: Credentials) -> bool:
-    """Whether the server lets us in and answers; EngineError where it never will."""
+def unanswered(endpoint: Endpoint, credentials: Credentials) -> str | None:
+    """Why the server does not let us in and answer; EngineError where it never will."""
     router = endpoint.role == "router"
     log_in = as_user if router else as_system
     try:
         with log_in(endpoint, credentials, 1.0) as connection:
             connection.admin.command("ping")
-    except ConnectionFailure:
-        return False
+    except ConnectionFailure as error:
+        return words_of(error)
     except OperationFailure as error:
         # A router may answer before forming has made the user.
         if error.code in PASSING or (router and refused(error)):
-            return False
+            return words_of(error)
         if refused(error):
             raise EngineError(
                 f"MongoDB at {host_port(endpoint)} refuses this session's key: "
                 "another server has taken the port, or another session's credentials are here"
             ) from error
         raise EngineError(f"MongoDB at {host_port(endpoint)}: {words_of(error)}") from error
-    return True
+    return None
 
 
 def is_sharded(topology: Topology, always: bool) -> bool:

@@ -120,8 +120,8 @@ class MongoEngine(ServerEngine):
     def launch(self, node: Node) -> Launch:
         return launch_of(node, self.settings_of(node.settings), self.install_hint)
 
-    def answers(self, endpoint: Endpoint, credentials: Credentials) -> bool:
-        return mongo_cluster.answers(endpoint, credentials)
+    def unanswered(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
+        return mongo_cluster.unanswered(endpoint, credentials)
 
     def form(self, forming: Forming) -> None:
         sharded = any(spec.role == "router" for spec in forming.specs)

@@ -102,22 +102,23 @@ def _maker(driver: Driver) -> Callable[..., Link]:
     return PythonLink
 
 
-def answers(endpoint: Endpoint, credentials: Credentials) -> bool:
-    """Whether the server gives an answer to a query; EngineError where waiting will not help."""
+def unanswered(endpoint: Endpoint, credentials: Credentials) -> str | None:
+    """Why the server does not answer a query; EngineError where waiting will not help."""
     # The kernel accepts connections as soon as the server listens; the greeting comes when it is
     # ready, so that "not yet" is often a time-out.
     try:
         link = sign_in(endpoint.address, endpoint.port, credentials, seconds=_ANSWER_SECONDS)
         try:
-            return link.rows("SELECT 1") == [(1,)]
+            link.rows("SELECT 1")
         finally:
             link.close()
-    except OSError:
-        return False
+    except OSError as error:
+        return str(error)
     except LinkError as error:
         if error.code in _NOT_YET:
-            return False
+            return error.words
         raise EngineError(f"mariadb: {endpoint}: {error.words}") from error
+    return None
 
 
 def again(do: Callable[[], _T]) -> _T:

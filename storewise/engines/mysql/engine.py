@@ -20,7 +20,7 @@ from storewise.engines.contract.server import (
     Topology,
 )
 from storewise.engines.mysql.client import MysqlClient
-from storewise.engines.mysql.connection import answers, driver_versions
+from storewise.engines.mysql.connection import driver_versions, unanswered
 from storewise.engines.mysql.launch import launch_of, server_version
 from storewise.engines.mysql.settings import MysqlSettings
 from storewise.engines.sql.sharded_engine import ShardedEngine
@@ -135,5 +135,5 @@ class MysqlEngine(ShardedEngine):
     def launch(self, node: Node) -> Launch:
         return launch_of(node)
 
-    def answers(self, endpoint: Endpoint, credentials: Credentials) -> bool:
-        return answers(endpoint, credentials)
+    def unanswered(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
+        return unanswered(endpoint, credentials)

@@ -85,12 +85,13 @@ class PostgresEngine(ShardedEngine):
     def launch(self, node: Node) -> Launch:
         return launch_of(node)
 
-    def answers(self, endpoint: Endpoint, credentials: Credentials) -> bool:
+    def unanswered(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
         try:
             with connect(endpoint.address, endpoint.port, credentials, _ANSWER_SECONDS) as link:
-                return link.execute("SELECT 1").fetchone() == (1,)
+                link.execute("SELECT 1")
         except psycopg.OperationalError as error:
             words = " ".join(str(error).split())
             if any(text in words for text in _REFUSED) and not any(t in words for t in _NOT_YET):
                 raise EngineError(f"{self.name}: {endpoint}: {words}") from error
-            return False
+            return words
+        return None

@@ -51,17 +51,17 @@ _MEMBER = re.compile(r"^\(?(\w+)\)?\s+[\d.]+%\s+(--|[\d.]+%)\s+'?([^'\s]+@[^'\s]
 _HOPELESS = ("different ring_creation_size", "cannot join itself", "already a member of a cluster")
 
 
-def answers(endpoint: Endpoint) -> bool:
-    """Whether the node says who it is and looks for a key: it serves soon (`serving`)."""
+def unanswered(endpoint: Endpoint) -> str | None:
+    """Why the node does not say who it is and look for a key: then it serves soon (`lacking`)."""
     seconds = _ANSWER_SECONDS
     try:
         with closing(Connection(endpoint, connect=seconds, seconds=seconds)) as connection:
             connection.request(pb.frame(pb.PING), pb.PONG)
             info = connection.request(pb.frame(pb.SERVER_INFO), pb.SERVER_INFO_ANSWER)
             connection.request(pb.get_request(BUCKET, b"any", r=pb.quorum("one")), pb.GET_ANSWER)
-            return all(pb.read_server_info(info))
-    except EngineError:
-        return False
+            return None if all(pb.read_server_info(info)) else "it does not say who it is"
+    except EngineError as error:
+        return str(error)
 
 
 class Joiner:

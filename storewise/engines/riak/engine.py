@@ -84,8 +84,8 @@ class RiakEngine(ServerEngine):
     def launch(self, node: Node) -> Launch:
         return launch_of(node, self.settings_of(node.settings))
 
-    def answers(self, endpoint: Endpoint, credentials: Credentials) -> bool:
-        return riak_cluster.answers(endpoint)
+    def unanswered(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
+        return riak_cluster.unanswered(endpoint)
 
     def settle(self, settling: Settling) -> None:
         riak_cluster.Joiner(settling).settle()

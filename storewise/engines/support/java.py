@@ -87,21 +87,21 @@ def find_java(title: str, accepted: Collection[int], settings: Mapping[str, Any]
     loading ``settings["module"]``), the PATH and the places where packages put them. Raises
     EngineError with each Java found and its version.
     """
-    seen: dict[Path, int | None] = {}
+    seen: list[str] = []
     for program in _candidates(settings):
-        version = java_version(program)
+        try:
+            version = java_version(program)
+        except EngineError as error:
+            seen.append(str(error))
+            continue
         if version in accepted:
             return program
-        seen[program] = version
+        seen.append(f"{program} is {version}")
     wanted = " or ".join(map(str, sorted(accepted)))
     hint = "install it, or name its directory in JAVA_HOME or in the setting `java`"
     if not seen:
         raise EngineError(f"{title}: no Java found; version {wanted} is needed: {hint}")
-    versions = ", ".join(
-        f"{path} is {version}" if version else f"{path} does not run"
-        for path, version in seen.items()
-    )
-    raise EngineError(f"{title}: Java {wanted} is needed, but {versions}: {hint}")
+    raise EngineError(f"{title}: Java {wanted} is needed, but {', '.join(seen)}: {hint}")
 
 
 def _candidates(settings: Mapping[str, Any]) -> Iterator[Path]:
@@ -119,8 +119,8 @@ def _candidates(settings: Mapping[str, Any]) -> Iterator[Path]:
 
 
 @cache
-def java_version(program: Path) -> int | None:
-    """Major version of a Java (8 for "1.8.0"), None where it does not run."""
+def java_version(program: Path) -> int:
+    """Major version of a Java (8 for "1.8.0"); EngineError, with why, where it does not run."""
     try:
         done = subprocess.run(
             # The option: else Java keeps a directory in /tmp.
@@ -131,10 +131,14 @@ def java_version(program: Path) -> int | None:
             env=clean_environment(),
             check=False,
         )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    match = re.search(r'version "(?:1\.)?(\d+)', done.stderr + done.stdout)
-    return int(match[1]) if done.returncode == 0 and match else None
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise EngineError(f"{program} does not run ({error})") from error
+    text = done.stderr + done.stdout
+    match = re.search(r'version "(?:1\.)?(\d+)', text)
+    if done.returncode or match is None:
+        words = " ".join(text.split()) or "nothing"
+        raise EngineError(f"{program} does not run (status {done.returncode}, it says {words})")
+    return int(match[1])
 
 
 def find_jars(

@@ -27,16 +27,16 @@ _SECONDS = 30.0
 _STEP_SECONDS = 120.0
 
 
-def answers(endpoint: Endpoint, credentials: Credentials) -> bool:
-    """Whether the server lets the session's user in; EngineError where it never will."""
+def unanswered(endpoint: Endpoint, credentials: Credentials) -> str | None:
+    """Why the server does not let the session's user in; EngineError where it never will."""
     links = Links((endpoint,), *user_of(credentials), _SECONDS)
     try:
         links.greet()
-    except Unreached:
-        return False
+    except Unreached as error:
+        return str(error)
     finally:
         links.close()
-    return True
+    return None
 
 
 def check_memory(settling: Settling, settings: ValkeySettings) -> None:

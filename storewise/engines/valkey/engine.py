@@ -98,8 +98,8 @@ class ValkeyEngine(ServerEngine):
     def launch(self, node: Node) -> Launch:
         return launch_of(node, self.settings_of(node.settings))
 
-    def answers(self, endpoint: Endpoint, credentials: Credentials) -> bool:
-        return valkey_cluster.answers(endpoint, credentials)
+    def unanswered(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
+        return valkey_cluster.unanswered(endpoint, credentials)
 
     def settle(self, settling: Settling) -> None:
         valkey_cluster.check_memory(settling, self.settings_of(settling.node.settings))

@@ -135,7 +135,7 @@ class Server:
         """Start the server on the data that it had when it was stopped or killed, at the same
         ports, and wait until it serves; EngineError as `wait_ready`."""
         self.restart()
-        self._await(check, self.engine.answers)
+        self._await(check, self.engine.unanswered)
         peers = self.node.peers
 
         def met(role: str) -> tuple[Endpoint, ...]:
@@ -271,22 +271,23 @@ class Server:
 
     def wait_ready(self, check: Callable[[], None]) -> None:
         """Return when the server answers; EngineError when it ends or the engine's time is over."""
-        self._await(check, self.engine.greets)
+        self._await(check, self.engine.unstarted)
         for name in self.launch.remove_when_ready:
             (self.node.directory / name).unlink(missing_ok=True)
 
     def _await(
-        self, check: Callable[[], None], answers: Callable[[Endpoint, Credentials], bool]
+        self, check: Callable[[], None], lacking: Callable[[Endpoint, Credentials], str | None]
     ) -> None:
         until = self._clock() + self.engine.ready_seconds
-        while not answers(self.endpoint, self.node.credentials):
+        while (words := lacking(self.endpoint, self.node.credentials)) is not None:
             check()
             self.raise_if_ended(POLL)
             if self._clock() > until:
                 raise EngineError(
                     f"{self.node.spec.name}: the server of {self.engine.title} on host "
                     f"{host_name()} has not answered at {self.node.address}:{self.node.port} for "
-                    f"{self.engine.ready_seconds:.0f} s; the end of its log:\n{log_tail(self.log)}"
+                    f"{self.engine.ready_seconds:.0f} s: {words}; the end of its log:\n"
+                    f"{log_tail(self.log)}"
                 )
 
     def stop(self) -> None:

@@ -142,7 +142,7 @@ def form(live, check, own_time=None):
 
 
 def test_forming_waits_for_every_node(live, monkeypatch):
-    monkeypatch.setattr(TcpEngine, "answers", lambda *given: True)
+    monkeypatch.setattr(TcpEngine, "unanswered", lambda *given: None)
     check = Looks(at2=lambda: ready(live, "data0"), at4=lambda: ready(live, "data1", at=1000.4))
     formed = form(live, check)
     assert [endpoint.name for endpoint in formed.endpoints] == ["data0", "data1"]
@@ -383,12 +383,14 @@ def test_the_starter_of_a_router_tells_its_end_before_it_ends_it(live, router, m
 
 
 def test_an_abort_ends_the_wait_for_a_server_s_answer(live, monkeypatch):
-    monkeypatch.setattr(TcpEngine, "answers", lambda *given: False)
+    monkeypatch.setattr(TcpEngine, "unanswered", lambda *given: "the last words")
     own_time = FakeTime(tick=10**9)
     server = Server(TcpEngine(), node_of(live), live / "log", clock=own_time.clock)
     with pytest.raises(Aborted):
         server.wait_ready(Looks(abort_at=3))
-    with pytest.raises(EngineError, match=r"has not answered at 127\.0\.0\.1:0 for 5 s"):
+    with pytest.raises(
+        EngineError, match=r"has not answered at 127\.0\.0\.1:0 for 5 s: the last words"
+    ):
         server.wait_ready(Looks())
 
 
