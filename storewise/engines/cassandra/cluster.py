@@ -118,7 +118,7 @@ def refused(error: BaseException) -> bool:
 
 
 def unanswered(endpoint: Endpoint, credentials: Credentials) -> str | None:
-    """Why the node does not answer a query of the session's user; EngineError if it refuses them."""
+    """Why the node does not answer the session's user; EngineError where it refuses them."""
     try:
         cql = "SELECT release_version FROM system.local"
         query(endpoint, credentials.user, credentials.password, cql)
