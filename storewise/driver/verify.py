@@ -61,6 +61,8 @@ def run_verify(job: ClientJob, check: Callable[[], None], log: logging.Logger) -
                     study_fields=trial.study_fields,
                 )
             )
+            if (size := client.disk_bytes()) is not None:
+                samples.append(Sample(PHASE, "store_bytes", float(size), "B"))
     for result in results:
         log.info(
             "%s: %d documents expected, %d counted, %d checked, %d lost, %d wrong",

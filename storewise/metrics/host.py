@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import socket
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -82,10 +83,13 @@ def disk_of(path: Path) -> str | None:
     return name if name in psutil.disk_io_counters(perdisk=True) else None
 
 
-def tree_bytes(directories: tuple[Path, ...]) -> int:
-    """Allocated bytes of all files under these directories; a missing one counts as empty.
+def tree_bytes(directories: Iterable[Path]) -> int:
+    """Bytes of all files under these directories, holes not counted; a missing one is empty.
 
-    Files that vanish while it looks (a store compacts) are not counted.
+    The size of a file counts, not its blocks, because file systems report blocks late (NFS,
+    Lustre) or after compression; only where fewer bytes are allocated than the size says, as in a
+    file with holes, do the blocks count. Files that vanish while it looks (a store compacts) are
+    not counted.
     """
     total = 0
     todo = [os.fspath(directory) for directory in directories]
@@ -100,7 +104,9 @@ def tree_bytes(directories: tuple[Path, ...]) -> int:
                     if entry.is_dir(follow_symlinks=False):
                         todo.append(entry.path)
                     else:
-                        total += entry.stat(follow_symlinks=False).st_blocks * 512
+                        status = entry.stat(follow_symlinks=False)
+                        allocated = status.st_blocks * 512
+                        total += min(status.st_size, allocated) if allocated else status.st_size
                 except FileNotFoundError:
                     continue
     return total

@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from storewise.analysis.common.frames import missing
 from storewise.engines.contract.engine import Engine
 from storewise.engines.contract.server import ServerEngine
 from storewise.engines.registry import ENGINES
@@ -57,6 +58,17 @@ counts_copies = partial(_flag, "size_has_copies", unknown=True)
 several_writers = partial(_flag, "concurrent_writers", unknown=True)
 #: Whether servers of this engine ask who connects.
 guarded = partial(_flag, "authentication", unknown=True)
+
+
+def copies(row: Mapping[str, Any]) -> int:
+    """By how much a store's own size is multiplied to have all replicas in it.
+
+    Most engines count all of them; those that do not say so in a flag.
+    """
+    replicas = row.get("replicas")
+    if missing(replicas) or counts_copies(str(row.get("engine", ""))):
+        return 1
+    return int(replicas or 1)
 
 
 def consistency(name: str, level: str) -> str:

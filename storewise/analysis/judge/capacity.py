@@ -18,11 +18,11 @@ from typing import Any
 
 import pandas as pd
 
-from storewise.analysis.common.engines import CEILING, embedded, external
+from storewise.analysis.common.engines import CEILING, copies, embedded, external
 from storewise.analysis.common.frames import grouped, missing, records
 from storewise.analysis.common.text import all_of, number
 from storewise.analysis.judge.comparable_steps import LOAD_RATE, loads
-from storewise.analysis.judge.corpus import VOLUME, FullSize, copies, corpus_disk, full_size
+from storewise.analysis.judge.corpus import VOLUME, FullSize, corpus_disk, full_size
 from storewise.analysis.measure.scaling import as_estimate
 from storewise.analysis.model.tables import Judged, Tables
 from storewise.analysis.stats.intervals import Estimate, ratio, weaker

@@ -19,8 +19,8 @@ import numpy as np
 import pandas as pd
 from pydantic import ValidationError
 
-from storewise.analysis.common.engines import CEILING, counts_copies
-from storewise.analysis.common.frames import grouped, key_of, missing, records
+from storewise.analysis.common.engines import CEILING, copies
+from storewise.analysis.common.frames import grouped, key_of, records
 from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.files.inputs import has_inputs
 from storewise.analysis.judge.comparable_steps import LOAD_RATE, loads
@@ -150,17 +150,6 @@ def line(documents: Sequence[float], sizes: Sequence[float], at: float) -> Line 
     prediction = model.get_prediction(np.array([[1.0, at / scale]])).summary_frame(alpha=1 - LEVEL)
     mean, low, high = map(float, prediction[["mean", "obs_ci_lower", "obs_ci_upper"]].iloc[0])
     return Line(fixed, slope / scale, mean, max(0.0, low), high, int(model.df_resid))
-
-
-def copies(row: Mapping[str, Any]) -> int:
-    """By how much a store's own size is multiplied to have all replicas in it.
-
-    Most engines count all of them; those that do not say so in a flag.
-    """
-    replicas = row.get("replicas")
-    if missing(replicas) or counts_copies(str(row.get("engine", ""))):
-        return 1
-    return int(replicas or 1)
 
 
 def corpus_disk(tables: Tables, full: FullSize) -> pd.DataFrame:

@@ -1,9 +1,11 @@
 """What a store takes on disk: bytes in all, per document, and against the size of the inputs.
 
 The size is that at the end of the load, after the engine's final flush: of embedded stores the
-allocated blocks, summed over the stores of all workers; of servers what the server itself counts
-as its documents and indexes, or as its database. ``node_bytes`` is what the data directories of
-all servers of a trial held when these ended: logs, system tables and preallocated files too.
+bytes of their files, summed over the stores of all workers; of servers what the server itself
+counts as its documents and indexes, or as its database. ``node_bytes`` is what the data directories
+of all servers of a trial held when these ended: logs, system tables and preallocated files too.
+Stores are judged by the first; ``holds_from`` is the number of documents from which on the rest is
+under a tenth of the directories, if it grows no further.
 
 ``inodes`` are the files and directories at the end of the load, of all workers or servers of a
 trial together: what a quota counts. ``metadata_operations`` are how often at least files were
@@ -35,11 +37,15 @@ UNITS = {
     "share_of_input": "1",
     "share_of_raw_input": "1",
     "node_bytes": "B",
+    "node_bytes_per_document": "B/document",
+    "holds_from": "1",
     "files": "1",
     "inodes": "1",
     "metadata_operations": "1",
 }
 COLUMNS = [*STEP, "measure", "value", "unit"]
+#: What is no data is this share of the directories at `holds_from` documents.
+_REST = 0.1
 #: Metric of files after the load -> the measure of all workers' or servers'.
 _INODES = {"store_files": "files", "store_inodes": "inodes"}
 _OPERATIONS = ("files_created", "files_renamed", "files_removed", "directories_made")
@@ -80,11 +86,26 @@ def storage(
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def node_storage(sessions: pd.DataFrame, samples: pd.DataFrame) -> pd.DataFrame:
+def node_storage(
+    sessions: pd.DataFrame,
+    samples: pd.DataFrame,
+    stored: pd.DataFrame,
+    copies: Mapping[str, int],
+) -> pd.DataFrame:
     """What the servers of each trial tell of their directories, beside the measures of its load.
 
-    `sessions` is `sessions.sessions`.
+    `sessions` is `sessions.sessions`, `stored` is `storage` of the same trials. `copies` are how
+    many of a document the directories of a trial hold for each in its size, 1 where none is named.
     """
+    wide = stored.pivot_table(index="trial", columns="measure", values="value", aggfunc="sum")
+    wide = wide.reindex(columns=["store_bytes", "bytes_per_document"])
+    sessions = sessions.merge(wide, on="trial", how="left")
+    each = sessions["bytes_per_document"]
+    sessions["node_bytes_per_document"] = sessions["node_bytes"] * each / sessions["store_bytes"]
+    times = sessions["trial"].map(lambda trial: copies.get(trial, 1)).astype(float)
+    rest = (sessions["node_bytes"] - times * sessions["store_bytes"]).clip(lower=0)
+    sessions["holds_from"] = (1 - _REST) / _REST * rest / (times * each)
+    sessions = sessions.drop(columns=wide.columns)
     loads = pd.DataFrame(list(_loads(samples)), columns=STEP).drop_duplicates("trial")
     table = sessions.merge(loads, on="trial")
     measures = [name for name in UNITS if name in sessions]

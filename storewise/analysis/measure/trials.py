@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from storewise.analysis.common.engines import copies
 from storewise.analysis.common.frames import joined, numbered
 from storewise.analysis.files.inputs import InputTotals
 from storewise.analysis.files.parts import SESSION, HdrLog, Part, threads_of, whole_phases
@@ -87,6 +88,7 @@ def measure(
     session_table = sessions(node_table, session)
     partial = {p.trial for p in parts if (p.factors.get("volume") or 1) < 1}
     stored = storage(samples, study.inputs, partial)
+    times = {p.trial: copies(p.factors) for p in parts}
     sampled = hosts.host_samples(of_hosts)
     load = hosts.host_load(of_hosts, sampled, walls)
     cpu = hosts.by_second(sampled)
@@ -111,7 +113,7 @@ def measure(
         load_times=load_times(against_files),
         parameters=parameters,
         steps=measured_steps(samples, series, parameters),
-        storage=_by_trial([stored, node_storage(session_table, samples)]),
+        storage=_by_trial([stored, node_storage(session_table, samples, stored, times)]),
         load=load,
         host=host,
         cpu=cpu.astype(dict.fromkeys(("trial", "phase", "host"), "category")),

@@ -17,7 +17,7 @@ import pandas as pd
 
 from storewise.analysis.common.engines import BASELINE, CEILING, external
 from storewise.analysis.common.frames import key_of, records
-from storewise.analysis.common.text import count
+from storewise.analysis.common.text import count, number
 from storewise.analysis.judge import comparable_steps as comparable
 from storewise.analysis.judge.comparable_steps import headline_rates, loads
 from storewise.analysis.judge.corpus import VOLUME, files_of_corpus
@@ -275,9 +275,23 @@ def highest_rates(tables: Tables) -> list[Criterion]:
 
 
 def disk(tables: Tables) -> Criterion:
-    """Bytes per document at the end of the load."""
-    rows = with_source(tables.storage_summary)
-    return named("disk", "storage_summary", rows[rows["measure"] == "bytes_per_document"])
+    """Bytes per document at the end of the load, of the data alone. Notes say what the whole
+    directories of servers take, and from how many documents on that is no more but for a tenth."""
+    sizes = with_source(tables.storage_summary)
+    rows = sizes[sizes["measure"] == "bytes_per_document"]
+    keys = [*tables.results.factors, "phase", "step"]
+    whole, least = (
+        {key_of(row, keys): row["mean"] for row in records(sizes[sizes["measure"] == measure])}
+        for measure in ("node_bytes_per_document", "holds_from")
+    )
+    notes = [
+        f"its whole directories take {number(whole[key])}; from about {count(least[key])} "
+        "documents on they are data but for a tenth"
+        if key in whole and key in least
+        else ""
+        for key in (key_of(row, keys) for row in records(rows))
+    ]
+    return named("disk", "storage_summary", rows.assign(**{NOTE: notes}))
 
 
 def inodes(tables: Tables) -> Criterion:

@@ -297,8 +297,9 @@ class Client(ABC):
 
     @abstractmethod
     def disk_bytes(self) -> int | None:
-        """Bytes of all files of the store, as allocated for users (not sparse); None where no
-        client can know them (the nodes' own directories are measured when they end)."""
+        """Bytes of the documents and their indexes, of embedded stores of all files (holes not
+        counted); None where no client can know them (the nodes' own directories are measured when
+        they end). Asked after the load and at the end of the trial: a store may flush for it."""
 
     def status(self) -> dict[str, float]:
         """The engine's own counters at this moment, for the difference over a phase."""

@@ -15,8 +15,8 @@ from typing import Any
 from storewise.engines.contract.engine import Endpoint
 from storewise.engines.hbase.launch import INFO, MASTER, REGION
 from storewise.engines.support.servers import get_json, sum_counters
-from storewise.engines.support.stores import directory_bytes
 from storewise.errors import EngineError
+from storewise.metrics.host import tree_bytes
 
 _SECONDS = 5.0
 #: HBase takes its metrics away for half a second whenever tables come or go, s.
@@ -100,7 +100,7 @@ def disk_bytes(servers: Iterable[Endpoint]) -> int:
         except (OSError, ValueError):
             continue
         if scheme == "file" and Path(path).is_dir():
-            return directory_bytes((Path(path),))
+            return tree_bytes((Path(path),))
         break
     totals = counters(every)
     if not totals["servers"]:

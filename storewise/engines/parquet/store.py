@@ -32,8 +32,8 @@ from storewise.dataset.rounds import Folders
 from storewise.dataset.settings import Settings
 from storewise.dataset.writer import DataFile
 from storewise.documents import Kind
-from storewise.engines.support.stores import directory_bytes
 from storewise.errors import EngineError, StorewiseError
+from storewise.metrics.host import tree_bytes
 from storewise.s3.uri import is_remote
 
 #: In a store directory: where its data set is, if it is elsewhere.
@@ -174,7 +174,7 @@ class Store:
     def disk_bytes(self) -> int:
         """Bytes of all files, those elsewhere included."""
         places = {self.directory, self.home.root}
-        local = directory_bytes(places)
+        local = tree_bytes(places)
         remote = (file.bytes for some in self._files.values() for file in some)
         return local + (sum(remote) if self.remote else 0)
 

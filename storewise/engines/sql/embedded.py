@@ -10,7 +10,6 @@ from typing import ClassVar
 from storewise.documents import FieldType, Kind
 from storewise.engines.contract.engine import Schema
 from storewise.engines.sql.reads import SqlReads, State
-from storewise.engines.support.stores import directory_bytes
 from storewise.engines.support.table import (
     Keys,
     Table,
@@ -20,6 +19,7 @@ from storewise.engines.support.table import (
     table_from_names,
 )
 from storewise.errors import EngineError
+from storewise.metrics.host import tree_bytes
 
 
 class EmbeddedSql(SqlReads[State]):
@@ -99,4 +99,4 @@ class EmbeddedSql(SqlReads[State]):
             self._rows(0, f"CREATE INDEX IF NOT EXISTS {index} ON {place}")
 
     def disk_bytes(self) -> int:
-        return directory_bytes(self._stores)
+        return tree_bytes(self._stores)

@@ -1,10 +1,8 @@
-"""Which of several stores holds an id, ids in lists that one statement takes, bytes on disk."""
+"""Which of several stores holds an id, and ids in lists that one statement takes."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 
 from storewise.engines.contract.engine import Placement
 
@@ -45,23 +43,3 @@ def chunks(values: Sequence[bytes], size: int = IN_LIST) -> Iterator[list[bytes]
     """`values` in lists of at most `size`."""
     for start in range(0, len(values), size):
         yield list(values[start : start + size])
-
-
-def directory_bytes(directories: Iterable[Path]) -> int:
-    """Bytes of all files below the directories, holes not counted.
-
-    The size of a file counts, not its blocks, because file systems report blocks late (NFS,
-    Lustre) or after compression; only where fewer bytes are allocated than the size says, as in a
-    file with holes, do the blocks count. A file that vanishes during the walk counts nothing.
-    """
-    total = 0
-    for directory in directories:
-        for root, _, names in os.walk(directory):
-            for name in names:
-                try:
-                    status = (Path(root) / name).stat()
-                except FileNotFoundError:
-                    continue
-                allocated = status.st_blocks * 512
-                total += min(status.st_size, allocated) if allocated else status.st_size
-    return total

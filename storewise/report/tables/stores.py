@@ -148,7 +148,9 @@ _SIZES: dict[str, tuple[str, Show]] = {
     "bytes_per_document": ("bytes per document", number),
     "share_of_input": ("share of the inputs on disk", number),
     "share_of_raw_input": ("share of the inputs decompressed", number),
-    "node_bytes": ("data directories of servers", binary),
+    "node_bytes": ("whole directories of servers", binary),
+    "node_bytes_per_document": ("these per document", number),
+    "holds_from": ("documents from which they are data but for a tenth", count),
     "files": ("files", count),
     "inodes": ("files and directories", count),
     "metadata_operations": ("metadata operations of the load, at least", count),
@@ -162,6 +164,11 @@ def storage_table(tables: Tables) -> Table:
     present = [name for name in _SIZES if name in set(sizes["measure"])]
     wide = wide_of(sizes, names, "measure", "mean").reindex(columns=[*names, *present, ROWS])
     caption = "Storage after the load"
+    if "node_bytes" in present:
+        caption += (
+            ": what the data take, by which stores are judged, and what the whole directories of "
+            "servers take, with logs and files of fixed size"
+        )
     if "inodes" in present:
         caption += (
             "; files are those of all workers or servers together, of the files themselves the "

@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 from support.results.made import GROUP, SCALED, only, with_study
 
-from storewise.analysis.judge.corpus import FullSize, copies, corpus_disk, full_size, line
+from storewise.analysis.common.engines import copies
+from storewise.analysis.judge.corpus import FullSize, corpus_disk, full_size, line
 from storewise.analysis.judge.cost import AS_PLACED, ONE_EACH, Hosts, costs, hosts_paid, per_million
 
 pytestmark = GROUP

@@ -75,15 +75,21 @@ def test_files_by_hand():
     assert values_of(table) == {"files": 7, "inodes": 12}
     assert storage(samples_of([*loaded, *first]), None).empty
     # Files of servers are those of all nodes.
-    samples = samples_of(loaded_by(0))
+    samples = samples_of([*loaded_by(0), Sample("write", "store_bytes", 50, "B", worker=0)])
+    stored = storage(samples, None)
     nodes = pd.DataFrame(columns=NODE_COLUMNS, index=range(2)).assign(trial="t", node_bytes=100.0)
     for name, values in zip(KINDS, [(3, 4), (5, 6), (10, 20), (1, 0), (0, 2), (0, 0)], strict=True):
         nodes[name] = values
-    table = node_storage(sessions(nodes, samples), samples)
+    table = node_storage(sessions(nodes, samples), samples, stored, {})
     expected = {"node_bytes": 200, "files": 7, "inodes": 11, "metadata_operations": 33}
-    assert values_of(table) == expected
+    # 100 documents of half a byte; 150 bytes are no data, a tenth of the directories of 2,700.
+    assert values_of(table) == {**expected, "node_bytes_per_document": 2, "holds_from": 2700}
+    (least,) = node_storage(sessions(nodes, samples), samples, stored, {"t": 3}).query(
+        "measure == 'holds_from'"
+    )["value"]
+    assert least == 9 * 50 / (3 * 0.5)
     nodes["store_inodes"] = [5, np.nan]
-    table = node_storage(sessions(nodes, samples), samples)
+    table = node_storage(sessions(nodes, samples), samples, stored.iloc[:0], {})
     assert set(table["measure"]) == {"node_bytes", "files", "metadata_operations"}
 
 

@@ -70,6 +70,8 @@ def test_a_difference_fails_a_durable_trial_and_is_recorded_at_a_level_that_may_
     assert conditions["verification"] == "measured"
     first, second = conditions["warnings"]
     assert first == "before" and words in second
+    (size,) = rows(part, metric="store_bytes")
+    assert size["value"] == 100 * len(server.documents), "at the end of the trial"
     (row,) = rows(part, metric="lost_documents")
     assert (row["phase"], row["operation"], row["unit"]) == ("verify", "usertable", "1")
 

@@ -50,6 +50,7 @@ def test_file_systems():
 def test_sizes_are_allocated_bytes(tmp_path):
     (tmp_path / "sub").mkdir()
     with (tmp_path / "sub" / "sparse").open("wb") as file:
+        file.write(b"x")
         file.truncate(100 << 20)
     (tmp_path / "full").write_bytes(os.urandom(1 << 20))
     assert host.tree_bytes((tmp_path, tmp_path / "none")) < 2 << 20
