@@ -91,6 +91,7 @@ class Controller(Witness):
         self.trials, self.groups, self.submitted = {}, {}, {}
         #: By thread, what it has last said of a failed job.
         self.said = {}
+        self.any_failed = False
 
     def hear(self, record):
         super().hear(record)
@@ -105,6 +106,10 @@ class Controller(Witness):
             self.trials[job] = dict(record.wildcards or {}).get("trial", "")
         elif event == LogEvent.JOB_FINISHED:
             self.ended(record.job_id)
+            self.let_others_end()
+        elif event in (LogEvent.JOB_ERROR, LogEvent.GROUP_ERROR):
+            self.any_failed = True
+            self.let_others_end()
         elif name := slurm.run_name(message):
             register(Path(), RUN.id, ClusterJob(name, SLURM_RUN))
             in_background(watch_queue, slurm.Waiting(name))
@@ -115,6 +120,15 @@ class Controller(Witness):
             self.register(job.jobid, job.id, PBS, job.name)
         elif job := slurm.submitted_job(message):
             self.register(*job, SLURM)
+
+    def let_others_end(self):
+        """After an error Snakemake starts no more jobs. Trials that are measured beside the failed
+        one (`live_sessions`) need theirs, so it goes on until they have ended. No other trial is
+        opened."""
+        scheduler = getattr(workflow, "scheduler", None)
+        if self.any_failed and scheduler is not None:
+            keep_going = workflow.execution_settings.keep_going
+            scheduler.keepgoing = keep_going or bool(RUN.at_work())
 
     def cluster_job(self, jobid):
         return self.groups.get(str(jobid), str(jobid))

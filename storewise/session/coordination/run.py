@@ -242,6 +242,11 @@ class Run:
         """Live directories of this run's trials that are to end."""
         return [live for live in self.live() if (live / ABORT).exists()]
 
+    def at_work(self) -> list[Path]:
+        """Live directories of this run's trials that are neither to end nor at their end."""
+        ending = (ABORT, FINISHED)
+        return [live for live in self.live() if not any((live / name).exists() for name in ending)]
+
     def _record(self, directory: Path, scheduler: str = "", log: str = "") -> Failure | None:
         first, trial = read_abort(directory / ABORT), directory.name
         mark = directory / "failure-recorded"
@@ -300,7 +305,8 @@ def open_session(
     """Wait until fewer than `live_sessions` trials of the run are being measured, then open one.
 
     A trial with `servers` gets new credentials. Raises Aborted where the run ends or one of its
-    trials fails while we wait: a pass of the workflow ends with its first error.
+    trials has failed, as soon as no other is at work beside that: a pass of the workflow begins
+    nothing after its first error.
     """
     lease = Lease.read(results / LEASES / run)
     watch = LeaseWatch(results, run, lease.seconds, clock=system.clock)
@@ -312,12 +318,12 @@ def open_session(
             if directory.name != trial and not (directory / FINISHED).exists()
         ]
         reason = watch.reason()
-        for directory in others:
-            if (directory / ABORT).exists():
-                reason = f"trial {directory.name} failed: {read_abort(directory / ABORT).reason}"
+        failed = [directory for directory in others if (directory / ABORT).exists()]
+        if failed and len(failed) == len(others):
+            reason = f"trial {failed[0].name} failed: {read_abort(failed[0] / ABORT).reason}"
         if reason is not None:
             raise Aborted(f"trial {trial} was not opened: {reason}")
-        if len(others) < live_sessions:
+        if not failed and len(others) < live_sessions:
             break
         if not logged:
             log.info("waiting for %s", ", ".join(d.name for d in others))

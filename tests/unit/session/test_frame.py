@@ -318,8 +318,14 @@ def test_a_trial_is_opened_in_a_place_that_has_nothing_of_an_earlier_life(tmp_pa
     open_session(tmp_path, "embedded", run.id, 3, LOG, system=here)
     assert not (live / "embedded" / CREDENTIALS).exists(), "without servers there are no secrets"
     abort(live / "b", Abort("no space", failure=True))
+    # Those beside it go on to their end, and nothing is begun.
+    before = own_time.now
+    for seconds, beside in ((2.0, "new"), (4.0, "embedded")):
+        own_time.after(seconds, (live / beside / FINISHED).touch)
+    assert [path.name for path in run.at_work()] == ["embedded", "new"]
     with pytest.raises(Aborted, match=r"^trial x was not opened: trial b failed: no space$"):
         open_session(tmp_path, "x", run.id, 9, LOG, system=here)
+    assert own_time.now == pytest.approx(before + 4.0) and run.at_work() == []
     shutil.rmtree(live)
     opened(tmp_path, run.id)
     with pytest.raises(Aborted, match=r"trial x was not opened: its run \S+ has not renewed its"):

@@ -1,0 +1,43 @@
+"""Trials that are measured at the same time (`live_sessions`): one that fails ends no other."""
+
+import os
+import re
+import signal
+
+import pytest
+from support.waiting import wait_until
+from support.workspace import Workspace
+
+STUDY = """\
+workload: ycsb
+engines: [{engine}]
+repeats: 3
+live_sessions: 2
+phases:
+  - load: {{recordcount: 300}}
+  - c: {{seconds: 3}}
+  - b: {{seconds: 1}}
+"""
+
+
+@pytest.mark.parametrize(
+    "engine",
+    ["sqlite", pytest.param("postgres", marks=pytest.mark.needs("postgres"))],
+)
+def test_the_one_beside_a_failed_trial_is_measured_to_its_end(tmp_path, engine):
+    """And no other is begun: a pass ends with its first error."""
+    place = Workspace(tmp_path)
+    place.write_study(STUDY.format(engine=engine))
+    run = place.start()
+
+    def two_at_work():
+        assert run.poll() is None, place.output()
+        live = [path.parent.parent for path in place.results.glob("live/*/members/c.0.json")]
+        return len(live) == 2 and place.members().get("c.0")
+
+    os.kill(wait_until(two_at_work, 120, "two trials at work"), signal.SIGKILL)
+    assert run.wait(120) == 1
+    assert len(re.findall(r"storewise: trial \S+ ended: ", place.output())) == 1
+    assert len(list(place.results.glob("trials/*/verify.parquet"))) == 1, place.output()
+    assert len(list(place.results.glob("failures/*.jsonl"))) == 1
+    assert place.left_behind() == []
