@@ -30,7 +30,7 @@ rule analyse:
         failed=sorted(set(ALL_TRIALS) - set(TRIALS)),
         left_out=LEFT_OUT,
         references=REFERENCES,
-        code=code_digest("analysis", "figures", "metrics"),
+        code=code_digest("analysis", "figures", "metrics", "study", "workloads"),
     message:
         f"Analysing {R}"
     script:

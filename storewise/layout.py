@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 #: The directory that holds the package: a checkout, or Python's site-packages.
@@ -59,3 +60,8 @@ PUBLISHED = "published.json"
 PUBLISH_LOG = "logs/publish.log"
 #: Directory with the study's files, made when the results are published.
 CONFIG = "config"
+
+
+def study_of(results: Path) -> str:
+    """The study that a directory of results is of: its own name, also where it is a link."""
+    return os.path.basename(os.path.abspath(results))  # noqa: PTH100, PTH119 - `absolute` keeps ".."

@@ -33,6 +33,8 @@ LONGEST = 10_000
 _LONGEST_NUMBER = 40
 #: Characters of a value in a message, and of a whole message.
 _SHOWN = 100
+#: How like a known word must be (`difflib`) that no other can be meant.
+_SURE = 0.8
 _MESSAGE = 1500
 #: The parser in C takes a thirtieth of the time; wheels of PyYAML have it.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -47,6 +49,13 @@ def nearest(word: str, known: Sequence[str]) -> str:
         return ""
     close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
     return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def unknown(word: str, known: Sequence[str], where: str = "known") -> str:
+    """For a message about a word that is not known: the one that it surely stands for, else all."""
+    if len(word) <= _SHOWN and difflib.get_close_matches(word, known, n=1, cutoff=_SURE):
+        return nearest(word, known)
+    return f"{nearest(word, known)}; {where}: {', '.join(known) or 'none'}"
 
 
 def shown(value: Any) -> str:

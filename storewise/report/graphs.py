@@ -41,6 +41,7 @@ _SYMBOLS = {
     ">": "triangle-right",
     "p": "pentagon",
     "h": "hexagon",
+    "8": "octagon",
     "*": "star",
     "d": "diamond-tall",
     "|": "line-ns-open",
@@ -166,7 +167,7 @@ class Graphs:
         points = series.points
         engine = series.like or series.engine
         colour = series.colour or engine_colour(engine)
-        symbol = _SYMBOLS.get(series.marker or look(engine).marker, "circle")
+        symbol = _SYMBOLS[series.marker or look(engine).marker]
         if series.published:
             symbol = "circle-open"
         hollow = [f"{symbol}-open" if p.hollow or p.unsure else symbol for p in points]

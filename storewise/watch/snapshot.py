@@ -16,7 +16,17 @@ from pathlib import Path
 from typing import Literal
 
 from storewise.errors import ResultError
-from storewise.layout import FAILED, FAILURES, LEASES, LIVE, RUN_LOG, SESSION_PART, TRIALS, VERIFIED
+from storewise.layout import (
+    FAILED,
+    FAILURES,
+    LEASES,
+    LIVE,
+    RUN_LOG,
+    SESSION_PART,
+    TRIALS,
+    VERIFIED,
+    study_of,
+)
 from storewise.session.coordination.listing import LiveSession, sessions_of
 from storewise.session.coordination.progress import JobProgress, progress_of
 from storewise.session.coordination.run import Failure, failures, seems_ended
@@ -137,12 +147,12 @@ def look(directory: Path, seen: Seen | None = None) -> Frame:
     log, lines = _newest(directory, running)
     state = _state(record, leases)
     return Frame(
-        study=directory.resolve().name,
+        study=study_of(directory),
         directory=directory,
         at=now,
         state=state,
         record=record,
-        lease_age=min((now - mtime for mtime in leases.values()), default=None),
+        lease_age=min((max(0.0, now - mtime) for mtime in leases.values()), default=None),
         done=len(done),
         failed=failed,
         running=running,

@@ -102,7 +102,7 @@ def answer(
         )
     elif len(stores) == 1:
         (name,) = stores
-        sentence = f"Only {name} was measured."
+        sentence = f"{name} is the only store that was measured."
         beside = " ".join(_against_files(criteria, name, pays)) or (
             "Measure a second store, or `files`, to compare."
         )

@@ -78,7 +78,8 @@ def sessions_of(study: Path, system: System = SYSTEM) -> list[LiveSession]:
         if session is None or holds(live, FINISHED):
             continue
         try:
-            lease_age = now - (study / LEASES / session.run).stat().st_mtime
+            # A file system's clock may be ahead of this host's.
+            lease_age = max(0.0, now - (study / LEASES / session.run).stat().st_mtime)
         except FileNotFoundError:
             lease_age = None
         jobs = members(live)
@@ -90,7 +91,7 @@ def sessions_of(study: Path, system: System = SYSTEM) -> list[LiveSession]:
             LiveSession(
                 id=f"{study.name}/{session.trial}",
                 run=session.run,
-                age=now - session.opened,
+                age=max(0.0, now - session.opened),
                 lease_age=lease_age,
                 lease_seconds=session.lease_seconds,
                 phase=_phase(live, set(jobs)),

@@ -5,7 +5,9 @@ leaves its files, or fails where the test says so.
 """
 
 import json
+import os
 import re
+import signal
 import subprocess
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -104,11 +106,11 @@ class Running:
             nonlocal stopped
             if stopped:
                 stopped = False
-                raise KeyboardInterrupt
+                signal.raise_signal(signal.SIGINT)
             return 1 if failed else 0
 
         failed |= stopped
-        return SimpleNamespace(wait=wait, terminate=lambda: None)
+        return SimpleNamespace(wait=wait, terminate=lambda: None, pid=1)
 
     def listed(self):
         """The inputs are listed and cut, older than all that comes of them."""
@@ -162,6 +164,7 @@ def study(tmp_path, monkeypatch):
     place.write_study(STUDY)
     running = Running(place)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, "killpg", lambda *_: None)
     monkeypatch.setattr(
         runner,
         "subprocess",

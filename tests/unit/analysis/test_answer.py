@@ -86,6 +86,7 @@ def test_any_number_of_stores_has_an_answer_and_a_chart(made):
     chart = verdict_chart(tables, verdict(tables))
     assert {row.name for row in chart.rows} == {"SQLite", "PostgreSQL"}
     bare = replace(tables, sessions=tables.sessions[:0])
-    assert verdict(only(bare, engine="sqlite")).answer.sentence == "Only SQLite was measured."
+    alone = verdict(only(bare, engine="sqlite")).answer
+    assert alone.sentence == "SQLite is the only store that was measured."
     none = verdict(only(bare, engine=[])).answer
     assert (none.sentence, none.sure) == ("No store can be judged.", "low")

@@ -102,9 +102,9 @@ def test_an_option_of_a_search_runs_nothing():
 
 def test_a_study_has_a_name_for_a_directory(tmp_path):
     text = "inputs: {paths: data}\nengines: [sqlite]\nphases: [write]\n"
-    for name in ("...", "a{b}", "a'b", "a;b", "$(id)", "a\nb", "-n"):
+    for name in ("...", "a{b}", "a'b", "a;b", "a b", "$(id)", "a\nb", "-n"):
         (tmp_path / f"{name}.yaml").write_text(text)
         with pytest.raises(ConfigError, match="rename the file"):
             load_study(tmp_path / f"{name}.yaml")
-    (tmp_path / "Größe 2.1_b-c.yaml").write_text(text)
-    assert load_study(tmp_path / "Größe 2.1_b-c.yaml").name == "Größe 2.1_b-c"
+    (tmp_path / "Größe_2.1_b-c.yaml").write_text(text)
+    assert load_study(tmp_path / "Größe_2.1_b-c.yaml").name == "Größe_2.1_b-c"

@@ -171,9 +171,10 @@ function pointsOf(trace) {
 
 /** Lines and markers as a legend of the page's own: it is never cut, and wraps on a phone. */
 const SHAPES = {
-  "circle": "M14 4a4 4 0 1 0 0 8a4 4 0 1 0 0-8z", "circle-open": "M14 4a4 4 0 1 0 0 8a4 4 0 1 0 0-8z", "square": "M10.5 4.5h7v7h-7z", "triangle-up": "M14 3l5 9h-10z", "diamond": "M14 3l5 5l-5 5l-5-5z",
+  "circle": "M14 4a4 4 0 1 0 0 8a4 4 0 1 0 0-8z", "square": "M10.5 4.5h7v7h-7z", "triangle-up": "M14 3l5 9h-10z", "diamond": "M14 3l5 5l-5 5l-5-5z",
   "triangle-down": "M14 13l5-9h-10z", "cross": "M12.5 3h3v3.5h3.5v3h-3.5v3.5h-3v-3.5h-3.5v-3h3.5z", "x": "M10 4l1.5-1l2.5 3l2.500-3l1.5 1l-2.500 4l2.500 4l-1.500 1l-2.500-3l-2.500 3l-1.500-1l2.500-4z",
-  "triangle-left": "M9 8l9-5v10z", "triangle-right": "M19 8l-9-5v10z", "pentagon": "M14 3l5 4l-2 6h-6l-2-6z", "hexagon": "M14 3l4.500 2.500v5l-4.500 2.500l-4.500-2.500v-5z", "star": "M14 3l1.500 3.500l4 .5l-3 2.500l1 4l-3.500-2l-3.500 2l1-4l-3-2.500l4-.5z",
+  "triangle-left": "M9 8l9-5v10z", "triangle-right": "M19 8l-9-5v10z", "pentagon": "M14 3l5 4l-2 6h-6l-2-6z", "octagon": "M12 3.200h4l2.800 2.800v4l-2.800 2.800h-4l-2.800-2.800v-4z", "diamond-tall": "M14 2l3.500 6l-3.500 6l-3.500-6z", "line-ns": "M14 2v12",
+  "hexagon": "M14 3l4.500 2.500v5l-4.500 2.500l-4.500-2.500v-5z", "star": "M14 3l1.500 3.500l4 .5l-3 2.500l1 4l-3.500-2l-3.500 2l1-4l-3-2.500l4-.5z",
 };
 const DASHES = { solid: "", dash: "6 4", dashdot: "8 3 2 3", dot: "2 3", longdash: "10 4", longdashdot: "10 3 2 3" };
 function legendOf(groups, named = false) {
@@ -193,10 +194,12 @@ function legendOf(groups, named = false) {
     };
     const colour = trace.line?.color ?? trace.marker?.color;
     if (trace.mode?.includes("lines")) draw("M0 8H28", { stroke: colour, "stroke-width": 2, "stroke-dasharray": DASHES[trace.line.dash] ?? "", fill: "none" });
-    const symbol = Array.isArray(trace.marker?.symbol) ? trace.marker.symbol[0].replace("-open", "") : trace.marker?.symbol;
-    if (symbol === "line-ns-open") draw("M14 2V14", { stroke: colour, "stroke-width": 2 });
-    else
-    if (trace.mode?.includes("markers")) draw(SHAPES[symbol] ?? SHAPES.circle, { fill: symbol === "circle-open" ? css("--page") : colour, stroke: colour });
+    const each = trace.marker?.symbol;
+    const symbol = Array.isArray(each) ? each[0].replace("-open", "") : each;
+    if (trace.mode?.includes("markers")) {
+      const fill = symbol.endsWith("-open") ? css("--page") : colour;
+      draw(SHAPES[symbol.replace("-open", "")], { fill, stroke: colour });
+    }
     list.append(make("li", {}, svg, name));
   }
   if (entries.size <= 16) return list;
