@@ -21,7 +21,8 @@ help:
 	@echo "make clean      remove .venv and caches (results stay)"
 
 CORE := $(wildcard storewise/ssearch/parse/core/*.[ch])
-PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# A dependency of Snakemake has only a setup.py, of which older pips complain without --use-pep517.
+PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --use-pep517 --constraint constraints.txt
 
 # AWS ParallelCluster's schema, for profiles/aws/cluster.yaml. Apart: it asks for other packages.
 CLUSTER_SCHEMA := $(VENV)/parallelcluster

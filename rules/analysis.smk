@@ -30,7 +30,9 @@ rule analyse:
         failed=sorted(set(ALL_TRIALS) - set(TRIALS)),
         left_out=LEFT_OUT,
         references=REFERENCES,
-        code=code_digest("analysis", "figures", "metrics", "study", "workloads"),
+        code=code_digest(
+            *("analysis", "figures", "metrics", "study", "engines", "workloads")
+        ),
     message:
         f"Analysing {R}"
     script:
@@ -54,7 +56,7 @@ rule report:
         node_class="work",
     params:
         results=lambda wildcards: R,
-        code=code_digest("report"),
+        code=code_digest("report", "compare"),
     message:
         "Writing {output.page}"
     script:

@@ -29,7 +29,7 @@ from storewise.report.data.evidence import Evidence
 from storewise.report.data.filters import Facets
 
 #: Plotly's names of Matplotlib's markers.
-_SYMBOLS = {
+SYMBOLS = {
     "o": "circle",
     "s": "square",
     "^": "triangle-up",
@@ -167,7 +167,7 @@ class Graphs:
         points = series.points
         engine = series.like or series.engine
         colour = series.colour or engine_colour(engine)
-        symbol = _SYMBOLS[series.marker or look(engine).marker]
+        symbol = SYMBOLS[series.marker or look(engine).marker]
         if series.published:
             symbol = "circle-open"
         hollow = [f"{symbol}-open" if p.hollow or p.unsure else symbol for p in points]

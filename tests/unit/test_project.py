@@ -52,16 +52,6 @@ def pages() -> list[Path]:
     return [*sorted(ROOT.glob("*.md")), ROOT / "results" / "README.md", *inside]
 
 
-def test_an_analysis_is_made_anew_when_the_code_that_it_uses_has_changed() -> None:
-    """But for what tells engines and jobs apart: stored results are analysed without them."""
-    folders = [ROOT / "storewise" / name for name in ("analysis", "figures")]
-    text = "".join(path.read_text() for folder in folders for path in folder.rglob("*.py"))
-    used = set(re.findall(r"^ *from storewise\.(\w+)\.", text, re.M)) - {"engines", "session"}
-    rule = (ROOT / "rules" / "analysis.smk").read_text()
-    (digested,) = re.findall(r'code_digest\(("analysis".*)\)', rule)
-    assert used <= set(re.findall(r"\w+", digested))
-
-
 def test_relative_links_in_the_documentation_lead_somewhere() -> None:
     for page in pages():
         text = page.read_text()

@@ -16,13 +16,22 @@ from support.results.made import GROUP, SCALED
 from storewise.analysis.pipeline.output import summary_table
 from storewise.figures.captions import FIGURES
 from storewise.figures.scaling import relative_law
+from storewise.figures.style import LOOKS
+from storewise.layout import LIBRARY
 from storewise.report.data.embed import columns_of, packed, plain, script_json
 from storewise.report.data.evidence import Evidence, headline_id, headlines, with_ids
 from storewise.report.data.filters import Facets
-from storewise.report.graphs import Graphs
+from storewise.report.graphs import SYMBOLS, Graphs
 from storewise.report.page.timelines import span, timelines
 
 pytestmark = GROUP
+
+
+def test_every_engine_has_a_symbol_of_its_own_on_the_page():
+    script = (LIBRARY / "storewise/report/templates/js/figures.js").read_text()
+    symbols = [SYMBOLS[one.marker] for one in LOOKS.values() if one.marker != "|"]
+    assert len(set(symbols)) == len(symbols)
+    assert [symbol for symbol in symbols if f'"{symbol}": "M' not in script] == []
 
 
 @pytest.fixture(scope="module")

@@ -126,6 +126,15 @@ def test_nothing_has_run(tmp_path):
         find("t", tmp_path)
 
 
+def test_a_study_is_called_what_the_user_calls_it_and_a_lease_is_never_of_the_future(study):
+    (study.parent / "mine").symlink_to(study)
+    ahead = time.time() + 100  # the clock of a file server
+    os.utime(study / "leases" / "r", (ahead, ahead))
+    frame = look(study.parent / "mine")
+    assert (frame.study, frame.lease_age) == ("mine", 0.0)
+    assert "lease renewed 0 s ago" in text(frame)
+
+
 def test_a_run_lives_ends_and_is_killed(study):
     frame = look(study)
     assert (frame.state, frame.total, frame.running, frame.left) == ("runs", 2, ["null-r1"], 1)
