@@ -24,7 +24,7 @@ from storewise.session.coordination.run import (
     Run,
     lease_seconds,
 )
-from storewise.session.coordination.run_record import measured_by
+from storewise.session.coordination.run_record import locked_by, measured_by
 from storewise.study.kept import keep_study
 
 #: Seconds from Snakemake's lock to its lease, at most.
@@ -46,7 +46,7 @@ def say_who_locks(persistence, lock=PersistenceBase.lock):
             until = time.monotonic() + JUST_STARTED
             while not (other := measured_by(Path(R), RUN.id)):
                 if time.monotonic() > until:
-                    raise
+                    raise WorkflowError(locked_by(Path()))
                 time.sleep(0.5)
             raise WorkflowError(other)
         yield

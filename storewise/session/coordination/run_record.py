@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+import psutil
+
 from storewise.atomic import read_as, write_aside
 from storewise.layout import RECORD
 from storewise.session.coordination.liveness import Process
@@ -96,6 +98,37 @@ def measured_by(results: Path, run: str | None = None, *, system: System = SYSTE
     if record is None or record.door is None or record.door == _runner():
         return None
     return _sentence(results, record.door, record) if record.door.alive(system) else None
+
+
+def locked_by(directory: Path) -> str:
+    """A sentence about who holds Snakemake's lock of a directory, where no run is on record: its
+    results were removed, or it measures nothing."""
+    ours = {os.getpid(), *(p.pid for p in psutil.Process().parents())}
+    found = {
+        p.pid: p.info["ppid"] for p in psutil.process_iter(["ppid"]) if _works_in(p, directory)
+    }
+    # Neither those that have called us, nor the jobs of another one.
+    pids = [pid for pid, parent in found.items() if pid not in ours and parent not in found]
+    if not pids:
+        return (
+            f"a Snakemake has locked {directory.resolve()}, and none works there on this host: it "
+            "runs on another host, or was killed. Where none runs any more, `snakemake --unlock` "
+            "takes the lock away"
+        )
+    return (
+        f"another Snakemake has locked {directory.resolve()}: process "
+        f"{', '.join(map(str, pids))} on host {Process.current().host}. If results were removed "
+        "while it measured them, it ends by itself; wait for its end, or stop that process, and "
+        "start again"
+    )
+
+
+def _works_in(process: psutil.Process, directory: Path) -> bool:
+    try:
+        called = any(Path(word).name == "snakemake" for word in process.cmdline())
+        return called and Path(process.cwd()) == directory.resolve()
+    except psutil.Error:
+        return False
 
 
 def _sentence(results: Path, process: Process, record: RunRecord | None) -> str:

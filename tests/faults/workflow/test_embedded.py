@@ -117,6 +117,25 @@ def test_others_do_not_disturb_a_live_trial_and_a_second_run_is_refused(place: W
     assert place.left_behind() == []
 
 
+def test_a_second_run_of_results_that_were_removed_is_told_who_is_there(place: Workspace) -> None:
+    run = begin(place, "c")
+    run.send_signal(signal.SIGSTOP)  # else it ends soon
+
+    def removed() -> bool:
+        # Its jobs may write meanwhile.
+        shutil.rmtree(place.results, ignore_errors=True)
+        return not place.results.exists()
+
+    wait_until(removed, SOON, "the removal")
+    second = place.storewise("run", "s.yaml")
+    run.send_signal(signal.SIGCONT)
+    message = second.stdout + second.stderr
+    assert second.returncode == 2
+    assert f"has locked {place.directory}: process {run.pid} on host {HOST}. If" in message
+    assert "--unlock" not in message
+    place.gone(SOON)
+
+
 @pytest.mark.parametrize(
     ("engine", "phase"),
     [("parquet", "c"), pytest.param("postgres", "load", marks=pytest.mark.all_cells)],
