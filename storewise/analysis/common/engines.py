@@ -36,10 +36,25 @@ def _engine(name: str) -> Engine | None:
         return None
 
 
+#: What the servers of the study that was read last are called, by engine.
+_served: dict[str, str] = {}
+
+
+def learn_titles(versions: Iterable[tuple[str, str]]) -> None:
+    """Take from an engine's name and the version that its server told, of all trials of a study,
+    whether MariaDB or MySQL has run, Valkey or Redis."""
+    found: dict[str, set[str]] = {}
+    for name, version in versions:
+        if isinstance(engine := _engine(name), ServerEngine):
+            found.setdefault(name, set()).add(engine.title_of(version))
+    _served.clear()
+    _served.update({name: " or ".join(sorted(titles)) for name, titles in found.items()})
+
+
 def title(name: str) -> str:
-    """The name that people know."""
+    """The name that people know: that of the server that ran, where the study had one."""
     engine = _engine(name)
-    return engine.title if engine is not None else name
+    return _served.get(name) or (engine.title if engine is not None else name)
 
 
 def _flag(flag: str, name: str, *, unknown: bool = False) -> bool:

@@ -47,6 +47,7 @@ class ValkeyEngine(ServerEngine):
 
     name = "valkey"
     title = "Valkey"
+    titles = ("Valkey", "Redis")
     flags = Flags(
         embedded=False,
         authentication=True,

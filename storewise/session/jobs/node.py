@@ -154,7 +154,7 @@ class _Node:
             *(job.node, host_name(), str(directory), self.started_at, ends_at, self.trial.keep_data)
         )
         publish(live, NODES, job.node, started)
-        self.log.info("%s, %s, directory %s", self.engine.title, installation.version, directory)
+        self.log.info("%s, directory %s", installation.version, directory)
         peers = self._endpoints(
             self.spec.after, lambda: {name: n.endpoint for name, n in ready_nodes(live).items()}
         )

@@ -87,6 +87,7 @@ class Server:
         self.engine = engine
         self.node = node
         self.log = log
+        self.title = engine.title_of(node.installation.version)
         self.launch = launch = engine.launch(node)
         loaded = {**os.environ, **node.installation.environment}
         self._environment = {**clean_environment(loaded), **launch.environment}
@@ -240,7 +241,7 @@ class Server:
         """How the server has ended by itself, with the end of its log, or that its disk is full;
         None while it runs, after `wait` seconds."""
         self._process.hear(wait)
-        server = f"the server of {self.engine.title} on host {host_name()}"
+        server = f"the server of {self.title} on host {host_name()}"
         status = self._process.status
         if status is not None:
             how = how_it_ended(status, self._before, self._process.pid)
@@ -284,7 +285,7 @@ class Server:
             self.raise_if_ended(POLL)
             if self._clock() > until:
                 raise EngineError(
-                    f"{self.node.spec.name}: the server of {self.engine.title} on host "
+                    f"{self.node.spec.name}: the server of {self.title} on host "
                     f"{host_name()} has not answered at {self.node.address}:{self.node.port} for "
                     f"{self.engine.ready_seconds:.0f} s: {words}; the end of its log:\n"
                     f"{log_tail(self.log)}"
@@ -342,7 +343,7 @@ def start_server(
         server = Server(engine, chosen, log, live=live, clock=clock)
         if os.geteuid() == 0 and server.launch.refuses_root and not _namespaces():
             raise ConfigError(
-                f"{engine.title} refuses to run as root and this host has no user namespaces; run "
+                f"{server.title} refuses to run as root and this host has no user namespaces; run "
                 "Storewise as an ordinary user"
             )
         try:

@@ -27,9 +27,10 @@ SPEEDS = {
     "parquet": (35_000, 160, 48),
     "postgres": (9_000, 4_000, 240),
     "mongodb": (8_000, 3_000, 190),
+    "mariadb": (8_500, 3_500, 200),
 }
 EMBEDDED = ("null", "sqlite", "duckdb", "parquet")
-SERVERS = ("postgres", "mongodb")
+SERVERS = ("postgres", "mongodb", "mariadb")
 #: What a client counts, and in what.
 METRICS = (
     *(("operations", "1"), ("documents", "1"), ("bytes", "B"), ("errors", "1")),

@@ -16,7 +16,8 @@ def make_session(directory, trial, spans, *, host, hosts=(), offset=0.0):
     factors, name = trial["factors"], directory.name
     engine, count = str(factors["engine"]), int(factors["nodes"])
     clients = str(host["name"])
-    version = {"postgres": "PostgreSQL 15.18", "mongodb": "MongoDB 6.0.5"}[engine]
+    versions = {"postgres": "PostgreSQL 15.18", "mongodb": "MongoDB 6.0.5", "mariadb": "MySQL 8.4.6"}
+    version = versions[engine]
     begin = min(start for start, _ in spans.values()) - 3.0
     length = int(max(end for _, end in spans.values()) - begin) + 2
     common = {"trial": name, "repeat": trial["repeat"], "factors": factors}

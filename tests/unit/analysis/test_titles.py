@@ -1,0 +1,26 @@
+"""Stores are called what their servers said they are."""
+
+import pytest
+from support.results import synthetic
+
+from storewise.analysis.common.engines import learn_titles, title
+from storewise.report.page.page import render
+
+
+@pytest.fixture(autouse=True)
+def _forgotten():
+    yield
+    learn_titles([])
+
+
+def test_the_page_calls_mysql_by_its_name(tmp_path):
+    synthetic.make_study(tmp_path, engines=["mariadb", "sqlite"], workers=[1], repeats=2, nodes=[1])
+    render(tmp_path, tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    assert "MySQL" in page and "MariaDB" not in page
+
+
+def test_the_server_that_ran_gives_its_name():
+    learn_titles([("mariadb", "MariaDB 11.4"), ("mariadb", "MySQL 8.4"), ("valkey", "Redis 7.2")])
+    assert title("mariadb") == "MariaDB or MySQL"
+    assert (title("valkey"), title("postgres")) == ("Redis", "PostgreSQL")
