@@ -52,7 +52,9 @@ def run_loop(
     (`sleep`, in s).
     """
     rows = recorder.rows
+    extend = rows.extend
     code_of = recorder.code
+    last: Operation | None = None
     codes: dict[str | tuple[str, str], int] = {}
     zero = recorder.zero
     end_at = deadline if deadline is not None else _NEVER
@@ -84,7 +86,15 @@ def run_loop(
                 return False
         return True
 
-    for name, call, documents, nbytes, owner, size in operations:
+    for operation in operations:
+        if operation is not last:
+            # Most workloads yield the same few again and again.
+            last = operation
+            name, call, _, nbytes, owner, size = operation
+            key = name if owner is None else (name, owner)
+            if key not in codes:
+                codes[key] = code_of(name, owner) << 1
+            code = codes[key]
         if intended is None:
             due = start = clock()
         else:
@@ -104,14 +114,10 @@ def run_loop(
             if fatal or isinstance(error, Aborted):
                 raise
             recorder.error(f"{name}: {error}")
-            rows.extend((code_of(name, owner) << 1 | 1, due, start, end, 0, 0))
+            extend((code | 1, due, start, end, 0, 0))
         else:
             end = clock()
-            key = name if owner is None else (name, owner)
-            code = codes.get(key)
-            if code is None:
-                code = codes[key] = code_of(name, owner) << 1
-            rows.extend((code, due, start, end, documents, nbytes if size is None else size()))
+            extend((code, due, start, end, documents, nbytes if size is None else size()))
         if end >= wake or len(rows) >= ROOM:
             work_up()
             if (intended is None and end >= end_at) or stopped():

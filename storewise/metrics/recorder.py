@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from storewise.metrics.hdr import COUNTERS, Integers, Time, bucket_indexes
 
 NS = 1_000_000_000
-#: Operations worked up at once: about 0.3 ms of work.
-SLICE = 1024
+#: Operations worked up at once: about 1 ms of work.
+SLICE = 4096
 #: Work up at least this often (ns), so that progress can be seen from outside.
 FLUSH_EVERY = NS // 4
 #: Slices a second, at most, of all threads of a process: a short one costs as much as a long one.

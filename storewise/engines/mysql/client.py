@@ -6,13 +6,14 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from math import isfinite
 from typing import Any, ClassVar
 
 from storewise.documents import KEY_BYTES, Field, FieldType, Kind
 from storewise.engines.contract.engine import Endpoint
-from storewise.engines.mysql.connection import FAILURES, again, sign_in
+from storewise.engines.mysql.connection import FAILURES, again, sign_in, undone
 from storewise.engines.mysql.link import Link, LinkError
-from storewise.engines.mysql.load_data import check_value, load_text, value_lists
+from storewise.engines.mysql.load_data import load_text, value_lists
 from storewise.engines.sql.json_table import DOCUMENT_COLUMN, JsonTable
 from storewise.engines.sql.sharded_client import ShardedClient
 from storewise.engines.support.table import Row, Table, quoted
@@ -168,10 +169,18 @@ class MysqlClient(ShardedClient[Link]):
 
     def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool:
         table = self._table(kind)
-        for column in table.columns:
-            if column.name in changes:
-                check_value(table.name, column, changes[column.name])
+        for name, value in changes.items():
+            # The servers would round a fraction, and make a number of a text.
+            if value is not None and name in table.by_name:
+                table.check_value(table.by_name[name], value)
+                if value.__class__ is float and not isfinite(value):
+                    raise EngineError(f"{table.name}.{name} cannot hold {value!r}")
         change = super().update
+        try:
+            return change(kind, document_id, changes)
+        except EngineError as error:
+            if not undone(error):
+                raise
         return again(lambda: change(kind, document_id, changes))
 
     def delete(self, kind: Kind, document_id: bytes) -> bool:

@@ -123,9 +123,10 @@ def unanswered(endpoint: Endpoint, credentials: Credentials) -> str | None:
 
 def again(do: Callable[[], _T]) -> _T:
     """Do a transaction, once more where the server has undone it for the sake of another one."""
-
-    def undone(error: Exception) -> bool:
-        cause = error.__cause__ if isinstance(error, EngineError) else error
-        return isinstance(cause, LinkError) and cause.code in _AGAIN
-
     return retried(do, undone, _TRIES)
+
+
+def undone(error: Exception) -> bool:
+    """Whether a server has undone a transaction for the sake of another one."""
+    cause = error.__cause__ if isinstance(error, EngineError) else error
+    return isinstance(cause, LinkError) and cause.code in _AGAIN

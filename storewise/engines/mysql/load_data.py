@@ -59,12 +59,6 @@ def value_lists(name: str, columns: Sequence[Field], rows: Sequence[Row]) -> byt
     return _bytes(name, "(" + "),(".join(map(",".join, zip(*texts, strict=True))) + ")")
 
 
-def check_value(name: str, field: Field, value: object) -> None:
-    """EngineError for a value that a column of the table called `name` cannot hold."""
-    texts = _texts(name, field, (value,), null="NULL", of_id=_hexadecimal, of_text=_literal)
-    _bytes(name, texts[0])
-
-
 def _columns(columns: Sequence[Field], rows: Sequence[Row]) -> Iterable[tuple[Field, _Column]]:
     return zip(columns, zip(*rows, strict=True), strict=True)
 

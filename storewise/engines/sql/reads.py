@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import chain
 from sys import float_info
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 from storewise.documents import Document, Kind
 from storewise.engines.contract.engine import Cluster, Flags, Mode
@@ -64,6 +64,14 @@ class SqlState(ProcessState[Table]):
 State = TypeVar("State", bound=SqlState)
 
 
+class _Point(NamedTuple):
+    """How a document of a kind is read by its id: the statement for each store."""
+
+    sql: list[str]
+    composite: CompositeKey | None
+    decode: Callable[[Row], Document]
+
+
 class SqlReads(Dialect, ThreadClient[State, Table]):
     """The reading verbs by SQL, and how the store would answer them.
 
@@ -78,10 +86,9 @@ class SqlReads(Dialect, ThreadClient[State, Table]):
         self._router = shared.router
         self._tables: Mapping[Kind, Table] = {}
         self._decoders: dict[Kind, Callable[[Row], Document]] = {}
-        self._get_sql: dict[tuple[Kind, int], str] = {}
+        self._points: dict[Kind, _Point] = {}
         self._update_sql: dict[tuple[Kind, tuple[str, ...]], str] = {}
         """Of fields whose values go into columns of their own; found to be right before."""
-        self._composites: dict[Kind, CompositeKey] = {}
         super().__init__(shared)
 
     @abstractmethod
@@ -135,14 +142,17 @@ class SqlReads(Dialect, ThreadClient[State, Table]):
         self._tables = tables
         self._decoders = {kind: table.decoder() for kind, table in tables.items()}
         self._update_sql = {}
-        self._composites = {kind: t.composite for kind, t in tables.items() if t.composite}
-        self._get_sql = {
-            (kind, store): (
-                f"SELECT {table.select} FROM {self._source(table, store)} "
-                f"WHERE {table.key_clause(self.mark)}"
+        self._points = {
+            kind: _Point(
+                [
+                    f"SELECT {table.select} FROM {self._source(table, store)} "
+                    f"WHERE {table.key_clause(self.mark)}"
+                    for store in range(len(self._stores))
+                ],
+                table.composite,
+                self._decoders[kind],
             )
             for kind, table in tables.items()
-            for store in range(len(self._stores))
         }
 
     def _table(self, kind: Kind) -> Table:
@@ -195,7 +205,7 @@ class SqlReads(Dialect, ThreadClient[State, Table]):
             return self._change(store, sql, [*values, *key]) > 0
         # Fields may lie in the column of open fields, so the row is read first.
         with self._exclusive(store):
-            rows = self._rows(store, f"{self._get_sql[kind, store]}{self.row_lock}", key)
+            rows = self._rows(store, f"{self._points[kind].sql[store]}{self.row_lock}", key)
             if not rows:
                 return False
             (row,) = table.rows([{**table.document(rows[0]), **changes}])
@@ -227,18 +237,16 @@ class SqlReads(Dialect, ThreadClient[State, Table]):
     # Queries.
 
     def get(self, kind: Kind, document_id: bytes) -> Document | None:
-        decode = self._decoders.get(kind)
-        if decode is None:
+        point = self._points.get(kind)
+        if point is None:
             self._table(kind)
-            decode = self._decoders[kind]
-        values: Sequence[Any] = (document_id,)
-        if kind in self._composites:
-            numbers = self._composites[kind].values(document_id)
-            if numbers is None:
-                return None
-            values = numbers
+            point = self._points[kind]
+        sql, composite, decode = point
+        values = (document_id,) if composite is None else composite.values(document_id)
+        if values is None:
+            return None
         for store in self._router.stores_of(document_id):
-            if rows := self._rows(store, self._get_sql[kind, store], values):
+            if rows := self._rows(store, sql[store], values):
                 return decode(rows[0])
         return None
 
@@ -305,7 +313,7 @@ class SqlReads(Dialect, ThreadClient[State, Table]):
                         f"{table.name}: no document can have the id {query.document_id!r}"
                     )
                 stores = self._router.stores_of(query.document_id)
-                return [(store, self._get_sql[query.kind, store], key) for store in stores]
+                return [(store, self._points[query.kind].sql[store], key) for store in stores]
             case Scan():
                 clause, values = table.key_compared(">=", query.start, self.mark)
                 rest = f" ORDER BY {table.key_list} LIMIT {query.limit}"

@@ -298,8 +298,9 @@ class ShardedClient(SqlReads[Shared], Generic[Connection]):
             self._fail(store, error)
 
     def _change(self, store: int, sql: str, values: Sequence[Any]) -> int:
+        connection = self._connections.get(store) or self._connection(store)
         try:
-            return self._execute(self._connection(store), sql, values)
+            return self._execute(connection, sql, values)
         except self.failures as error:
             self._fail(store, error)
 
@@ -314,7 +315,8 @@ class ShardedClient(SqlReads[Shared], Generic[Connection]):
     # Reading.
 
     def owner(self, kind: Kind, document_id: bytes) -> str:
-        return self._names[self._store_of(document_id)]
+        names = self._names
+        return names[0] if len(names) == 1 else names[self._store_of(document_id)]
 
     def _store_of(self, document_id: bytes) -> int:
         try:
@@ -337,8 +339,9 @@ class ShardedClient(SqlReads[Shared], Generic[Connection]):
     def _rows(
         self, store: int, sql: str, values: Sequence[Any] = (), anew: bool = False
     ) -> list[Row]:
+        connection = self._connections.get(store) or self._connection(store)
         try:
-            return self._query(self._connection(store), sql, values, anew)
+            return self._query(connection, sql, values, anew)
         except self.failures as error:
             self._fail(store, error)
 

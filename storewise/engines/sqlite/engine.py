@@ -175,8 +175,9 @@ class SqliteClient(EmbeddedSql[Shared]):
     def _rows(
         self, store: int, sql: str, values: Sequence[Any] = (), anew: bool = False
     ) -> list[Row]:
+        connection = self._connections.get(store) or self._connection(store)
         try:
-            return self._connection(store).execute(sql, values).fetchall()
+            return connection.execute(sql, values).fetchall()
         except FAILURES as error:
             self._fail(store, error)
 

@@ -36,13 +36,24 @@ SCHEMA_TABLE = "storewise_schema"
 _PARAMS_FIELD = Field(PARAMS_COLUMN, "str", "the search's pg_* and mp_* values as a JSON object")
 
 
-#: Whether a column of a type can hold a value. Surrogates have no UTF-8.
-_HOLDS: Mapping[FieldType, Callable[[Any], bool]] = {
+def _has_utf8(text: str) -> bool:
+    """Surrogates have none."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+#: Whether a column of a type can hold a value.
+HOLDS: Mapping[FieldType, Callable[[Any], bool]] = {
     "id": lambda value: type(value) is bytes and len(value) == ID_BYTES,
     "key": lambda value: type(value) is bytes and value.isascii(),
     "int": lambda value: type(value) is int and -MAX_INT - 1 <= value <= MAX_INT,
     "float": lambda value: type(value) in (int, float),
-    "str": lambda value: type(value) is str and not any("\ud800" <= c <= "\udfff" for c in value),
+    "str": lambda value: type(value) is str and _has_utf8(value),
 }
 
 
@@ -56,6 +67,10 @@ class Table:
     kind: Kind
     columns: tuple[Field, ...]
     composite: CompositeKey | None = dataclass_field(default=None, compare=False, kw_only=True)
+    by_name: Mapping[str, Field] = dataclass_field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "by_name", {column.name: column for column in self.columns})
 
     @property
     def name(self) -> str:
@@ -120,9 +135,9 @@ class Table:
 
     def column(self, name: str) -> Field:
         """The column called `name`; EngineError with the known ones where there is none."""
-        for column in self.columns:
-            if column.name == name and name != PARAMS_COLUMN:
-                return column
+        column = self.by_name.get(name)
+        if column is not None and name != PARAMS_COLUMN:
+            return column
         known = ", ".join(n for n in self.names if n != PARAMS_COLUMN)
         raise EngineError(f"{self.name} has no column {name!r}; it has {known}")
 
@@ -171,7 +186,7 @@ class Table:
 
     def check_value(self, column: Field, value: Any) -> None:
         """Raise EngineError for a value, not null, that the column cannot hold."""
-        if not _HOLDS[column.type](value):
+        if not HOLDS[column.type](value):
             raise EngineError(
                 f"{self.name}.{column.name} is of type {column.type} and cannot hold {value!r}"
             )

@@ -14,7 +14,7 @@ from heapq import merge
 from itertools import islice
 from typing import Any
 
-from valkey.exceptions import WatchError
+from valkey.exceptions import ValkeyError, WatchError
 
 from storewise.documents import Document, FieldType, Kind, fields
 from storewise.engines.contract.engine import Cluster, Endpoint, Engine, HashPlacement, Mode, Schema
@@ -22,7 +22,7 @@ from storewise.engines.contract.queries import Count, Scan
 from storewise.engines.contract.server import Credentials
 from storewise.engines.support.clients import ProcessState, ThreadClient
 from storewise.engines.support.servers import numbered_nodes
-from storewise.engines.support.table import check_names, describe, described, make_table
+from storewise.engines.support.table import HOLDS, check_names, describe, described, make_table
 from storewise.engines.valkey.connection import Links
 from storewise.engines.valkey.counters import counters_of, read_counters
 from storewise.engines.valkey.launch import user_of
@@ -54,24 +54,24 @@ class Kept:
         keys of no document."""
         self.prefixes = tuple(order + b":" for order in self.orders)
         """What the keys of documents begin with."""
-        self._columns = {column.name: column for column in columns}
-        self._names = frozenset(self._columns)
+        self._holds = {column.name: HOLDS[column.type] for column in columns}
+        self._names = frozenset(self._holds)
         self._readers = [(c.name, c.name.encode(), _READERS[c.type]) for c in columns]
         self._known = frozenset(name.encode() for name in self._names)
 
     def packed(self, document: Document) -> dict[str, Any]:
-        """A whole document as the fields of a hash; EngineError where it is none of its kind."""
+        """A whole document as the fields of a hash; EngineError where it has other fields than its
+        kind, or values of another type."""
         if document.keys() != self._names:
             check_names(self.kind, self._names, document)
-        self.table.check_ids((document,))
         return self.values(document)
 
     def values(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """Fields of a hash; those that are null are left out, open fields are JSON."""
         result = {}
         for name, value in document.items():
-            column = self._columns.get(name)
-            if column is None:
+            holds = self._holds.get(name)
+            if holds is None:
                 try:
                     result[name] = json.dumps(value)
                 except (TypeError, ValueError) as error:
@@ -79,7 +79,8 @@ class Kept:
                 continue
             if value is None and name != "_id":
                 continue
-            self.table.check_value(column, value)
+            if not holds(value):
+                self.table.check_value(self.table.column(name), value)  # raises it
             result[name] = value
         return result
 
@@ -185,6 +186,9 @@ class ValkeyClient(ThreadClient[Shared, Kept]):
             self._keep(schema)
 
     def _table(self, kind: Kind) -> Kept:
+        kept = self._shared.tables.get(kind)
+        if kept is not None and not self._closed:
+            return kept
         self._check_open()
         return super()._table(kind)
 
@@ -200,6 +204,7 @@ class ValkeyClient(ThreadClient[Shared, Kept]):
         self._writing("insert")
         kept = self._table(kind)
         parts: dict[int, dict[bytes, dict[str, Any]]] = {}
+        kept.table.check_ids(documents)
         for document in documents:
             values = kept.packed(document)
             document_id = values["_id"]
@@ -222,8 +227,8 @@ class ValkeyClient(ThreadClient[Shared, Kept]):
         self._writing("finish")
 
     def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool:
-        """One transaction in one exchange. Where there is no document it makes a hash without an
-        id, which no reader takes for one, and removes it."""
+        """One exchange. Where there is no document it makes a hash without an id, which no reader
+        takes for one, and removes it."""
         self._writing("update")
         kept = self._table(kind)
         kept.table.check_changes(changes)
@@ -232,14 +237,19 @@ class ValkeyClient(ThreadClient[Shared, Kept]):
         key = kept.prefixes[server] + document_id
 
         def change(client: Any) -> bool:
-            with client.pipeline() as pipe:
-                pipe.hexists(key, "_id")
-                if values:
-                    pipe.hset(key, mapping=values)
-                if nulls := changes.keys() - values.keys():
-                    pipe.hdel(key, *nulls)
-                if pipe.execute()[0]:
+            if len(values) == len(changes):
+                # Where no field was new the document was there.
+                if not client.hset(key, mapping=values) or client.hexists(key, "_id"):
                     return True
+            else:
+                with client.pipeline() as pipe:
+                    pipe.hexists(key, "_id")
+                    pipe.hdel(key, *(changes.keys() - values.keys()))
+                    if values:
+                        pipe.hset(key, mapping=values)
+                    if pipe.execute()[0]:
+                        return True
+            with client.pipeline() as pipe:
                 try:
                     pipe.watch(key)
                     if not pipe.hexists(key, "_id"):
@@ -270,8 +280,10 @@ class ValkeyClient(ThreadClient[Shared, Kept]):
     def get(self, kind: Kind, document_id: bytes) -> Document | None:
         kept = self._table(kind)
         server = self._server_of(document_id)
-        with self._links.words(server):
+        try:
             stored = self._links.servers[server].hgetall(kept.prefixes[server] + document_id)
+        except ValkeyError as error:
+            raise self._links.failure(server, error) from error
         return kept.document(stored)
 
     def get_many(self, kind: Kind, document_ids: Sequence[bytes]) -> list[Document | None]:

@@ -79,8 +79,10 @@ class Links:
 
     def ask(self, server: int, question: Callable[[Any], _Result]) -> _Result:
         """What one server answers, by its number."""
-        with self.words(server):
+        try:
             return question(self.servers[server])
+        except ValkeyError as error:
+            raise self.failure(server, error) from error
 
     def ask_all(
         self, servers: Iterable[int], question: Callable[[int, Any], _Result]

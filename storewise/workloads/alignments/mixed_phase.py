@@ -177,7 +177,7 @@ def _operations(
     share = context.share
     stream = context.stream(context.seed ^ 1)
     reads = PointReads(client, context)
-    loaded = draw.lists(None)
+    loaded = draw.singles(None)
     done = 0
     while share is None or done < share:
         for which, place in stream.random((_DRAW, 2)).tolist():
@@ -195,5 +195,5 @@ def _operations(
             if number < inserts.documents:
                 kind, document_id = inserts.id_of(number)
             else:
-                kind, (document_id,) = next(loaded)
+                kind, document_id = next(loaded)
             yield reads.one(kind, document_id)

@@ -214,7 +214,23 @@ class IdDraw:
         self.documents = int(totals.sum())
         self._shares = totals / totals.sum() if self.documents else totals
 
-    def lists(self, count: int | None, batch: int = 1) -> Iterator[tuple[Kind, list[bytes]]]:
+    def singles(self, count: int | None) -> Iterator[tuple[Kind, bytes]]:
+        """`count` ids, without end for None; each document is as likely as any other."""
+        done = 0
+        while count is None or done < count:
+            size = _DRAW if count is None else min(_DRAW, count - done)
+            done += size
+            numbers = self._generator.choice(len(KINDS), size=size, p=self._shares)
+            drawn: list[Any] = [None] * size
+            for kind in KINDS:
+                places = np.flatnonzero(numbers == kind.number).tolist()
+                for place, document_id in zip(
+                    places, self.ids(kind, len(places)) if places else (), strict=True
+                ):
+                    drawn[place] = (kind, document_id)
+            yield from drawn
+
+    def lists(self, count: int | None, batch: int) -> Iterator[tuple[Kind, list[bytes]]]:
         """`count` lists of `batch` ids of one kind, without end for None.
 
         A list's kind is drawn in proportion to the kinds' documents and its ids uniformly among the

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -180,7 +181,6 @@ def _read(client: Client, context: ClientContext) -> Iterator[Operation]:
     if not draw.documents:
         raise EngineError("there is nothing to read: the load stored no document")
     reads, batch = PointReads(client, context), context.params.batch
-    return (
-        reads.one(kind, ids[0]) if batch == 1 else reads.several(kind, ids)
-        for kind, ids in draw.lists(context.share, batch)
-    )
+    if batch == 1:
+        return reads.each(draw.singles(context.share))
+    return itertools.starmap(reads.several, draw.lists(context.share, batch))

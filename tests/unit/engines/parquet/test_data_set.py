@@ -129,7 +129,7 @@ def test_partitions_that_cannot_have_an_answer_are_not_opened(tmp_path, partitio
         matching = [d for d in hits if d["q"] == query]
         assert client.count(Count(Kind.ALIGN, (Where("q", "=", query),))) == len(matching)
         assert not opens_one(Scan(Kind.ALIGN, b"", 3))
-        asked = client._get_sql[Kind.ALIGN, client._router.stores_of(document_id)[0]]
+        asked = client._points[Kind.ALIGN].sql[client._router.stores_of(document_id)[0]]
         assert (asked.count("part=") == 1) == (partition == "hash")
 
 
