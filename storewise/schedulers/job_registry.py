@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import subprocess
 import sys
 import time
@@ -22,6 +23,8 @@ from pathlib import Path
 from storewise.atomic import write_aside
 from storewise.processes import library_environment
 from storewise.schedulers.queue import Cancelling, note
+
+_log = logging.getLogger(__name__)
 
 REGISTRY = Path(".snakemake") / "storewise" / "jobs"
 CANCEL_LOG = ".cancel.log"
@@ -65,8 +68,14 @@ def registered(root: Path, run: str) -> list[ClusterJob]:
     """The jobs of a run that are not known to have ended."""
     jobs = []
     for path in sorted(run_directory(root, run).glob("[!.]*")):
-        with contextlib.suppress(FileNotFoundError):  # it ended while we were reading
+        try:
             jobs.append(ClusterJob(**json.loads(path.read_text(encoding="utf-8"))))
+        except FileNotFoundError:
+            continue  # it ended while we were reading
+        except (ValueError, TypeError) as error:  # a host crashed, or the disk was full
+            _log.warning(
+                "%s cannot be read, so job %s is not cancelled: %s", path, path.name, error
+            )
     return jobs
 
 

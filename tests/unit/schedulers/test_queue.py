@@ -49,7 +49,7 @@ def test_the_host_of_a_job(commands):
     assert host_of("slurm", "7") == host_of("pbs", "1.login") == ""
 
 
-def test_a_registry_has_what_was_submitted_and_not_what_has_ended(tmp_path):
+def test_a_registry_has_what_was_submitted_and_not_what_has_ended(tmp_path, caplog):
     job = job_registry.ClusterJob("19[3].login", "pbs", "t", "data0.t")
     job_registry.register(tmp_path, RUN, job)
     job_registry.register(tmp_path, RUN, job_registry.ClusterJob("20.login", "pbs"))
@@ -57,6 +57,11 @@ def test_a_registry_has_what_was_submitted_and_not_what_has_ended(tmp_path):
     assert job_registry.runs(tmp_path) == [RUN, "run-2"]
     job_registry.forget(tmp_path, RUN, ["20.login"])
     assert job_registry.registered(tmp_path, RUN) == [job]
+    # What a crash has left of a file is named, and ends nothing.
+    for number, content in enumerate(("", "[]", '{"id": 1, "x": 2}')):
+        (job_registry.run_directory(tmp_path, RUN) / f"{number}.login").write_text(content)
+    assert job_registry.registered(tmp_path, RUN) == [job]
+    assert all(f"so job {number}.login is not cancelled" in caplog.text for number in range(3))
     job_registry.remove_registry(tmp_path, RUN)
     job_registry.remove_registry(tmp_path, RUN)
     assert job_registry.runs(tmp_path) == ["run-2"]
