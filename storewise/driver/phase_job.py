@@ -237,12 +237,15 @@ def hosts_of_job(environment: Mapping[str, str]) -> int:
     """How many hosts the scheduler has given the job that this process belongs to; 1 without one.
 
     PBS: the distinct lines of ``PBS_NODEFILE``. Slurm: as squeue tells, for Snakemake's executor
-    keeps only the job's number of Slurm's variables.
+    keeps only the job's number of Slurm's variables. StorewiseError where the scheduler does not
+    say: workers that share a host would be recorded as if each had its own.
     """
     if job := environment.get("SLURM_JOB_ID"):
         return number_of_hosts(job)
     if listing := environment.get("PBS_NODEFILE"):
-        return max(1, len(set(Path(listing).read_text().split())))
+        if hosts := set(Path(listing).read_text().split()):
+            return len(hosts)
+        raise StorewiseError(f"PBS_NODEFILE {listing} names no host")
     return 1
 
 

@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from storewise.errors import StorewiseError
 from storewise.schedulers.queue import run_command
 
 #: What snakemake-executor-plugin-slurm 2.8 says when it starts, before it submits anything
@@ -88,9 +89,17 @@ def cause(message: str) -> str:
 
 
 def number_of_hosts(job_id: str) -> int:
-    """How many hosts a job has; 1 where squeue does not say."""
-    text = _squeue(f"--jobs={job_id}", "--format=%D").strip()
-    return int(text) if text.isdigit() else 1
+    """How many hosts a job has; StorewiseError, with what squeue says, where it does not tell."""
+    command = ["squeue", "--noheader", f"--jobs={job_id}", "--format=%D"]
+    try:
+        answer = run_command(command, TIMEOUT)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise StorewiseError(f"how many hosts job {job_id} has: {error}") from error
+    text = answer.stdout.strip()
+    if answer.returncode or not text.isdigit():
+        words = answer.stderr.strip() or text or "nothing"
+        raise StorewiseError(f"squeue does not say how many hosts job {job_id} has: {words}")
+    return int(text)
 
 
 def _squeue(*options: str) -> str:

@@ -306,9 +306,11 @@ def test_a_forked_worker_ends_with_its_own_status(
 
 def test_hosts_and_the_launcher_are_those_of_the_scheduler(tmp_path, monkeypatch):
     listing = tmp_path / "nodefile"
-    for text, count in (("n1\nn1\nn2\n", 2), ("", 1)):
-        listing.write_text(text)
-        assert phase_job.hosts_of_job({"PBS_NODEFILE": str(listing)}) == count
+    listing.write_text("n1\nn1\nn2\n")
+    assert phase_job.hosts_of_job({"PBS_NODEFILE": str(listing)}) == 2
+    listing.write_text("")
+    with pytest.raises(StorewiseError, match="nodefile names no host"):
+        phase_job.hosts_of_job({"PBS_NODEFILE": str(listing)})
     monkeypatch.setattr(phase_job, "number_of_hosts", {"7": 3}.__getitem__)
     assert phase_job.hosts_of_job({"SLURM_JOB_ID": "7"}) == 3
     assert phase_job.hosts_of_job({}) == 1

@@ -4,6 +4,7 @@ import subprocess
 
 import pytest
 
+from storewise.errors import StorewiseError
 from storewise.schedulers import hosts, slurm
 
 ENDED = "SLURM-job '1' failed, SLURM status is: '{}'. Detailed failure"
@@ -70,10 +71,17 @@ def raising(error):
     return answer
 
 
-@pytest.mark.parametrize(("says", "status", "count"), [("3\n", 0, 3), ("3\n", 1, 1), ("\n", 0, 1)])
-def test_how_many_hosts_a_job_has(says, status, count, commands):
-    commands.answer = lambda words: (says, "", status)
-    assert slurm.number_of_hosts("7") == count
+def test_how_many_hosts_a_job_has_or_that_nobody_says(commands):
+    commands.answer = lambda words: ("3\n", "", 0)
+    assert slurm.number_of_hosts("7") == 3
+    for answer, words in (
+        (lambda words: ("3\n", "Socket timed out", 1), "job 7 has: Socket timed out"),
+        (lambda words: ("\n", "", 0), "job 7 has: nothing"),
+        (raising(subprocess.TimeoutExpired("squeue", 30)), "timed out after 30 seconds"),
+    ):
+        commands.answer = answer
+        with pytest.raises(StorewiseError, match=words):
+            slurm.number_of_hosts("7")
 
 
 PBS = "n1\n  resources_available.ncpus = 16\n\nn2\n  resources_available.ncpus = 8\n"
