@@ -189,7 +189,6 @@ class Bucket:
         from storewise.s3.upload import put_text
 
         self.delete([name])
-        self.delete([name])
         put_text(self._place.below(name), text, {}, "")
 
     def claim(self) -> None:

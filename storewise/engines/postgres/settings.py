@@ -33,8 +33,11 @@ _DOORS = re.compile(
     r"unix_socket_.*|(ssl|gss|krb|oauth|bonjour|ident|hba|authentication)_?.*|"
     r"log_(destination|directory|filename|file_mode)|.*_validator_libraries|local_preload_libraries"
 )
-#: Libraries of the installation by name, which is no path: `pg_stat_statements, auto_explain`.
-_LIBRARIES = re.compile(r"\s*\w+\s*(,\s*\w+\s*)*")
+#: Libraries that a study may have loaded, and set. Of the others many run what a setting of theirs
+#: says (`plperl.on_init`), or know no password.
+_LIBRARIES = frozenset(
+    ("auto_explain", "pg_prewarm", "pg_stat_kcache", "pg_stat_statements", "pg_wait_sampling")
+)
 
 
 class PostgresSettings(ShardedSettings):
@@ -63,8 +66,15 @@ class PostgresSettings(ShardedSettings):
                 raise ValueError(
                     f"{name} runs a program, names files or opens a door: it cannot be in `config`"
                 )
-            if name.lower().endswith("preload_libraries") and not _LIBRARIES.fullmatch(str(value)):
-                raise ValueError(f"{name}: libraries of the installation by name, without a path")
+            prefix, dot, _ = name.lower().partition(".")
+            loaded = {prefix} if dot else set()
+            if name.lower().endswith("preload_libraries"):
+                loaded |= {library.strip() for library in str(value).split(",")}
+            if others := loaded - _LIBRARIES:
+                raise ValueError(
+                    f"{name}: {', '.join(sorted(others))} cannot be loaded; taken are "
+                    f"{', '.join(sorted(_LIBRARIES))}"
+                )
             if name.lower() in levels:
                 raise ValueError(f"{name} is a matter of the consistency level, not of `config`")
             if isinstance(value, str) and ("\n" in value or "\0" in value):

@@ -16,6 +16,9 @@ CONFIG = {
         "shared_preload_libraries", "dynamic_library_path", "jit_provider", "external_pid_file",
         "unix_socket_permissions", "log_directory", "primary_conninfo",
         {"session_preload_libraries": "pg_stat_statements, ../x"},
+        # Languages run what their own settings say when they are loaded.
+        {"shared_preload_libraries": "plperl"}, {"session_preload_libraries": "auto_explain, PlTcl"},
+        "plperl.on_init", "pltcl.start_proc",
     ],
     "mariadb": [
         "bind_addr", "enable_loose_bind_address", "skip-grant", "extra_port", "wsrep_notify_cmd",
