@@ -409,11 +409,15 @@ def test_writes_by_text_and_composite_ids(store):
     assert all(writer.delete(USERS, key) for key in ids)
 
 
+#: Stores would keep some of them, and change others without a word.
+WRONG_TYPES = [("mv", "text"), ("mv", 1.5), ("mv", True), ("x", "text"), ("name", 5)]
 WRONG = [
     *((USERS, {"_id": key}) for key in (b"", b"u" * 65, "text", "é".encode(), None)),
     (USERS, {"field10": "more"}),
     *((MEASURES, wrong) for wrong in ({"m": 2}, {"m": 70000}, {"bt": None}, {"s": "1"})),
     *((MEASURES, wrong) for wrong in ({"_id": b"short"}, {"more": 1})),
+    *((MEASURES, {name: value}) for name, value in WRONG_TYPES),
+    *((USERS, wrong) for wrong in ({"field1": 5}, {"field1": b"x"})),
 ]
 
 
@@ -430,6 +434,11 @@ def test_wrong_documents_are_refused(store):
         lacking = {name: value for name, value in good[kind].items() if name != field}
         with pytest.raises(EngineError, match=f"lacks the field '{field}'"):
             writer.insert(kind, [lacking])
+    there = DOCUMENTS[MEASURES][3]
+    for name, value in WRONG_TYPES if store.flags.updates else ():
+        assert writer.update(MEASURES, there["_id"], {name: there[name]})
+        with pytest.raises(EngineError, match=rf"measures\.{name} is of type .* cannot hold"):
+            writer.update(MEASURES, there["_id"], {name: value})
     for kind in KINDS:
         assert holds(store.reader, kind, len(DOCUMENTS[kind]))
         assert store.reader.get(kind, good[kind]["_id"]) is None

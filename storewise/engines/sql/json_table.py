@@ -52,7 +52,7 @@ class JsonTable(Table):
 
     def rows(self, documents: Sequence[Document]) -> list[Row]:
         """The documents as (id, JSON text)."""
-        self.check_ids(documents)
+        self.check(documents)
         names = frozenset(self.names)
         for document in documents:
             if document.keys() != names:

@@ -190,6 +190,8 @@ class SqlReads(Dialect, ThreadClient[State, Table]):
         sql = self._update_sql.get((kind, names))
         if sql is None:
             table.check_changes(changes)
+        else:
+            table.check_types(changes)
         store = self._store_of(document_id)
         key = table.key_values(document_id)
         if key is None:

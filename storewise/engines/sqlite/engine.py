@@ -94,8 +94,11 @@ class SqliteClient(EmbeddedSql[Shared]):
         # of a long row to overflow pages. Records with keys of their own form are in no such order,
         # and may be long: of 1 KB each, such a tree of 4 KiB pages takes 4.7 KB a record, a rowid
         # table 1.4 KB.
-        whole = " WITHOUT ROWID" if table.kind.id_bytes is not None else ""
-        return super()._table_ddl(table) + whole
+        options = ["WITHOUT ROWID"] if table.kind.id_bytes is not None else []
+        if sqlite3.sqlite_version_info >= (3, 37):
+            # Else a column keeps whatever it is given, a text in the place of a number too.
+            options.append("STRICT")
+        return f"{super()._table_ddl(table)} {', '.join(options)}"
 
     def insert(self, kind: Kind, documents: Sequence[Any]) -> None:
         self._writing("insert")

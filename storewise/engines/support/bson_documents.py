@@ -79,7 +79,7 @@ class BsonForm:
         """A document as it is sent; EngineError where it has other fields than its kind."""
         if document.keys() != self._names:
             check_names(self.kind, self._names, document)
-        self.table.check_ids((document,))
+        self.table.check((document,))
         changed = dict(document)
         for name in self._bytes:
             if name in changed:

@@ -10,8 +10,10 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
+from functools import cache
 from operator import itemgetter
 from pathlib import Path
+from types import NoneType
 from typing import Any, Literal
 
 from storewise.documents import (
@@ -55,6 +57,19 @@ HOLDS: Mapping[FieldType, Callable[[Any], bool]] = {
     "float": lambda value: type(value) in (int, float),
     "str": lambda value: type(value) is str and _has_utf8(value),
 }
+
+_TYPES: Mapping[FieldType, frozenset[type]] = {
+    "id": frozenset({bytes, NoneType}),
+    "key": frozenset({bytes, NoneType}),
+    "int": frozenset({int, NoneType}),
+    "float": frozenset({int, float, NoneType}),
+    "str": frozenset({str, NoneType}),
+}
+
+
+@cache
+def _by_name(kind: Kind) -> Mapping[str, Field]:
+    return {field.name: field for field in kind.fields}
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +162,7 @@ class Table:
         A document that lacks a column or has a field more is an EngineError: a value that the
         table cannot hold would otherwise be lost without a word.
         """
-        self.check_ids(documents)
+        self.check(documents)
         if self.has_params:
             return [self._params_row(document) for document in documents]
         try:
@@ -161,9 +176,15 @@ class Table:
             raise EngineError(f"a document of {self.name} has unknown fields: {', '.join(extra)}")
         return rows
 
-    def check_ids(self, documents: Sequence[Document]) -> None:
-        """Raise EngineError for ids that no document of this kind can have; only those that the
-        stores themselves would take."""
+    def check(self, documents: Sequence[Document]) -> None:
+        """Raise EngineError for ids that no document of this kind can have, and for values of
+        another type than the field's: some stores keep what they get, others convert it without a
+        word. Only what the stores themselves would take."""
+        for column in self.kind.fields[1:]:
+            name, right = column.name, _TYPES[column.type]
+            if not right.issuperset([type(document.get(name)) for document in documents]):
+                wrong = next(d[name] for d in documents if type(d.get(name)) not in right)
+                raise self._cannot_hold(column, wrong)
         if self.kind.key:
             (self.composite or CompositeKey(self.kind, row_values=True)).check(documents)
         if self.kind.fields[0].type != "key":
@@ -176,20 +197,15 @@ class Table:
                     "bytes of ASCII text"
                 )
 
-    def check_values(self, rows: Iterable[Row]) -> None:
-        """Raise EngineError for a value that its column cannot hold; for stores whose drivers would
-        take it."""
-        for row in rows:
-            for column, value in zip(self.columns, row, strict=True):
-                if value is not None or column.name in self.key:
-                    self.check_value(column, value)
-
     def check_value(self, column: Field, value: Any) -> None:
         """Raise EngineError for a value, not null, that the column cannot hold."""
         if not HOLDS[column.type](value):
-            raise EngineError(
-                f"{self.name}.{column.name} is of type {column.type} and cannot hold {value!r}"
-            )
+            raise self._cannot_hold(column, value)
+
+    def _cannot_hold(self, column: Field, value: Any) -> EngineError:
+        return EngineError(
+            f"{self.name}.{column.name} is of type {column.type} and cannot hold {value!r}"
+        )
 
     def _params_row(self, document: Document) -> Row:
         columns = self.names[:-1]
@@ -235,6 +251,15 @@ class Table:
         if not self.has_params:
             for name in changes:
                 self.column(name)
+        self.check_types(changes)
+
+    def check_types(self, changes: Mapping[str, Any]) -> None:
+        """Raise EngineError for changes to values of another type than the field's."""
+        columns = _by_name(self.kind)
+        for name, value in changes.items():
+            column = columns.get(name)
+            if column is not None and type(value) not in _TYPES[column.type]:
+                raise self._cannot_hold(column, value)
 
     def expression(self, column: Field) -> str:
         """The SQL expression of a column's value."""
