@@ -177,14 +177,18 @@ class Table:
         return rows
 
     def check(self, documents: Sequence[Document]) -> None:
-        """Raise EngineError for ids that no document of this kind can have, and for values of
-        another type than the field's: some stores keep what they get, others convert it without a
-        word. Only what the stores themselves would take."""
+        """`check_ids`, and EngineError for values of another type than the field's: some stores
+        keep what they get, others convert it without a word."""
         for column in self.kind.fields[1:]:
             name, right = column.name, _TYPES[column.type]
             if not right.issuperset([type(document.get(name)) for document in documents]):
                 wrong = next(d[name] for d in documents if type(d.get(name)) not in right)
                 raise self._cannot_hold(column, wrong)
+        self.check_ids(documents)
+
+    def check_ids(self, documents: Sequence[Document]) -> None:
+        """Raise EngineError for ids that no document of this kind can have; only those that the
+        stores themselves would take."""
         if self.kind.key:
             (self.composite or CompositeKey(self.kind, row_values=True)).check(documents)
         if self.kind.fields[0].type != "key":
