@@ -80,6 +80,8 @@ def doctor(
             place = f" (in {finding.place})" if finding.place else ""
             state = f"yes  {finding.version}{place}" if finding.runs else f"no   {finding.advice}"
             typer.echo(f"{finding.name:<{width}}  {state}")
+            if finding.note:
+                typer.echo(f"{'':<{width}}       {finding.note}")
     named = bool(engines) or study is not None
     raise typer.Exit(1 if named and not all(finding.runs for finding in findings) else 0)
 

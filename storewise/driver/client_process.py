@@ -21,6 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import partial
 from multiprocessing.connection import Connection
 from time import perf_counter_ns
 
@@ -230,6 +231,7 @@ class _Process:
         def run(thread: int) -> tuple[Recorded, Paced | None]:
             try:
                 mine = client.for_thread()
+                mine.underway = partial(self.counters.underway, self.process, thread)
                 context = self._context(step, thread, done)
                 operations = self.workload.operations(self.job.phase, mine, context)
                 if step.params.crash is not None:

@@ -49,6 +49,10 @@ class SharedCounters:
             if name in self._places:
                 mine[self._places[name]] = count
 
+    def underway(self, process: int, thread: int, documents: int) -> None:
+        """Count more documents of an operation that has not ended; its report counts them anew."""
+        self._counts[process, thread, 1] += documents
+
     def totals(self) -> tuple[int, int]:
         """(operations, documents) of all threads in the running step."""
         operations, documents = self._counts[..., :2].sum(axis=(0, 1)).tolist()

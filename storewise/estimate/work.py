@@ -19,6 +19,7 @@ import pandas as pd
 from storewise import layout
 from storewise.analysis.common.frames import grouped
 from storewise.analysis.files.inputs import read_manifest
+from storewise.engines.registry import engine
 from storewise.errors import StorewiseError
 from storewise.s3.uri import is_remote
 from storewise.ssearch.inputs.paths import list_inputs
@@ -213,11 +214,33 @@ class Rates:
         if place not in self._known:
             table = self._tables.get(key)
             self._known[place] = (
-                self._probe.rate(trial.engine, phase, measure)
+                self._untried(trial, phase, measure)
                 if table is None
                 else _rate(table, levels, str(step))
             )
         return self._known[place]
+
+    def _untried(self, trial: Trial, phase: str, measure: str) -> Amount:
+        """Where no result tells: tried out on this machine, else the default, which a store that
+        waits for its disk with each document does not reach."""
+        store = engine(trial.engine)
+        level = store.level(trial.consistency)
+        slow = store.slow_levels.get(level)
+        if slow is None:
+            return self._probe.rate(trial.engine, phase, measure)
+        spec = workload(trial.workload).phases[phase]
+        if not (spec.loads or spec.changes):
+            return self._probe.rate(trial.engine, phase, measure)
+        return Amount.within(slow * DEFAULT_FACTOR, DEFAULT_FACTOR, slow_words(trial.engine, level))
+
+
+def slow_words(name: str, level: str) -> str:
+    """That an engine waits for its disk at a level, and what that means on a slow one."""
+    store = engine(name)
+    return (
+        f"{store.title} waits for its disk with each document at level {level}: about "
+        f"{store.slow_levels[level]:g} documents/s on a slow disk"
+    )
 
 
 #: Of a rate its mean and its interval (NaN where it has none).

@@ -13,6 +13,7 @@ from typing import Any
 from storewise.engines.contract.server import ServerEngine
 from storewise.engines.registry import ENGINES, engine
 from storewise.errors import EngineError
+from storewise.estimate.work import slow_words
 from storewise.ssearch.parse.compiled import CORE
 from storewise.yamlfile import nearest
 
@@ -43,6 +44,8 @@ class Finding:
     """Why not, and what to install; empty where it runs."""
     place: str = ""
     """The directory of the servers' programs or jars; empty where there are none."""
+    note: str = ""
+    """What to know of it before a study; mostly empty."""
 
 
 def examine_engines(settings: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
@@ -91,8 +94,10 @@ def _version(package: str) -> str | None:
 
 
 def _engine(name: str, settings: Mapping[str, Any]) -> Finding:
+    note = ""
     try:
         store = engine(name)
+        note = "; ".join(slow_words(name, level) for level in store.slow_levels)
         there = store.find(settings) if isinstance(store, ServerEngine) else None
         clients = [f"{client} {its}" for client, its in store.versions(settings).items()]
     except EngineError as error:
@@ -100,12 +105,12 @@ def _engine(name: str, settings: Mapping[str, Any]) -> Finding:
             known = ", ".join(ENGINES)
             advice = f"there is no such engine{nearest(name, list(ENGINES))}; known: {known}"
             return Finding(name, "engine", False, "", advice)
-        return Finding(name, "engine", False, "", str(error))
+        return Finding(name, "engine", False, "", str(error), note=note)
     if there is None:
-        return Finding(name, "engine", True, ", ".join(clients), "")
+        return Finding(name, "engine", True, ", ".join(clients), "", note=note)
     path = next(iter(there.programs.values()))
     place = path if path.is_dir() else path.parent
-    return Finding(name, "engine", True, ", ".join([there.version, *clients]), "", str(place))
+    return Finding(name, "engine", True, ", ".join([there.version, *clients]), "", str(place), note)
 
 
 def host_line() -> str:

@@ -8,7 +8,7 @@ to modules. Engines import no other engine, and nothing above this package.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -176,12 +176,17 @@ class Cluster:
 class Client(ABC):
     """One process's connection.
 
+    `underway`, where it is set, is told how many more documents of an `insert` that is still going
+    on the store has acknowledged: the live view of a slow store then moves.
+
     `Engine.connect` is called once per process; each client thread then calls `for_thread` and
     uses only what that returns. A store that gets, puts and scans needs eight methods: `create`,
     `insert`, `get`, `update`, `delete`, `scan`, `disk_bytes` and `close`; the others have defaults
     that say what they cost. What a store cannot do at all raises EngineError, and so does every
     failure of it: never a driver's own exception type.
     """
+
+    underway: Callable[[int], None] | None = None
 
     def greet(self) -> None:  # noqa: B027 - most embedded stores have nothing to ask
         """Ask the store for a first answer; EngineError where there is none."""
@@ -324,6 +329,9 @@ class Engine(ABC):
     """The form in which `Client.insert` takes documents at the least cost."""
     consistencies: ClassVar[Mapping[str, str]]
     """Consistency levels and what each means here; the first is the default."""
+    slow_levels: ClassVar[Mapping[str, float]] = {}
+    """Levels at which the store waits for its disk with each single document, and how many
+    documents a second that is on a slow disk: said before a study runs."""
     losing: ClassVar[frozenset[str]] = frozenset({"relaxed"})
     """Those of the levels at which a lost document is a measurement, not a failed trial."""
     vocabulary: ClassVar[Mapping[str, str]] = {"strong": "durable", "weak": "relaxed"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -102,14 +102,26 @@ class Link:
         with self._words(verb):
             return self._ask(0, request, answer)
 
-    def ask_all(self, verb: str, requests: Sequence[bytes], answer: int) -> list[bytes]:
-        """The bodies of the answers to several, in their order, sent over several connections."""
+    def ask_all(
+        self,
+        verb: str,
+        requests: Sequence[bytes],
+        answer: int,
+        answered: Callable[[int], None] | None = None,
+    ) -> list[bytes]:
+        """The bodies of the answers to several, in their order, sent over several connections.
+        `answered` is told of each that comes."""
         if len(requests) <= 1:
             return [self.ask(verb, request, answer) for request in requests]
         with self._words(verb):
-            return self._ask_all(requests, answer)
+            return self._ask_all(requests, answer, answered)
 
-    def _ask_all(self, requests: Sequence[bytes], answer: int) -> list[bytes]:
+    def _ask_all(
+        self,
+        requests: Sequence[bytes],
+        answer: int,
+        answered: Callable[[int], None] | None = None,
+    ) -> list[bytes]:
         """Each slot has its share of the requests, and a node has up to two windows of them.
 
         A node answers one after another what comes on a connection, in order. More at once could
@@ -132,6 +144,8 @@ class Link:
             while len(numbers) > stay:
                 bodies[numbers[0]] = connection.receive(answer)
                 numbers.popleft()
+                if answered is not None:
+                    answered(1)
 
         try:
             while any(waiting.values()) or any(sent.values()):

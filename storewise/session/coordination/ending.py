@@ -29,6 +29,11 @@ _TAIL_LINES, _TAIL_BYTES = 12, 32768
 #: Some servers write lines of thousands of characters; what matters comes first.
 _TAIL_WIDTH = 300
 _THROWN_AT = re.compile(r"\s+(at [\w.$/@<>-]+\(.*\).*|\.\.\. \d+ (more|common frames omitted))")
+#: How servers mark a line that explains, and those that never do: Riak and MariaDB, Cassandra and
+#: HBase. PostgreSQL has no such mark of its own: FATAL is also what a client is told.
+_EXPLAINS = re.compile(r"\[(error|critical|alert|emergency)\]|^(ERROR|FATAL)\s", re.IGNORECASE)
+_TELLS = re.compile(r"\[(info|notice|note|debug)\]|^(INFO|DEBUG)\s", re.IGNORECASE)
+_EXPLAINING_LINES = 3
 #: The end of a Java machine that wrote to a file in memory (Cassandra's commit log), and the file
 #: system had no page for it: a signal, which does not say why.
 _MAPPED_WRITE = re.compile(r"\bSIGBUS \(0x7\)")
@@ -93,8 +98,18 @@ def _name(number: int) -> str | None:
 
 def log_tail(path: Path) -> str:
     """The last lines of a server's log, long ones cut; of Java's exceptions what they say, and not
-    where they were thrown."""
-    return "\n".join(map(_cut, _last_lines(path)[-_TAIL_LINES:]))
+    where they were thrown.
+
+    Where lines are marked as errors, the first of them come first, since the others follow from
+    them, and what the server tells beside is left out.
+    """
+    lines = _last_lines(path)
+    tail = lines[-_TAIL_LINES:]
+    if any(map(_EXPLAINS.search, lines)):
+        before = lines[: -len(tail)]
+        explaining = [line for line in before if _EXPLAINS.search(line)][:_EXPLAINING_LINES]
+        tail = explaining + [line for line in tail if not _TELLS.search(line)]
+    return "\n".join(map(_cut, tail))
 
 
 def no_space(path: Path) -> str:

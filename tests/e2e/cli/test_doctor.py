@@ -17,3 +17,6 @@ def test_the_doctor_says_what_to_install(monkeypatch, tmp_path):
     reason, _, todo = found["postgres"]["advice"].partition(";")
     assert str(tmp_path) in reason and todo
     assert storewise("doctor", "postgres").returncode == 1
+    assert (
+        "level durable: about 100 documents/s on a slow disk" in storewise("doctor", "riak").stdout
+    )

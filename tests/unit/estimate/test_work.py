@@ -126,6 +126,25 @@ def test_a_rate_is_that_of_its_step_and_levels_else_of_those_next_to_them(
 
 
 @pytest.mark.parametrize(
+    ("level", "phase", "measure", "expected", "words"),
+    [
+        ("durable", "load", "documents_per_s", (400, 100, 1600), "level durable: about 100 docu"),
+        ("strong", "a", "operations_per_s", (400, 100, 1600), "Riak KV waits for its disk"),
+        ("relaxed", "load", "documents_per_s", (4000, 1000, 16000), "default"),
+        ("durable", "c", "operations_per_s", (2000, 500, 8000), "default"),
+    ],
+)
+def test_a_store_that_waits_for_its_disk_with_each_document_is_slow(
+    tmp_path, level, phase, measure, expected, words
+):
+    phases = "[load, a: {operations: 9}, c: {operations: 9}]"
+    text = f"workload: ycsb\nphases: {phases}\nengines: [riak]\n"
+    (trial,) = load(tmp_path, f"{text}factors: {{consistency: [{level}]}}\n").trials()
+    rate = Rates(tmp_path, trial.factors).of(trial, phase, 0, measure)
+    assert of(rate) == expected and words in rate.source
+
+
+@pytest.mark.parametrize(
     ("stored", "expected"),
     [(None, 40), ("{}", 10), ('{"inputs": {"paths": ["another"]}}', 10), ("[", 10)],
 )

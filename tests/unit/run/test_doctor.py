@@ -6,6 +6,7 @@ import shutil
 from collections import namedtuple
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
+from typing import ClassVar
 from unittest import mock
 
 import pytest
@@ -25,6 +26,8 @@ Usage = namedtuple("Usage", "total used free")
 
 class Embedded:
     """A store of one library."""
+
+    slow_levels: ClassVar = {}
 
     def versions(self, settings):
         return {"library": "1.2", "driver": settings.get("driver", "3")}

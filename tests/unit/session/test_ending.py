@@ -5,6 +5,7 @@ import subprocess
 from types import SimpleNamespace
 
 import pytest
+from support.riak.recordings import recorded
 
 from storewise.metrics import memory_kills
 from storewise.metrics.memory_kills import MemoryKills, cgroup_file
@@ -103,6 +104,18 @@ def test_a_mapped_file_without_space_is_told_from_a_broken_disk(tmp_path, monkey
             assert mapped_write(log, tmp_path) == told
     log.write_text(line)
     assert mapped_write(log, tmp_path / "gone") == ""
+
+
+def test_the_line_that_explains_comes_first_and_noise_not_at_all(tmp_path):
+    log = tmp_path / "server.log"
+    said = recorded("foreground output of node 1")["stdout"]
+    why = recorded("cuttlefish by hand on a word where a number belongs")["stdout"]
+    noise = [f"2026-11-22T21:20:12 [info] alarm {number} cleared" for number in range(20)]
+    after = ["Crash dump is being written to: erl_crash.dump...done"]
+    log.write_text("\n".join([said, why.strip(), *noise, *after]))
+    assert log_tail(log).splitlines() == [*why.splitlines(), *after]
+    log.write_text("\n".join([said, *noise]))
+    assert log_tail(log).splitlines() == noise[-12:], "nothing explains"
 
 
 def test_the_end_of_a_log_is_short_and_without_the_places_of_exceptions(tmp_path):

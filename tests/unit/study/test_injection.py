@@ -17,7 +17,8 @@ CONFIG = {
         "unix_socket_permissions", "log_directory", "primary_conninfo",
         {"session_preload_libraries": "pg_stat_statements, ../x"},
         # Languages run what their own settings say when they are loaded.
-        {"shared_preload_libraries": "plperl"}, {"session_preload_libraries": "auto_explain, PlTcl"},
+        {"shared_preload_libraries": "plperl"},
+        {"session_preload_libraries": "auto_explain, PlTcl"},
         "plperl.on_init", "pltcl.start_proc",
     ],
     "mariadb": [
