@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -125,9 +126,10 @@ def test_a_job_that_is_ended(tmp_path: Path, who: str) -> None:
     until(lambda: not left(run))
 
 
+@pytest.mark.parametrize("times", ["twice", "all the time"])
 @pytest.mark.usefixtures("pbs")
-def test_ctrl_c_twice_while_a_job_is_being_submitted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_ctrl_c_more_than_once_while_a_job_is_being_submitted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: str
 ) -> None:
     """PBS takes the job after Snakemake has gone: it is deleted all the same."""
     qsub = tmp_path / "commands" / "qsub"
@@ -142,9 +144,12 @@ def test_ctrl_c_twice_while_a_job_is_being_submitted(
     run = Run(tmp_path, "long")
     until(lambda: (tmp_path / "asked").exists() and (tmp_path / "asked").read_text())
     os.killpg(run.process.pid, signal.SIGINT)
-    until(lambda: any(line.startswith("Terminating processes") for line in run.lines()))
-    os.killpg(run.process.pid, signal.SIGINT)
-    run.process.wait(60)
+    if times == "twice":
+        until(lambda: any(line.startswith("Terminating processes") for line in run.lines()))
+    while run.process.poll() is None:
+        os.killpg(run.process.pid, signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            run.process.wait(60 if times == "twice" else 0.001)
     (tmp_path / "go").touch()
     until(lambda: (tmp_path / "taken").exists())
     ask = ["qselect", "-N", (tmp_path / "asked").read_text()]

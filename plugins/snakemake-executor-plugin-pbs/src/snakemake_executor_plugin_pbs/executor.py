@@ -7,6 +7,7 @@ import atexit
 import os
 import secrets
 import shutil
+import signal
 import threading
 import time
 from collections.abc import AsyncGenerator, Hashable, Mapping, Sequence
@@ -94,7 +95,7 @@ class Executor(RemoteExecutor):
         )
         self._submitter.start()
         # Whatever ends Snakemake, also a Ctrl-C where no handler expects one.
-        atexit.register(self._hand_over_all)
+        atexit.register(self._at_exit)
         super().__init__(workflow, logger)
 
     # Submitting.
@@ -312,6 +313,10 @@ class Executor(RemoteExecutor):
         # Only now: a second Ctrl-C may come at any time.
         self._table.forget(ids, names)
         return handed
+
+    def _at_exit(self) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        self._hand_over_all()
 
     def _delete_all(self, patience: float) -> None:
         """Start the process that deletes all jobs, and wait for `patience` seconds until nothing of
