@@ -230,21 +230,24 @@ class _Process:
 
         def run(thread: int) -> tuple[Recorded, Paced | None]:
             try:
-                mine = client.for_thread()
-                mine.underway = partial(self.counters.underway, self.process, thread)
-                context = self._context(step, thread, done)
-                operations = self.workload.operations(self.job.phase, mine, context)
-                if step.params.crash is not None:
-                    marks.append({})
-                    operations = marked(operations, marks[-1])
-                gate.wait()
-                go.wait()
-                recorder = Recorder(zero, every=flush_every(threads))
-                pace = self._loop(step, thread, context, operations, recorder, failed)
-                if self.spec.loads or self.spec.changes:
-                    self._flush(mine, step, recorder)
-                # An open loop's client waits when its last operation has ended: no preparation.
-                return recorder.result(perf_counter_ns() if pace is None else None), pace
+                mine = client.open_thread()
+                try:
+                    mine.underway = partial(self.counters.underway, self.process, thread)
+                    context = self._context(step, thread, done)
+                    operations = self.workload.operations(self.job.phase, mine, context)
+                    if step.params.crash is not None:
+                        marks.append({})
+                        operations = marked(operations, marks[-1])
+                    gate.wait()
+                    go.wait()
+                    recorder = Recorder(zero, every=flush_every(threads))
+                    pace = self._loop(step, thread, context, operations, recorder, failed)
+                    if self.spec.loads or self.spec.changes:
+                        self._flush(mine, step, recorder)
+                    # An open loop's client waits when its last operation has ended: no preparation.
+                    return recorder.result(perf_counter_ns() if pace is None else None), pace
+                finally:
+                    mine.close_thread()
             except BaseException:
                 failed.set()
                 gate.abort()

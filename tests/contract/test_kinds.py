@@ -557,7 +557,7 @@ def test_a_later_phase_goes_on_with_the_store(target, clusters, tmp_path):
         client.create(_schema(target.name))
 
         def change(n, first=client, turn=turn):
-            session = first.for_thread()
+            session = first.open_thread()
             user, measure = DOCUMENTS[USERS][10 + n], DOCUMENTS[MEASURES][10 + n]
             assert session.update(USERS, user["_id"], {"field0": f"turn {turn}"})
             assert session.get(USERS, user["_id"]) == {**user, "field0": f"turn {turn}"}

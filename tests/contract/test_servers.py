@@ -264,7 +264,7 @@ def test_writers_of_the_same_ids_do_not_block_each_other(sharded):
     together = threading.Barrier(4, timeout=600)
 
     def write(seed):
-        mine = client.for_thread()
+        mine = client.open_thread()
         for number, documents in enumerate(loads):
             batch = [{**d, "gene": f"{seed}-{number}"} for d in documents]
             random.Random(seed + number).shuffle(batch)
@@ -294,7 +294,7 @@ def test_serializable_clients_that_meet_try_again(name, tmp_path):
         client = connect(replace(result.cluster, kinds=(MEASURES,)), "write")
 
         def work(thread):
-            mine = client.for_thread()
+            mine = client.open_thread()
             for batch in rows[thread:] + rows[:thread]:
                 mine.insert(MEASURES, batch)
             for n in range(40):

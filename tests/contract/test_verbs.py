@@ -268,7 +268,7 @@ def _every_flag_is_true(cluster, client, nodes=0):
 def test_a_closed_client_says_so(store):
     client = connect(store, "write")
     client.create(Schema())
-    thread = client.for_thread()
+    thread = client.open_thread()
     client.close()
     client.close()
     for closed in (client, thread):
@@ -300,7 +300,7 @@ def test_threads_write_and_read_side_by_side(store, writer):
     before = {kind: _count(writer, kind) for kind in KINDS}
 
     def write(file):
-        mine = writer.for_thread()
+        mine = writer.open_thread()
         for start in range(0, 60, 10):
             for kind in KINDS:
                 mine.insert(kind, file[kind][start : start + 10])
@@ -312,7 +312,7 @@ def test_threads_write_and_read_side_by_side(store, writer):
     with closing(connect(store, "read")) as reader, ThreadPoolExecutor(4) as pool:
 
         def read(file):
-            mine = reader.for_thread()
+            mine = reader.open_thread()
             return all(_same(mine, kind, file[kind]) for kind in KINDS)
 
         assert all(pool.map(read, files))

@@ -340,6 +340,9 @@ class ChdbClient(EmbeddedSql[Shared]):
             self._open = Connection(self._shared.settings)
         return self._open
 
+    def _connect(self) -> None:
+        self._connection()
+
     def _disconnect(self) -> None:
         if self._open is None:
             return

@@ -179,11 +179,13 @@ class Client(ABC):
     `underway`, where it is set, is told how many more documents of an `insert` that is still going
     on the store has acknowledged: the live view of a slow store then moves.
 
-    `Engine.connect` is called once per process; each client thread then calls `for_thread` and
-    uses only what that returns. A store that gets, puts and scans needs eight methods: `create`,
-    `insert`, `get`, `update`, `delete`, `scan`, `disk_bytes` and `close`; the others have defaults
-    that say what they cost. What a store cannot do at all raises EngineError, and so does every
-    failure of it: never a driver's own exception type.
+    `Engine.connect` is called once per process. In each step of a phase each client thread calls
+    `open_thread`, uses only what that returns, and calls its `close_thread` at the end.
+
+    A store that gets, puts and scans needs eight methods: `create`, `insert`, `get`, `update`,
+    `delete`, `scan`, `disk_bytes` and `close`; the others have defaults that say what they cost.
+    What a store cannot do at all raises EngineError, and so does every failure of it: never a
+    driver's own exception type.
     """
 
     underway: Callable[[int], None] | None = None
@@ -200,9 +202,13 @@ class Client(ABC):
             raise
         return self
 
-    def for_thread(self) -> Client:
-        """The client for the calling thread: itself where it may be shared between threads."""
+    def open_thread(self) -> Client:
+        """The client for the calling thread: itself where it may be shared between threads. All
+        that it needs is open when this returns: to sign in is no part of an operation."""
         return self
+
+    def close_thread(self) -> None:  # noqa: B027 - what threads share stays open
+        """The end of what `open_thread` has opened for a thread; nothing of the process's own."""
 
     @abstractmethod
     def create(self, schema: Schema) -> None:

@@ -55,6 +55,8 @@ class Shared(ProcessState[Layout]):
     """Those that hold documents."""
     locations: dict[Kind, tuple[float, list[bytes], list[str]]] = field(default_factory=dict)
     open: weakref.WeakSet[HbaseClient] = field(default_factory=weakref.WeakSet)
+    first: HbaseClient | None = None
+    """The process's own."""
     numbers: Iterator[int] = field(default_factory=lambda: count(os.getpid()))
 
     def link(self) -> Link:
@@ -92,11 +94,24 @@ class HbaseClient(ProcessClient[Shared, Layout]):
         # Threads end with their step, and each connection holds a thread of its gateway.
         self._end = weakref.finalize(self, _shut, self._link, self._rows.link)
         with shared.lock:
+            shared.first = shared.first or self
             shared.open.add(self)
 
-    def for_thread(self) -> HbaseClient:
+    def open_thread(self) -> HbaseClient:
         self._check_open()
-        return HbaseClient(self._shared)
+        client = HbaseClient(self._shared)
+        try:
+            for link in {client._link, client._rows.link}:
+                with link.words("connect"):
+                    link.client("connect")
+        except EngineError:
+            client.close_thread()
+            raise
+        return client
+
+    def close_thread(self) -> None:
+        if self is not self._shared.first:
+            self._end()
 
     def greet(self) -> None:
         """Ask for what was created; EngineError where nobody answers."""

@@ -31,13 +31,28 @@ _IN_LIST = 1000
 class MongodbClient(MongoLink):
     """All threads of a process share one, but for unacknowledged writes."""
 
-    def for_thread(self) -> MongodbClient:
-        """Itself; for unacknowledged writes one connection of the thread's own, because servers
-        keep the order of what comes on one connection only, and `flush` needs it."""
-        if self._shared.concern.acknowledged or self._shared.mode == "read":
-            return self
-        with self._shared.lock, self._words("connect"):
-            return MongodbClient(self._shared, self._shared.connect(maxPoolSize=1))
+    def open_thread(self) -> MongodbClient:
+        """Itself, with a connection more in its pool; for unacknowledged writes one connection of
+        the thread's own, because servers keep the order of what comes on one connection only, and
+        `flush` needs it."""
+        shared = self._shared
+        with shared.lock, self._words("connect"):
+            if shared.concern.acknowledged or shared.mode == "read":
+                shared.threads += 1
+                shared.pool.fill(self._mongo, shared.threads)
+                return self
+            client = MongodbClient(shared, shared.connect(maxPoolSize=1))
+            client._mongo.admin.command("ping")
+            return client
+
+    def close_thread(self) -> None:
+        shared = self._shared
+        with shared.lock:
+            if shared.opened[0] is self._mongo:
+                shared.threads -= 1
+            else:
+                shared.opened.remove(self._mongo)
+                self._mongo.close()
 
     def create(self, schema: Schema) -> None:
         shared = self._writing("create")

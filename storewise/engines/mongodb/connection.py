@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 import pymongo
@@ -17,6 +18,20 @@ from pymongo.errors import (
     OperationFailure,
     PyMongoError,
     ServerSelectionTimeoutError,
+)
+from pymongo.monitoring import (
+    ConnectionCheckedInEvent,
+    ConnectionCheckedOutEvent,
+    ConnectionCheckOutFailedEvent,
+    ConnectionCheckOutStartedEvent,
+    ConnectionClosedEvent,
+    ConnectionCreatedEvent,
+    ConnectionPoolListener,
+    ConnectionReadyEvent,
+    PoolClearedEvent,
+    PoolClosedEvent,
+    PoolCreatedEvent,
+    PoolReadyEvent,
 )
 from pymongo.read_concern import ReadConcern
 from pymongo.read_preferences import ReadPreference
@@ -66,6 +81,48 @@ _READ_PREFERENCES = {
 }
 
 
+class Pool(ConnectionPoolListener):
+    """Sees to it that a client's pool has a connection for each thread before a step begins.
+
+    The driver opens one when all others are in use. So for the last of n threads it is asked n
+    times at once, by one thread: each time from within the event that a connection was taken.
+    """
+
+    def __init__(self) -> None:
+        self._ready: set[tuple[Any, int]] = set()
+        self._next: Callable[[], object] | None = None
+
+    def fill(self, mongo: Connection, threads: int) -> None:
+        """Have so many connections in the pool; for one thread at a time, while no other asks."""
+
+        def ping(more: int) -> None:
+            self._next = partial(ping, more - 1) if more else None
+            mongo.admin.command("ping")
+
+        if len(self._ready) < threads:
+            ping(threads - 1)
+
+    def connection_checked_out(self, event: ConnectionCheckedOutEvent) -> None:
+        more, self._next = self._next, None
+        if more is not None:
+            more()
+
+    def connection_ready(self, event: ConnectionReadyEvent) -> None:
+        self._ready.add((event.address, event.connection_id))
+
+    def connection_closed(self, event: ConnectionClosedEvent) -> None:
+        self._ready.discard((event.address, event.connection_id))
+
+    def pool_created(self, event: PoolCreatedEvent) -> None: ...
+    def pool_ready(self, event: PoolReadyEvent) -> None: ...
+    def pool_cleared(self, event: PoolClearedEvent) -> None: ...
+    def pool_closed(self, event: PoolClosedEvent) -> None: ...
+    def connection_created(self, event: ConnectionCreatedEvent) -> None: ...
+    def connection_check_out_started(self, event: ConnectionCheckOutStartedEvent) -> None: ...
+    def connection_check_out_failed(self, event: ConnectionCheckOutFailedEvent) -> None: ...
+    def connection_checked_in(self, event: ConnectionCheckedInEvent) -> None: ...
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class Shared(ProcessState[Form]):
     """What the clients of one process have in common."""
@@ -77,6 +134,9 @@ class Shared(ProcessState[Form]):
     sharded: bool
     connect: Callable[..., Connection]
     counters: Counters
+    pool: Pool
+    threads: int = 0
+    """Those that use the shared pool of connections."""
     routing: dict[Kind, RoutingTable | None] = field(default_factory=dict)
     nodes: dict[str, str] = field(default_factory=dict)
     opened: list[Connection] = field(default_factory=list)
@@ -120,7 +180,9 @@ def open_shared(engine: Engine, cluster: Cluster, mode: Mode) -> Shared:
             options["directConnection"] = True
         return connect(seeds, **options)
 
+    pool = Pool()
     return Shared(
+        pool=pool,
         mode=mode,
         kinds=cluster.kinds,
         settings=settings,
@@ -128,7 +190,7 @@ def open_shared(engine: Engine, cluster: Cluster, mode: Mode) -> Shared:
         data=data,
         seeds=seeds,
         sharded=sharded,
-        connect=connect_cluster,
+        connect=partial(connect_cluster, event_listeners=[pool]),
         counters=Counters(data, connect),
     )
 

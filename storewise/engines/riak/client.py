@@ -38,8 +38,17 @@ class RiakClient(ProcessClient[Shared, Table]):
     def greet(self) -> None:
         self._link.greet()
 
-    def for_thread(self) -> RiakClient:
-        return RiakClient(self._shared, self._shared.link())
+    def open_thread(self) -> RiakClient:
+        client = RiakClient(self._shared, self._shared.link())
+        try:
+            client._link.open()
+        except EngineError:
+            client.close_thread()
+            raise
+        return client
+
+    def close_thread(self) -> None:
+        self._shared.drop(self._link)
 
     def create(self, schema: Schema) -> None:
         """Buckets come into being with their first key; what is kept is the schema."""

@@ -51,6 +51,13 @@ class Shared(ProcessState[Table]):
             self.links.append(made)
             return made
 
+    def drop(self, link: Link) -> None:
+        """Close the connections of a thread; the first link is the process's own."""
+        with self.lock:
+            if link in self.links[1:]:
+                self.links.remove(link)
+                link.close()
+
     def close(self) -> None:
         with self.lock:
             self.closed = True
@@ -78,6 +85,12 @@ class Link:
         for connection in self._open.values():
             connection.close()
         self._open.clear()
+
+    def open(self) -> None:
+        """Connect to the nodes that batches go to."""
+        with self._words("connect"):
+            for slot in range(self._shared.settings.connections):
+                self._connection(slot)
 
     def greet(self) -> None:
         """EngineError where no node answers a ping."""

@@ -100,8 +100,11 @@ class DuckReads(EmbeddedSql[State]):
         self._connection = connection
         self._statements: dict[str, Any] = {}
 
-    def for_thread(self) -> Self:
-        """A client with a cursor of its own; `finish` and `close` belong to the first one."""
+    def _connect(self) -> None:
+        """A cursor needs no connection of its own."""
+
+    def _for_thread(self) -> Self:
+        """A client with a cursor of its own."""
         try:
             cursor = self._connection.cursor()
         except FAILURES as error:

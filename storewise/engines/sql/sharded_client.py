@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Generic, NoReturn, Self, TypeVar
+from typing import Any, ClassVar, Generic, NoReturn, TypeVar
 
 from storewise.documents import Field, FieldType, Kind
 from storewise.engines.contract.engine import Cluster, Endpoint, HashPlacement, Mode, Schema
@@ -361,13 +361,9 @@ class ShardedClient(SqlReads[Shared], Generic[Connection]):
 
     # Connections and threads.
 
-    def for_thread(self) -> Self:
-        """A client with connections of its own. They are open before its thread begins: to sign in
-        takes longer than many operations, and would be measured as the first one."""
-        client = super().for_thread()
+    def _connect(self) -> None:
         for store in range(len(self._stores)):
-            client._connection(store)
-        return client
+            self._connection(store)
 
     def _disconnect(self) -> None:
         if self._threads is not None:

@@ -120,6 +120,14 @@ class SqlClient(ThreadClient[Shared, Any]):
         # Not `from error`: its text may hold what `scrub` takes out.
         raise EngineError(f"sql: {self._shared.place}: {words}") from None
 
+    def _connect(self) -> None:
+        try:
+            self._open(writes=False)
+            if self._shared.mode == "write":
+                self._open(writes=True)
+        except _FAILURES as error:
+            self._fail(error)
+
     def _disconnect(self) -> None:
         for connection in (self._reader, self._writer):
             if connection is not None:

@@ -56,6 +56,8 @@ class Shared(SqlState):
     settings: SqliteSettings
     durable: bool
     wal: bool
+    rows_changed: int = 0
+    """By connections that are closed."""
 
 
 class SqliteClient(EmbeddedSql[Shared]):
@@ -151,18 +153,21 @@ class SqliteClient(EmbeddedSql[Shared]):
             counters["free_pages"] += self._rows(store, "PRAGMA freelist_count")[0][0]
         if self._shared.mode == "write":
             with self._shared.lock:
-                counters["rows_changed"] = float(
-                    sum(
-                        connection.total_changes
-                        for client in self._shared.clients
-                        for connection in client._connections.values()
-                    )
+                counters["rows_changed"] = float(self._shared.rows_changed) + sum(
+                    connection.total_changes
+                    for client in self._shared.clients
+                    for connection in client._connections.values()
                 )
         return counters
+
+    def _connect(self) -> None:
+        for store in range(len(self._stores)):
+            self._connection(store)
 
     def _disconnect(self) -> None:
         while self._connections:
             _, connection = self._connections.popitem()
+            self._shared.rows_changed += connection.total_changes
             connection.close()
 
     def _connection(self, store: int) -> sqlite3.Connection:

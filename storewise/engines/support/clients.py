@@ -75,7 +75,11 @@ class ProcessClient(Client, Generic[State, Form]):
 
 
 class ThreadClient(ProcessClient[State, Form]):
-    """One thread's connections; `for_thread` makes further clients of the same process."""
+    """One thread's connections; `open_thread` makes further clients of the same process."""
+
+    @abstractmethod
+    def _connect(self) -> None:
+        """Open this thread's connections and sign in."""
 
     def __init__(self, shared: State) -> None:
         super().__init__(shared)
@@ -87,9 +91,27 @@ class ThreadClient(ProcessClient[State, Form]):
     def _disconnect(self) -> None:
         """Close this thread's connections."""
 
-    def for_thread(self) -> Self:
+    def open_thread(self) -> Self:
         """A client with connections of its own; `finish` and `close` belong to the first one."""
+        client = self._for_thread()
+        try:
+            client._connect()
+        except BaseException:
+            client.close_thread()
+            raise
+        return client
+
+    def _for_thread(self) -> Self:
+        """A further client, not connected yet."""
         return type(self)(self._shared)
+
+    def close_thread(self) -> None:
+        shared = self._shared
+        with shared.lock:
+            if shared.clients[0] is not self:
+                self.close()
+                if self in shared.clients:
+                    shared.clients.remove(self)
 
     def close(self) -> None:
         """Close this client; the first one of a process closes all."""

@@ -145,6 +145,9 @@ class ValkeyClient(ThreadClient[Shared, Kept]):
         self._links = Links(shared.endpoints, *user_of(shared.credentials), seconds)
         self._servers = len(shared.endpoints)
 
+    def _connect(self) -> None:
+        self._links.open()
+
     def _disconnect(self) -> None:
         self._links.close()
 

@@ -69,7 +69,7 @@ def test_levels_of_acknowledgement(alone, level):
     before = client.status()
 
     def load(part):
-        mine = client.for_thread()
+        mine = client.open_thread()
         documents = sample(100 * number + part + 1000, 300)[Kind.GS]
         for start in range(0, 300, 30):
             insert(mine, Kind.GS, documents[start : start + 30])

@@ -67,7 +67,7 @@ def test_updates_that_meet_lose_nothing(cluster):
     names = ("b", "e", "l", "s")
 
     def work(name):
-        mine = client.for_thread()
+        mine = client.open_thread()
         for number in range(25):
             value = str(number) if name == "s" else number
             assert mine.update(Kind.RNA, document_id, {name: value})

@@ -176,7 +176,7 @@ def test_nothing_fails_while_one_of_three_dies(ring):
     killed = threading.Event()
 
     def read(seed):
-        draw, mine = random.Random(seed), client.for_thread()
+        draw, mine = random.Random(seed), client.open_thread()
         while not ended.is_set():
             kind, document = draw.choice(documents)
             assert mine.get(kind, document["_id"]) == document

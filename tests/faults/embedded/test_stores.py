@@ -103,7 +103,7 @@ def test_a_finished_store_is_complete_in_itself(name, consistency, network, tmp_
         engine=name, stores=(tmp_path,), consistency=consistency, network_file_system=network
     )
     client = engine(name).connect(cluster, "write")
-    thread = client.for_thread()
+    thread = client.open_thread()
     client.create(Schema())
     thread.insert(Kind.RNA, sample(1, 100)[Kind.RNA])
     if name == "sqlite":

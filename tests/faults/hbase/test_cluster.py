@@ -213,7 +213,7 @@ def test_updates_of_many_clients_are_all_kept(cluster):
     changes = [{"o": 1}, {"p": 2}, {"gene": "G"}, {"chr": "c"}]
 
     def change(number):
-        mine = client.for_thread()
+        mine = client.open_thread()
         for _ in range(10):
             assert mine.update(Kind.ALIGN, document["_id"], changes[number])
 
@@ -235,14 +235,14 @@ def test_connections_end_with_their_threads_and_their_client(cluster):
         )
 
     before = connections()
-    threads = [client.for_thread() for _ in range(5)]
+    threads = [client.open_thread() for _ in range(5)]
     assert all(mine.count(Count(Kind.TASKS)) for mine in threads)
     assert connections() == before + 5
     threads.clear()
     assert connections() == before
     client.close()
     with pytest.raises(EngineError, match="this client is closed"):
-        client.for_thread()
+        client.open_thread()
 
 
 def test_a_dead_server_s_documents_come_back(cluster):

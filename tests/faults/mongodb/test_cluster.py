@@ -42,7 +42,7 @@ def insert(client, kind, documents):
 def test_a_replica_set_outlives_its_primary(tmp_path):
     shape = Topology(replicas=3, memory_mb=512)
     with running("mongodb", tmp_path, shape, available("mongodb")) as result:
-        client = ENGINE.connect(result.cluster, "write").for_thread()
+        client = ENGINE.connect(result.cluster, "write").open_thread()
         insert(client, Kind.RNA, FILES[0][Kind.RNA])
         some = FILES[0][Kind.RNA][0]["_id"]
         assert client.owner(Kind.RNA, some) == "data0"
@@ -94,7 +94,7 @@ def test_a_sharded_cluster(tmp_path):
                 insert(writer, kind, every[kind])
                 insert(writer, kind, every[kind][:50])
             writer.finish()
-            client = ENGINE.connect(cluster, "read").for_thread()
+            client = ENGINE.connect(cluster, "read").open_thread()
             for kind in KINDS:
                 assert client.count(Count(kind)) == len(every[kind])
                 ids = [d["_id"] for d in every[kind]]
@@ -131,7 +131,7 @@ def _empty(cluster):
 
 def _a_shard_dies(result, settings):
     cluster = replace(result.cluster, settings=settings)
-    writer = ENGINE.connect(cluster, "write").for_thread()
+    writer = ENGINE.connect(cluster, "write").open_thread()
     _empty(cluster)
     writer.create(Schema())
     documents = [d for seed in range(4) for d in sample(seed, 40)[Kind.RNA]]

@@ -192,7 +192,7 @@ def test_what_was_with_a_node_that_died_is_asked_of_the_next(connections):
     one.fault = ""
     with pytest.raises(EngineError, match="overload"):
         for document_id in IDS:
-            client.for_thread().get(Kind.RNA, document_id)
+            client.open_thread().get(Kind.RNA, document_id)
     client.close()
     one.close()
     two.close()
@@ -252,7 +252,7 @@ def test_kinds_settings_and_levels(node):
             client.insert(Kind.RNA, [RNA[1], wrong])
     assert reader.get(Kind.RNA, IDS[1]) is None, "a refused batch leaves nothing behind"
     for closed in (client, reader):
-        thread = closed.for_thread()
+        thread = closed.open_thread()
         closed.close()
         with pytest.raises(EngineError, match="closed"):
             thread.get(Kind.RNA, IDS[0])

@@ -141,7 +141,7 @@ def test_one_of_three_nodes_is_killed_and_nothing_fails(home, tmp_path):
         ids = spread(result.cluster, Kind.ALIGN, list(documents))
         assert len(ids) > len(documents) / 2
         expected = [documents[i] for i in ids]
-        threads = [writer.for_thread() for _ in range(3)]
+        threads = [writer.open_thread() for _ in range(3)]
         assert all(thread.get_many(Kind.ALIGN, ids) == expected for thread in threads)
         server = result.servers["data1"]
         os.kill(server.pid, signal.SIGKILL)

@@ -113,8 +113,8 @@ class _Encoding:
     def insert(self, kind, documents):
         self._client.insert(kind, _bson(documents))
 
-    def for_thread(self):
-        return _Encoding(self._client.for_thread())
+    def open_thread(self):
+        return _Encoding(self._client.open_thread())
 
 
 def encoded(name, kind, documents, *, study_fields=False):
