@@ -93,6 +93,8 @@ class Workspace:
                 stderr=subprocess.STDOUT,
                 text=True,
                 start_new_session=True,
+                # Ignored where the tests themselves run in the background, and that is inherited.
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
             )
 
     def output(self) -> str:
