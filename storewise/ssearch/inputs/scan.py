@@ -21,17 +21,21 @@ import numpy as np
 from storewise.documents import FULL_DIGEST_BYTES
 from storewise.errors import InputError
 from storewise.s3.uri import Wanted
-from storewise.ssearch.parse.frame import Frame, Misplaced, Place
+from storewise.ssearch.parse.frame import AGAIN, NOT_M10, Frame, Misplaced, Place
 from storewise.ssearch.parse.grammar import (
     BEST_SCORES,
     END_OF_QUERY,
     END_OF_SEARCH,
+    HEAD_BYTES,
     NEXT_ALIGNMENT,
+    ONE_QUERY,
     PROGRAM_LINE,
     QUERY_COUNT_LINE,
     RESIDUES,
+    QueryLine,
     continues_alignments,
     ends_table,
+    other_format,
     query_line,
 )
 from storewise.ssearch.parse.lines import LF_EXPECTED, TEXT_EXPECTED, shown
@@ -56,8 +60,9 @@ _NEWLINE = 10
 #: Enough of a line to tell what the one before it is (`grammar.continues_alignments`).
 _FOLLOWING = 5
 
-_VERSION = re.compile(rb"\n version +([0-9]{1,9})(?![0-9])")
+_VERSION = re.compile(rb"\n version +([0-9]{1,9}(?![0-9])\S*)")
 _QUERY_NUMBER = re.compile(rb" *[0-9]{1,9}")
+_WORDS = re.compile(rb"[^\n]")
 _TABLE = b"\n" + BEST_SCORES
 _SEQUENCE = b"\n; sq_len:"
 _NEXT = b"\n" + NEXT_ALIGNMENT + b"\n"
@@ -102,7 +107,7 @@ class Scanner:
         self._rest = b""
         self._text = b""
         self._following = b""
-        self._first_line = b""
+        self._head = b""
         self._line_before = b""
         self._bytes = 0
         self._lines = 0
@@ -120,7 +125,7 @@ class Scanner:
         if has_nul and (self._frame.searches or _VERSION.search(data)):
             raise self._error(data, data.find(b"\0"), "a NUL byte", TEXT_EXPECTED)
         if has_nul:
-            self._first_line = self._first_line or data[:_SHOWN_BYTES]
+            self._head = self._head or data[:HEAD_BYTES]
             raise self._not_ssearch()
         last = data.rfind(b"\n")
         # What a line is may be told by the next one, so the last whole line waits, too.
@@ -169,8 +174,8 @@ class Scanner:
 
     def _scan(self, block: bytes, following: bytes) -> None:
         """Scans whole lines; `following` begins with the line behind them."""
-        if not self._first_line:
-            self._first_line = block.lstrip()[:_SHOWN_BYTES]
+        if not self._frame.searches and len(self._head) < HEAD_BYTES:
+            self._head = (self._head + block).lstrip()[:HEAD_BYTES]
         # Looking for the one byte first is fifty times faster than for the pair.
         if b"\r" in block and b"\r\n" in block:
             place = block.find(b"\r\n")
@@ -223,7 +228,7 @@ class Scanner:
         before = self._text[self._text.rfind(b"\n", 0, start) + 1 : start] or self._line_before
         program = PROGRAM_LINE.match(before)
         name = program[1].decode() if program else ""
-        self._tell(self._frame.begin, start, name, int(version[1]))
+        self._tell(self._frame.begin, start, name, version[1].decode("utf-8", "replace"))
 
     def _preamble(self, at: int, end: int) -> int:
         """Up to a mark or the head of the table of best scores."""
@@ -231,7 +236,12 @@ class Scanner:
         stop, mark = self._next_mark(at, end)
         if frame.place is Place.PREAMBLE and (version := _VERSION.search(text, at, stop + 1)):
             self._begin(version)
+        if frame.wants_one_query and (one := ONE_QUERY.search(text, at + 1, stop)):
+            self._tell(frame.query, one.start() - 1, QueryLine(1, one[1], int(one[2])))
+            return one.end()
         if frame.place is Place.QUERY:
+            if words := _WORDS.search(text, at, stop):
+                self._tell(frame.text, words.start() - 1)
             table = text.find(_TABLE, at, stop)
             if table >= 0:
                 stop, mark = table, b""
@@ -264,8 +274,8 @@ class Scanner:
             raise self._error(
                 text[1:],
                 at,
-                "alignments are not in -m 10 format; search again with -m 10",
-                "a line such as '; pg_name: ssearch36'",
+                NOT_M10,
+                f"'; pg_name: PROGRAM', as in {AGAIN}",
                 show=True,
             )
         self._after_header = False
@@ -318,15 +328,15 @@ class Scanner:
         )
 
     def _not_ssearch(self) -> InputError:
-        return _not_ssearch(self._path, self._first_line or self._rest)
+        return _not_ssearch(self._path, self._head or self._rest)
 
 
 def _not_ssearch(path: Path | str, head: bytes) -> InputError:
     """The error for a file that begins with `head`."""
     first = shown(head.split(b"\n", 1)[0])
-    return InputError(
-        path, "not an SSEARCH output", line=1, offset=0, expected=_EXPECTED, found=first
-    )
+    other = other_format(head)
+    reason, expected = (other, AGAIN) if other else ("not an SSEARCH output", _EXPECTED)
+    return InputError(path, reason, line=1, offset=0, expected=expected, found=first)
 
 
 def scan_file(

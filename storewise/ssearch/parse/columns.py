@@ -196,3 +196,45 @@ class Columns:
             text.append(row, sequence, np.array([len(sequence)]))
         self.append_hits(row, [packed_hit(alignment.hit)])
         self.rows += 1
+
+
+class RepeatedStatistics:
+    """Counts further alignments of hits that repeat the statistics of the hit's first one.
+
+    Versions before June 2021 write z-score, bits and e-value of the first alignment for each, and
+    fasta36 at times since; the raw scores are others all the same.
+    """
+
+    _STATISTICS = ("z", "bits", "expect")
+    _SCORES = ("s_w", "score")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._first: Floats = np.full((5, 1), np.nan)
+
+    def take(self, columns: Columns, before: int) -> None:
+        """The rows from `before` on."""
+        values = np.vstack(
+            [
+                *(columns.real(name)[before:] for name in self._STATISTICS),
+                *(columns.integer(name)[before:] for name in self._SCORES),
+            ]
+        )
+        self._look(values, columns.opens[before : columns.rows].astype(np.bool_))
+
+    def add(self, alignment: Alignment, *, opens: bool) -> None:
+        """One alignment, as the reference reader has read it."""
+        names = (*self._STATISTICS, *self._SCORES)
+        values = np.array([[getattr(alignment, name)] for name in names], np.float64)
+        self._look(values, np.array([opens]))
+
+    def _look(self, values: Floats, opens: npt.NDArray[np.bool_]) -> None:
+        if not opens.all():
+            known = np.hstack([self._first, values])
+            first = np.maximum.accumulate(np.where(opens, np.arange(1, len(opens) + 1), 0))
+            same = known[:, 1:] == known[:, first]
+            again = same[:3].all(axis=0) & ~same[3:].all(axis=0) & ~opens
+            self.count += int(np.count_nonzero(again))
+            self._first = known[:, first[-1:]]
+        else:
+            self._first = values[:, -1:]

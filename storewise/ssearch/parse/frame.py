@@ -18,12 +18,17 @@ from storewise.ssearch.parse.grammar import (
     END_OF_QUERY,
     END_OF_SEARCH,
     FIRST_CLOSED_VERSION,
+    FIRST_NUMBERED_VERSION,
+    FIRST_VERSION,
     SETS_OF_PEPTIDES,
     QueryLine,
+    release,
 )
 
 _INCOMPLETE = "the output is not complete"
-_NOT_M10 = "(is it an output of -m 10?)"
+#: What is said of the alignments, and expected, where they are those of another format.
+NOT_M10 = "alignments that are not in the format of -m 10"
+AGAIN = "the output of -m 10: search again"
 
 
 class Misplaced(Exception):
@@ -66,6 +71,7 @@ class Frame:
         self.queries = 0
         self._query = _Query()
         self._old = False
+        self._numbered = True
         self._marked: bool | None = None  # whether `>>><<<` closes the queries of this search
         self._number = 0
         self._residues: int | None = 0
@@ -77,6 +83,11 @@ class Frame:
     def open_query(self) -> bool:
         """Whether a query has begun and not ended."""
         return self.place in (Place.QUERY, Place.TABLE, Place.ALIGNMENTS)
+
+    @property
+    def wants_one_query(self) -> bool:
+        """Whether the search may name its only query without a number (`grammar.ONE_QUERY`)."""
+        return self.place is Place.PREAMBLE and not self._numbered
 
     @property
     def last_mark(self) -> bytes:
@@ -108,8 +119,8 @@ class Frame:
             )
         return sentences
 
-    def begin(self, program: str, version: int) -> None:
-        """A version line, that of `program`; of the version the first number."""
+    def begin(self, program: str, version: str) -> None:
+        """A version line, that of `program`."""
         if self.place is not Place.OUTSIDE:
             raise Misplaced(_INCOMPLETE, "the end of the search before this one")
         if program in SETS_OF_PEPTIDES:
@@ -118,9 +129,15 @@ class Frame:
                 "alignments are no pairs of sequences",
                 "an output of ssearch36, fasta36, tfastx36, lalign36 or a sibling",
             )
+        if release(version) < FIRST_VERSION:
+            raise Misplaced(
+                f"an output of version {version}, whose -m 10 is another format",
+                "an output of version 3.3 or later: search again",
+            )
         self.place = Place.PREAMBLE
         self.searches += 1
-        self._old = version < FIRST_CLOSED_VERSION
+        self._old = release(version) < FIRST_CLOSED_VERSION
+        self._numbered = release(version) >= FIRST_NUMBERED_VERSION
         self._marked = None
         self._number = self._with = self._bare = self._without = 0
         self._residues = 0
@@ -157,6 +174,12 @@ class Frame:
                 "the search had no library", "sequences in the library (was its path right?)"
             )
         self._query.searched = True
+
+    def text(self) -> None:
+        """A line of the preambles that says something."""
+        query = self._query
+        if self.place is Place.QUERY and query.scored and not query.bare:
+            raise Misplaced(NOT_M10, f"'>>>ID, N nt vs LIBRARY library' first, as in {AGAIN}")
 
     def table(self) -> None:
         """The head of the table of best scores."""
@@ -232,7 +255,7 @@ class Frame:
             if not query.headed and not query.bare:
                 raise Misplaced(
                     "best scores, but no alignments",
-                    f"'>>>ID, N nt vs LIBRARY library' first {_NOT_M10}",
+                    f"'>>>ID, N nt vs LIBRARY library' first, as in {AGAIN}",
                 )
             self._scores_only += 1
             self._bare += query.bare

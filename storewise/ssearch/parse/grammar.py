@@ -19,10 +19,15 @@ _QUERY_START = re.compile(rb" *([0-9]{1,9})>>>")
 _QUERY_END = re.compile(
     rb" - (" + _N + rb") (?:nt|aa)(?: \((?:reverse complement|forward-only)\))?"
 )
+#: ` ID, 427 aa` or `FILE: 3002 nt`, the only query of a search of versions up to 3.3; behind the
+#: second one is a line ` >ID DESCRIPTION`.
+ONE_QUERY = re.compile(rb"^ ?(\S.*)[,:] (" + _N + rb") (?:nt|aa)$", re.M)
 #: What is before LIB in `>>>ID, 534 nt vs LIB library`.
 _BEFORE_LIBRARY = re.compile(rb", " + _N + rb" (?:nt|aa) vs ")
 _LIBRARY_END = b" library"
-PROGRAM_LINE = re.compile(rb"([A-Z]{4,10})\b.*")
+#: Versions up to 3.4 write a blank before it, and a second line for `SSEARCH`.
+PROGRAM_LINE = re.compile(rb" ?([A-Z]{4,10})\b.*")
+SECOND_PROGRAM_LINE = b" using the "
 VERSION_LINE = re.compile(rb" version +(([0-9]{1,9})(?![0-9])\S*)(.*)")
 #: Behind each query line; the first one is that of the library. On the `Library:` line up to
 #: version 35.
@@ -78,8 +83,9 @@ ROLES = {
     b"overlap": "overlap",
 }
 
-#: The first version whose outputs close each query and end with `>>>///`.
-FIRST_CLOSED_VERSION = 36
+#: The first version whose outputs are read, that which numbers all queries, and that whose outputs
+#: close each query and end with `>>>///`.
+FIRST_VERSION, FIRST_NUMBERED_VERSION, FIRST_CLOSED_VERSION = (3, 3), (3, 4), (36,)
 
 
 #: What ends an id. The programs write a tab as a space, and know no other blank: an id may hold
@@ -148,6 +154,31 @@ def query_line(line: bytes) -> QueryLine | None:
     return QueryLine(int(start[1]), line[start.end() : at], int(end[1]))
 
 
+def release(version: str) -> tuple[int, ...]:
+    """The first two numbers of a version: (36, 3) of 36.3.8i, (3, 3) of 3.3t08."""
+    return tuple(int(number) for number in re.findall(r"[0-9]+", version)[:2])
+
+
+#: Of a file's start, enough to tell what it is.
+HEAD_BYTES = 2000
+_TABLE_ROW = re.compile(rb"[^\t\n]*\t[^\t\n]*\t[0-9.]+(?:\t[0-9]+){3,}\t[^\n]*")
+_BLAST_LIKE = re.compile(rb"T?[A-Z]+ [0-9][^\n]*\n\nReference: ")
+
+
+def other_format(head: bytes) -> str | None:
+    """What a file that begins with `head` is, if it is one of the formats that are not read but
+    come from these programs."""
+    if b"\n#:lav\n" in head:
+        return "an output of -m 11 (for lav viewers)"
+    if b"\n# Fields: " in head:
+        return "a table of hits with comments (-m 8C, or BLAST's -outfmt 7)"
+    if _BLAST_LIKE.match(head):
+        return "an output in BLAST's format (-m BB)"
+    if _TABLE_ROW.match(head):
+        return "a table of hits (-m 8, or BLAST's -outfmt 6)"
+    return None
+
+
 def ends_table(line: bytes) -> bool:
     """Whether a line ends the table of best scores.
 
@@ -179,11 +210,13 @@ def library_name(line: bytes) -> bytes | None:
     """The library that a preamble line names, or None.
 
     `Library: LIB`; up to version 35 `Library: LIB   45119 residues in   180 sequences` or
-    `Query library Q vs LIB library`.
+    `Query library Q vs LIB library`, up to 34 ` vs LIB library`.
     """
     if line.startswith(b"Library: "):
         counts = RESIDUES.search(line)
         return line[9:] if counts is None else line[9 : counts.start()].rstrip(b" ")
+    if line.startswith(b" vs ") and line.endswith(_LIBRARY_END):
+        return line[4 : -len(_LIBRARY_END)].strip()
     if line.startswith(b"Query library ") and line.endswith(_LIBRARY_END):
         _, separator, library = line[14 : -len(_LIBRARY_END)].rpartition(b" vs ")
         return library if separator else None

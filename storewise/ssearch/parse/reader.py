@@ -17,10 +17,10 @@ from storewise.documents import DIGEST_BYTES, KINDS, Document, Encoding, Kind, m
 from storewise.errors import InputError
 from storewise.ssearch.parse import grammar
 from storewise.ssearch.parse.batch import Counts, DocumentBatch, Query, no_gc
-from storewise.ssearch.parse.columns import Columns
+from storewise.ssearch.parse.columns import Columns, RepeatedStatistics
 from storewise.ssearch.parse.documents import dicts_of, documents_of, task_document, to_bson
 from storewise.ssearch.parse.fast import FastReader
-from storewise.ssearch.parse.frame import Frame, Misplaced, Place
+from storewise.ssearch.parse.frame import AGAIN, NOT_M10, Frame, Misplaced, Place
 from storewise.ssearch.parse.grammar import text
 from storewise.ssearch.parse.lines import CHUNK, Lines, shown
 from storewise.ssearch.parse.packed import bson_of
@@ -107,6 +107,7 @@ class DocumentReader:
         self._library = ""
         self._tasks_made = 0
         self._fast = FastReader(patient=mode == "fast")
+        self._repeated = RepeatedStatistics()
         self._keys = SearchKeys()
 
     def __iter__(self) -> Iterator[DocumentBatch]:
@@ -116,6 +117,7 @@ class DocumentReader:
         self._frame = Frame()
         self._current_program = ""
         self._tasks_made = 0
+        self._repeated = RepeatedStatistics()
         self._tasks, self._rows = [], []
         self._columns = Columns(self._per_batch, 0)
         with open_input(self._source) as stream:
@@ -142,7 +144,12 @@ class DocumentReader:
     @property
     def warnings(self) -> list[str]:
         """What is to be said of the file although it is complete; final after the iteration."""
-        return self._frame.warnings
+        repeated = (
+            f"{self._repeated.count} further alignments of hits (>--) repeat the z-score, bits and "
+            "e-value of the hit's first one, which are not their own: so do versions before June "
+            "2021, and at times fasta36 since"
+        )
+        return [*self._frame.warnings, *([repeated] if self._repeated.count else [])]
 
     # -- the frame of a search ---------------------------------------------------------------
 
@@ -161,6 +168,7 @@ class DocumentReader:
             return False
         at = lines.number, lines.offset
         opening = lines.line
+        head = lines.buffer[lines.position : lines.position + grammar.HEAD_BYTES]
         self._preamble = {}
         self._library = ""
         program = ""
@@ -172,11 +180,14 @@ class DocumentReader:
                 self._version(lines, program, match)
                 lines.next()
                 return True
-            match = grammar.PROGRAM_LINE.fullmatch(line)
-            program = text(match[1]) if match else ""
+            if not (program and line.startswith(grammar.SECOND_PROGRAM_LINE)):
+                match = grammar.PROGRAM_LINE.fullmatch(line)
+                program = text(match[1]) if match else ""
             if line.startswith(b"# "):
                 self._preamble["pg_argv"] = text(line[2:]).strip()
             lines.next()
+        if first and (other := grammar.other_format(head)) is not None:
+            raise lines.error(other, expected=AGAIN, found=shown(opening), at=at)
         raise lines.error(
             _NOT_SSEARCH if first else "no search starts here",
             expected="'# COMMAND LINE', 'SSEARCH ...' and ' version 36...' as first lines",
@@ -186,7 +197,7 @@ class DocumentReader:
 
     def _version(self, lines: Lines, program: str, version: re.Match[bytes]) -> None:
         with _worded(lines):
-            self._frame.begin(program, int(version[2]))
+            self._frame.begin(program, text(version[1]))
         self._current_program = program
         self._preamble["pg_ver"] = text(version[1] + version[3]).strip()
         if self.program is None:
@@ -222,7 +233,13 @@ class DocumentReader:
                 with _worded(lines):
                     frame.query(query_line)
                 self._finish(query)
-                query = self._query(lines, query_line)
+                query = self._query(query_line.name)
+                lines.next()
+            elif frame.wants_one_query and (one := grammar.ONE_QUERY.fullmatch(line)):
+                with _worded(lines):
+                    frame.query(grammar.QueryLine(1, one[1], int(one[2])))
+                following = lines.next() or b""
+                query = self._query(following[2:] if following.startswith(b" >") else one[1])
             elif line:
                 self._frame_text(lines, line, query)
             else:
@@ -232,9 +249,11 @@ class DocumentReader:
         """A line that is none of the marks."""
         frame = self._frame
         # The histogram's last row starts with `>120`.
+        with _worded(lines):
+            frame.text()
         if line.startswith((b">>", grammar.NEXT_ALIGNMENT, b"; ")):
             raise lines.unexpected(
-                "'>>>ID, N nt vs LIBRARY library' first (is it an output of -m 10?)"
+                "'>>>ID, N nt vs LIBRARY library' first"
                 if frame.place is Place.QUERY
                 else "'  N>>>QUERY', '>>><<<' or '>>>///'"
             )
@@ -249,7 +268,7 @@ class DocumentReader:
             lines.next()
             if program and lines.line and grammar.VERSION_LINE.fullmatch(lines.line):
                 with _worded(lines):
-                    frame.begin(text(program[1]), grammar.FIRST_CLOSED_VERSION)
+                    frame.begin(text(program[1]), "36")
             return
         if line.startswith(b"< ") and (
             bars := grammar.HISTOGRAM.match(lines.buffer, lines.position)
@@ -308,12 +327,11 @@ class DocumentReader:
 
     # -- queries -----------------------------------------------------------------------------
 
-    def _query(self, lines: Lines, line: grammar.QueryLine) -> Query:
-        name, _ = grammar.id_and_description(line.name)
-        query = Query(self.counts.queries, name, self._library, dict(self._preamble))
+    def _query(self, name: bytes) -> Query:
+        seqid, _ = grammar.id_and_description(name)
+        query = Query(self.counts.queries, seqid, self._library, dict(self._preamble))
         query.task = make_id(self._digest, Kind.TASKS, query.ordinal)
         self.counts.queries += 1
-        lines.next()
         return query
 
     def _header(self, lines: Lines, query: Query) -> None:
@@ -339,6 +357,9 @@ class DocumentReader:
                 if name in parameters:
                     raise lines.unexpected("each key once", f"{key} is given too often")
                 parameters[name] = value.strip()
+        if not parameters and following is not None and lines.terminated:
+            expected = f"'; pg_name: PROGRAM', as in {AGAIN}"
+            raise lines.error(NOT_M10, expected=expected, found=shown(following))
         # With `-S` the matrix is `BL50 matrix (15:-5)xS`, in the preamble of every program.
         query.lower_case = ")xS" in query.parameters.get("mp_Parameters", "")
         query.parameters = parameters
@@ -400,6 +421,7 @@ class DocumentReader:
             self._keys.take(fast.layout)
             taken = columns.rows - before
             self.counts.hits += int(np.count_nonzero(columns.opens[before : columns.rows]))
+            self._repeated.take(columns, before)
             self.counts.alignments += taken
             self.fast_alignments += taken
         return last
@@ -418,6 +440,7 @@ class DocumentReader:
         else:
             self._columns.of(query.task, query.id)
             self._columns.append(row, opens=opens)
+        self._repeated.add(row, opens=opens)
         self.counts.hits += opens
         self.counts.alignments += 1
 

@@ -119,7 +119,7 @@ def _scores(lines: Lines) -> tuple[dict[str, object], list[tuple[bytes, str | No
         keys.append((key, role))
         lines.next()
     if not keys:
-        raise lines.unexpected("'; KEY: VALUE' lines after '>>' (is it an output of -m 10?)")
+        raise lines.unexpected("'; KEY: VALUE' lines after '>>'")
     if "overlap" not in values:
         raise lines.unexpected("the alignment's '; ..._overlap:' line", "the overlap is missing")
     return values, keys

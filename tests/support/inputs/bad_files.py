@@ -134,7 +134,7 @@ def _incomplete():
         Bad("a query lost", CONTENT[:third] + CONTENT[fourth:], third,
             "queries are missing or doubled"),
         Bad("a query twice", doubled, third, "queries are missing or doubled"),
-        Bad("a query's header lost", without_header, header, "is it an output of -m 10?"),
+        Bad("a query's header lost", without_header, header, "not in the format of -m 10"),
         Bad("a search of no library", no_library, place, "the search had no library"),
         Bad("a query's alignments lost", without_block, header, "best scores, but no alignments"),
         Bad("a cut file with a whole one behind", glued, SEQUENCE, "unexpected line"),
@@ -226,10 +226,15 @@ def made_bad():
 
 #: Formats of ssearch36, what must be said of such an output, and what stands at the place.
 _SEARCHES = {
-    "0": ("is it an output of -m 10?", b"\n>>"),
-    "8": ("not an output of ssearch36", None),
-    "9": ("is it an output of -m 10?", b"\n s-w opt:"),
-    "B": ("is it an output of -m 10?", b"\n  2>>>"),
+    "0": ("not in the format of -m 10", b"\n>>"),
+    "3": ("not in the format of -m 10", b"\nSmith-Waterman score"),
+    "6": ("not in the format of -m 10", b"\n\n<a name="),
+    "8": ("a table of hits (-m 8", None),
+    "8CB": ("a table of hits with comments (-m 8C", None),
+    "9": ("not in the format of -m 10", b"\n\n>>[^>]"),
+    "11": ("an output of -m 11", None),
+    "B": ("not in the format of -m 10", b"\n>[^1]"),
+    "BB": ("an output in BLAST's format (-m BB)", None),
 }
 
 
@@ -252,7 +257,8 @@ def searched_bad(directory):
     result = []
     for form, (says, mark) in _SEARCHES.items():
         output = search("yersinia.fa", "-m", form)
-        at = output.index(mark) + 1 if mark else 0
+        found = re.search(mark, output) if mark else None
+        at = found.start() + 1 if found else 0
         result.append(Bad(f"-m {form} output", output, at, says))
     for kind, library in (("an empty library", "empty.fa"), ("a missing library", "none.fa")):
         output = search(library, "-m", "10")

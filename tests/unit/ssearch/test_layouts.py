@@ -1,5 +1,7 @@
 """Valid outputs that look incomplete, ids that look like marks: reader and scanner agree."""
 
+import re
+
 import pytest
 from support.inputs.ssearch import DATA, agreed, read, scan
 
@@ -86,6 +88,44 @@ def test_leading_gaps_lengths_without_gaps_and_dashes_that_are_residues():
     # Only with -S may a dash be a residue.
     content = content_of("ssearch36_dashes.m10").replace(b"(15:-5)xS", b"(15:-5)")
     assert "expected 62 for al_start 1 and al_stop 62; found 60" in str(agreed(content))
+
+
+def test_the_first_lines_of_versions_3_3_and_3_4():
+    """Up to 3.3 the only query has no number; the rest of the output is as that of version 34."""
+    content = content_of("fasta34.m10")
+    first = content[content.index(b"\n       opt") : content.index(b"  2>>>")] + b">>><<<\n"
+    start = b" FASTA searches a protein or DNA sequence data bank\n version 3.3t08 Jan. 17, 2001\n"
+    cited = b"Please cite:\n W.R. Pearson & D.J. Lipman PNAS (1988) 85:2444-2448\n\n"
+    query = content[content.index(b"  1>>>") : content.index(b"\n vs ")]
+    smith = b" SSEARCH searches a sequence database\n using the Smith-Waterman algorithm\n"
+    for begin, named, ids in (
+        (start, b" CISY_ECOLI, 107 aa\n vs SWALL library\n", ("CISY_ECOLI", "SWALL")),
+        (start, b"a.fa: 107 aa\n >CISY x\n vs  SWALL library\n", ("CISY", "SWALL")),
+        (smith + b" version 3.4t20 Sep 26, 2002\n", query + b"\n vs  L library\n",
+         ("gi|10955263|ref|NP_052604.1|", "L")),
+    ):  # fmt: skip
+        whole = begin + cited + named + first
+        assert agreed(whole, 1 << 20, 50) == (1, 2, 2)
+        (task,) = read(whole)[1][Kind.TASKS]
+        assert (task["q"], task["lib"]) == ids
+    both_refuse(whole.replace(b"3.4t20 Sep", b"2.0u53 Sep"), "an output of version 2.0u53")
+
+
+@pytest.mark.parametrize("mode", ["auto", "reference"])
+def test_further_alignments_that_repeat_the_statistics_of_the_first_are_counted(mode):
+    reader, _ = read(DATA / "tfastx36_old.m10", mode=mode)
+    (warning,) = reader.warnings
+    assert warning.startswith("3 further alignments of hits (>--) repeat")
+    # As an old ssearch36 would write it, over the ends of batches.
+    content = content_of("ssearch36_context.m10")
+    assert read(content, mode=mode)[0].warnings == []
+    first = re.search(rb"; sw_z-score.*\n; sw_bits.*\n; sw_expect.*\n", content)[0]
+    old = re.sub(rb"; sw_z-score.*\n; sw_bits.*\n; sw_expect.*\n", first, content)
+    counted = {
+        size: read(old, mode=mode, alignments_per_batch=size)[0].warnings[0].split()[0]
+        for size in (1, 5, 1000)
+    }
+    assert len(set(counted.values())) == 1 and 10 < int(counted[1]) <= 17
 
 
 def test_sets_of_peptides_are_refused_by_name():
