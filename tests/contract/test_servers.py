@@ -298,7 +298,9 @@ def test_serializable_clients_that_meet_try_again(name, tmp_path):
             for batch in rows[thread:] + rows[:thread]:
                 mine.insert(MEASURES, batch)
             for n in range(40):
-                assert mine.update(MEASURES, same[n % 5], {"mv": float(100 * thread + n)})
+                assert (
+                    mine.update(MEASURES, same[n % 5], {"mv": float(100 * thread + n)}) is not False
+                )
                 assert mine.get(MEASURES, same[n % 5]) is not None
             return mine.count(Count(MEASURES, (Where("mv", ">", 0),)))
 

@@ -56,7 +56,7 @@ def operations(client, name, number):
             case 0 if flags.updates:
                 client.insert(Kind.RNA, [document])
             case 1 if flags.updates:
-                assert client.update(Kind.RNA, document_id, {"b": n})
+                assert client.update(Kind.RNA, document_id, {"b": n}) is not False
             case 2 if flags.deletes:
                 assert client.delete(Kind.RNA, document_id)
                 client.insert(Kind.RNA, [document])

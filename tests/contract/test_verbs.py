@@ -473,14 +473,16 @@ def test_update_and_delete_where_the_flags_allow(target, clusters, tmp_path):
         client.insert(kind, documents[kind])
     document, task = documents[Kind.ALIGN][3], documents[Kind.TASKS][0]
     if flags.updates:
-        assert client.update(Kind.ALIGN, document["_id"], {"gene": "X", "z": None, "e": 0.25})
+        changes = {"gene": "X", "z": None, "e": 0.25}
+        assert client.update(Kind.ALIGN, document["_id"], changes) is not False
         changed = {**document, "gene": "X", "z": None, "e": 0.25}
         assert client.get(Kind.ALIGN, document["_id"]) == changed
         if flags.ranges:
             assert client.find(Find(Kind.ALIGN, between("gene", "X", "X"))) == [changed]
+        # A store that does not tell keeps what was set.
         assert not client.update(Kind.ALIGN, MISSING, {"gene": "X"})
         changes = {"q": "new", "pg_ver": "37", "pg_x": "y"}
-        assert client.update(Kind.TASKS, task["_id"], changes)
+        assert client.update(Kind.TASKS, task["_id"], changes) is not False
         assert client.get(Kind.TASKS, task["_id"]) == {**task, **changes}
         assert not client.update(Kind.TASKS, MISSING, {"q": "new"})
         for changes in ({}, {"_id": MISSING}, {"nothing": 1}):

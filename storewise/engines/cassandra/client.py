@@ -283,23 +283,24 @@ class CassandraClient(CassandraLink):
                 documents[id_of(row)] = table.document(row)
         return [documents.get(document_id) for document_id in document_ids]
 
-    def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool:
-        """A read, then a write of the changed columns; not one transaction. Only where a field of
-        the column of JSON changes, the old document is needed."""
+    def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool | None:
+        """A write of the changed columns, which makes a row where there is none. Only where a field
+        of the column of JSON changes, the old document is read before; not one transaction."""
         self._writing("update")
         single = self._single(kind)
         table = single.table
         table.check_changes(changes)
         if not table.has_params or changes.keys() <= set(table.names[:-1]):
-            if not self._exists(single, document_id):
+            if table.key_values(document_id) is None:
                 return False
-            values: dict[str, Any] = dict(changes)
+            told, values = None, dict(changes)
         else:
             old = self.get(kind, document_id)
             if old is None:
                 return False
             (row,) = table.rows([{**old, **changes}])
             columns = {*changes, table.names[-1]}
+            told = True
             values = {n: v for n, v in zip(table.names, row, strict=True) if n in columns}
         # In the order of the columns: each statement is prepared once.
         names = [name for name in table.names if name in values]
@@ -308,7 +309,7 @@ class CassandraClient(CassandraLink):
             f"UPDATE {full_name(table)} SET {clauses} {of_key(table)}",
             [*(values[name] for name in names), *(table.key_values(document_id) or ())],
         )
-        return True
+        return told
 
     def _exists(self, single: Single, document_id: bytes) -> bool:
         key = single.table.key_values(document_id)

@@ -252,8 +252,12 @@ class Client(ABC):
         The default asks for one after the other."""
         return [self.get(kind, document_id) for document_id in document_ids]
 
-    def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool:
-        """Set fields of a document; False where there is none."""
+    def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool | None:
+        """Set fields of a document; False where there is none.
+
+        None where the store does not tell: of a document that was not there, it may then hold what
+        was set. That costs one request, and verification counts the documents.
+        """
         raise self._cannot("update")
 
     def delete(self, kind: Kind, document_id: bytes) -> bool:

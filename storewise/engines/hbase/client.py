@@ -19,7 +19,7 @@ from storewise.engines.contract.engine import Endpoint, Schema
 from storewise.engines.contract.queries import Count, Scan
 from storewise.engines.hbase import counters as hbase_status
 from storewise.engines.hbase.connection import Cells, HappybaseLink, HappybaseRows, Link, Rows
-from storewise.engines.hbase.rows import Layout, make_layouts
+from storewise.engines.hbase.rows import Layout, layout_of, make_layouts
 from storewise.engines.hbase.settings import LEVELS, HbaseSettings
 from storewise.engines.hbase.tables import About, make_table, tables_of
 from storewise.engines.support.clients import ProcessClient, ProcessState
@@ -126,7 +126,8 @@ class HbaseClient(ProcessClient[Shared, Layout]):
         layouts = make_layouts(schema, shared.settings.layout)
         known = tables_of(self._link, shared.kinds)
         for kind in schema.kinds:
-            if kind in known and known[kind] != About(shared.settings.layout, schema.study_fields):
+            wanted = About(layout_of(kind, shared.settings.layout), schema.study_fields)
+            if kind in known and known[kind] != wanted:
                 about = known[kind]
                 raise EngineError(
                     f"hbase: {kind.table} was created with study_fields: "
@@ -209,10 +210,15 @@ class HbaseClient(ProcessClient[Shared, Layout]):
         return self._table(kind)
 
     def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool:
-        """Compare and set, again where another client was faster."""
+        """One request where what is written does not depend on what is there; else compare and
+        set, again where another client was faster."""
         self._writing("update")
         layout = self._reading(kind)
         layout.table.check_changes(changes)
+        if (alone := layout.alone(changes)) is not None:
+            done = self._rows.change(_name(kind), document_id, *alone)
+            if done is not None:
+                return done
         for _ in range(_UPDATE_TRIES):
             (old,) = self._rows.get(_name(kind), [document_id])
             if old is None:

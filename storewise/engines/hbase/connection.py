@@ -31,6 +31,8 @@ _KEYS_ONLY = b"FirstKeyOnlyFilter() AND KeyOnlyFilter()"
 _CONNECT_MS = 10_000
 #: Rows that a scan takes with one call.
 _ROWS = 2000
+#: The value of no cell: neither UTF-8 nor a number, and not what stands for null.
+_NEVER_STORED = b"\xff\xff"
 _WORDS = 400
 
 idl: Any = thriftpy2.load(str(files(__package__) / "hbase.thrift"), "storewise_hbase_thrift")
@@ -172,6 +174,20 @@ class Rows:
             )
         )
 
+    def change(self, table: bytes, row: bytes, there: bytes, cells: Cells) -> bool | None:
+        """Write cells of a row that has the cell `there`, in one request; whether it has. None
+        where no request can do it."""
+        mutations = idl.TRowMutations(row, [idl.TMutation(put=self._put(row, cells))])
+        unequal = idl.TCompareOperator.NOT_EQUAL
+        return bool(
+            self.link.call(
+                "update",
+                lambda client: client.checkAndMutate(
+                    table, row, FAMILY, there, unequal, _NEVER_STORED, mutations
+                ),
+            )
+        )
+
     def delete(self, table: bytes, row: bytes, until: int) -> None:
         """Delete what was written to a row until then."""
         gone = idl.TDelete(row, until, self._durability)
@@ -200,8 +216,13 @@ class Rows:
         def count(client: Any) -> int:
             total = 0
             scanner = client.openScanner(table, idl.TScan(b"", _ROWS, _KEYS_ONLY))
-            while results := client.getScannerRows(scanner, _ROWS):
-                total += len(results)
+            try:
+                while results := client.getScannerRows(scanner, _ROWS):
+                    total += len(results)
+            except (idl.TIOError, idl.TIllegalArgument):
+                # The gateway lives, and would keep it.
+                client.closeScanner(scanner)
+                raise
             client.closeScanner(scanner)
             return total
 
@@ -238,6 +259,9 @@ class HappybaseRows(Rows):
     def written(self, table: bytes, row: bytes) -> int | None:
         cells = self.link.call("get", lambda c: c.table(table).row(row, include_timestamp=True))
         return max((when for _, when in cells.values()), default=None)
+
+    def change(self, table: bytes, row: bytes, there: bytes, cells: Cells) -> None:
+        """Thrift 1 compares with one value only."""
 
     def replace(
         self, table: bytes, row: bytes, qualifier: bytes, expected: bytes, cells: Cells

@@ -24,6 +24,9 @@ struct TTableDescriptor {
 }
 exception TIOError {1: optional string message, 2: optional bool canRetry}
 exception TIllegalArgument {1: optional string message}
+enum TCompareOperator {NOT_EQUAL = 3}
+union TMutation {1: TPut put}
+struct TRowMutations {1: binary row, 2: list<TMutation> mutations}
 enum TThriftServerType {ONE = 1, TWO = 2}
 service THBaseService {
   list<TResult> getMultiple(1: binary table, 2: list<TGet> tgets) throws (1: TIOError io)
@@ -32,6 +35,10 @@ service THBaseService {
   bool checkAndPut(
     1: binary table, 2: binary row, 3: binary family, 4: binary qualifier, 5: binary value,
     6: TPut tput) throws (1: TIOError io)
+  bool checkAndMutate(
+    1: binary table, 2: binary row, 3: binary family, 4: binary qualifier,
+    5: TCompareOperator compareOperator, 6: binary value, 7: TRowMutations rowMutations)
+    throws (1: TIOError io)
   list<TResult> getScannerResults(1: binary table, 2: TScan tscan, 3: i32 numRows)
     throws (1: TIOError io)
   i32 openScanner(1: binary table, 2: TScan tscan) throws (1: TIOError io)

@@ -52,6 +52,11 @@ class Layout:
         """The cell that an update, which writes `new`, expects to be unchanged."""
         return JSON_CELL
 
+    def alone(self, changes: Mapping[str, Any]) -> tuple[bytes, Cells] | None:
+        """A cell that every document has and the cells of an update; None where they depend on what
+        is stored."""
+        return None
+
 
 class ColumnLayout(Layout):
     """A cell for each field but the id; a null has one, too, so that it replaces a value."""
@@ -98,6 +103,10 @@ class ColumnLayout(Layout):
             names.add(PARAMS_COLUMN.encode())
         return {name: value for name, value in new.items() if name in names}
 
+    def alone(self, changes: Mapping[str, Any]) -> tuple[bytes, Cells] | None:
+        cells = {n: self._stored(f, changes[f], t) for f, n, t in self._columns if f in changes}
+        return (self._columns[0][1], cells) if len(cells) == len(changes) else None
+
     def guard(self, new: Cells) -> bytes:
         # What holds several fields is made from what was read; other cells are written whole.
         params = PARAMS_COLUMN.encode()
@@ -114,10 +123,18 @@ def _loaded(stored: bytes, kind: FieldType) -> Any:
     return float(stored) if kind == "float" else stored
 
 
-def make_layouts(schema: Schema, layout: str) -> dict[Kind, Layout]:
+def layout_of(kind: Kind, layout: str | None) -> str:
+    """The layout of a kind's table by the setting `layout`."""
+    return layout or ("columns" if kind.id_bytes is None else "json")
+
+
+def make_layouts(schema: Schema, layout: str | None) -> dict[Kind, Layout]:
     """How each kind of a schema is kept; EngineError where an index names no field."""
-    if layout == "columns":
-        return {kind: ColumnLayout(table) for kind, table in make_tables(schema).items()}
     # The SQL of a field, which a JSON table asks for, is of no use here.
-    tables = make_json_tables(schema, lambda field: field.name)
-    return {kind: Layout(table) for kind, table in tables.items()}
+    tables, columns = make_json_tables(schema, lambda field: field.name), make_tables(schema)
+    return {
+        kind: ColumnLayout(columns[kind])
+        if layout_of(kind, layout) == "columns"
+        else Layout(tables[kind])
+        for kind in columns
+    }

@@ -57,8 +57,11 @@ class HbaseSettings(JavaSettings):
         description="how documents travel: HBase's Thrift 2 server, or its Thrift 1 server by the "
         "library happybase (which has no level `async`)",
     )
-    layout: Literal["json", "columns"] = Setting(
-        default="json", description="one cell with the document as JSON, or a cell for each field"
+    layout: Literal["json", "columns"] | None = Setting(
+        default=None,
+        description="one cell with the document as JSON, or a cell for each field; null: `columns` "
+        "for records with keys of their own, such as YCSB's, of which an update is one request "
+        "then, else `json`",
     )
     distributed: bool = Setting(
         default=False,

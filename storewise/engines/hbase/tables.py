@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from storewise.documents import Kind
 from storewise.engines.contract.engine import Schema
 from storewise.engines.hbase.connection import FAMILY, Link, idl
+from storewise.engines.hbase.rows import layout_of
 from storewise.engines.hbase.settings import LEVELS, HbaseSettings
 from storewise.engines.support.splits import split_points
 
@@ -47,7 +48,7 @@ def make_table(
         dataBlockEncoding=getattr(idl.TEncoding, settings.block_encoding.upper()),
         maxVersions=1,
     )
-    about = About(settings.layout, schema.study_fields)
+    about = About(layout_of(kind, settings.layout), schema.study_fields)
     descriptor = idl.TTableDescriptor(
         tableName=idl.TTableName(qualifier=kind.table.encode()),
         columns=[family],

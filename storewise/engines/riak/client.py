@@ -150,12 +150,16 @@ class RiakClient(ProcessClient[Shared, Table]):
             ) from error
         return document
 
-    def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool:
-        """Read, change and write back: an update of somebody else between is overwritten."""
+    def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool | None:
+        """Read, change and write back: an update of somebody else between is overwritten. All
+        fields are written without a read."""
         self._writing("update")
         table = self._table(kind)
         table.check_changes(changes)
         bucket = kind.table.encode()
+        if len(changes) == len(table.names) - 1 and not kind.open_fields:
+            self.insert(kind, [{"_id": document_id, **changes}])
+            return None
         request = pb.get_request(bucket, document_id, r=self._r)
         value = self._only(kind, document_id, self._link.ask("update", request, pb.GET_ANSWER))
         if value is None:

@@ -307,7 +307,7 @@ class _Run:
 
     def _update(self) -> int:
         key, changes = self._next_change()
-        if not self.client.update(self.kind, key, changes):
+        if self.client.update(self.kind, key, changes) is False:
             raise _missing(key)
         self.last = (changes,)
         return 1
@@ -317,7 +317,7 @@ class _Run:
         document = self.client.get(self.kind, key)
         if self.keeps:
             self._check(key, document)
-        if not self.client.update(self.kind, key, changes):
+        if self.client.update(self.kind, key, changes) is False:
             raise _missing(key)
         self.last = (document or {}, changes)
         return 1

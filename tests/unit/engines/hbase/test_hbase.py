@@ -7,7 +7,7 @@ from support.servers.samples import sample
 from storewise.documents import PARAMS_COLUMN, Field, Kind
 from storewise.engines.contract.engine import Schema
 from storewise.engines.hbase.launch import class_path
-from storewise.engines.hbase.rows import make_layouts
+from storewise.engines.hbase.rows import layout_of, make_layouts
 from storewise.engines.support.splits import split_points
 
 
@@ -20,6 +20,14 @@ def test_an_update_of_what_another_has_changed_starts_again():
     new = layout.changed(row, old, {"mp_other": "1"})
     assert list(new) == [layout.guard(new)] == [PARAMS_COLUMN.encode()]
     assert layout.guard(layout.changed(row, old, {"lib": "x"})) == b"t"
+
+
+def test_records_with_keys_of_their_own_have_a_cell_for_each_field():
+    own = Kind("usertable", (Field("_id", "key", ""), Field("field0", "str", "")))
+    chosen = [layout_of(kind, layout) for kind in (own, Kind.RNA) for layout in (None, "json")]
+    assert chosen == ["columns", "json", "json", "json"]
+    assert make_layouts(Schema((own,)), None)[own].alone({"field0": "x"}) is not None
+    assert make_layouts(Schema(), None)[Kind.RNA].alone({"b": 1}) is None
 
 
 def test_regions_cut_keys_of_text_about_in_halves():
