@@ -276,7 +276,7 @@ def highest_rates(tables: Tables) -> list[Criterion]:
 
 def disk(tables: Tables) -> Criterion:
     """Bytes per document at the end of the load, of the data alone. Notes say what the whole
-    directories of servers take, and from how many documents on that is no more but for a tenth."""
+    directories of servers take, and from how many documents on that is data but for a tenth."""
     sizes = with_source(tables.storage_summary)
     rows = sizes[sizes["measure"] == "bytes_per_document"]
     keys = [*tables.results.factors, "phase", "step"]
@@ -285,8 +285,8 @@ def disk(tables: Tables) -> Criterion:
         for measure in ("node_bytes_per_document", "holds_from")
     )
     notes = [
-        f"its whole directories take {number(whole[key])}; from about {count(least[key])} "
-        "documents on they are data but for a tenth"
+        f"its whole directories {number(whole[key])} B; data but for a tenth from about "
+        f"{count(float(f'{least[key]:.2g}'))} documents on"
         if key in whole and key in least
         else ""
         for key in (key_of(row, keys) for row in records(rows))
