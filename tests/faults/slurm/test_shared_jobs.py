@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.kills import SOON
 from support.slurm.workspace import SlurmWorkspace
-from support.waiting import exit_code
+from support.waiting import exit_code, wait_until
 
 from storewise.metrics.schema import read_conditions
 
@@ -27,9 +27,10 @@ def test_each_worker_has_a_host_and_a_killed_one_ends_the_trial(place: SlurmWork
     place.write_study(STUDY.replace("seconds: 0.3", "seconds: 600, target: 20"))
     run = place.start()
     place.await_work(run, "c", 300)
-    members = place.job_members()
     # A session's own process, and on each host of its job one for its worker.
-    assert {"c.0.workers", "c.0", "c.1", "c.2.workers", "c.2"} <= set(members)
+    expected = {"c.0.workers", "c.0", "c.1", "c.2.workers", "c.2"}
+    wait_until(lambda: expected <= set(place.job_members()), 60, "every worker")
+    members = place.job_members()
     assert members["c.0"].host != members["c.1"].host
     worker = place.process(members["c.1"])
     assert worker is not None
