@@ -137,14 +137,14 @@ def records(live: Path, kind: str, form: type[T]) -> dict[str, T]:
             by_name[path.stem] = read_as(form, path)
         except FileNotFoundError:
             continue  # the session was removed while we looked
-        except ValueError as error:
-            _name_damaged(str(path), str(error).partition("\n")[0])
+        except ValueError:
+            _name_damaged(str(path))
     return by_name
 
 
 @lru_cache  # once each, however often it is looked at
-def _name_damaged(path: str, reason: str) -> None:
-    _log.warning("%s is damaged, and left out: %s", path, reason)
+def _name_damaged(path: str) -> None:
+    _log.warning("%s is damaged, and left out: a host has crashed, or its disk was full", path)
 
 
 def started_nodes(live: Path) -> dict[str, StartedNode]:

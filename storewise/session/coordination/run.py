@@ -395,8 +395,8 @@ def dead_leases(
             seconds = lease.seconds
         except FileNotFoundError:
             continue
-        except ValueError as error:  # its host crashed, or the disk was full
-            say(f"{path} is damaged: {_first_line(error)}")
+        except ValueError:
+            say(f"{path} is damaged: a host has crashed, or its disk was full")
         if lease is None or not lease.process.alive(system):
             watch = LeaseWatch(results, path.name, seconds, clock=system.clock)
             watched[path] = lease, watch
@@ -433,10 +433,6 @@ def seems_ended(path: Path, system: System = SYSTEM) -> bool:
         )
     except (OSError, ValueError):
         return True
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
 
 
 def sweep_dead(
