@@ -333,7 +333,7 @@ class _Worker:
             ],
             "searches": self.searches,
             "engine": {
-                "title": self.engine.title,
+                "title": self.engine.title_of(job.versions.get("server", "")),
                 "embedded": flags.embedded,
                 "stores": flags.stores,
             },

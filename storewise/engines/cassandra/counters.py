@@ -89,7 +89,8 @@ def _await_flushes(session: Any, hosts: Iterable[Any]) -> None:
                 before, quiet_since = done, now
             elif now - quiet_since > 4 * _FLUSH_MS / 1000:
                 return None
-            return "it still writes to disk"
+            work = [f"{row[0]} {row[1]} active, {row[2]} pending" for row in rows]
+            return f"it still writes ({'; '.join(work)})"
 
         complaint = f"cassandra: the memory of {host.endpoint} is not on its disk"
         wait_until(lacking, _FLUSH_SECONDS, complaint, poll=_FLUSH_MS / 1000)

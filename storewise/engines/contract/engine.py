@@ -334,6 +334,8 @@ class Engine(ABC):
     name: ClassVar[str]
     title: ClassVar[str]
     """The name people know, for figures and tables."""
+    titles: ClassVar[tuple[str, ...]] = ()
+    """What its server may be (MariaDB or MySQL), as versions begin; else it is `title`."""
     flags: ClassVar[Flags]
     encoding: ClassVar[Encoding] = "dict"
     """The form in which `Client.insert` takes documents at the least cost."""
@@ -411,6 +413,10 @@ class Engine(ABC):
     def remove(self, cluster: Cluster) -> None:  # noqa: B027
         """Remove what the stores of an embedded engine have elsewhere than in their directories,
         which go with the trial."""
+
+    def title_of(self, version: str) -> str:
+        """What people call a store whose server tells this version."""
+        return next((name for name in self.titles if version.startswith(name)), self.title)
 
     def level(self, word: str) -> str:
         """The consistency level that a study's word means: a level, or `strong` or `weak`."""

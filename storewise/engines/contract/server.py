@@ -253,8 +253,6 @@ class ServerEngine(Engine):
     """What to install where they are missing, in a line."""
     in_memory: ClassVar[bool] = False
     """Its servers keep all documents in memory, and say in `check_room` what fits."""
-    titles: ClassVar[tuple[str, ...]] = ()
-    """What its server may be (MariaDB or MySQL), as versions begin; else it is `title`."""
     guard: ClassVar[str] = "nothing"
     """What guards the ports of its nodes, in a few words for the report ("password (scram)")."""
 
@@ -268,10 +266,6 @@ class ServerEngine(Engine):
     @abstractmethod
     def find(self, settings: Mapping[str, Any]) -> Installation:
         """The programs on this host; EngineError with where it looked and what to install."""
-
-    def title_of(self, version: str) -> str:
-        """What people call a server that tells this version."""
-        return next((name for name in self.titles if version.startswith(name)), self.title)
 
     @abstractmethod
     def launch(self, node: Node) -> Launch:
