@@ -79,8 +79,9 @@ def run_verify(job: ClientJob, check: Callable[[], None], log: logging.Logger) -
         ]
     differences = [_words(result) for result in results if result.differs()]
     if differences and must_succeed(engine, trial):
+        title = engine.title_of(job.versions.get("server", ""))
         raise EngineError(
-            f"{engine.title_of(job.versions.get('server', ''))} acknowledged documents and does not have them as they were: "
+            f"{title} acknowledged documents and does not have them as they were: "
             + "; ".join(differences)
         )
     if cluster is not None and not trial.keep_data:
