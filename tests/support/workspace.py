@@ -20,6 +20,15 @@ import pyarrow.parquet as pq
 from support.paths import ROOT, SMALL
 from support.waiting import BUSY, wait_until
 
+#: What a run that measures begins with.
+FORGET = """
+import sys
+from pathlib import Path
+from storewise.run.killed import forget_killed_runs
+
+forget_killed_runs(Path(sys.argv[1]), print)
+"""
+
 
 @dataclass
 class Workspace:
@@ -178,12 +187,14 @@ class Workspace:
         return time.monotonic() - start
 
     def goes_on(self) -> None:
-        """The next plain Snakemake would measure the trial anew, complains of nothing, and has
-        removed what a killed run left by the time that it has its plan."""
+        """The next plain Snakemake would measure the trial anew, complains of nothing, and first
+        removes what a killed run has left."""
         planned = self.snakemake("-n")
         message = planned.stdout + planned.stderr
         assert planned.returncode == 0, message
         assert re.search(r"^open_session +1$", message, re.MULTILINE), message
+        forgotten = self.run([sys.executable, "-c", FORGET, str(self.results)])
+        assert forgotten.returncode == 0, forgotten.stderr
         assert self.left_behind() == []
         assert list(self.directory.glob(".snakemake/locks/*")) == []
         assert self.processes() == []
