@@ -108,7 +108,8 @@ def log_tail(path: Path) -> str:
     if any(map(_EXPLAINS.search, lines)):
         before = lines[: -len(tail)]
         explaining = [line for line in before if _EXPLAINS.search(line)][:_EXPLAINING_LINES]
-        tail = explaining + [line for line in tail if not _TELLS.search(line)]
+        told = (line for line in tail if not _TELLS.search(line) or _EXPLAINS.search(line))
+        tail = [*explaining, *told]
     return "\n".join(map(_cut, tail))
 
 
