@@ -153,6 +153,15 @@ def test_forming_waits_for_every_node(live, monkeypatch):
         form(live, Looks())
 
 
+def test_a_node_that_answers_its_own_host_only_is_named_with_what_was_heard(live, monkeypatch):
+    monkeypatch.setattr(TcpEngine, "unanswered", lambda *given: "no route to host")
+    monkeypatch.setattr(TcpEngine, "ready_seconds", -1.0)
+    for node in ("data0", "data1"):
+        ready(live, node)
+    with pytest.raises(EngineError, match=r"data0 on host .*not this one.*: no route to host"):
+        form(live, Looks())
+
+
 def test_forming_ends_with_its_trial_and_names_nodes_that_never_started(live):
     ready(live, "data0")
     with pytest.raises(Aborted):
