@@ -7,6 +7,7 @@ traceback.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 #: What ends a line for some program, or moves a terminal's cursor; and bytes that are no UTF-8, as
@@ -71,6 +72,18 @@ class InputError(StorewiseError):
         expected = f"; expected {self.expected}" if self.expected is not None else ""
         found = f"; found {self.found}" if self.found is not None else ""
         return f"{self.path}{line}{offset}: {self.reason}{expected}{found}"
+
+
+#: What is said of inputs that are not complete: the same in every command and study.
+GO_ON_WITHOUT = "(on_bad_input: quarantine, or --quarantine, goes on with the others)"
+
+
+class BadInputs(StorewiseError):
+    """Inputs that are not complete: the first one's reason, how many there are, and what to do."""
+
+    def __init__(self, reasons: Sequence[str], inputs: int) -> None:
+        rest = f"; {len(reasons)} of {inputs} files are bad" if len(reasons) > 1 else ""
+        super().__init__(f"{reasons[0]}{rest} {GO_ON_WITHOUT}")
 
 
 class EngineError(StorewiseError):

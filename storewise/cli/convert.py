@@ -15,7 +15,7 @@ import typer
 
 from storewise.cli.console import Files, killed, outputs_of, say
 from storewise.cli.progress import shown
-from storewise.errors import StorewiseError
+from storewise.errors import GO_ON_WITHOUT, StorewiseError
 from storewise.processes import in_processes, processors
 
 T = TypeVar("T")
@@ -100,14 +100,12 @@ def convert(
         ),
     ] = None,
     quarantine: Annotated[
-        bool | None,
+        bool,
         typer.Option(
             "--quarantine",
             help="Leave out outputs that are not complete, and name them.",
-            show_default=False,
-            rich_help_panel=_DATA_SET,
         ),
-    ] = None,
+    ] = False,
     scratch: Annotated[
         Path | None,
         typer.Option(
@@ -133,9 +131,9 @@ def convert(
 
     **--to jsonl, bson** write all documents, four files for each output.
 
-    A file that is not complete is named. A data set is not finished then, unless you say
-    `--quarantine`; in the other forms nothing of it is written, and the others are converted all
-    the same. Exit status 0 only if all were converted, or left out as `--quarantine` says.
+    An output that is not complete is an error that names it: no data set and no table is made. With
+    `--quarantine` it is left out, and named. (`jsonl` and `bson` files belong to one output each:
+    those of the others are written in any case.)
 
     Example: `storewise convert /data/ssearch --to parquet -o dataset`, or
     `storewise convert results/*.m10.gz --to hits -o hits.tsv`
@@ -148,7 +146,6 @@ def convert(
         "--target-size": target_size,
         "--study-fields": study_fields,
         "--update": update,
-        "--quarantine": quarantine,
         "--scratch": scratch,
     }
     if to == "parquet":
@@ -166,7 +163,7 @@ def convert(
             study_fields=study_fields,
             processes=processes,
             update=bool(update),
-            quarantine=bool(quarantine),
+            quarantine=quarantine,
         )
         return
     given = [name for name, value in only_data_sets.items() if value is not None]
@@ -174,14 +171,15 @@ def convert(
         raise typer.BadParameter(f"is an option of --to parquet, not of {to}", param_hint=given[0])
     paths = outputs_of(files)
     if to == "hits":
-        raise typer.Exit(0 if _hits(paths, Path(output), processes) else 1)
-    good = True
+        _hits(paths, Path(output), processes, quarantine=quarantine)
+        return
+    bad: list[str] = []
     work = partial(_convert, form=to, directory=Path(output))
     for name, (made, warnings, error) in _worked("converting", work, paths, processes):
         for path in made:
             typer.echo(path)
-        good = _told(name, warnings, error) and good
-    raise typer.Exit(0 if good else 1)
+        _tell(name, warnings, error, bad, quarantine=quarantine)
+    _refuse(bad, paths, quarantine=quarantine)
 
 
 def _data_set(
@@ -246,13 +244,23 @@ def _worked(
             update(done, len(names))
 
 
-def _told(name: str, warnings: Iterable[str], error: str) -> bool:
-    """Whether there was no error, after what is to be said of an input."""
+def _tell(
+    name: str, warnings: Iterable[str], error: str, bad: list[str], *, quarantine: bool
+) -> None:
+    """Says what there is to say of an input, and notes in `bad` why it is not converted."""
     for warning in warnings:
         say(f"warning: {name}: {warning}")
     if error:
-        say(error)
-    return not error
+        bad.append(error)
+        say(f"left out: {error}" if quarantine else error)
+
+
+def _refuse(bad: Sequence[str], names: Sequence[str], *, quarantine: bool) -> None:
+    """Raises StorewiseError for bad inputs, if they are not to be left out."""
+    if bad and not quarantine:
+        raise StorewiseError(
+            f"{len(bad)} of {len(names)} outputs are not complete {GO_ON_WITHOUT}"
+        )
 
 
 def _convert(name: str, *, form: str, directory: Path) -> tuple[Iterable[Path], Iterable[str], str]:
@@ -266,13 +274,13 @@ def _convert(name: str, *, form: str, directory: Path) -> tuple[Iterable[Path], 
     return done.paths, done.warnings, ""
 
 
-def _hits(names: Sequence[str], output: Path, processes: int) -> bool:
-    """Write one table of hits; returns whether all inputs are in it."""
+def _hits(names: Sequence[str], output: Path, processes: int, *, quarantine: bool) -> None:
+    """Write one table of hits; StorewiseError, and no file, where an input is bad."""
     from storewise.atomic import aside
     from storewise.ssearch.hits import form_of, join
 
     form, to_stdout = form_of(output), str(output) == STDIN
-    good = True
+    bad: list[str] = []
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         with ExitStack() as stack:
@@ -281,22 +289,21 @@ def _hits(names: Sequence[str], output: Path, processes: int) -> bool:
             work = partial(_part, form=form, directory=parts)
 
             def made() -> Iterator[Path]:
-                nonlocal good
                 for name, (part, warnings, error) in _worked("converting", work, names, processes):
-                    good = _told(name, warnings, error) and good
+                    _tell(name, warnings, error, bad, quarantine=quarantine)
                     if part is not None:
                         yield part
                         part.unlink()
+                _refuse(bad, names, quarantine=quarantine)
 
             if to_stdout:
                 join(made(), form, sys.stdout.buffer)
-                return good
+                return
             with aside(output) as place, place.open("wb") as file:
                 join(made(), form, file)
     except (PermissionError, FileExistsError, NotADirectoryError, IsADirectoryError) as error:
         raise StorewiseError(f"{output}: cannot be written: {error.strerror}") from error
     say(f"wrote {output}")
-    return good
 
 
 def _part(name: str, *, form: str, directory: Path) -> tuple[Path | None, Iterable[str], str]:

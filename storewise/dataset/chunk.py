@@ -60,12 +60,11 @@ class InputRow:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Inputs as they were listed, where their runs go, and whether bad ones are left out."""
+    """Inputs as they were listed, and where their runs go."""
 
     files: Sequence[Listed]
     directory: Path
     settings: Settings
-    quarantine: bool
 
     @property
     def text(self) -> int:
@@ -82,13 +81,11 @@ def chunk_name(files: Sequence[Listed], settings: Settings) -> str:
 def read_chunk(chunk: Chunk) -> list[InputRow]:
     """Read the inputs of a chunk into runs below its directory; a finished one is left as it is.
 
-    Raises InputError for a bad input, if those are not to be left out.
+    The row of a bad input says so.
     """
     done = chunk.directory / DONE
     if done.exists():
-        rows = [InputRow(**row) for row in json.loads(done.read_bytes())]
-        if chunk.quarantine or not any(row.bad for row in rows):
-            return rows
+        return [InputRow(**row) for row in json.loads(done.read_bytes())]
     shutil.rmtree(chunk.directory, ignore_errors=True)
     chunk.directory.mkdir(parents=True)
     with RunWriter(chunk.directory, chunk.settings) as writer, Behind() as behind:
@@ -122,8 +119,6 @@ def _read(chunk: Chunk, take: Callable[[Run], None]) -> list[InputRow]:
                     raise content
                 rows.append(_read_input(number, file, content, builder, take))
             except InputError as error:
-                if not chunk.quarantine:
-                    raise
                 rows.append(InputRow(*file, bad=str(error)))
     if builder.size:
         take(builder.take())

@@ -28,7 +28,7 @@ from storewise.dataset.rounds import (
     text_of,
 )
 from storewise.dataset.settings import Settings, Wanted, dump, parse
-from storewise.errors import InputError, StorewiseError
+from storewise.errors import BadInputs, StorewiseError
 from storewise.ssearch.inputs.scan_many import listed
 from storewise.ssearch.parse.remote import Listed
 from storewise.ssearch.parse.stream import STDIN, content_digest
@@ -47,7 +47,7 @@ class Options:
     """How to convert. `share` is the prefix of the files of one of several writers at a time.
 
     With `update` inputs are added to those that a data set has; with `quarantine` bad ones are left
-    out, else the first ends the conversion.
+    out, else they end the conversion.
     """
 
     wanted: Wanted = field(default_factory=Wanted)
@@ -154,9 +154,9 @@ def convert(
 ) -> Summary:
     """Put the documents of `names` (from `list_inputs`) into a data set.
 
-    A conversion that was killed is gone on with. Raises InputError for a bad input,
-    StorewiseError for inputs that do not fit to what is there, and for a place that cannot be
-    written to; what was committed stays.
+    A conversion that was killed is gone on with. Raises StorewiseError for bad inputs, for inputs
+    that do not fit to what is there, and for a place that cannot be written to; what was committed
+    stays.
     """
     begin = time.monotonic()
     try:
@@ -167,9 +167,10 @@ def convert(
         with locked(home, options.share) as own:
             try:
                 summary = _convert(files, home, options, Folders(own), progress)
-            except StorewiseError:
-                if not (own / _MARK).exists():
-                    clear(home, own, options.share)  # nothing has begun
+            except StorewiseError as error:
+                begun = (own / _MARK).exists()
+                if not begun or (isinstance(error, BadInputs) and not load_state(home).commits):
+                    clear(home, own, options.share)  # nothing is finished
                 raise
             clear(home, own, options.share)
     except OSError as error:
@@ -294,8 +295,7 @@ def _listed(names: Sequence[str], *, quarantine: bool) -> list[Listed]:
         )
     files, missing = listed(list(dict.fromkeys(names)))
     if missing and not quarantine:
-        bad = missing[0]
-        raise InputError(bad["path"], bad["error"].removeprefix(f"{bad['path']}: "))
+        raise BadInputs([bad["error"] for bad in missing], len(names))
     # Whoever reads them says what is wrong.
     return files + [Listed(bad["path"], 0, 0) for bad in missing]
 

@@ -27,7 +27,7 @@ from storewise.dataset.runs import Run, spilled
 from storewise.dataset.settings import SHARE_OF_TEXT, Settings, text_bytes
 from storewise.dataset.writer import DataFile, Source, kind_named, write_files
 from storewise.documents import KINDS, Kind
-from storewise.errors import StorewiseError
+from storewise.errors import BadInputs, StorewiseError
 from storewise.processes import in_processes
 from storewise.ssearch.parse.remote import Listed
 
@@ -218,12 +218,11 @@ def run_round(
     """Read inputs and write their files; returns the commit that has still to be made.
 
     `read` is told the stored bytes of inputs that have been read, `wrote` the share of the files
-    that has been written. Raises InputError for a bad
-    input, if those are not to be left out.
+    that has been written. Raises StorewiseError, which names the first, for bad inputs, if those
+    are not to be left out.
     """
     chunks = [
-        Chunk(files, folders.chunks / chunk_name(files, settings), settings, quarantine)
-        for files in inputs
+        Chunk(files, folders.chunks / chunk_name(files, settings), settings) for files in inputs
     ]
     shutil.rmtree(folders.out, ignore_errors=True)
     known = state.known()
@@ -244,11 +243,16 @@ def run_round(
             documents += row.documents if keep[-1] else 0
         return keep
 
+    def refuse_bad(of: Sequence[InputRow]) -> None:
+        if not quarantine and (bad := [row.bad for row in of if row.bad]):
+            raise BadInputs(bad, len(of))
+
     name = stem(share, number)
     small = len(chunks) == 1 and text_of(inputs[0]) <= IN_MEMORY
     if small and not chunks[0].directory.exists():
         some, runs = read_in_memory(chunks[0])
         read(chunks[0].text)
+        refuse_bad(some)
         written = _write_runs(runs, wanted(some), folders.out, name, settings)
     else:
         spills = []
@@ -256,6 +260,7 @@ def run_round(
         for chunk, some in zip(chunks, results, strict=True):
             spills.append((chunk.directory, wanted(some)))
             read(chunk.text)
+        refuse_bad(rows)
         jobs = (
             _Writing(spills, folders.out, kind.table, partition, name, settings)
             # The largest kinds first, so that no process has one alone at the end.

@@ -13,11 +13,12 @@ def told_of(storewise, paths):
     assert [one["file"] for one in inspected] == list(map(str, paths))
     output = paths[0].parent / "converted"
     done = storewise("convert", *paths, "--to", "jsonl", "-j", "1", "-o", output)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert done.stdout == ""
     assert not output.exists() or list(output.iterdir()) == []
-    messages = done.stderr.splitlines()
+    *messages, last = done.stderr.splitlines()
     assert len(messages) == len(paths), done.stderr
+    assert f"{len(paths)} of {len(paths)} outputs are not complete" in last
     converted = dict(zip(map(str, paths), messages, strict=True))
     return {one["file"]: (one, converted[one["file"]]) for one in inspected}
 

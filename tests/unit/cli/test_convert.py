@@ -34,12 +34,29 @@ def test_bad_and_equal_inputs(tmp_path):
     twin.write_bytes(GOOD.read_bytes())
     done = convert(place, tmp_path, GOOD)
     assert done.returncode == 2 and done.stderr.startswith(f"storewise: {bad}, line ")
+    assert "--quarantine, goes on with the others" in done.stderr
+    assert not (place / ".work").exists()
     done = convert(place, tmp_path, GOOD, "--quarantine")
     assert done.returncode == 0
     assert f"storewise: left out: {bad}, line " in done.stderr
     # The first by path stays.
     first, second = sorted([str(twin), str(GOOD)])
     assert f"storewise: left out, equal to {first}: {second}" in done.stderr
+
+
+def test_a_bad_output_is_told_in_the_same_way_in_all_forms(tmp_path):
+    bad = tmp_path / "bad.m10"
+    bad.write_bytes((DATA / "ssearch36.m10").read_bytes()[:40_000])
+    for to, name in (("hits", "hits.tsv"), ("jsonl", "files"), ("parquet", "set")):
+        request = ("convert", GOOD, bad, "--to", to, "-o", tmp_path / name, "--jobs", "1")
+        done = storewise(*request)
+        assert done.returncode == 2, to
+        assert f"storewise: {bad}, line " in done.stderr and "--quarantine" in done.stderr
+        assert to != "hits" or not (tmp_path / name).exists()
+        done = storewise(*request, "--quarantine")
+        assert done.returncode == 0, to
+        assert f"storewise: left out: {bad}, line " in done.stderr
+        assert (tmp_path / name).exists()
 
 
 def test_options_that_are_refused(tmp_path):
