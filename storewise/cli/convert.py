@@ -258,9 +258,7 @@ def _tell(
 def _refuse(bad: Sequence[str], names: Sequence[str], *, quarantine: bool) -> None:
     """Raises StorewiseError for bad inputs, if they are not to be left out."""
     if bad and not quarantine:
-        raise StorewiseError(
-            f"{len(bad)} of {len(names)} outputs are not complete {GO_ON_WITHOUT}"
-        )
+        raise StorewiseError(f"{len(bad)} of {len(names)} outputs are not complete {GO_ON_WITHOUT}")
 
 
 def _convert(name: str, *, form: str, directory: Path) -> tuple[Iterable[Path], Iterable[str], str]:

@@ -12,6 +12,7 @@ import typer
 
 from storewise.cli.console import RESULTS, Files, Jobs, killed, outputs_of, say
 from storewise.cli.progress import shown
+from storewise.errors import GO_ON_WITHOUT, StorewiseError
 from storewise.processes import in_processes
 from storewise.s3.uri import is_remote
 
@@ -121,13 +122,21 @@ def init(
         Path | None, typer.Option("--output", "-o", help="Study file to write.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    quarantine: Annotated[
+        bool,
+        typer.Option(
+            "--quarantine",
+            help="The study leaves out outputs that are not complete, and its report names them.",
+        ),
+    ] = False,
 ) -> None:
     """Write a study for your own SSEARCH outputs: which store should hold them?
 
     Looks at the outputs for about ten seconds: how many there are, how large, and which are not
     complete. The study has the stores that this machine can run, beside the files themselves; it
-    loads all documents, looks them up by id, and asks a biologist's questions. Then it says how
-    long the run will take. Read the file, change it, and run it.
+    loads all documents, looks them up by id, and asks a biologist's questions. `init` says what it
+    decided (stores, a sample of many files, questions that cannot be asked), and how long the run
+    will take. Read the file, change it, and run it.
 
     Example: `storewise init /data/ssearch -o mine.yaml`, then `storewise run mine.yaml`
     """
@@ -138,16 +147,21 @@ def init(
     from storewise.run.doctor import examine
     from storewise.ssearch.inputs.survey import survey
     from storewise.study.load import load_study
-    from storewise.study.template import EMBEDDED, path_of, write_study
+    from storewise.study.template import (
+        EMBEDDED,
+        SAMPLE_FILES,
+        check_outputs,
+        path_of,
+        questions_of,
+        write_study,
+    )
+    from storewise.workloads.alignments.queries import QUESTIONS
 
     path = path_of(directory, output, force=force)
-    write_study(directory, path, force=force)  # says at once what is wrong with the directory
+    check_outputs(directory)
     engines = [*EMBEDDED, *(one.name for one in examine(SERVERS) if one.runs)]
     with shown("looking at files") as update:
         found = survey(directory, update)
-    write_study(
-        directory, path, force=True, engines=engines, genes=found.genes, scores=found.scores
-    )
     part = "" if found.read == found.files else f" (of {found.read} files that were read)"
     say(
         f"{directory}: {found.files} files, {decimal(found.bytes)}; {found.documents:,} documents"
@@ -155,13 +169,38 @@ def init(
     )
     for reason in found.incomplete[:MOST_NAMED]:
         say(f"not complete: {reason}")
-    if found.incomplete:
-        more = len(found.incomplete) - MOST_NAMED
-        say(
-            f"{f'and {more} more; ' if more > 0 else ''}the run goes on without them, and its "
-            "report names them (`on_bad_input`)"
+    if found.incomplete and not quarantine:
+        raise StorewiseError(
+            f"{len(found.incomplete)} of {found.files} outputs are not complete; no study was "
+            f"written {GO_ON_WITHOUT}"
         )
+    if not found.documents and not found.looked:
+        raise StorewiseError(
+            f"{directory}: no document in {found.files} files; no study was written"
+        )
+    if found.incomplete:
+        say(f"the run goes on without these {len(found.incomplete)}, and its report names them")
+    sample = found.files > SAMPLE_FILES
+    if sample:
+        say(f"a sample of {SAMPLE_FILES} files for a first look: take out `sample` for all of them")
+    asked = questions_of(genes=found.genes, scores=found.scores)
+    if left := [question for question in QUESTIONS if question not in asked]:
+        lacking = [
+            *(["no gene"] if not found.genes else []),
+            *(["no e-value"] if not found.scores else []),
+        ]
+        say(f"not asked, because most hits have {' and '.join(lacking)}: {', '.join(left)}")
     say(f"stores that run here: {', '.join(engines)}")
+    write_study(
+        directory,
+        path,
+        force=True,
+        engines=engines,
+        genes=found.genes,
+        scores=found.scores,
+        sample=sample,
+        quarantine=quarantine,
+    )
     plan = load_study(str(path))
     trials = plan.trials()
     expected = estimated(

@@ -22,6 +22,8 @@ from storewise.workloads.alignments.queries import QUESTIONS
 
 #: Files that are looked at before we say that a directory holds no SSEARCH output.
 LOOKED_AT = 200
+#: A study of more files begins with a sample of so many.
+SAMPLE_FILES = 200
 _HEAD_BYTES = 1 << 16
 _MARKS = (b"; pg_name", b"\n; pg_", b"SSEARCH", b"ssearch", b"FASTA searches", b"-m 10")
 
@@ -51,17 +53,21 @@ def write_study(
     engines: Sequence[str] = EMBEDDED,
     genes: bool = True,
     scores: bool = True,
+    sample: bool = False,
+    quarantine: bool = False,
 ) -> Path:
     """Write a study for `directory`, which may be a prefix on S3 (``s3://...``, a str).
 
     `genes` says whether its hits name genes, `scores` whether they have e-values: what is not there
-    cannot be asked for. Raises ConfigError, InputError or ObjectError with what to do.
+    cannot be asked for. The study takes a `sample` of SAMPLE_FILES files, or all; `quarantine` says
+    that it goes on without outputs that are not complete. Raises ConfigError, InputError or
+    ObjectError with what to do.
     """
     path = path_of(directory, output, force=force)
-    looked = _look(directory)
+    check_outputs(directory)
     place = str(directory) if is_remote(directory) else str(Path(directory).resolve())
     there = {"align.q": scores, "align.gene": genes, "align.e": scores}
-    questions = [q for q in QUESTIONS if any(q in _ASKED[n] for n in there if there[n])]
+    questions = questions_of(genes=genes, scores=scores)
     indexed = {name: engine(name).flags.secondary_indexes for name in engines}
     excluded = [f"{{engine: {n}, index: {'none' if i else 'after'}}}" for n, i in indexed.items()]
     template = files("storewise.study").joinpath("template.yaml").read_text(encoding="utf-8")
@@ -69,9 +75,10 @@ def write_study(
         file=path,
         title=yaml.safe_dump(f"Stores for {Path(place).name}", width=1000).split("\n")[0],
         path=yaml.safe_dump(place, width=1000).split("\n")[0],
-        sample="sample: {files: 200, seed: 1}"
-        if looked >= LOOKED_AT
+        sample=f"sample: {{files: {SAMPLE_FILES}, seed: 1}}"
+        if sample
         else "# sample: {files: 20, seed: 1}",
+        on_bad_input="quarantine" if quarantine else "fail",
         engines=", ".join(engines),
         indexes=", ".join(name for name, has in there.items() if has),
         exclude="".join(f"  - {one}\n" for one in excluded).rstrip("\n"),
@@ -81,6 +88,12 @@ def write_study(
     path.write_text(text, encoding="utf-8")
     load_study(path)
     return path
+
+
+def questions_of(*, genes: bool, scores: bool) -> list[str]:
+    """The questions that can be asked where hits name `genes` or have e-values (`scores`)."""
+    there = {"align.q": scores, "align.gene": genes, "align.e": scores}
+    return [q for q in QUESTIONS if any(q in _ASKED[n] for n in there if there[n])]
 
 
 def path_of(directory: Path | str, output: Path | None, *, force: bool) -> Path:
@@ -93,8 +106,8 @@ def path_of(directory: Path | str, output: Path | None, *, force: bool) -> Path:
     return path
 
 
-def _look(directory: Path | str) -> int:
-    """How many files were looked at to find an SSEARCH output; InputError where there is none."""
+def check_outputs(directory: Path | str) -> None:
+    """Raises InputError where no SSEARCH output is among the first files of a directory."""
     if not is_remote(directory) and not Path(directory).is_dir():
         raise InputError(directory, "there is no such directory; name one with SSEARCH outputs")
     there, looked = _has_output(directory)
@@ -106,7 +119,6 @@ def _look(directory: Path | str) -> int:
             else "the directory holds no file",
             expected="outputs of `ssearch36 -m 10` (plain, gzip or zstd)",
         )
-    return looked
 
 
 def _has_output(directory: Path | str) -> tuple[bool, int]:

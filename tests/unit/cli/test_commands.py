@@ -35,7 +35,12 @@ def test_init_asks_the_question_of_the_readme(tmp_path, outputs, monkeypatch):
     # It starts no process here: no probe, and no server is asked for its version.
     monkeypatch.setattr("storewise.run.probe.probe", lambda study: None)
     monkeypatch.setattr("storewise.run.doctor.examine", lambda names: [])
+    # An output that is not complete is an error here, too.
     done = storewise("init", outputs, "-o", "mine.yaml", cwd=tmp_path)
+    assert done.returncode == 2 and "cut.m10, line" in done.stderr
+    assert "1 of 4 outputs are not complete; no study was written" in done.stderr
+    assert "--quarantine" in done.stderr and not (tmp_path / "mine.yaml").exists()
+    done = storewise("init", outputs, "-o", "mine.yaml", "--quarantine", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     study = load_study(tmp_path / "mine.yaml", inputs_exist=True)
     assert list(study.engines)[:4] == ["files", "sqlite", "duckdb", "parquet"]
@@ -49,12 +54,35 @@ def test_init_asks_the_question_of_the_readme(tmp_path, outputs, monkeypatch):
     assert "of 3 files that were read" in words
     assert "not complete: " in words
     assert "cut.m10, line" in words
+    assert study.on_bad_input == "quarantine"
+    assert "goes on without these 1" in words
     assert f"{len(study.trials())} trials, which take about" in words
     # Only --force replaces it.
     again = storewise("init", outputs, "-o", "mine.yaml", cwd=tmp_path)
     assert again.returncode == 2 and "--force" in again.stderr
-    done = storewise("init", outputs, "-o", "mine.yaml", "--force", cwd=tmp_path)
+    done = storewise("init", outputs, "-o", "mine.yaml", "--force", "--quarantine", cwd=tmp_path)
     assert done.returncode == 0
+
+
+def test_init_says_what_it_decided_and_refuses_outputs_without_documents(tmp_path, monkeypatch):
+    monkeypatch.setattr("storewise.run.probe.probe", lambda study: None)
+    monkeypatch.setattr("storewise.run.doctor.examine", lambda names: [])
+    many = tmp_path / "many"
+    many.mkdir()
+    for number in range(201):
+        (many / f"{number}.m10").symlink_to(DATA / "ssearch36_nohits.m10")
+    done = storewise("init", many, "-o", "many.yaml", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    words = " ".join(done.stderr.split())
+    assert "a sample of 200 files" in words
+    assert "not asked, because most hits have no gene: gene_hits, top_genes" in words
+    assert load_study(tmp_path / "many.yaml").inputs.sample.files == 200
+    bad = tmp_path / "bad"
+    bad.mkdir()
+    (bad / "a.m10").write_bytes((DATA / "ssearch36.m10").read_bytes()[:900])
+    done = storewise("init", bad, "-o", "bad.yaml", "--quarantine", cwd=tmp_path)
+    assert done.returncode == 2 and "no document in 1 files" in done.stderr
+    assert not (tmp_path / "bad.yaml").exists()
 
 
 def test_doctor_knows_what_was_meant():

@@ -43,9 +43,9 @@ def test_what_hits_do_not_have_is_not_asked(outputs, genes, scores):
 
 
 def test_of_many_files_a_sample_is_taken(outputs, monkeypatch):
-    monkeypatch.setattr(template, "LOOKED_AT", 2)
-    study = load_study(write_study(outputs, outputs.parent / "mine.yaml"))
+    study = load_study(write_study(outputs, outputs.parent / "mine.yaml", sample=True))
     assert (study.inputs.sample.files, study.inputs.sample.seed) == (200, 1)
+    assert study.on_bad_input == "fail"
     monkeypatch.setattr(template, "LOOKED_AT", 1)
     (outputs / "run" / SMALL[0].name).unlink()
     for place, says in (
