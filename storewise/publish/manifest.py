@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from storewise.errors import is_plain
 from storewise.layout import EXTERNAL, LEASES, LIVE, PUBLISHED, RECORD
 from storewise.s3.client import NotThere, ObjectError
 from storewise.s3.stream import open_object
@@ -29,7 +30,7 @@ class NoManifest(ObjectError):
 
 
 def _one_name(text: str) -> str:
-    if text.startswith(".") or not text or "/" in text or "\0" in text:
+    if text.startswith((".", "-")) or not text or "/" in text or not is_plain(text):
         raise ValueError("is no name of a study")
     return text
 
@@ -40,8 +41,11 @@ def _inside(text: str) -> str:
     Others direct runs. A file system may not tell capitals from small letters.
     """
     parts = text.split("/")
-    if PurePosixPath(text).is_absolute() or {"", ".", ".."} & set(parts) or "\0" in text:
+    if PurePosixPath(text).is_absolute() or {"", ".", ".."} & set(parts):
         raise ValueError("leads out of the publication")
+    if not is_plain(text) or any(part.startswith("-") for part in parts):
+        # A list of names has one a line, and a command takes such a name for an option.
+        raise ValueError(f"{text!r} has a control character, or a name that starts with a dash")
     if parts[0].casefold() in OF_A_RUN or any(part.startswith(".") for part in parts):
         raise ValueError(f"{text!r} is no result: such a file directs the runs of its place")
     return text
@@ -115,7 +119,7 @@ def parse_manifest(content: bytes, where: str) -> Manifest:
                 "the version that published it"
             )
         return Manifest.model_validate(data)
-    except (ValueError, AttributeError) as error:
+    except (ValueError, AttributeError, RecursionError) as error:
         reason: object = error
         if isinstance(error, ValidationError):
             first = error.errors()[0]

@@ -153,7 +153,7 @@ def stored_study(results: Path) -> dict[str, Any]:
             f"{results}: there is no analysis to publish; make it with `snakemake analysis "
             "--config study=STUDY`"
         ) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ResultError(
             f"{path}: not a study ({error}); make it again with `snakemake analysis`"
         ) from error

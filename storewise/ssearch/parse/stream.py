@@ -14,6 +14,7 @@ import sys
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
@@ -322,8 +323,11 @@ class Raw(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def read(self, size: int = -1, /) -> bytes:
-        return self._stream.read(size)
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Up to `size` bytes; all that are left where it is negative or None."""
+        if size is not None and size >= 0:
+            return self._stream.read(size)
+        return b"".join(iter(partial(self._stream.read, _CHUNK), b""))
 
     def readinto(self, buffer: Any, /) -> int:
         data = self.read(len(buffer))
@@ -339,7 +343,7 @@ class Digesting(Raw):
         self._digest = hashlib.blake2b(digest_size=FULL_DIGEST_BYTES)
         self.name = name
 
-    def read(self, size: int = -1, /) -> bytes:
+    def read(self, size: int | None = -1, /) -> bytes:
         data = super().read(size)
         self._digest.update(data)
         return data

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from storewise.publish.manifest import parse_manifest
+from storewise.publish.manifest import NoManifest, parse_manifest
 from storewise.s3.client import ObjectError
 
 DIRECTING = [
@@ -20,7 +20,11 @@ DIRECTING = [
         ({"files": [{"path": "/etc/x"}]}, "leads out of the publication"),
         # What directs runs: by it they end processes, remove directories and drop tables.
         *(({"files": [{"path": path}]}, "is no result: such a file directs") for path in DIRECTING),
-        ({"study": ".."}, "study: .*no name of a study"),
+        *(
+            ({"files": [{"path": path}]}, "control character, or a name that starts with a dash")
+            for path in ("a\nb", "\x1b[2Jx", "trials/-rf", "a\0b")
+        ),
+        *(({"study": name}, "study: .*no name of a study") for name in ("..", "-rf", "a\nb")),
         ({"format": 2}, "of format 2, this version of Storewise reads 1"),
         ({"files": None}, "not a manifest of a publication"),
         ({"files": [{"path": "x"}, {"path": "x"}]}, "files: .*name a path twice"),
@@ -38,3 +42,8 @@ def test_a_manifest_cannot_lead_elsewhere(change, expected):
         data["files"] = [entry | one for one in data["files"]]
     with pytest.raises(ObjectError, match=expected):
         parse_manifest(json.dumps(data).encode(), "s3://b/MANIFEST.json")
+
+
+def test_brackets_without_end_are_no_manifest():
+    with pytest.raises(NoManifest, match="not a manifest of a publication"):
+        parse_manifest(b"[" * 100_000, "s3://b/MANIFEST.json")

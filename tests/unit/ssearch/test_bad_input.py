@@ -13,7 +13,7 @@ from storewise.errors import InputError
 from storewise.ssearch.inputs.scan import scan_file
 from storewise.ssearch.inspect import inspect_file
 from storewise.ssearch.parse.reader import DocumentReader
-from storewise.ssearch.parse.stream import content_digest, open_input
+from storewise.ssearch.parse.stream import Raw, content_digest, open_input
 
 CONTENT = (DATA / "ssearch36.m10").read_bytes()
 
@@ -134,6 +134,9 @@ def test_compressed(name, tmp_path):
     with open_input(path) as stream:
         pieces = list(iter(lambda: stream.read(777), b""))
     assert b"".join(pieces) == CONTENT and all(len(p) <= 777 for p in pieces)
+    with open_input(path) as stream:
+        raw = Raw(stream)
+        assert (raw.read(9), raw.read(-1), raw.read()) == (CONTENT[:9], CONTENT[9:], b"")
 
 
 @pytest.mark.parametrize("name", ["gzip members", "zstd skippable"])
