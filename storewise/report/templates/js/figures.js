@@ -195,7 +195,8 @@ function legendOf(groups, named = false) {
     const colour = trace.line?.color ?? trace.marker?.color;
     if (trace.mode?.includes("lines")) draw("M0 8H28", { stroke: colour, "stroke-width": 2, "stroke-dasharray": DASHES[trace.line.dash] ?? "", fill: "none" });
     const each = trace.marker?.symbol;
-    const symbol = Array.isArray(each) ? each[0].replace("-open", "") : each;
+    // A line that names no symbol has Plotly's own.
+    const symbol = Array.isArray(each) ? each[0].replace("-open", "") : each ?? "circle";
     if (trace.mode?.includes("markers")) {
       const fill = symbol.endsWith("-open") ? css("--page") : colour;
       draw(SHAPES[symbol.replace("-open", "")], { fill, stroke: colour });
