@@ -160,6 +160,7 @@ def test_a_task_that_is_over_without_a_word(scene: Scene) -> None:
 
 def test_a_task_that_pbs_would_run_again(scene: Scene) -> None:
     job = scene.job("1[0].s", RUNS)
+    scene.job("1[1].s", RUNS)
     script.start_mark(scene.marks, job.key).write_text("1\n")
     scene.look(0)
     scene.server.jobs["1[0].s"] = JobState("Q", -20)
@@ -189,13 +190,15 @@ def test_a_host_that_is_back_in_time(scene: Scene) -> None:
 
 
 def test_a_job_that_can_never_run(scene: Scene) -> None:
-    scene.job(state=JobState("Q", comment="Can Never Run: Insufficient amount of resource: host"))
+    for job_id in ("1.s", "2.s"):
+        words = "Can Never Run: Insufficient amount of resource: host"
+        scene.job(job_id, JobState("Q", comment=words))
     assert scene.look(0) == {}
     assert scene.look(10) == {}
-    assert scene.look(20) == {
-        "1.s": "would never start: Can Never Run: Insufficient amount of resource: host"
-    }
-    assert scene.deleted == [(["1.s"], False)]
+    never = "would never start: Can Never Run: Insufficient amount of resource: host"
+    assert scene.look(20) == {"1.s": never, "2.s": never}
+    assert scene.deleted == [(["1.s", "2.s"], False)]
+    assert scene.table.left() == ([], [])
 
 
 def test_what_has_not_started_when_the_run_stops(scene: Scene) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -77,6 +77,8 @@ class Watch:
         self._pace_lock = threading.Lock()
         self._down: dict[str, tuple[float, str]] = {}
         """Hosts that PBS cannot reach: since when, and in which state."""
+        self._given_up: dict[bool, list[str]] = {False: [], True: []}
+        """Ids of jobs to be deleted, without and by force."""
         self._last_told = float("-inf")
         self._stopping = False
         self.lost: frozenset[str] = frozenset()
@@ -113,7 +115,19 @@ class Watch:
                 yield self._failed(job)
         if stopping:
             yield from self._drop_waiting()
+        for force, ids in self._given_up.items():
+            if ids:
+                self._delete(self._table.whole_arrays(ids), force=force)
+                self._table.forget(ids, ())
+                ids.clear()
         self._tell_waiting(now)
+
+    def _give_up(self, jobs: Iterable[PbsJob], *, force: bool = False) -> None:
+        """Jobs of which nobody wants to hear any more. They are deleted together, when all have
+        been looked at; or with all others, if the run ends before that."""
+        ids = [job.id for job in jobs]
+        self._table.spare(ids)
+        self._given_up[force] += ids
 
     def _read_marks(self, now: float) -> Iterator[Ended]:
         jobs = self._table.announced()
@@ -177,7 +191,7 @@ class Watch:
             return self._sent_back(job, before)
         job.never = job.never + 1 if reasons.never(state.comment) and not state.started else 0
         if job.never >= NEVER:
-            self._delete([job.id])
+            self._give_up([job])
             return self._over(job, f"would never start: {state.comment}")
         return None
 
@@ -197,7 +211,7 @@ class Watch:
     def _sent_back(self, job: PbsJob, before: JobState | None) -> Ended:
         """PBS has put a job back into its queue that had begun (a task of an array: OpenPBS takes
         none that may not run again)."""
-        self._delete([job.id])
+        self._give_up([job])
         host = next(iter(names_of(before.exec_host)), None) if before is not None else None
         words = "PBS sent the job back to its queue"
         return self._over(job, messages.lost_host(host, words) if host else f"was stopped: {words}")
@@ -225,8 +239,7 @@ class Watch:
                     words = f"PBS reports it {state} for {now - since:.0f} s"
                     lost[job] = messages.lost_host(host, words)
                     break
-        if lost:
-            self._delete(self._table.whole_arrays([job.id for job in lost]), force=True)
+        self._give_up(lost, force=True)
         for job, what in lost.items():
             yield self._over(job, what)
 
@@ -240,8 +253,7 @@ class Watch:
             # It may have started since PBS was asked.
             and not start_mark(self._marks, job.key).exists()
         ]
-        if waiting:
-            self._delete(self._table.whole_arrays([job.id for job in waiting]))
+        self._give_up(waiting)
         for job in waiting:
             yield self._over(job, NOT_STARTED)
 
