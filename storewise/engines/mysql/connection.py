@@ -127,6 +127,6 @@ def again(do: Callable[[], _T]) -> _T:
 
 
 def undone(error: Exception) -> bool:
-    """Whether a server has undone a transaction for the sake of another one."""
+    """Whether the server has rolled back a transaction because of a deadlock or a conflict."""
     cause = error.__cause__ if isinstance(error, EngineError) else error
     return isinstance(cause, LinkError) and cause.code in _AGAIN

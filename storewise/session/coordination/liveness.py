@@ -70,7 +70,7 @@ class Process:
         return (self.host, self.boot) == (system.host(), system.boot())
 
     def alive(self, system: System = SYSTEM) -> bool | None:
-        """Whether it runs; None where it is not here and we cannot tell."""
+        """Whether the process runs; None if it is on another host, where we cannot tell."""
         return system.started(self.pid) == self.started if self.is_here(system) else None
 
 

@@ -90,7 +90,7 @@ def external_store(
 
 
 def _left(record: Path, begin: str) -> str:
-    """The tables' prefix that a record names; EngineError where it is none that we have made."""
+    """The table prefix in a record; EngineError if Storewise did not make it."""
     try:
         old = json.loads(record.read_text(encoding="utf-8"))["prefix"]
         if re.fullmatch(re.escape(begin) + "[0-9a-f]{8}", old):

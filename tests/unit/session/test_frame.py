@@ -190,7 +190,7 @@ def test_the_first_reason_of_an_abort_stays(tmp_path, monkeypatch, links):
     assert abort(tmp_path, Abort("first", failure=True))
     assert not abort(tmp_path, Abort("second", failure=False))
     assert read_abort(tmp_path / ABORT) == Abort("first", failure=True)
-    if not links:  # who was first was killed before it had written why
+    if not links:  # the first job was killed before it wrote its reason
         (tmp_path / ABORT).unlink()
         assert abort(tmp_path, Abort("third", failure=False))
         assert read_abort(tmp_path / ABORT).reason == "third"
