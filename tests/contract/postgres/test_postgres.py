@@ -105,7 +105,7 @@ LEVELS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("level", LEVELS)
 def test_levels_and_settings_reach_the_server(level, tmp_path):
-    config = {"work_mem": "7MB", "jit": False, "storewise.hard": HARD}
+    config = {"work_mem": "7MB", "jit": False, "auto_explain.hard": HARD}
     config["search_path"] = '"$user", public'
     settings = {**available("postgres"), "config": config}
     shape = Topology(memory_mb=256, threads=3)
@@ -120,7 +120,7 @@ def test_levels_and_settings_reach_the_server(level, tmp_path):
         values, kept = LEVELS[level]
         names = ("synchronous_commit", "fsync", "full_page_writes", "transaction_isolation")
         assert shown(*names) == values
-        names = ("work_mem", "jit", "storewise.hard", "shared_buffers", "max_parallel_workers")
+        names = ("work_mem", "jit", "auto_explain.hard", "shared_buffers", "max_parallel_workers")
         assert shown(*names) == ["7MB", "off", HARD, "64MB", "2"]
         tables = _ask(
             cluster,

@@ -68,6 +68,7 @@ def test_a_slowed_network_shows_at_its_node_only(places: list[Host], tmp_path: P
         running.run("c")
         for place in places:
             assert "htb" not in place.says("tc", "qdisc", "show", "dev", INTERFACE)
+        running.run("verify")
         running.close()
     assert not list(tmp_path.rglob("*.slow"))
     tables = build_tables(load_results(tmp_path / "results"))

@@ -17,10 +17,14 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
+from storewise.driver.verify import PHASE as VERIFY
+from storewise.driver.verify import run_verify
 from storewise.driver.worker import WorkerJob, run_worker
 from storewise.errors import Aborted, StorewiseError
+from storewise.layout import VERIFIED
 from storewise.processes import dies_with_parent
 from storewise.session.coordination.cluster import (
     CLUSTER,
@@ -197,24 +201,26 @@ def _node(directory: Path, trial: Trial, name: str, interface: str) -> None:
 
 
 def _worker(directory: Path, trial: Trial, phase: str) -> None:
+    """The only worker of a phase, or the check at the end."""
     live, results = directory / "live", directory / "results" / "trials" / trial.id
-    earlier = [p.name for p in trial.phases[: [p.name for p in trial.phases].index(phase)]]
-    run_worker(
-        WorkerJob(
-            trial=trial,
-            phase=phase,
-            worker=0,
-            shards=None,
-            live=live,
-            result=results / f"{phase}.0.parquet",
-            hdr_log=results / f"{phase}.0.hlog",
-            written=(),
-            before=tuple(results / f"{name}.0.parquet" for name in earlier),
-            cluster=client_cluster(trial, live, read_cluster(live / CLUSTER)),
-        ),
-        lambda: _check_of(live),
-        logging.getLogger("worker"),
+    phases = [p.name for p in trial.phases]
+    job = WorkerJob(
+        trial=trial,
+        phase=phase,
+        worker=0,
+        shards=None,
+        live=live,
+        result=results / (VERIFIED if phase == VERIFY else f"{phase}.0.parquet"),
+        hdr_log=results / f"{phase}.0.hlog",
+        written=(),
+        before=tuple(results / f"{name}.0.parquet" for name in takewhile(phase.__ne__, phases)),
+        cluster=client_cluster(trial, live, read_cluster(live / CLUSTER)),
     )
+    log = logging.getLogger("worker")
+    if phase == VERIFY:
+        run_verify(job, lambda: _check_of(live), log)
+    else:
+        run_worker(job, lambda: _check_of(live), log)
 
 
 def main() -> None:

@@ -168,9 +168,10 @@ def test_work_in_threads_gives_each_thing_with_its_result():
 
 @pytest.mark.parametrize("ends", ["error", "listener"])
 def test_nothing_is_begun_after_an_error_or_for_nobody(ends):
-    begun, ended = [], []
+    begun, ended, workers = [], [], set()
 
     def work(thing):
+        workers.add(threading.current_thread())
         begun.append(thing)
         if thing == 0 and ends == "error":
             raise ValueError("mine")
@@ -188,7 +189,7 @@ def test_nothing_is_begun_after_an_error_or_for_nobody(ends):
         results.close()
     assert sorted(ended) == sorted(begun), "what was under way has ended"
     assert len(begun) < 500
-    assert not [t for t in threading.enumerate() if t.name.startswith("ThreadPool")]
+    assert not any(worker.is_alive() for worker in workers)
 
 
 KEYS = {"access_key": "test", "secret_key": "test", "session_token": None}

