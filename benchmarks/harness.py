@@ -1,4 +1,4 @@
-"""What Storewise's client costs, beside a bare loop with the store's official driver.
+"""Compare Storewise's client with a bare loop of the store's official driver.
 
     python benchmarks/harness.py [--stores sqlite postgres ...] [--documents 20000] [--reads 5000]
         [--updates 1000] [--rounds 3] [--json FILE]
@@ -61,19 +61,19 @@ KIND = Kind.ALIGN
 COLUMNS = make_table(KIND, study_fields=False).columns
 NAMES = [column.name for column in COLUMNS]
 CHANGED = "gene"
-#: Of stores that keep texts only.
+#: How to read a value from a store that keeps only texts.
 READ: dict[str, Callable[[bytes], Any]] = {
     "id": bytes, "int": int, "float": float, "str": bytes.decode
 }  # fmt: skip
 
 
 def columns(types: dict[str, str]) -> str:
-    """Of CREATE TABLE."""
+    """The column definitions for CREATE TABLE."""
     return ", ".join(f'"{c.name}" {types[c.type]}' for c in COLUMNS) + ', PRIMARY KEY ("_id")'
 
 
 class Bare(ABC):
-    """A driver by itself; a table of its own beside Storewise's."""
+    """The official driver without Storewise; uses its own table `bare`."""
 
     def __init__(self, cluster: Cluster, place: Path) -> None:
         self.place = place
@@ -86,7 +86,7 @@ class Bare(ABC):
         self.connect()
 
     def prepare(self, batches: list[list[Document]]) -> list[Any]:
-        """The batches as `load` takes them."""
+        """Convert batches to the form that `load` takes."""
         return batches
 
     @abstractmethod
@@ -148,7 +148,7 @@ class Duckdb(Bare):
     def connect(self) -> None:
         import duckdb
 
-        # As many threads as Storewise's setting has.
+        # The same number of threads as Storewise's setting.
         self.db = duckdb.connect(self.place / "bare.duckdb", config={"threads": 1})
         self.db.execute(f"CREATE OR REPLACE TABLE bare ({columns(self.types)})")
 
@@ -397,12 +397,12 @@ BARE: dict[str, type[Bare]] = {
     "cassandra": Cassandra,
     "hbase": Hbase,
 }
-#: Settings of servers and clients with which both sides do the same.
+#: Settings with which Storewise uses the store as the bare driver does.
 SETTINGS: dict[str, dict[str, Any]] = {"hbase": {"gateway": "happybase", "layout": "columns"}}
 
 
 class Storewise:
-    """Storewise's client in its loop."""
+    """Storewise's client, run by its loop and recorder."""
 
     def __init__(self, name: str, cluster: Cluster) -> None:
         self.engine = engine(name)
@@ -448,7 +448,7 @@ class Storewise:
         recorder.result()
 
     def end_load(self) -> None:
-        """As the phases that read have it."""
+        """Reopen an embedded store for reading, as a study does after its load phase."""
         if self.engine.flags.embedded:
             self.client.finish()
             self.client.close()
@@ -456,7 +456,7 @@ class Storewise:
 
 
 def timed(work: Callable[[], None]) -> tuple[float, float]:
-    """Seconds by the clock and of this process's processor time."""
+    """Run `work`; returns wall-clock seconds and CPU seconds of this process."""
     gc.collect()
     gc.freeze()
     wall, cpu = time.perf_counter(), time.process_time()
@@ -547,7 +547,7 @@ def main() -> None:
         if min(row["wall ratio"], row["cpu ratio"]) < TARGET
     ]
     if low:
-        raise SystemExit(f"below {TARGET}: {', '.join(low)}")
+        raise SystemExit(f"ratio below the target of {TARGET}: {', '.join(low)}")
 
 
 if __name__ == "__main__":

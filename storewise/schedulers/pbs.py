@@ -21,7 +21,7 @@ _LOST = re.compile(r"lost its host (?P<host>\S+): .+")
 _REFUSED = re.compile(r"PBS did not take \S+?: .+")
 _NOTICE = re.compile(
     rf"{_JOB} waits: \S.*|PBS does not answer \(.+|PBS answers again\."
-    r"|The resource `\w+` \(of job \S+\) is not asked for: .+"
+    r"|The resource `\w+` \(of job \S+\) is ignored: .+"
 )
 
 
@@ -74,9 +74,8 @@ def refusal(message: str) -> str | None:
 
 
 def notice(line: str) -> str | None:
-    """What a line tells a user who waits: a job that does not start and PBS's comment, a server
-    that does not answer, or answers again, a resource that PBS is not asked for. None for any other
-    line."""
+    """The line itself if a waiting user should see it, else None: why a job does not start, that
+    the PBS server does not answer or answers again, or that a resource is ignored."""
     match = _NOTICE.fullmatch(line.strip())
     return match[0] if match else None
 

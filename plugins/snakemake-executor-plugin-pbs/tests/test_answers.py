@@ -168,8 +168,8 @@ def test_the_log_tells_first() -> None:
     assert ending(None, 1) == "ended with exit status 1"
 
 
-def test_the_exit_status_is_the_program_s(tmp_path: Path) -> None:
-    """A job is a Snakemake, which ends with 1 whatever became of the rule's own command."""
+def test_the_exit_status_is_that_of_the_rule_s_command(tmp_path: Path) -> None:
+    """Each job runs Snakemake, which exits with 1 whatever the exit status of the command."""
     rules = "".join(
         f"rule {name}:\n    output: '{name}'\n    shell: '{command}'\n"
         for name, command in (("seven", "exit 7"), ("nine", "kill -9 $$"))

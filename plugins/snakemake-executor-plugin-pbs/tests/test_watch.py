@@ -198,11 +198,11 @@ def test_a_job_that_can_never_run(scene: Scene) -> None:
     never = "would never start: Can Never Run: Insufficient amount of resource: host"
     assert scene.look(20) == {"1.s": never, "2.s": never}
     assert scene.deleted == [(["1.s", "2.s"], False)]
-    assert scene.table.left() == ([], [])
+    assert scene.table.to_delete() == ([], [])
 
 
 def test_what_has_not_started_when_the_run_stops(scene: Scene) -> None:
-    """Together, and not by us: a server that is slow to delete must not hold up the looks."""
+    """Waiting jobs are deleted in one call of another process: a slow qdel must not block polls."""
     scene.job("1.s", RUNS)
     waiting = ["2.s", "4[0].s", "4[1].s"]
     for job_id in waiting:
@@ -234,16 +234,16 @@ def test_what_is_left_of_a_run() -> None:
     assert table.whole_arrays(list(jobs)) == ["2.s", "1[].s"]
     table.remove(jobs["1[0].s"])
     for name in "bc":
-        table.unsure(name)
-    assert table.left() == (["1[1].s", "2.s"], ["b", "c"])
+        table.add_unconfirmed(name)
+    assert table.to_delete() == (["1[1].s", "2.s"], ["b", "c"])
     assert table.whole_arrays(["1[1].s", "2.s"]) == ["1[1].s", "2.s"]
-    # What comes meanwhile is not forgotten.
+    # A job added meanwhile stays in the table.
     table.add([PbsJob(None, "3.s", "c", "c", Path("l"), 0.0)])
-    table.forget(["1[1].s", "2.s"], ["b"])
-    assert table.left() == (["3.s"], ["c"])
-    assert table.unsure_names() == {"b", "c"}
-    table.sure("b")
-    assert table.unsure_names() == {"c"}
+    table.mark_handed_over(["1[1].s", "2.s"], ["b"])
+    assert table.to_delete() == (["3.s"], ["c"])
+    assert table.unconfirmed_names() == {"b", "c"}
+    table.confirm("b")
+    assert table.unconfirmed_names() == {"c"}
 
 
 def test_the_pace_of_questions() -> None:
@@ -275,7 +275,7 @@ def test_jobs_are_deleted_until_they_are_gone() -> None:
             words.jobs["1.s"] = JobState("F", 265)
 
     notes: list[str] = []
-    left = cancel.until_gone(
+    left = cancel.delete_until_gone(
         words, ["1.s", "2.s", "3.s"], [], clock=lambda: now, sleep=sleep, note=notes.append
     )
     assert left == []
@@ -391,20 +391,20 @@ class Order:
         def note(event: str):  # type: ignore[no-untyped-def]
             return lambda *values: self.events.append((event, values[-1] if values else None))
 
-        listener = submission.Listener(
-            taken=lambda order, job_id, host: self.events.append(("taken", job_id)),
+        callbacks = submission.Callbacks(
+            accepted=lambda order, job_id, host: self.events.append(("taken", job_id)),
             refused=note("refused"),
-            offered=lambda name: None,
-            settled=lambda name: None,
-            spare=note("spare"),
-            answered=lambda: None,
-            unanswered=note("silent"),
+            submitting=lambda name: None,
+            not_queued=lambda name: None,
+            duplicates=note("spare"),
+            server_answered=lambda: None,
+            server_silent=note("silent"),
             stopping=lambda: self.stopping,
-            lost=frozenset,
+            lost_hosts=frozenset,
         )
         self.stopping = False
         pbs = Planned()
-        self.submitter = submission.Submitter(pbs, Hosts(pbs), 10.0, listener)
+        self.submitter = submission.Submitter(pbs, Hosts(pbs), 10.0, callbacks)
         request = request_of("a", 1, {}, ExecutorSettings())
         self.order = submission.Order(
             request, "a-1", Path("/s"), Path("/l"), (None,), ("a-1",), (Path("/l"),)

@@ -16,6 +16,7 @@ from snakemake_executor_plugin_pbs.request import (
     Form,
     RequestError,
     first_words,
+    ignored_resources,
     no_direct,
     other_host,
     passing,
@@ -23,7 +24,6 @@ from snakemake_executor_plugin_pbs.request import (
     refused,
     request_of,
     too_large,
-    unmapped,
 )
 from snakemake_executor_plugin_pbs.settings import ExecutorSettings
 from snakemake_interface_common.exceptions import WorkflowError
@@ -133,11 +133,14 @@ def test_what_rules_ask_for_in_the_words_of_other_executors() -> None:
     request = request_of("a", 4, asked, ExecutorSettings(select="big=1"))
     assert "select=1:ncpus=4:mem=6000mb:ngpus=2:big=1" in words(request)
     assert "nodes=1:ppn=4:gpus=2:big=1" in words(request, TORQUE)
-    # What a select says of GPUs itself is the user's.
+    # GPUs in pbs_select replace the resource `gpu`.
     own = request_of("a", 1, {"gpu": 2, "pbs_select": "ngpus=1"}, ExecutorSettings())
     assert "select=1:ncpus=1:ngpus=1" in words(own)
-    assert unmapped(asked) == ["gpu_model", "tasks"]
-    assert unmapped({"nodes": 4, "tasks": 4, "mem_mb": 1, "opening": 1, "slurm_extra": "x"}) == []
+    assert ignored_resources(asked) == ["gpu_model", "tasks"]
+    assert (
+        ignored_resources({"nodes": 4, "tasks": 4, "mem_mb": 1, "opening": 1, "slurm_extra": "x"})
+        == []
+    )
 
 
 def test_a_job_that_no_host_can_run() -> None:
@@ -146,7 +149,7 @@ def test_a_job_that_no_host_can_run() -> None:
     why = too_large(replace(PLAIN, threads=640), hosts)
     assert why is not None
     assert "asks for 640 CPUs and 2000 MB of memory on one host" in why
-    # Of what was not asked for nothing is said.
+    # The message leaves out what the rule does not ask for.
     why = too_large(replace(PLAIN, threads=640, memory=None), hosts)
     assert why is not None
     assert "asks for 640 CPUs on one host" in why

@@ -131,7 +131,7 @@ def test_a_job_that_is_ended(tmp_path: Path, who: str) -> None:
 def test_ctrl_c_more_than_once_while_a_job_is_being_submitted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: str
 ) -> None:
-    """PBS takes the job after Snakemake has gone: it is deleted all the same."""
+    """A job that PBS queues after Snakemake has ended is deleted as well."""
     qsub = tmp_path / "commands" / "qsub"
     qsub.parent.mkdir()
     qsub.write_text(

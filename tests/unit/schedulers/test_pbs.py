@@ -54,7 +54,7 @@ def test_what_a_user_who_waits_is_told():
         messages.waiting("12.login", "load.0.pg", "Not Running: Queue not started."),
         messages.silent("qstat: cannot connect to server", 10),
         messages.ANSWERS_AGAIN,
-        messages.not_mapped("gpu_model", "load.0.pg"),
+        messages.ignored_resource("gpu_model", "load.0.pg"),
     ]
     assert [pbs.notice(line) for line in said] == [note_of(line) for line in said] == said
     assert pbs.notice(messages.submitted("7", "12.login", "a", LOG)) is None

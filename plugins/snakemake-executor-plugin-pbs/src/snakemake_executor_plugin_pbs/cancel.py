@@ -3,7 +3,7 @@
 ``python -m snakemake_executor_plugin_pbs.cancel FILE``, where FILE is JSON: ``{"dialect": ...,
 "ids": [...], "names": [...], "force": false}``. Names are of jobs that PBS may have taken without
 an answer. The process outlives Snakemake and its terminal: a server that is down for minutes loses
-no deletion. What is left after each look stands in a file beside FILE (`handover.left_of`).
+no deletion. A file beside FILE lists what is left after each poll (`handover.remaining`).
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from snakemake_executor_plugin_pbs.handover import LEFT, tidy
 from snakemake_executor_plugin_pbs.qstat import number_of
 from snakemake_executor_plugin_pbs.server import Server
 
-#: Seconds for which it goes on.
+#: Seconds after which the process stops trying.
 LONGEST = 1800.0
-#: Seconds after the first accepted deletion before a job is taken out by force.
+#: Seconds after the first qdel before a job is deleted by force.
 FORCE_AFTER = 60.0
-#: Seconds for which a name is looked for that PBS does not know: longer than a qsub may take.
+#: Seconds for which to look for a job by its name: longer than a qsub may take.
 NAME_FOR = 2 * TAKE_TIMEOUT
 #: Calls of qdel at a time.
 AT_ONCE = 8
 LONGEST_PAUSE = 10.0
 
 
-def until_gone(
+def delete_until_gone(
     server: Server,
     ids: Sequence[str],
     names: Sequence[str],
@@ -43,9 +43,9 @@ def until_gone(
     note: Callable[[str], object] = print,
     progress: Callable[[list[str]], object] = lambda left: None,
 ) -> list[str]:
-    """Delete jobs and wait until PBS knows them no more, or as ended. Returns what was still there
-    after `LONGEST` seconds; `progress` gets what is there after each look. Without `force` jobs
-    that are late are taken out by force."""
+    """Delete jobs and wait until PBS has ended or forgotten them. Returns the ids and names left
+    after `LONGEST` seconds; `progress` gets those left after each poll. `force` uses
+    ``qdel -W force`` at once; else it is used after `FORCE_AFTER` seconds."""
     began = clock()
     left, looked_for = list(ids), list(names)
     asked: dict[str, float] = {}
@@ -105,8 +105,8 @@ def _delete(
     accepted: set[str],
     note: Callable[[str], object],
 ) -> None:
-    """Ask for what was not accepted yet, and by force for what is late: a host that does not answer
-    makes qdel fail."""
+    """Call qdel for the jobs whose deletion PBS has not accepted yet; with force for the `late`
+    ones, because a plain qdel fails if their host does not answer."""
 
     def one(job_id: str) -> tuple[str, str | None]:
         return job_id, server.delete(job_id, force=job_id in late)
@@ -120,8 +120,8 @@ def _delete(
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Entry point; exit status 1 where jobs are left."""
-    # Whoever started us may have ignored it, and such things are inherited.
+    """Entry point; exit status 1 if jobs are left."""
+    # The parent process may have ignored this signal, and a child inherits that.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     (path,) = (Path(argument) for argument in arguments)
     order = json.loads(path.read_text(encoding="utf-8"))
@@ -136,7 +136,7 @@ def main(arguments: Sequence[str]) -> int:
         aside.write_text(json.dumps(left), encoding="utf-8")
         aside.replace(path.with_suffix(LEFT))
 
-    left = until_gone(
+    left = delete_until_gone(
         Server(order["dialect"]),
         order["ids"],
         order["names"],

@@ -23,10 +23,15 @@ from snakemake_executor_plugin_pbs import arrays, handover, messages, names, scr
 from snakemake_executor_plugin_pbs.dialects import TORQUE
 from snakemake_executor_plugin_pbs.jobs import JobTable, PbsJob
 from snakemake_executor_plugin_pbs.qstat import array_of, task_of
-from snakemake_executor_plugin_pbs.request import Request, RequestError, request_of, unmapped
+from snakemake_executor_plugin_pbs.request import (
+    Request,
+    RequestError,
+    ignored_resources,
+    request_of,
+)
 from snakemake_executor_plugin_pbs.server import Hosts, Server, detect
 from snakemake_executor_plugin_pbs.settings import ALL
-from snakemake_executor_plugin_pbs.submission import Listener, Order, Submitter
+from snakemake_executor_plugin_pbs.submission import Callbacks, Order, Submitter
 from snakemake_executor_plugin_pbs.watch import Ended, Watch
 
 #: Seconds for which a cancelled run waits for its jobs to be gone: PBS gives a job 10 s to end
@@ -65,7 +70,7 @@ class Executor(RemoteExecutor):
         self._server = Server(dialect, self._over)
         self._table = JobTable()
         self._spent_logs: list[Path] = []
-        self._not_mapped: set[str] = set()
+        self._ignored_resources: set[str] = set()
         self._environment = script.exported(os.environ)
         self._watch = Watch(
             self._server,
@@ -73,7 +78,7 @@ class Executor(RemoteExecutor):
             self._marks,
             settings.status_interval,
             settings.lost_after,
-            self._hand_over,
+            self._start_deletion,
             logger.info,
             logger.warning,
         )
@@ -81,20 +86,20 @@ class Executor(RemoteExecutor):
             self._server,
             Hosts(self._server),
             settings.status_interval,
-            Listener(
-                taken=self._taken,
+            Callbacks(
+                accepted=self._accepted,
                 refused=self._refused,
-                offered=self._table.unsure,
-                settled=self._table.sure,
-                spare=self._table.spare,
-                answered=lambda: self._watch.answered(time.monotonic()),
-                unanswered=lambda words: self._watch.unanswered(words, time.monotonic()),
+                submitting=self._table.add_unconfirmed,
+                not_queued=self._table.confirm,
+                duplicates=self._table.add_unneeded,
+                server_answered=lambda: self._watch.answered(time.monotonic()),
+                server_silent=lambda words: self._watch.unanswered(words, time.monotonic()),
                 stopping=self._stopping,
-                lost=lambda: self._watch.lost,
+                lost_hosts=lambda: self._watch.lost,
             ),
         )
         self._submitter.start()
-        # Whatever ends Snakemake, also a Ctrl-C where no handler expects one.
+        # Also for a Ctrl-C that no handler of Snakemake catches.
         atexit.register(self._at_exit)
         super().__init__(workflow, logger)
 
@@ -170,10 +175,10 @@ class Executor(RemoteExecutor):
         """What a job asks for; None, and Snakemake is told, where that cannot be said."""
         values = [] if job.is_group() else [str(value) for value in job.wildcards_dict.values()]
         readable = names.readable(str(job.name), values)
-        for name in set(unmapped(_plain(job.resources))) - self._not_mapped:
-            # Once in a run.
-            self._not_mapped.add(name)
-            self.logger.warning(messages.not_mapped(name, readable))
+        for name in set(ignored_resources(_plain(job.resources))) - self._ignored_resources:
+            # Warn once per run.
+            self._ignored_resources.add(name)
+            self.logger.warning(messages.ignored_resource(name, readable))
         try:
             return request_of(readable, int(job.threads), _plain(job.resources), self._settings)
         except RequestError as error:
@@ -192,16 +197,16 @@ class Executor(RemoteExecutor):
         self.write_jobscript(job, path)
         return Path(path).read_text(encoding="utf-8", errors="surrogateescape")
 
-    def _taken(self, order: Order, job_id: str, host: str | None) -> None:
+    def _accepted(self, order: Order, job_id: str, host: str | None) -> None:
         now = time.monotonic()
         ids = [task_of(job_id, n) for n in range(order.tasks)] if order.tasks else [job_id]
         jobs = [
             PbsJob(info, one, order.name, key, log, now, host)
             for info, one, key, log in zip(order.infos, ids, order.keys, order.logs, strict=True)
         ]
-        # First of all, and before its name is forgotten: whatever happens now, the job is known.
+        # Add the jobs before the name is confirmed: an interrupt between must not lose them.
         self._table.add(jobs)
-        self._table.sure(order.name)
+        self._table.confirm(order.name)
         for job in jobs:
             job.info.external_jobid = job.id
             self.logger.info(
@@ -289,7 +294,7 @@ class Executor(RemoteExecutor):
         if self._ended:
             return
         self._ended = True
-        # In an orderly end the table is empty.
+        # After a run that ended normally the table is empty.
         self._delete_all(0)
         super().shutdown()
         for log in self._spent_logs:
@@ -298,38 +303,39 @@ class Executor(RemoteExecutor):
             shutil.rmtree(directory, ignore_errors=True)
         handover.tidy(self._run_directory)
 
-    def _hand_over(
+    def _start_deletion(
         self, ids: Sequence[str], names: Sequence[str] = (), *, force: bool = False
     ) -> handover.Handover:
-        """Start the process that deletes jobs until PBS has them no more."""
+        """Start the process that deletes these jobs and waits until they are gone."""
         return handover.start(self._run_directory, self._server.dialect, ids, names, force=force)
 
-    def _hand_over_all(self) -> list[handover.Handover]:
-        """Hand over whatever of the run may be left in PBS; nothing is handed over twice."""
-        ids, names = self._table.left()
+    def _start_deletion_of_all(self) -> list[handover.Handover]:
+        """Start the deletion of all jobs that PBS may still have, except those already given to
+        such a process."""
+        ids, names = self._table.to_delete()
         if not ids and not names:
             return []
-        handed = [self._hand_over(self._table.whole_arrays(ids), names)]
-        # Only now: a second Ctrl-C may come at any time.
-        self._table.forget(ids, names)
+        handed = [self._start_deletion(self._table.whole_arrays(ids), names)]
+        # After the start, not before: a second Ctrl-C may come between.
+        self._table.mark_handed_over(ids, names)
         return handed
 
     def _at_exit(self) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        self._hand_over_all()
+        self._start_deletion_of_all()
 
     def _delete_all(self, patience: float) -> None:
-        """Start the process that deletes all jobs, and wait for `patience` seconds until nothing of
-        them is at work."""
+        """Start the deletion of all jobs, and wait at most `patience` seconds until none of them
+        runs."""
         self._over.set()
         self._submitter.end()
         jobs = self._table.all()
-        # Before anything is waited for: a second Ctrl-C ends the waiting, and Snakemake with it.
-        handed = self._hand_over_all()
-        # A qsub that has begun is brought to its end: then it is known what it took.
+        # Start before any wait: a second Ctrl-C ends the wait, and Snakemake with it.
+        handed = self._start_deletion_of_all()
+        # Let a running qsub finish: only then do we know whether PBS has its job.
         self._submitter.join(QSUB_WITHIN)
         jobs += self._table.all()
-        handed += self._hand_over_all()
+        handed += self._start_deletion_of_all()
         deadline = time.monotonic() + patience
         while not all(self._gone(one, jobs) for one in handed):
             if time.monotonic() > deadline:
@@ -346,10 +352,10 @@ class Executor(RemoteExecutor):
     def _gone(self, handed: handover.Handover, jobs: Sequence[PbsJob]) -> bool:
         """Whether no job can be at work any more: PBS has ended it or the job has said so itself,
         which PBS may notice half a minute later."""
-        left = handed.left_of()
+        left = handed.remaining()
         if left is None:
             return False
-        unsure = left - (set(handed.names) - self._table.unsure_names())
+        unsure = left - (set(handed.names) - self._table.unconfirmed_names())
         for job in jobs:
             array = array_of(job.id)
             if not {job.id, array} & left:

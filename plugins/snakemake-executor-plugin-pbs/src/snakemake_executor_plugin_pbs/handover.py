@@ -23,15 +23,15 @@ LOG = "cancel.log"
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """The process that deletes jobs, and the file in which it says what is left."""
+    """The process that deletes jobs, and the file in which it lists those left."""
 
     process: subprocess.Popen[bytes]
     left: Path
     names: Sequence[str] = ()
-    """Of jobs that PBS may have taken without an answer."""
+    """Names of jobs whose qsub has not answered."""
 
-    def left_of(self) -> set[str] | None:
-        """Ids and names that PBS had not ended at the last look; None before the first look."""
+    def remaining(self) -> set[str] | None:
+        """Ids and names that PBS had not ended at the last poll; None before the first poll."""
         if self.process.poll() is not None:
             return set() if self.process.returncode == 0 else None
         try:
@@ -43,8 +43,8 @@ class Handover:
 def start(
     directory: Path, dialect: str, ids: Sequence[str], names: Sequence[str], *, force: bool = False
 ) -> Handover:
-    """Start the process; its order and its log (`LOG`) are files in `directory`. `force` takes the
-    jobs out of PBS's books at once, also where their host does not answer."""
+    """Start the process that deletes jobs; its input and its log (`LOG`) are files in `directory`.
+    `force` is ``qdel -W force``: PBS forgets the jobs even if their host does not answer."""
     order = directory / f"cancel.{os.getpid()}.{time.monotonic_ns()}.json"
     what = {"dialect": dialect, "ids": list(ids), "names": list(names), "force": force}
     order.write_text(json.dumps(what), encoding="utf-8")

@@ -1,7 +1,7 @@
-"""The jobs that PBS has taken and that are not known to be over.
+"""The jobs that PBS has queued and that are not known to have ended.
 
-Snakemake's own list of active jobs is empty while it asks for their states, and that is when a run
-is often ended. This table loses sight of no job.
+Snakemake's own list of active jobs is empty while it asks for their states, and a user often ends
+a run then. This table always has all jobs.
 """
 
 from __future__ import annotations
@@ -50,17 +50,17 @@ class PbsJob:
 class JobTable:
     """All jobs that may still wait or run in PBS; safe to use from several threads.
 
-    `unsure` are names of jobs that PBS may have taken although no answer came (yet), `handed_over`
-    those of them that somebody else sees to, `spare` ids of jobs that nobody needs.
+    `unconfirmed` are names of jobs whose qsub has not answered (yet): PBS may have queued them.
+    `handed_over` are those names that a deletion process has; `unneeded` are ids to be deleted.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._jobs: dict[str, PbsJob] = {}
         self._arrays: dict[str, int] = {}
-        self._unsure: set[str] = set()
+        self._unconfirmed: set[str] = set()
         self._handed_over: set[str] = set()
-        self._spare: set[str] = set()
+        self._unneeded: set[str] = set()
 
     def add(self, jobs: Iterable[PbsJob]) -> None:
         with self._lock:
@@ -86,41 +86,41 @@ class JobTable:
         with self._lock:
             return job_id in self._jobs
 
-    def unsure(self, name: str) -> None:
+    def add_unconfirmed(self, name: str) -> None:
         with self._lock:
-            self._unsure.add(name)
+            self._unconfirmed.add(name)
 
-    def sure(self, name: str) -> None:
-        """It is known what PBS took under a name."""
+    def confirm(self, name: str) -> None:
+        """Note that PBS has queued a job of this name, or certainly has not."""
         with self._lock:
-            self._unsure.discard(name)
+            self._unconfirmed.discard(name)
             self._handed_over.discard(name)
 
-    def unsure_names(self) -> set[str]:
+    def unconfirmed_names(self) -> set[str]:
         with self._lock:
-            return self._unsure | self._handed_over
+            return self._unconfirmed | self._handed_over
 
-    def spare(self, ids: Iterable[str]) -> None:
+    def add_unneeded(self, ids: Iterable[str]) -> None:
         with self._lock:
-            self._spare.update(ids)
+            self._unneeded.update(ids)
 
-    def left(self) -> tuple[list[str], list[str]]:
-        """Ids and names of all that may be left in PBS and that nobody else sees to."""
+    def to_delete(self) -> tuple[list[str], list[str]]:
+        """Ids and names of all jobs that PBS may still have, without those handed over."""
         with self._lock:
-            return [*self._jobs, *sorted(self._spare)], sorted(self._unsure)
+            return [*self._jobs, *sorted(self._unneeded)], sorted(self._unconfirmed)
 
-    def forget(self, ids: Iterable[str], names: Iterable[str]) -> None:
-        """Somebody else sees to these."""
+    def mark_handed_over(self, ids: Iterable[str], names: Iterable[str]) -> None:
+        """Note that a deletion process deletes these jobs."""
         with self._lock:
             for job_id in ids:
                 self._jobs.pop(job_id, None)
-                self._spare.discard(job_id)
-            for name in set(names) & self._unsure:
-                self._unsure.discard(name)
+                self._unneeded.discard(job_id)
+            for name in set(names) & self._unconfirmed:
+                self._unconfirmed.discard(name)
                 self._handed_over.add(name)
 
     def whole_arrays(self, ids: Sequence[str]) -> list[str]:
-        """The ids with one for an array all of whose jobs are among them."""
+        """These ids, with an array's id in place of its jobs' where all of them are given."""
         with self._lock:
             of = Counter(array_of(job_id) for job_id in ids)
             whole = {array for array in of if array and of[array] == self._arrays.get(array)}

@@ -144,11 +144,11 @@ def waiting_of(text: str) -> Waiting | None:
     return Waiting(**match.groupdict()) if match else None
 
 
-def not_mapped(resource: str, name: str) -> str:
-    """Said once of a resource by which a rule asks for something, and PBS is not asked for it."""
+def ignored_resource(resource: str, name: str) -> str:
+    """Warn, once per run, of a rule's resource that has no equivalent in PBS."""
     return (
-        f"The resource `{resource}` (of job {name}) is not asked for: PBS has no one word for it. "
-        "What it stands for here can be said with pbs_select or pbs_extra."
+        f"The resource `{resource}` (of job {name}) is ignored: PBS has no equivalent. "
+        "Ask for it with pbs_select or pbs_extra."
     )
 
 

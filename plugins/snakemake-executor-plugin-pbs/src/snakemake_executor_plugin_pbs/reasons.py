@@ -18,8 +18,8 @@ from snakemake_executor_plugin_pbs.sizes import megabytes, seconds
 
 #: What PBS writes into a job's log when it kills it (OpenPBS: src/resmom/mom_main.c).
 _KILLED = re.compile(r"^=>> PBS: job killed: (.+)$", re.MULTILINE)
-#: How Python's `subprocess`, and so Snakemake, tells how a rule's command ended; and with what
-#: Snakemake itself ends then.
+#: The line in which Snakemake (Python's `subprocess`) logs how a rule's command ended, and the
+#: exit status of that Snakemake.
 _COMMAND = re.compile(
     r" (?:returned non-zero exit status (?P<status>\d+)"
     r"|died with <Signals\.\w+: (?P<signal>\d+)>)\.$",
@@ -67,8 +67,8 @@ def killed_of(log_tail: str) -> str | None:
     return found[-1].strip() if found else None
 
 
-def _command_s(status: int | None, log_tail: str) -> int | None:
-    """The exit status of a rule's own command, where a job's is that of its Snakemake."""
+def _command_status(status: int | None, log_tail: str) -> int | None:
+    """The exit status of the rule's command, read from the log if the job's Snakemake failed."""
     if status != _SNAKEMAKE_FAILED or not (found := list(_COMMAND.finditer(log_tail))):
         return status
     return int(found[-1]["status"] or 128 + int(found[-1]["signal"]))
@@ -86,10 +86,10 @@ def ending(state: JobState | None, mark: int | None, log_tail: str, dialect: str
     if mark == AGAIN and AGAIN_WORDS in log_tail:
         return f"was started twice: {AGAIN_WORDS}".rstrip(".")
     if state is None:
-        code = _command_s(mark, log_tail)
+        code = _command_status(mark, log_tail)
         return "is not known to PBS any more" if code is None else _program(code, "")
     # PBS often learns of a job's end seconds after the job has said so itself.
-    code = _command_s(state.exit_status if state.over else mark, log_tail)
+    code = _command_status(state.exit_status if state.over else mark, log_tail)
     lost = _lost(state)
     if lost is not None:
         return lost

@@ -39,8 +39,8 @@ class Request:
     """What a job asks for: `nodes` chunks, each on one host with `threads` CPUs, `memory` MB and
     `gpus` GPUs.
 
-    `memory`, `minutes` and the texts are None where nothing was asked for. `name` is as the user
-    knows the job.
+    `memory`, `minutes` and the texts are None if the rule does not set them. `name` is the job's
+    readable name.
     """
 
     name: str
@@ -70,8 +70,8 @@ class Form:
     tasks: int = 0
 
 
-#: Resources by which rules ask other executors for something, and PBS has no one word for it.
-_UNMAPPED = (
+#: Resources that other executors know and that have no equivalent in PBS.
+_IGNORED = (
     "clusters",
     "constraint",
     "cpus_per_gpu",
@@ -87,10 +87,10 @@ _UNMAPPED = (
 )
 
 
-def unmapped(resources: Mapping[str, Any]) -> list[str]:
-    """Resources of a rule that are a request, and that PBS is not asked for."""
-    asked = [name for name in _UNMAPPED if resources.get(name) not in (None, "")]
-    # A chunk is one task's.
+def ignored_resources(resources: Mapping[str, Any]) -> list[str]:
+    """The resources a rule sets that have no equivalent in PBS."""
+    asked = [name for name in _IGNORED if resources.get(name) not in (None, "")]
+    # Each chunk (node) runs one task: as many tasks as nodes need no warning.
     same = resources.get("tasks") == (resources.get("nodes") or 1)
     return [name for name in asked if not (name == "tasks" and same)]
 
@@ -121,7 +121,7 @@ def request_of(
     memory = _number(resources, "mem_mb", name)
     per_cpu = _number(resources, "mem_mb_per_cpu", name)
     select = text("select")
-    # A select that names GPUs of its own says more of them.
+    # GPUs named in pbs_select replace the resource `gpu`.
     own_gpus = re.search(r"(^|:)n?gpus=", select or "") is not None
     return Request(
         name=str(resources.get("pbs_name") or name),
@@ -196,14 +196,14 @@ def too_large(request: Request, hosts: Sequence[Host]) -> str | None:
     most_cpus = max(hosts, key=lambda host: host.cpus or 0)
     most_memory = max(hosts, key=lambda host: host.memory or 0)
     return (
-        f"it asks for {_asked(request)} on one host, which no host "
+        f"it asks for {_amounts(request)} on one host, which no host "
         f"of this PBS has: the most are {most_cpus.cpus} CPUs ({most_cpus.name}) and "
         f"{most_memory.memory} MB ({most_memory.name})"
     )
 
 
-def _asked(request: Request) -> str:
-    """What a job asks for on each host, in words."""
+def _amounts(request: Request) -> str:
+    """The CPUs, memory and GPUs that a job asks for on each host, as text for messages."""
     words = [f"{request.threads} CPUs"]
     words += [f"{request.memory} MB of memory"] if request.memory is not None else []
     words += [f"{request.gpus} GPUs"] if request.gpus else []
@@ -271,7 +271,7 @@ def refused(request: Request, words: str, command: Sequence[str]) -> str:
         )
     elif "resource limit" in message:
         advice = (
-            f"it asks for {_asked(request)}{limit}; `qstat -Qf` shows what each queue allows "
+            f"it asks for {_amounts(request)}{limit}; `qstat -Qf` shows what each queue allows "
             "(rule: threads, mem_mb, runtime, pbs_queue)"
         )
     elif "unknown resource: ngpus" in message:

@@ -22,7 +22,7 @@ from snakemake_executor_plugin_pbs.request import (
 )
 from snakemake_executor_plugin_pbs.server import Hosts, Refused, Server
 
-#: Seconds for which a job is offered to a server that cannot be reached.
+#: Seconds for which to retry qsub while the server cannot be reached.
 OFFER_FOR = 330.0
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 30.0
@@ -52,34 +52,35 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Listener:
-    """Who is told. All are called in the thread that submits.
+class Callbacks:
+    """Functions called by the thread that submits.
 
-    `offered` comes before qsub is run for a name; then PBS may have a job of it until `taken`, or
-    until `settled`: it has none. `spare` are jobs of a name beside the one that was taken.
+    `submitting` is called with the job's name before qsub runs, then either `accepted` (PBS has
+    the job) or `not_queued` (PBS has no such job). `duplicates` gets ids of further jobs of the
+    same name: a retried qsub can queue a job twice.
     """
 
-    taken: Callable[[Order, str, str | None], None]
+    accepted: Callable[[Order, str, str | None], None]
     refused: Callable[[Order, str], None]
-    offered: Callable[[str], None]
-    settled: Callable[[str], None]
-    spare: Callable[[list[str]], None]
-    answered: Callable[[], None]
-    unanswered: Callable[[str], None]
+    submitting: Callable[[str], None]
+    not_queued: Callable[[str], None]
+    duplicates: Callable[[list[str]], None]
+    server_answered: Callable[[], None]
+    server_silent: Callable[[str], None]
     stopping: Callable[[], bool]
-    lost: Callable[[], frozenset[str]]
+    lost_hosts: Callable[[], frozenset[str]]
 
 
 class Submitter(threading.Thread):
     """Takes orders one after another. `end` makes it finish the qsub that it has begun, and no
     more."""
 
-    def __init__(self, server: Server, hosts: Hosts, interval: float, listener: Listener) -> None:
+    def __init__(self, server: Server, hosts: Hosts, interval: float, callbacks: Callbacks) -> None:
         super().__init__(name="pbs-submitter", daemon=True)
         self._server = server
         self._hosts = hosts
         self._interval = interval
-        self._tell = listener
+        self._callbacks = callbacks
         self._orders: queue.SimpleQueue[Order | None] = queue.SimpleQueue()
         self._ended = threading.Event()
         self._direct = True
@@ -97,37 +98,37 @@ class Submitter(threading.Thread):
                 self._submit(order)
             except Exception as error:  # noqa: BLE001
                 # Snakemake would wait for ever for a job of which it never hears.
-                self._tell.refused(
+                self._callbacks.refused(
                     order, refused(order.request, f"{type(error).__name__}: {error}", ["qsub"])
                 )
 
     def _submit(self, order: Order) -> None:
         request = order.request
-        lost = self._tell.lost()
+        lost = self._callbacks.lost_hosts()
         host = None
         if lost and not order.tasks:
             host = other_host(request, self._hosts.get(self._interval), lost)
         try:
-            job_id = self._offer(order, host)
+            job_id = self._submit_with_retries(order, host)
         except GivenUp:
             return
         except (Refused, NoProgram, NoAnswer) as error:
-            self._tell.refused(order, refused(request, str(error), self._command(order, host)))
+            self._callbacks.refused(order, refused(request, str(error), self._command(order, host)))
             return
-        self._tell.taken(order, job_id, host)
+        self._callbacks.accepted(order, job_id, host)
 
     def _command(self, order: Order, host: str | None) -> list[str]:
         form = Form(self._server.dialect, self._direct, host, order.tasks)
         return qsub_words(order.request, form, order.name, order.log, order.script)
 
-    def _offer(self, order: Order, host: str | None) -> str:
-        """The id of the job. Raises Refused, NoProgram, NoAnswer after a long silence, and GivenUp
-        at the end."""
+    def _submit_with_retries(self, order: Order, host: str | None) -> str:
+        """Submit a job; returns its id. Raises Refused, NoProgram, NoAnswer after `OFFER_FOR`
+        seconds without an answer, and GivenUp if the run ends."""
         deadline = time.monotonic() + OFFER_FOR
         pause = FIRST_PAUSE
         failures = 0
         while True:
-            if self._tell.stopping():
+            if self._callbacks.stopping():
                 raise Refused(STOPPED)
             # Each time: a server that did not answer at first may now say which hosts it has. PBS
             # itself lets such a job wait for ever, and says so only where all hosts together are
@@ -135,15 +136,15 @@ class Submitter(threading.Thread):
             too_much = too_large(order.request, self._hosts.get())
             if too_much is not None:
                 raise Refused(too_much)
-            self._tell.offered(order.name)
-            # After that: whoever ends this has seen the name, or we see the end.
+            self._callbacks.submitting(order.name)
+            # Check only now: a thread that ends the run later finds the name in the table.
             if self._ended.is_set():
-                self._tell.settled(order.name)
+                self._callbacks.not_queued(order.name)
                 raise GivenUp("qsub")
             try:
                 job_id = self._server.submit(self._command(order, host))
             except (Refused, NoProgram) as error:
-                self._tell.settled(order.name)
+                self._callbacks.not_queued(order.name)
                 if isinstance(error, Refused) and self._direct and no_direct(str(error)):
                     # Older than these letters: logs come when jobs have ended.
                     self._direct = False
@@ -152,13 +153,13 @@ class Submitter(threading.Thread):
             except NoAnswer as error:
                 silence = error
             else:
-                self._tell.answered()
+                self._callbacks.server_answered()
                 return job_id
             # The answer that was lost may stand for a job that was taken: that is asked first.
             while True:
                 failures += 1
                 if failures > 1:
-                    self._tell.unanswered(str(silence))
+                    self._callbacks.server_silent(str(silence))
                 if time.monotonic() > deadline:
                     raise silence
                 if self._ended.wait(pause):
@@ -171,7 +172,7 @@ class Submitter(threading.Thread):
                     continue
                 break
             if ids:
-                self._tell.spare(ids[1:])
-                self._tell.answered()
+                self._callbacks.duplicates(ids[1:])
+                self._callbacks.server_answered()
                 return ids[0]
-            self._tell.settled(order.name)
+            self._callbacks.not_queued(order.name)

@@ -44,8 +44,8 @@ class Ended:
 
 
 class Delete(Protocol):
-    """Sees to it that jobs are deleted; returns at once. `force` takes them out of PBS's books at
-    once, also where their host does not answer."""
+    """Starts the deletion of jobs; returns at once. `force` is ``qdel -W force``: PBS forgets the
+    jobs even if their host does not answer."""
 
     def __call__(self, ids: Sequence[str], /, *, force: bool = False) -> object: ...
 
@@ -77,7 +77,7 @@ class Watch:
         self._pace_lock = threading.Lock()
         self._down: dict[str, tuple[float, str]] = {}
         """Hosts that PBS cannot reach: since when, and in which state."""
-        self._given_up: dict[bool, list[str]] = {False: [], True: []}
+        self._to_delete: dict[bool, list[str]] = {False: [], True: []}
         """Ids of jobs to be deleted, without and by force."""
         self._last_told = float("-inf")
         self._stopping = False
@@ -115,19 +115,19 @@ class Watch:
                 yield self._failed(job)
         if stopping:
             yield from self._drop_waiting()
-        for force, ids in self._given_up.items():
+        for force, ids in self._to_delete.items():
             if ids:
                 self._delete(self._table.whole_arrays(ids), force=force)
-                self._table.forget(ids, ())
+                self._table.mark_handed_over(ids, ())
                 ids.clear()
         self._tell_waiting(now)
 
-    def _give_up(self, jobs: Iterable[PbsJob], *, force: bool = False) -> None:
-        """Jobs of which nobody wants to hear any more. They are deleted together, when all have
-        been looked at; or with all others, if the run ends before that."""
+    def _delete_later(self, jobs: Iterable[PbsJob], *, force: bool = False) -> None:
+        """Note that jobs are to be deleted. `look` deletes them together at its end; if the run
+        ends before that, they are deleted with all other jobs."""
         ids = [job.id for job in jobs]
-        self._table.spare(ids)
-        self._given_up[force] += ids
+        self._table.add_unneeded(ids)
+        self._to_delete[force] += ids
 
     def _read_marks(self, now: float) -> Iterator[Ended]:
         jobs = self._table.announced()
@@ -191,7 +191,7 @@ class Watch:
             return self._sent_back(job, before)
         job.never = job.never + 1 if reasons.never(state.comment) and not state.started else 0
         if job.never >= NEVER:
-            self._give_up([job])
+            self._delete_later([job])
             return self._over(job, f"would never start: {state.comment}")
         return None
 
@@ -211,7 +211,7 @@ class Watch:
     def _sent_back(self, job: PbsJob, before: JobState | None) -> Ended:
         """PBS has put a job back into its queue that had begun (a task of an array: OpenPBS takes
         none that may not run again)."""
-        self._give_up([job])
+        self._delete_later([job])
         host = next(iter(names_of(before.exec_host)), None) if before is not None else None
         words = "PBS sent the job back to its queue"
         return self._over(job, messages.lost_host(host, words) if host else f"was stopped: {words}")
@@ -239,7 +239,7 @@ class Watch:
                     words = f"PBS reports it {state} for {now - since:.0f} s"
                     lost[job] = messages.lost_host(host, words)
                     break
-        self._give_up(lost, force=True)
+        self._delete_later(lost, force=True)
         for job, what in lost.items():
             yield self._over(job, what)
 
@@ -253,7 +253,7 @@ class Watch:
             # It may have started since PBS was asked.
             and not start_mark(self._marks, job.key).exists()
         ]
-        self._give_up(waiting)
+        self._delete_later(waiting)
         for job in waiting:
             yield self._over(job, NOT_STARTED)
 
