@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.servers.samples import ByDigest, connect, digest_of, encoded, holds, load, sample
-from support.servers.stores import KEEPING, SERVED, cells, marks_of
+from support.servers.stores import KEEPING, SERVED, STANDIN, cells, marks_of
 
 from storewise.documents import KINDS, Kind, fields, make_id
 from storewise.engines.contract.engine import Client, Cluster, Schema
@@ -544,6 +544,18 @@ def test_only_the_kinds_and_fields_that_were_created(target, fresh):
         with pytest.raises(EngineError, match="no column 'gene'"):
             reader.find(Find(Kind.ALIGN, between("gene", "A", "Z")))
     reader.close()
+
+
+@pytest.mark.parametrize("target", cells([*KEEPING, STANDIN]), indirect=True)
+def test_a_second_create_with_another_schema_is_refused(target, fresh):
+    """Else one client would read what another has written as something else."""
+    if fresh.settings.get("partition", "hash") != "hash":
+        return  # partitions by names need fields that the study has not
+    with closing(engine(fresh.engine).connect(fresh, "write")) as client:
+        client.create(Schema())
+        client.create(Schema())
+        with pytest.raises(EngineError, match=r"another schema|has the columns|study_fields"):
+            client.create(Schema(study_fields=True))
 
 
 def test_null_answers_without_looking(tmp_path):

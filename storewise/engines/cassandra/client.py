@@ -26,7 +26,15 @@ from storewise.engines.cassandra.counters import counters_of, disk_bytes_of
 from storewise.engines.contract.engine import Schema
 from storewise.engines.contract.queries import Count, Find
 from storewise.engines.support.conditions import conditions
-from storewise.engines.support.table import SCHEMA_TABLE, Row, Table, describe, make_tables, quoted
+from storewise.engines.support.table import (
+    SCHEMA_TABLE,
+    Row,
+    Table,
+    check_same,
+    describe,
+    make_tables,
+    quoted,
+)
 from storewise.errors import EngineError
 
 _TYPES: Mapping[FieldType, str] = {
@@ -82,11 +90,8 @@ class CassandraClient(CassandraLink):
         tables = make_tables(schema, KEYS)
         content = describe(schema, _LAYOUT)
         self._learn()
-        if shared.schema is not None and describe(shared.schema, _LAYOUT) != content:
-            raise EngineError(
-                "cassandra: the cluster has tables of another schema: "
-                f"{describe(shared.schema, _LAYOUT)}; this one is {content}"
-            )
+        if shared.schema is not None:
+            check_same("cassandra", "the cluster", describe(shared.schema, _LAYOUT), content)
         for table in tables.values():
             self._ddl(self._table_ddl(table))
         if schema.index_time == "before":

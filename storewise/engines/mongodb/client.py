@@ -21,7 +21,7 @@ from storewise.engines.mongodb.cluster import DATABASE, PASSING
 from storewise.engines.mongodb.connection import SCHEMA, MongoCollection, MongoLink
 from storewise.engines.mongodb.documents import forms_of
 from storewise.engines.mongodb.sharding import routing_table, shard_collections, shard_nodes
-from storewise.engines.support.table import describe, make_tables
+from storewise.engines.support.table import check_same, describe, make_tables
 from storewise.errors import EngineError
 
 _DUPLICATE_KEY = 11000
@@ -58,7 +58,11 @@ class MongodbClient(MongoLink):
         shared = self._writing("create")
         make_tables(schema)  # refuses indexes on fields that there are not
         forms = forms_of(schema.kinds, study_fields=schema.study_fields)
+        content = describe(schema, "documents")
         with self._words("create"):
+            there = self._schemas().find_one({"_id": SCHEMA})
+            if there is not None:
+                check_same("mongodb", shared.seeds[0], there["content"], content)
             if shared.sharded:
                 shard_collections(self._mongo, schema.kinds, shared.settings)
             else:
@@ -68,7 +72,7 @@ class MongodbClient(MongoLink):
                         self._mongo[DATABASE].create_collection(kind.table)
             if schema.index_time == "before":
                 self._make_indexes(schema)
-            record = {"_id": SCHEMA, "content": describe(schema, "documents")}
+            record = {"_id": SCHEMA, "content": content}
             safe = self._schemas(WriteConcern("majority", j=True))
             safe.replace_one({"_id": SCHEMA}, record, upsert=True)
         with shared.lock:

@@ -17,7 +17,7 @@ from storewise.engines.riak.launch import endpoint_name
 from storewise.engines.riak.ring import partition_of
 from storewise.engines.sql.json_table import make_json_tables
 from storewise.engines.support.clients import ProcessClient
-from storewise.engines.support.table import Table, describe, described
+from storewise.engines.support.table import Table, check_same, describe, described
 from storewise.errors import EngineError
 
 #: Where the schema is kept, for clients that connect later.
@@ -57,10 +57,15 @@ class RiakClient(ProcessClient[Shared, Table]):
             raise self._cannot("secondary index")
         # Whatever the level says: no client may miss it.
         everyone = pb.quorum("quorum")
-        request = pb.put_request(
-            *SCHEMA, describe(schema, "json").encode(), w=everyone, dw=everyone
+        content = describe(schema, "json")
+        note = pb.read_get(
+            self._link.ask("create", pb.get_request(*SCHEMA, r=everyone), pb.GET_ANSWER)
         )
-        self._link.ask("create", request, pb.PUT_ANSWER)
+        if note is None:
+            request = pb.put_request(*SCHEMA, content.encode(), w=everyone, dw=everyone)
+            self._link.ask("create", request, pb.PUT_ANSWER)
+        else:
+            check_same("riak", self._shared.endpoints[0], note.values[0].decode(), content)
         self._keep(schema)
 
     def _keep(self, schema: Schema) -> None:

@@ -8,7 +8,6 @@ on each server that gets a part of it; there is no transaction over several serv
 
 from __future__ import annotations
 
-import json
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -28,6 +27,7 @@ from storewise.engines.support.table import (
     Keys,
     Row,
     Table,
+    check_same,
     create_table,
     describe,
     described,
@@ -164,11 +164,8 @@ class ShardedClient(SqlReads[Shared], Generic[Connection]):
                 f"CREATE TABLE IF NOT EXISTS {name} (id INTEGER PRIMARY KEY, content TEXT)",
             )
             rows = self._query(connection, f"SELECT content FROM {name}", ())
-            if rows and json.loads(rows[0][0]) != json.loads(description):
-                raise EngineError(
-                    f"{self.engine_name}: {self._stores[store]} has tables of another schema: "
-                    f"{rows[0][0]}; this one is {description}"
-                )
+            if rows:
+                check_same(self.engine_name, self._stores[store], rows[0][0], description)
             for statement in statements:
                 self._execute(connection, statement)
             if not rows:

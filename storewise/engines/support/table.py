@@ -342,6 +342,14 @@ def describe(schema: Schema, layout: str) -> str:
     )
 
 
+def check_same(engine_name: str, where: object, stored: str, wanted: str) -> None:
+    """EngineError where a store has tables of another schema (texts of `describe`)."""
+    if json.loads(stored) != json.loads(wanted):
+        raise EngineError(
+            f"{engine_name}: {where} has tables of another schema: {stored}; this one is {wanted}"
+        )
+
+
 def described(text: str, kinds: Sequence[Kind]) -> tuple[Schema, str]:
     """The inverse of `describe`, of a workload that has these `kinds`: (schema, layout).
 

@@ -22,7 +22,14 @@ from storewise.engines.contract.queries import Count, Scan
 from storewise.engines.contract.server import Credentials
 from storewise.engines.support.clients import ProcessState, ThreadClient
 from storewise.engines.support.servers import numbered_nodes
-from storewise.engines.support.table import HOLDS, check_names, describe, described, make_table
+from storewise.engines.support.table import (
+    HOLDS,
+    check_names,
+    check_same,
+    describe,
+    described,
+    make_table,
+)
 from storewise.engines.valkey.connection import Links
 from storewise.engines.valkey.counters import counters_of, read_counters
 from storewise.engines.valkey.launch import user_of
@@ -162,11 +169,8 @@ class ValkeyClient(ThreadClient[Shared, Kept]):
             raise self._cannot("secondary index")
         key, text = shared.tags[0] + _SCHEMA, describe(schema, "documents")
         there = self._links.ask(0, lambda server: server.set(key, text, nx=True, get=True))
-        if there is not None and json.loads(there) != json.loads(text):
-            raise EngineError(
-                f"valkey: {shared.endpoints[0]} has tables of another schema: {there.decode()}; "
-                f"this one is {text}"
-            )
+        if there is not None:
+            check_same("valkey", shared.endpoints[0], there.decode(), text)
         if there is None and shared.level == "memory":
             # A server that is started again has lost its documents, and still has its tables.
             self._links.ask(0, lambda server: server.save())

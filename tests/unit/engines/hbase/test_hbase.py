@@ -1,14 +1,18 @@
 """HBase: nodes, regions and updates; no server runs here."""
 
 import random
+from types import SimpleNamespace
 
+import pytest
 from support.servers.samples import sample
 
 from storewise.documents import PARAMS_COLUMN, Field, Kind
-from storewise.engines.contract.engine import Schema
+from storewise.engines.contract.engine import Endpoint, Schema
+from storewise.engines.hbase.connection import Link, Rows, idl
 from storewise.engines.hbase.launch import class_path
 from storewise.engines.hbase.rows import layout_of, make_layouts
 from storewise.engines.support.splits import split_points
+from storewise.errors import EngineError
 
 
 def test_an_update_of_what_another_has_changed_starts_again():
@@ -28,6 +32,24 @@ def test_records_with_keys_of_their_own_have_a_cell_for_each_field():
     assert chosen == ["columns", "json", "json", "json"]
     assert make_layouts(Schema((own,)), None)[own].alone({"field0": "x"}) is not None
     assert make_layouts(Schema(), None)[Kind.RNA].alone({"b": 1}) is None
+
+
+def test_a_count_that_fails_leaves_no_scanner_open():
+    closed = []
+
+    def fails(scanner, rows):
+        raise idl.TIOError(message="region is gone")
+
+    class Gateway(Link):
+        def _open(self):
+            return SimpleNamespace(
+                openScanner=lambda table, scan: 7, getScannerRows=fails, closeScanner=closed.append
+            )
+
+    link = Gateway(Endpoint("thrift", 0, "here", "127.0.0.1", 1), 1.0)
+    with pytest.raises(EngineError, match="region is gone"):
+        Rows(link, "SYNC_WAL").count(b"rna")
+    assert closed == [7]
 
 
 def test_regions_cut_keys_of_text_about_in_halves():
