@@ -14,7 +14,7 @@ from snakemake.scheduling.job_scheduler import JobScheduler
 from snakemake.utils import available_cpu_count
 
 from storewise.layout import RECORD
-from storewise.run.killed import cancel_jobs, forget_killed_runs
+from storewise.run.killed import cancel_jobs, clean_up_killed_runs
 from storewise.schedulers.job_registry import remove_registry
 from storewise.schedulers.queue import present as in_queue
 from storewise.session.coordination import run_record
@@ -38,7 +38,7 @@ def say_who_locks(persistence, lock=PersistenceBase.lock):
         try:
             stack.enter_context(lock(persistence))
         except LockException:
-            forget_killed_runs(Path(R), say)
+            clean_up_killed_runs(Path(R), say)
             if not persistence.locked:
                 stack.enter_context(lock(persistence))
                 yield
@@ -114,7 +114,7 @@ onstart:
     plan = planned_trials()
     if plan:
         try:
-            forget_killed_runs(Path(R), say)
+            clean_up_killed_runs(Path(R), say)
         except StorewiseError as error:
             raise WorkflowError(str(error))
     # Snakemake's lock goes with any other run of this directory, and with --nolock.

@@ -74,16 +74,16 @@ class InputError(StorewiseError):
         return f"{self.path}{line}{offset}: {self.reason}{expected}{found}"
 
 
-#: What is said of inputs that are not complete: the same in every command and study.
-GO_ON_WITHOUT = "(on_bad_input: quarantine, or --quarantine, goes on with the others)"
+#: Ends every message about inputs that are not complete.
+QUARANTINE_HINT = "(to leave them out: on_bad_input: quarantine in the study, or --quarantine)"
 
 
 class BadInputs(StorewiseError):
-    """Inputs that are not complete: the first one's reason, how many there are, and what to do."""
+    """Raised for incomplete inputs; the message gives the first reason, their number and advice."""
 
     def __init__(self, reasons: Sequence[str], inputs: int) -> None:
         rest = f"; {len(reasons)} of {inputs} files are bad" if len(reasons) > 1 else ""
-        super().__init__(f"{reasons[0]}{rest} {GO_ON_WITHOUT}")
+        super().__init__(f"{reasons[0]}{rest} {QUARANTINE_HINT}")
 
 
 class EngineError(StorewiseError):

@@ -27,7 +27,7 @@ QUARANTINE = "inputs/quarantine.tsv"
 LEASES = "leases"
 #: Of trials that are being measured: a directory each.
 LIVE = "live"
-#: Of trials in databases that are there already: the tables that are to be dropped.
+#: Records of the tables that trials in external databases have made and have to drop.
 EXTERNAL = "external"
 #: Of trials that are measured: a directory each.
 TRIALS = "trials"
@@ -62,6 +62,6 @@ PUBLISH_LOG = "logs/publish.log"
 CONFIG = "config"
 
 
-def study_of(results: Path) -> str:
-    """The study that a directory of results is of: its own name, also where it is a link."""
+def study_name(results: Path) -> str:
+    """The study's name: that of its results directory. A symbolic link is not resolved."""
     return os.path.basename(os.path.abspath(results))  # noqa: PTH100, PTH119 - `absolute` keeps ".."

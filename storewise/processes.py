@@ -25,10 +25,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 R = TypeVar("R")
 
-#: What servers, clients and helper programs are given of a user's environment: what finds programs
-#: and libraries, whose they are, the language, and what leads to S3, Hadoop and the scheduler. What
-#: else a user has set (PGSERVICE, MYSQL_PWD, _JAVA_OPTIONS, ...) is meant for other servers, and
-#: would change what is measured.
+#: Environment variables passed on to servers, clients and helper programs: paths of programs and
+#: libraries, user, locale, access to S3, Hadoop and the scheduler. Others (PGSERVICE, MYSQL_PWD,
+#: _JAVA_OPTIONS, ...) are meant for the user's own servers and would change what is measured.
 PASSED = frozenset(
     (
         *("PATH", "LD_LIBRARY_PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TZ"),
@@ -39,7 +38,7 @@ PASSED = frozenset(
         *("http_proxy", "https_proxy", "all_proxy", "no_proxy", "_LMFILES_"),
     )
 )
-#: ... and all whose names begin so.
+#: ... and all variables whose names begin with one of these.
 PASSED_BEGINNINGS = (
     *("STOREWISE_", "LC_", "PYTHON", "CONDA_", "XDG_", "AWS_", "SLURM_", "PBS_"),
     *("MODULE", "LMOD_", "__LMOD_", "_ModuleTable"),
@@ -177,7 +176,7 @@ def library_environment() -> dict[str, str]:
 
 
 def clean_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """What servers, clients and helper programs are given of an environment."""
+    """The variables of an environment that servers, clients and helper programs may get."""
     return {
         name: value
         for name, value in environment.items()
@@ -186,10 +185,11 @@ def clean_environment(environment: Mapping[str, str] = os.environ) -> dict[str, 
 
 
 def clean_own_environment(*named: object) -> None:
-    """Take from this process's own environment what clients are not given: their libraries read it.
+    """Remove from this process's environment the variables that `clean_environment` leaves out,
+    because client libraries would read them.
 
-    A variable whose name stands in one of the texts, as in the `scratch` of a profile or in the
-    settings of a study, stays.
+    Variables that one of the texts `named` mentions are kept: a profile's `scratch` or the settings
+    of a study may use them.
     """
     words = {word for text in named for word in re.findall(r"\w+", str(text))}
     for name in os.environ.keys() - clean_environment().keys() - words:

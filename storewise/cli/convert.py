@@ -15,7 +15,7 @@ import typer
 
 from storewise.cli.console import Files, killed, outputs_of, say
 from storewise.cli.progress import shown
-from storewise.errors import GO_ON_WITHOUT, StorewiseError
+from storewise.errors import QUARANTINE_HINT, StorewiseError
 from storewise.processes import in_processes, processors
 
 T = TypeVar("T")
@@ -119,21 +119,21 @@ def convert(
 
     **--to parquet** makes a *data set*: a directory with the documents of all outputs in a few
     large, sorted files, which DuckDB, pandas, polars and R read. A *document* is one record as a
-    store keeps it: each search gives one, each alignment three (docs/documents.md). A conversion
-    that was interrupted goes on where it stopped when you call it again. docs/dataset.md shows how
-    to ask a data set.
+    store keeps it: each search gives one, each alignment three (docs/documents.md). If a conversion
+    was interrupted, call it again: it resumes where it stopped. docs/dataset.md shows how to query
+    a data set.
 
     **--to hits** makes one table with a row for each alignment. Its first twelve columns are those
     of BLAST's `-outfmt 6`: qseqid sseqid pident length mismatch gapopen qstart qend sstart send
     evalue bitscore. As in BLAST the length counts gaps, and `sstart` is above `send` on the minus
-    strand. `.tsv` has these columns and no heading, so that tools for BLAST read it. `.csv` (with a
-    heading) and `.parquet` have more: sstrand score gaps gene chromosome.
+    strand. `.tsv` has these columns and no header line, so that tools for BLAST read it. `.csv`
+    (with a header line) and `.parquet` have more: sstrand score gaps gene chromosome.
 
     **--to jsonl, bson** write all documents, four files for each output.
 
-    An output that is not complete is an error that names it: no data set and no table is made. With
-    `--quarantine` it is left out, and named. (`jsonl` and `bson` files belong to one output each:
-    those of the others are written in any case.)
+    An output that is not complete is an error: no data set and no table is written. With
+    `--quarantine` such outputs are left out and named. (`jsonl` and `bson` files are written for
+    all complete outputs in any case.)
 
     Example: `storewise convert /data/ssearch --to parquet -o dataset`, or
     `storewise convert results/*.m10.gz --to hits -o hits.tsv`
@@ -178,8 +178,8 @@ def convert(
     for name, (made, warnings, error) in _worked("converting", work, paths, processes):
         for path in made:
             typer.echo(path)
-        _tell(name, warnings, error, bad, quarantine=quarantine)
-    _refuse(bad, paths, quarantine=quarantine)
+        _report_input(name, warnings, error, bad, quarantine=quarantine)
+    _raise_if_bad(bad, paths, quarantine=quarantine)
 
 
 def _data_set(
@@ -244,10 +244,10 @@ def _worked(
             update(done, len(names))
 
 
-def _tell(
+def _report_input(
     name: str, warnings: Iterable[str], error: str, bad: list[str], *, quarantine: bool
 ) -> None:
-    """Says what there is to say of an input, and notes in `bad` why it is not converted."""
+    """Print an input's warnings and its error; append the error to `bad`."""
     for warning in warnings:
         say(f"warning: {name}: {warning}")
     if error:
@@ -255,14 +255,16 @@ def _tell(
         say(f"left out: {error}" if quarantine else error)
 
 
-def _refuse(bad: Sequence[str], names: Sequence[str], *, quarantine: bool) -> None:
-    """Raises StorewiseError for bad inputs, if they are not to be left out."""
+def _raise_if_bad(bad: Sequence[str], names: Sequence[str], *, quarantine: bool) -> None:
+    """Raise StorewiseError if there are bad inputs, unless `quarantine` leaves them out."""
     if bad and not quarantine:
-        raise StorewiseError(f"{len(bad)} of {len(names)} outputs are not complete {GO_ON_WITHOUT}")
+        raise StorewiseError(
+            f"{len(bad)} of {len(names)} outputs are not complete {QUARANTINE_HINT}"
+        )
 
 
 def _convert(name: str, *, form: str, directory: Path) -> tuple[Iterable[Path], Iterable[str], str]:
-    """The documents' files, warnings, and why there are none."""
+    """Convert one input; returns its files, its warnings, and an error ("" if none)."""
     from storewise.ssearch.convert import convert_file
 
     try:
@@ -273,7 +275,7 @@ def _convert(name: str, *, form: str, directory: Path) -> tuple[Iterable[Path], 
 
 
 def _hits(names: Sequence[str], output: Path, processes: int, *, quarantine: bool) -> None:
-    """Write one table of hits; StorewiseError, and no file, where an input is bad."""
+    """Write one table of hits. If an input is bad: StorewiseError, and no file is written."""
     from storewise.atomic import aside
     from storewise.ssearch.hits import form_of, join
 
@@ -288,11 +290,11 @@ def _hits(names: Sequence[str], output: Path, processes: int, *, quarantine: boo
 
             def made() -> Iterator[Path]:
                 for name, (part, warnings, error) in _worked("converting", work, names, processes):
-                    _tell(name, warnings, error, bad, quarantine=quarantine)
+                    _report_input(name, warnings, error, bad, quarantine=quarantine)
                     if part is not None:
                         yield part
                         part.unlink()
-                _refuse(bad, names, quarantine=quarantine)
+                _raise_if_bad(bad, names, quarantine=quarantine)
 
             if to_stdout:
                 join(made(), form, sys.stdout.buffer)
@@ -305,7 +307,7 @@ def _hits(names: Sequence[str], output: Path, processes: int, *, quarantine: boo
 
 
 def _part(name: str, *, form: str, directory: Path) -> tuple[Path | None, Iterable[str], str]:
-    """The hits of one input as a file, warnings, and why there are none."""
+    """Write the hits of one input; returns the file, warnings, and an error ("" if none)."""
     from storewise.ssearch.hits import write_hits
 
     place = directory / uuid4().hex

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from storewise.cli.console import RESULTS, Results, results_of, say
-from storewise.layout import study_of
+from storewise.layout import study_name
 
 
 def report(
@@ -41,7 +41,7 @@ def report(
     typer.echo(made.finding)
     typer.echo(f"Page: {made.path}")
     if bundle:
-        file = Path(f"{study_of(directory)}-report.zip")
+        file = Path(f"{study_name(directory)}-report.zip")
         files = write_bundle(directory, file)
         typer.echo(f"Bundle: {file} ({files} files, {decimal(file.stat().st_size)})")
     elif made.failed:

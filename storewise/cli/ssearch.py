@@ -12,7 +12,7 @@ import typer
 
 from storewise.cli.console import RESULTS, Files, Jobs, killed, outputs_of, say
 from storewise.cli.progress import shown
-from storewise.errors import GO_ON_WITHOUT, StorewiseError
+from storewise.errors import QUARANTINE_HINT, StorewiseError
 from storewise.processes import in_processes
 from storewise.s3.uri import is_remote
 
@@ -132,11 +132,11 @@ def init(
 ) -> None:
     """Write a study for your own SSEARCH outputs: which store should hold them?
 
-    Looks at the outputs for about ten seconds: how many there are, how large, and which are not
-    complete. The study has the stores that this machine can run, beside the files themselves; it
-    loads all documents, looks them up by id, and asks a biologist's questions. `init` says what it
-    decided (stores, a sample of many files, questions that cannot be asked), and how long the run
-    will take. Read the file, change it, and run it.
+    Examines the outputs for about ten seconds: how many there are, how large, and which are not
+    complete. The study compares the stores that this machine can run with the files themselves: it
+    loads all documents, reads them by id, and asks a biologist's questions. `init` prints what it
+    chose (stores, a sample of files, the questions) and how long the run will take. Read the study,
+    change it, and run it.
 
     Example: `storewise init /data/ssearch -o mine.yaml`, then `storewise run mine.yaml`
     """
@@ -172,11 +172,11 @@ def init(
     if found.incomplete and not quarantine:
         raise StorewiseError(
             f"{len(found.incomplete)} of {found.files} outputs are not complete; no study was "
-            f"written {GO_ON_WITHOUT}"
+            f"written {QUARANTINE_HINT}"
         )
     if not found.documents and not found.looked:
         raise StorewiseError(
-            f"{directory}: no document in {found.files} files; no study was written"
+            f"{directory}: {found.files} files with no search result; no study was written"
         )
     if found.incomplete:
         say(f"the run goes on without these {len(found.incomplete)}, and its report names them")

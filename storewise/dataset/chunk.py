@@ -60,7 +60,7 @@ class InputRow:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Inputs as they were listed, and where their runs go."""
+    """Inputs that one process reads, and the directory for their sorted runs."""
 
     files: Sequence[Listed]
     directory: Path
@@ -79,9 +79,10 @@ def chunk_name(files: Sequence[Listed], settings: Settings) -> str:
 
 
 def read_chunk(chunk: Chunk) -> list[InputRow]:
-    """Read the inputs of a chunk into runs below its directory; a finished one is left as it is.
+    """Read the inputs of a chunk and write their sorted runs into its directory; returns a row for
+    each input (`bad` has the error of a bad one).
 
-    The row of a bad input says so.
+    A chunk that a killed conversion has finished is not read again.
     """
     done = chunk.directory / DONE
     if done.exists():

@@ -44,10 +44,10 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to convert. `share` is the prefix of the files of one of several writers at a time.
+    """How to convert. `update` adds inputs to those of an existing data set. `quarantine` leaves
+    bad inputs out; else a bad input ends the conversion.
 
-    With `update` inputs are added to those that a data set has; with `quarantine` bad ones are left
-    out, else they end the conversion.
+    `share` names the writer if several write one data set at the same time: its files begin so.
     """
 
     wanted: Wanted = field(default_factory=Wanted)
@@ -154,9 +154,9 @@ def convert(
 ) -> Summary:
     """Put the documents of `names` (from `list_inputs`) into a data set.
 
-    A conversion that was killed is gone on with. Raises StorewiseError for bad inputs, for inputs
-    that do not fit to what is there, and for a place that cannot be written to; what was committed
-    stays.
+    Resumes a conversion that was killed. Raises StorewiseError for bad inputs, for inputs that
+    differ from those of the existing data set, and if the directory cannot be written; what was
+    committed before an error is kept.
     """
     begin = time.monotonic()
     try:
@@ -170,7 +170,7 @@ def convert(
             except StorewiseError as error:
                 begun = (own / _MARK).exists()
                 if not begun or (isinstance(error, BadInputs) and not load_state(home).commits):
-                    clear(home, own, options.share)  # nothing is finished
+                    clear(home, own, options.share)  # nothing was committed
                 raise
             clear(home, own, options.share)
     except OSError as error:
@@ -296,7 +296,7 @@ def _listed(names: Sequence[str], *, quarantine: bool) -> list[Listed]:
     files, missing = listed(list(dict.fromkeys(names)))
     if missing and not quarantine:
         raise BadInputs([bad["error"] for bad in missing], len(names))
-    # Whoever reads them says what is wrong.
+    # The reader reports why they cannot be read.
     return files + [Listed(bad["path"], 0, 0) for bad in missing]
 
 

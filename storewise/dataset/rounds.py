@@ -215,11 +215,10 @@ def run_round(
     read: Callable[[int], None],
     wrote: Callable[[float], None],
 ) -> Commit:
-    """Read inputs and write their files; returns the commit that has still to be made.
+    """Read inputs and write their files; returns the commit, which the caller has to store.
 
-    `read` is told the stored bytes of inputs that have been read, `wrote` the share of the files
-    that has been written. Raises StorewiseError, which names the first, for bad inputs, if those
-    are not to be left out.
+    `read` is called with the stored bytes of the inputs just read, `wrote` with the fraction of
+    the files just written. Raises BadInputs for bad inputs unless `quarantine` leaves them out.
     """
     chunks = [
         Chunk(files, folders.chunks / chunk_name(files, settings), settings) for files in inputs

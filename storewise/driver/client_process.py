@@ -232,7 +232,9 @@ class _Process:
             try:
                 mine = client.open_thread()
                 try:
-                    mine.underway = partial(self.counters.underway, self.process, thread)
+                    mine.on_acknowledged = partial(
+                        self.counters.add_documents, self.process, thread
+                    )
                     context = self._context(step, thread, done)
                     operations = self.workload.operations(self.job.phase, mine, context)
                     if step.params.crash is not None:
@@ -244,7 +246,7 @@ class _Process:
                     pace = self._loop(step, thread, context, operations, recorder, failed)
                     if self.spec.loads or self.spec.changes:
                         self._flush(mine, step, recorder)
-                    # An open loop's client waits when its last operation has ended: no preparation.
+                    # In an open loop the time after the last operation is a wait, not preparation.
                     return recorder.result(perf_counter_ns() if pace is None else None), pace
                 finally:
                     mine.close_thread()
@@ -286,8 +288,8 @@ class _Process:
         if reports:
             after = client.status()
             done.status = {name: after[name] - before.get(name, 0.0) for name in after}
-            # Some stores flush and change their schema for it: not after steps that are measured
-            # while others work.
+            # Some stores flush and change their schema for this. Ask only after a load: in other
+            # steps, other workers may still be measured.
             if self.spec.loads:
                 done.disk_bytes = client.disk_bytes()
         if step.params.rate is not None:

@@ -88,7 +88,7 @@ def run_loop(
 
     for operation in operations:
         if operation is not last:
-            # Most workloads yield the same few again and again.
+            # Most workloads yield the same object many times: unpack it once.
             last = operation
             name, call, _, nbytes, owner, size = operation
             key = name if owner is None else (name, owner)

@@ -219,7 +219,7 @@ def _run_together(job: PhaseJob) -> None:
     members = share.members(job.first)
     log_file = job.logs / f"{name}.log"
     with trial_job(job.results, job.session, name, log_file, needs=job.inputs) as frame:
-        count = hosts_of_job(os.environ)
+        count = host_count(os.environ)
         frame.log.info("%d workers on %d hosts", len(members), count)
         if count > 1:
             _on_hosts(job, len(members), count, frame)
@@ -233,25 +233,25 @@ def _run_together(job: PhaseJob) -> None:
         write_aside(share.index(job.phase, job.first), names)
 
 
-def hosts_of_job(environment: Mapping[str, str]) -> int:
-    """How many hosts the scheduler has given the job that this process belongs to; 1 without one.
+def host_count(environment: Mapping[str, str]) -> int:
+    """The number of hosts of the cluster job that this process runs in; 1 outside a job.
 
-    PBS: the distinct lines of ``PBS_NODEFILE``. Slurm: as squeue tells, for Snakemake's executor
-    keeps only the job's number of Slurm's variables. StorewiseError where the scheduler does not
-    say: workers that share a host would be recorded as if each had its own.
+    PBS: the distinct lines of ``PBS_NODEFILE``. Slurm: squeue's answer, because Snakemake's
+    executor passes only ``SLURM_JOB_ID`` on. StorewiseError if the scheduler gives no number:
+    workers that share a host would be recorded as if each had its own.
     """
     if job := environment.get("SLURM_JOB_ID"):
         return number_of_hosts(job)
     if listing := environment.get("PBS_NODEFILE"):
         if hosts := set(Path(listing).read_text().split()):
             return len(hosts)
-        raise StorewiseError(f"PBS_NODEFILE {listing} names no host")
+        raise StorewiseError(f"PBS_NODEFILE {listing} lists no host")
     return 1
 
 
 def _on_this_host(job: PhaseJob, members: Sequence[int], frame: TrialJob) -> None:
-    """Forked, so that the workers share what this process has loaded: it has no threads yet."""
-    # Its first use imports pandas: 0.4 s, which each worker would spend on its own.
+    """Run the workers as forked processes: they share the modules that this one has imported."""
+    # The first array imports pandas (0.4 s): do that once, before the fork.
     pa.array([])
     before = MemoryKills.now()
     tie = dies_with_parent(signal.SIGTERM)

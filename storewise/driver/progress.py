@@ -49,8 +49,9 @@ class SharedCounters:
             if name in self._places:
                 mine[self._places[name]] = count
 
-    def underway(self, process: int, thread: int, documents: int) -> None:
-        """Count more documents of an operation that has not ended; its report counts them anew."""
+    def add_documents(self, process: int, thread: int, documents: int) -> None:
+        """Count documents of an operation that is still running; `report`, called when the
+        operation has ended, replaces this count."""
         self._counts[process, thread, 1] += documents
 
     def totals(self) -> tuple[int, int]:

@@ -81,8 +81,7 @@ def run_verify(job: ClientJob, check: Callable[[], None], log: logging.Logger) -
     if differences and must_succeed(engine, trial):
         title = engine.title_of(job.versions.get("server", ""))
         raise EngineError(
-            f"{title} acknowledged documents and does not have them as they were: "
-            + "; ".join(differences)
+            f"{title} lost or changed documents that it had acknowledged: " + "; ".join(differences)
         )
     if cluster is not None and not trial.keep_data:
         try:

@@ -214,15 +214,15 @@ class Rates:
         if place not in self._known:
             table = self._tables.get(key)
             self._known[place] = (
-                self._untried(trial, phase, measure)
+                self._rate_without_results(trial, phase, measure)
                 if table is None
                 else _rate(table, levels, str(step))
             )
         return self._known[place]
 
-    def _untried(self, trial: Trial, phase: str, measure: str) -> Amount:
-        """Where no result tells: tried out on this machine, else the default, which a store that
-        waits for its disk with each document does not reach."""
+    def _rate_without_results(self, trial: Trial, phase: str, measure: str) -> Amount:
+        """The rate if no earlier result has it: from a short trial on this machine, else the
+        default. For a store that syncs the disk after each document it is that of a slow disk."""
         store = engine(trial.engine)
         level = store.level(trial.consistency)
         slow = store.slow_levels.get(level)
@@ -231,14 +231,16 @@ class Rates:
         spec = workload(trial.workload).phases[phase]
         if not (spec.loads or spec.changes):
             return self._probe.rate(trial.engine, phase, measure)
-        return Amount.within(slow * DEFAULT_FACTOR, DEFAULT_FACTOR, slow_words(trial.engine, level))
+        return Amount.within(
+            slow * DEFAULT_FACTOR, DEFAULT_FACTOR, slow_disk_note(trial.engine, level)
+        )
 
 
-def slow_words(name: str, level: str) -> str:
-    """That an engine waits for its disk at a level, and what that means on a slow one."""
+def slow_disk_note(name: str, level: str) -> str:
+    """A warning that an engine syncs the disk after each document at this consistency level."""
     store = engine(name)
     return (
-        f"{store.title} waits for its disk with each document at level {level}: about "
+        f"{store.title} waits for the disk after each document at level {level}: about "
         f"{store.slow_levels[level]:g} documents/s on a slow disk"
     )
 

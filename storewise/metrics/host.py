@@ -84,12 +84,11 @@ def disk_of(path: Path) -> str | None:
 
 
 def tree_bytes(directories: Iterable[Path]) -> int:
-    """Bytes of all files under these directories, holes not counted; a missing one is empty.
+    """Sum the bytes of all files under these directories; a missing directory counts as empty.
 
-    The size of a file counts, not its blocks, because file systems report blocks late (NFS,
-    Lustre) or after compression; only where fewer bytes are allocated than the size says, as in a
-    file with holes, do the blocks count. Files that vanish while it looks (a store compacts) are
-    not counted.
+    Each file counts with its size, because file systems report allocated blocks late (NFS, Lustre)
+    or after compression. A sparse file counts with its allocated blocks. Files that are deleted
+    meanwhile (a store compacts) are not counted.
     """
     total = 0
     todo = [os.fspath(directory) for directory in directories]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from storewise.metrics.hdr import COUNTERS, Integers, Time, bucket_indexes
 
 NS = 1_000_000_000
-#: Operations worked up at once: about 1 ms of work.
+#: Operations processed at once: about 1 ms of work.
 SLICE = 4096
 #: Work up at least this often (ns), so that progress can be seen from outside.
 FLUSH_EVERY = NS // 4

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from storewise.atomic import aside
 from storewise.errors import ResultError
-from storewise.layout import ANALYSIS, FIGURES, REPORT, STUDY, SUMMARY, TRIALS, study_of
+from storewise.layout import ANALYSIS, FIGURES, REPORT, STUDY, SUMMARY, TRIALS, study_name
 from storewise.publish.results import select
 
 _FILES = (REPORT, SUMMARY, STUDY)
@@ -26,7 +26,7 @@ def write_bundle(results: Path, output: Path) -> int:
         for file in select(results)
         if file.name in _FILES or file.name.startswith(_DIRECTORIES)
     ]
-    folder = study_of(results)
+    folder = study_name(results)
     try:
         with aside(output) as place, zipfile.ZipFile(place, "w", zipfile.ZIP_DEFLATED) as bundle:
             for file in chosen:

@@ -20,8 +20,8 @@ from storewise.s3.uri import Place
 
 MANIFEST = "MANIFEST.json"
 FORMAT = 1
-#: What is of one machine and one moment, by which runs end processes, remove directories and drop
-#: tables: never published, and never taken from a publication.
+#: Files that belong to one run on one machine. A run reads in them which processes to end, which
+#: directories to remove and which tables to drop: never published, never taken from a publication.
 OF_A_RUN = frozenset({LEASES, LIVE, EXTERNAL, RECORD, PUBLISHED})
 
 
@@ -31,23 +31,26 @@ class NoManifest(ObjectError):
 
 def _one_name(text: str) -> str:
     if text.startswith((".", "-")) or not text or "/" in text or not is_plain(text):
-        raise ValueError("is no name of a study")
+        raise ValueError("is not a study's name")
     return text
 
 
 def _inside(text: str) -> str:
-    """A path of results that stays within the directory it is put into, whoever wrote the manifest.
+    """Check that a path stays inside the results and names no file that controls runs (`OF_A_RUN`):
+    nobody knows who wrote the manifest. ValueError if not.
 
-    Others direct runs. A file system may not tell capitals from small letters.
+    Names are compared without case, because some file systems ignore case.
     """
     parts = text.split("/")
     if PurePosixPath(text).is_absolute() or {"", ".", ".."} & set(parts):
-        raise ValueError("leads out of the publication")
+        raise ValueError("leads out of the results directory")
     if not is_plain(text) or any(part.startswith("-") for part in parts):
-        # A list of names has one a line, and a command takes such a name for an option.
-        raise ValueError(f"{text!r} has a control character, or a name that starts with a dash")
+        # A line break would break lists with one name a line; a command reads "-x" as an option.
+        raise ValueError(
+            f"{text!r} contains a control character, or a name that starts with a dash"
+        )
     if parts[0].casefold() in OF_A_RUN or any(part.startswith(".") for part in parts):
-        raise ValueError(f"{text!r} is no result: such a file directs the runs of its place")
+        raise ValueError(f"{text!r} is not a result: a file of this name controls runs")
     return text
 
 

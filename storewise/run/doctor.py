@@ -13,7 +13,7 @@ from typing import Any
 from storewise.engines.contract.server import ServerEngine
 from storewise.engines.registry import ENGINES, engine
 from storewise.errors import EngineError
-from storewise.estimate.work import slow_words
+from storewise.estimate.work import slow_disk_note
 from storewise.ssearch.parse.compiled import CORE
 from storewise.yamlfile import nearest
 
@@ -97,7 +97,7 @@ def _engine(name: str, settings: Mapping[str, Any]) -> Finding:
     note = ""
     try:
         store = engine(name)
-        note = "; ".join(slow_words(name, level) for level in store.slow_levels)
+        note = "; ".join(slow_disk_note(name, level) for level in store.slow_levels)
         there = store.find(settings) if isinstance(store, ServerEngine) else None
         clients = [f"{client} {its}" for client, its in store.versions(settings).items()]
     except EngineError as error:

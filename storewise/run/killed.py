@@ -1,4 +1,4 @@
-"""What a run does first: forget runs that were killed, with their jobs."""
+"""Clean up after runs that were killed: the first thing a new run does."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from storewise.schedulers.queue import present
 from storewise.session.coordination.run import sweep_dead
 
 
-def forget_killed_runs(results: Path, say: Callable[[str], None]) -> None:
-    """Remove what killed runs left in a study's results, and cancel their jobs.
+def clean_up_killed_runs(results: Path, say: Callable[[str], None]) -> None:
+    """Remove what killed runs left in a study's results, and cancel their cluster jobs.
 
-    Waits until it is sure of their end. ConfigError where another user has made what it would go
-    by. Snakemake works in the current directory.
+    Waits until each run is alive or certainly dead. ConfigError if another user owns a file that
+    says what to remove. The current directory must be Snakemake's working directory.
     """
     for run in sweep_dead(results, say, present):
         if run in runs(Path()):
@@ -22,6 +22,6 @@ def forget_killed_runs(results: Path, say: Callable[[str], None]) -> None:
 
 
 def cancel_jobs(run: str, say: Callable[[str], None]) -> None:
-    """Cancel what a run has submitted and Snakemake has not cancelled itself."""
+    """Cancel the cluster jobs of a run that Snakemake has not cancelled itself."""
     if cancel_all(Path(), run):
         say(f"cancelling the cluster jobs of run {run} that may be left")

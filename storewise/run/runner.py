@@ -23,7 +23,7 @@ from storewise.processes import dies_with_parent
 from storewise.publish.results import last_attempt, published_at
 from storewise.run.follower import Follower
 from storewise.run.free_space import too_little
-from storewise.run.killed import forget_killed_runs
+from storewise.run.killed import clean_up_killed_runs
 from storewise.run.live_view import Moment, View
 from storewise.run.plan import plan_line
 from storewise.run.retries import attempts, forget, give_up, given_up
@@ -126,7 +126,7 @@ def run_study(
         signal.signal(signal.SIGINT, signal.default_int_handler)
     study = request.study()
     results = results_of(study)
-    forget_killed_runs(results, view.note)
+    clean_up_killed_runs(results, view.note)
     # Snakemake refuses it too, later and in its own words.
     if other := measured_by(results):
         raise StorewiseError(other)
@@ -361,7 +361,7 @@ def _snakemake(
             stderr=None if log is None else subprocess.STDOUT,
             preexec_fn=dies_with_parent(signal.SIGTERM),
             env={**os.environ, **runner, **cache_environment(Path())},
-            # A terminal's Ctrl-C comes to us alone then, as one of `kill` does, and goes on once.
+            # A Ctrl-C then reaches only this process, which passes it on once.
             process_group=0,
         )
         for number in stopped:
@@ -374,13 +374,13 @@ def _snakemake(
 
 
 def _wait(child: subprocess.Popen[bytes], follower: Follower | None) -> int:
-    """The exit status of Snakemake, which is looked at until then."""
+    """Wait for Snakemake and return its exit status; `follower` follows its log meanwhile."""
     if follower is None:
         return child.wait()
     while True:
         stopping = follower.stopping
         pause = follower.look()
-        # In slices: the view shows at once that the run is being stopped.
+        # Wait in short slices, so that the view soon shows that the run is being stopped.
         while pause > 0 and follower.stopping == stopping:
             try:
                 status = child.wait(min(pause, 1.0))

@@ -71,8 +71,8 @@ def registered(root: Path, run: str) -> list[ClusterJob]:
         try:
             jobs.append(ClusterJob(**json.loads(path.read_text(encoding="utf-8"))))
         except FileNotFoundError:
-            continue  # it ended while we were reading
-        except (ValueError, TypeError) as error:  # a host crashed, or the disk was full
+            continue  # the job ended and was removed meanwhile
+        except (ValueError, TypeError) as error:  # damaged by a crash or a full disk
             _log.warning(
                 "%s cannot be read, so job %s is not cancelled: %s", path, path.name, error
             )

@@ -89,16 +89,16 @@ def cause(message: str) -> str:
 
 
 def number_of_hosts(job_id: str) -> int:
-    """How many hosts a job has; StorewiseError, with what squeue says, where it does not tell."""
+    """The number of hosts of a job; StorewiseError with squeue's error if it gives none."""
     command = ["squeue", "--noheader", f"--jobs={job_id}", "--format=%D"]
     try:
         answer = run_command(command, TIMEOUT)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise StorewiseError(f"how many hosts job {job_id} has: {error}") from error
+        raise StorewiseError(f"cannot get the number of hosts of job {job_id}: {error}") from error
     text = answer.stdout.strip()
     if answer.returncode or not text.isdigit():
-        words = answer.stderr.strip() or text or "nothing"
-        raise StorewiseError(f"squeue does not say how many hosts job {job_id} has: {words}")
+        words = answer.stderr.strip() or text or "no output"
+        raise StorewiseError(f"squeue gives no number of hosts of job {job_id}: {words}")
     return int(text)
 
 
@@ -107,7 +107,7 @@ def _squeue(*options: str) -> str:
 
 
 def _answer(command: Sequence[str]) -> str:
-    """What a command of Slurm prints; empty where it gives no answer."""
+    """The output of a Slurm command; empty if it fails or times out."""
     try:
         answer = run_command(command, TIMEOUT)
     except (OSError, subprocess.TimeoutExpired):
@@ -150,7 +150,7 @@ class Waiting:
         return new
 
     def cancel(self) -> None:
-        """Take out of the queue what `never_starting` has told and still waits, so that the run
-        sees it fail. What Slurm does not take now is tried again with the next call."""
+        """Cancel the pending jobs that `never_starting` has reported, so that the run sees them
+        fail. A job that scancel fails to cancel is tried again at the next call."""
         if left := sorted(self._reported & self._seen.keys()):
             _answer(["scancel", *left])

@@ -17,7 +17,7 @@ def keep_study(
     left_out: Mapping[str, str],
     references: Mapping[str, Any],
 ) -> None:
-    """Write the study as it was resolved, the engines that its host does not have, with the reason,
-    and the texts of the published studies that it names."""
+    """Write the study with its defaults filled in, the engines left out because this host does not
+    have them (with the reason), and the published studies that it names."""
     for name, data in ((STUDY, study), (LEFT_OUT, left_out), (REFERENCES, references)):
         write_aside(results / name, json.dumps(data, indent=1) + "\n")

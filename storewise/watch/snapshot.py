@@ -25,7 +25,7 @@ from storewise.layout import (
     SESSION_PART,
     TRIALS,
     VERIFIED,
-    study_of,
+    study_name,
 )
 from storewise.session.coordination.listing import LiveSession, sessions_of
 from storewise.session.coordination.progress import JobProgress, progress_of
@@ -147,7 +147,7 @@ def look(directory: Path, seen: Seen | None = None) -> Frame:
     log, lines = _newest(directory, running)
     state = _state(record, leases)
     return Frame(
-        study=study_of(directory),
+        study=study_name(directory),
         directory=directory,
         at=now,
         state=state,

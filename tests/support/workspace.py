@@ -24,9 +24,9 @@ from support.waiting import BUSY, wait_until
 FORGET = """
 import sys
 from pathlib import Path
-from storewise.run.killed import forget_killed_runs
+from storewise.run.killed import clean_up_killed_runs
 
-forget_killed_runs(Path(sys.argv[1]), print)
+clean_up_killed_runs(Path(sys.argv[1]), print)
 """
 
 

@@ -36,13 +36,15 @@ def _engine(name: str) -> Engine | None:
         return None
 
 
-#: What the servers of the study that was read last are called, by engine.
+#: Engine -> the name of its server in the study read last ("Valkey", "MariaDB or MySQL").
 _served: dict[str, str] = {}
 
 
 def learn_titles(versions: Iterable[tuple[str, str]]) -> None:
-    """Take from an engine's name and the version that its server told, of all trials of a study,
-    whether MariaDB or MySQL has run, Valkey or Redis."""
+    """Note which servers a study used (MariaDB or MySQL, Valkey or Redis), for `title`.
+
+    `versions` are pairs of an engine's name and the version that its server reported.
+    """
     found: dict[str, set[str]] = {}
     for name, version in versions:
         if isinstance(engine := _engine(name), ServerEngine):
@@ -52,7 +54,7 @@ def learn_titles(versions: Iterable[tuple[str, str]]) -> None:
 
 
 def title(name: str) -> str:
-    """The name that people know: that of the server that ran, where the study had one."""
+    """The name to show for an engine; the name of its server if `learn_titles` has noted one."""
     engine = _engine(name)
     return _served.get(name) or (engine.title if engine is not None else name)
 
@@ -76,9 +78,9 @@ guarded = partial(_flag, "authentication", unknown=True)
 
 
 def copies(row: Mapping[str, Any]) -> int:
-    """By how much a store's own size is multiplied to have all replicas in it.
+    """The factor that turns the size a store reports into the size of all its replicas.
 
-    Most engines count all of them; those that do not say so in a flag.
+    It is 1 for stores whose reported size includes all replicas (`flags.size_has_copies`).
     """
     replicas = row.get("replicas")
     if missing(replicas) or counts_copies(str(row.get("engine", ""))):

@@ -58,12 +58,12 @@ def left_out_warnings(
 
 
 def unfinished_warnings(trials: Collection[str]) -> Iterator[StudyWarning]:
-    """Trials that were begun and not finished."""
+    """Yield a warning for each trial that was started and did not finish."""
     for trial in sorted(trials):
         yield StudyWarning(
             "unfinished_trial",
             trial,
-            "it was begun and not finished; nothing of it is in any figure",
+            "it was started and did not finish; no figure uses it",
             "run the study again: it measures what is missing",
         )
 

@@ -44,8 +44,8 @@ UNITS = {
     "metadata_operations": "1",
 }
 COLUMNS = [*STEP, "measure", "value", "unit"]
-#: What is no data is this share of the directories at `holds_from` documents.
-_REST = 0.1
+#: From `holds_from` documents on, at most this share of the directories is not data.
+_OVERHEAD_SHARE = 0.1
 #: Metric of files after the load -> the measure of all workers' or servers'.
 _INODES = {"store_files": "files", "store_inodes": "inodes"}
 _OPERATIONS = ("files_created", "files_renamed", "files_removed", "directories_made")
@@ -92,10 +92,11 @@ def node_storage(
     stored: pd.DataFrame,
     copies: Mapping[str, int],
 ) -> pd.DataFrame:
-    """What the servers of each trial tell of their directories, beside the measures of its load.
+    """Sizes and files of the servers' directories, one row per trial and measure.
 
-    `sessions` is `sessions.sessions`, `stored` is `storage` of the same trials. `copies` are how
-    many of a document the directories of a trial hold for each in its size, 1 where none is named.
+    `sessions` is `sessions.sessions`, `stored` is `storage` of the same trials. `copies` maps a
+    trial to the number of copies of a document in the directories for each one that the store's
+    own size counts; 1 if it is missing.
     """
     wide = stored.pivot_table(index="trial", columns="measure", values="value", aggfunc="sum")
     wide = wide.reindex(columns=["store_bytes", "bytes_per_document"])
@@ -104,7 +105,7 @@ def node_storage(
     sessions["node_bytes_per_document"] = sessions["node_bytes"] * each / sessions["store_bytes"]
     times = sessions["trial"].map(lambda trial: copies.get(trial, 1)).astype(float)
     rest = (sessions["node_bytes"] - times * sessions["store_bytes"]).clip(lower=0)
-    sessions["holds_from"] = (1 - _REST) / _REST * rest / (times * each)
+    sessions["holds_from"] = (1 - _OVERHEAD_SHARE) / _OVERHEAD_SHARE * rest / (times * each)
     sessions = sessions.drop(columns=wide.columns)
     loads = pd.DataFrame(list(_loads(samples)), columns=STEP).drop_duplicates("trial")
     table = sessions.merge(loads, on="trial")

@@ -9,8 +9,8 @@ section 4, with start and end cut off):
   sum over processes of documents / (time in the store's calls / threads).
 - Any other phase is judged by its *steady part*: the whole seconds after warm-up in which every
   worker was active, without the first one, if the phase took at least 5 s and ten operations ended
-  in that part; else by all that followed the warm-up over its exact time (of a phase under 5 s the
-  warning ``short_phase`` tells it). Where nothing followed, it is the whole phase.
+  in that part; else by the whole time after warm-up (the warning ``short_phase`` names phases under
+  5 s), or by the whole phase if no operation ended after warm-up.
 
 Counts of workers, processes and threads are summed; seconds in which nothing finished count as 0.
 """
@@ -26,10 +26,10 @@ import pandas as pd
 from storewise.analysis.common.frames import grouped, keys_of, numbered, records, rows_of
 from storewise.analysis.common.warnings import StudyWarning
 
-#: Seconds from which on a phase has a steady part.
-LONG_ENOUGH = 5.0
-#: Operations from which on: the last of a few slow ones ends after the whole seconds.
-MANY_ENOUGH = 10
+#: A phase that is at least so long (s) has a steady part.
+MIN_STEADY_SECONDS = 5.0
+#: The same in operations: of a few slow ones, the last ends after the last whole second.
+MIN_STEADY_OPERATIONS = 10
 STEP = ["trial", "phase", "step"]
 #: Values of STEP.
 StepKey = tuple[str, str, int]
@@ -144,9 +144,9 @@ def series(samples: pd.DataFrame) -> pd.DataFrame:
     table["warmup"] = second < first[step]
     last = np.floor(steps["all"].to_numpy(dtype=float) + 1e-9)
     steady = (second >= np.maximum(first, 1)[step]) & (second < last[step])
-    steady &= (wall >= LONG_ENOUGH)[step]
+    steady &= (wall >= MIN_STEADY_SECONDS)[step]
     ended = np.bincount(step[steady], table["operations"].to_numpy()[steady], len(steps))
-    table["steady"] = steady & (ended >= MANY_ENOUGH)[step]
+    table["steady"] = steady & (ended >= MIN_STEADY_OPERATIONS)[step]
     return table
 
 
@@ -218,7 +218,7 @@ def _rates(
         return {f"{name}_per_s": steady[name] / steady["seconds"] for name in names}
     left = wall - warm["length"]
     if left <= 0 or total["operations"] <= warm["operations"]:
-        # Nothing followed the warm-up: the whole is all there is.
+        # No operation ended after the warm-up: take the whole phase.
         warm, left = dict.fromkeys(names, 0.0), wall
     return {f"{name}_per_s": (total[name] - warm[name]) / left for name in names}
 
@@ -257,13 +257,13 @@ def short_phases(table: pd.DataFrame) -> list[StudyWarning]:
         StudyWarning(
             "short_phase",
             "",
-            f"phase {phase}: {(wall < LONG_ENOUGH).sum()} of {len(wall)} runs took less than "
-            f"{LONG_ENOUGH:g} s (shortest {wall.min():.2g} s); their rates are "
+            f"phase {phase}: {(wall < MIN_STEADY_SECONDS).sum()} of {len(wall)} runs took less "
+            f"than {MIN_STEADY_SECONDS:g} s (shortest {wall.min():.2g} s); their rates are "
             "of the whole phase, start included",
             "give the phase more work (more inputs, operations or seconds)",
         )
         for phase, wall in phases.items()
-        if (wall < LONG_ENOUGH).any()
+        if (wall < MIN_STEADY_SECONDS).any()
     ]
 
 

@@ -34,8 +34,8 @@ REPEATS = 3
 REASONS = 2
 #: Ratio of two figures below which nobody would choose by it.
 WORTH = 1.2
-#: Operations behind a rate from which on a ratio of it is worth a sentence.
-TOLD = 10
+#: A sentence names a ratio of rates only if each was measured with at least so many operations.
+MIN_OPERATIONS = 10
 #: Ends of the ratio of two level scores within which they are level indeed, not unknown.
 LEVEL = 1.25
 
@@ -163,13 +163,13 @@ def _better(criterion: Criterion) -> str:
 
 
 def times_better(criterion: Criterion, one: Standing, other: Standing) -> float:
-    """How many times better a standing is than another; nan where one is 0, not well measured or
-    from a few operations."""
+    """The factor by which `one` is better than `other`; NaN if either is 0, vague or measured with
+    fewer than `MIN_OPERATIONS` operations."""
     mine = max(one.estimate.mean, criterion.least)
     its = max(other.estimate.mean, criterion.least)
     if one.vague or other.vague or not (mine > 0 and its > 0):
         return math.nan
-    if min(one.finished, other.finished) < TOLD:
+    if min(one.finished, other.finished) < MIN_OPERATIONS:
         return math.nan
     return mine / its if criterion.more else its / mine
 

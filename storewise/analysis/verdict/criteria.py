@@ -32,7 +32,7 @@ SOURCE_ROW = "source_row"
 NOTE = "note"
 #: Column by which the configuration of a choice is taken, where that is not the figure itself.
 CHOSEN_BY = "chosen_by"
-#: Column with the number of operations behind a rate, of all repeats.
+#: Column: the number of operations that a rate was measured with, over all repeats.
 FINISHED = "finished"
 CLIENT_BOUND = "limited by the client"
 #: Operations by what they ask of a store: `read` one document by its key, `scan` those of a range
@@ -165,7 +165,7 @@ def operations(tables: Tables) -> dict[str, dict[str, float]]:
 
 
 def _counts(tables: Tables) -> pd.DataFrame:
-    """How many operations there were (column `count`), by factors, phase, step and operation."""
+    """The number of operations (column `count`) by factors, phase, step and operation."""
     times = tables.latency_summary
     times = times[
         (times["time"] == "service")
@@ -209,7 +209,7 @@ def rates(tables: Tables) -> list[Criterion]:
             # The files themselves store nothing.
             rows = rows[rows["engine"] != BASELINE]
         if phase == first_load:
-            rows = rows.drop(columns=FINISHED)  # an insert is a batch of documents
+            rows = rows.drop(columns=FINISHED)  # one insert operation is a whole batch
             one = named("load", "summary", rows, about=about)
             criteria.append(replace(one, ceiling=float(alone.get(phase, math.nan))))
             continue
@@ -241,7 +241,7 @@ def _client_bound(rows: pd.DataFrame, tables: Tables) -> pd.DataFrame:
 
 
 def _finished(rows: pd.DataFrame, tables: Tables) -> pd.DataFrame:
-    """The rates with the number of operations behind each."""
+    """The rates with the number of operations that each was measured with (`FINISHED`)."""
     factors = list(tables.results.factors)
     finished: dict[tuple[str, ...], float] = {}
     for row in records(_counts(tables)):
@@ -275,8 +275,8 @@ def highest_rates(tables: Tables) -> list[Criterion]:
 
 
 def disk(tables: Tables) -> Criterion:
-    """Bytes per document at the end of the load, of the data alone. Notes say what the whole
-    directories of servers take, and from how many documents on that is data but for a tenth."""
+    """Bytes per document at the end of the load, of the data alone. Notes give the size of the
+    servers' whole directories, and the number of documents from which on 90 % of it is data."""
     sizes = with_source(tables.storage_summary)
     rows = sizes[sizes["measure"] == "bytes_per_document"]
     keys = [*tables.results.factors, "phase", "step"]
@@ -285,7 +285,7 @@ def disk(tables: Tables) -> Criterion:
         for measure in ("node_bytes_per_document", "holds_from")
     )
     notes = [
-        f"its whole directories {number(whole[key])} B; data but for a tenth from about "
+        f"its whole directories {number(whole[key])} B; 90 % of them is data from about "
         f"{count(float(f'{least[key]:.2g}'))} documents on"
         if key in whole and key in least
         else ""

@@ -176,8 +176,8 @@ class Cluster:
 class Client(ABC):
     """One process's connection.
 
-    `underway`, where it is set, is told how many more documents of an `insert` that is still going
-    on the store has acknowledged: the live view of a slow store then moves.
+    `on_acknowledged`, if set, is called during an `insert` with the number of documents that the
+    store has just acknowledged, so that the live view of a slow store shows progress.
 
     `Engine.connect` is called once per process. In each step of a phase each client thread calls
     `open_thread`, uses only what that returns, and calls its `close_thread` at the end.
@@ -188,7 +188,7 @@ class Client(ABC):
     driver's own exception type.
     """
 
-    underway: Callable[[int], None] | None = None
+    on_acknowledged: Callable[[int], None] | None = None
 
     def greet(self) -> None:  # noqa: B027 - most embedded stores have nothing to ask
         """Ask the store for a first answer; EngineError where there is none."""

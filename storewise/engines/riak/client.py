@@ -104,7 +104,7 @@ class RiakClient(ProcessClient[Shared, Table]):
             pb.put_request(bucket, key, text.encode(), w=self._w, dw=self._dw)
             for key, text in last.items()
         ]
-        self._link.ask_all("insert", requests, pb.PUT_ANSWER, self.underway)
+        self._link.ask_all("insert", requests, pb.PUT_ANSWER, self.on_acknowledged)
 
     def finish(self) -> None:
         """Nothing is left to do: every insert was acknowledged."""

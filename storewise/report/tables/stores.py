@@ -150,7 +150,7 @@ _SIZES: dict[str, tuple[str, Show]] = {
     "share_of_raw_input": ("share of the inputs decompressed", number),
     "node_bytes": ("whole directories of servers", binary),
     "node_bytes_per_document": ("these per document", number),
-    "holds_from": ("documents from which they are data but for a tenth", count),
+    "holds_from": ("documents from which on 90 % of them is data", count),
     "files": ("files", count),
     "inodes": ("files and directories", count),
     "metadata_operations": ("metadata operations of the load, at least", count),

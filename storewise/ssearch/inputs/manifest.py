@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from storewise.atomic import write_aside
 from storewise.documents import DIGEST_BYTES
-from storewise.errors import GO_ON_WITHOUT, InputError, StorewiseError
+from storewise.errors import QUARANTINE_HINT, InputError, StorewiseError
 from storewise.ssearch.inputs.scan import RULES, DigestMode
 from storewise.ssearch.inputs.scan_cache import ScanCache
 from storewise.ssearch.inputs.scan_many import Progress, status_of, survey
@@ -225,7 +225,7 @@ def _bad_input_error(bad: Sequence[BadInput], files: int) -> InputError:
     place = str(InputError(first.path, "", line=first.line, offset=first.offset))
     return InputError(
         first.path,
-        f"{first.reason.removeprefix(place)}{rest} {GO_ON_WITHOUT}",
+        f"{first.reason.removeprefix(place)}{rest} {QUARANTINE_HINT}",
         line=first.line,
         offset=first.offset,
     )

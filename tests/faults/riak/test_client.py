@@ -51,7 +51,7 @@ def test_batches_come_back_in_order(node, connections):
     assert client.get_many(Kind.RNA, []) == []
     # While a batch is on its way a watcher hears of each document that the node has taken.
     told = []
-    client.underway = told.append
+    client.on_acknowledged = told.append
     client.insert(Kind.ALIGN, DOCUMENTS[Kind.ALIGN])
     assert sum(told) == len(DOCUMENTS[Kind.ALIGN]) and len(told) > 1
     # Of an id that comes twice in a batch the last one counts, over whatever connection it goes.

@@ -81,7 +81,7 @@ def test_init_says_what_it_decided_and_refuses_outputs_without_documents(tmp_pat
     bad.mkdir()
     (bad / "a.m10").write_bytes((DATA / "ssearch36.m10").read_bytes()[:900])
     done = storewise("init", bad, "-o", "bad.yaml", "--quarantine", cwd=tmp_path)
-    assert done.returncode == 2 and "no document in 1 files" in done.stderr
+    assert done.returncode == 2 and "1 files with no search result" in done.stderr
     assert not (tmp_path / "bad.yaml").exists()
 
 

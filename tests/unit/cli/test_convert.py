@@ -34,7 +34,7 @@ def test_bad_and_equal_inputs(tmp_path):
     twin.write_bytes(GOOD.read_bytes())
     done = convert(place, tmp_path, GOOD)
     assert done.returncode == 2 and done.stderr.startswith(f"storewise: {bad}, line ")
-    assert "--quarantine, goes on with the others" in done.stderr
+    assert "on_bad_input: quarantine in the study, or --quarantine" in done.stderr
     assert not (place / ".work").exists()
     done = convert(place, tmp_path, GOOD, "--quarantine")
     assert done.returncode == 0

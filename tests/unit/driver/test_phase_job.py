@@ -307,13 +307,13 @@ def test_a_forked_worker_ends_with_its_own_status(
 def test_hosts_and_the_launcher_are_those_of_the_scheduler(tmp_path, monkeypatch):
     listing = tmp_path / "nodefile"
     listing.write_text("n1\nn1\nn2\n")
-    assert phase_job.hosts_of_job({"PBS_NODEFILE": str(listing)}) == 2
+    assert phase_job.host_count({"PBS_NODEFILE": str(listing)}) == 2
     listing.write_text("")
-    with pytest.raises(StorewiseError, match="nodefile names no host"):
-        phase_job.hosts_of_job({"PBS_NODEFILE": str(listing)})
+    with pytest.raises(StorewiseError, match="nodefile lists no host"):
+        phase_job.host_count({"PBS_NODEFILE": str(listing)})
     monkeypatch.setattr(phase_job, "number_of_hosts", {"7": 3}.__getitem__)
-    assert phase_job.hosts_of_job({"SLURM_JOB_ID": "7"}) == 3
-    assert phase_job.hosts_of_job({}) == 1
+    assert phase_job.host_count({"SLURM_JOB_ID": "7"}) == 3
+    assert phase_job.host_count({}) == 1
     slurm, pbs = {"SLURM_JOB_ID": "7"}, {"PBS_JOBID": "7.login"}
     program = Path("/live/jobs/read.0.sh")
     monkeypatch.setattr(phase_job.shutil, "which", lambda name: f"/bin/{name}")

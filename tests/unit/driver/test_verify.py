@@ -60,7 +60,7 @@ def test_a_difference_fails_a_durable_trial_and_is_recorded_at_a_level_that_may_
         assert (conditions["verification"], conditions["warnings"]) == ("required", [])
         part.unlink()
         do(server.documents)
-        with pytest.raises(EngineError, match="Memory acknowledged documents and does") as error:
+        with pytest.raises(EngineError, match="Memory lost or changed documents") as error:
             verified(trial, tmp_path)
         assert words in str(error.value)
         assert not part.exists()
@@ -86,7 +86,7 @@ def test_all_kinds_are_recorded_and_each_difference_is_named(server, tmp_path, m
         verified(trial, tmp_path)
     a = "a: 5 documents expected, 4 counted, 1 lost and 0 wrong of 3 checked, first: x is missing"
     c = "c: 7 documents expected, 9 counted"
-    assert str(error.value).endswith(f"as they were: {a}; {c}")
+    assert str(error.value).endswith(f"had acknowledged: {a}; {c}")
     written = (tmp_path / "w",)
     relaxed = trial.model_copy(update={"consistency": "relaxed"})
     _, conditions = verified(relaxed, tmp_path, written=written)

@@ -129,7 +129,7 @@ def test_a_rate_is_that_of_its_step_and_levels_else_of_those_next_to_them(
     ("level", "phase", "measure", "expected", "words"),
     [
         ("durable", "load", "documents_per_s", (400, 100, 1600), "level durable: about 100 docu"),
-        ("strong", "a", "operations_per_s", (400, 100, 1600), "Riak KV waits for its disk"),
+        ("strong", "a", "operations_per_s", (400, 100, 1600), "Riak KV waits for the disk"),
         ("relaxed", "load", "documents_per_s", (4000, 1000, 16000), "default"),
         ("durable", "c", "operations_per_s", (2000, 500, 8000), "default"),
     ],

@@ -16,15 +16,15 @@ DIRECTING = [
 @pytest.mark.parametrize(
     "change, expected",
     [
-        ({"files": [{"path": "../x"}]}, "leads out of the publication"),
-        ({"files": [{"path": "/etc/x"}]}, "leads out of the publication"),
-        # What directs runs: by it they end processes, remove directories and drop tables.
-        *(({"files": [{"path": path}]}, "is no result: such a file directs") for path in DIRECTING),
+        ({"files": [{"path": "../x"}]}, "leads out of the results directory"),
+        ({"files": [{"path": "/etc/x"}]}, "leads out of the results directory"),
+        # Runs read in such files which processes to end, which directories and tables to remove.
+        *(({"files": [{"path": path}]}, "is not a result: a file of this") for path in DIRECTING),
         *(
             ({"files": [{"path": path}]}, "control character, or a name that starts with a dash")
             for path in ("a\nb", "\x1b[2Jx", "trials/-rf", "a\0b")
         ),
-        *(({"study": name}, "study: .*no name of a study") for name in ("..", "-rf", "a\nb")),
+        *(({"study": name}, "study: .*not a study's name") for name in ("..", "-rf", "a\nb")),
         ({"format": 2}, "of format 2, this version of Storewise reads 1"),
         ({"files": None}, "not a manifest of a publication"),
         ({"files": [{"path": "x"}, {"path": "x"}]}, "files: .*name a path twice"),
