@@ -15,7 +15,7 @@ try:
     from storewise.study.host_classes import parse_classes, text_of
     from storewise.publish.results import study_files
     from storewise.schedulers.hosts import most_processors
-    from storewise.session.coordination.private import keep_from_others
+    from storewise.session.coordination.private import restrict_umask
     from storewise.study.references import find_reference, reference_texts
     from storewise.study.shares import Share, lost_indexes
     from storewise.study.trial import job_name, node_jobs
@@ -26,7 +26,7 @@ except ImportError as error:
         "run `make env` and then `.venv/bin/snakemake`, or activate .venv"
     )
 
-keep_from_others()  # in each job too
+restrict_umask()  # each job reads this file too
 # Of the jobs' programs, wherever they run: names of input files are UTF-8, whatever the locale.
 os.environ.update(PYTHONUTF8="1")
 

@@ -24,7 +24,7 @@ from storewise.session.coordination.run import (
     Run,
     lease_seconds,
 )
-from storewise.session.coordination.run_record import locked_by, measured_by
+from storewise.session.coordination.run_record import lock_holder, measuring_run
 from storewise.study.kept import keep_study
 
 #: Seconds from Snakemake's lock to its lease, at most.
@@ -44,9 +44,9 @@ def say_who_locks(persistence, lock=PersistenceBase.lock):
                 yield
                 return
             until = time.monotonic() + JUST_STARTED
-            while not (other := measured_by(Path(R), RUN.id)):
+            while not (other := measuring_run(Path(R), RUN.id)):
                 if time.monotonic() > until:
-                    raise WorkflowError(locked_by(Path()))
+                    raise WorkflowError(lock_holder(Path()))
                 time.sleep(0.5)
             raise WorkflowError(other)
         yield
@@ -118,7 +118,7 @@ onstart:
         except StorewiseError as error:
             raise WorkflowError(str(error))
     # Snakemake's lock goes with any other run of this directory, and with --nolock.
-    if plan and (other := measured_by(Path(R), RUN.id)):
+    if plan and (other := measuring_run(Path(R), RUN.id)):
         raise WorkflowError(other)
     check_publishable(plan)
     check_plan(plan)
@@ -130,10 +130,10 @@ onstart:
         if not workflow.local_exec:
             in_background(watch_ends)
         # Again, now that another one that starts at this moment sees our lease.
-        if other := measured_by(Path(R), RUN.id):
+        if other := measuring_run(Path(R), RUN.id):
             RUN.end()
             raise WorkflowError(other)
-        # From the beginning: of a run that is stopped, too, a report is made.
+        # Already now: a run that is stopped later must still get a report.
         keep_study(Path(R), STUDY.model_dump(mode="json"), LEFT_OUT, REFERENCES)
         engines = {name: trial.engine for name, trial in TRIALS.items()}
         wanted = tuple(sorted(plan, key=list(ALL_TRIALS).index))

@@ -19,7 +19,7 @@ from storewise.session.coordination.liveness import Abort, abort, lose_host
 #: Seconds between two looks at jobs that wait, or do not end.
 LOOK_AT_QUEUE = 10
 ENDED = threading.Event()
-#: A file of a trial.
+#: Path of a file that belongs to a trial; group 1 is the trial.
 OF_TRIAL = re.compile(rf"{re.escape(R)}/(?:trials|live)/([^/\s]+)/")
 SHUTDOWN_MESSAGES = ("Will exit after finishing", "Terminating processes on user")
 
@@ -128,7 +128,7 @@ class Controller(Witness):
         scheduler = getattr(workflow, "scheduler", None)
         if self.any_failed and scheduler is not None:
             keep_going = workflow.execution_settings.keep_going
-            scheduler.keepgoing = keep_going or bool(RUN.at_work())
+            scheduler.keepgoing = keep_going or bool(RUN.active())
 
     def cluster_job(self, jobid):
         return self.groups.get(str(jobid), str(jobid))

@@ -10,7 +10,7 @@ from snakemake.logging import logger
 
 from storewise.layout import FAILED
 from storewise.run.doctor import missing_engines
-from storewise.session.coordination.private import close_snakemake, replaceable
+from storewise.session.coordination.private import restrict_snakemake_directory, replaceable
 from storewise.study.host_classes import class_named
 
 
@@ -76,7 +76,7 @@ TABLES = [f"{R}/analysis", f"{R}/figures"]
 
 def measured(wildcards):
     if only_analysis():
-        make_anew(TABLES[0])  # an explicit request does the work again
+        make_anew(TABLES[0])  # the user asked for it: run it even if it is up to date
         return []
     return [part for trial in TRIALS.values() for part in last_outputs(trial)]
 
@@ -263,7 +263,7 @@ def check_private_way():
     """Refuse or tell where other users could put files of their own in the place of a run's."""
     work = Path()
     try:
-        close_snakemake(work)
+        restrict_snakemake_directory(work)
     except StorewiseError as error:
         raise WorkflowError(str(error))
     places = (Path(R), *Path(R).glob("*/"), *work.glob(".snakemake/*/"))
@@ -274,7 +274,7 @@ def check_private_way():
     )
     if everybody:
         raise WorkflowError(
-            f"all users of this host {why}, for every user may write to {', '.join(everybody)}; "
+            f"all users of this host {why}: every user may write to {', '.join(everybody)}; "
             f"`chmod o-w` (or +t) there, or run in another directory (--directory)"
         )
     if groups:

@@ -24,7 +24,7 @@ from storewise.cli.run import run
 from storewise.cli.ssearch import init, inspect, manifest
 from storewise.cli.watch import watch
 from storewise.errors import StorewiseError
-from storewise.session.coordination.private import keep_from_others
+from storewise.session.coordination.private import restrict_umask
 
 app = typer.Typer(
     name="storewise",
@@ -42,7 +42,7 @@ def main() -> None:
         # in any program that is started. Only Python's start can change it.
         os.environ["PYTHONUTF8"] = "1"
         os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
-    keep_from_others()
+    restrict_umask()
     try:
         app()
     except StorewiseError as error:

@@ -19,7 +19,7 @@ from storewise.cli.console import RESULTS, Results
 from storewise.cli.progress import EVERY as LINE_EVERY
 from storewise.errors import ResultError
 from storewise.layout import RECORD
-from storewise.session.coordination.run import lease_files, seems_ended
+from storewise.session.coordination.run import lease_files, looks_stale
 
 #: Lets some seconds pass; True where the user has asked for the end.
 Wait = Callable[[float], bool]
@@ -138,7 +138,7 @@ def find(study: str | None, results: Path) -> Path:
             f"{study}: there are no results of such a study: no directory of that name here or "
             f"below {results}, which has {names}"
         )
-    live = [path for path in known if not all(map(seems_ended, lease_files(path)))]
+    live = [path for path in known if not all(map(looks_stale, lease_files(path)))]
     if len(live) > 1:
         names = ", ".join(path.name for path in live)
         raise ResultError(f"several studies run below {results}: name one of {names}")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from storewise.schedulers.job_registry import cancel_all, runs
 from storewise.schedulers.queue import present
-from storewise.session.coordination.run import sweep_dead
+from storewise.session.coordination.run import remove_dead_runs
 
 
 def clean_up_killed_runs(results: Path, say: Callable[[str], None]) -> None:
@@ -16,7 +16,7 @@ def clean_up_killed_runs(results: Path, say: Callable[[str], None]) -> None:
     Waits until each run is alive or certainly dead. ConfigError if another user owns a file that
     says what to remove. The current directory must be Snakemake's working directory.
     """
-    for run in sweep_dead(results, say, present):
+    for run in remove_dead_runs(results, say, present):
         if run in runs(Path()):
             cancel_jobs(run, say)
 

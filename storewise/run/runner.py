@@ -32,7 +32,7 @@ from storewise.run.trial_line import failed_line
 from storewise.session.coordination.ending import NO_SPACE
 from storewise.session.coordination.liveness import Process
 from storewise.session.coordination.run import Failure
-from storewise.session.coordination.run_record import RUNNER_VARIABLE, measured_by
+from storewise.session.coordination.run_record import RUNNER_VARIABLE, measuring_run
 from storewise.ssearch.inputs.paths import list_inputs, sample_paths
 from storewise.study.load import load_study
 from storewise.study.study import Study
@@ -128,7 +128,7 @@ def run_study(
     results = results_of(study)
     clean_up_killed_runs(results, view.note)
     # Snakemake refuses it too, later and in its own words.
-    if other := measured_by(results):
+    if other := measuring_run(results):
         raise StorewiseError(other)
     if retry_failed:
         forget(study, results)

@@ -29,7 +29,7 @@ from storewise.layout import (
 )
 from storewise.session.coordination.listing import LiveSession, sessions_of
 from storewise.session.coordination.progress import JobProgress, progress_of
-from storewise.session.coordination.run import Failure, failures, seems_ended
+from storewise.session.coordination.run import Failure, failures, looks_stale
 from storewise.session.coordination.run_record import RunRecord, read_record
 from storewise.watch.time_left import Left, duration_of, time_left
 
@@ -183,7 +183,7 @@ def trial_of(session: LiveSession) -> str:
 def _leases(directory: Path) -> dict[str, float]:
     """Leases of runs that are not known to have ended, with the time of their last renewal."""
     times = _modified((directory / LEASES).glob("[!.]*"))
-    return {path.name: at for path, at in times.items() if not seems_ended(path)}
+    return {path.name: at for path, at in times.items() if not looks_stale(path)}
 
 
 def _modified(paths: Iterable[Path]) -> dict[Path, float]:

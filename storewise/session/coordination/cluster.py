@@ -122,29 +122,29 @@ class FormedCluster:
 
 
 def publish(live: Path, kind: str, name: str, record: Any) -> None:
-    """Write a record so that others see all of it or nothing."""
+    """Write a record atomically: readers see all of it or nothing."""
     directory = live / kind
     directory.mkdir(exist_ok=True)
     write_aside(directory / f"{name}.json", json.dumps(asdict(record)) + "\n")
 
 
 def records(live: Path, kind: str, form: type[T]) -> dict[str, T]:
-    """Records of a kind by name. The directory is listed anew each time, which makes an NFS
-    client ask its server. A damaged one (its host crashed) is named in the log, and left out."""
+    """Read the records of a kind, by name. Each call lists the directory, so that an NFS client
+    asks its server. A damaged record (its host crashed) is logged and left out."""
     by_name = {}
     for path in sorted((live / kind).glob("[!.]*.json")):
         try:
             by_name[path.stem] = read_as(form, path)
         except FileNotFoundError:
-            continue  # the session was removed while we looked
+            continue  # the session was removed meanwhile
         except ValueError:
-            _name_damaged(str(path))
+            _warn_damaged(str(path))
     return by_name
 
 
-@lru_cache  # once each, however often it is looked at
-def _name_damaged(path: str) -> None:
-    _log.warning("%s is damaged, and left out: a host has crashed, or its disk was full", path)
+@lru_cache  # log each path once
+def _warn_damaged(path: str) -> None:
+    _log.warning("%s is damaged and ignored: its host crashed, or the disk was full", path)
 
 
 def started_nodes(live: Path) -> dict[str, StartedNode]:

@@ -29,8 +29,8 @@ _TAIL_LINES, _TAIL_BYTES = 12, 32768
 #: Some servers write lines of thousands of characters; what matters comes first.
 _TAIL_WIDTH = 300
 _THROWN_AT = re.compile(r"\s+(at [\w.$/@<>-]+\(.*\).*|\.\.\. \d+ (more|common frames omitted))")
-#: How servers mark a line that explains, and those that never do: Riak and MariaDB, Cassandra and
-#: HBase. PostgreSQL has no such mark of its own: FATAL is also what a client is told.
+#: Log levels of errors and of information: Riak and MariaDB ("[error]"), Cassandra and HBase
+#: ("ERROR"). PostgreSQL's FATAL does not count: it also marks errors of clients.
 _EXPLAINS = re.compile(r"\[(error|critical|alert|emergency)\]|^(ERROR|FATAL)\s", re.IGNORECASE)
 _TELLS = re.compile(r"\[(info|notice|note|debug)\]|^(INFO|DEBUG)\s", re.IGNORECASE)
 _EXPLAINING_LINES = 3
@@ -81,7 +81,7 @@ def how_it_ended(status: int, before: MemoryKills, pid: int | None = None) -> st
 def killed_job(directory: Path, name: str, status: int, before: MemoryKills, log: str) -> Abort:
     """Why the trial of a live directory ends when a signal has ended a job of it on this host.
 
-    A terminal's Ctrl-C reaches jobs too that do not listen yet: not the trial's failure.
+    Ctrl-C in a terminal can end a job that has no handler yet: that is no failure of the trial.
     """
     job = members(directory).get(name)
     how = how_it_ended(status, before, job.pid if job is not None and job.is_here() else None)
@@ -97,11 +97,11 @@ def _name(number: int) -> str | None:
 
 
 def log_tail(path: Path) -> str:
-    """The last lines of a server's log, long ones cut; of Java's exceptions what they say, and not
-    where they were thrown.
+    """The last lines of a server's log; long lines are shortened, and stack traces of Java left
+    out.
 
-    Where lines are marked as errors, the first of them come first, since the others follow from
-    them, and what the server tells beside is left out.
+    If the log has lines marked as errors, the first of them precede the last lines, because they
+    often are the cause of the later ones; informational lines are then left out.
     """
     lines = _last_lines(path)
     tail = lines[-_TAIL_LINES:]
@@ -110,18 +110,18 @@ def log_tail(path: Path) -> str:
         explaining = [line for line in before if _EXPLAINS.search(line)][:_EXPLAINING_LINES]
         told = (line for line in tail if not _TELLS.search(line) or _EXPLAINS.search(line))
         tail = [*explaining, *told]
-    return "\n".join(map(_cut, tail))
+    return "\n".join(map(_shortened, tail))
 
 
 def no_space(path: Path) -> str:
-    """The first line of a log's end that tells of a full disk, cut; empty where none does."""
-    return next((_cut(line) for line in _last_lines(path) if NO_SPACE.search(line)), "")
+    """The first of a log's last lines that reports a full disk, shortened; empty if none does."""
+    return next((_shortened(line) for line in _last_lines(path) if NO_SPACE.search(line)), "")
 
 
 def mapped_write(path: Path, directory: Path) -> str:
-    """The line of a log's end that tells of a failed access to a mapped file, where the file system
-    of `directory` is full; else empty, since a broken disk has the same signal."""
-    line = next((_cut(line) for line in _last_lines(path) if _MAPPED_WRITE.search(line)), "")
+    """The first of a log's last lines that reports a failed access to a mapped file, if the file
+    system of `directory` is full; else empty, because a broken disk raises the same signal."""
+    line = next((_shortened(line) for line in _last_lines(path) if _MAPPED_WRITE.search(line)), "")
     try:
         return line if line and shutil.disk_usage(directory).free < _FULL_BELOW else ""
     except OSError:
@@ -137,5 +137,5 @@ def _last_lines(path: Path) -> list[str]:
     return [line for line in lines if not _THROWN_AT.fullmatch(line)]
 
 
-def _cut(line: str) -> str:
+def _shortened(line: str) -> str:
     return line if len(line) <= _TAIL_WIDTH else f"{line[:_TAIL_WIDTH]} ..."

@@ -78,7 +78,7 @@ def sessions_of(study: Path, system: System = SYSTEM) -> list[LiveSession]:
         if session is None or holds(live, FINISHED):
             continue
         try:
-            # A file system's clock may be ahead of this host's.
+            # The file server's clock may be ahead of this host's.
             lease_age = max(0.0, now - (study / LEASES / session.run).stat().st_mtime)
         except FileNotFoundError:
             lease_age = None

@@ -51,12 +51,12 @@ class Process:
     host: str
     pid: Annotated[int, Gt(0)]
     started: float
-    """In ticks since boot."""
+    """Start time in clock ticks since boot."""
     scheduler: str = ""
     """``pbs`` or ``slurm`` where it belongs to a job of theirs, `job`; else empty."""
     job: str = ""
     boot: str = ""
-    """Where its pid counts, see `System.boot`."""
+    """The boot and PID namespace in which `pid` is valid, see `System.boot`."""
 
     @classmethod
     def current(cls, system: System = SYSTEM) -> Process:
@@ -66,11 +66,12 @@ class Process:
         return cls(system.host(), pid, started, *scheduler_job(os.environ), system.boot())
 
     def is_here(self, system: System = SYSTEM) -> bool:
-        """Whether its pid means it here: the host, its boot and the namespace of pids are ours."""
+        """Whether the process is on this host, in the same boot and the same PID namespace: only
+        then its pid is valid here."""
         return (self.host, self.boot) == (system.host(), system.boot())
 
     def alive(self, system: System = SYSTEM) -> bool | None:
-        """Whether the process runs; None if it is on another host, where we cannot tell."""
+        """Whether the process runs; None if it is not on this host (`is_here`)."""
         return system.started(self.pid) == self.started if self.is_here(system) else None
 
 
@@ -109,10 +110,10 @@ class Session:
 
 
 class LeaseWatch:
-    """Whether a run still renews its lease, judged by this process's own clock (`clock`, in s).
+    """Polls a run's lease to tell whether the run still renews it.
 
-    A run counts as ended when its lease was seen unchanged for longer than it holds: never by one
-    look, and never by the times of files, which another clock has given.
+    The lease has expired when this object saw it unchanged for longer than `seconds` by its own
+    monotonic `clock` (s). File times are not compared with this clock: other hosts set them.
     """
 
     def __init__(
@@ -126,13 +127,13 @@ class LeaseWatch:
         self._leases = results / LEASES
         self._run = run
         self._seconds = seconds
-        self._first = self._seen = _mark(self._leases, run)
+        self._first = self._seen = _lease_version(self._leases, run)
         self._clock = clock
         self._since = clock()
 
     def reason(self) -> str | None:
-        """Why the run counts as ended, None while it may live."""
-        mark, now = _mark(self._leases, self._run), self._clock()
+        """Why the run counts as ended; None while it may still run."""
+        mark, now = _lease_version(self._leases, self._run), self._clock()
         if mark is None:
             return f"its run {self._run} has ended"
         if mark != self._seen:
@@ -145,15 +146,16 @@ class LeaseWatch:
         return None
 
     def renewed(self) -> bool:
-        """Whether it was renewed since the first look: the run lives."""
+        """Whether the run has renewed its lease since the first poll: then it is alive."""
         return self._seen not in (None, self._first)
 
 
-def _mark(leases: Path, run: str) -> tuple[int, int] | None:
-    """What changes when a lease is renewed; None where it has gone.
+def _lease_version(leases: Path, run: str) -> tuple[int, int] | None:
+    """The lease file's modification time (ns) and inode, which each renewal changes; None if the
+    file does not exist.
 
-    NFS clients cache a file's attributes for a minute, but ask their server when a directory or a
-    file is opened (close-to-open consistency).
+    Opens the file, because an NFS client then asks its server (close-to-open consistency); else it
+    may use attributes that it has cached for a minute.
     """
     if not holds(leases, run):
         return None
@@ -223,11 +225,11 @@ def abort(directory: Path, why: Abort) -> bool:
     except FileExistsError:
         return False
     except OSError:
-        # Some shared file systems have no hard links.
+        # Some shared file systems do not support hard links.
         try:
             (directory / f".{ABORT}.claim").open("x").close()
         except FileExistsError:
-            # Another has been first. Where that one was killed since, ours takes its place.
+            # Another process was first. If it has been killed since, replace its file.
             if holds(directory, ABORT):
                 return False
         aside.replace(directory / ABORT)
@@ -296,11 +298,11 @@ def members(directory: Path) -> dict[str, Process]:
 
 
 @dataclass
-class Elsewhere:
-    """Jobs of a live directory on other hosts, which nobody can look at from here.
+class RemoteJobs:
+    """The jobs of a live directory that run on other hosts.
 
-    `ask` says which of a scheduler's jobs (kind, ids) are still queued or running, None where it
-    does not answer.
+    `ask` returns which of a scheduler's jobs (kind, ids) are still queued or running; None if the
+    scheduler does not answer.
     """
 
     directory: Path
@@ -309,10 +311,10 @@ class Elsewhere:
     _asked: float = -math.inf
     _over: set[tuple[str, str]] = field(default_factory=set)
 
-    def left(self) -> list[str]:
-        """Names of the jobs that have not ended: those that their scheduler does not call over.
+    def unfinished(self) -> list[str]:
+        """Names of the jobs that their scheduler has not reported as ended.
 
-        It is asked for all of them at once, every two seconds at most.
+        Asks each scheduler for all jobs at once, at most every `ASK_EVERY` seconds.
         """
         there = {
             name: process

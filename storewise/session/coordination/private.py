@@ -17,20 +17,18 @@ from pathlib import Path
 from storewise.errors import ConfigError
 
 _ONLY_OURS = 0o700
-#: In a directory that a run has made elsewhere: its id.
+#: File with the run's id, in each directory that a run makes outside the results.
 MARK = ".storewise-run"
 
 
-def keep_from_others() -> None:
-    """Let nothing that this process and its children make be every user's to write, whatever the
-    umask was."""
+def restrict_umask() -> None:
+    """Set the umask so that new files of this process and its children are never world-writable."""
     os.umask(os.umask(0o077) | 0o002)
 
 
-def close_snakemake(work: Path) -> None:
-    """Take the right to write from every user where Snakemake has made its own directories before
-    it read our rules. ConfigError where another user has put something there meanwhile: jobs run
-    scripts of it.
+def restrict_snakemake_directory(work: Path) -> None:
+    """Remove world write permission from Snakemake's own directories, which it makes before it
+    reads our rules. ConfigError if another user has put files there: jobs run scripts from there.
     """
     own = work / ".snakemake"
     if not own.is_dir() or not own.stat().st_mode & stat.S_IWOTH:
@@ -41,8 +39,8 @@ def close_snakemake(work: Path) -> None:
     if others:
         owner = _name(others[0].owner, others[0].lstat().st_uid)
         raise ConfigError(
-            f"{others[0].absolute()} belongs to user {owner}, for every user may write to "
-            f"{own.absolute()}: jobs would run what is there. Remove {own.absolute()}"
+            f"{others[0].absolute()} belongs to user {owner}, because {own.absolute()} is "
+            f"world-writable: jobs would run scripts of that user. Remove {own.absolute()}"
         )
     for path in (own, *sorted((own / "log").glob("*")), own / "log"):
         if path.exists() and path.stat().st_uid == os.geteuid():
@@ -93,14 +91,14 @@ def _our_number(directory: Path) -> int:
         probe.unlink()
 
 
-def mark_own(directory: Path, run: str) -> None:
-    """Say in a directory which run has made it, for `is_own`."""
+def write_owner_mark(directory: Path, run: str) -> None:
+    """Write the id of the run that made a directory into it, for `made_by_run`."""
     (directory / MARK).write_text(f"{run}\n", encoding="utf-8")
 
 
-def is_own(directory: Path, run: str) -> bool:
-    """Whether a run of this user has made a directory: only such a one is removed for a run that
-    was killed, whatever the files of that run say."""
+def made_by_run(directory: Path, run: str) -> bool:
+    """Whether this run of this user made the directory. After a killed run only such directories
+    are removed: the paths in its files may be forged."""
     try:
         status = directory.lstat()
         said = (directory / MARK).read_text(encoding="utf-8")

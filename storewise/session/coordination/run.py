@@ -1,4 +1,4 @@
-"""A run's side of its live trials: lease, abort, failures, and sweeping what a run left behind.
+"""A run's side of its live trials: lease, abort, failures, and removing what killed runs left.
 
 The caller (``rules/control.smk``) brings Snakemake's events; nothing here knows Snakemake.
 """
@@ -29,16 +29,16 @@ from storewise.session.coordination.liveness import (
     OWNER,
     Abort,
     Ask,
-    Elsewhere,
     LeaseWatch,
     Process,
+    RemoteJobs,
     Session,
     abort,
     members,
     read_abort,
     remove_tree,
 )
-from storewise.session.coordination.private import check_private, is_own, make_private
+from storewise.session.coordination.private import check_private, made_by_run, make_private
 from storewise.session.coordination.system import SYSTEM, System
 
 _log = logging.getLogger(__name__)
@@ -115,7 +115,7 @@ class Run:
     results: Path
     lease_seconds: float = LOCAL_LEASE
     ask: Ask | None = None
-    """See `Elsewhere`."""
+    """See `RemoteJobs`."""
     id: str = field(
         default_factory=lambda: (
             f"{socket.gethostname()}.{os.getpid()}.{time.time_ns():x}{secrets.token_hex(2)}"
@@ -213,7 +213,7 @@ class Run:
         """
         directory = self.results / LIVE / trial
         if not (directory / OWNER).exists():
-            return None  # it was not opened: whoever kept it from opening has failed
+            return None  # the session was never opened: the failed job is another one
         abort(directory, why)
         first = read_abort(directory / ABORT)
         if first.killed and job and first.killed != job:
@@ -239,11 +239,11 @@ class Run:
         write_aside(self.results / FAILURES / f"{trial}.jsonl", text)
 
     def aborted(self) -> list[Path]:
-        """Live directories of this run's trials that are to end."""
+        """Live directories of this run's trials that are aborted."""
         return [live for live in self.live() if (live / ABORT).exists()]
 
-    def at_work(self) -> list[Path]:
-        """Live directories of this run's trials that are neither to end nor at their end."""
+    def active(self) -> list[Path]:
+        """Live directories of this run's trials that are neither aborted nor finished."""
         ending = (ABORT, FINISHED)
         return [live for live in self.live() if not any((live / name).exists() for name in ending)]
 
@@ -276,14 +276,18 @@ class Run:
             left = [
                 name
                 for directory in self.live()
-                for name in sweep(self.results, directory, ask=self.ask, system=self.system)
+                for name in remove_session(
+                    self.results, directory, ask=self.ask, system=self.system
+                )
             ]
             alone = all(path.name == self.id for path in lease_files(self.results))
             # Snakemake makes the directory before a trial is opened; jobs may write to one that
             # somebody is removing.
             for directory in [d for d, session in sessions(self.results) if session is None]:
                 if alone:
-                    left += sweep(self.results, directory, ask=self.ask, system=self.system)
+                    left += remove_session(
+                        self.results, directory, ask=self.ask, system=self.system
+                    )
                 else:
                     _remove_if_empty(directory)
         finally:
@@ -302,11 +306,11 @@ def open_session(
     servers: bool = False,
     system: System = SYSTEM,
 ) -> None:
-    """Wait until fewer than `live_sessions` trials of the run are being measured, then open one.
+    """Wait until fewer than `live_sessions` trials of the run are being measured, then open this
+    trial's session.
 
-    A trial with `servers` gets new credentials. Raises Aborted where the run ends or one of its
-    trials has failed, as soon as no other is at work beside that: a pass of the workflow begins
-    nothing after its first error.
+    A trial with `servers` gets new credentials. Raises Aborted if the run ends, or when one of its
+    trials has failed and no other is being measured: after an error Snakemake starts no new trial.
     """
     lease = Lease.read(results / LEASES / run)
     watch = LeaseWatch(results, run, lease.seconds, clock=system.clock)
@@ -330,7 +334,7 @@ def open_session(
             logged = True
         system.sleep(POLL)
     live = results / LIVE / trial
-    # A trial is measured whole: nothing of an earlier life may stay beside the new figures.
+    # Remove what an earlier attempt has left: results of two attempts must not mix.
     remove_tree(results / TRIALS / trial)
     remove_tree(live)
     make_private(live.parent)
@@ -382,10 +386,10 @@ def lease_files(results: Path) -> list[Path]:
 def dead_leases(
     results: Path, say: Callable[[str], None] = _log.info, system: System = SYSTEM
 ) -> list[tuple[Path, Lease | None]]:
-    """Leases whose run has certainly ended; None stands for one that cannot be read.
+    """The leases of runs that have certainly ended, as (path, lease); None for an unreadable lease.
 
-    Each is looked at until it was renewed, or was not for longer than it holds by this host's own
-    clock: that takes so long (90 s on a cluster). A run whose process is seen here lives.
+    Polls each lease until it is renewed or has expired (`LeaseWatch`): up to 90 s on a cluster. A
+    run whose process runs on this host is alive.
     """
     watched: dict[Path, tuple[Lease | None, LeaseWatch]] = {}
     for path in lease_files(results):
@@ -400,7 +404,7 @@ def dead_leases(
         if lease is None or not lease.process.alive(system):
             watch = LeaseWatch(results, path.name, seconds, clock=system.clock)
             watched[path] = lease, watch
-            say(f"does run {path.name} still live? It has {seconds:.0f} s to renew its lease")
+            say(f"is run {path.name} still alive? It has {seconds:.0f} s to renew its lease")
     dead: list[tuple[Path, Lease | None]] = []
     while watched:
         for path, (lease, watch) in list(watched.items()):
@@ -417,14 +421,14 @@ def dead_leases(
 def live_leases(
     results: Path, say: Callable[[str], None] = _log.info, system: System = SYSTEM
 ) -> list[Path]:
-    """The leases of runs that may live; waits until it is sure of the others (`dead_leases`)."""
+    """The leases of runs that may be alive; waits until all others have expired (`dead_leases`)."""
     dead = {path for path, _ in dead_leases(results, say, system)}
     return [path for path in lease_files(results) if path not in dead]
 
 
-def seems_ended(path: Path, system: System = SYSTEM) -> bool:
-    """Whether a lease looks like that of a run that has ended, by one look and this host's clock:
-    to be shown, not to be acted upon."""
+def looks_stale(path: Path, system: System = SYSTEM) -> bool:
+    """Guess without waiting whether the run of a lease has ended. For display only: it compares
+    the lease file's time with this host's clock."""
     try:
         lease = Lease.read(path)
         alive = lease.process.alive(system)
@@ -435,18 +439,18 @@ def seems_ended(path: Path, system: System = SYSTEM) -> bool:
         return True
 
 
-def sweep_dead(
+def remove_dead_runs(
     results: Path,
     say: Callable[[str], None],
     ask: Ask | None = None,
     *,
     system: System = SYSTEM,
 ) -> list[str]:
-    """Forget runs that were killed: their leases, Snakemake locks, sessions and stores.
+    """Remove the leases, Snakemake locks, sessions and stores of runs that were killed.
 
-    Returns their ids. To be called by a run that is to measure, which waits as long as it takes to
-    be sure (`dead_leases`); live runs of others are left alone. `ask` as for `Elsewhere`.
-    ConfigError where another user has made what we would go by.
+    Returns the ids of these runs. Waits until each run is alive or certainly dead (`dead_leases`),
+    and leaves live runs alone. `ask` as for `RemoteJobs`. ConfigError if another user owns the
+    directory of the leases or of the sessions.
     """
     for name in (LEASES, LIVE):
         check_private(results / name)
@@ -463,7 +467,7 @@ def sweep_dead(
         if session is None and known:
             continue
         if session is None or session.run not in known:
-            left = sweep(results, directory, say=say, ask=ask, system=system)
+            left = remove_session(results, directory, say=say, ask=ask, system=system)
             say(f"removed what was left of trial {directory.name}, whose run has ended")
             for name in left:
                 say(f"could not end {name}; it ends by itself when it sees that its run is gone")
@@ -472,11 +476,11 @@ def sweep_dead(
 
 
 def _is_lock(path: Path) -> bool:
-    """Whether a path is a lock of Snakemake in the directory that this process works in."""
+    """Whether a path is a Snakemake lock of the current directory."""
     return path.absolute().parent == Path(".snakemake", "locks").absolute() and not path.is_dir()
 
 
-def sweep(
+def remove_session(
     results: Path,
     directory: Path,
     patience: float | None = None,
@@ -485,13 +489,13 @@ def sweep(
     ask: Ask | None = None,
     system: System = SYSTEM,
 ) -> list[str]:
-    """Remove a trial's live directory, after its jobs have ended, and an unfinished one's stores.
+    """Abort a trial's jobs, then remove its live directory and the stores of an unfinished trial.
 
-    A node's directory goes only where it is provably of the session's run (`is_own`).
+    A node's directory is removed only if the session's run has made it (`made_by_run`).
 
-    Jobs get `patience` seconds to end by themselves: 10, or 45 where nodes have servers to end in
-    order. Then those on this host are killed; those on other hosts, which we can only tell, are
-    returned, but for those that their scheduler calls over (`ask`, see `Elsewhere`).
+    Jobs get `patience` seconds to end (by default 10, or 45 if nodes have servers to stop). Then
+    those on this host are killed. Returns the names of those on other hosts that may still run;
+    jobs that their scheduler reports as ended are left out (`ask`, see `RemoteJobs`).
     """
     try:
         run = Session.read(directory / OWNER).run
@@ -508,8 +512,8 @@ def sweep(
     for job in running:
         system.kill(job.pid)
     # Jobs on other hosts read of it there, and their servers may still have files open here.
-    elsewhere = Elsewhere(directory, ask, system)
-    while (left := elsewhere.left()) and system.clock() < deadline:
+    remote_jobs = RemoteJobs(directory, ask, system)
+    while (left := remote_jobs.unfinished()) and system.clock() < deadline:
         system.sleep(POLL)
     trial = results / TRIALS / directory.name
     finished = (trial / VERIFIED).exists()
@@ -521,7 +525,7 @@ def sweep(
         place = Path(node.directory)
         if node.host != system.host() or (node.keep and finished) or not place.exists():
             continue
-        if is_own(place, run):
+        if made_by_run(place, run):
             remove_tree(place)
         else:
             say(f"{place} stays: it is not known to be of run {run}, as {directory} says")

@@ -1,5 +1,5 @@
 """The record of a run in ``results/<study>/run.json``: which trials it was to measure, and how it
-ended (a run that was killed leaves no end). And whether another run measures the study already."""
+ended (a killed run records no end). Also: whether another run measures the study already."""
 
 from __future__ import annotations
 
@@ -80,11 +80,12 @@ def read_record(results: Path) -> RunRecord | None:
         return None
 
 
-def measured_by(results: Path, run: str | None = None, *, system: System = SYSTEM) -> str | None:
-    """A sentence about the run that measures this study now; None where none does but `run`.
+def measuring_run(results: Path, run: str | None = None, *, system: System = SYSTEM) -> str | None:
+    """A sentence about another run that measures this study now; None if there is none but `run`.
 
-    Two would remove each other's trials. A `storewise run` counts between two of its Snakemakes
-    too. A lease counts whoever has left it: what killed runs left is removed before (`sweep_dead`).
+    Two runs would remove each other's trials. A run is recognised by its lease, and a `storewise
+    run` also by its process, between two calls of Snakemake. Call `remove_dead_runs` first: the
+    lease of a killed run counts here.
     """
     record = read_record(results)
     for path in lease_files(results):
@@ -100,20 +101,20 @@ def measured_by(results: Path, run: str | None = None, *, system: System = SYSTE
     return _sentence(results, record.door, record) if record.door.alive(system) else None
 
 
-def locked_by(directory: Path) -> str:
-    """A sentence about who holds Snakemake's lock of a directory, where no run is on record: its
-    results were removed, or it measures nothing."""
+def lock_holder(directory: Path) -> str:
+    """A sentence that names the Snakemake process that holds the lock of a directory. Used if no
+    run is recorded: its results were removed, or it measures nothing."""
     ours = {os.getpid(), *(p.pid for p in psutil.Process().parents())}
     found = {
         p.pid: p.info["ppid"] for p in psutil.process_iter(["ppid"]) if _works_in(p, directory)
     }
-    # Neither those that have called us, nor the jobs of another one.
+    # Leave out this process's parents, and the jobs of other Snakemakes.
     pids = [pid for pid, parent in found.items() if pid not in ours and parent not in found]
     if not pids:
         return (
-            f"a Snakemake has locked {directory.resolve()}, and none works there on this host: it "
-            "runs on another host, or was killed. Where none runs any more, `snakemake --unlock` "
-            "takes the lock away"
+            f"a Snakemake has locked {directory.resolve()}, and none runs there on this host: it "
+            "runs on another host, or was killed. If none runs any more, `snakemake --unlock` "
+            "removes the lock"
         )
     return (
         f"another Snakemake has locked {directory.resolve()}: process "

@@ -37,9 +37,9 @@ class System:
         time.sleep(seconds)
 
     def boot(self) -> str:
-        """Where a pid counts: the id of this boot, and the namespace of pids that we are in.
+        """The kernel's boot id and this process's PID namespace: a pid is valid only within both.
 
-        Two containers may have one host name. Empty where the system says neither.
+        Two containers may have the same host name. Empty if the system has no /proc.
         """
         try:
             boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
@@ -48,16 +48,16 @@ class System:
             return ""
 
     def started(self, pid: int) -> float | None:
-        """When the process with this pid was started, in ticks since boot; None where none runs.
+        """The start time of a process, in clock ticks since boot; None if no such process runs.
 
-        Unlike a Unix time it does not change when somebody sets the clock. Source: fields 3 (state)
-        and 22 (starttime) of proc_pid_stat(5).
+        Setting the system's clock does not change it. Source: fields 3 (state) and 22 (starttime)
+        of proc_pid_stat(5).
         """
         try:
             text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
         except (FileNotFoundError, ProcessLookupError):
             return None
-        # The name of the program, in parentheses, may hold blanks and parentheses itself.
+        # The program's name, in parentheses, may itself contain blanks and parentheses.
         fields = text.rpartition(")")[2].split()
         return None if fields[0] in "ZX" else float(fields[19])
 

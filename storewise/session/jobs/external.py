@@ -66,7 +66,7 @@ def external_store(
     try:
         if creates:
             if record.exists():  # the jobs of an earlier run were killed
-                old = _left(record, prefix.removesuffix(name))
+                old = _recorded_prefix(record, prefix.removesuffix(name))
                 log.info("dropping the tables %s_* that an earlier run has left", old)
                 settings = {**cluster.settings, "prefix": old}
                 _drop(engine, replace(cluster, settings=settings), record)
@@ -89,18 +89,19 @@ def external_store(
         record.unlink(missing_ok=True)
 
 
-def _left(record: Path, begin: str) -> str:
-    """The table prefix in a record; EngineError if Storewise did not make it."""
+def _recorded_prefix(record: Path, begin: str) -> str:
+    """The table prefix that an earlier run has recorded; EngineError if it is not one that
+    Storewise makes (`begin` and 8 hex digits)."""
     try:
         old = json.loads(record.read_text(encoding="utf-8"))["prefix"]
         if re.fullmatch(re.escape(begin) + "[0-9a-f]{8}", old):
             return str(old)
-        reason = f"{old!r} is no prefix of this study's tables"
+        reason = f"{old!r} is not a table prefix of this study"
     except (ValueError, KeyError, TypeError) as error:
-        reason = f"it cannot be read: {error}"
+        reason = f"cannot be read: {error}"
     raise EngineError(
-        f"{record}: {reason}; drop the tables {begin}* that an earlier run has left, and delete "
-        "this file"
+        f"{record}: {reason}; drop the tables {begin}* of an earlier run by hand, and delete this "
+        "file"
     )
 
 

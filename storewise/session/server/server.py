@@ -285,8 +285,8 @@ class Server:
             self.raise_if_ended(POLL)
             if self._clock() > until:
                 raise EngineError(
-                    f"{self.node.spec.name}: the server of {self.title} on host "
-                    f"{host_name()} has not answered at {self.node.address}:{self.node.port} for "
+                    f"{self.node.spec.name}: the {self.title} server on host {host_name()} was not "
+                    f"ready at {self.node.address}:{self.node.port} within "
                     f"{self.engine.ready_seconds:.0f} s: {words}; the end of its log:\n"
                     f"{log_tail(self.log)}"
                 )
@@ -343,8 +343,8 @@ def start_server(
         server = Server(engine, chosen, log, live=live, clock=clock)
         if os.geteuid() == 0 and server.launch.refuses_root and not _namespaces():
             raise ConfigError(
-                f"{server.title} refuses to run as root and this host has no user namespaces; run "
-                "Storewise as an ordinary user"
+                f"{server.title} refuses to run as root, and this host does not allow user "
+                "namespaces; run Storewise as an ordinary user"
             )
         try:
             server.start(check)

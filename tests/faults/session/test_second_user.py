@@ -29,7 +29,7 @@ from storewise.errors import ConfigError
 from storewise.session.coordination import cluster as clusters
 from storewise.session.coordination.cluster import NODES, StartedNode, publish
 from storewise.session.coordination.liveness import Abort, abort, membership
-from storewise.session.coordination.run import Run, open_session, sweep_dead
+from storewise.session.coordination.run import Run, open_session, remove_dead_runs
 
 
 @pytest.fixture
@@ -243,7 +243,7 @@ def test_leases_and_live_trials_that_somebody_else_has_made_are_not_believed(
     results.mkdir()
     results.chmod(0o777)
     as_another_user(open_place, "import os, sys; os.makedirs(sys.argv[1])", results / "live" / "t")
-    for begin in (lambda: sweep_dead(results, print), Run(results).start):
+    for begin in (lambda: remove_dead_runs(results, print), Run(results).start):
         with pytest.raises(ConfigError, match=rf"{results}/live belongs to user nobody"):
             begin()
     assert (results / "live" / "t").is_dir()

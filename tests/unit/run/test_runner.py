@@ -357,7 +357,7 @@ def test_what_snakemake_is_called_with(snakemake, monkeypatch):
     assert options["env"]["PATH"] == os.environ["PATH"]
     assert snakemake.command == Request("s.yaml").command(snakemake.study)
     # Another run of the study is not disturbed.
-    monkeypatch.setattr(runner, "measured_by", lambda results: f"{results} is measured here")
+    monkeypatch.setattr(runner, "measuring_run", lambda results: f"{results} is measured here")
     with pytest.raises(StorewiseError, match="results/s is measured here"):
         snakemake.run()
 

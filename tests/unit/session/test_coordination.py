@@ -22,9 +22,15 @@ from support.session import MadeHost
 from storewise.errors import Aborted
 from storewise.session.coordination.cluster import NODES, StartedNode, publish
 from storewise.session.coordination.liveness import FINISHED, Abort, Session, Watch, membership
-from storewise.session.coordination.private import mark_own
-from storewise.session.coordination.run import Run, failures, open_session, renew_every, sweep_dead
-from storewise.session.coordination.run_record import measured_by
+from storewise.session.coordination.private import write_owner_mark
+from storewise.session.coordination.run import (
+    Run,
+    failures,
+    open_session,
+    remove_dead_runs,
+    renew_every,
+)
+from storewise.session.coordination.run_record import measuring_run
 
 LEASE = 8.0
 #: Who is alive renews and looks so often, s.
@@ -158,12 +164,12 @@ class Coordination(stateful.RuleBasedStateMachine):
 
     @stateful.rule(host=st.integers(0, 2))
     def start_a_run(self, host):
-        """As the workflow does: sweep, ask whether another one measures, take the lease."""
+        """As the workflow does: remove dead runs, ask for another run, take the lease."""
         system = self.hosts[host].spawn()
         self.bounded()
-        sweep_dead(self.results, LOG.info, system=system)
+        remove_dead_runs(self.results, LOG.info, system=system)
         self.after_a_sweep(system)
-        other = measured_by(self.results, system=system)
+        other = measuring_run(self.results, system=system)
         if self.living() is not None:
             assert other is not None, "two runs of one study"
         if other is not None:
@@ -224,7 +230,7 @@ class Coordination(stateful.RuleBasedStateMachine):
         if node:
             scratch = self.base / system.name / f"data{self.number}"
             scratch.mkdir(parents=True)
-            mark_own(scratch, made.run.id)
+            write_owner_mark(scratch, made.run.id)
             publish(live, NODES, scratch.name, StartedNode(
                 scratch.name, system.name, str(scratch), system.time(), None, trial.endswith("k")
             ))  # fmt: skip
@@ -307,7 +313,7 @@ class Coordination(stateful.RuleBasedStateMachine):
         """Another Snakemake that is to measure."""
         system = self.hosts[host].spawn()
         self.bounded()
-        sweep_dead(self.results, LOG.info, system=system)
+        remove_dead_runs(self.results, LOG.info, system=system)
         self.after_a_sweep(system)
         system.kill(system.own_pid)
 
@@ -386,7 +392,7 @@ def test_runs_jobs_and_sweeps_in_any_order():
     )
 
 
-@pytest.mark.parametrize("look", [sweep_dead, measured_by])
+@pytest.mark.parametrize("look", [remove_dead_runs, measuring_run])
 @pytest.mark.parametrize(
     "ahead, where", [(55, "far"), (1e6, "far"), (-1e6, "far"), (0, "near"), (1e6, "near")]
 )
@@ -404,9 +410,9 @@ def test_whoever_looks_at_a_living_run_leaves_it_alone(tmp_path, monkeypatch, ah
     session.write(tmp_path / "s/live/t")
     other = MadeHost(where, world, ahead, {1: 7.0}, container="another")
     world.spend(LEASE / 2)
-    if look is sweep_dead:
-        assert sweep_dead(tmp_path / "s", LOG.info, system=other) == []
+    if look is remove_dead_runs:
+        assert remove_dead_runs(tmp_path / "s", LOG.info, system=other) == []
     else:
-        assert "is measured here already" in str(measured_by(tmp_path / "s", system=other))
+        assert "is measured here already" in str(measuring_run(tmp_path / "s", system=other))
     assert run.lost() is None and lock.exists() and (tmp_path / "s/live/t").exists()
     run.end()

@@ -22,7 +22,7 @@ from storewise.session.coordination.liveness import FINISHED, Process, Session, 
 from storewise.session.coordination.private import check_private, make_private, replaceable
 from storewise.session.coordination.progress import JobProgress, ProgressFile, progress_of
 from storewise.session.coordination.run import Lease, Run, live_leases
-from storewise.session.coordination.run_record import RUNNER_VARIABLE, measured_by, read_record
+from storewise.session.coordination.run_record import RUNNER_VARIABLE, measuring_run, read_record
 from storewise.study.trial import Phase, Trial
 
 LOG = logging.getLogger("test")
@@ -144,17 +144,17 @@ def test_a_lease_of_another_run_is_told(tmp_path):
     here, far = (Process(name, 1, 1.0, boot="here ") for name in ("here", "far"))
     (tmp_path / "leases").mkdir()
     Lease("r", far, 25.0).write(tmp_path / "leases")
-    other = str(measured_by(tmp_path, system=MadeHost()))
+    other = str(measuring_run(tmp_path, system=MadeHost()))
     assert f"study {tmp_path.name} is measured here" in other
     assert "by process 1 on host far. It goes on" in other
-    assert measured_by(tmp_path, "r", system=MadeHost()) is None, "its own"
+    assert measuring_run(tmp_path, "r", system=MadeHost()) is None, "its own"
     Lease("z", here, 25.0).write(tmp_path / "leases")
-    assert "by process 1 on host here." in str(measured_by(tmp_path, "r", system=MadeHost()))
+    assert "by process 1 on host here." in str(measuring_run(tmp_path, "r", system=MadeHost()))
 
 
 def test_a_run_s_record_tells_who_measures(tmp_path, monkeypatch):
     monkeypatch.delenv(RUNNER_VARIABLE, raising=False)
-    assert read_record(tmp_path) is None and measured_by(tmp_path) is None
+    assert read_record(tmp_path) is None and measuring_run(tmp_path) is None
     door = Process.current()
     monkeypatch.setenv(RUNNER_VARIABLE, json.dumps(asdict(door)))
     monkeypatch.setattr(run_record.time, "time", lambda: 1e9)
@@ -165,24 +165,24 @@ def test_a_run_s_record_tells_who_measures(tmp_path, monkeypatch):
     assert (record.door, record.live_sessions, record.ended) == (door, 2, None)
     assert record.trials == trials
     # Its `storewise run` lives, between two Snakemakes; that one is not told of itself.
-    assert measured_by(tmp_path) is None
+    assert measuring_run(tmp_path) is None
     monkeypatch.delenv(RUNNER_VARIABLE)
     since = f" since {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(1e9))}"
     who = f"by process {os.getpid()} on host {door.host}{since}. It"
-    assert who in str(measured_by(tmp_path))
+    assert who in str(measuring_run(tmp_path))
     record = replace(record, door=replace(door, started=1.0))
     record.write(tmp_path)
-    assert measured_by(tmp_path) is None, "that one has ended"
+    assert measuring_run(tmp_path) is None, "that one has ended"
     (tmp_path / "leases").mkdir()
     Lease("r", door, 25.0).write(tmp_path / "leases")
-    assert since in str(measured_by(tmp_path))
+    assert since in str(measuring_run(tmp_path))
     run_record.end(tmp_path, "another", "why")
     assert read_record(tmp_path) == record
     run_record.end(tmp_path, "r", "why")
     assert read_record(tmp_path) == replace(record, ended=1e9, reason="why")
     (tmp_path / "run.json").write_text("{}")
     assert read_record(tmp_path) is None, "of another version"
-    assert " since " not in str(measured_by(tmp_path))
+    assert " since " not in str(measuring_run(tmp_path))
 
 
 def test_progress_is_written_once_a_second_and_never_in_the_way(tmp_path, caplog):

@@ -37,7 +37,14 @@ from storewise.session.coordination.liveness import (
     read_abort,
     remove_tree,
 )
-from storewise.session.coordination.run import Lease, Run, failures, open_session, sweep, sweep_dead
+from storewise.session.coordination.run import (
+    Lease,
+    Run,
+    failures,
+    open_session,
+    remove_dead_runs,
+    remove_session,
+)
 from storewise.study.trial import Phase, Trial
 
 LOG = logging.getLogger("test")
@@ -322,10 +329,10 @@ def test_a_trial_is_opened_in_a_place_that_has_nothing_of_an_earlier_life(tmp_pa
     before = own_time.now
     for seconds, beside in ((2.0, "new"), (4.0, "embedded")):
         own_time.after(seconds, (live / beside / FINISHED).touch)
-    assert [path.name for path in run.at_work()] == ["embedded", "new"]
+    assert [path.name for path in run.active()] == ["embedded", "new"]
     with pytest.raises(Aborted, match=r"^trial x was not opened: trial b failed: no space$"):
         open_session(tmp_path, "x", run.id, 9, LOG, system=here)
-    assert own_time.now == pytest.approx(before + 4.0) and run.at_work() == []
+    assert own_time.now == pytest.approx(before + 4.0) and run.active() == []
     shutil.rmtree(live)
     opened(tmp_path, run.id)
     with pytest.raises(Aborted, match=r"trial x was not opened: its run \S+ has not renewed its"):
@@ -388,10 +395,10 @@ def test_a_dead_run_s_trials_are_swept_with_words(tmp_path, monkeypatch):
         path.mkdir(parents=True)
     (trial / "part.parquet").touch()
     said = []
-    assert sweep_dead(tmp_path, said.append, system=here) == ["a", "z"]
+    assert remove_dead_runs(tmp_path, said.append, system=here) == ["a", "z"]
     assert said == [
-        "does run a still live? It has 25 s to renew its lease",
-        "does run z still live? It has 25 s to renew its lease",
+        "is run a still alive? It has 25 s to renew its lease",
+        "is run z still alive? It has 25 s to renew its lease",
         f"removed the lock {lock} of run z, which was killed",
         "removed what was left of trial t, whose run has ended",
         "could not end x (process 5 on far); it ends by itself when it sees that its run is gone",
@@ -409,7 +416,7 @@ def test_a_sweep_removes_only_directories_that_its_run_has_made(tmp_path):
     mine, another, hostile, link = (tmp_path / name for name in ("mine", "b", "home", "link"))
     for place, run in ((mine, "r"), (another, "other")):
         place.mkdir()
-        private.mark_own(place, run)
+        private.write_owner_mark(place, run)
     hostile.mkdir()
     link.symlink_to(mine)
     for number, place in enumerate((link, mine, another, hostile)):
@@ -420,7 +427,7 @@ def test_a_sweep_removes_only_directories_that_its_run_has_made(tmp_path):
     wrong = asdict(Process("here", 1, 1.0, boot="here ")) | {"pid": -1}
     (live / "members" / "x.json").write_text(json.dumps(wrong))
     said = []
-    assert sweep(tmp_path, live, say=said.append, system=here) == []
+    assert remove_session(tmp_path, live, say=said.append, system=here) == []
     assert not live.exists() and not mine.exists()
     assert [said[n].startswith(f"{path} stays") for n, path in enumerate((link, another, hostile))]
     assert another.exists() and hostile.exists() and here.table == {1: 1.0}
@@ -435,7 +442,7 @@ def test_a_sweep_ends_its_own_host_s_jobs_and_spares_itself(tmp_path):
     for place in places:
         place.__enter__()
     here.own_time.after(4.0, lambda: here.kill(ends.own_pid))
-    assert sweep(tmp_path, live, 5.0, system=here) == []
+    assert remove_session(tmp_path, live, 5.0, system=here) == []
     assert here.own_time.now == pytest.approx(1005.0, abs=0.2)
     assert list(here.table) == [here.own_pid] and not live.exists()
 

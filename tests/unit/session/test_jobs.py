@@ -398,7 +398,7 @@ def test_an_abort_ends_the_wait_for_a_server_s_answer(live, monkeypatch):
     with pytest.raises(Aborted):
         server.wait_ready(Looks(abort_at=3))
     with pytest.raises(
-        EngineError, match=r"has not answered at 127\.0\.0\.1:0 for 5 s: the last words"
+        EngineError, match=r"was not ready at 127\.0\.0\.1:0 within 5 s: the last words"
     ):
         server.wait_ready(Looks())
 

@@ -17,9 +17,9 @@ from storewise.session.coordination.run import (
     LEASE_VARIABLE,
     Run,
     lease_seconds,
+    remove_dead_runs,
+    remove_session,
     renew_every,
-    sweep,
-    sweep_dead,
 )
 from storewise.session.coordination.trial_job import trial_job
 
@@ -119,7 +119,7 @@ def test_sweeping_waits_for_jobs_on_other_hosts(tmp_path):
         member = put(directory, "data0", liveness.Process("elsewhere", 1, 1.0))
         if leaves:
             own_time.after(1.0, member.unlink)
-        left = sweep(tmp_path, directory, system=MadeHost(own_time=own_time))
+        left = remove_session(tmp_path, directory, system=MadeHost(own_time=own_time))
         assert left == ([] if leaves else ["data0 (process 1 on elsewhere)"])
         # It waits until the jobs have ended, but at most ten seconds where no node has a server.
         assert own_time.now == (1001 if leaves else 1011)
@@ -142,10 +142,10 @@ def test_nobody_waits_for_jobs_that_their_scheduler_calls_over(tmp_path, killed)
     for name, job in (("data0", "1.login"), ("data1", "2.login"), ("load.0", "")):
         put(directory, name, liveness.Process("elsewhere", 1, 1.0, "pbs" if job else "", job))
     left = [f"{name} (process 1 on elsewhere)" for name in ("data0", "data1", "load.0")]
-    assert liveness.Elsewhere(directory, None).left() == left
+    assert liveness.RemoteJobs(directory, None).unfinished() == left
     # What it still has, and what it cannot be asked about.
     if killed:
-        sweep_dead(tmp_path, said.append, ask, system=here)
+        remove_dead_runs(tmp_path, said.append, ask, system=here)
         ends = "it ends by itself when it sees that its run is gone"
         assert said[1:] == [f"could not end {name}; {ends}" for name in left[1:]]
         run.end()
