@@ -431,7 +431,7 @@ class Storewise:
 
     def read(self, ids: Sequence[bytes]) -> None:
         context = cast(ClientContext, SimpleNamespace(engine=self.engine))
-        self._run(PointReads(self.client, context).each((KIND, key) for key in ids))
+        self._run(PointReads(self.client, context).single_reads((KIND, key) for key in ids))
 
     def update(self, ids: Sequence[bytes]) -> None:
         changes, keys = {CHANGED: "new"}, iter(ids)

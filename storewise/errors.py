@@ -75,7 +75,7 @@ class InputError(StorewiseError):
 
 
 #: Ends every message about inputs that are not complete.
-QUARANTINE_HINT = "(to leave them out: on_bad_input: quarantine in the study, or --quarantine)"
+QUARANTINE_HINT = "(on_bad_input: quarantine in the study, or --quarantine, leaves such files out)"
 
 
 class BadInputs(StorewiseError):

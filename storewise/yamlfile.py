@@ -33,7 +33,7 @@ LONGEST = 10_000
 _LONGEST_NUMBER = 40
 #: Characters of a value in a message, and of a whole message.
 _SHOWN = 100
-#: How like a known word must be (`difflib`) that no other can be meant.
+#: Similarity (`difflib`) from which on a suggested word is certain, so that no others are listed.
 _SURE = 0.8
 _MESSAGE = 1500
 #: The parser in C takes a thirtieth of the time; wheels of PyYAML have it.
@@ -51,8 +51,9 @@ def nearest(word: str, known: Sequence[str]) -> str:
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 
-def unknown(word: str, known: Sequence[str], where: str = "known") -> str:
-    """For a message about a word that is not known: the one that it surely stands for, else all."""
+def suggestion(word: str, known: Sequence[str], where: str = "known") -> str:
+    """The end of a message about an unknown word: the known word that it closely resembles, else
+    all known words."""
     if len(word) <= _SHOWN and difflib.get_close_matches(word, known, n=1, cutoff=_SURE):
         return nearest(word, known)
     return f"{nearest(word, known)}; {where}: {', '.join(known) or 'none'}"

@@ -129,7 +129,7 @@ def find(study: str | None, results: Path) -> Path:
     """
     known = sorted(path for path in results.glob("*/") if path.is_dir())
     if study is not None:
-        # A study is called what its file is.
+        # A study has the name of its file.
         for path in (Path(study), results / study, results / Path(study).stem):
             if path.is_dir():
                 return path

@@ -70,11 +70,11 @@ def write_hits(source: Source, form: str, place: Path) -> list[str]:
     if form == "parquet":
         with pq.ParquetWriter(place, COLUMNS, compression="zstd") as writer:
             for batch in reader:
-                writer.write_table(pa.table(_columns(batch), schema=COLUMNS))
+                writer.write_table(pa.table(_table_columns(batch), schema=COLUMNS))
         return reader.warnings
     with place.open("w", encoding="utf-8", newline="") as file:
         for batch in reader:
-            rows = zip(*_columns(batch).values(), strict=True)
+            rows = zip(*_table_columns(batch).values(), strict=True)
             if form == "csv":
                 csv.writer(file, lineterminator="\n").writerows(rows)
             else:
@@ -89,10 +89,10 @@ def _word(value: Any) -> str:
     return f"{value:.12g}" if isinstance(value, float) else str(value)
 
 
-def _columns(batch: DocumentBatch) -> dict[str, Sequence[Any]]:
-    """The columns of `COLUMNS`, of the alignments of a batch."""
+def _table_columns(batch: DocumentBatch) -> dict[str, Sequence[Any]]:
+    """The table's columns (`COLUMNS`), one row for each alignment of a batch."""
     rna, gs, align = batch.rna, batch.gs, batch.align
-    identical, gaps, openings = _counted([one["s"] for one in rna], [one["s"] for one in gs])
+    identical, gaps, openings = _count_columns([one["s"] for one in rna], [one["s"] for one in gs])
     length = [len(one["s"]) for one in rna]
     # A query that is itself translated has the strand; else it is the subject's, as BLAST has it.
     turned = translated_side(batch.program) != "query"
@@ -103,7 +103,7 @@ def _columns(batch: DocumentBatch) -> dict[str, Sequence[Any]]:
             query[i], subject[i] = (stop, start), subject[i][::-1]
     minus = [a > b or c > d for (a, b), (c, d) in zip(query, subject, strict=True)]
     return {
-        # As BLAST calls a query without a name: by its place in the file.
+        # A query without an id gets BLAST's name for it: its number in the file.
         "qseqid": [one["q"] or f"Query_{split_id(one['ti'])[2] + 1}" for one in align],
         "sseqid": [one["seqid"] or "unnamed" for one in gs],
         "pident": [round(100 * i / n, 3) for i, n in zip(identical, length, strict=True)],
@@ -124,11 +124,12 @@ def _columns(batch: DocumentBatch) -> dict[str, Sequence[Any]]:
     }
 
 
-def _counted(
+def _count_columns(
     queries: Sequence[str], subjects: Sequence[str]
 ) -> tuple[list[int], list[int], list[int]]:
-    """Of each pair of rows: columns with the same letter (U is T), columns with a gap, and openings
-    of gaps."""
+    """Count identical columns (U equals T), columns with a gap, and gap openings of each alignment.
+
+    `queries` and `subjects` are the aligned sequences."""
     if not queries:
         return [], [], []
     sizes = np.fromiter(map(len, queries), np.int64, len(queries))
@@ -148,7 +149,7 @@ def _counted(
 
 
 def _begins(gap: np.ndarray[Any, np.dtype[np.bool_]], starts: Any) -> Any:
-    """Where a gap begins: it has none before it in its own row."""
+    """Mark the columns in which a gap begins."""
     before = np.concatenate([[False], gap[:-1]])
     before[starts] = False
     return gap & ~before

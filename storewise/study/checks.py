@@ -25,7 +25,7 @@ from storewise.study.trial import Trial, node_jobs
 from storewise.workloads.contract import PhaseParams, PhaseSpec
 from storewise.workloads.faults import Crash, Slow
 from storewise.workloads.registry import workload
-from storewise.yamlfile import Place, YamlFile, nearest, shown, unknown
+from storewise.yamlfile import Place, YamlFile, nearest, shown, suggestion
 
 #: It has no nodes, and is in a study to show what the clients can do at all.
 _CEILING = "null"
@@ -73,7 +73,7 @@ def check_name(text: YamlFile, place: Place, noun: str, name: str, known: Sequen
     if name not in known:
         text.fail(
             place,
-            f"no {noun} is called {shown(name)}{unknown(name, known)}",
+            f"no {noun} is called {shown(name)}{suggestion(name, known)}",
         )
 
 
@@ -111,7 +111,7 @@ def _check_factors(study: Study, text: YamlFile) -> None:
             text.fail(
                 ("factors", name),
                 "is not a known factor"
-                + unknown(name, [*PLAIN_FACTORS, "phase.parameter", "engine.setting"]),
+                + suggestion(name, [*PLAIN_FACTORS, "phase.parameter", "engine.setting"]),
             )
         if not levels:
             text.fail(("factors", name), "has no levels")

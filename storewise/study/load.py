@@ -25,8 +25,8 @@ from storewise.workloads.registry import WORKLOADS, workload
 from storewise.yamlfile import YamlFile, is_file, nearest, read_yaml, shortened, shown
 
 STUDIES = Path("config/studies")
-#: Names of studies: of directories, of files in rules of Snakemake, of folders on S3. Without
-#: blanks: Snakemake's lists of files are texts with blanks between them.
+#: Study names become names of directories, of files in Snakemake rules and of folders on S3. No
+#: blanks: Snakemake joins lists of files with blanks.
 _NAME = re.compile(r"\w([\w.+=@-]{0,98}[\w+=@-])?")
 #: Files that a study is made of, each extending the next.
 MOST_BASES = 20
@@ -54,8 +54,8 @@ def find_study(name: str | Path, root: Path = Path()) -> Path:
     )
 
 
-def _allowed(name: str) -> str:
-    """A name like this one that a study may have."""
+def _valid_name(name: str) -> str:
+    """Turn a file name into a valid study name that resembles it."""
     return re.sub(r"[^\w.+=@-]+", "_", name).strip(".+=@-")[:90].rstrip(".") or "study"
 
 
@@ -76,9 +76,9 @@ def load_study(
     path = find_study(name, root)
     if not _NAME.fullmatch(path.stem):
         raise ConfigError(
-            f"{shortened(str(path))}: a study and its results are called what its file is, so that "
-            "may have letters, digits, and . _ + = @ - between them, no blanks, and at most 100 "
-            f"characters; rename the file, to {_allowed(path.stem)}{path.suffix} for example"
+            f"{shortened(str(path))}: the file's name is also that of the study and its results: "
+            "at most 100 letters and digits, with . _ + = @ - between them and no blanks; rename "
+            f"the file, for example to {_valid_name(path.stem)}{path.suffix}"
         )
     text = _resolved(path, root, ())
     data: dict[str, Any] = dict(text.data)
@@ -96,7 +96,7 @@ def load_study(
         data = _merged(data, scales[chosen] or {})
         data["scale"] = chosen
     if "name" in data:
-        text.fail(("name",), "is not a known key: a study is called what its file is")
+        text.fail(("name",), "is not a known key: a study has the name of its file")
     name = data.get("workload", Study.model_fields["workload"].default)
     if not isinstance(name, str):
         text.fail(("workload",), f"should be text; found {shown(name)}")
@@ -114,7 +114,7 @@ def load_study(
     try:
         study = Study.model_validate({"name": path.stem, **data})
     except ValidationError as error:
-        # A study is called what its file is.
+        # A study has the name of its file.
         text.fail(*complaint(error, Study, more=_FILE_KEYS, hidden=("name",)))
     if study.max_cost is not None and study.prices is None:
         text.fail(("max_cost",), f"needs prices: give the study `prices`, or write {root / PRICES}")

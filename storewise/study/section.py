@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from storewise.yamlfile import Place, shown, unknown
+from storewise.yamlfile import Place, shown, suggestion
 
 #: pydantic's words for Python types, and the words that a YAML file's author knows.
 _WORDS = (
@@ -54,7 +54,7 @@ def complaint(
         known = _keys_at(model, place[:-1])
         if len(place) == 1:
             known = [*sorted({*known} - {*hidden}), *more]
-        return place, (f"is not a known {noun}{unknown(str(place[-1]), known, 'known here')}")
+        return place, (f"is not a known {noun}{suggestion(str(place[-1]), known, 'known here')}")
     if first["type"] == "missing":
         return place, f"is missing; {explained_in} explains it"
     message = first["msg"]

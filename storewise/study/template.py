@@ -22,7 +22,7 @@ from storewise.workloads.alignments.queries import QUESTIONS
 
 #: Files that are looked at before we say that a directory holds no SSEARCH output.
 LOOKED_AT = 200
-#: A study of more files begins with a sample of so many.
+#: For more files than this, the study first takes a sample of so many.
 SAMPLE_FILES = 200
 _HEAD_BYTES = 1 << 16
 _MARKS = (b"; pg_name", b"\n; pg_", b"SSEARCH", b"ssearch", b"FASTA searches", b"-m 10")
@@ -58,10 +58,10 @@ def write_study(
 ) -> Path:
     """Write a study for `directory`, which may be a prefix on S3 (``s3://...``, a str).
 
-    `genes` says whether its hits name genes, `scores` whether they have e-values: what is not there
-    cannot be asked for. The study takes a `sample` of SAMPLE_FILES files, or all; `quarantine` says
-    that it goes on without outputs that are not complete. Raises ConfigError, InputError or
-    ObjectError with what to do.
+    `genes`: the hits name genes; `scores`: they have e-values. Questions that need a missing field
+    are left out. `sample`: use only SAMPLE_FILES of the files. `quarantine`: leave out incomplete
+    outputs instead of failing. Returns the study's path. Raises ConfigError, InputError or
+    ObjectError, each with advice.
     """
     path = path_of(directory, output, force=force)
     check_outputs(directory)
@@ -91,7 +91,7 @@ def write_study(
 
 
 def questions_of(*, genes: bool, scores: bool) -> list[str]:
-    """The questions that can be asked where hits name `genes` or have e-values (`scores`)."""
+    """The questions whose fields are stored: the hits name `genes`, have e-values (`scores`)."""
     there = {"align.q": scores, "align.gene": genes, "align.e": scores}
     return [q for q in QUESTIONS if any(q in _ASKED[n] for n in there if there[n])]
 
@@ -107,7 +107,7 @@ def path_of(directory: Path | str, output: Path | None, *, force: bool) -> Path:
 
 
 def check_outputs(directory: Path | str) -> None:
-    """Raises InputError where no SSEARCH output is among the first files of a directory."""
+    """Raise InputError if the first `LOOKED_AT` files of a directory hold no SSEARCH output."""
     if not is_remote(directory) and not Path(directory).is_dir():
         raise InputError(directory, "there is no such directory; name one with SSEARCH outputs")
     there, looked = _has_output(directory)

@@ -21,17 +21,17 @@ import numpy as np
 from storewise.documents import FULL_DIGEST_BYTES
 from storewise.errors import InputError
 from storewise.s3.uri import Wanted
-from storewise.ssearch.parse.frame import AGAIN, NOT_M10, Frame, Misplaced, Place
+from storewise.ssearch.parse.frame import M10_OUTPUT, NOT_M10_FORMAT, Frame, Misplaced, Place
 from storewise.ssearch.parse.grammar import (
     BEST_SCORES,
     END_OF_QUERY,
     END_OF_SEARCH,
     HEAD_BYTES,
     NEXT_ALIGNMENT,
-    ONE_QUERY,
     PROGRAM_LINE,
     QUERY_COUNT_LINE,
     RESIDUES,
+    UNNUMBERED_QUERY,
     QueryLine,
     continues_alignments,
     ends_table,
@@ -236,12 +236,12 @@ class Scanner:
         stop, mark = self._next_mark(at, end)
         if frame.place is Place.PREAMBLE and (version := _VERSION.search(text, at, stop + 1)):
             self._begin(version)
-        if frame.wants_one_query and (one := ONE_QUERY.search(text, at + 1, stop)):
+        if frame.accepts_unnumbered_query and (one := UNNUMBERED_QUERY.search(text, at + 1, stop)):
             self._tell(frame.query, one.start() - 1, QueryLine(1, one[1], int(one[2])))
             return one.end()
         if frame.place is Place.QUERY:
             if words := _WORDS.search(text, at, stop):
-                self._tell(frame.text, words.start() - 1)
+                self._tell(frame.other_line, words.start() - 1)
             table = text.find(_TABLE, at, stop)
             if table >= 0:
                 stop, mark = table, b""
@@ -274,8 +274,8 @@ class Scanner:
             raise self._error(
                 text[1:],
                 at,
-                NOT_M10,
-                f"'; pg_name: PROGRAM', as in {AGAIN}",
+                NOT_M10_FORMAT,
+                f"'; pg_name: PROGRAM', as in {M10_OUTPUT}",
                 show=True,
             )
         self._after_header = False
@@ -335,7 +335,7 @@ def _not_ssearch(path: Path | str, head: bytes) -> InputError:
     """The error for a file that begins with `head`."""
     first = shown(head.split(b"\n", 1)[0])
     other = other_format(head)
-    reason, expected = (other, AGAIN) if other else ("not an SSEARCH output", _EXPECTED)
+    reason, expected = (other, M10_OUTPUT) if other else ("not an SSEARCH output", _EXPECTED)
     return InputError(path, reason, line=1, offset=0, expected=expected, found=first)
 
 

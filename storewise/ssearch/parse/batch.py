@@ -31,11 +31,11 @@ class Counts:
 
 @dataclass(slots=True)
 class DocumentBatch:
-    """Documents in file order, as the reader's `encoding` says: lists of dicts or of BSON bytes, or
-    a `pyarrow.RecordBatch` for each kind.
+    """A batch of documents in file order, one field for each kind.
 
-    `bytes_read` is the decompressed bytes of the file that had been read when the batch was made,
-    from the start of the file on. `program` is that of all of them, such as ``SSEARCH``.
+    The reader's `encoding` sets their form: a list of dicts, a list of BSON bytes or a
+    `pyarrow.RecordBatch`. `bytes_read` is the position in the file (bytes, decompressed) up to
+    which it was read. `program` is the one that printed them, such as ``SSEARCH``.
     """
 
     tasks: Any = field(default_factory=list)

@@ -199,10 +199,10 @@ class Columns:
 
 
 class RepeatedStatistics:
-    """Counts further alignments of hits that repeat the statistics of the hit's first one.
+    """Counts the further alignments of a hit (`>--`) that only repeat the statistics of its first.
 
-    Versions before June 2021 write z-score, bits and e-value of the first alignment for each, and
-    fasta36 at times since; the raw scores are others all the same.
+    Versions before June 2021, and sometimes later fasta36, print the z-score, bits and e-value of
+    the first alignment for all alignments of a hit, although their raw scores differ.
     """
 
     _STATISTICS = ("z", "bits", "expect")
@@ -212,18 +212,18 @@ class RepeatedStatistics:
         self.count = 0
         self._first: Floats = np.full((5, 1), np.nan)
 
-    def take(self, columns: Columns, before: int) -> None:
-        """The rows from `before` on."""
+    def add_rows(self, columns: Columns, first: int) -> None:
+        """Add alignments in columns, from row `first` on."""
         values = np.vstack(
             [
-                *(columns.real(name)[before:] for name in self._STATISTICS),
-                *(columns.integer(name)[before:] for name in self._SCORES),
+                *(columns.real(name)[first:] for name in self._STATISTICS),
+                *(columns.integer(name)[first:] for name in self._SCORES),
             ]
         )
-        self._look(values, columns.opens[before : columns.rows].astype(np.bool_))
+        self._look(values, columns.opens[first : columns.rows].astype(np.bool_))
 
     def add(self, alignment: Alignment, *, opens: bool) -> None:
-        """One alignment, as the reference reader has read it."""
+        """Add one alignment of the reference reader; `opens` if it is the first of its hit."""
         names = (*self._STATISTICS, *self._SCORES)
         values = np.array([[getattr(alignment, name)] for name in names], np.float64)
         self._look(values, np.array([opens]))

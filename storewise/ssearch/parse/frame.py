@@ -1,8 +1,8 @@
-"""The frame of an output: what stands around its alignments, and in which order it must.
+"""The frame of an output: the lines around its alignments (marks), and their order.
 
-The reader of whole files and the scanner of line starts meet the same marks by different means.
-Both tell them to a `Frame`, so that what is complete, and what counts as a query, is said once.
-`grammar` says which line is which mark.
+The reader of whole files and the scanner of line starts find the same marks in different ways.
+Both pass them to a `Frame`, which alone decides whether an output is complete and what counts as a
+query. `grammar` says which line is which mark.
 
 Version 36 with ``-m 10`` closes each query with ``>>><<<``. With ``-m "F10 FILE"`` and with
 ``-m 9i -m 10`` it writes none, in the whole search: the next query or ``>>>///`` follows.
@@ -22,17 +22,17 @@ from storewise.ssearch.parse.grammar import (
     FIRST_VERSION,
     SETS_OF_PEPTIDES,
     QueryLine,
-    release,
+    version_numbers,
 )
 
 _INCOMPLETE = "the output is not complete"
-#: What is said of the alignments, and expected, where they are those of another format.
-NOT_M10 = "alignments that are not in the format of -m 10"
-AGAIN = "the output of -m 10: search again"
+#: Reason and expectation in errors about alignments in another format.
+NOT_M10_FORMAT = "alignments that are not in the format of -m 10"
+M10_OUTPUT = "the output of -m 10 (repeat the search with -m 10)"
 
 
 class Misplaced(Exception):
-    """A mark that the frame does not have here: what is wrong, and what was expected instead."""
+    """Raised for a mark that may not come here: what is wrong, and what was expected instead."""
 
     def __init__(self, reason: str, expected: str) -> None:
         super().__init__(reason)
@@ -85,18 +85,18 @@ class Frame:
         return self.place in (Place.QUERY, Place.TABLE, Place.ALIGNMENTS)
 
     @property
-    def wants_one_query(self) -> bool:
-        """Whether the search may name its only query without a number (`grammar.ONE_QUERY`)."""
+    def accepts_unnumbered_query(self) -> bool:
+        """Whether a query line without a number may come (`grammar.UNNUMBERED_QUERY`)."""
         return self.place is Place.PREAMBLE and not self._numbered
 
     @property
     def last_mark(self) -> bytes:
-        """What ends a search."""
+        """The mark that ends a search."""
         return END_OF_QUERY if self._old else END_OF_SEARCH
 
     @property
     def wanted(self) -> str:
-        """What is still to come before the file may end."""
+        """The marks that must still come before the file ends, for an error message."""
         if self._old:
             return "'>>><<<' and the closing lines"
         marks = self.open_query and self._marked is not False
@@ -104,7 +104,7 @@ class Frame:
 
     @property
     def warnings(self) -> list[str]:
-        """What a user should know of a file that is complete all the same."""
+        """Warnings about a complete file."""
         sentences = []
         if self._scores_only:
             sentences.append(
@@ -120,30 +120,30 @@ class Frame:
         return sentences
 
     def begin(self, program: str, version: str) -> None:
-        """A version line, that of `program`."""
+        """Accept the version line of `program`: a search begins."""
         if self.place is not Place.OUTSIDE:
             raise Misplaced(_INCOMPLETE, "the end of the search before this one")
         if program in SETS_OF_PEPTIDES:
             raise Misplaced(
                 f"an output of {program.lower()}, whose queries are sets of peptides: its "
-                "alignments are no pairs of sequences",
+                "alignments are not pairs of sequences",
                 "an output of ssearch36, fasta36, tfastx36, lalign36 or a sibling",
             )
-        if release(version) < FIRST_VERSION:
+        if version_numbers(version) < FIRST_VERSION:
             raise Misplaced(
-                f"an output of version {version}, whose -m 10 is another format",
-                "an output of version 3.3 or later: search again",
+                f"an output of version {version}, whose -m 10 format is not supported",
+                "an output of version 3.3 or later (repeat the search with it)",
             )
         self.place = Place.PREAMBLE
         self.searches += 1
-        self._old = release(version) < FIRST_CLOSED_VERSION
-        self._numbered = release(version) >= FIRST_NUMBERED_VERSION
+        self._old = version_numbers(version) < FIRST_CLOSED_VERSION
+        self._numbered = version_numbers(version) >= FIRST_NUMBERED_VERSION
         self._marked = None
         self._number = self._with = self._bare = self._without = 0
         self._residues = 0
 
     def query(self, line: QueryLine) -> None:
-        """A query line."""
+        """Accept a query line."""
         if self.place is Place.OUTSIDE:
             raise Misplaced("unexpected line", "no query behind the end of the search")
         if line.number == 1 and self._number:
@@ -164,7 +164,7 @@ class Frame:
         self.place = Place.QUERY
 
     def library(self, sequences: int) -> None:
-        """The first line ``N residues in M sequences`` of a query.
+        """Accept a query's first line ``N residues in M sequences``, of the library.
 
         ggsearch36 writes a second one, for the library sequences of a fitting length, which may be
         none.
@@ -175,38 +175,40 @@ class Frame:
             )
         self._query.searched = True
 
-    def text(self) -> None:
-        """A line of the preambles that says something."""
+    def other_line(self) -> None:
+        """Accept a line outside the alignments that is neither empty nor a mark."""
         query = self._query
         if self.place is Place.QUERY and query.scored and not query.bare:
-            raise Misplaced(NOT_M10, f"'>>>ID, N nt vs LIBRARY library' first, as in {AGAIN}")
+            raise Misplaced(
+                NOT_M10_FORMAT, f"'>>>ID, N nt vs LIBRARY library' first, as in {M10_OUTPUT}"
+            )
 
     def table(self) -> None:
-        """The head of the table of best scores."""
+        """Accept the header of the table of best scores."""
         self.place = Place.TABLE
 
     def row(self) -> None:
-        """A row of the table."""
+        """Accept a row of the table of best scores."""
         self._query.scored = True
 
     def table_ends(self, *, empty_line: bool) -> None:
-        """The table's end: the empty line before alignments, or (without them) a mark."""
+        """Accept the end of the table: an empty line before alignments, or (with none) a mark."""
         self._query.bare = not empty_line
         self.place = Place.QUERY
 
     def header(self) -> None:
-        """The line ``>>>ID, N nt vs LIBRARY library``."""
+        """Accept the line ``>>>ID, N nt vs LIBRARY library``."""
         if self.place is not Place.QUERY or self._query.bare:
             raise Misplaced("unexpected line", "a query line '  1>>>ID' before its '>>>ID' line")
         self._query.headed = True
         self.place = Place.ALIGNMENTS
 
     def aligned(self) -> None:
-        """Alignments of the query have been met."""
+        """Note that the query has alignments."""
         self._query.aligned = True
 
     def ends(self, mark: bytes) -> bool:
-        """``>>><<<`` or ``>>>///``; whether the search ends with it."""
+        """Accept ``>>><<<`` or ``>>>///``; returns whether the search ends with it."""
         if mark == END_OF_SEARCH:
             self._end_of_search()
             return True
@@ -234,7 +236,7 @@ class Frame:
         self.place = Place.OUTSIDE
 
     def closing(self, residues: int, queries: int) -> None:
-        """The closing line ``N residues in M query sequences``."""
+        """Accept the closing line ``N residues in M query sequences``; its number must be right."""
         if queries == self._number:
             return
         if queries == 1 and residues == self._residues:
@@ -255,7 +257,7 @@ class Frame:
             if not query.headed and not query.bare:
                 raise Misplaced(
                     "best scores, but no alignments",
-                    f"'>>>ID, N nt vs LIBRARY library' first, as in {AGAIN}",
+                    f"'>>>ID, N nt vs LIBRARY library' first, as in {M10_OUTPUT}",
                 )
             self._scores_only += 1
             self._bare += query.bare

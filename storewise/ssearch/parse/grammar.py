@@ -19,13 +19,13 @@ _QUERY_START = re.compile(rb" *([0-9]{1,9})>>>")
 _QUERY_END = re.compile(
     rb" - (" + _N + rb") (?:nt|aa)(?: \((?:reverse complement|forward-only)\))?"
 )
-#: ` ID, 427 aa` or `FILE: 3002 nt`, the only query of a search of versions up to 3.3; behind the
-#: second one is a line ` >ID DESCRIPTION`.
-ONE_QUERY = re.compile(rb"^ ?(\S.*)[,:] (" + _N + rb") (?:nt|aa)$", re.M)
+#: Query line of versions up to 3.3 (one query per search): ` ID, 427 aa`, or `FILE: 3002 nt` and a
+#: further line ` >ID DESCRIPTION`.
+UNNUMBERED_QUERY = re.compile(rb"^ ?(\S.*)[,:] (" + _N + rb") (?:nt|aa)$", re.M)
 #: What is before LIB in `>>>ID, 534 nt vs LIB library`.
 _BEFORE_LIBRARY = re.compile(rb", " + _N + rb" (?:nt|aa) vs ")
 _LIBRARY_END = b" library"
-#: Versions up to 3.4 write a blank before it, and a second line for `SSEARCH`.
+#: The program's name. Versions up to 3.4 start the line with a blank; SSEARCH adds a second line.
 PROGRAM_LINE = re.compile(rb" ?([A-Z]{4,10})\b.*")
 SECOND_PROGRAM_LINE = b" using the "
 VERSION_LINE = re.compile(rb" version +(([0-9]{1,9})(?![0-9])\S*)(.*)")
@@ -83,13 +83,12 @@ ROLES = {
     b"overlap": "overlap",
 }
 
-#: The first version whose outputs are read, that which numbers all queries, and that whose outputs
-#: close each query and end with `>>>///`.
+#: The first version that can be read; the first that numbers all queries; the first that closes
+#: each query (`>>><<<`) and each search (`>>>///`).
 FIRST_VERSION, FIRST_NUMBERED_VERSION, FIRST_CLOSED_VERSION = (3, 3), (3, 4), (36,)
 
 
-#: What ends an id. The programs write a tab as a space, and know no other blank: an id may hold
-#: those of Unicode.
+#: Id and rest of a line. Only space and tab end an id: other Unicode blanks may be part of it.
 _WORDS = re.compile(r"[ \t]*([^ \t]*)[ \t]*(.*)", re.DOTALL)
 
 
@@ -154,20 +153,20 @@ def query_line(line: bytes) -> QueryLine | None:
     return QueryLine(int(start[1]), line[start.end() : at], int(end[1]))
 
 
-def release(version: str) -> tuple[int, ...]:
-    """The first two numbers of a version: (36, 3) of 36.3.8i, (3, 3) of 3.3t08."""
+def version_numbers(version: str) -> tuple[int, ...]:
+    """The first two numbers of a program's version: (36, 3) for 36.3.8i, (3, 3) for 3.3t08."""
     return tuple(int(number) for number in re.findall(r"[0-9]+", version)[:2])
 
 
-#: Of a file's start, enough to tell what it is.
+#: Bytes of a file's start that suffice to recognise its format.
 HEAD_BYTES = 2000
 _TABLE_ROW = re.compile(rb"[^\t\n]*\t[^\t\n]*\t[0-9.]+(?:\t[0-9]+){3,}\t[^\n]*")
 _BLAST_LIKE = re.compile(rb"T?[A-Z]+ [0-9][^\n]*\n\nReference: ")
 
 
 def other_format(head: bytes) -> str | None:
-    """What a file that begins with `head` is, if it is one of the formats that are not read but
-    come from these programs."""
+    """Name the format of a file that begins with `head`, if it is another output format of the
+    FASTA programs or BLAST (which the reader cannot read); else None."""
     if b"\n#:lav\n" in head:
         return "an output of -m 11 (for lav viewers)"
     if b"\n# Fields: " in head:
@@ -207,10 +206,10 @@ def header_library(line: bytes) -> bytes | None:
 
 
 def library_name(line: bytes) -> bytes | None:
-    """The library that a preamble line names, or None.
+    """The library's name in a line of the preamble; None for lines that name none.
 
-    `Library: LIB`; up to version 35 `Library: LIB   45119 residues in   180 sequences` or
-    `Query library Q vs LIB library`, up to 34 ` vs LIB library`.
+    Such lines are `Library: LIB`, up to version 35 also `Library: LIB   45119 residues in   180
+    sequences` and `Query library Q vs LIB library`, up to version 34 also ` vs LIB library`.
     """
     if line.startswith(b"Library: "):
         counts = RESIDUES.search(line)
@@ -224,7 +223,7 @@ def library_name(line: bytes) -> bytes | None:
 
 
 def id_and_description(line: bytes) -> tuple[str, str]:
-    """What a query's or a hit's line says; empty where it says nothing."""
+    """Split the text of a query's or hit's line into id and description; both may be empty."""
     words = _WORDS.fullmatch(text(line))
     assert words is not None
     return words[1], words[2]

@@ -20,7 +20,7 @@ from storewise.ssearch.parse.batch import Counts, DocumentBatch, Query, no_gc
 from storewise.ssearch.parse.columns import Columns, RepeatedStatistics
 from storewise.ssearch.parse.documents import dicts_of, documents_of, task_document, to_bson
 from storewise.ssearch.parse.fast import FastReader
-from storewise.ssearch.parse.frame import AGAIN, NOT_M10, Frame, Misplaced, Place
+from storewise.ssearch.parse.frame import M10_OUTPUT, NOT_M10_FORMAT, Frame, Misplaced, Place
 from storewise.ssearch.parse.grammar import text
 from storewise.ssearch.parse.lines import CHUNK, Lines, shown
 from storewise.ssearch.parse.packed import bson_of
@@ -40,7 +40,7 @@ _NOT_SSEARCH = "this is not an output of ssearch36, fasta36, tfastx36, lalign36 
 
 @contextmanager
 def _worded(lines: Lines, found: str | None = None) -> Iterator[None]:
-    """Words what the frame cannot take, at the current line."""
+    """Turn `Misplaced` into an InputError at the current line."""
     try:
         yield
     except Misplaced as wrong:
@@ -52,16 +52,15 @@ class DocumentReader:
     """Iterates over the documents of one SSEARCH output, as `DocumentBatch` objects.
 
     `source` is a path, ``"-"`` or a binary file; plain, gzip or zstd. `digest` is the digest of
-    its decompressed content (`stream.content_digest`; its first 7 bytes go into the ids).
-    `encoding` "dict" gives dicts with 12-byte ids, "bson" BSON bytes with ObjectIds. `mode` "auto"
-    and "fast" use the fast reader where it can (auto tries it less and less often where it cannot),
-    "reference" never does; the documents are the same. A batch has `alignments_per_batch`
-    alignments; the last one, and the last of a program's searches, fewer. `name` is what messages
-    call the input, if not its path.
+    its decompressed content (`stream.content_digest`); its first 7 bytes become part of the ids.
+    `encoding` "dict" gives dicts with 12-byte ids, "bson" BSON bytes with ObjectIds, "arrow"
+    record batches. `mode` "fast" always tries the fast reader first, "auto" less often after
+    failures, "reference" never; the documents are the same. A batch has `alignments_per_batch`
+    alignments, the last batch of a program fewer. Messages call the input `name` (default: path).
 
     Raises InputError, with line and byte offset, for anything that is not a complete output.
-    `counts`, `program`, `version` (of the first search) and `fast_alignments` (how many the fast
-    reader took) are right for what has been yielded, and final after the iteration.
+    `counts`, `program`, `version` (of the first search) and `fast_alignments` (the number read by
+    the fast reader) describe what was yielded so far.
     """
 
     def __init__(
@@ -79,9 +78,9 @@ class DocumentReader:
         if len(digest) < DIGEST_BYTES:
             raise ValueError(f"a digest of at least {DIGEST_BYTES} bytes, not {len(digest)}")
         if encoding not in get_args(Encoding):
-            raise ValueError(f"encoding {encoding!r} is none of {', '.join(get_args(Encoding))}")
+            raise ValueError(f"encoding {encoding!r} is not one of {', '.join(get_args(Encoding))}")
         if mode not in ("auto", "fast", "reference"):
-            raise ValueError(f"mode {mode!r} is none of 'auto', 'fast', 'reference'")
+            raise ValueError(f"mode {mode!r} is not one of 'auto', 'fast', 'reference'")
         if alignments_per_batch < 1 or chunk_bytes < 1:
             raise ValueError("alignments_per_batch and chunk_bytes must be at least 1")
         self.counts = Counts()
@@ -127,18 +126,18 @@ class DocumentReader:
                     before = self._current_program
                     if not self._begin_search(lines):
                         break
-                    if self._current_program != before and self._pending:
-                        yield self._cut(lines, before)
+                    if self._current_program != before and self._has_documents:
+                        yield self._make_batch(lines, before)
                     yield from self._search(lines)
                     self._closing(lines)
             except InputError as error:
                 raise damage(stream, error) from error
-            if self._pending:
-                yield self._cut(lines, self._current_program)
+            if self._has_documents:
+                yield self._make_batch(lines, self._current_program)
 
     @property
-    def _pending(self) -> bool:
-        """Whether there are documents for a batch."""
+    def _has_documents(self) -> bool:
+        """Whether documents have been read since the last batch."""
         return bool(self._tasks or self._columns.rows or self._rows)
 
     @property
@@ -187,7 +186,7 @@ class DocumentReader:
                 self._preamble["pg_argv"] = text(line[2:]).strip()
             lines.next()
         if first and (other := grammar.other_format(head)) is not None:
-            raise lines.error(other, expected=AGAIN, found=shown(opening), at=at)
+            raise lines.error(other, expected=M10_OUTPUT, found=shown(opening), at=at)
         raise lines.error(
             _NOT_SSEARCH if first else "no search starts here",
             expected="'# COMMAND LINE', 'SSEARCH ...' and ' version 36...' as first lines",
@@ -235,7 +234,9 @@ class DocumentReader:
                 self._finish(query)
                 query = self._query(query_line.name)
                 lines.next()
-            elif frame.wants_one_query and (one := grammar.ONE_QUERY.fullmatch(line)):
+            elif frame.accepts_unnumbered_query and (
+                one := grammar.UNNUMBERED_QUERY.fullmatch(line)
+            ):
                 with _worded(lines):
                     frame.query(grammar.QueryLine(1, one[1], int(one[2])))
                 following = lines.next() or b""
@@ -250,7 +251,7 @@ class DocumentReader:
         frame = self._frame
         # The histogram's last row starts with `>120`.
         with _worded(lines):
-            frame.text()
+            frame.other_line()
         if line.startswith((b">>", grammar.NEXT_ALIGNMENT, b"; ")):
             raise lines.unexpected(
                 "'>>>ID, N nt vs LIBRARY library' first"
@@ -358,9 +359,9 @@ class DocumentReader:
                     raise lines.unexpected("each key once", f"{key} is given too often")
                 parameters[name] = value.strip()
         if not parameters and following is not None and lines.terminated:
-            expected = f"'; pg_name: PROGRAM', as in {AGAIN}"
-            raise lines.error(NOT_M10, expected=expected, found=shown(following))
-        # With `-S` the matrix is `BL50 matrix (15:-5)xS`, in the preamble of every program.
+            expected = f"'; pg_name: PROGRAM', as in {M10_OUTPUT}"
+            raise lines.error(NOT_M10_FORMAT, expected=expected, found=shown(following))
+        # A search with `-S` has "xS" behind the matrix: `BL50 matrix (15:-5)xS`.
         query.lower_case = ")xS" in query.parameters.get("mp_Parameters", "")
         query.parameters = parameters
         self._finish(query)
@@ -406,7 +407,7 @@ class DocumentReader:
                     if fast is not None:
                         fast.learn(layout, lines.offset - start[1])
             if self._columns.room == 0 or len(self._rows) == self._per_batch:
-                yield self._cut(lines, self._current_program)
+                yield self._make_batch(lines, self._current_program)
 
     def _take(
         self, fast: FastReader, lines: Lines, query: Query, hit: bytes | None
@@ -421,7 +422,7 @@ class DocumentReader:
             self._keys.take(fast.layout)
             taken = columns.rows - before
             self.counts.hits += int(np.count_nonzero(columns.opens[before : columns.rows]))
-            self._repeated.take(columns, before)
+            self._repeated.add_rows(columns, before)
             self.counts.alignments += taken
             self.fast_alignments += taken
         return last
@@ -444,8 +445,8 @@ class DocumentReader:
         self.counts.hits += opens
         self.counts.alignments += 1
 
-    def _cut(self, lines: Lines, program: str) -> DocumentBatch:
-        """The batch of what has been read since the last one, of one program's searches."""
+    def _make_batch(self, lines: Lines, program: str) -> DocumentBatch:
+        """Make a batch of the documents read since the last one; `program` has printed them all."""
         encode = _ENCODERS[self._encoding]
         batch = DocumentBatch(*encode(self), bytes_read=lines.offset, program=program)
         self._tasks, self._rows = [], []

@@ -119,7 +119,7 @@ def _scores(lines: Lines) -> tuple[dict[str, object], list[tuple[bytes, str | No
         keys.append((key, role))
         lines.next()
     if not keys:
-        raise lines.unexpected("'; KEY: VALUE' lines after '>>'")
+        raise lines.unexpected("'; KEY: VALUE' lines after the '>>' line")
     if "overlap" not in values:
         raise lines.unexpected("the alignment's '; ..._overlap:' line", "the overlap is missing")
     return values, keys
@@ -161,11 +161,11 @@ def _sequence(lines: Lines, which: str) -> _Sequence:
     return sequence
 
 
-def _aligned(query: _Sequence, library: _Sequence, columns: int) -> tuple[bytes, bytes]:
-    """The aligned columns of both displayed sequences.
+def _cut_to_alignment(query: _Sequence, library: _Sequence, columns: int) -> tuple[bytes, bytes]:
+    """Cut both displayed sequences to the `columns` columns of the alignment.
 
-    Without ``-W 0`` the programs show residues around the alignment, and pad with leading gaps the
-    sequence that has fewer of them on the left. Further leading gaps are those of the alignment.
+    Without ``-W 0`` the programs also show residues beside the alignment; if one sequence has fewer
+    on the left, they pad it with gaps. Further leading gaps belong to the alignment.
     """
     both = query.displayed, library.displayed
     if any(len(displayed) != columns for displayed in both):
@@ -195,11 +195,11 @@ def _check_span(
     shift: str,
     dashes: int = 0,
 ) -> None:
-    """Residues and coordinates must agree: one nucleotide or residue a letter.
+    """Raise InputError if the number of residues does not fit the coordinates.
 
-    In a translated sequence a letter stands for three nucleotides, `\\` for one more and `/` for
-    one less. The y programs, which shift inside a codon, do not print where (`shift` "unknown").
-    Up to `dashes` of the row's `-` may be residues.
+    `shift` "none": each letter is one residue. "codons": a translated sequence, whose letters are
+    three nucleotides each, `\\` adding one and `/` removing one. "unknown": the y programs do not
+    print all frame shifts, so nothing is checked. Up to `dashes` of the `-` may be residues.
     """
     span = _span(sequence)
     letters = len(aligned) - aligned.count(b"-")
@@ -218,10 +218,10 @@ def _check_span(
 
 
 class SearchKeys:
-    """The keys of the scores of a search's alignments: all have those of its first.
+    """Checks that all alignments of a search have the same score keys as its first one.
 
-    Which keys a program writes depends on its version and options, so that one that is lost from
-    an alignment can only be told by the others.
+    Which keys a program writes depends on its version and options, so only a comparison with the
+    other alignments shows that a key is missing.
     """
 
     def __init__(self) -> None:
@@ -250,11 +250,11 @@ class SearchKeys:
 def read_alignment(
     lines: Lines, program: str, hit: bytes | None, *, lower_case: bool = False
 ) -> tuple[Alignment, Layout]:
-    """Reads the alignment whose `>>` or `>--` line is current; moves behind it.
+    """Read the alignment that starts at the current `>>` or `>--` line, and move behind it.
 
-    `hit` is the description of the hit that a `>--` line continues. `lower_case` says that the
-    search had ``-S``, with which a `-` in a protein of the library is a residue. Raises InputError,
-    with line and offset, for anything that is missing, unreadable or contradicts itself.
+    `hit` is the line of the hit to which a `>--` line adds an alignment. `lower_case`: the search
+    had ``-S``, with which a `-` in a library protein is a residue. Raises InputError, with line and
+    offset, for missing, unreadable or contradictory lines.
     """
     line = _whole_line(lines, "a '>>' line")
     at = lines.number, lines.offset
@@ -278,12 +278,12 @@ def read_alignment(
     line = _line_behind(lines)
     if line and not line.startswith(b">") and b">>>" not in line:
         raise lines.unexpected("'>>', '>--', '>>><<<' or an empty line after an alignment")
-    row = _check(lines, at, values, query, library, program, lower_case=lower_case)
+    row = _check_alignment(lines, at, values, query, library, program, lower_case=lower_case)
     layout = Layout(tuple(keys), tuple(query.keys), tuple(library.keys), consensus, codes)
     return Alignment(hit=hit, **row), layout  # type: ignore[arg-type]
 
 
-def _rows(
+def _aligned_rows(
     lines: Lines,
     at: tuple[int, int],
     overlap: int,
@@ -293,14 +293,15 @@ def _rows(
     *,
     lower_case: bool,
 ) -> tuple[bytes, bytes]:
-    """The aligned rows of query and library sequence, which have `overlap` columns.
+    """The aligned sequences of query and library; InputError if they do not fit the overlap.
 
-    The overlap of a translated alignment leaves out the columns of frame shifts. With ``-XB`` it
-    leaves out those with a gap, too: each column has a residue of both sequences, or of one.
+    They have `overlap` columns, and in a translated alignment those of frame shifts in addition.
+    With ``-XB`` the overlap counts no columns with a gap: then the number of columns is computed
+    from the residues of both sequences.
     """
     side = translated_side(program)
     translated = {"query": query, "library": library}.get(side or "")
-    # fasty and tfasty do not print all of their shifts.
+    # fasty and tfasty do not print all of their frame shifts.
     shift = "codons" if "X" in program else "unknown"
     shifted = 0 if translated is None else _shifts(translated)
     residues = sum(_letters(one) if one is translated else _span(one) for one in (query, library))
@@ -308,12 +309,12 @@ def _rows(
     for count in (overlap, residues - overlap):
         if faults and count <= overlap:
             break
-        rows = _aligned(query, library, count + shifted)
+        rows = _cut_to_alignment(query, library, count + shifted)
         try:
             for sequence, which, row in zip((query, library), _NAMES, rows, strict=True):
                 if len(row) != count + shifted:
                     raise lines.error(
-                        f"the alignment's {which} has a wrong length",
+                        f"the aligned {which} has a wrong length",
                         expected=f"{count + shifted} columns (overlap {overlap})",
                         found=f"{len(row)}",
                         at=at,
@@ -335,7 +336,7 @@ def _rows(
     raise faults[0]
 
 
-def _check(
+def _check_alignment(
     lines: Lines,
     at: tuple[int, int],
     values: dict[str, object],
@@ -345,13 +346,14 @@ def _check(
     *,
     lower_case: bool,
 ) -> dict[str, object]:
-    """The invariants of an alignment, on its aligned columns; returns its fields but the hit.
+    """Check that sequences, coordinates, overlap and frame of an alignment agree (InputError);
+    returns its fields except the hit.
 
-    `at` is the line and offset where the alignment starts: a contradiction has no one line.
+    `at` is the line and offset of its first line, to which errors refer.
     """
     overlap = values["overlap"]
     assert isinstance(overlap, int)
-    rows = _rows(lines, at, overlap, query, library, program, lower_case=lower_case)
+    rows = _aligned_rows(lines, at, overlap, query, library, program, lower_case=lower_case)
     side = translated_side(program)
     frame = values.get("frame")
     turned = library if side == "library" else query

@@ -324,7 +324,7 @@ class Raw(io.RawIOBase):
         return True
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Up to `size` bytes; all that are left where it is negative or None."""
+        """Read at most `size` bytes; all remaining ones if `size` is negative or None."""
         if size is not None and size >= 0:
             return self._stream.read(size)
         return b"".join(iter(partial(self._stream.read, _CHUNK), b""))

@@ -18,7 +18,7 @@ from storewise.ssearch.parse.stream import Raw, open_input
 
 _CHUNK_BYTES = 1 << 20
 _LINE_LETTERS = 60
-#: What ends an id for the programs.
+#: Characters that end an id in the FASTA programs.
 _BLANK = re.compile("[ \t\1]")
 #: Residues and what the FASTA programs take beside them: gaps, stops, annotation marks.
 _NOT_SEQUENCE = re.compile(r"[^A-Za-z*\-.\s]")

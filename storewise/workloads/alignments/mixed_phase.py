@@ -177,7 +177,7 @@ def _operations(
     share = context.share
     stream = context.stream(context.seed ^ 1)
     reads = PointReads(client, context)
-    loaded = draw.singles(None)
+    loaded = draw.single_ids(None)
     done = 0
     while share is None or done < share:
         for which, place in stream.random((_DRAW, 2)).tolist():
@@ -196,4 +196,4 @@ def _operations(
                 kind, document_id = inserts.id_of(number)
             else:
                 kind, document_id = next(loaded)
-            yield reads.one(kind, document_id)
+            yield reads.single_read(kind, document_id)

@@ -11,8 +11,8 @@ from storewise.engines.contract.engine import Client
 from storewise.errors import EngineError
 from storewise.workloads.contract import ClientContext, Operation
 
-#: Single documents whose bytes are all counted, and of how many later ones the bytes of one are.
-_FIRST, _EACH = 1000, 16
+#: Count the bytes of so many first single documents, then of every 16th.
+_COUNT_ALL, _COUNT_EVERY = 1000, 16
 
 
 def document_bytes(document: Document | None) -> int:
@@ -29,11 +29,11 @@ def document_bytes(document: Document | None) -> int:
 
 
 class PointReads:
-    """Makes the operations ``get`` of one client; a document that is missing is an EngineError.
+    """Makes the operations ``get`` of one client; they raise EngineError for a missing document.
 
-    Each operation is to be called before the next one is made. The bytes of single documents are
-    counted of the first ones, and then of each `_EACH`-th, which stands for those that follow: to
-    count them all takes a client a fifth of a fast read.
+    Call each operation before the next one is made. To save time (a fifth of a fast read), the
+    size of single documents is counted for the first `_COUNT_ALL` reads, then for every
+    `_COUNT_EVERY`-th; the reads between get the size counted last.
     """
 
     def __init__(self, client: Client, context: ClientContext) -> None:
@@ -48,8 +48,8 @@ class PointReads:
         self._document: Document | None = None
         self._documents: Sequence[Document | None] = ()
 
-    def one(self, kind: Kind, document_id: bytes) -> Operation:
-        """The read of one document."""
+    def single_read(self, kind: Kind, document_id: bytes) -> Operation:
+        """The operation that reads one document."""
         self._kind, self._id = kind, document_id
         node = self._owner(kind, document_id) if self._owner is not None else None
         operation = self._operations.get(node)
@@ -58,17 +58,17 @@ class PointReads:
             self._operations[node] = operation
         return operation
 
-    def each(self, draws: Iterator[tuple[Kind, bytes]]) -> Iterator[Operation]:
-        """The reads of single documents, one after the other."""
+    def single_reads(self, draws: Iterator[tuple[Kind, bytes]]) -> Iterator[Operation]:
+        """Yield an operation for each (kind, id): it reads this document."""
         if self._owner is not None:
-            yield from itertools.starmap(self.one, draws)
+            yield from itertools.starmap(self.single_read, draws)
             return
         operation = Operation("get", self._get, 1, 0, None, self._size)
         for self._kind, self._id in draws:
             yield operation
 
-    def several(self, kind: Kind, ids: list[bytes]) -> Operation:
-        """The read of several documents by one call."""
+    def batch_read(self, kind: Kind, ids: list[bytes]) -> Operation:
+        """The operation that reads several documents by one call."""
         call = partial(self._get_many, kind, ids)
         return Operation("get", call, len(ids), 0, None, self._size_of_all)
 
@@ -87,7 +87,7 @@ class PointReads:
 
     def _size(self) -> int:
         reads = self._reads = self._reads + 1
-        if reads < _FIRST or not reads % _EACH:
+        if reads < _COUNT_ALL or not reads % _COUNT_EVERY:
             self._bytes = document_bytes(self._document)
         return self._bytes
 

@@ -214,8 +214,8 @@ class IdDraw:
         self.documents = int(totals.sum())
         self._shares = totals / totals.sum() if self.documents else totals
 
-    def singles(self, count: int | None) -> Iterator[tuple[Kind, bytes]]:
-        """`count` ids, without end for None; each document is as likely as any other."""
+    def single_ids(self, count: int | None) -> Iterator[tuple[Kind, bytes]]:
+        """Draw `count` ids (None: without end) uniformly from all stored documents."""
         done = 0
         while count is None or done < count:
             size = _DRAW if count is None else min(_DRAW, count - done)
@@ -230,11 +230,11 @@ class IdDraw:
                     drawn[place] = (kind, document_id)
             yield from drawn
 
-    def lists(self, count: int | None, batch: int) -> Iterator[tuple[Kind, list[bytes]]]:
-        """`count` lists of `batch` ids of one kind, without end for None.
+    def id_batches(self, count: int | None, batch: int) -> Iterator[tuple[Kind, list[bytes]]]:
+        """Draw `count` lists (None: without end) of `batch` ids of one kind.
 
-        A list's kind is drawn in proportion to the kinds' documents and its ids uniformly among the
-        kind's, so each document is as likely as any other whatever the batch.
+        A list's kind is drawn in proportion to the number of documents of each kind, its ids
+        uniformly within the kind: all documents are equally likely, whatever the batch.
         """
         done = 0
         while count is None or done < count:

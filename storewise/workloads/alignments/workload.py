@@ -182,5 +182,5 @@ def _read(client: Client, context: ClientContext) -> Iterator[Operation]:
         raise EngineError("there is nothing to read: the load stored no document")
     reads, batch = PointReads(client, context), context.params.batch
     if batch == 1:
-        return reads.each(draw.singles(context.share))
-    return itertools.starmap(reads.several, draw.lists(context.share, batch))
+        return reads.single_reads(draw.single_ids(context.share))
+    return itertools.starmap(reads.batch_read, draw.id_batches(context.share, batch))

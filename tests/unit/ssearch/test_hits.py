@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 from support.commands import storewise
 from support.paths import DATA, SMALL
 
-from storewise.ssearch.hits import COLUMNS, _counted
+from storewise.ssearch.hits import COLUMNS, _count_columns
 
 OUTFMT_6 = "qseqid sseqid pident length mismatch gapopen qstart qend sstart send evalue bitscore"
 
@@ -23,7 +23,7 @@ def test_rows_are_counted():
         ("ACNT", "ACGT", (3, 0, 0)),
     ):
         # A gap at the end of one pair is not that at the start of the next.
-        counts = _counted(["A-", query, "-A"], ["AA", subject, "AA"])
+        counts = _count_columns(["A-", query, "-A"], ["AA", subject, "AA"])
         assert tuple(column[1] for column in counts) == expected
         assert [column[2] for column in counts] == [1, 1, 1]
 

@@ -87,7 +87,7 @@ BAD = {
     # Keys and their values.
     "a key twice": more("engines", "engines: [duckdb]", "given twice", "line 2"),
     "an unknown key": more("engine", "engine: [duckdb]", "did you mean 'engines'"),
-    "a name": more("name", "name: ../elsewhere", "is called what its file is"),
+    "a name": more("name", "name: ../elsewhere", "has the name of its file"),
     "no keys": Bad("{}\n", None, "inputs", ("is missing",)),
     "negative repeats": more("repeats", "repeats: -1", "greater than or equal to 1", "-1"),
     "many repeats": more("repeats", "repeats: 1001", "less than or equal to 1000"),
@@ -329,7 +329,9 @@ def test_names_that_a_study_may_have(tmp_path, name):
 def test_names_that_it_may_not_have(tmp_path, name, instead):
     path = tmp_path / f"{name}.yaml"
     path.write_text(GOOD)
-    with pytest.raises(ConfigError, match=rf"no blanks, .* rename the file, to {instead}\.yaml"):
+    with pytest.raises(
+        ConfigError, match=rf"no blanks; rename the file, for example to {instead}\.yaml"
+    ):
         load_study(path, root=ROOT)
     (tmp_path / f"{instead}.yaml").write_text(GOOD)
     assert load_study(tmp_path / f"{instead}.yaml", root=ROOT).name == instead
