@@ -29,7 +29,8 @@ class NoManifest(ObjectError):
     """What is called a manifest is none."""
 
 
-def _one_name(text: str) -> str:
+def one_name(text: str) -> str:
+    """The name of a study, from a file of a publication; ValueError where it would lead elsewhere."""
     if text.startswith((".", "-")) or not text or "/" in text or not is_plain(text):
         raise ValueError("is not a study's name")
     return text
@@ -85,7 +86,7 @@ class Manifest(_Section):
     """False while it is being written or changed."""
     writer: str = ""
     """Whoever is at it, by a random name: two at a time find out."""
-    study: Annotated[str, AfterValidator(_one_name)]
+    study: Annotated[str, AfterValidator(one_name)]
     name: str
     run: str
     """When the run began that measured it, UTC."""

@@ -31,7 +31,7 @@ from storewise.layout import (
     TRIALS,
     VERIFIED,
 )
-from storewise.publish.manifest import OF_A_RUN
+from storewise.publish.manifest import OF_A_RUN, one_name
 from storewise.session.coordination.run_record import read_record
 from storewise.study.load import base_of
 from storewise.study.publication import as_time
@@ -79,7 +79,7 @@ def run_of(results: Path) -> RunOf:
         return RunOf(str(known["run"]), float(known["started"]))
     except FileNotFoundError:
         times = [path.stat().st_mtime for path in results.glob(f"{TRIALS}/*/*.parquet")]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ResultError(
             f"{results / CONFIG / RECORD}: not the record of a run ({error}); delete it"
         ) from error
@@ -148,6 +148,7 @@ def stored_study(results: Path) -> dict[str, Any]:
         study = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(study, dict) or not isinstance(study.get("name"), str):
             raise ValueError("no study")
+        one_name(study["name"])
     except FileNotFoundError as error:
         raise ResultError(
             f"{results}: there is no analysis to publish; make it with `snakemake analysis "
@@ -216,11 +217,22 @@ def write_config(
 
 
 def _references(results: Path) -> dict[str, dict[str, str]]:
+    """The texts of the references' files by name; ResultError where they are damaged, or lead
+    elsewhere: they may have been pulled."""
+    path = results / REFERENCES
     try:
-        texts_of = json.loads((results / REFERENCES).read_text(encoding="utf-8"))
+        texts_of = json.loads(path.read_text(encoding="utf-8"))
+        references = {one_name(str(name)): dict(texts) for name, texts in texts_of.items()}
+        if any(set(texts) != {"yaml", "csv"} for texts in references.values()):
+            raise ValueError("a reference is a YAML and a CSV file")
     except FileNotFoundError:
         return {}
-    return {str(name): dict(texts) for name, texts in texts_of.items()}
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise ResultError(
+            f"{path}: not the references of a study ({error}); make it again with `snakemake "
+            "analysis`"
+        ) from error
+    return references
 
 
 def _named_apart(paths: Sequence[Path], directory: Path) -> dict[Path, Path]:

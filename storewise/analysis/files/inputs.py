@@ -180,7 +180,7 @@ def read_failed(path: Path) -> tuple[FailedTrial, list[StudyWarning]]:
             log_tail=str(data.get("log_tail") or ""),
             attempts=int(data.get("attempts") or 1),
         )
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         failed = FailedTrial(trial, None, {}, f"unknown: {path} is not readable: {error}", "", 1)
     return failed, [
         StudyWarning(

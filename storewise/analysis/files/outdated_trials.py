@@ -32,7 +32,7 @@ def read_left_out(path: Path) -> dict[str, str]:
     """Engines that the study left out because the host did not have them, with the reason."""
     try:
         return {str(k): str(v) for k, v in json.loads(path.read_bytes()).items()}
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, AttributeError, RecursionError):
         return {}
 
 

@@ -69,7 +69,7 @@ def _attempts(path: Path) -> Iterator[FailedAttempt]:
             one = json.loads(line)
             log_tail = str(one.get("log_tail") or "")
             yield FailedAttempt(path.stem, float(one["at"]), str(one["reason"]), log_tail)
-        except (ValueError, TypeError, KeyError, AttributeError):
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             continue
 
 
@@ -81,6 +81,6 @@ def record_damage(results: Path) -> str | None:
         json.loads(path.read_bytes())
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         return f"{path}: the record of the last run was cut short or changed: {error}"
     return None

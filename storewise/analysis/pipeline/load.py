@@ -182,7 +182,7 @@ def _read_study(path: Path) -> tuple[dict[str, Any], list[StudyWarning]]:
         problem = "not a JSON object"
     except OSError as error:
         problem = f"cannot be read: {error.strerror}"
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         problem = f"cut short or changed: {error}"
     return {}, [
         StudyWarning(
@@ -201,7 +201,7 @@ def _read_references(path: Path) -> tuple[list[Reference], list[StudyWarning]]:
         for name, texts in json.loads(path.read_text(encoding="utf-8")).items():
             where = f"{path}: {name}"
             references.append(parse_reference(name, texts["yaml"], texts["csv"], where))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, ConfigError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, ConfigError) as error:
         return references, [
             StudyWarning(
                 "no_reference",

@@ -75,6 +75,19 @@ def test_a_damaged_pack_is_an_error_or_the_same(tmp_path):
             assert (result.conditions, result.totals) == (whole.conditions, whole.totals)
 
 
+def test_brackets_without_end_are_told_with_their_file(tmp_path):
+    """Results may have been pulled; Python counts how deep it reads."""
+    synthetic.make_study(tmp_path, engines=["sqlite"], workers=[1], repeats=1)
+    for name in ("study.json", "run.json", "left_out.json", "trials/t/failed.json"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("[" * 100_000)
+    (tmp_path / "failures").mkdir()
+    (tmp_path / "failures" / "t.jsonl").write_text("[" * 100_000 + "\n")
+    warnings = load_results(tmp_path).warnings
+    assert {"no_study", "unreadable_record"} <= {one.code for one in warnings}
+    assert any("failed.json is not readable" in one.message for one in warnings)
+
+
 def test_what_was_cut_short_is_told_with_its_file(tmp_path):
     synthetic.make_study(tmp_path, engines=["sqlite", "duckdb"], workers=[1], repeats=1)
     begin(tmp_path, "r1", {}, (), 1)

@@ -43,6 +43,30 @@ def test_results_without_anything_to_publish(tmp_path):
         write_config(tmp_path)
 
 
+NO_NAME = "is no name of a study"
+DEEP = "[" * 100_000
+
+
+@pytest.mark.parametrize(
+    "file, text, said",
+    [
+        ("study.json", '{"name": "../../x"}', NO_NAME),
+        ("study.json", '{"name": "x\\npublish: y"}', NO_NAME),
+        pytest.param("study.json", DEEP, "not a study", id="study-deep"),
+        ("references.json", '{"../../x": {"yaml": "", "csv": ""}}', NO_NAME),
+        ("references.json", '{"/x": {"yaml": "", "csv": ""}}', NO_NAME),
+        ("references.json", '{"x": {"/../../x": ""}}', "a YAML and a CSV"),
+        pytest.param("references.json", DEEP, "not the references", id="references-deep"),
+    ],
+)
+def test_files_that_were_pulled_write_nothing_elsewhere(file, text, said, results, tmp_path):
+    (results / file).write_text(text)
+    before = {path for path in tmp_path.rglob("*") if "config" not in path.parts}
+    with pytest.raises(StorewiseError, match=said):
+        write_config(results)
+    assert {path for path in tmp_path.rglob("*") if "config" not in path.parts} == before
+
+
 @pytest.mark.parametrize(
     "given, expected",
     [
