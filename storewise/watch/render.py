@@ -36,7 +36,9 @@ def state_words(frame: Frame) -> str:
     """What the run does, in a sentence."""
     record = frame.record
     if frame.state == "runs":
-        since = f", since {duration(frame.at - record.started)}" if record is not None else ""
+        # The host of the run may have a clock ahead of this one's.
+        ran = None if record is None else max(0.0, frame.at - record.started)
+        since = f", since {duration(ran)}" if ran is not None else ""
         lease = "" if frame.lease_age is None else f"; lease renewed {frame.lease_age:.0f} s ago"
         return f"runs{since}{lease}"
     if frame.state == "between":

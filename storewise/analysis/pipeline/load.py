@@ -201,7 +201,15 @@ def _read_references(path: Path) -> tuple[list[Reference], list[StudyWarning]]:
         for name, texts in json.loads(path.read_text(encoding="utf-8")).items():
             where = f"{path}: {name}"
             references.append(parse_reference(name, texts["yaml"], texts["csv"], where))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, ConfigError) as error:
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+        ConfigError,
+    ) as error:
         return references, [
             StudyWarning(
                 "no_reference",

@@ -18,6 +18,8 @@ from storewise.engines.sql.reads import FLAGS
 from storewise.errors import EngineError
 from storewise.processes import clean_environment
 
+_SECONDS = 120.0
+
 
 class ChdbEngine(Engine):
     """ClickHouse in the client's process."""
@@ -64,14 +66,19 @@ def _clickhouse() -> str:
     """ClickHouse's own version, from a process of its own: to import `chdb` starts threads, and the
     caller may fork."""
     code = "import chdb; print(chdb.engine_version)"
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", code],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env=clean_environment(),
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", code],
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+            env=clean_environment(),
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise EngineError(f"chdb cannot be loaded: {error}") from error
     if done.returncode:
-        raise EngineError(f"chdb cannot be loaded: {done.stderr.strip().splitlines()[-1]}")
+        # A processor that it was not built for ends it without a word.
+        words = done.stderr.strip().splitlines() or [f"ended with status {done.returncode}"]
+        raise EngineError(f"chdb cannot be loaded: {words[-1]}")
     return done.stdout.strip()

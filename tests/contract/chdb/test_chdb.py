@@ -8,8 +8,10 @@ import pytest
 from support.servers.samples import connect, load, sample
 
 from storewise.documents import Kind
+from storewise.engines.chdb import engine as chdb_engine
 from storewise.engines.contract.engine import Cluster, Schema
 from storewise.engines.contract.queries import Count, Find, Where
+from storewise.engines.registry import engine
 from storewise.errors import EngineError
 
 pytestmark = pytest.mark.slow
@@ -118,3 +120,16 @@ def test_a_forked_process_is_told(tmp_path):
 
 def test_signals_stay_with_the_program(tmp_path):
     assert _told(SIGNALS, tmp_path).split() == ["True", "False", "False"]
+
+
+@pytest.mark.parametrize(
+    "does, said", [("exec sleep 60", "timed out"), ("kill -ILL $$", "ended with status -4")]
+)
+def test_a_chdb_that_cannot_be_loaded_is_an_error_in_words(does, said, tmp_path, monkeypatch):
+    (tmp_path / "python").write_text(f"#!/bin/sh\n{does}\n")
+    (tmp_path / "python").chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setattr(chdb_engine, "_SECONDS", 0.5)
+    chdb_engine._clickhouse.cache_clear()
+    with pytest.raises(EngineError, match=f"chdb cannot be loaded: .*{said}"):
+        engine("chdb").versions()

@@ -6,6 +6,7 @@ import math
 import os
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -133,6 +134,7 @@ def test_a_study_is_called_what_the_user_calls_it_and_a_lease_is_never_of_the_fu
     frame = look(study.parent / "mine")
     assert (frame.study, frame.lease_age) == ("mine", 0.0)
     assert "lease renewed 0 s ago" in text(frame)
+    assert "runs, since 0 s" in text(replace(frame, at=0.0))
 
 
 def test_a_run_lives_ends_and_is_killed(study):
