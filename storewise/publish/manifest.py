@@ -30,7 +30,7 @@ class NoManifest(ObjectError):
 
 
 def one_name(text: str) -> str:
-    """The name of a study, from a file of a publication; ValueError where it would lead elsewhere."""
+    """The name of a study from a publication; ValueError where it would lead elsewhere."""
     if text.startswith((".", "-")) or not text or "/" in text or not is_plain(text):
         raise ValueError("is not a study's name")
     return text
