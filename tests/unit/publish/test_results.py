@@ -43,7 +43,7 @@ def test_results_without_anything_to_publish(tmp_path):
         write_config(tmp_path)
 
 
-NO_NAME = "is no name of a study"
+NO_NAME = "is not a study's name"
 DEEP = "[" * 100_000
 
 
