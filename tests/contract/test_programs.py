@@ -54,7 +54,12 @@ REFUSED = [
         {},
         r"5.0 and 4.1 are taken; `storewise",
     ),
-    ("hbase", ("hbase-server-2.6.1", "25.0.1"), {}, r"Java 8 or 11 or 17 is needed, but .* is 25"),
+    (
+        "hbase",
+        ("hbase-server-2.6.1", "25.0.1"),
+        {},
+        r"Java 8 or 11 or 17 is needed; found: .* is 25",
+    ),
     ("hbase", ("hbase-server-2.4.18", "17"), {}, rf"2.4.18; {OTHERS}"),
     ("hbase", ("hbase-server-3.0.0-beta-1", "17"), {}, rf"beta-1; {OTHERS}"),
 ]
@@ -118,7 +123,7 @@ def test_what_is_not_there_is_named(installed, tmp_path, monkeypatch):
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
     monkeypatch.setattr("storewise.engines.support.java._USUAL_JAVA", ())
-    with pytest.raises(EngineError, match=r"no Java found; version 8 or 11 or 17.*JAVA_HOME"):
+    with pytest.raises(EngineError, match=r"Java 8 or 11 or 17 is needed; none found.*JAVA_HOME"):
         engine("hbase").find({"home": str(tmp_path)})
 
 

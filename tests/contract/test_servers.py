@@ -58,7 +58,7 @@ def test_nobody_comes_in_without_the_credentials(single, tmp_path):
     for user, password in [(wrong.user, wrong.password), *logins]:
         login = replace(wrong, user=user, password=password)
         with pytest.raises(EngineError, match=address):
-            described.unanswered(single.endpoints[0], login)
+            described.not_ready_reason(single.endpoints[0], login)
     (tmp_path / "odd.json").write_text("[]")
     for file, words in (
         (None, "credentials"),
@@ -129,7 +129,7 @@ def test_an_unreachable_server_is_one_clear_error(single, monkeypatch):
         ports = [result.getsockname()[1] for result in (closed, mute)]
         endpoints = [replace(single.endpoints[0], port=port) for port in ports]
         refused = pool.map(connects, endpoints)
-        said = pool.map(lambda endpoint: described.unanswered(endpoint, secrets), endpoints)
+        said = pool.map(lambda endpoint: described.not_ready_reason(endpoint, secrets), endpoints)
         assert all(said), "what the driver says of it"
         assert list(refused) == [None, None], "an error has come from both"
 

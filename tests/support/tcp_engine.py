@@ -90,7 +90,7 @@ class TcpEngine(ServerEngine):
             stop_seconds=2.0,
         )
 
-    def unanswered(self, endpoint, credentials):
+    def not_ready_reason(self, endpoint, credentials):
         try:
             with socket.create_connection((endpoint.address, endpoint.port), 1) as connection:
                 return None if connection.recv(2) == b"ok" else "it does not say ok"

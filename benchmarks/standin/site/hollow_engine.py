@@ -76,7 +76,7 @@ class HollowEngine(ServerEngine):
             stop_seconds=5.0,
         )
 
-    def unanswered(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
+    def not_ready_reason(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
         try:
             with socket.create_connection((endpoint.address, endpoint.port), 1) as connection:
                 return None if connection.recv(2) == b"ok" else "it does not say ok"

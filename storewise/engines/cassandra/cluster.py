@@ -86,7 +86,7 @@ def dialled(
         connection.close()
 
 
-def unstarted(endpoint: Endpoint) -> str | None:
+def not_started_reason(endpoint: Endpoint) -> str | None:
     """Why no server speaks Cassandra's protocol there: one says what it supports and asks who we
     are. No role is needed for that."""
     try:
@@ -117,7 +117,7 @@ def refused(error: BaseException) -> bool:
     return isinstance(error, AuthenticationFailed) and any(w in str(error) for w in _REFUSED)
 
 
-def unanswered(endpoint: Endpoint, credentials: Credentials) -> str | None:
+def not_ready_reason(endpoint: Endpoint, credentials: Credentials) -> str | None:
     """Why the node does not answer the session's user; EngineError where it refuses them."""
     try:
         cql = "SELECT release_version FROM system.local"

@@ -110,11 +110,11 @@ class CassandraEngine(ServerEngine):
     def launch(self, node: Node) -> Launch:
         return launch_of(node, self.settings_of(node.settings))
 
-    def unstarted(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
-        return cassandra_cluster.unstarted(endpoint)
+    def not_started_reason(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
+        return cassandra_cluster.not_started_reason(endpoint)
 
-    def unanswered(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
-        return cassandra_cluster.unanswered(endpoint, credentials)
+    def not_ready_reason(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
+        return cassandra_cluster.not_ready_reason(endpoint, credentials)
 
     def settle(self, settling: Settling) -> None:
         """data0 waits for the ring and gives each node the session's user, whom it has made."""

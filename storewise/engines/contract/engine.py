@@ -174,27 +174,27 @@ class Cluster:
 
 
 class Client(ABC):
-    """One process's connection.
+    """A client of a store.
 
-    `on_acknowledged`, if set, is called during an `insert` with the number of documents that the
-    store has just acknowledged, so that the live view of a slow store shows progress.
-
-    `Engine.connect` is called once per process. In each step of a phase each client thread calls
-    `open_thread`, uses only what that returns, and calls its `close_thread` at the end.
+    `Engine.connect` makes one per process. In each step of a phase each thread calls `open_thread`,
+    uses only the client that it returns, and calls `close_thread` of that client at the end.
 
     A store that gets, puts and scans needs eight methods: `create`, `insert`, `get`, `update`,
     `delete`, `scan`, `disk_bytes` and `close`; the others have defaults that say what they cost.
-    What a store cannot do at all raises EngineError, and so does every failure of it: never a
-    driver's own exception type.
+    EngineError is raised for unsupported operations and for every failure: never a driver's own
+    exception type.
+
+    `on_acknowledged`, if set, is called during an `insert` with the number of documents that the
+    store has just acknowledged, so that the live view of a slow store shows progress.
     """
 
     on_acknowledged: Callable[[int], None] | None = None
 
     def greet(self) -> None:  # noqa: B027 - most embedded stores have nothing to ask
-        """Ask the store for a first answer; EngineError where there is none."""
+        """Send the store a first request; EngineError if it does not answer."""
 
     def greeted(self) -> Self:
-        """Itself after the first answer, for `Engine.connect`; closed where there is none."""
+        """Call `greet` and return this client, for `Engine.connect`; close it after an error."""
         try:
             self.greet()
         except EngineError:
@@ -203,12 +203,12 @@ class Client(ABC):
         return self
 
     def open_thread(self) -> Client:
-        """The client for the calling thread: itself where it may be shared between threads. All
-        that it needs is open when this returns: to sign in is no part of an operation."""
+        """The client for the calling thread: this one if threads may share it. Its connections are
+        open and logged in when this returns, so that no operation includes that time."""
         return self
 
     def close_thread(self) -> None:  # noqa: B027 - what threads share stays open
-        """The end of what `open_thread` has opened for a thread; nothing of the process's own."""
+        """Close what `open_thread` has opened for this thread; the process's connection stays."""
 
     @abstractmethod
     def create(self, schema: Schema) -> None:
@@ -253,10 +253,10 @@ class Client(ABC):
         return [self.get(kind, document_id) for document_id in document_ids]
 
     def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool | None:
-        """Set fields of a document; False where there is none.
+        """Set fields of a document. Returns True if it exists, False if not.
 
-        None where the store does not tell: of a document that was not there, it may then hold what
-        was set. That costs one request, and verification counts the documents.
+        Returns None if the store does not report this (one request without a read): then an update
+        of a missing document may create one. Verification notices it, as it counts documents.
         """
         raise self._cannot("update")
 
@@ -312,9 +312,9 @@ class Client(ABC):
 
     @abstractmethod
     def disk_bytes(self) -> int | None:
-        """Bytes of the documents and their indexes, of embedded stores of all files (holes not
-        counted); None where no client can know them (the nodes' own directories are measured when
-        they end). Asked after the load and at the end of the trial: a store may flush for it."""
+        """Bytes of the documents and their indexes; of an embedded store, of all its files (holes
+        not counted). None if no client can know it: each node measures its directory when it
+        ends. Called after the load and at the end of the trial; the store may flush for it."""
 
     def status(self) -> dict[str, float]:
         """The engine's own counters at this moment, for the difference over a phase."""
@@ -415,7 +415,7 @@ class Engine(ABC):
         which go with the trial."""
 
     def title_of(self, version: str) -> str:
-        """What people call a store whose server tells this version."""
+        """The store's name for users (MariaDB or MySQL), by the version its server reports."""
         return next((name for name in self.titles if version.startswith(name)), self.title)
 
     def level(self, word: str) -> str:

@@ -271,19 +271,21 @@ class ServerEngine(Engine):
     def launch(self, node: Node) -> Launch:
         """How to start this node. Pure."""
 
-    def unstarted(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
-        """What says that the server has not started, which its node waits for before it settles;
-        None where it has: `unanswered`, or what a server says to anybody while the cluster does
-        not know the session's user yet."""
-        return self.unanswered(endpoint, credentials)
+    def not_started_reason(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
+        """Why the server has not started yet; None if it has. Its node polls this before `settle`.
+
+        The default is `not_ready_reason`. Engines override it whose servers start before the
+        cluster knows the session's user.
+        """
+        return self.not_ready_reason(endpoint, credentials)
 
     @abstractmethod
-    def unanswered(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
-        """Why the server at `endpoint` gives no real answer yet (to a query as the session's user,
-        or what it can answer before the cluster is formed), in the driver's words; None where it
-        does.
+    def not_ready_reason(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
+        """Why the server at `endpoint` cannot answer a query yet, as the driver's message; None if
+        it can. The query is sent as the session's user; before the cluster is formed it may be a
+        simpler request.
 
-        EngineError where waiting will not help (the password is refused)."""
+        EngineError if waiting will not help (the password is refused)."""
 
     def settle(self, settling: Settling) -> None:
         """What can be done only on the node's own host once its server answers, such as joining
@@ -297,19 +299,18 @@ class ServerEngine(Engine):
     def form(self, forming: Forming) -> None:
         """Make one cluster of the nodes: replica sets, users, shards, placement of data.
 
-        Tables and collections are made after it, by `create` of a client. The default waits for
-        every node and asks each from this host; EngineError for one that does not answer here
-        within `ready_seconds`.
+        A client's `create` makes tables and collections later. The default only waits until this
+        host can reach every node; EngineError if one is not ready within `ready_seconds`.
         """
         for role in dict.fromkeys(s.role for s in forming.specs if s.placement == "node"):
             for endpoint in forming.endpoints(role):
                 until = time.monotonic() + self.ready_seconds
-                while (words := self.unanswered(endpoint, forming.credentials)) is not None:
+                while (words := self.not_ready_reason(endpoint, forming.credentials)) is not None:
                     forming.check()
                     if time.monotonic() > until:
                         raise EngineError(
-                            f"{endpoint.name} on host {endpoint.host} answers its own host, and "
-                            f"not this one within {self.ready_seconds:g} s: {words}"
+                            f"{endpoint.name} on host {endpoint.host} answers on its own host, but "
+                            f"not to this host within {self.ready_seconds:g} s: {words}"
                         )
 
     def check_room(

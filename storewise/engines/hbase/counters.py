@@ -46,7 +46,7 @@ _COUNTERS = (
 _LOG_COUNTERS = ("appendCount", "AppendSize_num_ops", "SyncTime_num_ops", "writtenBytes")
 
 
-def zookeeper_unanswered(endpoint: Endpoint) -> str | None:
+def zookeeper_not_ready(endpoint: Endpoint) -> str | None:
     """Why ZooKeeper does not serve; None where it says its mode, and its version."""
     answer = b""
     try:
@@ -108,7 +108,7 @@ def disk_bytes(servers: Iterable[Endpoint]) -> int:
     return int(totals.get("storeFileSize", 0) + totals.get("memStoreSize", 0))
 
 
-def server_unanswered(endpoint: Endpoint) -> str | None:
+def server_not_ready(endpoint: Endpoint) -> str | None:
     """Why a master is not initialised, or a region server not at work."""
     bean, attribute = (
         ("Master", "masterFinishedInitializationTime")

@@ -27,8 +27,8 @@ from storewise.engines.hbase.connection import HappybaseLink, Link
 from storewise.engines.hbase.counters import (
     holding,
     region_servers,
-    server_unanswered,
-    zookeeper_unanswered,
+    server_not_ready,
+    zookeeper_not_ready,
 )
 from storewise.engines.hbase.launch import (
     HAPPYBASE,
@@ -153,11 +153,11 @@ class HbaseEngine(ServerEngine):
     def launch(self, node: Node) -> Launch:
         return launch_of(node, self.settings_of(node.settings))
 
-    def unanswered(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
+    def not_ready_reason(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
         if endpoint.role == ZOOKEEPER:
-            return zookeeper_unanswered(endpoint)
+            return zookeeper_not_ready(endpoint)
         if endpoint.role in (MASTER, REGION):
-            return server_unanswered(endpoint)
+            return server_not_ready(endpoint)
         kind = HappybaseLink if endpoint.role == HAPPYBASE else Link
         try:
             with closing(kind(endpoint, _ANSWER_SECONDS)) as link:

@@ -29,12 +29,14 @@ _IN_LIST = 1000
 
 
 class MongodbClient(MongoLink):
-    """All threads of a process share one, but for unacknowledged writes."""
+    """A client that all threads of a process share, except for unacknowledged writes."""
 
     def open_thread(self) -> MongodbClient:
-        """Itself, with a connection more in its pool; for unacknowledged writes one connection of
-        the thread's own, because servers keep the order of what comes on one connection only, and
-        `flush` needs it."""
+        """This client, with one more connection in its pool.
+
+        For unacknowledged writes a client with its own single connection: a server processes the
+        requests of one connection in order, which `flush` needs.
+        """
         shared = self._shared
         with shared.lock, self._words("connect"):
             if shared.concern.acknowledged or shared.mode == "read":

@@ -101,8 +101,9 @@ def _direct(
     )
 
 
-def unanswered(endpoint: Endpoint, credentials: Credentials) -> str | None:
-    """Why the server does not let us in and answer; EngineError where it never will."""
+def not_ready_reason(endpoint: Endpoint, credentials: Credentials) -> str | None:
+    """Why the server does not answer the session's user yet; None if it does. EngineError if it
+    never will."""
     router = endpoint.role == "router"
     log_in = as_user if router else as_system
     try:

@@ -81,11 +81,11 @@ _READ_PREFERENCES = {
 }
 
 
-class Pool(ConnectionPoolListener):
-    """Sees to it that a client's pool has a connection for each thread before a step begins.
+class PoolFiller(ConnectionPoolListener):
+    """Fills the driver's connection pool before a step: one connection for each thread.
 
-    The driver opens one when all others are in use. So for the last of n threads it is asked n
-    times at once, by one thread: each time from within the event that a connection was taken.
+    The driver opens a new connection only if all others are in use. So `fill` sends n nested pings
+    from one thread: each starts in the event handler of the check-out for the one before.
     """
 
     def __init__(self) -> None:
@@ -93,7 +93,8 @@ class Pool(ConnectionPoolListener):
         self._next: Callable[[], object] | None = None
 
     def fill(self, mongo: Connection, threads: int) -> None:
-        """Have so many connections in the pool; for one thread at a time, while no other asks."""
+        """Open connections until the pool has `threads`. Call it under a lock, with no other
+        operation running."""
 
         def ping(more: int) -> None:
             self._next = partial(ping, more - 1) if more else None
@@ -134,7 +135,7 @@ class Shared(ProcessState[Form]):
     sharded: bool
     connect: Callable[..., Connection]
     counters: Counters
-    pool: Pool
+    pool: PoolFiller
     threads: int = 0
     """Those that use the shared pool of connections."""
     routing: dict[Kind, RoutingTable | None] = field(default_factory=dict)
@@ -180,7 +181,7 @@ def open_shared(engine: Engine, cluster: Cluster, mode: Mode) -> Shared:
             options["directConnection"] = True
         return connect(seeds, **options)
 
-    pool = Pool()
+    pool = PoolFiller()
     return Shared(
         pool=pool,
         mode=mode,

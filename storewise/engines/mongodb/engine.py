@@ -120,8 +120,8 @@ class MongoEngine(ServerEngine):
     def launch(self, node: Node) -> Launch:
         return launch_of(node, self.settings_of(node.settings), self.install_hint)
 
-    def unanswered(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
-        return mongo_cluster.unanswered(endpoint, credentials)
+    def not_ready_reason(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
+        return mongo_cluster.not_ready_reason(endpoint, credentials)
 
     def form(self, forming: Forming) -> None:
         sharded = any(spec.role == "router" for spec in forming.specs)

@@ -102,7 +102,7 @@ def _maker(driver: Driver) -> Callable[..., Link]:
     return PythonLink
 
 
-def unanswered(endpoint: Endpoint, credentials: Credentials) -> str | None:
+def not_ready_reason(endpoint: Endpoint, credentials: Credentials) -> str | None:
     """Why the server does not answer a query; EngineError where waiting will not help."""
     # The kernel accepts connections as soon as the server listens; the greeting comes when it is
     # ready, so that "not yet" is often a time-out.

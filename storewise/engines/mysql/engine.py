@@ -20,7 +20,7 @@ from storewise.engines.contract.server import (
     Topology,
 )
 from storewise.engines.mysql.client import MysqlClient
-from storewise.engines.mysql.connection import driver_versions, unanswered
+from storewise.engines.mysql.connection import driver_versions, not_ready_reason
 from storewise.engines.mysql.launch import launch_of, server_version
 from storewise.engines.mysql.settings import MysqlSettings
 from storewise.engines.sql.sharded_engine import ShardedEngine
@@ -136,5 +136,5 @@ class MysqlEngine(ShardedEngine):
     def launch(self, node: Node) -> Launch:
         return launch_of(node)
 
-    def unanswered(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
-        return unanswered(endpoint, credentials)
+    def not_ready_reason(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
+        return not_ready_reason(endpoint, credentials)

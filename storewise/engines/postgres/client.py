@@ -83,7 +83,7 @@ def connect(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Session:
-    """A connection and its cursor, whose answers are in binary form."""
+    """A connection and a cursor that gets results in PostgreSQL's binary format."""
 
     connection: psycopg.Connection[Row]
     cursor: psycopg.Cursor[Row]

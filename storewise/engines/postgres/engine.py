@@ -85,7 +85,7 @@ class PostgresEngine(ShardedEngine):
     def launch(self, node: Node) -> Launch:
         return launch_of(node)
 
-    def unanswered(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
+    def not_ready_reason(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
         try:
             with connect(endpoint.address, endpoint.port, credentials, _ANSWER_SECONDS) as link:
                 link.execute("SELECT 1")

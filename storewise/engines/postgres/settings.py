@@ -27,14 +27,14 @@ LEVELS: Mapping[str, Mapping[str, str]] = {
     UNLOGGED: {**_RELAXED, _ISOLATION: "read committed"},
     "unsafe": {**_UNSAFE, _ISOLATION: "read committed"},
 }
-#: What a server runs, loads or writes by a setting, and who may come in: no matter of a study.
+#: Settings that a study may not change: programs, libraries and files of a server, and access.
 _DOORS = re.compile(
     r".*_command|.*_(library|file|library_path|control_path|directory|directories|provider)|.*_conninfo|archive_mode|"
     r"unix_socket_.*|(ssl|gss|krb|oauth|bonjour|ident|hba|authentication)_?.*|"
     r"log_(destination|directory|filename|file_mode)|.*_validator_libraries|local_preload_libraries"
 )
-#: Libraries that a study may have loaded, and set. Of the others many run what a setting of theirs
-#: says (`plperl.on_init`), or know no password.
+#: Libraries that a study may load and configure. Many others run code that is given as a setting
+#: (`plperl.on_init`), or accept connections without a password.
 _LIBRARIES = frozenset(
     ("auto_explain", "pg_prewarm", "pg_stat_kcache", "pg_stat_statements", "pg_wait_sampling")
 )
@@ -72,7 +72,7 @@ class PostgresSettings(ShardedSettings):
                 loaded |= {library.strip() for library in str(value).split(",")}
             if others := loaded - _LIBRARIES:
                 raise ValueError(
-                    f"{name}: {', '.join(sorted(others))} cannot be loaded; taken are "
+                    f"{name}: a study may not load {', '.join(sorted(others))}, only "
                     f"{', '.join(sorted(_LIBRARIES))}"
                 )
             if name.lower() in levels:

@@ -59,11 +59,11 @@ class RiakClient(ProcessClient[Shared, Table]):
         everyone = pb.quorum("quorum")
         content = describe(schema, "json")
         note = pb.read_get(
-            self._link.ask("create", pb.get_request(*SCHEMA, r=everyone), pb.GET_ANSWER)
+            self._link.request("create", pb.get_request(*SCHEMA, r=everyone), pb.GET_ANSWER)
         )
         if note is None:
             request = pb.put_request(*SCHEMA, content.encode(), w=everyone, dw=everyone)
-            self._link.ask("create", request, pb.PUT_ANSWER)
+            self._link.request("create", request, pb.PUT_ANSWER)
         else:
             check_same("riak", self._shared.endpoints[0], note.values[0].decode(), content)
         self._keep(schema)
@@ -77,7 +77,7 @@ class RiakClient(ProcessClient[Shared, Table]):
     def _learn(self) -> None:
         """Take the schema that another client has created."""
         request = pb.get_request(*SCHEMA, r=pb.quorum("quorum"))
-        note = pb.read_get(self._link.ask("connect", request, pb.GET_ANSWER))
+        note = pb.read_get(self._link.request("connect", request, pb.GET_ANSWER))
         if note is not None:
             schema, _ = described(note.values[0].decode(), self._shared.kinds)
             self._keep(schema)
@@ -97,14 +97,14 @@ class RiakClient(ProcessClient[Shared, Table]):
         for key, _ in rows if size is not None else ():
             if not isinstance(key, bytes) or len(key) != size:
                 raise EngineError(f"riak: {kind.table}: {key!r} is no id of {size} bytes")
-        # Requests go over several connections: of an id that comes twice the last one counts.
+        # Requests go over several connections in any order: send only the last document of an id.
         bucket = kind.table.encode()
         last: dict[bytes, str] = {row[0]: row[1] for row in rows}
         requests = [
             pb.put_request(bucket, key, text.encode(), w=self._w, dw=self._dw)
             for key, text in last.items()
         ]
-        self._link.ask_all("insert", requests, pb.PUT_ANSWER, self.on_acknowledged)
+        self._link.request_all("insert", requests, pb.PUT_ANSWER, self.on_acknowledged)
 
     def finish(self) -> None:
         """Nothing is left to do: every insert was acknowledged."""
@@ -113,7 +113,7 @@ class RiakClient(ProcessClient[Shared, Table]):
     def get(self, kind: Kind, document_id: bytes) -> Document | None:
         decode = self._decoder(kind)
         request = pb.get_request(kind.table.encode(), document_id, r=self._r)
-        value = self._only(kind, document_id, self._link.ask("get", request, pb.GET_ANSWER))
+        value = self._only(kind, document_id, self._link.request("get", request, pb.GET_ANSWER))
         return None if value is None else self._decoded(kind, document_id, value, decode)
 
     def get_many(self, kind: Kind, document_ids: Sequence[bytes]) -> list[Document | None]:
@@ -122,7 +122,7 @@ class RiakClient(ProcessClient[Shared, Table]):
         bucket = kind.table.encode()
         requests = [pb.get_request(bucket, key, r=self._r) for key in wanted]
         documents: dict[bytes, Document] = {}
-        bodies = self._link.ask_all("get", requests, pb.GET_ANSWER)
+        bodies = self._link.request_all("get", requests, pb.GET_ANSWER)
         for key, body in zip(wanted, bodies, strict=True):
             value = self._only(kind, key, body)
             if value is not None:
@@ -156,8 +156,8 @@ class RiakClient(ProcessClient[Shared, Table]):
         return document
 
     def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool | None:
-        """Read, change and write back: an update of somebody else between is overwritten. All
-        fields are written without a read."""
+        """Read, change and write back, which overwrites a concurrent update. An update of all
+        fields is written without a read."""
         self._writing("update")
         table = self._table(kind)
         table.check_changes(changes)
@@ -166,7 +166,7 @@ class RiakClient(ProcessClient[Shared, Table]):
             self.insert(kind, [{"_id": document_id, **changes}])
             return None
         request = pb.get_request(bucket, document_id, r=self._r)
-        value = self._only(kind, document_id, self._link.ask("update", request, pb.GET_ANSWER))
+        value = self._only(kind, document_id, self._link.request("update", request, pb.GET_ANSWER))
         if value is None:
             return False
         document = self._decoded(kind, document_id, value, self._decoder(kind)) | dict(changes)
@@ -174,22 +174,22 @@ class RiakClient(ProcessClient[Shared, Table]):
         put = pb.put_request(
             bucket, key, text.encode(), w=self._w, dw=self._dw, vclock=value.vclock
         )
-        self._link.ask("update", put, pb.PUT_ANSWER)
+        self._link.request("update", put, pb.PUT_ANSWER)
         return True
 
     def delete(self, kind: Kind, document_id: bytes) -> bool:
-        """Look and delete; two clients at once may both be told that there was something."""
+        """Read the key, then delete it; two concurrent deletes may both return True."""
         self._writing("delete")
         self._table(kind)
         bucket = kind.table.encode()
         request = pb.get_request(bucket, document_id, r=self._r, head=True)
-        value = self._only(kind, document_id, self._link.ask("delete", request, pb.GET_ANSWER))
+        value = self._only(kind, document_id, self._link.request("delete", request, pb.GET_ANSWER))
         if value is None:
             return False
         delete = pb.delete_request(
             bucket, document_id, vclock=value.vclock, r=self._r, w=self._w, dw=self._dw
         )
-        self._link.ask("delete", delete, pb.DELETE_ANSWER)
+        self._link.request("delete", delete, pb.DELETE_ANSWER)
         return True
 
     def owner(self, kind: Kind, document_id: bytes) -> str | None:
@@ -205,7 +205,7 @@ class RiakClient(ProcessClient[Shared, Table]):
         if known is not None:
             return known
         request = pb.frame(pb.PREFERENCE, pb.message((1, bucket), (2, document_id)))
-        holders = pb.read_preference(self._link.ask("owner", request, pb.PREFERENCE_ANSWER))
+        holders = pb.read_preference(self._link.request("owner", request, pb.PREFERENCE_ANSWER))
         first = next((holder for holder in holders if holder.partition == partition), None)
         if first is None:
             numbers = ", ".join(str(holder.partition) for holder in holders) or "none"

@@ -47,19 +47,19 @@ _KEY_SECONDS = 10.0
 
 _JOINED = re.compile(r"^join\s+'?([^'\s]+@[^'\s]+)'?", re.MULTILINE)
 _MEMBER = re.compile(r"^\(?(\w+)\)?\s+[\d.]+%\s+(--|[\d.]+%)\s+'?([^'\s]+@[^'\s]+)'?", re.MULTILINE)
-#: Waiting does not mend these.
+#: Permanent errors: do not retry.
 _HOPELESS = ("different ring_creation_size", "cannot join itself", "already a member of a cluster")
 
 
-def unanswered(endpoint: Endpoint) -> str | None:
-    """Why the node does not say who it is and look for a key: then it serves soon (`lacking`)."""
+def not_ready_reason(endpoint: Endpoint) -> str | None:
+    """Why the node does not answer ping, server info and a get yet; None if it does."""
     seconds = _ANSWER_SECONDS
     try:
         with closing(Connection(endpoint, connect=seconds, seconds=seconds)) as connection:
             connection.request(pb.frame(pb.PING), pb.PONG)
             info = connection.request(pb.frame(pb.SERVER_INFO), pb.SERVER_INFO_ANSWER)
             connection.request(pb.get_request(BUCKET, b"any", r=pb.quorum("one")), pb.GET_ANSWER)
-            return None if all(pb.read_server_info(info)) else "it does not say who it is"
+            return None if all(pb.read_server_info(info)) else "its server info is empty"
     except EngineError as error:
         return str(error)
 

@@ -52,7 +52,7 @@ class Shared(ProcessState[Table]):
             return made
 
     def drop(self, link: Link) -> None:
-        """Close the connections of a thread; the first link is the process's own."""
+        """Close the connections of a thread. Those of the first link stay open for the process."""
         with self.lock:
             if link in self.links[1:]:
                 self.links.remove(link)
@@ -87,13 +87,13 @@ class Link:
         self._open.clear()
 
     def open(self) -> None:
-        """Connect to the nodes that batches go to."""
+        """Open the connections over which batches are sent."""
         with self._words("connect"):
             for slot in range(self._shared.settings.connections):
                 self._connection(slot)
 
     def greet(self) -> None:
-        """EngineError where no node answers a ping."""
+        """Ping the nodes until one answers; EngineError if none does."""
 
         seconds = self._shared.settings.timeout_seconds
         with self._words("connect"):
@@ -110,35 +110,35 @@ class Link:
                     self._leave(0)
             raise EngineError("; ".join(problems))
 
-    def ask(self, verb: str, request: bytes, answer: int) -> bytes:
-        """The body of the answer to one request."""
+    def request(self, verb: str, request: bytes, answer: int) -> bytes:
+        """Send one request; returns the body of its response."""
         with self._words(verb):
             return self._ask(0, request, answer)
 
-    def ask_all(
+    def request_all(
         self,
         verb: str,
         requests: Sequence[bytes],
         answer: int,
         answered: Callable[[int], None] | None = None,
     ) -> list[bytes]:
-        """The bodies of the answers to several, in their order, sent over several connections.
-        `answered` is told of each that comes."""
+        """Send requests over several connections; returns the bodies of their responses in order.
+        `answered` is called with 1 after each response."""
         if len(requests) <= 1:
-            return [self.ask(verb, request, answer) for request in requests]
+            return [self.request(verb, request, answer) for request in requests]
         with self._words(verb):
-            return self._ask_all(requests, answer, answered)
+            return self._pipeline(requests, answer, answered)
 
-    def _ask_all(
+    def _pipeline(
         self,
         requests: Sequence[bytes],
         answer: int,
         answered: Callable[[int], None] | None = None,
     ) -> list[bytes]:
-        """Each slot has its share of the requests, and a node has up to two windows of them.
+        """Divide the requests among the connections and pipeline them, at most two windows each.
 
-        A node answers one after another what comes on a connection, in order. More at once could
-        end with both sides waiting for the other to read.
+        A node answers the requests of a connection in order. With more requests at once both sides
+        could block, each waiting for the other to read.
         """
         bodies: list[bytes] = [b""] * len(requests)
         slots = range(min(self._shared.settings.connections, len(requests)))
@@ -169,7 +169,7 @@ class Link:
                         except (Broken, GaveUp) as error:
                             self._resend(slot, sent[slot], requests, answer, bodies, error)
         except BaseException:
-            # Answers that are still to come would be taken for those to later requests.
+            # Responses still to come would be read as those to later requests.
             for slot in slots:
                 if sent[slot]:
                     self._forget(slot)
@@ -185,7 +185,8 @@ class Link:
         bodies: list[bytes],
         error: Broken | GaveUp,
     ) -> None:
-        """Ask one by one what a lost connection, or a node that gave up, has left unanswered."""
+        """Resend one by one the requests without a response, after a connection was lost or a node
+        gave up."""
         if isinstance(error, GaveUp):
             number = numbers.popleft()
             bodies[number] = self._again(slot, requests[number], answer, error)
@@ -202,7 +203,7 @@ class Link:
             return self._again(slot, request, answer, error)
 
     def _again(self, slot: int, request: bytes, answer: int, first: GaveUp) -> bytes:
-        """After a node gave up: once more, beginning with the next one."""
+        """Send a request again, to the next node first, after a node gave up."""
         with self._shared.lock:
             self._shared.reconnects += 1
         self._leave(slot)

@@ -85,8 +85,8 @@ class RiakEngine(ServerEngine):
     def launch(self, node: Node) -> Launch:
         return launch_of(node, self.settings_of(node.settings))
 
-    def unanswered(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
-        return riak_cluster.unanswered(endpoint)
+    def not_ready_reason(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
+        return riak_cluster.not_ready_reason(endpoint)
 
     def settle(self, settling: Settling) -> None:
         riak_cluster.Joiner(settling).settle()

@@ -103,7 +103,7 @@ class DuckReads(EmbeddedSql[State]):
     def _connect(self) -> None:
         """A cursor needs no connection of its own."""
 
-    def _for_thread(self) -> Self:
+    def _unconnected_client(self) -> Self:
         """A client with a cursor of its own."""
         try:
             cursor = self._connection.cursor()

@@ -75,11 +75,11 @@ class ProcessClient(Client, Generic[State, Form]):
 
 
 class ThreadClient(ProcessClient[State, Form]):
-    """One thread's connections; `open_thread` makes further clients of the same process."""
+    """A client with one thread's connections; `open_thread` makes one for each further thread."""
 
     @abstractmethod
     def _connect(self) -> None:
-        """Open this thread's connections and sign in."""
+        """Open this thread's connections and log in."""
 
     def __init__(self, shared: State) -> None:
         super().__init__(shared)
@@ -92,8 +92,8 @@ class ThreadClient(ProcessClient[State, Form]):
         """Close this thread's connections."""
 
     def open_thread(self) -> Self:
-        """A client with connections of its own; `finish` and `close` belong to the first one."""
-        client = self._for_thread()
+        """Make a client with its own connections. Call `finish` and `close` on the first client."""
+        client = self._unconnected_client()
         try:
             client._connect()
         except BaseException:
@@ -101,8 +101,8 @@ class ThreadClient(ProcessClient[State, Form]):
             raise
         return client
 
-    def _for_thread(self) -> Self:
-        """A further client, not connected yet."""
+    def _unconnected_client(self) -> Self:
+        """Make a further client of the same process without opening connections."""
         return type(self)(self._shared)
 
     def close_thread(self) -> None:

@@ -100,8 +100,8 @@ def find_java(title: str, accepted: Collection[int], settings: Mapping[str, Any]
     wanted = " or ".join(map(str, sorted(accepted)))
     hint = "install it, or name its directory in JAVA_HOME or in the setting `java`"
     if not seen:
-        raise EngineError(f"{title}: no Java found; version {wanted} is needed: {hint}")
-    raise EngineError(f"{title}: Java {wanted} is needed, but {', '.join(seen)}: {hint}")
+        raise EngineError(f"{title}: Java {wanted} is needed; none found; {hint}")
+    raise EngineError(f"{title}: Java {wanted} is needed; found: {', '.join(seen)}; {hint}")
 
 
 def _candidates(settings: Mapping[str, Any]) -> Iterator[Path]:
@@ -120,7 +120,7 @@ def _candidates(settings: Mapping[str, Any]) -> Iterator[Path]:
 
 @cache
 def java_version(program: Path) -> int:
-    """Major version of a Java (8 for "1.8.0"); EngineError, with why, where it does not run."""
+    """The major version of a `java` program (8 for "1.8.0"); EngineError if it does not run."""
     try:
         done = subprocess.run(
             # The option: else Java keeps a directory in /tmp.
@@ -136,8 +136,8 @@ def java_version(program: Path) -> int:
     text = done.stderr + done.stdout
     match = re.search(r'version "(?:1\.)?(\d+)', text)
     if done.returncode or match is None:
-        words = " ".join(text.split()) or "nothing"
-        raise EngineError(f"{program} does not run (status {done.returncode}, it says {words})")
+        words = " ".join(text.split()) or "no output"
+        raise EngineError(f"{program} does not run (exit status {done.returncode}: {words})")
     return int(match[1])
 
 

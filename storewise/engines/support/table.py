@@ -39,7 +39,7 @@ _PARAMS_FIELD = Field(PARAMS_COLUMN, "str", "the search's pg_* and mp_* values a
 
 
 def _has_utf8(text: str) -> bool:
-    """Surrogates have none."""
+    """Whether a text can be encoded as UTF-8: one with surrogates cannot."""
     if text.isascii():
         return True
     try:
@@ -49,7 +49,7 @@ def _has_utf8(text: str) -> bool:
     return True
 
 
-#: Whether a column of a type can hold a value.
+#: Column type -> a function that tells whether such a column can hold a value.
 HOLDS: Mapping[FieldType, Callable[[Any], bool]] = {
     "id": lambda value: type(value) is bytes and len(value) == ID_BYTES,
     "key": lambda value: type(value) is bytes and value.isascii(),
@@ -177,8 +177,8 @@ class Table:
         return rows
 
     def check(self, documents: Sequence[Document]) -> None:
-        """`check_ids`, and EngineError for values of another type than the field's: some stores
-        keep what they get, others convert it without a word."""
+        """Raise EngineError for wrong ids (`check_ids`) and for values of a wrong type, which some
+        stores would keep and others silently convert."""
         for column in self.kind.fields[1:]:
             name, right = column.name, _TYPES[column.type]
             if not right.issuperset([type(document.get(name)) for document in documents]):
@@ -202,7 +202,7 @@ class Table:
                 )
 
     def check_value(self, column: Field, value: Any) -> None:
-        """Raise EngineError for a value, not null, that the column cannot hold."""
+        """Raise EngineError for a value (not None) that the column cannot hold."""
         if not HOLDS[column.type](value):
             raise self._cannot_hold(column, value)
 
@@ -258,7 +258,7 @@ class Table:
         self.check_types(changes)
 
     def check_types(self, changes: Mapping[str, Any]) -> None:
-        """Raise EngineError for changes to values of another type than the field's."""
+        """Raise EngineError if a changed value has another type than its field."""
         columns = _by_name(self.kind)
         for name, value in changes.items():
             column = columns.get(name)

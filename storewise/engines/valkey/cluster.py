@@ -27,7 +27,7 @@ _SECONDS = 30.0
 _STEP_SECONDS = 120.0
 
 
-def unanswered(endpoint: Endpoint, credentials: Credentials) -> str | None:
+def not_ready_reason(endpoint: Endpoint, credentials: Credentials) -> str | None:
     """Why the server does not let the session's user in; EngineError where it never will."""
     links = Links((endpoint,), *user_of(credentials), _SECONDS)
     try:

@@ -99,8 +99,8 @@ class ValkeyEngine(ServerEngine):
     def launch(self, node: Node) -> Launch:
         return launch_of(node, self.settings_of(node.settings))
 
-    def unanswered(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
-        return valkey_cluster.unanswered(endpoint, credentials)
+    def not_ready_reason(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
+        return valkey_cluster.not_ready_reason(endpoint, credentials)
 
     def settle(self, settling: Settling) -> None:
         valkey_cluster.check_memory(settling, self.settings_of(settling.node.settings))

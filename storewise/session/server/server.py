@@ -136,7 +136,7 @@ class Server:
         """Start the server on the data that it had when it was stopped or killed, at the same
         ports, and wait until it serves; EngineError as `wait_ready`."""
         self.restart()
-        self._await(check, self.engine.unanswered)
+        self._await(check, self.engine.not_ready_reason)
         peers = self.node.peers
 
         def met(role: str) -> tuple[Endpoint, ...]:
@@ -272,7 +272,7 @@ class Server:
 
     def wait_ready(self, check: Callable[[], None]) -> None:
         """Return when the server answers; EngineError when it ends or the engine's time is over."""
-        self._await(check, self.engine.unstarted)
+        self._await(check, self.engine.not_started_reason)
         for name in self.launch.remove_when_ready:
             (self.node.directory / name).unlink(missing_ok=True)
 

@@ -57,8 +57,8 @@ def test_only_the_session_s_user_gets_in(ring):
             query(endpoint, "cassandra", "cassandra", "SELECT key FROM system.local")
         assert "incorrect" in words_of(caught.value)
         with pytest.raises(EngineError, match=f"{endpoint.name} .*refuses"):
-            ENGINE.unanswered(endpoint, Credentials.make())
-        assert ENGINE.unstarted(endpoint, Credentials.make()) is None
+            ENGINE.not_ready_reason(endpoint, Credentials.make())
+        assert ENGINE.not_started_reason(endpoint, Credentials.make()) is None
 
 
 def test_files_are_private_and_ports_are_those_that_were_told(ring):
@@ -274,7 +274,7 @@ def test_off_loopback_the_default_role_never_is(tmp_path):
     try:
         # An error where it refuses them, which would be seen at once.
         wait_until(
-            lambda: not ENGINE.unanswered(server.endpoint, node.credentials), 120, "an answer"
+            lambda: not ENGINE.not_ready_reason(server.endpoint, node.credentials), 120, "an answer"
         )
         with pytest.raises(FAILURES) as caught:
             query(server.endpoint, "cassandra", "cassandra", "SELECT key FROM system.local")

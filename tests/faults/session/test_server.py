@@ -57,7 +57,7 @@ def gone(processes, seconds):
 
 def test_a_server_answers_and_stops_in_order(start, tmp_path):
     server = start()
-    assert TcpEngine().unanswered(server.endpoint, Credentials.make()) is None
+    assert TcpEngine().not_ready_reason(server.endpoint, Credentials.make()) is None
     directory = tmp_path / "data0"
     assert directory.stat().st_mode & 0o777 == 0o700
     assert (directory / "server.py").stat().st_mode & 0o777 == 0o600

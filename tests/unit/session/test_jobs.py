@@ -142,7 +142,7 @@ def form(live, check, own_time=None):
 
 
 def test_forming_waits_for_every_node(live, monkeypatch):
-    monkeypatch.setattr(TcpEngine, "unanswered", lambda *given: None)
+    monkeypatch.setattr(TcpEngine, "not_ready_reason", lambda *given: None)
     check = Looks(at2=lambda: ready(live, "data0"), at4=lambda: ready(live, "data1", at=1000.4))
     formed = form(live, check)
     assert [endpoint.name for endpoint in formed.endpoints] == ["data0", "data1"]
@@ -154,11 +154,11 @@ def test_forming_waits_for_every_node(live, monkeypatch):
 
 
 def test_a_node_that_answers_its_own_host_only_is_named_with_what_was_heard(live, monkeypatch):
-    monkeypatch.setattr(TcpEngine, "unanswered", lambda *given: "no route to host")
+    monkeypatch.setattr(TcpEngine, "not_ready_reason", lambda *given: "no route to host")
     monkeypatch.setattr(TcpEngine, "ready_seconds", -1.0)
     for node in ("data0", "data1"):
         ready(live, node)
-    with pytest.raises(EngineError, match=r"data0 on host .*not this one.*: no route to host"):
+    with pytest.raises(EngineError, match=r"data0 on host .*not to this host.*: no route to host"):
         form(live, Looks())
 
 
@@ -392,7 +392,7 @@ def test_the_starter_of_a_router_tells_its_end_before_it_ends_it(live, router, m
 
 
 def test_an_abort_ends_the_wait_for_a_server_s_answer(live, monkeypatch):
-    monkeypatch.setattr(TcpEngine, "unanswered", lambda *given: "the last words")
+    monkeypatch.setattr(TcpEngine, "not_ready_reason", lambda *given: "the last words")
     own_time = FakeTime(tick=10**9)
     server = Server(TcpEngine(), node_of(live), live / "log", clock=own_time.clock)
     with pytest.raises(Aborted):
