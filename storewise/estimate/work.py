@@ -221,8 +221,8 @@ class Rates:
         return self._known[place]
 
     def _rate_without_results(self, trial: Trial, phase: str, measure: str) -> Amount:
-        """The rate if no earlier result has it: from a short trial on this machine, else the
-        default. For a store that syncs the disk after each document it is that of a slow disk."""
+        """The rate if no earlier result has it: measured briefly on this machine, else the default.
+        If the store waits for the disk after each document, it is the rate of a slow disk."""
         store = engine(trial.engine)
         level = store.level(trial.consistency)
         slow = store.slow_levels.get(level)
@@ -237,7 +237,7 @@ class Rates:
 
 
 def slow_disk_note(name: str, level: str) -> str:
-    """A warning that an engine syncs the disk after each document at this consistency level."""
+    """A warning that the store waits for the disk after each document at this consistency level."""
     store = engine(name)
     return (
         f"{store.title} waits for the disk after each document at level {level}: about "

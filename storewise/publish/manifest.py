@@ -26,11 +26,11 @@ OF_A_RUN = frozenset({LEASES, LIVE, EXTERNAL, RECORD, PUBLISHED})
 
 
 class NoManifest(ObjectError):
-    """What is called a manifest is none."""
+    """The file that should be a manifest is not one."""
 
 
 def one_name(text: str) -> str:
-    """The name of a study from a publication; ValueError where it would lead elsewhere."""
+    """Check a name read from a publication; ValueError if it is not a plain file name."""
     if text.startswith((".", "-")) or not text or "/" in text or not is_plain(text):
         raise ValueError("is not a study's name")
     return text

@@ -217,20 +217,19 @@ def write_config(
 
 
 def _references(results: Path) -> dict[str, dict[str, str]]:
-    """The texts of the references' files by name; ResultError where they are damaged, or lead
-    elsewhere: they may have been pulled."""
+    """The texts of the published studies (references) by name. ResultError if they are damaged or a
+    name is not a plain file name: they may come from somebody else's publication."""
     path = results / REFERENCES
     try:
         texts_of = json.loads(path.read_text(encoding="utf-8"))
         references = {one_name(str(name)): dict(texts) for name, texts in texts_of.items()}
         if any(set(texts) != {"yaml", "csv"} for texts in references.values()):
-            raise ValueError("a reference is a YAML and a CSV file")
+            raise ValueError("each reference must have a YAML and a CSV file")
     except FileNotFoundError:
         return {}
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise ResultError(
-            f"{path}: not the references of a study ({error}); make it again with `snakemake "
-            "analysis`"
+            f"{path}: not the references of a study ({error}); `snakemake analysis` writes it again"
         ) from error
     return references
 

@@ -94,9 +94,8 @@ def node_storage(
 ) -> pd.DataFrame:
     """Sizes and files of the servers' directories, one row per trial and measure.
 
-    `sessions` is `sessions.sessions`, `stored` is `storage` of the same trials. `copies` maps a
-    trial to the number of copies of a document in the directories for each one that the store's
-    own size counts; 1 if it is missing.
+    `sessions` is `sessions.sessions`, `stored` is `storage` of the same trials. `copies`: trial ->
+    factor from the size that the store reports to that of all its replicas; 1 if missing.
     """
     wide = stored.pivot_table(index="trial", columns="measure", values="value", aggfunc="sum")
     wide = wide.reindex(columns=["store_bytes", "bytes_per_document"])

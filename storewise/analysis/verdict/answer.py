@@ -163,8 +163,8 @@ def _better(criterion: Criterion) -> str:
 
 
 def times_better(criterion: Criterion, one: Standing, other: Standing) -> float:
-    """The factor by which `one` is better than `other`; NaN if either is 0, vague or measured with
-    fewer than `MIN_OPERATIONS` operations."""
+    """The factor by which `one` is better than `other`; NaN if either is 0, too imprecise or
+    measured with fewer than `MIN_OPERATIONS` operations."""
     mine = max(one.estimate.mean, criterion.least)
     its = max(other.estimate.mean, criterion.least)
     if one.vague or other.vague or not (mine > 0 and its > 0):

@@ -192,7 +192,7 @@ def phases_of_kinds(shares: dict[str, dict[str, float]], order: Sequence[str]) -
 def rates(tables: Tables) -> list[Criterion]:
     """Loading, reading, scanning and aggregation, and every other phase with a rate of its own."""
     headlines = headline_rates(tables, tables.summary)
-    every = _finished(_client_bound(with_source(headlines), tables), tables)
+    every = _with_counts(_client_bound(with_source(headlines), tables), tables)
     alone = headlines[headlines["engine"] == CEILING].groupby("phase", observed=True)["mean"].max()
     order = tables.phases_of(every)
     loading = loads(tables.throughput)
@@ -240,7 +240,7 @@ def _client_bound(rows: pd.DataFrame, tables: Tables) -> pd.DataFrame:
     return rows.assign(**{NOTE: notes})
 
 
-def _finished(rows: pd.DataFrame, tables: Tables) -> pd.DataFrame:
+def _with_counts(rows: pd.DataFrame, tables: Tables) -> pd.DataFrame:
     """The rates with the number of operations that each was measured with (`FINISHED`)."""
     factors = list(tables.results.factors)
     finished: dict[tuple[str, ...], float] = {}

@@ -63,8 +63,8 @@ class ChdbEngine(Engine):
 
 @lru_cache
 def _clickhouse() -> str:
-    """ClickHouse's own version, from a process of its own: to import `chdb` starts threads, and the
-    caller may fork."""
+    """ClickHouse's version, read in a child process: importing `chdb` starts threads, and the
+    caller may fork later."""
     code = "import chdb; print(chdb.engine_version)"
     try:
         done = subprocess.run(
@@ -78,7 +78,7 @@ def _clickhouse() -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise EngineError(f"chdb cannot be loaded: {error}") from error
     if done.returncode:
-        # A processor that it was not built for ends it without a word.
+        # On a processor that it was not built for, it crashes without a message.
         words = done.stderr.strip().splitlines() or [f"ended with status {done.returncode}"]
         raise EngineError(f"chdb cannot be loaded: {words[-1]}")
     return done.stdout.strip()

@@ -213,7 +213,7 @@ class Client(ABC):
     @abstractmethod
     def create(self, schema: Schema) -> None:
         """Create tables or collections (and indexes, where `schema.index_time` is "before");
-        what is there already stays as it is. EngineError where that has another schema.
+        existing ones are kept. EngineError if they have another schema.
 
         Embedded engines: called in each writing process. Servers: called once in a trial, before
         any client connects to load; a client that connects later finds what is there.

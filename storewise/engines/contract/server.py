@@ -274,7 +274,7 @@ class ServerEngine(Engine):
     def not_started_reason(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
         """Why the server has not started yet; None if it has. Its node polls this before `settle`.
 
-        The default is `not_ready_reason`. Engines override it whose servers start before the
+        The default is `not_ready_reason`. An engine overrides it if its servers start before the
         cluster knows the session's user.
         """
         return self.not_ready_reason(endpoint, credentials)

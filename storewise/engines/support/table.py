@@ -343,10 +343,10 @@ def describe(schema: Schema, layout: str) -> str:
 
 
 def check_same(engine_name: str, where: object, stored: str, wanted: str) -> None:
-    """EngineError where a store has tables of another schema (texts of `describe`)."""
+    """Raise EngineError if the stored schema differs from the wanted one (texts of `describe`)."""
     if json.loads(stored) != json.loads(wanted):
         raise EngineError(
-            f"{engine_name}: {where} has tables of another schema: {stored}; this one is {wanted}"
+            f"{engine_name}: {where} has tables of another schema: {stored}; expected {wanted}"
         )
 
 

@@ -79,7 +79,7 @@ def how_it_ended(status: int, before: MemoryKills, pid: int | None = None) -> st
 
 
 def killed_job(directory: Path, name: str, status: int, before: MemoryKills, log: str) -> Abort:
-    """Why the trial of a live directory ends when a signal has ended a job of it on this host.
+    """The reason to abort a trial when a signal has ended one of its jobs on this host.
 
     Ctrl-C in a terminal can end a job that has no handler yet: that is no failure of the trial.
     """

@@ -81,7 +81,7 @@ def read_record(results: Path) -> RunRecord | None:
 
 
 def measuring_run(results: Path, run: str | None = None, *, system: System = SYSTEM) -> str | None:
-    """A sentence about another run that measures this study now; None if there is none but `run`.
+    """A sentence about a run other than `run` that measures this study now; None if there is none.
 
     Two runs would remove each other's trials. A run is recognised by its lease, and a `storewise
     run` also by its process, between two calls of Snakemake. Call `remove_dead_runs` first: the

@@ -236,7 +236,7 @@ class Frame:
         self.place = Place.OUTSIDE
 
     def closing(self, residues: int, queries: int) -> None:
-        """Accept the closing line ``N residues in M query sequences``; its number must be right."""
+        """Accept the closing line ``N residues in M query sequences``; Misplaced if M is wrong."""
         if queries == self._number:
             return
         if queries == 1 and residues == self._residues:

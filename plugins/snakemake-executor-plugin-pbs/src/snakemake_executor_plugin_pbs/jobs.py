@@ -51,7 +51,7 @@ class JobTable:
     """All jobs that may still wait or run in PBS; safe to use from several threads.
 
     `unconfirmed` are names of jobs whose qsub has not answered (yet): PBS may have queued them.
-    `handed_over` are those names that a deletion process has; `unneeded` are ids to be deleted.
+    `handed_over` are such names after a deletion process got them; `unneeded` are ids to delete.
     """
 
     def __init__(self) -> None:
@@ -120,7 +120,7 @@ class JobTable:
                 self._handed_over.add(name)
 
     def whole_arrays(self, ids: Sequence[str]) -> list[str]:
-        """These ids, with an array's id in place of its jobs' where all of them are given."""
+        """Replace the ids of an array's jobs by the array's id if all its jobs are given."""
         with self._lock:
             of = Counter(array_of(job_id) for job_id in ids)
             whole = {array for array in of if array and of[array] == self._arrays.get(array)}
