@@ -28,7 +28,7 @@ R = TypeVar("R")
 #: Environment variables passed on to servers, clients and helper programs: paths of programs and
 #: libraries, user, locale, access to S3, Hadoop and the scheduler. Others (PGSERVICE, MYSQL_PWD,
 #: _JAVA_OPTIONS, ...) are meant for the user's own servers and would change what is measured.
-PASSED = frozenset(
+PASSED_VARIABLES = frozenset(
     (
         *("PATH", "LD_LIBRARY_PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TZ"),
         *("LANG", "LANGUAGE", "TMPDIR", "TMP", "TEMP", "VIRTUAL_ENV", "JAVA_HOME"),
@@ -39,7 +39,7 @@ PASSED = frozenset(
     )
 )
 #: ... and all variables whose names begin with one of these.
-PASSED_BEGINNINGS = (
+PASSED_PREFIXES = (
     *("STOREWISE_", "LC_", "PYTHON", "CONDA_", "XDG_", "AWS_", "SLURM_", "PBS_"),
     *("MODULE", "LMOD_", "__LMOD_", "_ModuleTable"),
 )
@@ -180,7 +180,7 @@ def clean_environment(environment: Mapping[str, str] = os.environ) -> dict[str, 
     return {
         name: value
         for name, value in environment.items()
-        if name in PASSED or name.startswith(PASSED_BEGINNINGS)
+        if name in PASSED_VARIABLES or name.startswith(PASSED_PREFIXES)
     }
 
 

@@ -34,7 +34,7 @@ _LONGEST_NUMBER = 40
 #: Characters of a value in a message, and of a whole message.
 _SHOWN = 100
 #: Similarity (`difflib`) from which on a suggested word is certain, so that no others are listed.
-_SURE = 0.8
+_CERTAIN = 0.8
 _MESSAGE = 1500
 #: The parser in C takes a thirtieth of the time; wheels of PyYAML have it.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -54,7 +54,7 @@ def nearest(word: str, known: Sequence[str]) -> str:
 def suggestion(word: str, known: Sequence[str], where: str = "known") -> str:
     """The end of a message about an unknown word: the known word that it closely resembles, else
     all known words."""
-    if len(word) <= _SHOWN and difflib.get_close_matches(word, known, n=1, cutoff=_SURE):
+    if len(word) <= _SHOWN and difflib.get_close_matches(word, known, n=1, cutoff=_CERTAIN):
         return nearest(word, known)
     return f"{nearest(word, known)}; {where}: {', '.join(known) or 'none'}"
 

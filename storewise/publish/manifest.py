@@ -22,22 +22,22 @@ MANIFEST = "MANIFEST.json"
 FORMAT = 1
 #: Files that belong to one run on one machine. A run reads in them which processes to end, which
 #: directories to remove and which tables to drop: never published, never taken from a publication.
-OF_A_RUN = frozenset({LEASES, LIVE, EXTERNAL, RECORD, PUBLISHED})
+RUN_FILES = frozenset({LEASES, LIVE, EXTERNAL, RECORD, PUBLISHED})
 
 
 class NoManifest(ObjectError):
     """The file that should be a manifest is not one."""
 
 
-def one_name(text: str) -> str:
+def plain_name(text: str) -> str:
     """Check a name read from a publication; ValueError if it is not a plain file name."""
     if text.startswith((".", "-")) or not text or "/" in text or not is_plain(text):
         raise ValueError("is not a study's name")
     return text
 
 
-def _inside(text: str) -> str:
-    """Check that a path stays inside the results and names no file that controls runs (`OF_A_RUN`):
+def _result_path(text: str) -> str:
+    """Check that a path stays inside the results and is none of `RUN_FILES`:
     nobody knows who wrote the manifest. ValueError if not.
 
     Names are compared without case, because some file systems ignore case.
@@ -50,7 +50,7 @@ def _inside(text: str) -> str:
         raise ValueError(
             f"{text!r} contains a control character, or a name that starts with a dash"
         )
-    if parts[0].casefold() in OF_A_RUN or any(part.startswith(".") for part in parts):
+    if parts[0].casefold() in RUN_FILES or any(part.startswith(".") for part in parts):
         raise ValueError(f"{text!r} is not a result: a file of this name controls runs")
     return text
 
@@ -63,7 +63,7 @@ class _Section(BaseModel):
 class Entry(_Section):
     """A file of a publication; `path` is relative to the study's results."""
 
-    path: Annotated[str, AfterValidator(_inside)]
+    path: Annotated[str, AfterValidator(_result_path)]
     bytes: int = Field(ge=0)
     sha256: str = Field(pattern="^[0-9a-f]{64}$")
     modified_ns: int = Field(ge=-(1 << 63), lt=1 << 63)
@@ -86,7 +86,7 @@ class Manifest(_Section):
     """False while it is being written or changed."""
     writer: str = ""
     """Whoever is at it, by a random name: two at a time find out."""
-    study: Annotated[str, AfterValidator(one_name)]
+    study: Annotated[str, AfterValidator(plain_name)]
     name: str
     run: str
     """When the run began that measured it, UTC."""

@@ -31,7 +31,7 @@ from storewise.layout import (
     TRIALS,
     VERIFIED,
 )
-from storewise.publish.manifest import OF_A_RUN, one_name
+from storewise.publish.manifest import RUN_FILES, plain_name
 from storewise.session.coordination.run_record import read_record
 from storewise.study.load import base_of
 from storewise.study.publication import as_time
@@ -41,7 +41,7 @@ from storewise.yamlfile import read_yaml
 _WRITTEN = "written"
 _REFERENCES = "references"
 _LEFT_OUT = {
-    *OF_A_RUN,
+    *RUN_FILES,
     # What would be made of the rest again, and inputs.
     *("inputs/cache", "inputs/parts", "search/outputs"),
     # Logs that are still written: of the job that publishes, and of the run that has started it.
@@ -148,7 +148,7 @@ def stored_study(results: Path) -> dict[str, Any]:
         study = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(study, dict) or not isinstance(study.get("name"), str):
             raise ValueError("no study")
-        one_name(study["name"])
+        plain_name(study["name"])
     except FileNotFoundError as error:
         raise ResultError(
             f"{results}: there is no analysis to publish; make it with `snakemake analysis "
@@ -222,7 +222,7 @@ def _references(results: Path) -> dict[str, dict[str, str]]:
     path = results / REFERENCES
     try:
         texts_of = json.loads(path.read_text(encoding="utf-8"))
-        references = {one_name(str(name)): dict(texts) for name, texts in texts_of.items()}
+        references = {plain_name(str(name)): dict(texts) for name, texts in texts_of.items()}
         if any(set(texts) != {"yaml", "csv"} for texts in references.values()):
             raise ValueError("each reference must have a YAML and a CSV file")
     except FileNotFoundError:

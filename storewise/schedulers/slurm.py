@@ -103,10 +103,10 @@ def number_of_hosts(job_id: str) -> int:
 
 
 def _squeue(*options: str) -> str:
-    return _answer(["squeue", "--noheader", *options])
+    return _output(["squeue", "--noheader", *options])
 
 
-def _answer(command: Sequence[str]) -> str:
+def _output(command: Sequence[str]) -> str:
     """The output of a Slurm command; empty if it fails or times out."""
     try:
         answer = run_command(command, TIMEOUT)
@@ -153,4 +153,4 @@ class Waiting:
         """Cancel the pending jobs that `never_starting` has reported, so that the run sees them
         fail. A job that scancel fails to cancel is tried again at the next call."""
         if left := sorted(self._reported & self._seen.keys()):
-            _answer(["scancel", *left])
+            _output(["scancel", *left])

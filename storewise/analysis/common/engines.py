@@ -37,7 +37,7 @@ def _engine(name: str) -> Engine | None:
 
 
 #: Engine -> the name of its server in the study read last ("Valkey", "MariaDB or MySQL").
-_served: dict[str, str] = {}
+_server_titles: dict[str, str] = {}
 
 
 def learn_titles(versions: Iterable[tuple[str, str]]) -> None:
@@ -49,14 +49,14 @@ def learn_titles(versions: Iterable[tuple[str, str]]) -> None:
     for name, version in versions:
         if isinstance(engine := _engine(name), ServerEngine):
             found.setdefault(name, set()).add(engine.title_of(version))
-    _served.clear()
-    _served.update({name: " or ".join(sorted(titles)) for name, titles in found.items()})
+    _server_titles.clear()
+    _server_titles.update({name: " or ".join(sorted(titles)) for name, titles in found.items()})
 
 
 def title(name: str) -> str:
     """The name to show for an engine; the name of its server if `learn_titles` has noted one."""
     engine = _engine(name)
-    return _served.get(name) or (engine.title if engine is not None else name)
+    return _server_titles.get(name) or (engine.title if engine is not None else name)
 
 
 def _flag(flag: str, name: str, *, unknown: bool = False) -> bool:

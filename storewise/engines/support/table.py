@@ -50,7 +50,7 @@ def _has_utf8(text: str) -> bool:
 
 
 #: Column type -> a function that tells whether such a column can hold a value.
-HOLDS: Mapping[FieldType, Callable[[Any], bool]] = {
+CAN_HOLD: Mapping[FieldType, Callable[[Any], bool]] = {
     "id": lambda value: type(value) is bytes and len(value) == ID_BYTES,
     "key": lambda value: type(value) is bytes and value.isascii(),
     "int": lambda value: type(value) is int and -MAX_INT - 1 <= value <= MAX_INT,
@@ -203,7 +203,7 @@ class Table:
 
     def check_value(self, column: Field, value: Any) -> None:
         """Raise EngineError for a value (not None) that the column cannot hold."""
-        if not HOLDS[column.type](value):
+        if not CAN_HOLD[column.type](value):
             raise self._cannot_hold(column, value)
 
     def _cannot_hold(self, column: Field, value: Any) -> EngineError:

@@ -23,7 +23,7 @@ from storewise.engines.contract.server import Credentials
 from storewise.engines.support.clients import ProcessState, ThreadClient
 from storewise.engines.support.servers import numbered_nodes
 from storewise.engines.support.table import (
-    HOLDS,
+    CAN_HOLD,
     check_names,
     check_same,
     describe,
@@ -61,7 +61,7 @@ class Kept:
         keys of no document."""
         self.prefixes = tuple(order + b":" for order in self.orders)
         """What the keys of documents begin with."""
-        self._holds = {column.name: HOLDS[column.type] for column in columns}
+        self._holds = {column.name: CAN_HOLD[column.type] for column in columns}
         self._names = frozenset(self._holds)
         self._readers = [(c.name, c.name.encode(), _READERS[c.type]) for c in columns]
         self._known = frozenset(name.encode() for name in self._names)

@@ -31,9 +31,9 @@ _TAIL_WIDTH = 300
 _THROWN_AT = re.compile(r"\s+(at [\w.$/@<>-]+\(.*\).*|\.\.\. \d+ (more|common frames omitted))")
 #: Log levels of errors and of information: Riak and MariaDB ("[error]"), Cassandra and HBase
 #: ("ERROR"). PostgreSQL's FATAL does not count: it also marks errors of clients.
-_EXPLAINS = re.compile(r"\[(error|critical|alert|emergency)\]|^(ERROR|FATAL)\s", re.IGNORECASE)
-_TELLS = re.compile(r"\[(info|notice|note|debug)\]|^(INFO|DEBUG)\s", re.IGNORECASE)
-_EXPLAINING_LINES = 3
+_ERROR_LINE = re.compile(r"\[(error|critical|alert|emergency)\]|^(ERROR|FATAL)\s", re.IGNORECASE)
+_INFO_LINE = re.compile(r"\[(info|notice|note|debug)\]|^(INFO|DEBUG)\s", re.IGNORECASE)
+_MAX_ERROR_LINES = 3
 #: The end of a Java machine that wrote to a file in memory (Cassandra's commit log), and the file
 #: system had no page for it: a signal, which does not say why.
 _MAPPED_WRITE = re.compile(r"\bSIGBUS \(0x7\)")
@@ -105,10 +105,10 @@ def log_tail(path: Path) -> str:
     """
     lines = _last_lines(path)
     tail = lines[-_TAIL_LINES:]
-    if any(map(_EXPLAINS.search, lines)):
+    if any(map(_ERROR_LINE.search, lines)):
         before = lines[: -len(tail)]
-        explaining = [line for line in before if _EXPLAINS.search(line)][:_EXPLAINING_LINES]
-        told = (line for line in tail if not _TELLS.search(line) or _EXPLAINS.search(line))
+        explaining = [line for line in before if _ERROR_LINE.search(line)][:_MAX_ERROR_LINES]
+        told = (line for line in tail if not _INFO_LINE.search(line) or _ERROR_LINE.search(line))
         tail = [*explaining, *told]
     return "\n".join(map(_shortened, tail))
 

@@ -18,7 +18,7 @@ from storewise.errors import ConfigError
 
 _ONLY_OURS = 0o700
 #: File with the run's id, in each directory that a run makes outside the results.
-MARK = ".storewise-run"
+OWNER_MARK = ".storewise-run"
 
 
 def restrict_umask() -> None:
@@ -93,7 +93,7 @@ def _our_number(directory: Path) -> int:
 
 def write_owner_mark(directory: Path, run: str) -> None:
     """Write the id of the run that made a directory into it, for `made_by_run`."""
-    (directory / MARK).write_text(f"{run}\n", encoding="utf-8")
+    (directory / OWNER_MARK).write_text(f"{run}\n", encoding="utf-8")
 
 
 def made_by_run(directory: Path, run: str) -> bool:
@@ -101,7 +101,7 @@ def made_by_run(directory: Path, run: str) -> bool:
     are removed: the paths in its files may be forged."""
     try:
         status = directory.lstat()
-        said = (directory / MARK).read_text(encoding="utf-8")
+        said = (directory / OWNER_MARK).read_text(encoding="utf-8")
     except (OSError, ValueError):
         return False
     ours = status.st_uid == os.geteuid() or status.st_uid == _our_number(directory.parent)

@@ -220,15 +220,15 @@ class RepeatedStatistics:
                 *(columns.integer(name)[first:] for name in self._SCORES),
             ]
         )
-        self._look(values, columns.opens[first : columns.rows].astype(np.bool_))
+        self._count(values, columns.opens[first : columns.rows].astype(np.bool_))
 
     def add(self, alignment: Alignment, *, opens: bool) -> None:
         """Add one alignment of the reference reader; `opens` if it is the first of its hit."""
         names = (*self._STATISTICS, *self._SCORES)
         values = np.array([[getattr(alignment, name)] for name in names], np.float64)
-        self._look(values, np.array([opens]))
+        self._count(values, np.array([opens]))
 
-    def _look(self, values: Floats, opens: npt.NDArray[np.bool_]) -> None:
+    def _count(self, values: Floats, opens: npt.NDArray[np.bool_]) -> None:
         if not opens.all():
             known = np.hstack([self._first, values])
             first = np.maximum.accumulate(np.where(opens, np.arange(1, len(opens) + 1), 0))

@@ -39,7 +39,7 @@ _NOT_SSEARCH = "this is not an output of ssearch36, fasta36, tfastx36, lalign36 
 
 
 @contextmanager
-def _worded(lines: Lines, found: str | None = None) -> Iterator[None]:
+def _as_input_error(lines: Lines, found: str | None = None) -> Iterator[None]:
     """Turn `Misplaced` into an InputError at the current line."""
     try:
         yield
@@ -195,7 +195,7 @@ class DocumentReader:
         )
 
     def _version(self, lines: Lines, program: str, version: re.Match[bytes]) -> None:
-        with _worded(lines):
+        with _as_input_error(lines):
             self._frame.begin(program, text(version[1]))
         self._current_program = program
         self._preamble["pg_ver"] = text(version[1] + version[3]).strip()
@@ -215,7 +215,7 @@ class DocumentReader:
                 lines.terminated = True  # a whole end mark; only its newline is missing
             assert line is not None
             if line in (grammar.END_OF_QUERY, grammar.END_OF_SEARCH):
-                with _worded(lines):
+                with _as_input_error(lines):
                     ended = frame.ends(line)
                 self._finish(query)
                 query = None
@@ -223,13 +223,13 @@ class DocumentReader:
                 if ended:
                     return
             elif line.startswith(b">>>"):
-                with _worded(lines):
+                with _as_input_error(lines):
                     frame.header()
                 assert query is not None
                 self._header(lines, query)
                 yield from self._alignments(lines, query)
             elif b">>>" in line and (query_line := grammar.query_line(line)):
-                with _worded(lines):
+                with _as_input_error(lines):
                     frame.query(query_line)
                 self._finish(query)
                 query = self._query(query_line.name)
@@ -237,7 +237,7 @@ class DocumentReader:
             elif frame.accepts_unnumbered_query and (
                 one := grammar.UNNUMBERED_QUERY.fullmatch(line)
             ):
-                with _worded(lines):
+                with _as_input_error(lines):
                     frame.query(grammar.QueryLine(1, one[1], int(one[2])))
                 following = lines.next() or b""
                 query = self._query(following[2:] if following.startswith(b" >") else one[1])
@@ -250,7 +250,7 @@ class DocumentReader:
         """A line that is none of the marks."""
         frame = self._frame
         # The histogram's last row starts with `>120`.
-        with _worded(lines):
+        with _as_input_error(lines):
             frame.other_line()
         if line.startswith((b">>", grammar.NEXT_ALIGNMENT, b"; ")):
             raise lines.unexpected(
@@ -268,7 +268,7 @@ class DocumentReader:
                 self._library = text(library)  # up to version 34 it comes first
             lines.next()
             if program and lines.line and grammar.VERSION_LINE.fullmatch(lines.line):
-                with _worded(lines):
+                with _as_input_error(lines):
                     frame.begin(text(program[1]), "36")
             return
         if line.startswith(b"< ") and (
@@ -277,7 +277,7 @@ class DocumentReader:
             lines.jump(bars.end())
             return
         if b" residues in " in line and (residues := grammar.RESIDUES.search(line)):
-            with _worded(lines):
+            with _as_input_error(lines):
                 frame.library(int(residues[1]))
         if line.startswith(grammar.BEST_SCORES):
             self._table(lines)
@@ -312,7 +312,7 @@ class DocumentReader:
         """Reads the lines after the end mark, up to the next search or the end of the file."""
         while (line := lines.line) is not None:
             if match := grammar.QUERY_COUNT_LINE.match(line):
-                with _worded(lines, found=str(self._frame.number)):
+                with _as_input_error(lines, found=str(self._frame.number)):
                     self._frame.closing(int(match[1]), int(match[2]))
             elif line.startswith(grammar.LAST_LINE):
                 lines.next()
