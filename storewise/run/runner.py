@@ -121,7 +121,7 @@ def run_study(
     error, which the view was told. 128 and more: the user has stopped it. `verbose` leaves
     Snakemake's log where it is printed. `clock` is Unix time.
     """
-    # A script's background job ignores it. Whoever sends it to this process means it.
+    # A shell script's background jobs ignore SIGINT. Obey one that is sent to this process.
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     study = request.study()
@@ -330,17 +330,17 @@ def slots_needed(study: Study) -> int:
 def _snakemake(
     command: Sequence[str], log: RunLog | None, follower: Follower | None
 ) -> int | Stopped:
-    """One pass of Snakemake, looked at until its end: its exit status, or what has stopped it."""
+    """Run Snakemake once and wait for it; returns its exit status, or the signal that stopped it."""
     child: subprocess.Popen[bytes] | None = None
     stopped: list[int] = []
 
     def pass_on(number: int) -> None:
         if child is None:
-            return  # it is passed on when there is one
+            return  # not started yet; passed on after the start
         if number == signal.SIGTERM:
             child.terminate()
             return
-        # As a terminal does: to Snakemake and its jobs.
+        # Send it to the process group (Snakemake and its jobs), as a terminal does.
         with suppress(ProcessLookupError):
             os.killpg(child.pid, number)
 
@@ -352,8 +352,8 @@ def _snakemake(
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        # SIGTERM lets a Snakemake that lost us end its trials in order.
-        # It records us, so that `storewise watch` knows that another pass may follow.
+        # If this process is killed, SIGTERM makes Snakemake end its trials in order. Snakemake
+        # records this process, so that `storewise watch` knows that another pass may follow.
         runner = {RUNNER_VARIABLE: json.dumps(asdict(Process.current()))}
         child = subprocess.Popen(
             command,

@@ -36,7 +36,7 @@ def state_words(frame: Frame) -> str:
     """What the run does, in a sentence."""
     record = frame.record
     if frame.state == "runs":
-        # The host of the run may have a clock ahead of this one's.
+        # The clock of the run's host may be ahead of this host's.
         ran = None if record is None else max(0.0, frame.at - record.started)
         since = f", since {duration(ran)}" if ran is not None else ""
         lease = "" if frame.lease_age is None else f"; lease renewed {frame.lease_age:.0f} s ago"

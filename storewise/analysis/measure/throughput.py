@@ -28,7 +28,7 @@ from storewise.analysis.common.warnings import StudyWarning
 
 #: A phase that is at least so long (s) has a steady part.
 MIN_STEADY_SECONDS = 5.0
-#: The same in operations: of a few slow ones, the last ends after the last whole second.
+#: At least so many operations must end in it: the last of few slow ones ends after it.
 MIN_STEADY_OPERATIONS = 10
 STEP = ["trial", "phase", "step"]
 #: Values of STEP.

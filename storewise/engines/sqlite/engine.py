@@ -98,7 +98,7 @@ class SqliteClient(EmbeddedSql[Shared]):
         # table 1.4 KB.
         options = ["WITHOUT ROWID"] if table.kind.id_bytes is not None else []
         if sqlite3.sqlite_version_info >= (3, 37):
-            # Else a column keeps whatever it is given, a text in the place of a number too.
+            # Without STRICT a column accepts values of any type, such as a text in a number column.
             options.append("STRICT")
         return f"{super()._table_ddl(table)} {', '.join(options)}"
 
