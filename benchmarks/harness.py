@@ -100,7 +100,7 @@ class Bare(ABC):
 
 
 class Sqlite(Bare):
-    """https://docs.python.org/3/library/sqlite3.html"""
+    """sqlite3, used as in https://docs.python.org/3/library/sqlite3.html"""
 
     types = {"id": "BLOB", "int": "INTEGER", "float": "REAL", "str": "TEXT"}  # noqa: RUF012
 
@@ -136,7 +136,7 @@ class Sqlite(Bare):
 
 
 class Duckdb(Bare):
-    """https://duckdb.org/docs/stable/clients/python/overview"""
+    """duckdb, used as in https://duckdb.org/docs/stable/clients/python/overview"""
 
     types = {"id": "BLOB", "int": "BIGINT", "float": "DOUBLE", "str": "VARCHAR"}  # noqa: RUF012
 
@@ -167,7 +167,7 @@ class Duckdb(Bare):
 
 
 class Postgres(Bare):
-    """https://www.psycopg.org/psycopg3/docs/"""
+    """psycopg, used as in https://www.psycopg.org/psycopg3/docs/"""
 
     types = {"id": "bytea", "int": "bigint", "float": "float8", "str": "text"}  # noqa: RUF012
 
@@ -203,7 +203,7 @@ class Postgres(Bare):
 
 
 class Mariadb(Bare):
-    """https://mysqlclient.readthedocs.io/user_guide.html"""
+    """mysqlclient, used as in https://mysqlclient.readthedocs.io/user_guide.html"""
 
     types = {"id": "BINARY(12)", "int": "BIGINT", "float": "DOUBLE", "str": "LONGTEXT"}  # noqa: RUF012
 
@@ -236,7 +236,7 @@ class Mariadb(Bare):
 
 
 class Mongodb(Bare):
-    """https://pymongo.readthedocs.io/en/stable/tutorial.html"""
+    """pymongo, used as in https://pymongo.readthedocs.io/en/stable/tutorial.html"""
 
     def prepare(self, batches: list[list[Document]]) -> list[Any]:
         from bson.objectid import ObjectId
@@ -272,7 +272,7 @@ class Mongodb(Bare):
 
 
 class Cassandra(Bare):
-    """https://docs.datastax.com/en/developer/python-driver/3.29/getting_started/"""
+    """The DataStax driver, used as in https://docs.datastax.com/en/developer/python-driver/3.29/getting_started/"""
 
     types = {"id": "blob", "int": "bigint", "float": "double", "str": "text"}  # noqa: RUF012
 
@@ -315,7 +315,7 @@ class Cassandra(Bare):
 
 
 class Valkey(Bare):
-    """https://valkey-py.readthedocs.io/en/latest/examples.html"""
+    """valkey-py, used as in https://valkey-py.readthedocs.io/en/latest/examples.html"""
 
     read_by = {c.name.encode(): READ[c.type] for c in COLUMNS}  # noqa: RUF012
 
@@ -347,7 +347,7 @@ class Valkey(Bare):
 
 
 class Hbase(Bare):
-    """https://happybase.readthedocs.io/en/latest/user.html"""
+    """happybase, used as in https://happybase.readthedocs.io/en/latest/user.html"""
 
     def prepare(self, batches: list[list[Document]]) -> list[Any]:
         def cells(document: Document) -> dict[bytes, bytes]:

@@ -330,7 +330,7 @@ def slots_needed(study: Study) -> int:
 def _snakemake(
     command: Sequence[str], log: RunLog | None, follower: Follower | None
 ) -> int | Stopped:
-    """Run Snakemake once and wait for it; returns its exit status, or the signal that stopped it."""
+    """Run Snakemake once; returns its exit status, or the signal that stopped it."""
     child: subprocess.Popen[bytes] | None = None
     stopped: list[int] = []
 
