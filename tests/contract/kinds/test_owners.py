@@ -1,0 +1,84 @@
+"""The node of each document: what a client works out is what the servers say."""
+
+import pytest
+from support.servers.other_kinds import DOCUMENTS, MEASURES, TARGETS, USERS
+from support.servers.samples import secrets_of
+from support.servers.stores import cells
+
+
+def _hashed_by_mongodb(store):
+    from storewise.engines.mongodb.cluster import as_user
+    from storewise.engines.mongodb.sharding import hashed_id, hashed_text
+
+    secrets = secrets_of(store.cluster)
+    hashed = [{"$project": {"h": {"$toHashedIndexKey": "$_id"}}}]
+    with as_user(store.cluster.endpoints[0], secrets, 5.0) as connection:
+        for row in connection.storewise.usertable.aggregate(hashed):
+            assert row["h"] == hashed_text(row["_id"].encode())
+        for row in connection.storewise.measures.aggregate(hashed):
+            assert row["h"] == hashed_id(row["_id"].binary)
+    _all_on_one(store)
+
+
+def _tokens_of_cassandra(store):
+    from cassandra.metadata import Murmur3Token
+
+    from storewise.engines.cassandra.cluster import query
+
+    secrets = secrets_of(store.cluster)
+
+    def ask(cql):
+        return query(store.cluster.endpoints[0], secrets.user, secrets.password, cql)
+
+    rows = [(USERS, *row) for row in ask('SELECT "_id", token("_id") FROM storewise.usertable')]
+    measures = ask("SELECT m, s, bt, token(m, s) FROM storewise.measures")
+    rows += [(MEASURES, MEASURES.pack(row[:3]), row[3]) for row in measures]
+    assert len(rows) == sum(map(len, DOCUMENTS.values()))
+    for kind, key, token in rows:
+        routing = store.reader.routing_key(kind, key)
+        assert Murmur3Token.from_key(routing).value == token
+    _all_on_one(store)
+
+
+def _keys_of_valkey(store):
+    """Each server has the keys of its documents, and nothing else but the schema on the first."""
+    from storewise.engines.valkey.connection import Links
+    from storewise.engines.valkey.launch import user_of
+    from storewise.engines.valkey.slots import tag_of
+
+    endpoints = store.cluster.endpoints
+    links = Links(endpoints, *user_of(secrets_of(store.cluster)), 10.0)
+    for server, endpoint in enumerate(endpoints):
+        keys = list(links.servers[server].scan_iter(count=1000))
+        tag = tag_of(server, len(endpoints))
+        expected = {tag + b":schema"} if server == 0 else set()
+        for kind, documents in DOCUMENTS.items():
+            table = tag + kind.table.encode()
+            ids = [d["_id"] for d in documents]
+            mine = [i for i in ids if store.reader.owner(kind, i) == endpoint.name]
+            expected |= {table, *(table + b":" + i for i in mine)}
+            assert len(mine) > len(ids) / len(endpoints) / 2
+        assert set(keys) == expected
+    links.close()
+
+
+def _all_on_one(store):
+    """The client of Riak refuses an answer with another partition than its hash gives."""
+    for kind, documents in DOCUMENTS.items():
+        for document in documents[:50]:
+            assert store.reader.owner(kind, document["_id"]) == store.cluster.endpoints[-1].name
+
+
+OWNERS = {
+    "mongodb": _hashed_by_mongodb,
+    "cassandra": _tokens_of_cassandra,
+    "hbase": _all_on_one,
+    "riak": _all_on_one,
+    "valkey": _keys_of_valkey,
+}
+
+
+@pytest.mark.parametrize("store", cells(t for t in TARGETS if t.name in OWNERS), indirect=True)
+def test_owners_are_the_servers_own(store):
+    """The place of each key by the client's hash or table against the server's answer."""
+    OWNERS[store.target.name](store)

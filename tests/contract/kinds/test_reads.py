@@ -1,0 +1,320 @@
+"""Kinds of other workloads in every store are read and asked: ids that are texts, composite keys.
+
+What a store answers itself is asked with every case; where the client answers from a scan, which
+unit tests look at, the first one is enough.
+"""
+
+import math
+from collections import Counter
+from operator import eq, ge, gt, itemgetter, le, lt
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from support.servers.other_kinds import (
+    BY_ID,
+    DOCUMENTS,
+    KINDS,
+    MEASURES,
+    SQL,
+    USERS,
+    WRITING,
+    a_measure,
+    connect,
+    empty,
+    schema_of,
+)
+from support.servers.samples import holds
+from support.servers.stores import marks_of
+
+from storewise.engines.contract.engine import Cluster
+from storewise.engines.contract.queries import (
+    Count,
+    Find,
+    Get,
+    Histogram,
+    Scan,
+    Top,
+    Where,
+    between,
+)
+from storewise.errors import EngineError
+
+OPERATORS = {"=": eq, "<": lt, "<=": le, ">": gt, ">=": ge}
+
+
+def _fulfils(document, where):
+    return all(
+        document[w.field] is not None and OPERATORS[w.op](document[w.field], w.value) for w in where
+    )
+
+
+def _ordered(documents, name, descending):
+    known = [d for d in documents if d[name] is not None]
+    known.sort(key=itemgetter("_id"))
+    return sorted(known, key=itemgetter(name), reverse=descending)
+
+
+def _class(x, width):
+    n = math.floor(x / width)
+    return n - 1 if n * width > x else n + 1 if (n + 1) * width <= x else n
+
+
+def _same(result, expected):
+    return sorted(result, key=itemgetter("_id")) == sorted(expected, key=itemgetter("_id"))
+
+
+def test_documents_come_back_by_their_ids(store):
+    for kind, documents in DOCUMENTS.items():
+        ids = [d["_id"] for d in documents]
+        for client in (store.reader, store.writer or store.reader):
+            assert holds(client, kind, len(documents))
+            assert client.get_many(kind, [*ids, ids[0]]) == [*documents, documents[0]]
+            for document in documents[:5]:
+                result = client.get(kind, document["_id"])
+                assert result == document
+                assert all(type(result[name]) is type(document[name]) for name in document)
+    for kind, missing in (
+        (USERS, b"nobody"),
+        (USERS, b"user"),
+        (MEASURES, MEASURES.pack((7, 7, 7))),
+        (MEASURES, b"short"),
+        (MEASURES, DOCUMENTS[MEASURES][0]["_id"] + b"\0"),
+        (MEASURES, b"\xff" * 12),
+    ):
+        there = DOCUMENTS[kind][3]
+        assert store.reader.get(kind, missing) is None
+        request = [missing, there["_id"], missing]
+        assert store.reader.get_many(kind, request) == [None, there, None]
+
+
+def test_scans_go_in_the_order_of_ids(store):
+    if not store.flags.scans:
+        return store.refuses(lambda: store.reader.scan(Scan(USERS, b"user", 5)))
+    for kind in KINDS:
+        ids = [d["_id"] for d in BY_ID[kind]]
+        for start in (ids[0], ids[40], ids[-1], ids[40] + b"\1", ids[7][:-1], b"\0", b"zz",
+                      b"\xff" * 12):  # fmt: skip
+            expected = [d for d in BY_ID[kind] if d["_id"] >= start]
+            assert store.reader.scan(Scan(kind, start, 12)) == expected[:12], start
+        assert store.reader.scan(Scan(kind, ids[3], 0)) == []
+        assert store.reader.scan(Scan(kind, ids[0], 10_000)) == BY_ID[kind]
+
+
+VALUES = {
+    "mv": [-7, 0.5, -6.5, 1 << 60, float(1 << 60), math.inf, -math.inf],
+    "m": [255, 255.0, 254.5, 1e30, -(1 << 70)],
+    "x": [0, 2, 10**20, 0.3, 0.1 + 0.2, (1 << 53) + 1, math.inf, -math.inf, 10**400],
+    "name": ["b", "", "é", "zz"],
+    "_id": [DOCUMENTS[MEASURES][9]["_id"], b"", b"\0\1", b"\xff" * 14],
+}
+
+
+def test_each_operator_compares_as_python_does(store):
+    reader = store.reader
+    if not store.answers:
+        return store.refuses(lambda: reader.find(Find(MEASURES, (Where("mv", "<", 1),), "x")))
+    for name, values in VALUES.items():
+        for where in [(Where(name, op, v),) for v in store.some(values) for op in OPERATORS]:
+            expected = [d for d in DOCUMENTS[MEASURES] if _fulfils(d, where)]
+            assert reader.count(Count(MEASURES, where)) == len(expected), where
+            assert _same(reader.find(Find(MEASURES, where)), expected), where
+    for operator in OPERATORS:
+        where = (Where("_id", operator, BY_ID[USERS][70]["_id"]),)
+        expected = [d for d in DOCUMENTS[USERS] if _fulfils(d, where)]
+        assert _same(reader.find(Find(USERS, where)), expected)
+    where = (Where("m", "=", 255), Where("s", "<", 2), Where("name", ">", "a"), Where("x", "<", 9))
+    expected = [d for d in DOCUMENTS[MEASURES] if _fulfils(d, where)]
+    assert expected and _same(reader.find(Find(MEASURES, where)), expected)
+
+
+def test_order_limit_and_ties(store):
+    """Few values of a field are shared by many documents, so that most places are ties."""
+    if not store.answers:
+        return
+    cases = [(n, d) for n in ("mv", "x", "name", "m", "_id") for d in (False, True)]
+    for name, descending in store.some(cases):
+        for where in ((), (Where("m", ">", 1), Where("x", "<=", 1.5))):
+            every = [d for d in DOCUMENTS[MEASURES] if _fulfils(d, where)]
+            expected = _ordered(every, name, descending)
+            for limit in (0, 1, 37, None):
+                result = store.reader.find(Find(MEASURES, where, name, descending, limit))
+                assert result == expected[:limit]
+    expected = _ordered(DOCUMENTS[USERS], "field4", False)[:9]
+    assert store.reader.find(Find(USERS, (), "field4", limit=9)) == expected
+    # Without an order.
+    every = [d for d in DOCUMENTS[MEASURES] if d["m"] >= 3]
+    result = store.reader.find(Find(MEASURES, (Where("m", ">=", 3),), limit=50))
+    assert len(result) == len({document["_id"] for document in result}) == 50
+    assert all(document in every for document in result)
+    assert _same(store.reader.find(Find(MEASURES)), DOCUMENTS[MEASURES])
+    assert store.reader.count(Count(MEASURES, ())) == len(DOCUMENTS[MEASURES])
+
+
+def test_histograms_and_aggregates(store):
+    reader, where = store.reader, (Where("mv", "<", 1 << 50), Where("x", "<", 60000))
+    if not store.answers:
+        return store.refuses(lambda: reader.histogram(Histogram(MEASURES, "mv", 1, where)))
+    cases = [
+        ("mv", 3), ("mv", 1000.0), ("mv", 0.5), ("x", 0.1), ("x", 1), ("x", 0.3), ("bt", 1 << 40)
+    ]  # fmt: skip
+    for name, width in store.some(cases):
+        every = [d for d in DOCUMENTS[MEASURES] if d[name] is not None and _fulfils(d, where)]
+        exact = isinstance(every[0][name], int) and width == int(width)
+        expected = Counter(
+            d[name] // int(width) if exact else _class(d[name], width) for d in every
+        )
+        result = reader.histogram(Histogram(MEASURES, name, width, where))
+        assert result == dict(expected)
+        assert {type(n) for pair in result.items() for n in pair} <= {int}
+    for kind, name in ((MEASURES, "mv"), (MEASURES, "m"), (MEASURES, "name"), (USERS, "field1")):
+        counted = Counter(d[name] for d in DOCUMENTS[kind] if d[name] is not None)
+        expected_top = sorted(counted.items(), key=lambda item: (-item[1], item[0]))[:5]
+        assert reader.top(Top(kind, name, 5)) == expected_top
+
+
+WRONG_CONDITIONS = [
+    ("nothing", "=", 1), ("mv", "=", "1"), ("mv", "=", True), ("x", "<", math.nan),
+    ("name", ">", 1.0), ("_id", ">", "text"), ("mv", "!=", 1),
+]  # fmt: skip
+WRONG_QUESTIONS = [
+    *(
+        lambda c, where=where: c.find(Find(MEASURES, (Where(*where),)))
+        for where in WRONG_CONDITIONS
+    ),
+    lambda c: c.find(Find(USERS, (Where("_id", ">", "text"),))),
+    lambda c: c.find(Find(MEASURES, (), "nothing")),
+    lambda c: c.count(Count(MEASURES, (Where("nothing", "=", 1),))),
+    lambda c: c.histogram(Histogram(MEASURES, "name", 1)),
+    lambda c: c.histogram(Histogram(MEASURES, "nothing", 1.0)),
+    lambda c: c.explain(Find(MEASURES, (Where("nothing", "=", 1),))),
+]
+
+
+def test_wrong_questions_are_refused(store):
+    for ask in WRONG_QUESTIONS:
+        with pytest.raises(EngineError):
+            ask(store.reader)
+    if store.target.name in SQL:
+        with pytest.raises(EngineError):
+            store.reader.histogram(Histogram(MEASURES, "x", 1e-300))
+
+
+def test_plans_are_told(store):
+    explain, document = store.reader.explain, DOCUMENTS[MEASURES][5]
+    if not store.flags.explains:
+        return store.refuses(lambda: explain(Get(MEASURES, document["_id"])))
+    above = (Where("mv", ">", 5),)
+    plans = [
+        explain(query)
+        for query in (
+            Get(MEASURES, document["_id"]),
+            Scan(MEASURES, document["_id"], 3),
+            Find(MEASURES, between("mv", 1, 2)),
+            Find(MEASURES, above),
+            Count(MEASURES, above),
+            Histogram(MEASURES, "mv", 10, above),
+            Find(MEASURES, above, "x", True, 3),
+            Top(MEASURES, "m", 3),
+            Find(MEASURES, where=(), order_by="mv", limit=1),
+            Find(MEASURES, (Where("name", "=", "a"),)),
+        )
+    ]
+    if store.target.name != "mongodb":
+        assert all("measures" in p or (p and store.target.name == "parquet") for p in plans), plans
+        return
+    assert not any("\n" in plan for plan in plans)
+    for plan, index in zip(plans, ("IDHACK", "_id_", *["mv_1"] * 4), strict=False):
+        assert index in plan and "COLLSCAN" not in plan, plan
+    assert "(5, inf.0]" in plans[3] and "SORT" in plans[6]
+    assert "COLLSCAN" in plans[7] and "COLLSCAN" in plans[9]
+
+
+# From here on each test has a store of its own: what `store` has loaded is gone.
+
+
+#: What a plan says where it takes the primary key (DuckDB leaves blocks out instead).
+PRIMARY = {
+    "sqlite": "USING PRIMARY KEY",
+    "postgres": "measures_pkey",
+    "mariadb": "key=PRIMARY",
+    "chdb": " Keys:\n",
+}
+
+
+def _indexed():
+    """Plans of databases behind `sql` are not ours; more servers repeat the first one."""
+    for target in WRITING:
+        for time in ("none", "before", "after"):
+            if target.name in (*PRIMARY, "duckdb") and (target.nodes < 2 or time == "after"):
+                marks = [*marks_of(target), *[pytest.mark.slow] * (time != "after")]
+                yield pytest.param(target, time, marks=marks, id=f"{target}-{time}")
+
+
+@pytest.mark.parametrize(("target", "index_time"), _indexed())
+def test_a_selective_condition_takes_the_index(target, index_time, clusters, tmp_path):
+    client = connect(empty(target, clusters, tmp_path), "write")
+    client.create(schema_of(target.name, index_time))
+    documents = [a_measure(1, 2, n, n, None, None) for n in range(6000)]
+    for start in range(0, len(documents), 2000):
+        client.insert(MEASURES, documents[start : start + 2000])
+    client.finish()
+    few, most = (Where("mv", ">", 5995.5),), (Where("mv", ">", -3),)
+    named = "Index Scan" if target.name == "duckdb" else "measures_mv"
+    for query in (Find(MEASURES, few), Count(MEASURES, few)):
+        plan = client.explain(query)
+        assert (named in plan) == (index_time != "none"), plan
+    if target.name in ("postgres", "duckdb") or (
+        target.name == "mariadb" and ("layout", "columns") in target.settings
+    ):
+        # The values count: nearly all rows are read without it.
+        assert named not in client.explain(Find(MEASURES, most))
+    assert client.count(Count(MEASURES, few)) == 4
+    if target.name in PRIMARY and ("layout", "json") not in target.settings:
+        start = documents[5900]["_id"]
+        for plan in map(client.explain, (Get(MEASURES, start), Scan(MEASURES, start, 3))):
+            assert PRIMARY[target.name] in plan
+    client.close()
+
+
+_INTEGERS = st.integers(-20, 20) | st.integers(-(1 << 63), (1 << 63) - 1)
+_FLOATS = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from([0.1, 0.3, 1e16, -2.5])
+_VALUES = st.none() | _INTEGERS, st.none() | _FLOATS | st.integers(-30, 30).map(lambda n: n * 0.1)
+
+
+@pytest.fixture(scope="module")
+def scratch(tmp_path_factory):
+    place = tmp_path_factory.mktemp("property") / "store"
+    cluster = Cluster(engine="sqlite", stores=(place,), consistency="relaxed", kinds=KINDS)
+    client = connect(cluster, "write")
+    client.create(schema_of("sqlite", "before"))
+    yield client
+    client.close()
+
+
+@given(
+    rows=st.lists(st.tuples(*_VALUES), max_size=12),
+    where=st.builds(
+        Where, st.sampled_from(["mv", "x"]), st.sampled_from(sorted(OPERATORS)), _INTEGERS | _FLOATS
+    ),
+    descending=st.booleans(),
+    limit=st.none() | st.integers(0, 5),
+    width=st.integers(1, 50) | st.floats(0.01, 100.0),
+)
+@example([(2**53 + 1, 9007199254740992.0)], Where("x", "<", 2**53 + 1), False, None, 1)
+@example([(-(2**63), 1.1)], Where("mv", ">", -(2**63) - 1), True, 1, 7)
+def test_any_question_is_answered_as_python_would(scratch, rows, where, descending, limit, width):
+    documents = [a_measure(1, 2, n, mv, x, None) for n, (mv, x) in enumerate(rows)]
+    for document in scratch.find(Find(MEASURES)):
+        scratch.delete(MEASURES, document["_id"])
+    scratch.insert(MEASURES, documents)
+    expected = [d for d in documents if _fulfils(d, (where,))]
+    assert scratch.count(Count(MEASURES, (where,))) == len(expected)
+    ordered = _ordered(expected, "x", descending)
+    assert scratch.find(Find(MEASURES, (where,), "x", descending, limit)) == ordered[:limit]
+    small = (Where("x", ">=", -1e6), Where("x", "<=", 1e6))
+    counted = Counter(_class(d["x"], width) for d in documents if _fulfils(d, small))
+    assert scratch.histogram(Histogram(MEASURES, "x", width, small)) == counted
+    if width == int(width):
+        counted = Counter(d["mv"] // int(width) for d in documents if d["mv"] is not None)
+        assert scratch.histogram(Histogram(MEASURES, "mv", width)) == counted
