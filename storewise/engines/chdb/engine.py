@@ -5,7 +5,6 @@ API: https://clickhouse.com/docs/chdb.
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Mapping
 from functools import lru_cache
@@ -15,10 +14,8 @@ from typing import Any, ClassVar
 from storewise.engines.chdb.settings import ChdbSettings
 from storewise.engines.contract.engine import Client, Cluster, Engine, Mode
 from storewise.engines.sql.reads import FLAGS
+from storewise.engines.support.installation import asked
 from storewise.errors import EngineError
-from storewise.processes import clean_environment
-
-_SECONDS = 120.0
 
 
 class ChdbEngine(Engine):
@@ -66,19 +63,9 @@ def _clickhouse() -> str:
     """ClickHouse's version, read in a child process: importing `chdb` starts threads, and the
     caller may fork later."""
     code = "import chdb; print(chdb.engine_version)"
-    try:
-        done = subprocess.run(
-            [sys.executable, "-P", "-c", code],
-            capture_output=True,
-            text=True,
-            timeout=_SECONDS,
-            env=clean_environment(),
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise EngineError(f"chdb cannot be loaded: {error}") from error
+    done = asked("chdb", (sys.executable, "-P", "-c", code))
     if done.returncode:
         # On a processor that it was not built for, it crashes without a message.
         words = done.stderr.strip().splitlines() or [f"ended with status {done.returncode}"]
-        raise EngineError(f"chdb cannot be loaded: {words[-1]}")
+        raise EngineError(f"chdb: it cannot be loaded: {words[-1]}")
     return done.stdout.strip()

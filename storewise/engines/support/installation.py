@@ -73,20 +73,27 @@ def find_installation(
     )
 
 
-@cache
-def _version(title: str, command: tuple[str, ...], environment: tuple[tuple[str, str], ...]) -> str:
-    """The first line that a program prints of its version."""
+def asked(
+    title: str, command: Sequence[str], environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """What a program says when it is asked for its version; EngineError where it does not run."""
     try:
-        done = subprocess.run(
+        return subprocess.run(
             command,
             capture_output=True,
             text=True,
             timeout=_SECONDS,
-            env=clean_environment({**os.environ, **dict(environment)}),
+            env=clean_environment({**os.environ, **(environment or {})}),
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise EngineError(f"{title}: {shlex.join(command)} does not run: {error}") from error
+
+
+@cache
+def _version(title: str, command: tuple[str, ...], environment: tuple[tuple[str, str], ...]) -> str:
+    """The first line that a program prints of its version."""
+    done = asked(title, command, dict(environment))
     text = (done.stdout or done.stderr).strip()
     if done.returncode != 0 or not text:
         words = f"ended with status {done.returncode}: {text or 'nothing'}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from glob import glob
@@ -15,11 +14,9 @@ from typing import Any
 from pydantic import Field, field_validator
 
 from storewise.engines.contract.server import Installation, ServerSettings
-from storewise.engines.support.installation import environment_of, place_of, usual_places
+from storewise.engines.support.installation import asked, environment_of, place_of, usual_places
 from storewise.errors import EngineError
-from storewise.processes import clean_environment
 
-_SECONDS = 60
 #: Where packages put Javas.
 _USUAL_JAVA = ("/usr/lib/jvm/*/bin/java", "/opt/java/*/bin/java", "/opt/jdk*/bin/java")
 #: A heap below this serves no store, MiB.
@@ -121,18 +118,8 @@ def _candidates(settings: Mapping[str, Any]) -> Iterator[Path]:
 @cache
 def java_version(program: Path) -> int:
     """The major version of a `java` program (8 for "1.8.0"); EngineError if it does not run."""
-    try:
-        done = subprocess.run(
-            # The option: else Java keeps a directory in /tmp.
-            [program, "-XX:-UsePerfData", "-version"],
-            capture_output=True,
-            text=True,
-            timeout=_SECONDS,
-            env=clean_environment(),
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise EngineError(f"{program} does not run ({error})") from error
+    # The option: else Java keeps a directory in /tmp.
+    done = asked("Java", (str(program), "-XX:-UsePerfData", "-version"))
     text = done.stderr + done.stdout
     match = re.search(r'version "(?:1\.)?(\d+)', text)
     if done.returncode or match is None:
