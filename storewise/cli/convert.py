@@ -149,9 +149,9 @@ def convert(
         "--scratch": scratch,
     }
     if to == "parquet":
-        from storewise.dataset.memory import spare
+        from storewise.dataset.memory import limit_arrow_memory
 
-        spare()  # before the inputs are listed, which imports Arrow
+        limit_arrow_memory()  # before the inputs are listed, which imports Arrow
         _data_set(
             sorted(outputs_of(files)),
             output,

@@ -19,7 +19,7 @@ from tempfile import NamedTemporaryFile
 from storewise.atomic import write_aside
 from storewise.dataset.runs import Run, RunBuilder, RunWriter
 from storewise.dataset.settings import Settings
-from storewise.dataset.threads import Behind, one_ahead
+from storewise.dataset.threads import BackgroundCall, prefetch_one
 from storewise.errors import InputError
 from storewise.s3.uri import is_remote
 from storewise.ssearch.parse.reader import DocumentReader
@@ -89,8 +89,8 @@ def read_chunk(chunk: Chunk) -> list[InputRow]:
         return [InputRow(**row) for row in json.loads(done.read_bytes())]
     shutil.rmtree(chunk.directory, ignore_errors=True)
     chunk.directory.mkdir(parents=True)
-    with RunWriter(chunk.directory, chunk.settings) as writer, Behind() as behind:
-        rows = _read(chunk, lambda run: behind.do(writer.write, run))
+    with RunWriter(chunk.directory, chunk.settings) as writer, BackgroundCall() as background:
+        rows = _read(chunk, lambda run: background.do(writer.write, run))
     write_aside(done, json.dumps([asdict(row) for row in rows]))
     return rows
 
@@ -113,7 +113,7 @@ class _Content:
 def _read(chunk: Chunk, take: Callable[[Run], None]) -> list[InputRow]:
     builder = RunBuilder(chunk.settings)
     rows = []
-    with one_ahead(_contents(chunk)) as contents:
+    with prefetch_one(_contents(chunk)) as contents:
         for number, (file, content) in enumerate(zip(chunk.files, contents, strict=True)):
             try:
                 if isinstance(content, InputError):

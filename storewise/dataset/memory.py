@@ -17,7 +17,7 @@ class _NoPandas(MetaPathFinder):
             raise ModuleNotFoundError(fullname)
 
 
-def spare() -> None:
+def limit_arrow_memory() -> None:
     """Have Arrow take memory from the system, and do without pandas, as long as this process lives.
 
     To be called before Arrow is imported, whose own allocator keeps 60 MB of what was given back;

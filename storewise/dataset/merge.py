@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from storewise.dataset import pieces as piece
 from storewise.dataset.commits import Commit, State, commit_name, number_of, stem
 from storewise.dataset.home import Home
-from storewise.dataset.memory import spare
+from storewise.dataset.memory import limit_arrow_memory
 from storewise.dataset.rounds import Folders, check_rows, commit_round
 from storewise.dataset.settings import Settings
 from storewise.dataset.writer import DataFile, Source, kind_named, partition_name, write_files
@@ -70,7 +70,7 @@ def merge_files(
             files = sorted(by_folder[partition_name(kind.table, partition)], key=_place)
             touched = dropped and any(
                 settings.by != "hash"
-                or piece.spot_of(settings, None, None, digest).partition == partition
+                or piece.sort_key_of(settings, None, None, digest).partition == partition
                 for digests in dropped.values()
                 for digest in digests
             )
@@ -99,7 +99,9 @@ def merge_files(
 
     added = [
         file
-        for files in in_processes(_merge, jobs(), processes, killed=_killed, begin=spare)
+        for files in in_processes(
+            _merge, jobs(), processes, killed=_killed, begin=limit_arrow_memory
+        )
         for file in files
     ]
     if not dropped:

@@ -40,7 +40,7 @@ _LONG_PIECE = 64
 KEY = ("partition", "library", "query", "digest", "search")
 
 
-class Spot(NamedTuple):
+class SortKey(NamedTuple):
     """Where the rows of a search go: the partition, and the names that are part of the order,
     empty where they are none."""
 
@@ -65,7 +65,7 @@ def partition_of_name(name: str, partitions: int) -> int:
     return zlib.crc32(name.encode()) % partitions
 
 
-def spot_of(settings: Settings, library: str | None, query: str | None, digest: int) -> Spot:
+def sort_key_of(settings: Settings, library: str | None, query: str | None, digest: int) -> SortKey:
     """Where the documents of a search go, in every kind."""
     if settings.by == "hash":
         first = digest >> 8 * (DIGEST_BYTES - 1)
@@ -74,7 +74,7 @@ def spot_of(settings: Settings, library: str | None, query: str | None, digest: 
         name = library if settings.by == "library" else query
         partition = partition_of_name(name or "", settings.partitions)
     order = settings.order
-    return Spot(
+    return SortKey(
         partition, (library or "") if "lib" in order else "", (query or "") if "q" in order else ""
     )
 

@@ -21,7 +21,7 @@ from storewise.dataset.commits import (
     without_paths,
 )
 from storewise.dataset.home import WHOLE, Home
-from storewise.dataset.memory import spare
+from storewise.dataset.memory import limit_arrow_memory
 from storewise.dataset.pieces import digest_number
 from storewise.dataset.runs import Run, spilled
 from storewise.dataset.settings import SHARE_OF_TEXT, Settings, text_bytes
@@ -255,7 +255,9 @@ def run_round(
         written = _write_runs(runs, wanted(some), folders.out, name, settings)
     else:
         spills = []
-        results = in_processes(read_chunk, chunks, processes, killed=_killed, begin=spare)
+        results = in_processes(
+            read_chunk, chunks, processes, killed=_killed, begin=limit_arrow_memory
+        )
         for chunk, some in zip(chunks, results, strict=True):
             spills.append((chunk.directory, wanted(some)))
             read(chunk.text)
@@ -269,7 +271,9 @@ def run_round(
         if processes == 1:
             written = _in_two_threads(_write, jobs)
         else:
-            written = in_processes(_write, jobs, processes, killed=_killed, begin=spare)
+            written = in_processes(
+                _write, jobs, processes, killed=_killed, begin=limit_arrow_memory
+            )
     added = []
     for files in written:
         added += files

@@ -55,7 +55,7 @@ class RunBuilder:
         default_factory=dict
     )
     #: Of the searches of the input that is being read, whose rows may come in several batches.
-    _searches: dict[int, piece.Spot] = field(default_factory=dict)
+    _searches: dict[int, piece.SortKey] = field(default_factory=dict)
 
     @property
     def full(self) -> bool:
@@ -90,25 +90,25 @@ class RunBuilder:
             rows.append(row)
 
     def _add_whole(self, number: int, digest: int, batch: Any) -> None:
-        spot = piece.spot_of(self.settings, None, None, digest)
+        key = piece.sort_key_of(self.settings, None, None, digest)
         for kind, part in batch:
             if len(part):
-                self._append(kind, (spot.partition, number, "", "", digest, 0, len(part)))
+                self._append(kind, (key.partition, number, "", "", digest, 0, len(part)))
 
     def _add_searches(self, number: int, digest: int, batch: Any) -> None:
         _, ordinals = piece.digests_and_ordinals(piece.ids_of(batch.tasks.column("_id")))
         columns = (batch.tasks.column(name).to_pylist() for name in ("lib", "q"))
         for ordinal, library, query in zip(ordinals.tolist(), *columns, strict=True):
-            spot = piece.spot_of(self.settings, library, query, digest)
-            self._searches[ordinal] = spot
-            row = (spot.partition, number, spot.library, spot.query, digest, ordinal, 1)
+            key = piece.sort_key_of(self.settings, library, query, digest)
+            self._searches[ordinal] = key
+            row = (key.partition, number, key.library, key.query, digest, ordinal, 1)
             self._append(Kind.TASKS, row)
         ids = piece.ids_of(batch.align.column("ti"))
         starts = piece.runs_of(ids)
         _, ordinals = piece.digests_and_ordinals(ids[starts[:-1]])
         for ordinal, rows in zip(ordinals.tolist(), np.diff(starts).tolist(), strict=True):
-            spot = self._searches[ordinal]
-            row = (spot.partition, number, spot.library, spot.query, digest, ordinal, rows)
+            key = self._searches[ordinal]
+            row = (key.partition, number, key.library, key.query, digest, ordinal, rows)
             for kind in ALIGNED:
                 self._append(kind, row)
 

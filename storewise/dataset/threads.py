@@ -13,7 +13,7 @@ P = ParamSpec("P")
 
 
 @contextmanager
-def one_ahead(things: Generator[T]) -> Iterator[Iterator[T]]:
+def prefetch_one(things: Generator[T]) -> Iterator[Iterator[T]]:
     """Within, `things`, of which a thread makes the next while one is used.
 
     All of the generator runs in that thread, its end included, which does not outlive the context.
@@ -35,15 +35,15 @@ def _ahead(pool: ThreadPoolExecutor, things: Generator[T]) -> Iterator[T]:
         yield thing[0]
 
 
-class Behind:
+class BackgroundCall:
     """Calls that a thread makes one after the other; one is under way at most.
 
     At the end of the context the last one is done; errors of a call are raised by the next, or
     there.
     """
 
-    def __enter__(self) -> Behind:
-        self._pool = ThreadPoolExecutor(1, "behind")
+    def __enter__(self) -> BackgroundCall:
+        self._pool = ThreadPoolExecutor(1, "storewise-background")
         self._last: Future[None] | None = None
         return self
 

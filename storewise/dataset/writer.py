@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from storewise.dataset import pieces as piece
 from storewise.dataset.settings import Settings
-from storewise.dataset.threads import Behind
+from storewise.dataset.threads import BackgroundCall
 from storewise.documents import KINDS, PARAMS_COLUMN, Kind
 from storewise.ssearch.parse.arrow import arrow_schema
 
@@ -277,9 +277,9 @@ def write_files(
     files = PartitionFiles(directory, kind.table, partition, stem, settings, schema, order)
     group = group_rows(settings, sources[0].row_bytes())
     try:
-        with Behind() as behind:
+        with BackgroundCall() as background:
             for window, rows in _Plan.of(sources).windows(group):
-                behind.do(files.write, window.gather(sources, schema))
+                background.do(files.write, window.gather(sources, schema))
                 advance(rows)
         files.end()
     except BaseException:

@@ -14,7 +14,7 @@ from storewise.errors import EngineError
 from storewise.metrics.pack import write_pack
 from storewise.metrics.schema import Sample
 from storewise.session.coordination.trial_job import write_trial_part
-from storewise.workloads.contract import Checked, Look
+from storewise.workloads.contract import Checked, VerifyContext
 from storewise.workloads.registry import workload as workload_named
 
 PHASE = "verify"
@@ -48,7 +48,7 @@ def run_verify(job: ClientJob, check: Callable[[], None], log: logging.Logger) -
         cluster = job.cluster or reading_cluster(job, notes)
         with closing(engine.connect(cluster, "read")) as client:
             results = workload.verify(
-                Look(
+                VerifyContext(
                     engine=engine,
                     client=client,
                     load=load_params(trial, load),
@@ -57,7 +57,7 @@ def run_verify(job: ClientJob, check: Callable[[], None], log: logging.Logger) -
                     sample=trial.verify,
                     written=job.written,
                     notes=notes,
-                    check=check,
+                    raise_if_aborted=check,
                     study_fields=trial.study_fields,
                 )
             )

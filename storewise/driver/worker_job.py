@@ -112,7 +112,7 @@ def must_succeed(engine: Engine, trial: Trial) -> bool:
     """Whether a lost or refused document is a failure of the trial and not a measurement.
 
     It is where the store promises to keep what it acknowledged: at any level but those that it
-    calls losing.
+    calls lossy (`lossy_levels`).
     """
     level = trial.consistency or next(iter(engine.consistencies), "")
-    return engine.flags.stores and level not in engine.losing
+    return engine.flags.stores and level not in engine.lossy_levels

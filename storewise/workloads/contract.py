@@ -259,8 +259,8 @@ class PhaseSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """What a verification looks at, and with what."""
+class VerifyContext:
+    """What `Workload.verify` gets: the store to verify and what was written to it."""
 
     engine: Engine
     client: Client
@@ -273,8 +273,8 @@ class Look:
     written: tuple[Path, ...]
     notes: tuple[dict[str, Any], ...]
     """Of all clients of all phases, the loading phase's first."""
-    check: Callable[[], None]
-    """To be called about twice a second: raises when the trial is to end."""
+    raise_if_aborted: Callable[[], None]
+    """Call it about twice a second: it raises Aborted when the trial is to end."""
     study_fields: bool = False
 
 
@@ -311,7 +311,7 @@ class Checked:
 
 
 def count_by_ids(
-    look: Look,
+    context: VerifyContext,
     kind: Kind,
     expected: int,
     ids: Iterable[list[bytes]],
@@ -322,8 +322,8 @@ def count_by_ids(
     checked = lost = 0
     first = None
     for some in ids:
-        look.check()
-        for document_id, document in zip(some, look.client.get_many(kind, some), strict=True):
+        context.raise_if_aborted()
+        for document_id, document in zip(some, context.client.get_many(kind, some), strict=True):
             checked += 1
             if document is None:
                 lost += 1
@@ -404,7 +404,7 @@ class Workload(ABC):
         return []
 
     @abstractmethod
-    def verify(self, look: Look) -> list[Checked]:
+    def verify(self, context: VerifyContext) -> list[Checked]:
         """Compare the store with what was acknowledged, and with what it should be."""
 
     @abstractmethod

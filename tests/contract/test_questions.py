@@ -20,7 +20,7 @@ from storewise.errors import EngineError
 from storewise.ssearch.parse.reader import DocumentReader
 from storewise.ssearch.parse.stream import content_digest
 from storewise.workloads.alignments.queries import QUESTIONS, Question, ask, way_of
-from storewise.workloads.alignments.query_phase import Learnt, QueryParams, draw
+from storewise.workloads.alignments.query_phase import ParameterPool, QueryParams, draw
 
 FILES = [SAMPLE / f"queries_04__{name}.m10.zst" for name in ("arabidopsis", "orchids", "yersinia")]
 INDEXES = tuple((Kind.ALIGN, name) for name in ("q", "gene", "e"))
@@ -49,7 +49,7 @@ def documents(parsed):
 def asked(documents):
     """Questions as a phase draws them, and some whose answers are empty or everything."""
     hits = documents[Kind.ALIGN]
-    learnt = Learnt(
+    pool = ParameterPool(
         tuple(sorted({d["q"] for d in hits})),
         tuple(sorted({d["gene"] for d in hits if d["gene"] is not None})),
         tuple(sorted(d["e"] for d in hits)),
@@ -58,11 +58,11 @@ def asked(documents):
     )
     stream = np.random.default_rng(3)
     params = QueryParams(operations=1, limit=7, width=12.5)
-    drawn = [draw(name, params, learnt, stream) for _ in range(3) for name in QUESTIONS]
+    drawn = [draw(name, params, pool, stream) for _ in range(3) for name in QUESTIONS]
     return [
         *drawn,
         Question("best_hits", (Where("q", "=", "no such RNA"),)),
-        Question("best_hits", (Where("q", "=", learnt.rna[0]),), limit=100_000),
+        Question("best_hits", (Where("q", "=", pool.rna[0]),), limit=100_000),
         Question("gene_hits", (Where("gene", "=", "no such gene"),)),
         Question("strong_hits", (Where("e", "<", 1e300), Where("i", ">", 0.9))),
         Question("top_genes", limit=1),

@@ -101,7 +101,7 @@ def consistency(name: str, level: str) -> str:
 def may_lose(name: str, level: str) -> bool:
     """Whether a store may lose what it has acknowledged at this consistency level."""
     engine = _engine(name)
-    return engine is not None and engine.level(level) in engine.losing
+    return engine is not None and engine.level(level) in engine.lossy_levels
 
 
 def node_names(trial: Mapping[str, Any]) -> tuple[str, ...]:

@@ -85,7 +85,7 @@ def plan_summary(planned: pd.DataFrame, results: Results) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*factors, *SUMMARY_COLUMNS])
 
 
-def leavings(summary: pd.DataFrame, factors: Sequence[str]) -> list[str]:
+def index_use_sentences(summary: pd.DataFrame, factors: Sequence[str]) -> list[str]:
     """Where each engine left its secondary index, one sentence for each that had one."""
     if summary.empty or "index" not in summary:
         return []

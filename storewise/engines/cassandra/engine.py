@@ -57,8 +57,8 @@ class CassandraEngine(ServerEngine):
     )
     consistencies: ClassVar[Mapping[str, str]] = CONSISTENCIES
     #: All but the first: what commit logs have only in memory is lost with their hosts.
-    losing = frozenset(CONSISTENCIES) - {"durable"}
-    vocabulary: ClassVar[Mapping[str, str]] = {"strong": "durable", "weak": "one"}
+    lossy_levels = frozenset(CONSISTENCIES) - {"durable"}
+    consistency_aliases: ClassVar[Mapping[str, str]] = {"strong": "durable", "weak": "one"}
     Settings = CassandraSettings
     guard = "password (PasswordAuthenticator)"
     packages = ("cassandra-driver",)

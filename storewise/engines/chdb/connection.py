@@ -86,7 +86,7 @@ class _Process:
             self.connections += 1
             return self.directory
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """One connection less; with the last one the directory goes."""
         with self.lock:
             self.connections -= 1
@@ -122,7 +122,7 @@ class Connection:
             with _signals_as_before():
                 self._driver = Driver(_address(self.directory, settings))
         except FAILURES as error:
-            _process.give_back()
+            _process.release()
             raise EngineError(f"chdb: {words(error)}") from error
         self._open = True
         _open.add(self)
@@ -146,7 +146,7 @@ class Connection:
         if self._open:
             self._open = False
             self._driver.close()
-            _process.give_back()
+            _process.release()
 
 
 def new_number() -> int:

@@ -344,9 +344,9 @@ class Engine(ABC):
     slow_levels: ClassVar[Mapping[str, float]] = {}
     """Levels at which the store waits for its disk with each single document, and how many
     documents a second that is on a slow disk: said before a study runs."""
-    losing: ClassVar[frozenset[str]] = frozenset({"relaxed"})
+    lossy_levels: ClassVar[frozenset[str]] = frozenset({"relaxed"})
     """Those of the levels at which a lost document is a measurement, not a failed trial."""
-    vocabulary: ClassVar[Mapping[str, str]] = {"strong": "durable", "weak": "relaxed"}
+    consistency_aliases: ClassVar[Mapping[str, str]] = {"strong": "durable", "weak": "relaxed"}
     """The level that each of the two words stands for which all engines share
     (`docs/consistency.md`)."""
     Settings: ClassVar[type[EngineSettings]] = EngineSettings
@@ -420,7 +420,7 @@ class Engine(ABC):
 
     def level(self, word: str) -> str:
         """The consistency level that a study's word means: a level, or `strong` or `weak`."""
-        return self.vocabulary.get(word, word)
+        return self.consistency_aliases.get(word, word)
 
     def directories(self, settings: Mapping[str, Any], own: Path) -> tuple[Path, ...] | None:
         """Where the files are that a quota counts: `own`, which Storewise gives a loading worker or

@@ -83,7 +83,7 @@ class HbaseEngine(ServerEngine):
         owner=True,
     )
     consistencies: ClassVar[Mapping[str, str]] = CONSISTENCIES
-    losing = frozenset({"relaxed", "async"})
+    lossy_levels = frozenset({"relaxed", "async"})
     Settings = HbaseSettings
     guard = "none"
     packages = ("happybase", "thriftpy2")

@@ -62,8 +62,11 @@ class MongoEngine(ServerEngine):
     encoding = "bson"
     consistencies: ClassVar[Mapping[str, str]] = CONSISTENCIES
     #: All but the first: memory is lost in a crash, and what only the primary has in a failover.
-    losing = frozenset(CONSISTENCIES) - {"durable"}
-    vocabulary: ClassVar[Mapping[str, str]] = {"strong": "durable", "weak": "unacknowledged"}
+    lossy_levels = frozenset(CONSISTENCIES) - {"durable"}
+    consistency_aliases: ClassVar[Mapping[str, str]] = {
+        "strong": "durable",
+        "weak": "unacknowledged",
+    }
     Settings = MongoSettings
     guard = "password (SCRAM-SHA-256); among servers a key file"
     packages = ("pymongo",)

@@ -80,8 +80,11 @@ class MysqlEngine(ShardedEngine):
             "a second of transactions in its memory, and a crash of the machine may damage pages"
         ),
     }
-    losing = frozenset({"relaxed", "uncommitted", "unsafe"})
-    vocabulary: ClassVar[Mapping[str, str]] = {"strong": "serializable", "weak": "uncommitted"}
+    lossy_levels = frozenset({"relaxed", "uncommitted", "unsafe"})
+    consistency_aliases: ClassVar[Mapping[str, str]] = {
+        "strong": "serializable",
+        "weak": "uncommitted",
+    }
     Settings = MysqlSettings
     guard = "password (hashed challenge)"
     client = MysqlClient

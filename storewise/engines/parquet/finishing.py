@@ -181,14 +181,14 @@ class _Writer:
 
     def _partitions(self, batches: Iterable[Any]) -> Iterable[tuple[int, Iterable[Any]]]:
         """The partitions and their row groups; those of one are taken before the next comes."""
-        coming = _Coming(batches, self._schema, self._settings)
+        coming = _PartitionedReader(batches, self._schema, self._settings)
         if not coming.more():
             yield 0, [self._schema.empty_table()]
         while coming.more():
             yield coming.partition, coming.groups()
 
 
-class _Coming:
+class _PartitionedReader:
     """Rows as they come, cut where another partition begins."""
 
     def __init__(self, batches: Iterable[Any], schema: Any, settings: Settings) -> None:

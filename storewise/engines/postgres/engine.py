@@ -50,8 +50,8 @@ class PostgresEngine(ShardedEngine):
         "unsafe": "fsync=off, full_page_writes=off, synchronous_commit=off: as relaxed, and a "
         "crash of the machine may leave the database damaged",
     }
-    losing = frozenset({"relaxed", UNLOGGED, "unsafe"})
-    vocabulary: ClassVar[Mapping[str, str]] = {"strong": "serializable", "weak": UNLOGGED}
+    lossy_levels = frozenset({"relaxed", UNLOGGED, "unsafe"})
+    consistency_aliases: ClassVar[Mapping[str, str]] = {"strong": "serializable", "weak": UNLOGGED}
     Settings = PostgresSettings
     packages = ("psycopg",)
     guard = "password (scram-sha-256)"

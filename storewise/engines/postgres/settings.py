@@ -28,7 +28,7 @@ LEVELS: Mapping[str, Mapping[str, str]] = {
     "unsafe": {**_UNSAFE, _ISOLATION: "read committed"},
 }
 #: Settings that a study may not change: programs, libraries and files of a server, and access.
-_DOORS = re.compile(
+_FORBIDDEN_OPTIONS = re.compile(
     r".*_command|.*_(library|file|library_path|control_path|directory|directories|provider)|.*_conninfo|archive_mode|"
     r"unix_socket_.*|(ssl|gss|krb|oauth|bonjour|ident|hba|authentication)_?.*|"
     r"log_(destination|directory|filename|file_mode)|.*_validator_libraries|local_preload_libraries"
@@ -62,7 +62,7 @@ class PostgresSettings(ShardedSettings):
                 raise ValueError(f"{name!r} is no name of a PostgreSQL setting")
             if name.lower() in reserved_options(__package__):
                 raise ValueError(f"{name} is set by Storewise and cannot be in `config`")
-            if _DOORS.fullmatch(name.lower()):
+            if _FORBIDDEN_OPTIONS.fullmatch(name.lower()):
                 raise ValueError(
                     f"{name} runs a program, names files or opens a door: it cannot be in `config`"
                 )

@@ -53,9 +53,9 @@ class RiakEngine(ServerEngine):
     )
     consistencies: ClassVar[Mapping[str, str]] = CONSISTENCIES
     #: All but the first: what is not synced goes with its hosts.
-    losing = frozenset(CONSISTENCIES) - {"durable"}
+    lossy_levels = frozenset(CONSISTENCIES) - {"durable"}
     slow_levels: ClassVar[Mapping[str, float]] = {"durable": 100.0}
-    vocabulary: ClassVar[Mapping[str, str]] = {"strong": "durable", "weak": "one"}
+    consistency_aliases: ClassVar[Mapping[str, str]] = {"strong": "durable", "weak": "one"}
     Settings = RiakSettings
     #: The client is Storewise's own.
     packages = ()

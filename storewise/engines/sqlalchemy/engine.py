@@ -87,7 +87,7 @@ class SqlEngine(ExternalEngine):
         "that, else READ COMMITTED: a reader may see what is never committed; what is on disk is "
         "the database's own setting",
     }
-    vocabulary: ClassVar[Mapping[str, str]] = {"strong": "serializable", "weak": "relaxed"}
+    consistency_aliases: ClassVar[Mapping[str, str]] = {"strong": "serializable", "weak": "relaxed"}
     Settings = SqlSettings
     packages = ("sqlalchemy",)
 

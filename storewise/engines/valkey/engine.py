@@ -57,8 +57,8 @@ class ValkeyEngine(ServerEngine):
         owner=True,
     )
     consistencies: ClassVar[Mapping[str, str]] = CONSISTENCIES
-    losing = frozenset(CONSISTENCIES) - {"durable"}
-    vocabulary: ClassVar[Mapping[str, str]] = {"strong": "durable", "weak": "memory"}
+    lossy_levels = frozenset(CONSISTENCIES) - {"durable"}
+    consistency_aliases: ClassVar[Mapping[str, str]] = {"strong": "durable", "weak": "memory"}
     Settings = ValkeySettings
     guard = "password (ACL)"
     packages = ("valkey", "libvalkey")

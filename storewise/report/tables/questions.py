@@ -9,7 +9,7 @@ from storewise.analysis.common.engines import BASELINE, varying_factors
 from storewise.analysis.common.frames import missing, records
 from storewise.analysis.common.text import seconds
 from storewise.analysis.measure.breakeven import times_asked
-from storewise.analysis.measure.query_plans import index_word, leavings
+from storewise.analysis.measure.query_plans import index_use_sentences, index_word
 from storewise.analysis.model.tables import Tables
 from storewise.report.data.rows import Mark, marks
 from storewise.report.tables import cells
@@ -103,7 +103,7 @@ def plan_tables(tables: Tables) -> list[Table]:
     plans = tables.plan_summary
     if plans.empty:
         return []
-    sentences = " ".join(leavings(plans, tables.results.factors))
+    sentences = " ".join(index_use_sentences(plans, tables.results.factors))
     columns = [
         *cells.levels(["query", "engine", *varying_factors(plans, tables.results.factors)]),
         *cells.figures("{:g} %".format, selectivity_pct="selectivity"),

@@ -98,7 +98,7 @@ def _changed(file: InputFile, expected: str, actual: str) -> InputError:
     )
 
 
-def deal(files: Sequence[InputFile], thread: int, threads: int) -> list[InputFile]:
+def assign_files(files: Sequence[InputFile], thread: int, threads: int) -> list[InputFile]:
     """The files of one thread: the largest first, each to the thread with the fewest bytes."""
     loads = [0] * threads
     mine = []
@@ -110,7 +110,7 @@ def deal(files: Sequence[InputFile], thread: int, threads: int) -> list[InputFil
     return mine
 
 
-def take_out(
+def roll_back_file(
     client: Client,
     context: ClientContext,
     file: InputFile,

@@ -26,7 +26,12 @@ from storewise.errors import ConfigError, EngineError, InputError
 from storewise.ssearch.inputs.shards import load_shard
 from storewise.ssearch.inputs.table import InputFile
 from storewise.ssearch.parse.remote import fetched_ahead, prepare
-from storewise.workloads.alignments.insert_batches import FileParts, Part, deal, take_out
+from storewise.workloads.alignments.insert_batches import (
+    FileParts,
+    Part,
+    assign_files,
+    roll_back_file,
+)
 from storewise.workloads.alignments.point_reads import PointReads
 from storewise.workloads.alignments.stored_files import IdDraw, StoredFiles
 from storewise.workloads.contract import ClientContext, EndedParams, Operation
@@ -128,7 +133,7 @@ class _Inserts:
                         yield part._replace(documents=part.documents[gone:]), note
             except InputError as error:
                 stored = {kind: note["documents"][kind.number] for kind in KINDS}
-                take_out(self._client, self._context, file, stored, error)
+                roll_back_file(self._client, self._context, file, stored, error)
                 note["documents"] = [0] * len(KINDS)
                 self._forget(file.digest)
 
@@ -167,7 +172,7 @@ def mixed(client: Client, context: ClientContext) -> Iterator[Operation]:
     draw = IdDraw(stored, context.stream())
     if not draw.documents:
         raise EngineError("there is nothing to read: the load stored no document here")
-    inserts = _Inserts(client, context, deal(left, context.thread, context.threads))
+    inserts = _Inserts(client, context, assign_files(left, context.thread, context.threads))
     return _operations(client, context, draw, inserts)
 
 

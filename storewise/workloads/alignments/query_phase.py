@@ -70,7 +70,7 @@ class QueryParams(EndedParams):
 
 
 @dataclass(frozen=True, slots=True)
-class Learnt:
+class ParameterPool:
     """Values that exist in the data; all sorted. `seed` is that of the data."""
 
     rna: tuple[str, ...]
@@ -83,7 +83,7 @@ class Learnt:
 _learning = Lock()
 
 
-def learn(files: StoredFiles) -> Learnt:
+def learn(files: StoredFiles) -> ParameterPool:
     """The values of a seeded sample of the stored files; EngineError where nothing is stored."""
     counts = files.counts(Kind.ALIGN)
     whole = np.flatnonzero(counts)
@@ -103,7 +103,7 @@ def learn(files: StoredFiles) -> Learnt:
 
 
 @lru_cache(maxsize=4)
-def _learn(files: tuple[tuple[str, bytes, int], ...], seed: int) -> Learnt:
+def _learn(files: tuple[tuple[str, bytes, int], ...], seed: int) -> ParameterPool:
     rna: set[str] = set()
     genes: set[str] = set()
     expects: list[float] = []
@@ -122,7 +122,7 @@ def _learn(files: tuple[tuple[str, bytes, int], ...], seed: int) -> Learnt:
             left -= len(batch.align)
             if left <= 0:
                 break
-    return Learnt(
+    return ParameterPool(
         tuple(sorted(rna)),
         tuple(sorted(genes)),
         tuple(sorted(expects)),
@@ -131,15 +131,15 @@ def _learn(files: tuple[tuple[str, bytes, int], ...], seed: int) -> Learnt:
     )
 
 
-def check_questions(context: ClientContext, learnt: Learnt) -> None:
+def check_questions(context: ClientContext, pool: ParameterPool) -> None:
     """Raise ConfigError for a question that this data cannot be asked."""
     for name in context.params.questions:
         why = ""
         if context.study_fields and name in ("best_hits", "gene_hits", "top_genes"):
             why = "the study has `study_fields: true`, and they lack the fields it asks for"
-        elif name in ("gene_hits", "top_genes") and not learnt.genes:
+        elif name in ("gene_hits", "top_genes") and not pool.genes:
             why = "no hit of the sampled files names a gene"
-        elif name in ("best_hits", "strong_hits") and not learnt.expects:
+        elif name in ("best_hits", "strong_hits") and not pool.expects:
             why = "the searches have no e-values"
         if why:
             raise ConfigError(f"phase query, question {name!r}: {why}; leave it out of `questions`")
@@ -149,12 +149,12 @@ def questions(client: Client, context: ClientContext) -> Iterator[Operation]:
     """The operations of one client; each question is an operation of its own name."""
     params: QueryParams = context.params
     files = StoredFiles.read(context.written).with_notes(context.before)
-    learnt = learn(files)
-    check_questions(context, learnt)
+    pool = learn(files)
+    check_questions(context, pool)
     flags = context.engine.flags
     if context.client == 0:
         context.notes.extend(note_of(name, context) for name in params.questions)
-    stream = context.stream(learnt.seed)
+    stream = context.stream(pool.seed)
     share = context.share
     got: list[Answer] = []
 
@@ -171,7 +171,7 @@ def questions(client: Client, context: ClientContext) -> Iterator[Operation]:
         # Neighbouring clients begin with different questions.
         turn = context.client
         while share is None or done < share:
-            question = draw(params.questions[turn % len(params.questions)], params, learnt, stream)
+            question = draw(params.questions[turn % len(params.questions)], params, pool, stream)
             yield Operation(question.name, partial(call, question), size=size)
             turn += 1
             done += 1
@@ -197,18 +197,20 @@ def note_of(name: Name, context: ClientContext) -> dict[str, Any]:
     }
 
 
-def draw(name: Name, params: QueryParams, learnt: Learnt, stream: np.random.Generator) -> Question:
+def draw(
+    name: Name, params: QueryParams, pool: ParameterPool, stream: np.random.Generator
+) -> Question:
     """A question with values from the data."""
     # Always four numbers: what one question draws does not change what the next one does.
     at = stream.random(4).tolist()
     where: tuple[Where, ...] = ()
     if name == "best_hits":
-        where = (Where("q", "=", _pick(learnt.rna, at[0])),)
+        where = (Where("q", "=", _pick(pool.rna, at[0])),)
     elif name == "gene_hits":
-        where = (Where("gene", "=", _pick(learnt.genes, at[1])),)
+        where = (Where("gene", "=", _pick(pool.genes, at[1])),)
     elif name == "strong_hits":
-        expect = _pick(learnt.expects, at[2] * params.expect_share)
-        ident = _pick(learnt.idents, 1 - at[3] * params.ident_share)
+        expect = _pick(pool.expects, at[2] * params.expect_share)
+        ident = _pick(pool.idents, 1 - at[3] * params.ident_share)
         where = (Where("e", "<", expect), Where("i", ">", ident))
     return Question(name, where, params.limit, params.width)
 

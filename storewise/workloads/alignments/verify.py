@@ -19,7 +19,7 @@ from storewise.errors import EngineError
 from storewise.ssearch.inputs.shards import load_shards
 from storewise.ssearch.parse.reader import DocumentReader
 from storewise.workloads.alignments.stored_files import IdDraw, StoredFiles
-from storewise.workloads.contract import Checked, Look, count_by_ids
+from storewise.workloads.contract import Checked, VerifyContext, count_by_ids
 
 #: Files that the sample comes from, at most, and their bytes on disk beyond the first file.
 _FILES = 8
@@ -36,20 +36,20 @@ def not_stored(shards: Path, files: StoredFiles) -> list[str]:
     return [row["path"] for row in rows if row["digest"][:DIGEST_BYTES] not in stored]
 
 
-def check_documents(look: Look, files: StoredFiles) -> list[Checked]:
+def check_documents(context: VerifyContext, files: StoredFiles) -> list[Checked]:
     """Of each kind what is there, against what `files` promise; raises EngineError for a file
     that was changed since."""
-    verifier = _Verifier(look, files)
+    verifier = _Verifier(context, files)
     checked = {kind: verifier.count(kind) for kind in KINDS}
     verifier.compare(checked)
     return list(checked.values())
 
 
 class _Verifier:
-    def __init__(self, look: Look, files: StoredFiles) -> None:
-        self._look, self._engine, self._client = look, look.engine, look.client
-        self._files, self._check = files, look.check
-        self._generator = np.random.default_rng(np.random.SeedSequence([look.seed, 0x7665]))
+    def __init__(self, context: VerifyContext, files: StoredFiles) -> None:
+        self._context, self._engine, self._client = context, context.engine, context.client
+        self._files, self._check = files, context.raise_if_aborted
+        self._generator = np.random.default_rng(np.random.SeedSequence([context.seed, 0x7665]))
 
     def count(self, kind: Kind) -> Checked:
         """What should be there and what the engine says is there."""
@@ -61,7 +61,7 @@ class _Verifier:
                 counted = expected  # what was not acknowledged may be there
             return Checked(kind.table, expected, counted, lost=max(0, expected - counted))
         ids = self._all_or_some(kind, expected)
-        return count_by_ids(self._look, kind, expected, ids, lambda i: f"document {i.hex()}")
+        return count_by_ids(self._context, kind, expected, ids, lambda i: f"document {i.hex()}")
 
     def _all_or_some(self, kind: Kind, expected: int) -> Iterator[list[bytes]]:
         if expected <= _ALL_IDS:
@@ -99,7 +99,7 @@ class _Verifier:
         documents, and `trial.verify` documents of each kind in them."""
         documents = np.sum([self._files.counts(kind) for kind in KINDS], axis=0)
         number = min(_FILES, int(np.count_nonzero(documents)))
-        if not number or not self._look.sample:
+        if not number or not self._context.sample:
             return {}
         drawn = self._generator.choice(
             len(documents), size=number, replace=False, p=documents / documents.sum()
@@ -118,7 +118,7 @@ class _Verifier:
             total = int(ends[-1])
             if not total:
                 continue
-            at = self._generator.choice(total, size=min(total, self._look.sample), replace=False)
+            at = self._generator.choice(total, size=min(total, self._context.sample), replace=False)
             of_file = np.searchsorted(ends, at, side="right")
             for place, file in enumerate(files):
                 start = int(ends[place] - counts[place])
@@ -138,7 +138,7 @@ class _Verifier:
             self._files.path(number),
             digest,
             encoding="dict",
-            study_fields=self._look.study_fields,
+            study_fields=self._context.study_fields,
         )
         for batch in reader:
             for kind, documents in batch:

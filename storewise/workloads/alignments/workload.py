@@ -18,7 +18,7 @@ from storewise.ssearch.inputs.shards import load_shard
 from storewise.ssearch.inputs.table import InputFile
 from storewise.ssearch.parse.remote import fetched_ahead, prepare
 from storewise.workloads.alignments.contents import contents_of
-from storewise.workloads.alignments.insert_batches import FileParts, deal, take_out
+from storewise.workloads.alignments.insert_batches import FileParts, assign_files, roll_back_file
 from storewise.workloads.alignments.mixed_phase import MixedParams, left_files, mixed
 from storewise.workloads.alignments.point_reads import PointReads
 from storewise.workloads.alignments.queries import QUESTIONS
@@ -35,10 +35,10 @@ from storewise.workloads.contract import (
     ClientContext,
     EndedParams,
     LoadedFile,
-    Look,
     Operation,
     PhaseParams,
     PhaseSpec,
+    VerifyContext,
     Workload,
 )
 
@@ -119,8 +119,8 @@ class AlignmentsWorkload(Workload):
     def left_out(self, shards: Path | None, written: Sequence[Path]) -> list[str]:
         return not_stored(shards, StoredFiles.read(written)) if shards is not None else []
 
-    def verify(self, look: Look) -> list[Checked]:
-        return check_documents(look, StoredFiles.read(look.written).with_notes(look.notes))
+    def verify(self, context: VerifyContext) -> list[Checked]:
+        return check_documents(context, StoredFiles.read(context.written).with_notes(context.notes))
 
 
 def _write(client: Client, context: ClientContext) -> Iterator[Operation]:
@@ -133,7 +133,7 @@ def _write(client: Client, context: ClientContext) -> Iterator[Operation]:
         context.loaded.extend(loaded_file(file, 0, 0, context.shard) for file in left)
     skip = {file.digest for file in left}
     rest = [file for file in all_files if file.digest not in skip]
-    files = deal(rest, context.thread, context.threads)
+    files = assign_files(rest, context.thread, context.threads)
     prepare(files)
     return _store_files(client, context, files)
 
@@ -157,7 +157,7 @@ def _store_file(client: Client, context: ClientContext, file: InputFile) -> Iter
             stored[kind] += len(part)
             yield Operation("insert", call, len(part), text)
     except InputError as error:
-        take_out(client, context, file, stored, error)
+        roll_back_file(client, context, file, stored, error)
         return
     counts = parts.counts
     context.loaded.append(loaded_file(file, counts.queries, counts.alignments, context.shard))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from storewise.engines.contract.queries import Count
-from storewise.workloads.contract import Checked, Look, count_by_ids
+from storewise.workloads.contract import Checked, VerifyContext, count_by_ids
 from storewise.workloads.sensors.generator import MEASURES, Readings
 
 #: Keys read where an engine cannot count; of more readings a sample.
@@ -15,21 +15,21 @@ _ALL_KEYS = 100_000
 _BATCH = 500
 
 
-def check_readings(look: Look, readings: Readings, rows: int) -> Checked:
+def check_readings(context: VerifyContext, readings: Readings, rows: int) -> Checked:
     """The number of readings by the engine's count (without one by all keys, or a seeded sample
     above 100,000), and a seeded sample compared field by field."""
-    generator = np.random.default_rng(np.random.SeedSequence([look.seed, 0x7665]))
-    look.check()
-    counts = look.engine.flags.count != "none"
+    generator = np.random.default_rng(np.random.SeedSequence([context.seed, 0x7665]))
+    context.raise_if_aborted()
+    counts = context.engine.flags.count != "none"
     if counts:
-        counted = look.client.count(Count(MEASURES))
+        counted = context.client.count(Count(MEASURES))
         checked = Checked(MEASURES.table, rows, counted, lost=max(0, rows - counted))
     else:
-        checked = count_by_ids(look, MEASURES, rows, _keys(readings, rows, generator), _name)
-    for row in generator.integers(0, rows, min(rows, look.sample)).tolist():
-        look.check()
+        checked = count_by_ids(context, MEASURES, rows, _keys(readings, rows, generator), _name)
+    for row in generator.integers(0, rows, min(rows, context.sample)).tolist():
+        context.raise_if_aborted()
         expected = readings.document(row)
-        stored = look.client.get(MEASURES, expected["_id"])
+        stored = context.client.get(MEASURES, expected["_id"])
         checked.compare(_name(expected["_id"]), expected, stored, counts=counts)
     return checked
 

@@ -26,9 +26,9 @@ from storewise.errors import ConfigError, EngineError
 from storewise.workloads.contract import (
     Checked,
     ClientContext,
-    Look,
     Operation,
     PhaseSpec,
+    VerifyContext,
     Workload,
     content_of,
 )
@@ -89,8 +89,8 @@ class MeasuresWorkload(Workload):
     def placement(self, stores: int, written: Sequence[Path]) -> Placement:
         return _BySeries(stores)
 
-    def verify(self, look: Look) -> list[Checked]:
-        return [check_readings(look, look.load.readings, _rows(look.load, look.notes))]
+    def verify(self, context: VerifyContext) -> list[Checked]:
+        return [check_readings(context, context.load.readings, _rows(context.load, context.notes))]
 
     def operations(self, phase: str, client: Client, context: ClientContext) -> Iterator[Operation]:
         """See `Workload.operations`; raises ConfigError for a phase it does not have."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from storewise.documents import Document, Kind
 from storewise.engines.contract.queries import Count
-from storewise.workloads.contract import Checked, Look
+from storewise.workloads.contract import Checked, VerifyContext
 from storewise.workloads.ycsb.key_space import Records
 from storewise.workloads.ycsb.keys import Numbers
 from storewise.workloads.ycsb.params import LoadParams
@@ -19,26 +19,26 @@ _LAST = 20_000
 _BATCH = 500
 
 
-def check_records(look: Look, kind: Kind) -> Checked:
+def check_records(context: VerifyContext, kind: Kind) -> Checked:
     """Count the records and read them back: all up to 100,000, else a seeded sample which always
     has the last that each client inserted. An insert that was not acknowledged may have been done
     or not."""
-    load: LoadParams = look.load
-    records = Records(load, look.notes)
+    load: LoadParams = context.load
+    records = Records(load, context.notes)
     expected = len(records)
-    native = look.engine.flags.count != "none"
-    look.check()
-    counted = look.client.count(Count(kind)) if native else expected
+    native = context.engine.flags.count != "none"
+    context.raise_if_aborted()
+    counted = context.client.count(Count(kind)) if native else expected
     # A failed insert is in the store or is not: both are right.
     expected = min(max(counted, expected), expected + records.failed)
     result = Checked(kind.table, expected, counted, lost=max(0, expected - counted))
-    values = Values(load, np.random.default_rng(0), look.seed)
-    numbers = _chosen(look, records)
+    values = Values(load, np.random.default_rng(0), context.seed)
+    numbers = _chosen(context, records)
     missing = 0
     for at in range(0, len(numbers), _BATCH):
-        look.check()
+        context.raise_if_aborted()
         keys = load.keys(numbers[at : at + _BATCH])
-        for key, document in zip(keys, look.client.get_many(kind, keys), strict=True):
+        for key, document in zip(keys, context.client.get_many(kind, keys), strict=True):
             result.checked += 1
             problem = "is missing" if document is None else _problem(load, values, key, document)
             if problem is not None:
@@ -54,11 +54,11 @@ def check_records(look: Look, kind: Kind) -> Checked:
     return result
 
 
-def _chosen(look: Look, records: Records) -> Numbers:
+def _chosen(context: VerifyContext, records: Records) -> Numbers:
     count = len(records)
     if count <= _ALL:
         return records.numbers(np.arange(count))
-    random = np.random.default_rng(np.random.SeedSequence([look.seed, 0x7665]))
+    random = np.random.default_rng(np.random.SeedSequence([context.seed, 0x7665]))
     share = max(1, _LAST // max(1, len(records.last)))
     last = [numbers[-share:] for numbers in records.last][:_LAST]
     # The newest of the load where nothing came after it.

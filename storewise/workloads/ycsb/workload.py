@@ -20,9 +20,9 @@ from storewise.errors import ConfigError
 from storewise.workloads.contract import (
     Checked,
     ClientContext,
-    Look,
     Operation,
     PhaseSpec,
+    VerifyContext,
     Workload,
     content_of,
 )
@@ -128,5 +128,5 @@ class YcsbWorkload(Workload):
     def placement(self, stores: int, written: Sequence[Path]) -> Placement:
         return HashPlacement(stores)
 
-    def verify(self, look: Look) -> list[Checked]:
-        return [check_records(look, look.kinds[0])]
+    def verify(self, context: VerifyContext) -> list[Checked]:
+        return [check_records(context, context.kinds[0])]

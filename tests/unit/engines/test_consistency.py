@@ -31,18 +31,23 @@ def test_the_page_has_every_level_of_an_engine_and_whether_it_may_lose_documents
     mine = [row for row in rows("Levels") if row[0] == name]
     assert sorted(row[1] for row in mine) == sorted(described.consistencies)
     losing = {row[1] for row in mine if row[4] == "yes"}
-    may_lose = set(described.losing) if described.flags.stores else set(described.consistencies)
+    may_lose = (
+        set(described.lossy_levels) if described.flags.stores else set(described.consistencies)
+    )
     assert losing == set(described.consistencies) & may_lose
 
 
 def test_both_words_mean_levels_of_the_engine_and_the_page_says_which():
     result = {row[0]: (row[1], row[2]) for row in rows("Strong and weak")}
     for described in map(engine, ENGINES):
-        assert set(described.vocabulary) == {"strong", "weak"}
-        strong, weak = described.vocabulary["strong"], described.vocabulary["weak"]
+        assert set(described.consistency_aliases) == {"strong", "weak"}
+        strong, weak = (
+            described.consistency_aliases["strong"],
+            described.consistency_aliases["weak"],
+        )
         assert result.pop(described.name) == (strong, weak)
         assert {strong, weak} <= set(described.consistencies)
-        assert strong != weak and strong not in described.losing
+        assert strong != weak and strong not in described.lossy_levels
         assert described.level("strong") == strong and described.level(strong) == strong
     assert not result
 

@@ -14,7 +14,7 @@ from support.client_context import make_context
 from storewise.engines.contract.engine import Cluster, Schema
 from storewise.engines.registry import engine
 from storewise.errors import EngineError
-from storewise.workloads.contract import Look
+from storewise.workloads.contract import VerifyContext
 from storewise.workloads.ycsb.key_space import Records
 from storewise.workloads.ycsb.params import LoadParams
 from storewise.workloads.ycsb.workload import YcsbWorkload, usertable
@@ -105,9 +105,14 @@ class Trial:
 
     def verify(self, **values):
         known = {"engine": self.engine, "load": self.load, "kinds": (self.kind,), "seed": 7}
-        known |= {"sample": 10, "written": (), "notes": tuple(self.notes), "check": lambda: None}
+        known |= {
+            "sample": 10,
+            "written": (),
+            "notes": tuple(self.notes),
+            "raise_if_aborted": lambda: None,
+        }
         with self.connect(self.stores, "read") as client:
-            return WORKLOAD.verify(Look(client=client, **known | values))[0]
+            return WORKLOAD.verify(VerifyContext(client=client, **known | values))[0]
 
 
 class Spy:
