@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import MySQLdb
@@ -68,14 +69,14 @@ class CLink(Link):
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
         try:
-            self._send(sql, values)
+            self._cursor.execute(sql, values or None)
             return list(self._cursor.fetchall())
         except MySQLdb.Error as error:
             raise self._failed(error) from error
 
     def described(self, sql: str, values: Sequence[Any] = ()) -> tuple[list[str], list[Row]]:
         try:
-            self._send(sql, values)
+            self._cursor.execute(sql, values or None)
             names = [column[0] for column in self._cursor.description]
             return names, list(self._cursor.fetchall())
         except MySQLdb.Error as error:
@@ -83,8 +84,7 @@ class CLink(Link):
 
     def change(self, sql: str | bytes, values: Sequence[Any] = ()) -> int:
         try:
-            self._send(sql, values)
-            return int(self._cursor.rowcount)
+            return int(self._cursor.execute(sql, values or None))
         except MySQLdb.Error as error:
             raise self._failed(error) from error
 
@@ -93,14 +93,10 @@ class CLink(Link):
 
     def close(self) -> None:
         if self._link is not None:
+            with suppress(MySQLdb.Error):
+                self._cursor.close()  # further statements are told that it is closed
             self._link.close()
             self._link = None
-
-    def _send(self, sql: str | bytes, values: Sequence[Any]) -> None:
-        """Send a statement and wait for the answer, without the interpreter's lock."""
-        if self._link is None:
-            raise LinkError(0, "the connection is closed")
-        self._cursor.execute(sql, values or None)
 
     def _failed(self, error: MySQLdb.Error) -> LinkError:
         told = LinkError(*error.args)

@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from math import isfinite
 from typing import Any, ClassVar
 
 from storewise.documents import KEY_BYTES, Field, FieldType, Kind
@@ -113,7 +112,9 @@ class MysqlClient(ShardedClient[Link]):
             # MySQL has no CREATE INDEX IF NOT EXISTS.
             if sql.startswith("CREATE INDEX") and error.code == _DUPLICATE_INDEX:
                 return 0
-            raise
+            if connection.within or not undone(error):
+                raise
+        return again(lambda: connection.change(sql, values))
 
     def _transaction(self, connection: Link) -> AbstractContextManager[None]:
         return connection.transaction()
@@ -167,25 +168,9 @@ class MysqlClient(ShardedClient[Link]):
         finally:
             os.close(file)
 
-    def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool:
-        table = self._table(kind)
-        for name, value in changes.items():
-            # The servers would round a fraction, and make a number of a text.
-            if value is not None and name in table.by_name:
-                table.check_value(table.by_name[name], value)
-                if value.__class__ is float and not isfinite(value):
-                    raise EngineError(f"{table.name}.{name} cannot hold {value!r}")
-        change = super().update
-        try:
-            return change(kind, document_id, changes)
-        except EngineError as error:
-            if not undone(error):
-                raise
+    def _first_update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool:
+        change = super()._first_update  # may be a transaction
         return again(lambda: change(kind, document_id, changes))
-
-    def delete(self, kind: Kind, document_id: bytes) -> bool:
-        remove = super().delete
-        return again(lambda: remove(kind, document_id))
 
     @staticmethod
     def _json_value(column: Field) -> str:

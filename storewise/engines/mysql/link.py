@@ -46,6 +46,9 @@ class Link(ABC):
     (UnicodeError).
     """
 
+    within = False
+    """A transaction has begun."""
+
     @property
     @abstractmethod
     def open(self) -> bool:
@@ -75,6 +78,7 @@ class Link(ABC):
     def transaction(self) -> Iterator[None]:
         """COMMIT at the end, ROLLBACK where an error leaves the block."""
         self.change("BEGIN")
+        self.within = True
         try:
             yield
             self.change("COMMIT")
@@ -82,3 +86,5 @@ class Link(ABC):
             if self.open:
                 self.change("ROLLBACK")
             raise
+        finally:
+            self.within = False

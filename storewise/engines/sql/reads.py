@@ -23,7 +23,7 @@ from storewise.engines.support.clients import ProcessState, ThreadClient
 from storewise.engines.support.composite_keys import CompositeKey, quoted
 from storewise.engines.support.conditions import conditions
 from storewise.engines.support.stores import IN_LIST, Router, chunks
-from storewise.engines.support.table import Row, Table
+from storewise.engines.support.table import TYPES, Row, Table
 from storewise.errors import EngineError
 
 #: What a store with SQL in the client's process can do.
@@ -72,6 +72,14 @@ class _Point(NamedTuple):
     decode: Callable[[Row], Document]
 
 
+class _Update(NamedTuple):
+    """How some fields of a kind are changed: the statement, and which types they may have."""
+
+    sql: str
+    types: Sequence[frozenset[type]]
+    composite: CompositeKey | None
+
+
 class SqlReads(Dialect, ThreadClient[State, Table]):
     """The reading verbs by SQL, and how the store would answer them.
 
@@ -87,7 +95,7 @@ class SqlReads(Dialect, ThreadClient[State, Table]):
         self._tables: Mapping[Kind, Table] = {}
         self._decoders: dict[Kind, Callable[[Row], Document]] = {}
         self._points: dict[Kind, _Point] = {}
-        self._update_sql: dict[tuple[Kind, tuple[str, ...]], str] = {}
+        self._updates: dict[tuple[Kind, tuple[str, ...]], _Update] = {}
         """Of fields whose values go into columns of their own; found to be right before."""
         super().__init__(shared)
 
@@ -141,7 +149,7 @@ class SqlReads(Dialect, ThreadClient[State, Table]):
         """Take `tables` as those of the stores; called again whenever sources change."""
         self._tables = tables
         self._decoders = {kind: table.decoder() for kind, table in tables.items()}
-        self._update_sql = {}
+        self._updates = {}
         self._points = {
             kind: _Point(
                 [
@@ -184,26 +192,35 @@ class SqlReads(Dialect, ThreadClient[State, Table]):
         raise self._cannot("update or delete")
 
     def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool:
+        known = self._updates.get((kind, tuple(changes)))
+        if known is None:
+            return self._first_update(kind, document_id, changes)
+        sql, types, composite = known
+        for value, right in zip(changes.values(), types):  # noqa: B905 - of one length
+            if value.__class__ not in right:
+                self._table(kind).check_types(changes)
+        key = (document_id,) if composite is None else composite.values(document_id)
+        store = self._store_of(document_id) if len(self._stores) > 1 else 0
+        return key is not None and self._change(store, sql, (*changes.values(), *key)) > 0
+
+    def _first_update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool:
+        """`update` of fields that were not changed together before, or have no columns."""
         self._writing("update")
         table = self._table(kind)
-        names = tuple(changes)
-        sql = self._update_sql.get((kind, names))
-        if sql is None:
-            table.check_changes(changes)
-        else:
-            table.check_types(changes)
+        table.check_changes(changes)
         store = self._store_of(document_id)
+        names = tuple(changes)
         key = table.key_values(document_id)
         if key is None:
             return False
-        if sql is not None:
-            return self._change(store, sql, [*changes.values(), *key]) > 0
         assignments = self._assignments(table, changes)
         if assignments is not None:
             clauses, values = assignments
             sql = self._update_of(table, clauses)
             if table.__class__ is Table:  # others make more of the values
-                self._update_sql[kind, names] = sql
+                types = [TYPES[table.by_name[name].type] for name in names]
+                if TYPES["id"] not in types:  # they are looked at one by one
+                    self._updates[kind, names] = _Update(sql, types, table.composite)
             return self._change(store, sql, [*values, *key]) > 0
         # Fields may lie in the column of open fields, so the row is read first.
         with self._exclusive(store):

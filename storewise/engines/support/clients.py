@@ -129,6 +129,11 @@ class ThreadClient(ProcessClient[State, Form]):
     def _is_closed(self) -> bool:
         return self._closed
 
+    def _writing(self, verb: str) -> State:
+        if self._closed or self._shared.mode != "write":
+            return super()._writing(verb)  # raises it
+        return self._shared
+
 
 def retried(do: Callable[[], _Result], undone: Callable[[Exception], bool], tries: int) -> _Result:
     """Do a transaction, again where the store has undone it for the sake of another one.

@@ -58,7 +58,7 @@ CAN_HOLD: Mapping[FieldType, Callable[[Any], bool]] = {
     "str": lambda value: type(value) is str and _has_utf8(value),
 }
 
-_TYPES: Mapping[FieldType, frozenset[type]] = {
+TYPES: Mapping[FieldType, frozenset[type]] = {
     "id": frozenset({bytes, NoneType}),
     "key": frozenset({bytes, NoneType}),
     "int": frozenset({int, NoneType}),
@@ -180,7 +180,7 @@ class Table:
         """Raise EngineError for wrong ids (`check_ids`) and for values of a wrong type, which some
         stores would keep and others silently convert."""
         for column in self.kind.fields[1:]:
-            name, right = column.name, _TYPES[column.type]
+            name, right = column.name, TYPES[column.type]
             if not right.issuperset([type(document.get(name)) for document in documents]):
                 wrong = next(d[name] for d in documents if type(d.get(name)) not in right)
                 raise self._cannot_hold(column, wrong)
@@ -258,12 +258,12 @@ class Table:
         self.check_types(changes)
 
     def check_types(self, changes: Mapping[str, Any]) -> None:
-        """Raise EngineError if a changed value has another type than its field."""
+        """Raise EngineError if a field cannot hold its changed value."""
         columns = _by_name(self.kind)
         for name, value in changes.items():
             column = columns.get(name)
-            if column is not None and type(value) not in _TYPES[column.type]:
-                raise self._cannot_hold(column, value)
+            if column is not None and value is not None:
+                self.check_value(column, value)
 
     def expression(self, column: Field) -> str:
         """The SQL expression of a column's value."""

@@ -21,15 +21,9 @@ from storewise.engines.contract.engine import Cluster, Endpoint, Engine, HashPla
 from storewise.engines.contract.queries import Count, Scan
 from storewise.engines.contract.server import Credentials
 from storewise.engines.support.clients import ProcessState, ThreadClient
+from storewise.engines.support.composite_keys import MAX_INT
 from storewise.engines.support.servers import numbered_nodes
-from storewise.engines.support.table import (
-    CAN_HOLD,
-    check_names,
-    check_same,
-    describe,
-    described,
-    make_table,
-)
+from storewise.engines.support.table import check_names, check_same, describe, described, make_table
 from storewise.engines.valkey.connection import Links
 from storewise.engines.valkey.counters import counters_of, read_counters
 from storewise.engines.valkey.launch import user_of
@@ -39,10 +33,10 @@ from storewise.errors import EngineError
 
 #: Where the schema is kept, on the first server, for clients that connect later.
 _SCHEMA = b":schema"
-#: What a field's text is read by.
-_READERS: Mapping[FieldType, Callable[[bytes], Any]] = {
-    "id": bytes,
-    "key": bytes,
+#: What a field's text is read by; None for what is no text.
+_READERS: Mapping[FieldType, Callable[[bytes], Any] | None] = {
+    "id": None,
+    "key": None,
     "int": int,
     "float": float,
     "str": bytes.decode,
@@ -61,43 +55,62 @@ class Kept:
         keys of no document."""
         self.prefixes = tuple(order + b":" for order in self.orders)
         """What the keys of documents begin with."""
-        self._holds = {column.name: CAN_HOLD[column.type] for column in columns}
-        self._names = frozenset(self._holds)
+        self._names = frozenset(column.name for column in columns)
+        self._id = columns[0]
+        self._numbers = [column for column in columns if column.type == "int"]
         self._readers = [(c.name, c.name.encode(), _READERS[c.type]) for c in columns]
         self._known = frozenset(name.encode() for name in self._names)
+        self._changed: set[tuple[str, ...]] = set()
+        """Fields that may be changed together, as was found before."""
 
-    def packed(self, document: Document) -> dict[str, Any]:
-        """A whole document as the fields of a hash; EngineError where it has other fields than its
-        kind, or values of another type."""
-        if document.keys() != self._names:
-            check_names(self.kind, self._names, document)
-        return self.values(document)
+    def packed(self, documents: Sequence[Document]) -> list[tuple[bytes, dict[str, Any]]]:
+        """Whole documents as their ids and the fields of their hashes; EngineError where one has
+        other fields than its kind, or values that they cannot hold."""
+        table = self.table
+        table.check(documents)
+        for document in documents:
+            if document.keys() != self._names:
+                check_names(self.kind, self._names, document)
+            table.check_value(self._id, document["_id"])
+        for column in self._numbers:
+            # The server would take longer ones, which are no numbers of a document.
+            for value in [d[column.name] for d in documents if abs(d[column.name] or 0) > MAX_INT]:
+                table.check_value(column, value)
+        return [(document["_id"], self._fields(document)) for document in documents]
 
-    def values(self, document: Mapping[str, Any]) -> dict[str, Any]:
-        """Fields of a hash; those that are null are left out, open fields are JSON."""
+    def changed(self, changes: Mapping[str, Any]) -> dict[str, Any]:
+        """Changes as the fields of a hash; EngineError for those that no document can take."""
+        names = tuple(changes)
+        if names in self._changed:
+            self.table.check_types(changes)
+        else:
+            self.table.check_changes(changes)
+            self._changed.add(names)
+        return self._fields(changes)
+
+    def _fields(self, document: Mapping[str, Any]) -> dict[str, Any]:
+        """Those that are null are left out, open fields are JSON."""
+        if not self.kind.open_fields:
+            return {name: value for name, value in document.items() if value is not None}
         result = {}
         for name, value in document.items():
-            holds = self._holds.get(name)
-            if holds is None:
+            if name not in self._names:
                 try:
                     result[name] = json.dumps(value)
                 except (TypeError, ValueError) as error:
                     raise EngineError(f"{self.table.name}.{name}: no JSON: {error}") from error
-                continue
-            if value is None and name != "_id":
-                continue
-            if not holds(value):
-                self.table.check_value(self.table.column(name), value)  # raises it
-            result[name] = value
+            elif value is not None:
+                result[name] = value
         return result
 
     def document(self, stored: Mapping[bytes, bytes]) -> Document | None:
         """The document of a hash; None where it has no id, which only a document has."""
         if b"_id" not in stored:
             return None
+        get = stored.get
         try:
             document: Document = {
-                name: read(stored[key]) if key in stored else None
+                name: value if (value := get(key)) is None or read is None else read(value)
                 for name, key, read in self._readers
             }
             if self.kind.open_fields:
@@ -211,10 +224,7 @@ class ValkeyClient(ThreadClient[Shared, Kept]):
         self._writing("insert")
         kept = self._table(kind)
         parts: dict[int, dict[bytes, dict[str, Any]]] = {}
-        kept.table.check_ids(documents)
-        for document in documents:
-            values = kept.packed(document)
-            document_id = values["_id"]
+        for document_id, values in kept.packed(documents):
             # Of an id that comes twice the last document counts.
             parts.setdefault(self._server_of(document_id), {})[document_id] = values
 
@@ -227,7 +237,10 @@ class ValkeyClient(ThreadClient[Shared, Kept]):
                 pipe.zadd(kept.orders[server], dict.fromkeys(some, 0))
                 pipe.execute()
 
-        self._links.ask_all(parts, store)
+        try:
+            self._links.ask_all(parts, store)
+        except UnicodeEncodeError as error:
+            raise EngineError(f"valkey: {kept.table.name}: {error}") from error
 
     def finish(self) -> None:
         """Nothing is left to do: every insert was acknowledged."""
@@ -238,24 +251,26 @@ class ValkeyClient(ThreadClient[Shared, Kept]):
         takes for one, and removes it."""
         self._writing("update")
         kept = self._table(kind)
-        kept.table.check_changes(changes)
-        values = kept.values(changes)
+        values = kept.changed(changes)
         server = self._server_of(document_id)
         key = kept.prefixes[server] + document_id
+        if len(values) == len(changes):
+            try:
+                # Where no field was new the document was there.
+                if not self._links.servers[server].hset(key, mapping=values):
+                    return True
+            except ValkeyError as error:
+                raise self._links.failure(server, error) from error
 
         def change(client: Any) -> bool:
-            if len(values) == len(changes):
-                # Where no field was new the document was there.
-                if not client.hset(key, mapping=values) or client.hexists(key, "_id"):
-                    return True
-            else:
-                with client.pipeline() as pipe:
-                    pipe.hexists(key, "_id")
-                    pipe.hdel(key, *(changes.keys() - values.keys()))
+            with client.pipeline() as pipe:
+                pipe.hexists(key, "_id")
+                if nulls := changes.keys() - values.keys():
+                    pipe.hdel(key, *nulls)
                     if values:
                         pipe.hset(key, mapping=values)
-                    if pipe.execute()[0]:
-                        return True
+                if pipe.execute()[0]:
+                    return True
             with client.pipeline() as pipe:
                 try:
                     pipe.watch(key)

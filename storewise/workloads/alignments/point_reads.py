@@ -13,6 +13,7 @@ from storewise.workloads.contract import ClientContext, Operation
 
 #: Count the bytes of so many first single documents, then of every 16th.
 _COUNT_ALL, _COUNT_EVERY = 1000, 16
+_TEXTS = (str, bytes)  # a union would be made anew for each value
 
 
 def document_bytes(document: Document | None) -> int:
@@ -21,7 +22,7 @@ def document_bytes(document: Document | None) -> int:
         return 0
     total = 0
     for value in document.values():
-        if isinstance(value, str | bytes):
+        if isinstance(value, _TEXTS):
             total += len(value)
         elif value is not None:
             total += 8
@@ -40,8 +41,10 @@ class PointReads:
         self._client = client
         self._keeps = context.engine.flags.stores
         self._owner = client.owner if context.engine.flags.owner else None
-        self._operations: dict[str | None, Operation] = {}
-        """The read of one document, by the node that answers it."""
+        self._counted: dict[str | None, Operation] = {}
+        """The read of one document whose bytes are counted, by the node that answers it."""
+        self._others: dict[str | None, Operation] = {}
+        """The read of one that has as many bytes as the last one that was counted."""
         self._reads = self._bytes = 0
         self._kind, self._id = KINDS[0], b""
         """What the operation at hand reads, and what it got."""
@@ -52,20 +55,22 @@ class PointReads:
         """The operation that reads one document."""
         self._kind, self._id = kind, document_id
         node = self._owner(kind, document_id) if self._owner is not None else None
-        operation = self._operations.get(node)
+        reads = self._reads = self._reads + 1
+        if reads > _COUNT_ALL and reads % _COUNT_EVERY:
+            operation = self._others.get(node)
+            if operation is None:
+                operation = Operation("get", self._get, 1, self._bytes, node)
+                self._others[node] = operation
+            return operation
+        self._others = {}
+        operation = self._counted.get(node)
         if operation is None:
-            operation = Operation("get", self._get, 1, 0, node, self._size)
-            self._operations[node] = operation
+            operation = self._counted[node] = Operation("get", self._get, 1, 0, node, self._size)
         return operation
 
     def single_reads(self, draws: Iterator[tuple[Kind, bytes]]) -> Iterator[Operation]:
         """Yield an operation for each (kind, id): it reads this document."""
-        if self._owner is not None:
-            yield from itertools.starmap(self.single_read, draws)
-            return
-        operation = Operation("get", self._get, 1, 0, None, self._size)
-        for self._kind, self._id in draws:
-            yield operation
+        return itertools.starmap(self.single_read, draws)
 
     def batch_read(self, kind: Kind, ids: list[bytes]) -> Operation:
         """The operation that reads several documents by one call."""
@@ -86,9 +91,7 @@ class PointReads:
         return len(ids)
 
     def _size(self) -> int:
-        reads = self._reads = self._reads + 1
-        if reads < _COUNT_ALL or not reads % _COUNT_EVERY:
-            self._bytes = document_bytes(self._document)
+        self._bytes = document_bytes(self._document)
         return self._bytes
 
     def _size_of_all(self) -> int:
