@@ -109,10 +109,10 @@ def notes_of(parts: Sequence[Path]) -> tuple[dict[str, Any], ...]:
 
 
 def must_succeed(engine: Engine, trial: Trial) -> bool:
-    """Whether a lost or refused document is a failure of the trial and not a measurement.
+    """Whether a lost or refused document makes the trial fail; else it is a measurement.
 
-    It is where the store promises to keep what it acknowledged: at any level but those that it
-    calls lossy (`lossy_levels`).
+    True at all consistency levels at which the store promises to keep acknowledged documents: those
+    that are not in its `lossy_levels`.
     """
     level = trial.consistency or next(iter(engine.consistencies), "")
     return engine.flags.stores and level not in engine.lossy_levels

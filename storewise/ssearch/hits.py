@@ -142,13 +142,13 @@ def _count_columns(
     either = gap[0] | gap[1]
     same = np.add.reduceat((rows[0] == rows[1]) & ~either, starts, dtype=np.int64)
     # A frame shift stands in both rows.
-    begins = _begins(gap[0], starts) | _begins(gap[1] & ~gap[0], starts)
+    begins = _gap_starts(gap[0], starts) | _gap_starts(gap[1] & ~gap[0], starts)
     openings = np.add.reduceat(begins, starts, dtype=np.int64)
     gaps = np.add.reduceat(either, starts, dtype=np.int64)
     return same.tolist(), gaps.tolist(), openings.tolist()
 
 
-def _begins(gap: np.ndarray[Any, np.dtype[np.bool_]], starts: Any) -> Any:
+def _gap_starts(gap: np.ndarray[Any, np.dtype[np.bool_]], starts: Any) -> Any:
     """Mark the columns in which a gap begins."""
     before = np.concatenate([[False], gap[:-1]])
     before[starts] = False

@@ -40,8 +40,8 @@ def _engine(name: str) -> Engine | None:
 _server_titles: dict[str, str] = {}
 
 
-def learn_titles(versions: Iterable[tuple[str, str]]) -> None:
-    """Note which servers a study used (MariaDB or MySQL, Valkey or Redis), for `title`.
+def set_server_titles(versions: Iterable[tuple[str, str]]) -> None:
+    """Set which servers a study used (MariaDB or MySQL, Valkey or Redis), for `title`.
 
     `versions` are pairs of an engine's name and the version that its server reported.
     """
@@ -54,7 +54,7 @@ def learn_titles(versions: Iterable[tuple[str, str]]) -> None:
 
 
 def title(name: str) -> str:
-    """The name to show for an engine; the name of its server if `learn_titles` has noted one."""
+    """The name to show for an engine: that of its server (`set_server_titles`), if known."""
     engine = _engine(name)
     return _server_titles.get(name) or (engine.title if engine is not None else name)
 
@@ -77,7 +77,7 @@ several_writers = partial(_flag, "concurrent_writers", unknown=True)
 guarded = partial(_flag, "authentication", unknown=True)
 
 
-def copies(row: Mapping[str, Any]) -> int:
+def replica_factor(row: Mapping[str, Any]) -> int:
     """The factor that turns the size a store reports into the size of all its replicas.
 
     It is 1 for stores whose reported size includes all replicas (`flags.size_has_copies`).

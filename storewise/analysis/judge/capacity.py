@@ -18,7 +18,7 @@ from typing import Any
 
 import pandas as pd
 
-from storewise.analysis.common.engines import CEILING, copies, embedded, external
+from storewise.analysis.common.engines import CEILING, embedded, external, replica_factor
 from storewise.analysis.common.frames import grouped, missing, records
 from storewise.analysis.common.text import all_of, number
 from storewise.analysis.judge.comparable_steps import LOAD_RATE, loads
@@ -214,7 +214,7 @@ def _capacity(load: _Load, disk: pd.DataFrame) -> tuple[dict[str, Any], list[dic
         model = Model(MEASURED, rates[0], math.nan, most=0)
     best = max(range(len(counts)), key=lambda i: rates[i].mean)
     size = _size(disk, load, counts[best])
-    per_count = size["bytes"] / copies(load.setting)
+    per_count = size["bytes"] / replica_factor(load.setting)
     target = full.documents / (TARGET_HOURS * HOUR)
     needed = model.needed(target) if over else math.nan
     ends = [

@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 from pydantic import ValidationError
 
-from storewise.analysis.common.engines import CEILING, copies
+from storewise.analysis.common.engines import CEILING, replica_factor
 from storewise.analysis.common.frames import grouped, key_of, records
 from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.files.inputs import has_inputs
@@ -168,7 +168,7 @@ def corpus_disk(tables: Tables, full: FullSize) -> pd.DataFrame:
     lines = _lines(tables, full, keys) if VOLUME in factors else {}
     rows: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in records(sizes):
-        times, key = copies(row), key_of(row, keys)
+        times, key = replica_factor(row), key_of(row, keys)
         line_of_key = lines.get(key)
         if line_of_key is not None:
             figure = {name: getattr(line_of_key, name) for name in ("mean", "low", "high")}

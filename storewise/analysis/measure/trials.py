@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from storewise.analysis.common.engines import copies
+from storewise.analysis.common.engines import replica_factor
 from storewise.analysis.common.frames import joined, numbered
 from storewise.analysis.files.inputs import InputTotals
 from storewise.analysis.files.parts import SESSION, HdrLog, Part, threads_of, whole_phases
@@ -88,7 +88,7 @@ def measure(
     session_table = sessions(node_table, session)
     partial = {p.trial for p in parts if (p.factors.get("volume") or 1) < 1}
     stored = storage(samples, study.inputs, partial)
-    times = {p.trial: copies(p.factors) for p in parts}
+    times = {p.trial: replica_factor(p.factors) for p in parts}
     sampled = hosts.host_samples(of_hosts)
     load = hosts.host_load(of_hosts, sampled, walls)
     cpu = hosts.by_second(sampled)

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import pandas as pd
 
-from storewise.analysis.common.engines import BASELINE, learn_titles
+from storewise.analysis.common.engines import BASELINE, set_server_titles
 from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.files.inputs import has_inputs, read_failed, read_manifest, read_quarantine
 from storewise.analysis.files.outdated_trials import (
@@ -116,7 +116,7 @@ def load_results(
     read = read or [Read([], [], measure([], [], read_samples([]).rows, about), [])]
     parts = [part for one in read for part in one.parts]
     logs = [log for one in read for log in one.logs]
-    learn_titles(
+    set_server_titles(
         (str(part.factors.get("engine")), str(version))
         for part in parts
         for name, version in (part.conditions.get("versions") or {}).items()

@@ -189,7 +189,7 @@ class Link:
         gave up."""
         if isinstance(error, GaveUp):
             number = numbers.popleft()
-            bodies[number] = self._again(slot, requests[number], answer, error)
+            bodies[number] = self._retry(slot, requests[number], answer, error)
         with self._shared.lock:
             self._shared.reconnects += len(numbers)
         while numbers:
@@ -200,9 +200,9 @@ class Link:
         try:
             return self._ask_each(slot, request, answer)
         except GaveUp as error:
-            return self._again(slot, request, answer, error)
+            return self._retry(slot, request, answer, error)
 
-    def _again(self, slot: int, request: bytes, answer: int, first: GaveUp) -> bytes:
+    def _retry(self, slot: int, request: bytes, answer: int, first: GaveUp) -> bytes:
         """Send a request again, to the next node first, after a node gave up."""
         with self._shared.lock:
             self._shared.reconnects += 1

@@ -113,12 +113,12 @@ def log_tail(path: Path) -> str:
     return "\n".join(map(_shortened, tail))
 
 
-def no_space(path: Path) -> str:
+def disk_full_line(path: Path) -> str:
     """The first of a log's last lines that reports a full disk, shortened; empty if none does."""
     return next((_shortened(line) for line in _last_lines(path) if NO_SPACE.search(line)), "")
 
 
-def mapped_write(path: Path, directory: Path) -> str:
+def mapped_file_error(path: Path, directory: Path) -> str:
     """The first of a log's last lines that reports a failed access to a mapped file, if the file
     system of `directory` is full; else empty, because a broken disk raises the same signal."""
     line = next((_shortened(line) for line in _last_lines(path) if _MAPPED_WRITE.search(line)), "")

@@ -1,11 +1,10 @@
-"""What keeps the jobs of a trial together while it lives, on any file system they share.
+"""Leases, abort files and registered processes: how the jobs of a trial end together.
 
 A *run* is one Snakemake process. It renews a lease file, ``leases/<run id>``, every few seconds.
 A trial that is being measured has a *live directory*, ``live/<trial>/``, whose ``session.json``
-names its run. Every job of the trial registers its process there and *watches*: it ends as soon
-as somebody wrote ``abort``, the directory has gone, or the run's lease has not changed for longer
-than its time. So nothing outlives a killed run, whatever host it is on, and nothing depends on
-clocks that agree.
+names its run. Every job of the trial registers its process there and polls: it ends when there is
+a file ``abort``, when the directory was removed, or when the run's lease has expired. So all jobs
+end after a killed run, on any host with this file system, even if the hosts' clocks differ.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ from storewise.errors import Aborted
 from storewise.layout import LEASES, LIVE
 from storewise.session.coordination.system import SYSTEM, System
 
-#: The session as Snakemake sees it: a temporary file that it removes with its last consumer.
+#: The session as an output of Snakemake, which removes it after the last job that needs it.
 SESSION = "session.json"
-#: The same, kept until the run ends, so that the directory is known to be the run's own.
+#: A copy that stays until the run ends: it says to which run the directory belongs.
 OWNER = "owner.json"
 ABORT = "abort"
-#: Written when a trial's last job is done: the next trial may open.
+#: Written after a trial's last job: the next trial may start.
 FINISHED = "finished"
 MEMBERS = "members"
 #: Seconds between two questions to a scheduler.
@@ -46,7 +45,7 @@ Ask = Callable[[str, Sequence[str]], set[str] | None]
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process that cannot be mistaken for a later one with the same pid."""
+    """A process, identified by pid and start time: a later process may get the same pid."""
 
     host: str
     pid: Annotated[int, Gt(0)]
@@ -168,7 +167,7 @@ def _lease_version(leases: Path, run: str) -> tuple[int, int] | None:
 
 
 class Watch:
-    """What a job calls while it works; `check` raises Aborted when the trial is to end."""
+    """Polled by a job while it works: `check` raises Aborted when the trial is to end."""
 
     def __init__(
         self, results: Path, session: Session, *, clock: Callable[[], float] = time.monotonic
@@ -209,14 +208,15 @@ class Abort:
 
 
 def abort(directory: Path, why: Abort) -> bool:
-    """Tell all jobs of a trial to end; the first reason stays. True if ours was the first."""
+    """Write the abort file of a trial, so that all its jobs end. Returns False if it exists: the
+    first reason is kept."""
     if not directory.is_dir():
         return False
     aside = directory / f".{ABORT}.{socket.gethostname()}.{os.getpid()}.{time.monotonic_ns()}"
     try:
         aside.write_text(json.dumps(asdict(why)) + "\n", encoding="utf-8")
     except OSError:
-        # On a full disk an empty file can mostly be made: to end matters more than why.
+        # On a full disk an empty file can mostly be made: that suffices to end the jobs.
         if not aside.exists():
             raise
     try:
@@ -239,7 +239,7 @@ def abort(directory: Path, why: Abort) -> bool:
 
 
 def read_abort(path: Path) -> Abort:
-    """The reason of an abort; OSError where there is none."""
+    """Read an abort file; OSError if it does not exist."""
     try:
         return read_as(Abort, path)
     except ValueError:
@@ -253,7 +253,7 @@ def await_reason(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Return when another job has given a reason, or after some seconds."""
+    """Wait until another job has aborted the trial, at most `seconds`."""
     until = clock() + seconds
     while live.is_dir() and not (live / ABORT).exists() and clock() < until:
         sleep(0.1)
@@ -263,7 +263,7 @@ def await_reason(
 def membership(directory: Path, name: str, *, system: System = SYSTEM) -> Iterator[None]:
     """Register this process as a job of a trial while the block runs.
 
-    Raises Aborted where the live directory has gone.
+    Raises Aborted if the live directory was removed.
     """
     path = directory / MEMBERS / f"{name}.json"
     try:
@@ -278,7 +278,7 @@ def membership(directory: Path, name: str, *, system: System = SYSTEM) -> Iterat
 
 
 def lose_host(directory: Path, host: str) -> None:
-    """Note that a host of a trial is gone: nobody waits for what ran there."""
+    """Unregister the jobs of a lost host, so that nobody waits for them."""
     for name, process in members(directory).items():
         # A scheduler's name of a host may be the short one.
         if host and process.host.partition(".")[0] == host.partition(".")[0]:
@@ -286,13 +286,13 @@ def lose_host(directory: Path, host: str) -> None:
 
 
 def members(directory: Path) -> dict[str, Process]:
-    """Jobs that are registered in a live directory, by name."""
+    """The processes registered in a live directory, by job name."""
     jobs = {}
     for path in sorted((directory / MEMBERS).glob("*.json")):
         try:
             jobs[path.stem] = read_as(Process, path)
         except (FileNotFoundError, ValueError):
-            # It ended while we looked, or its host crashed before the file was on disk.
+            # The job ended meanwhile, or its host crashed before the file was on disk.
             continue
     return jobs
 

@@ -1,8 +1,8 @@
-"""What directs a run must be its user's alone: leases, live directories, and the way to them.
+"""Files that control a run must belong to its user: leases, live directories and their parents.
 
-By these files a run and its jobs abort trials, kill processes, remove directories and learn where
-the servers are. So a directory of them that somebody else has made is not believed, and one that
-others could put something else in the place of is named.
+Runs and jobs read in them which trials to abort, which processes to kill, which directories to
+remove and where the servers are. So directories made by another user are refused, and those in
+which another user could replace files are reported.
 """
 
 from __future__ import annotations
@@ -48,8 +48,7 @@ def restrict_snakemake_directory(work: Path) -> None:
 
 
 def make_private(path: Path) -> None:
-    """Make a directory that only this user may enter; ConfigError for one that somebody else has
-    made."""
+    """Make a directory that only this user may enter; ConfigError if another user owns it."""
     try:
         path.mkdir(mode=_ONLY_OURS)
     except FileExistsError:
@@ -57,9 +56,9 @@ def make_private(path: Path) -> None:
 
 
 def check_private(path: Path) -> None:
-    """Believe a directory, if there is one, only if it is ours, and close it for others.
+    """If a directory exists, check that this user owns it and remove the access of all others.
 
-    ConfigError names its owner.
+    ConfigError names another owner.
     """
     try:
         status = path.lstat()
@@ -79,7 +78,8 @@ def check_private(path: Path) -> None:
 
 
 def _our_number(directory: Path) -> int:
-    """Whom a file of ours belongs to there: a file server may give root, or all users, another."""
+    """The user id that new files of this process get in a directory: a file server may map root, or
+    all users, to another one."""
     probe = directory / f".owner.{os.getpid()}"
     try:
         os.close(os.open(probe, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
@@ -109,8 +109,8 @@ def made_by_run(directory: Path, run: str) -> bool:
 
 
 def replaceable(paths: Iterable[Path]) -> tuple[list[str], list[str]]:
-    """Directories on the way to some places in which others may put something else in the place of
-    what is ours: where every user may, and where the members of a group may (in words)."""
+    """Parent directories of `paths` in which others may replace files: (world-writable ones,
+    group-writable ones as text for a message)."""
     way: dict[Path, None] = {}
     for path in paths:
         for one in (path.absolute(), path.resolve()):

@@ -22,7 +22,12 @@ from storewise.errors import ConfigError, EngineError
 from storewise.metrics.host import host_name
 from storewise.metrics.memory_kills import MemoryKills
 from storewise.processes import clean_environment, dies_with_parent, undisturbed
-from storewise.session.coordination.ending import how_it_ended, log_tail, mapped_write, no_space
+from storewise.session.coordination.ending import (
+    disk_full_line,
+    how_it_ended,
+    log_tail,
+    mapped_file_error,
+)
 from storewise.session.coordination.liveness import remove_tree
 from storewise.session.server.address import free_port
 from storewise.session.server.guard import POLL, Guarded, Order, clean
@@ -250,7 +255,7 @@ class Server:
         size = self.log.stat().st_size if self.log.exists() else 0
         if size != self._seen:
             self._seen = size
-            if no_space(self.log):
+            if disk_full_line(self.log):
                 return self._explained(f"{server} cannot go on")
         return None
 
@@ -262,7 +267,7 @@ class Server:
     def _explained(self, what: str) -> str:
         """What happened to a program of this node, with what its log says of the reason."""
         node = self.node
-        if line := no_space(self.log) or mapped_write(self.log, node.directory):
+        if line := disk_full_line(self.log) or mapped_file_error(self.log, node.directory):
             return (
                 f"{node.spec.name}: no space left on device for {node.directory}: free space "
                 "there, or name a larger directory (`scratch` of rule `node` in the profile); "

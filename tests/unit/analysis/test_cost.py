@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from support.results.made import GROUP, SCALED, only, with_study
 
-from storewise.analysis.common.engines import copies
+from storewise.analysis.common.engines import replica_factor
 from storewise.analysis.judge.corpus import FullSize, corpus_disk, full_size, line
 from storewise.analysis.judge.cost import AS_PLACED, ONE_EACH, Hosts, costs, hosts_paid, per_million
 
@@ -159,9 +159,13 @@ def test_what_the_size_of_the_corpus_goes_by(tables):
 
 
 def test_replicas_that_a_size_leaves_out_are_added(tables):
-    assert copies({"engine": "mongodb", "replicas": 3.0}) == 3  # it counts one of each
-    assert copies({"engine": "cassandra", "replicas": 3.0}) == 1  # it counts all
-    assert copies({"engine": "sqlite", "replicas": None}) == copies({"engine": "sqlite"}) == 1
+    assert replica_factor({"engine": "mongodb", "replicas": 3.0}) == 3  # it counts one of each
+    assert replica_factor({"engine": "cassandra", "replicas": 3.0}) == 1  # it counts all
+    assert (
+        replica_factor({"engine": "sqlite", "replicas": None})
+        == replica_factor({"engine": "sqlite"})
+        == 1
+    )
     sizes = tables.storage_summary
     sizes = sizes[sizes["engine"] == "postgres"].assign(engine="mongodb", replicas=2.0)
     results = replace(tables.results, factors=(*tables.results.factors, "replicas"))

@@ -3,14 +3,14 @@
 import pytest
 from support.results import synthetic
 
-from storewise.analysis.common.engines import learn_titles, title
+from storewise.analysis.common.engines import set_server_titles, title
 from storewise.report.page.page import render
 
 
 @pytest.fixture(autouse=True)
 def _forgotten():
     yield
-    learn_titles([])
+    set_server_titles([])
 
 
 def test_the_page_calls_mysql_by_its_name(tmp_path):
@@ -21,6 +21,8 @@ def test_the_page_calls_mysql_by_its_name(tmp_path):
 
 
 def test_the_server_that_ran_gives_its_name():
-    learn_titles([("mariadb", "MariaDB 11.4"), ("mariadb", "MySQL 8.4"), ("valkey", "Redis 7.2")])
+    set_server_titles(
+        [("mariadb", "MariaDB 11.4"), ("mariadb", "MySQL 8.4"), ("valkey", "Redis 7.2")]
+    )
     assert title("mariadb") == "MariaDB or MySQL"
     assert (title("valkey"), title("postgres")) == ("Redis", "PostgreSQL")

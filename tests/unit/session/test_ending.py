@@ -10,10 +10,10 @@ from support.riak.recordings import recorded
 from storewise.metrics import memory_kills
 from storewise.metrics.memory_kills import MemoryKills, cgroup_file
 from storewise.session.coordination.ending import (
+    disk_full_line,
     how_it_ended,
     log_tail,
-    mapped_write,
-    no_space,
+    mapped_file_error,
     status_of,
 )
 
@@ -85,11 +85,11 @@ def test_what_snakemake_tells_of_a_script():
 )
 def test_a_full_disk_is_seen_in_the_words_of_each_server(tmp_path, line):
     log = tmp_path / "server.log"
-    assert no_space(log) == ""
+    assert disk_full_line(log) == ""
     log.write_text(f"starting\n{line}\nshutting down\n")
-    assert no_space(log) == line
+    assert disk_full_line(log) == line
     log.write_text("starting\n" + "x" * 400 + "\n")
-    assert no_space(log) == ""
+    assert disk_full_line(log) == ""
 
 
 def test_a_mapped_file_without_space_is_told_from_a_broken_disk(tmp_path, monkeypatch):
@@ -101,9 +101,9 @@ def test_a_mapped_file_without_space_is_told_from_a_broken_disk(tmp_path, monkey
         with monkeypatch.context() as patch:
             usage = SimpleNamespace(free=free)
             patch.setattr("shutil.disk_usage", lambda directory, usage=usage: usage)
-            assert mapped_write(log, tmp_path) == told
+            assert mapped_file_error(log, tmp_path) == told
     log.write_text(line)
-    assert mapped_write(log, tmp_path / "gone") == ""
+    assert mapped_file_error(log, tmp_path / "gone") == ""
 
 
 def test_the_line_that_explains_comes_first_and_noise_not_at_all(tmp_path):
@@ -128,6 +128,6 @@ def test_the_end_of_a_log_is_short_and_without_the_places_of_exceptions(tmp_path
     assert tail == [*lines[-11:], f"java.io.IOException: {'x' * 279} ..."]
     # The end of a large log, and not the whole: what stands 32 KiB before it is not seen.
     log.write_text("No space left on device\n" + "y\n" * 20000)
-    assert no_space(log) == ""
+    assert disk_full_line(log) == ""
     log.write_text("No space left on device\n" + "y\n" * 16000)
-    assert no_space(log) == "No space left on device"
+    assert disk_full_line(log) == "No space left on device"
