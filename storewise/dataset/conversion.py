@@ -47,7 +47,8 @@ class Options:
     """How to convert. `update` adds inputs to those of an existing data set. `quarantine` leaves
     bad inputs out; else a bad input ends the conversion.
 
-    `share` names the writer if several write one data set at the same time: its files begin so.
+    `share` names this writer if several write one data set at the same time: a prefix of the names
+    of its files.
     """
 
     wanted: Wanted = field(default_factory=Wanted)

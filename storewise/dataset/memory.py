@@ -18,11 +18,11 @@ class _NoPandas(MetaPathFinder):
 
 
 def limit_arrow_memory() -> None:
-    """Have Arrow take memory from the system, and do without pandas, as long as this process lives.
+    """Make Arrow use the system's allocator and never import pandas, in this process and its
+    children.
 
-    To be called before Arrow is imported, whose own allocator keeps 60 MB of what was given back;
-    child processes do as this one. At its first conversion Arrow imports pandas, if that is there:
-    40 MB and 0.4 s. `to_pandas` fails in this process from here on.
+    Call it before Arrow is imported. Arrow's own allocator keeps 60 MB of freed memory, and its
+    first conversion imports pandas, if installed (40 MB, 0.4 s). `to_pandas` fails from then on.
     """
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     import pyarrow as pa

@@ -41,8 +41,8 @@ KEY = ("partition", "library", "query", "digest", "search")
 
 
 class SortKey(NamedTuple):
-    """Where the rows of a search go: the partition, and the names that are part of the order,
-    empty where they are none."""
+    """The partition and the sort order of a search's rows. A name that is not part of the sort
+    order is empty."""
 
     partition: int
     library: str
@@ -66,7 +66,7 @@ def partition_of_name(name: str, partitions: int) -> int:
 
 
 def sort_key_of(settings: Settings, library: str | None, query: str | None, digest: int) -> SortKey:
-    """Where the documents of a search go, in every kind."""
+    """The sort key of a search's documents, the same for every kind."""
     if settings.by == "hash":
         first = digest >> 8 * (DIGEST_BYTES - 1)
         partition = partition_of_byte(first, settings.partitions)

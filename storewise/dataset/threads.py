@@ -1,4 +1,4 @@
-"""A second thread for what needs no attention: what is to come, and what is done with."""
+"""Prefetching and writing in a second thread."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ P = ParamSpec("P")
 
 @contextmanager
 def prefetch_one(things: Generator[T]) -> Iterator[Iterator[T]]:
-    """Within, `things`, of which a thread makes the next while one is used.
+    """A context with an iterator over `things`: a thread makes the next one while one is used.
 
-    All of the generator runs in that thread, its end included, which does not outlive the context.
+    The whole generator runs in that thread, which ends with the context.
     """
-    with ThreadPoolExecutor(1, "one-ahead") as pool:
+    with ThreadPoolExecutor(1, "storewise-prefetch") as pool:
         try:
             yield _ahead(pool, things)
         finally:
@@ -36,10 +36,10 @@ def _ahead(pool: ThreadPoolExecutor, things: Generator[T]) -> Iterator[T]:
 
 
 class BackgroundCall:
-    """Calls that a thread makes one after the other; one is under way at most.
+    """Runs calls in a second thread, one at a time.
 
-    At the end of the context the last one is done; errors of a call are raised by the next, or
-    there.
+    The end of the context waits for the last call. The error of a call is raised by the next `do`
+    or at the end of the context.
     """
 
     def __enter__(self) -> BackgroundCall:
@@ -55,7 +55,7 @@ class BackgroundCall:
             self._pool.shutdown()
 
     def do(self, call: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
-        """Make a call when the one before it is done, for which this waits."""
+        """Wait for the previous call, then start this one in the thread."""
         self.wait()
         self._last = self._pool.submit(call, *args, **kwargs)
 

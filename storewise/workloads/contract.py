@@ -280,7 +280,7 @@ class VerifyContext:
 
 @dataclass(slots=True)
 class Checked:
-    """What a verification found of one kind, and the first difference in words."""
+    """The result of verifying one kind, with the first difference as text."""
 
     name: str
     expected: int
@@ -317,8 +317,8 @@ def count_by_ids(
     ids: Iterable[list[bytes]],
     name_of: Callable[[bytes], str],
 ) -> Checked:
-    """The number of documents of an engine that cannot count, by a look at these ids: all of
-    them, or a sample whose share of missing ones stands for all."""
+    """Count the documents of an engine that cannot count: read these ids, all or a sample. The
+    share of missing documents in a sample is taken for all."""
     checked = lost = 0
     first = None
     for some in ids:
@@ -405,7 +405,7 @@ class Workload(ABC):
 
     @abstractmethod
     def verify(self, context: VerifyContext) -> list[Checked]:
-        """Compare the store with what was acknowledged, and with what it should be."""
+        """Compare the stored documents with those that the store has acknowledged."""
 
     @abstractmethod
     def operations(self, phase: str, client: Client, context: ClientContext) -> Iterator[Operation]:

@@ -86,7 +86,8 @@ def plan_summary(planned: pd.DataFrame, results: Results) -> pd.DataFrame:
 
 
 def index_use_sentences(summary: pd.DataFrame, factors: Sequence[str]) -> list[str]:
-    """Where each engine left its secondary index, one sentence for each that had one."""
+    """For each engine with a secondary index, a sentence that says at which selectivities it used
+    the index."""
     if summary.empty or "index" not in summary:
         return []
     indexed = summary[(summary["index"] != "none") & summary["uses_index"].notna()]

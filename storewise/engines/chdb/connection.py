@@ -73,8 +73,8 @@ class _Process:
         self.connections = 0
         self.clients = 0
 
-    def take(self) -> Path:
-        """The directory for one connection more."""
+    def acquire(self) -> Path:
+        """Register a connection; returns the directory that all connections share."""
         with self.lock:
             if _forked:
                 raise EngineError(
@@ -87,7 +87,7 @@ class _Process:
             return self.directory
 
     def release(self) -> None:
-        """One connection less; with the last one the directory goes."""
+        """Unregister a connection; the last one removes the directory."""
         with self.lock:
             self.connections -= 1
             if not self.connections and self.directory is not None:
@@ -117,7 +117,7 @@ class Connection:
     """One thread's connection to the ClickHouse of this process."""
 
     def __init__(self, settings: ChdbSettings) -> None:
-        self.directory = _process.take()
+        self.directory = _process.acquire()
         try:
             with _signals_as_before():
                 self._driver = Driver(_address(self.directory, settings))

@@ -189,7 +189,7 @@ class _Writer:
 
 
 class _PartitionedReader:
-    """Rows as they come, cut where another partition begins."""
+    """Reads batches of rows and cuts them where a new partition begins."""
 
     def __init__(self, batches: Iterable[Any], schema: Any, settings: Settings) -> None:
         self._batches = iter(batches)
@@ -199,7 +199,7 @@ class _PartitionedReader:
         self._parts: Any = None
 
     def more(self) -> bool:
-        """Whether there are rows that were not taken."""
+        """Whether rows are left; reads the next batch if needed."""
         while self._rows is None or not len(self._rows):
             batch = next(self._batches, None)
             if batch is None:

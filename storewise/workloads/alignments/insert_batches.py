@@ -99,7 +99,8 @@ def _changed(file: InputFile, expected: str, actual: str) -> InputError:
 
 
 def assign_files(files: Sequence[InputFile], thread: int, threads: int) -> list[InputFile]:
-    """The files of one thread: the largest first, each to the thread with the fewest bytes."""
+    """The files that a thread loads: files are assigned by size, the largest first, each to the
+    thread with the fewest bytes so far."""
     loads = [0] * threads
     mine = []
     for file in sorted(files, key=lambda f: (-f.bytes, f.path)):
@@ -117,8 +118,8 @@ def roll_back_file(
     stored: Mapping[Kind, int],
     error: InputError,
 ) -> None:
-    """Delete what is stored of a bad file (`stored` documents of each kind) and note it as
-    refused; raises InputError where the study has no quarantine or the engine cannot delete."""
+    """Delete the documents of a bad file that were stored already (`stored` per kind) and add it to
+    `context.refused`. Raises InputError without quarantine, or if the engine cannot delete."""
     if not context.quarantine:
         raise error
     if any(stored.values()) and not context.engine.flags.deletes:

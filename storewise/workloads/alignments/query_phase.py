@@ -71,7 +71,8 @@ class QueryParams(EndedParams):
 
 @dataclass(frozen=True, slots=True)
 class ParameterPool:
-    """Values that exist in the data; all sorted. `seed` is that of the data."""
+    """Sorted values from the stored data, from which questions draw their parameters. `seed` is
+    computed from the data."""
 
     rna: tuple[str, ...]
     genes: tuple[str, ...]
@@ -84,7 +85,7 @@ _learning = Lock()
 
 
 def learn(files: StoredFiles) -> ParameterPool:
-    """The values of a seeded sample of the stored files; EngineError where nothing is stored."""
+    """Read the values of a seeded sample of the stored files; EngineError if nothing is stored."""
     counts = files.counts(Kind.ALIGN)
     whole = np.flatnonzero(counts)
     if not len(whole):
@@ -132,7 +133,7 @@ def _learn(files: tuple[tuple[str, bytes, int], ...], seed: int) -> ParameterPoo
 
 
 def check_questions(context: ClientContext, pool: ParameterPool) -> None:
-    """Raise ConfigError for a question that this data cannot be asked."""
+    """Raise ConfigError for a question whose fields the data do not have."""
     for name in context.params.questions:
         why = ""
         if context.study_fields and name in ("best_hits", "gene_hits", "top_genes"):
@@ -200,7 +201,7 @@ def note_of(name: Name, context: ClientContext) -> dict[str, Any]:
 def draw(
     name: Name, params: QueryParams, pool: ParameterPool, stream: np.random.Generator
 ) -> Question:
-    """A question with values from the data."""
+    """Make a question with parameters drawn from the pool."""
     # Always four numbers: what one question draws does not change what the next one does.
     at = stream.random(4).tolist()
     where: tuple[Where, ...] = ()

@@ -37,8 +37,8 @@ def not_stored(shards: Path, files: StoredFiles) -> list[str]:
 
 
 def check_documents(context: VerifyContext, files: StoredFiles) -> list[Checked]:
-    """Of each kind what is there, against what `files` promise; raises EngineError for a file
-    that was changed since."""
+    """Compare the stored documents of each kind with those of `files`; EngineError if an input file
+    has changed since the load."""
     verifier = _Verifier(context, files)
     checked = {kind: verifier.count(kind) for kind in KINDS}
     verifier.compare(checked)
@@ -52,7 +52,7 @@ class _Verifier:
         self._generator = np.random.default_rng(np.random.SeedSequence([context.seed, 0x7665]))
 
     def count(self, kind: Kind) -> Checked:
-        """What should be there and what the engine says is there."""
+        """Compare the number of documents loaded with the number that the engine counts."""
         self._check()
         expected = self._files.total(kind)
         if self._engine.flags.count != "none":

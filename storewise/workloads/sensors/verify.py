@@ -16,8 +16,10 @@ _BATCH = 500
 
 
 def check_readings(context: VerifyContext, readings: Readings, rows: int) -> Checked:
-    """The number of readings by the engine's count (without one by all keys, or a seeded sample
-    above 100,000), and a seeded sample compared field by field."""
+    """Count the readings, and compare a seeded sample field by field.
+
+    An engine that cannot count is asked for all keys; above 100,000 for a seeded sample of them.
+    """
     generator = np.random.default_rng(np.random.SeedSequence([context.seed, 0x7665]))
     context.raise_if_aborted()
     counts = context.engine.flags.count != "none"

@@ -20,9 +20,8 @@ _BATCH = 500
 
 
 def check_records(context: VerifyContext, kind: Kind) -> Checked:
-    """Count the records and read them back: all up to 100,000, else a seeded sample which always
-    has the last that each client inserted. An insert that was not acknowledged may have been done
-    or not."""
+    """Count the records and read them back: all of up to 100,000, else a seeded sample that always
+    includes each client's last inserts. An unacknowledged insert may be stored or not."""
     load: LoadParams = context.load
     records = Records(load, context.notes)
     expected = len(records)

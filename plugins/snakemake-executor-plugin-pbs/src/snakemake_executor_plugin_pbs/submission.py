@@ -55,9 +55,9 @@ class Order:
 class Callbacks:
     """Functions called by the thread that submits.
 
-    `submitting` is called with the job's name before qsub runs, then either `accepted` (PBS has
-    the job) or `not_queued` (PBS has no such job). `duplicates` gets ids of further jobs of the
-    same name: a retried qsub can queue a job twice.
+    `submitting` is called with the job's name before qsub runs. From then on PBS may have the job,
+    until `accepted` (PBS has it) or `not_queued` (PBS does not have it) is called. `duplicates`
+    gets ids of further jobs of the same name: a retried qsub can queue a job twice.
     """
 
     accepted: Callable[[Order, str, str | None], None]
