@@ -528,7 +528,7 @@ def remove_session(
         if made_by_run(place, run):
             remove_tree(place)
         else:
-            say(f"{place} stays: it is not known to be of run {run}, as {directory} says")
+            say(f"not removed: {place}, which {directory} names; run {run} has not made it")
     remove_tree(directory)
     return left
 

@@ -134,6 +134,6 @@ def test_fail_stops_at_bad_input_and_says_how_to_go_on(tmp_path):
     text = done.stdout + done.stderr
     line, offset = place_of(cut.stored, len(cut.stored))
     assert f"storewise: data/cut.m10, line {line} (byte {offset}): " in text
-    assert "on_bad_input: quarantine, or --quarantine, goes on" in text
+    assert "on_bad_input: quarantine in the study, or --quarantine" in text
     assert "Traceback" not in text
     assert not (place.results / "trials").exists()
