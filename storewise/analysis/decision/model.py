@@ -60,46 +60,53 @@ def fit(scores: Floats, *, rounds: bool = True) -> Fit:
     The error of a gap is that of least squares with a variance for each store: a gap is a weighted
     sum of scores, its variance the sum of squared weights times variances.
     """
-    scores = scores[:, ~np.isnan(scores).all(axis=0)]
-    k, n_rounds = scores.shape
-    store, at = np.nonzero(~np.isnan(scores))
-    z, n = scores[store, at], np.bincount(store, minlength=k)
-    design = (store[:, None] == np.arange(k)).astype(float)
-    if rounds:
-        # Centred: a store's coefficient is its mean over the rounds.
-        effects = (at[:, None] == np.arange(1, n_rounds)) - 1 / n_rounds
-        whole = np.hstack([design, effects])
-        rank = int(np.linalg.matrix_rank(whole))
-        if rank == whole.shape[1] and len(z) - rank >= FEWEST_DF:
-            design = whole
-    weights = np.linalg.pinv(design)  # of all scores in each estimate
-    freedom = len(z) - design.shape[1]
-    left = z - design @ (weights @ z)
-    # Of the degrees of freedom those of each store's own residuals: 1 - leverage, summed.
-    own_df = np.bincount(store, 1 - np.einsum("ij,ji->i", design, weights), minlength=k)
-    squares = np.bincount(store, left**2, minlength=k)
+    known = ~np.isnan(scores)
+    k, z, n = len(scores), scores[known], known.sum(axis=1)
+    store = np.nonzero(known)[0]
+    design, weights, own_df = _design(known.tobytes(), known.shape, rounds)
+    estimates = weights @ z
+    mean, freedom = estimates[:k], len(z) - len(weights)
+    gap = mean[:, None] - mean
     if freedom == 0:
         nothing = np.full((k, k), np.nan)
-        mean = weights[:k] @ z
-        gap = mean[:, None] - mean
         return Fit(mean, gap, nothing, nothing[0], np.zeros(k), np.nan)
+    squares = np.bincount(store, (z - design @ estimates) ** 2, minlength=k)
     pooled = squares.sum() / freedom
     own = np.where(n > 1, squares / np.maximum(own_df, ROUNDING), 0.0)
     others = (squares.sum() - squares) / np.maximum(freedom - own_df, ROUNDING)
-    limit = [_f(UNEQUAL / k, float(a), float(freedom - a)) for a in own_df.round(6)]
-    unequal = (own > limit * others) & (own > ROUNDING**2) & (n > 1)
-    variance = np.maximum(pooled, own)
-    mean_weights = weights[:k]
-    difference = mean_weights[:, None] - mean_weights
-    mean = mean_weights @ z
+    limit = np.array([_f(UNEQUAL / k, df, round(freedom - df, 6)) for df in own_df.tolist()])
+    unequal = (n > 1) & (own > limit * others) & (own > ROUNDING**2)
+    variance = np.maximum(pooled, own)[store]
     return Fit(
         mean=mean,
-        gap=mean[:, None] - mean,
-        error=np.sqrt(difference**2 @ variance[store]) + ROUNDING,
-        mean_error=np.sqrt(mean_weights**2 @ variance[store]) + ROUNDING,
+        gap=gap,
+        error=np.sqrt((weights[:k, None] - weights[:k]) ** 2 @ variance) + ROUNDING,
+        mean_error=np.sqrt(weights[:k] ** 2 @ variance) + ROUNDING,
         freedom=np.where(unequal, np.minimum(n - 1, freedom), freedom).astype(float),
         spread=float(np.sqrt(pooled)),
     )
+
+
+@lru_cache(maxsize=1024)
+def _design(pattern: bytes, shape: tuple[int, int], rounds: bool) -> tuple[Floats, Floats, Floats]:
+    """Of scores that are known where the pattern says: the design (scores x estimates), the
+    weights of scores in estimates (the stores' first), and each store's share of the degrees of
+    freedom: the sum of 1 - leverage of its scores."""
+    known = np.frombuffer(pattern, dtype=bool).reshape(shape)
+    known = known[:, known.any(axis=0)]
+    store, at = np.nonzero(known)
+    k, n_rounds = known.shape
+    design = (store[:, None] == np.arange(k)).astype(float)
+    # Centred: a store's coefficient is its mean over the rounds.
+    effects = (at[:, None] == np.arange(1, n_rounds)) - 1 / n_rounds
+    whole = np.hstack([design, effects])
+    needed = np.linalg.matrix_rank(whole) + FEWEST_DF if rounds else np.inf
+    if whole.shape[1] + FEWEST_DF == needed <= len(store):
+        design = whole
+    weights = np.linalg.pinv(design)
+    left = 1 - (design * weights.T).sum(axis=1)
+    own_df: Floats = np.bincount(store, left, minlength=k).round(6)
+    return design, weights, own_df
 
 
 @lru_cache(maxsize=4096)

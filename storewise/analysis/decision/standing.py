@@ -8,7 +8,7 @@ criterion to criterion. So the figures of one store could all be had together, o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -44,23 +44,27 @@ class Standing:
     """Criterion -> number of clients, at which the store does best."""
     parts: Floats
     """(criteria x rounds): natural logarithms, greater is better, nan in a round that lacks any."""
+    n: int
+    """Rounds that have all."""
     tries: int
     """Settings (deployments and numbers of clients) that it could choose from."""
+    several: bool
+    """Whether it was measured in several deployments."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Field:
-    """All stores at equal data. `aside` says why a store is not judged."""
+    """The stores that are judged, at equal data and by the same criteria."""
 
-    volume: str
-    criteria: list[str]
-    """Those that stores are judged by, with a weight above 0."""
-    lacking: list[str] = field(default_factory=list)
-    """Criteria with a weight by which no two stores can be judged."""
-    stores: dict[str, Standing] = field(default_factory=dict)
-    aside: dict[str, str] = field(default_factory=dict)
-    rest: dict[str, list[str]] = field(default_factory=dict)
-    """Store that lacks criteria -> those that it has."""
+    stores: dict[str, Standing]
+    weights: dict[str, float]
+    """Criterion -> its share in the score."""
+    rounds: list[Any]
+    """What the rounds are called: the columns of `Standing.parts`."""
+    aside: dict[str, str]
+    """Store -> why it is not judged."""
+    notes: list[str]
+    """What no store is judged by, and the volume that all are judged at."""
 
 
 def level(value: Any) -> str:
@@ -109,10 +113,12 @@ def logarithms(measures: pd.DataFrame, criteria: Mapping[str, Criterion]) -> pd.
         deployment=words, clients=clients, log=logs
     )
     wide = table.groupby([*keys, "round"])["log"].mean().unstack("round")
-    wide = wide[np.isfinite(wide.fillna(0)).all(axis=1) & wide.notna().any(axis=1)]
-    counted = wide.index.get_level_values("criterion").map(lambda name: criteria[name].counted)
+    finite = ~np.isinf(wide.to_numpy()).any(axis=1)
+    wide = wide[finite].dropna(how="all")
+    counted = [criteria[name].counted for name in wide.index.get_level_values("criterion")]
     means = wide.mean(axis=1).to_numpy()[:, None]
-    return wide.where(~np.asarray(counted, bool)[:, None], np.broadcast_to(means, wide.shape))
+    filled = np.where(np.array(counted, dtype=bool)[:, None], means, wide.to_numpy())
+    return pd.DataFrame(filled, wide.index, wide.columns)
 
 
 def stand(rows: pd.DataFrame, criteria: Sequence[str], weights: Floats) -> Standing | None:
@@ -121,7 +127,8 @@ def stand(rows: pd.DataFrame, criteria: Sequence[str], weights: Floats) -> Stand
     A deployment of one round is taken only where there is no other: it may be the best by luck.
     """
     best, best_key = None, (False, -np.inf)
-    tries = rows.index.droplevel("criterion").nunique()
+    tries = rows.index.droplevel(["criterion"]).nunique()
+    several = rows.index.get_level_values("deployment").nunique() > 1
     for deployment, group in rows.groupby(level="deployment"):
         of_deployment = group.droplevel(["store", "deployment"])
         chosen = of_deployment.mean(axis=1).groupby(level="criterion").idxmax()
@@ -134,5 +141,57 @@ def stand(rows: pd.DataFrame, criteria: Sequence[str], weights: Floats) -> Stand
         if rounds and (key := (rounds > 1, float(np.nanmean(scores)))) > best_key:
             clients = {name: str(place[0]) for name, place in zip(criteria, places, strict=True)}
             parts = np.where(np.isnan(scores), np.nan, parts)
-            best, best_key = Standing(str(deployment), clients, parts, tries), key
+            best, best_key = Standing(str(deployment), clients, parts, rounds, tries, several), key
     return best
+
+
+def gather(
+    measures: pd.DataFrame, criteria: Mapping[str, Criterion], failed: Mapping[str, str]
+) -> Field:
+    """The field of measures of stores, without those that `failed` (store -> how).
+
+    A criterion counts that two stores or more have, and a store that lacks one of these is set
+    aside. If fewer than two were left, all are judged by the criteria that all have.
+    """
+    used = {name: one for name, one in criteria.items() if one.weight > 0}
+    rows = measures["criterion"].isin(list(used)) & measures["value"].notna()
+    aside = dict(failed)
+    measures = measures[~measures["store"].isin(list(aside))]
+    at, volume = at_common_volume(measures[rows], aside)
+    logs = logarithms(at, used)
+    of_store = {str(store): group for store, group in logs.groupby(level="store")}
+    has = {s: set(group.index.get_level_values("criterion")) for s, group in of_store.items()}
+    several = [c for c in used if sum(c in of for of in has.values()) >= min(2, len(has))]
+    common = [c for c in used if all(c in of for of in has.values())]
+    names, stores = several, stand_all(of_store, several, used)
+    if len(stores) < 2 and common:
+        names, stores = common, stand_all(of_store, common, used)
+    measured = {name for name in names if not used[name].counted}
+    rounds = {store: one.n for store, one in stores.items()}
+    if measured and max(rounds.values(), default=0) > 1:
+        # Of a store with one round nobody knows how far it is off.
+        aside |= {store: "it has a single round" for store, n in rounds.items() if n == 1}
+        stores = {store: one for store, one in stores.items() if rounds[store] > 1}
+    for store in sorted(set(measures["store"]) - set(stores) - set(aside)):
+        lacks = [c for c in names if c not in has.get(store, ())]
+        aside[store] = f"it lacks {', '.join(lacks)}" if lacks else "no deployment has all criteria"
+    notes = [f"Stores are judged at volume {volume}, the largest of all."] if volume else []
+    for c in [c for c in used if c not in names]:
+        have = [store for store in sorted(has) if c in has[store]]
+        notes.append(f"No store is judged by {c}, which {' and '.join(have) or 'no store'} has.")
+    return Field(stores, shares(names, used), list(logs.columns), aside, notes)
+
+
+def shares(names: Sequence[str], criteria: Mapping[str, Criterion]) -> dict[str, float]:
+    """Weights that sum to 1."""
+    total = sum(criteria[name].weight for name in names)
+    return {name: criteria[name].weight / total for name in names}
+
+
+def stand_all(
+    of_store: Mapping[str, pd.DataFrame], names: Sequence[str], criteria: Mapping[str, Criterion]
+) -> dict[str, Standing]:
+    """The stores that have all these criteria in one deployment."""
+    weights = np.array(list(shares(names, criteria).values()))
+    found = {store: stand(rows, names, weights) for store, rows in of_store.items() if names}
+    return {store: one for store, one in found.items() if one is not None}
