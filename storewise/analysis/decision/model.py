@@ -105,7 +105,7 @@ def _design(pattern: bytes, shape: tuple[int, int], rounds: bool) -> tuple[Float
         design = whole
     weights = np.linalg.pinv(design)
     left = 1 - (design * weights.T).sum(axis=1)
-    own_df: Floats = np.bincount(store, left, minlength=k).round(6)
+    own_df = np.bincount(store, left, minlength=k).astype(float).round(6)
     return design, weights, own_df
 
 

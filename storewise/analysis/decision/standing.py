@@ -127,7 +127,7 @@ def stand(rows: pd.DataFrame, criteria: Sequence[str], weights: Floats) -> Stand
     A deployment of one round is taken only where there is no other: it may be the best by luck.
     """
     best, best_key = None, (False, -np.inf)
-    tries = rows.index.droplevel(["criterion"]).nunique()
+    tries = len({place[1:3] for place in rows.index})
     several = rows.index.get_level_values("deployment").nunique() > 1
     for deployment, group in rows.groupby(level="deployment"):
         of_deployment = group.droplevel(["store", "deployment"])
