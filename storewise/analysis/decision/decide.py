@@ -3,13 +3,12 @@
 A store's score in a round is the weighted sum of the logarithms of its figures, greater is better:
 the weighted product of multiple-criteria decisions (Triantaphyllou, *Multi-criteria Decision Making
 Methods*, 2000, section 2.2.2). So figures of one trial may err together, counts have no error, and
-units are nothing. `standing` says which deployment a store is judged with, `model` how far scores
-are off.
+units are nothing. `standing` says with what a store is judged, `model` how far scores are off.
 
 "Take X" where X is shown to be better than every other store, each by a test of its own, and at
 least 1.2 times as good. Else "A or B", without the stores that are at least 1.2 times behind and
-shown to be worse by Tukey's range, a test of all gaps together. How sure: whichever of the named
-one takes, how likely it is that no other store is more than 1.2 times as good.
+shown to be worse by a test of all gaps together. How sure: whichever of the named one takes, how
+likely it is that no other store is more than 1.2 times as good.
 """
 
 from __future__ import annotations
@@ -27,10 +26,8 @@ from storewise.analysis.common.engines import BASELINE, CEILING
 from storewise.analysis.decision.model import ROUNDING, WORTH, Fit, Floats, fit, student, tukey
 from storewise.analysis.decision.standing import Criterion, Field, gather
 
-#: Least chance that no store is more than WORTH times as good as the one that is taken.
+#: Least chance that no other store is more than WORTH times as good as the one that is taken.
 SURE = {"good": 0.95, "fair": 0.80, "low": 0.0}
-SHORT, BUSY = "Phases of less than 5 s: {}.", "Other work was on the hosts."
-SINGLE = "Single rounds do not tell how far scores are off."
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,29 +46,29 @@ class Conditions:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The answer. Frames are by store, `table` and `clients` from the best score down."""
+    """The answer. Frames are by store, from the best score down; empty where none is judged."""
 
     sentence: str
     sure: str
-    """good, fair, low."""
+    """good, fair or low."""
     reasons: Sequence[str]
-    table: pd.DataFrame
+    aside: Mapping[str, str]
+    """Store -> why it is not judged."""
+    crash_p: float
+    """Of a difference in losses between two stores (Fisher's exact test, two-sided); else nan."""
+    table: pd.DataFrame = field(default_factory=pd.DataFrame)
     """score (ratio to the best), low, high (95 % interval of that ratio; nan for the best, and
     where only counts are judged), chance (that no other store is more than 1.2 times as good),
     named, n (rounds), deployment."""
-    clients: pd.DataFrame
+    clients: pd.DataFrame = field(default_factory=pd.DataFrame)
     """By criterion: the number of clients that the store stands with."""
-    aside: Mapping[str, str]
-    """Store -> why it is not judged."""
-    crashes: pd.DataFrame
-    """lost, of, p (against the first row, the best if it has crashes: Fisher's exact test)."""
-    rounds: pd.DataFrame
+    rounds: pd.DataFrame = field(default_factory=pd.DataFrame)
     """(store, round) x criterion: natural logarithms, greater is better. Their sums with weights
     that sum to 1 are the scores."""
-    t: pd.DataFrame
+    t: pd.DataFrame = field(default_factory=pd.DataFrame)
     """Best x other store: the standard errors that a gap must exceed for "Take X"."""
-    tukey: pd.DataFrame
-    """The same for leaving the other store out of "A or B", if it is above `t`."""
+    tukey: pd.DataFrame = field(default_factory=pd.DataFrame)
+    """The same for leaving the other store out of "A or B"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,42 +83,42 @@ class Judgement:
     sure: str
 
 
-def judge(scores: Floats, tries: Sequence[int] = (), *, counts: bool = False) -> Judgement:
-    """The rule, of scores (k stores x rounds, natural logarithms, nan where there is none).
+def judge(
+    scores: Floats, k: int | None = None, tries: Sequence[int] = (), *, counts: bool = False
+) -> Judgement:
+    """The rule, of scores (settings x rounds, natural logarithms, nan where there is none).
 
-    `tries` are the settings that each store could choose from (1). Of `counts` alone there is no
-    error: scores are the same in all rounds. Without repeats nothing is told apart.
+    The first `k` rows are the stores, `tries` the settings that each could choose from (1). Of
+    `counts` alone there is no error. Without repeats nothing is told apart.
     """
-    k, found = len(scores), fit(scores)
+    found = fit(scores, k)
+    k = len(found.mean)
     if counts:
-        found = Fit(found.mean, found.gap, 0 * found.gap, 0 * found.mean, np.full(k, np.inf), 0.0)
+        found = Fit(found.mean, found.gap, 0 * found.gap, 0 * found.mean, np.full(k, np.inf))
     best = int(found.mean.argmax())
     t, q = critical(found, best, tries[best] if tries else 1)
     behind = found.gap[best] >= np.log(WORTH) - ROUNDING
     named = ~(behind & (found.gap[best] > t * found.error[best]))
     if named.sum() > 1:
-        named = ~(behind & (found.gap[best] > np.maximum(t, q) * found.error[best]))
+        named = ~(behind & (found.gap[best] > q * found.error[best]))
     freedom = np.minimum(found.freedom[:, None], found.freedom)
     distance = (np.log(WORTH) + ROUNDING + found.gap) / np.maximum(found.error, ROUNDING)
     within = stdtr(np.where(freedom > 0, freedom, np.nan), distance)
-    others = ~np.eye(k, dtype=bool)
-    chance = within.min(axis=1, where=others, initial=1.0) if k > 1 else np.full(1, np.nan)
+    within[np.diag_indices(k)] = 1.0
+    chance = within.min(axis=1) if k > 1 else np.array([np.nan])
     least = chance[named].min()
     sure = next((name for name, needed in SURE.items() if least >= needed), "low")
     return Judgement(found, best, named, chance, sure)
 
 
 def critical(found: Fit, best: int, tries: int) -> tuple[Floats, Floats]:
-    """(k,) twice: the standard errors that the best store's gap to each other must exceed, by
-    Student's t and by Tukey's range. nan where nothing was repeated."""
-    freedom = [min(f, found.freedom[best]) for f in found.freedom.tolist()]
-    k = len(freedom)
-    if k == 1 or min(freedom) == 0:
-        return np.full(k, np.nan), np.full(k, np.nan)
-    return (
-        np.array([student(f, tries) for f in freedom]),
-        np.array([tukey(f, tries, k) for f in freedom]),
-    )
+    """(k,) twice: the standard errors that the best store's gap to each other must exceed, to be
+    alone and to leave the other out. nan where nothing was repeated."""
+    freedom = [min(df, found.freedom[best]) for df in found.freedom.tolist()]
+    if len(freedom) == 1 or min(freedom) == 0:
+        return np.full(len(freedom), np.nan), np.full(len(freedom), np.nan)
+    t = np.array([student(df, tries) for df in freedom])
+    return t, np.maximum(t, [tukey(df, tries, len(freedom)) for df in freedom])
 
 
 def decide(
@@ -136,64 +133,61 @@ def decide(
     all data), and each other factor, which is part of the deployment. The order of rows is nothing.
     """
     conditions = conditions or Conditions()
-    failures = {store: counts for store, counts in conditions.failed.items() if counts[0] > 0}
-    field = gather(
-        measures[~measures["store"].isin(list(conditions.no_stores))],
-        criteria,
-        {s: f"{k} of {n} trials failed by its own fault" for s, (k, n) in failures.items()},
-    )
-    stores = list(field.stores)
-    standing = list(field.stores.values())
-    tries = [one.tries for one in standing]
-    scores = np.array([list(field.weights.values()) @ one.parts for one in standing])
-    n = [int((~np.isnan(row)).sum()) for row in scores]
-    counts = all(criteria[name].counted for name in field.weights)
-    caps = _caps(field, criteria, conditions, single=not counts and max(n, default=2) < 2)
-    reasons = [*caps, *field.notes, *(f"{s} is not judged: {w}." for s, w in field.aside.items())]
-    if not stores:
-        return _none(field, conditions, reasons)
-    found = judge(scores, tries, counts=counts)
-    each = [critical(found.fit, i, tries[i]) for i in range(len(stores))]
-    ratio = -found.fit.gap[found.best]
-    half = np.where(ratio < 0, each[found.best][0] * found.fit.error[found.best], np.nan)
-    half = np.full_like(half, np.nan) if counts else half
-    columns = {
-        "score": np.exp(ratio),
-        "low": np.exp(ratio - half),
-        "high": np.exp(ratio + half),
-        "chance": found.chance,
-        "named": found.named,
-        "n": n,
-        "deployment": [one.deployment for one in standing],
+    of_stores = measures[~measures["store"].isin(list(conditions.no_stores))]
+    own_fault = {
+        s: "{} of {} trials failed by its own fault" for s, n in conditions.failed.items() if n[0]
     }
-    table = pd.DataFrame(columns, index=pd.Index(stores, name="store"))
-    table = table.sort_values("score", ascending=False, kind="stable")
+    failed = {s: words.format(*conditions.failed[s]) for s, words in own_fault.items()}
+    field = gather(of_stores, criteria, failed)
+    standing = list(field.stores.values())
+    names = pd.Index(list(field.stores), name="store")
+    counts = all(criteria[name].counted for name in field.weights)
+    single = not counts and all((~np.isnan(one.parts[0])).sum() == 1 for one in standing)
+    caps = _caps(field, criteria, conditions, single=single)
+    reasons = [*caps, *field.notes, *(f"{s} is not judged: {w}." for s, w in field.aside.items())]
+    losses, crash_p = _losses(conditions.crashes)
+    if not standing:
+        return Decision(f"No store can be judged.{losses}", "low", reasons, field.aside, crash_p)
+    weights = np.array(list(field.weights.values()))
+    scores = np.array([weights @ one.parts for one in standing])
+    tries = [one.tries for one in standing]
+    rows = np.vstack([scores, *(one.others for one in standing)])
+    found = judge(rows, len(standing), tries, counts=counts)
+    each = [critical(found.fit, i, tries[i]) for i in range(len(standing))]
+    ratio = -found.fit.gap[found.best]
+    half = (
+        np.full(len(ratio), np.nan) if counts else each[found.best][0] * found.fit.error[found.best]
+    )
+    half[found.best] = np.nan
+    table = pd.DataFrame(
+        {
+            "score": np.exp(ratio),
+            "low": np.exp(ratio - half),
+            "high": np.exp(ratio + half),
+            "chance": found.chance,
+            "named": found.named,
+            "n": (~np.isnan(scores)).sum(axis=1),
+            "deployment": [one.deployment for one in standing],
+        },
+        index=names,
+    ).sort_values("score", ascending=False, kind="stable")
     named = [str(store) for store in table.index[table["named"]]]
-    if not table["chance"].isna().any():
-        least = np.floor(1000 * table.loc[named, "chance"].min()) / 10
+    if not np.isnan(found.chance).any():
+        least = np.floor(1000 * found.chance[found.named].min()) / 10
         reasons.insert(0, f"The chance that no store is over 1.2 times as good: {least:g} %.")
-    crashes = _crashes(conditions, named[0])
-    parts = {s: pd.DataFrame(one.parts.T, field.rounds) for s, one in field.stores.items()}
+    parts = {s: pd.DataFrame(one.parts.T, list(field.rounds)) for s, one in field.stores.items()}
     rounds = pd.concat(parts, names=["store", "round"]).set_axis(list(field.weights), axis=1)
     return Decision(
-        sentence=_sentence(named, field, crashes),
-        sure=max([found.sure, *caps.values()], key=list(SURE).index),
-        reasons=reasons,
-        table=table,
-        clients=pd.DataFrame([one.clients for one in standing], stores).loc[table.index],
-        aside=field.aside,
-        crashes=crashes,
-        rounds=rounds.dropna(),
-        t=pd.DataFrame([t for t, _ in each], stores, stores),
-        tukey=pd.DataFrame([q for _, q in each], stores, stores),
-    )
-
-
-def _none(field: Field, conditions: Conditions, reasons: Sequence[str]) -> Decision:
-    none, crashes = pd.DataFrame(index=pd.Index([], name="store")), _crashes(conditions, "")
-    answer = _sentence([], field, crashes)
-    return Decision(
-        answer, "low", reasons, none, none, field.aside, crashes, none, t=none, tukey=none
+        _sentence(named, field) + losses,
+        max([found.sure, *caps.values()], key=list(SURE).index),
+        reasons,
+        field.aside,
+        crash_p,
+        table,
+        clients=pd.DataFrame([one.clients for one in standing], names).loc[table.index],
+        rounds=rounds.dropna().loc[table.index],
+        t=pd.DataFrame([t for t, _ in each], names, names),
+        tukey=pd.DataFrame([q for _, q in each], names, names),
     )
 
 
@@ -201,40 +195,34 @@ def _caps(
     field: Field, criteria: Mapping[str, Criterion], conditions: Conditions, *, single: bool
 ) -> dict[str, str]:
     """Sentence -> the surest that it lets a decision be."""
-    short = [name for name in field.weights if criteria[name].short]
-    caps = {
-        SHORT.format(", ".join(short)): "fair" if short else "",
-        BUSY: "low" if conditions.other_work else "",
-        SINGLE: "low" if single else "",
-    }
-    return {words: cap for words, cap in caps.items() if cap}
+    caps = {}
+    if short := [name for name in field.weights if criteria[name].short]:
+        caps[f"Phases of less than 5 s: {', '.join(short)}."] = "fair"
+    if conditions.other_work:
+        caps["Other work was on the hosts."] = "low"
+    if single and field.stores:
+        caps["Single rounds do not tell how far scores are off."] = "low"
+    return caps
 
 
-def _crashes(conditions: Conditions, best: str) -> pd.DataFrame:
-    known = {s: counts for s, counts in conditions.crashes.items() if counts[1] > 0}
-    order = sorted(known, key=lambda store: (store != best, store))
-    rows: list[tuple[int, int, float]] = []
-    for store in order:
-        pair = [[k, n - k] for k, n in (known[order[0]], known[store])]
-        rows.append((*known[store], stats.fisher_exact(pair).pvalue if rows else np.nan))
-    return pd.DataFrame(rows, pd.Index(order, name="store"), ["lost", "of", "p"])
+def _losses(crashes: Mapping[str, tuple[int, int]]) -> tuple[str, float]:
+    """The condition in words, and p of the difference where there are two stores."""
+    known = [(store, k, n) for store, (k, n) in sorted(crashes.items()) if n > 0]
+    p, words = np.nan, ", ".join(f"{store} in {k} of {n}" for store, k, n in known)
+    if len(known) == 2:
+        p = float(stats.fisher_exact([[k, n - k] for _, k, n in known]).pvalue)
+        words += f" (Fisher's exact test: p = {p:.2g})"
+    return (f" Documents were lost in crashes: {words}." if known else ""), p
 
 
-def _sentence(named: Sequence[str], field: Field, crashes: pd.DataFrame) -> str:
-    """The answer, with the deployment of a store that had several, and losses as a condition."""
+def _sentence(named: Sequence[str], field: Field) -> str:
+    """The answer, with the deployment of a store that has several."""
     standing = [(store, field.stores[store]) for store in named]
     words = [f"{s} ({one.deployment})" if one.several else s for s, one in standing]
-    if not words:
-        answer = "No store can be judged."
-    elif len(field.stores) == 1:
-        answer = f"Only {words[0]} can be judged."
-    elif len(words) == 1:
-        answer = f"Take {words[0]}."
-    else:
-        answer = f"No store is clearly better: {' or '.join(words)}."
-    if crashes.empty:
-        return answer
-    counts = zip(crashes.index, crashes["lost"], crashes["of"], strict=True)
-    losses = [f"{store} in {lost} of {of}" for store, lost, of in counts]
-    p = f" (Fisher's p = {crashes['p'].iloc[1]:.2g})" if len(crashes) == 2 else ""
-    return f"{answer} Crashes that lost documents: {', '.join(losses)}{p}."
+    if len(field.stores) == 1:
+        return f"Only {words[0]} can be judged."
+    return (
+        f"Take {words[0]}."
+        if len(words) == 1
+        else f"No store is clearly better: {' or '.join(words)}."
+    )

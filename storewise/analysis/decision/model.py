@@ -1,13 +1,12 @@
-"""The model of a decision: score = store + round + error, all on logarithms.
+"""The model of a decision: score = store + round + error, on natural logarithms.
 
-A round is one repeat of every setting in random order, so what changes between rounds (a machine
-that slows down) is the rounds' effect, not the stores' error. Least squares gives a store's mean;
-in a table without gaps it is the plain mean.
+A round is one repeat of every setting in random order. What changes from round to round (a machine
+that slows down) is the rounds' effect, not the stores' error. In a table without gaps the least
+squares estimate of a store is its plain mean.
 
-The variance of a store's error is the one pooled over all stores, or its own where that is larger.
-Where its own is larger than the others' by an F test, so few rounds as it has must say how large,
-and it has n - 1 degrees of freedom instead of the pooled ones. Without this, two stores of which
-one spreads four times as much were told apart in 6 % of studies of three rounds, although equal.
+The variance of a store's error is the one pooled over all, or its own where that is larger. Where
+an F test says that it is larger, the few rounds of the store must say how large: it has n - 1
+degrees of freedom, not the pooled ones.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ Floats = npt.NDArray[np.float64]
 
 #: A store is better than another where it is at least so many times as good.
 WORTH = 1.2
-#: Chance of a false answer. "Take X" has one half of it in each direction, Tukey's range one half.
+#: Chance of a false answer: of Student's t either way, and of Tukey's range one half of it.
 ALPHA = 0.05
 #: Fewest degrees of freedom that an effect of rounds must leave.
 FEWEST_DF = 4
@@ -35,77 +34,64 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """What the model says of k stores, on logarithms (natural)."""
+    """Estimates of k stores, on logarithms; nan for errors where nothing was repeated."""
 
-    mean: Floats
-    """(k,): each store's score."""
-    gap: Floats
-    """(k, k): how much the row is better than the column."""
-    error: Floats
-    """(k, k): standard error of the gap; nan where nothing was repeated."""
-    mean_error: Floats
-    """(k,): standard error of the mean, of a model without rounds."""
-    freedom: Floats
-    """(k,): degrees of freedom of the store's variance; a gap has the fewer of its two."""
-    spread: float
-    """Standard deviation of the error, pooled: how far a score is off from round to round."""
+    mean: Floats  # (k,)
+    gap: Floats  # (k, k): how much the row is better than the column
+    error: Floats  # (k, k): standard error of the gap
+    mean_error: Floats  # (k,): standard error of the mean, of a model without rounds
+    freedom: Floats  # (k,): degrees of freedom of the variance; a gap has the fewer of its two
 
 
-def fit(scores: Floats, *, rounds: bool = True) -> Fit:
-    """Fit scores (k stores x rounds, nan where there is none; each store has at least one).
+def fit(scores: Floats, k: int | None = None, *, rounds: bool = True) -> Fit:
+    """Fit scores (settings x rounds, nan where there is none; each row has at least one).
 
-    The effect of rounds is left out where it would leave fewer than FEWEST_DF degrees of freedom,
-    where rounds have no store in common, and without `rounds`: it is then part of the error.
+    The first `k` rows are the stores; the rest only tells of the error. The effect of rounds is
+    left out, and so part of the error, without `rounds`, where it would leave fewer than FEWEST_DF
+    degrees of freedom, and where rounds have no setting in common.
 
-    The error of a gap is that of least squares with a variance for each store: a gap is a weighted
-    sum of scores, its variance the sum of squared weights times variances.
+    A gap is a weighted sum of scores. Its variance is the sum of squared weights times variances.
     """
     known = ~np.isnan(scores)
-    k, z, n = len(scores), scores[known], known.sum(axis=1)
-    store = np.nonzero(known)[0]
+    k = len(scores) if k is None else k
+    row, z, n = np.nonzero(known)[0], scores[known], known.sum(axis=1)
     design, weights, own_df = _design(known.tobytes(), known.shape, rounds)
-    estimates = weights @ z
-    mean, freedom = estimates[:k], len(z) - len(weights)
+    estimates, freedom = weights @ z, len(z) - len(weights)
+    mean = estimates[:k]
     gap = mean[:, None] - mean
     if freedom == 0:
-        nothing = np.full((k, k), np.nan)
-        return Fit(mean, gap, nothing, nothing[0], np.zeros(k), np.nan)
-    squares = np.bincount(store, (z - design @ estimates) ** 2, minlength=k)
-    pooled = squares.sum() / freedom
+        return Fit(mean, gap, np.full((k, k), np.nan), np.full(k, np.nan), np.zeros(k))
+    squares = np.bincount(row, (z - design @ estimates) ** 2)
     own = np.where(n > 1, squares / np.maximum(own_df, ROUNDING), 0.0)
     others = (squares.sum() - squares) / np.maximum(freedom - own_df, ROUNDING)
     limit = np.array([_f(UNEQUAL / k, df, round(freedom - df, 6)) for df in own_df.tolist()])
     unequal = (n > 1) & (own > limit * others) & (own > ROUNDING**2)
-    variance = np.maximum(pooled, own)[store]
+    variance = np.maximum(squares.sum() / freedom, own)[row]
     return Fit(
-        mean=mean,
-        gap=gap,
+        mean,
+        gap,
         error=np.sqrt((weights[:k, None] - weights[:k]) ** 2 @ variance) + ROUNDING,
         mean_error=np.sqrt(weights[:k] ** 2 @ variance) + ROUNDING,
-        freedom=np.where(unequal, np.minimum(n - 1, freedom), freedom).astype(float),
-        spread=float(np.sqrt(pooled)),
+        freedom=np.where(unequal, np.minimum(n - 1, freedom), freedom)[:k].astype(float),
     )
 
 
 @lru_cache(maxsize=1024)
-def _design(pattern: bytes, shape: tuple[int, int], rounds: bool) -> tuple[Floats, Floats, Floats]:
-    """Of scores that are known where the pattern says: the design (scores x estimates), the
-    weights of scores in estimates (the stores' first), and each store's share of the degrees of
-    freedom: the sum of 1 - leverage of its scores."""
-    known = np.frombuffer(pattern, dtype=bool).reshape(shape)
-    known = known[:, known.any(axis=0)]
-    store, at = np.nonzero(known)
-    k, n_rounds = known.shape
-    design = (store[:, None] == np.arange(k)).astype(float)
-    # Centred: a store's coefficient is its mean over the rounds.
+def _design(known: bytes, shape: tuple[int, int], rounds: bool) -> tuple[Floats, Floats, Floats]:
+    """The design (scores x estimates), the weights of scores in estimates (those of rows first),
+    and each row's share of the degrees of freedom: the sum of 1 - leverage of its scores."""
+    there = np.frombuffer(known, dtype=bool).reshape(shape)
+    row, at = np.nonzero(there[:, there.any(axis=0)])
+    design = (row[:, None] == np.arange(shape[0])).astype(float)
+    # Centred: the coefficient of a row is its mean over all rounds.
+    n_rounds = int(at.max()) + 1
     effects = (at[:, None] == np.arange(1, n_rounds)) - 1 / n_rounds
     whole = np.hstack([design, effects])
-    needed = np.linalg.matrix_rank(whole) + FEWEST_DF if rounds else np.inf
-    if whole.shape[1] + FEWEST_DF == needed <= len(store):
+    connected = np.linalg.matrix_rank(whole) == whole.shape[1]
+    if rounds and connected and len(row) - whole.shape[1] >= FEWEST_DF:
         design = whole
     weights = np.linalg.pinv(design)
-    left = 1 - (design * weights.T).sum(axis=1)
-    own_df = np.bincount(store, left, minlength=k).astype(float).round(6)
+    own_df = np.bincount(row, 1 - (design * weights.T).sum(axis=1)).astype(float).round(6)
     return design, weights, own_df
 
 
@@ -116,13 +102,13 @@ def _f(alpha: float, df: float, others: float) -> float:
 
 @lru_cache(maxsize=4096)
 def student(freedom: float, tries: int) -> float:
-    """By how many standard errors one gap exceeds 0 by chance in ALPHA of all cases, either way;
-    of the best of several settings (`tries`) by Bonferroni's method."""
+    """The standard errors that a gap exceeds by chance in ALPHA of all cases, either way; of the
+    best of several settings (`tries`) by Bonferroni's method."""
     return float(stats.t.isf(ALPHA / 2 / tries, freedom))
 
 
 @lru_cache(maxsize=4096)
 def tukey(freedom: float, tries: int, stores: int) -> float:
-    """The same of all gaps among the stores together, in ALPHA / 2 of all cases: Tukey's
+    """Those that any gap between two of the stores exceeds in ALPHA / 2 of all cases: Tukey's
     studentized range, which is of single means and so is divided by the root of 2."""
     return float(stats.studentized_range.isf(ALPHA / 2 / tries, stores, freedom) / np.sqrt(2))

@@ -1,8 +1,8 @@
-"""With what a store stands: one deployment, at the largest volume that all stores have.
+"""With what each store stands: one deployment, at the largest volume that all stores have.
 
 A deployment is all that a user sets up once (nodes, replicas, consistency, index, ...): every
 column of the measures that has no other meaning. Only the number of clients may differ from
-criterion to criterion. So the figures of one store could all be had together, of equal data.
+criterion to criterion. So the figures of a store can be had together, and all are of equal data.
 """
 
 from __future__ import annotations
@@ -17,39 +17,30 @@ import pandas as pd
 from storewise.analysis.decision.model import Floats
 
 #: Columns of the measures that are no factor of a deployment.
-OTHER = ("store", "volume", "clients", "criterion", "round", "value")
+NO_FACTORS = ("store", "volume", "clients", "criterion", "round", "value")
 
 
 @dataclass(frozen=True, slots=True)
 class Criterion:
-    """What a store is judged by: `weight` is its share in the score after division by the sum."""
+    """What stores are judged by. `weight` is its share in the score, once divided by the sum."""
 
     weight: float = 1.0
-    more: bool = True
-    """Whether more is better."""
-    least: float = 0.0
-    """Smaller values count as this, in the unit of the values."""
-    counted: bool = False
-    """Files, bytes: a count without error, of which the mean is taken as it is."""
-    short: bool = False
-    """Whether the phase that it was measured in took less than 5 s."""
+    more: bool = True  # is better
+    least: float = 0.0  # smaller values count as this; in the unit of the values
+    counted: bool = False  # files, bytes: without error, so that the mean is taken as it is
+    short: bool = False  # measured in a phase of less than 5 s
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """One store in the deployment that it is judged with."""
+    """A store in the deployment that it is judged with."""
 
     deployment: str
-    clients: Mapping[str, str]
-    """Criterion -> number of clients, at which the store does best."""
-    parts: Floats
-    """(criteria x rounds): natural logarithms, greater is better, nan in a round that lacks any."""
-    n: int
-    """Rounds that have all."""
-    tries: int
-    """Settings (deployments and numbers of clients) that it could choose from."""
-    several: bool
-    """Whether it was measured in several deployments."""
+    clients: Mapping[str, str]  # by criterion: the number at which it does best
+    parts: Floats  # (criteria x rounds): logarithms, greater is better; nan where a round lacks any
+    others: Floats  # (settings x rounds): scores of the settings that it does not stand with
+    tries: int  # settings (deployments x numbers of clients) that it could choose from
+    several: bool  # deployments
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +48,62 @@ class Field:
     """The stores that are judged, at equal data and by the same criteria."""
 
     stores: dict[str, Standing]
-    weights: dict[str, float]
-    """Criterion -> its share in the score."""
-    rounds: list[Any]
-    """What the rounds are called: the columns of `Standing.parts`."""
-    aside: dict[str, str]
-    """Store -> why it is not judged."""
-    notes: list[str]
-    """What no store is judged by, and the volume that all are judged at."""
+    weights: dict[str, float]  # by criterion; they sum to 1
+    rounds: Sequence[Any]  # the columns of `Standing.parts`
+    aside: dict[str, str]  # store -> why it is not judged
+    notes: list[str]  # the volume, and what no store is judged by
+
+
+def gather(
+    measures: pd.DataFrame, criteria: Mapping[str, Criterion], failed: Mapping[str, str]
+) -> Field:
+    """The field of measures of stores, without those that `failed` (store -> how).
+
+    A criterion counts that at least two stores have; a store that lacks one is set aside. If fewer
+    than two were left, all are judged by the criteria that all have. Of a store with a single round
+    nobody knows how far it is off: it is set aside where others have more.
+    """
+    used = {name: one for name, one in criteria.items() if one.weight > 0}
+    measures = measures[~measures["store"].isin(list(failed))]
+    stores, aside = sorted(set(measures["store"])), dict(failed)
+    measures = measures[measures["criterion"].isin(list(used)) & measures["value"].notna()]
+    measures, volume = _at_common_volume(measures)
+    logs = logarithms(measures, used)
+    rows = {str(store): group for store, group in logs.groupby(level="store")}
+    has = {store: set(group.index.get_level_values("criterion")) for store, group in rows.items()}
+    weights: dict[str, float] = {}
+    found: dict[str, Standing] = {}
+    for fewest in (min(2, len(has)), len(has)):
+        names = [c for c in used if sum(c in of for of in has.values()) >= fewest]
+        if names and len(found) < 2:
+            total = sum(used[c].weight for c in names)
+            weights = {c: used[c].weight / total for c in names}
+            stands = {store: stand(group, weights) for store, group in rows.items()}
+            found = {store: one for store, one in stands.items() if one is not None}
+    n = {store: int((~np.isnan(one.parts[0])).sum()) for store, one in found.items()}
+    if max(n.values(), default=0) > 1 and not all(used[c].counted for c in weights):
+        aside |= {store: "it has a single round" for store in n if n[store] == 1}
+    for store in [s for s in stores if s not in found]:
+        lacks = [c for c in weights if c not in has.get(store, ())]
+        words = f"it lacks {', '.join(lacks)}" if lacks else "no deployment has all criteria"
+        aside[store] = words if store in has or not volume else f"it has no volume {volume}"
+    notes = [f"Volume {volume}, the largest that all stores have."] if volume else []
+    for c in [c for c in used if c not in weights]:
+        have = [store for store in has if c in has[store]]
+        notes.append(f"No store is judged by {c}: only {', '.join(have) or 'none'} has it.")
+    judged = {store: one for store, one in found.items() if store not in aside}
+    return Field(judged, weights, list(logs.columns), aside, notes)
+
+
+def _at_common_volume(measures: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+    """The measures at the largest volume that all stores have, else at the largest of those that
+    most have; and that volume where there are several. A store without a volume has all data."""
+    if "volume" not in measures or measures.empty:
+        return measures, ""
+    volume = measures["volume"].astype(float).fillna(1.0)
+    stores = measures.groupby(volume)["store"].nunique()
+    chosen = max(stores.index, key=lambda one: (stores[one], one))
+    return measures[volume == chosen], f"{chosen:g}" if len(stores) > 1 else ""
 
 
 def level(value: Any) -> str:
@@ -74,124 +113,66 @@ def level(value: Any) -> str:
     return f"{value:.12g}" if isinstance(value, int | float | np.number) else str(value)
 
 
-def at_common_volume(measures: pd.DataFrame, aside: dict[str, str]) -> tuple[pd.DataFrame, str]:
-    """The measures at the largest volume that all stores have, and that volume in words.
-
-    Where they have none in common it is the one that most stores have, the largest of such; the
-    others are set `aside`. A store without a volume has all data (1).
-    """
-    if "volume" not in measures:
-        return measures, ""
-    volume = measures["volume"].astype(float).fillna(1.0)
-    stores = measures.groupby(volume)["store"].nunique()
-    chosen = max(stores.index, key=lambda one: (stores[one], one), default=1.0)
-    at = measures[volume == chosen]
-    for store in sorted(set(measures["store"]) - set(at["store"])):
-        aside[store] = f"not measured at volume {chosen:g}"
-    return at, f"{chosen:g}" if volume.nunique() > 1 else ""
-
-
 def logarithms(measures: pd.DataFrame, criteria: Mapping[str, Criterion]) -> pd.DataFrame:
     """Rows (store, deployment, clients, criterion) x rounds: logarithms, greater is better.
 
-    A setting with a value of 0, of which there is no ratio, is left out; so is one that is
-    infinite. A count is its mean in all rounds.
+    Left out is a row with a value of 0, which has no ratio to anything, or an infinite one. A count
+    is its mean in all rounds.
     """
-    factors = sorted(set(measures.columns) - set(OTHER))
-    several = [name for name in factors if measures[name].nunique(dropna=False) > 1]
-    levels = {name: measures[name].map(level) for name in several}
-    places = zip(*levels.values(), strict=True) if several else [()] * len(measures)
-    words = [", ".join(f"{a} {b}" for a, b in zip(several, p, strict=True) if b) for p in places]
-    clients = measures["clients"].map(level) if "clients" in measures else ""
-    known = measures["criterion"].map(criteria)
-    values = measures["value"].astype(float)
-    values = values.clip(lower=np.array([one.least for one in known]))
+    factors = sorted(set(measures.columns.astype(str)) - set(NO_FACTORS))
+    several = [c for c in factors if measures[c].nunique(dropna=False) > 1]
+    levels = zip(*(measures[c].map(level) for c in several), strict=True)
+    words = [", ".join(f"{c} {v}" for c, v in zip(several, of, strict=True) if v) for of in levels]
+    known = [criteria[name] for name in measures["criterion"]]
+    values = measures["value"].astype(float).clip(lower=np.array([one.least for one in known]))
     with np.errstate(divide="ignore"):
         logs = np.log(values.mask(values <= 0, 0.0)) * [1 if one.more else -1 for one in known]
-    keys = ["store", "deployment", "clients", "criterion"]
     table = measures[["store", "criterion", "round"]].assign(
-        deployment=words, clients=clients, log=logs
+        deployment=words if several else "",
+        clients=measures["clients"].map(level) if "clients" in measures else "",
+        log=logs,
     )
-    wide = table.groupby([*keys, "round"])["log"].mean().unstack("round")
-    finite = ~np.isinf(wide.to_numpy()).any(axis=1)
-    wide = wide[finite].dropna(how="all")
+    keys = ["store", "deployment", "clients", "criterion", "round"]
+    wide = table.groupby(keys)["log"].mean().unstack("round")
+    wide = wide[~np.isinf(wide.to_numpy()).any(axis=1)].dropna(how="all")
     counted = [criteria[name].counted for name in wide.index.get_level_values("criterion")]
     means = wide.mean(axis=1).to_numpy()[:, None]
     filled = np.where(np.array(counted, dtype=bool)[:, None], means, wide.to_numpy())
     return pd.DataFrame(filled, wide.index, wide.columns)
 
 
-def stand(rows: pd.DataFrame, criteria: Sequence[str], weights: Floats) -> Standing | None:
-    """The best deployment of a store that has all criteria; None if it has none.
+def stand(rows: pd.DataFrame, weights: Mapping[str, float]) -> Standing | None:
+    """A store's best deployment that has all criteria; None without one.
 
-    A deployment of one round is taken only where there is no other: it may be the best by luck.
+    One of a single round, which may be the best by luck, is taken only where there is no other.
     """
-    best, best_key = None, (False, -np.inf)
-    tries = len({place[1:3] for place in rows.index})
-    several = rows.index.get_level_values("deployment").nunique() > 1
-    for deployment, group in rows.groupby(level="deployment"):
-        of_deployment = group.droplevel(["store", "deployment"])
-        chosen = of_deployment.mean(axis=1).groupby(level="criterion").idxmax()
-        if not set(criteria) <= set(chosen.index):
-            continue
-        places = [chosen[name] for name in criteria]
-        parts = of_deployment.loc[places].to_numpy()
-        scores = weights @ parts
-        rounds = int((~np.isnan(scores)).sum())
-        if rounds and (key := (rounds > 1, float(np.nanmean(scores)))) > best_key:
-            clients = {name: str(place[0]) for name, place in zip(criteria, places, strict=True)}
-            parts = np.where(np.isnan(scores), np.nan, parts)
-            best, best_key = Standing(str(deployment), clients, parts, rounds, tries, several), key
-    return best
-
-
-def gather(
-    measures: pd.DataFrame, criteria: Mapping[str, Criterion], failed: Mapping[str, str]
-) -> Field:
-    """The field of measures of stores, without those that `failed` (store -> how).
-
-    A criterion counts that two stores or more have, and a store that lacks one of these is set
-    aside. If fewer than two were left, all are judged by the criteria that all have.
-    """
-    used = {name: one for name, one in criteria.items() if one.weight > 0}
-    rows = measures["criterion"].isin(list(used)) & measures["value"].notna()
-    aside = dict(failed)
-    measures = measures[~measures["store"].isin(list(aside))]
-    at, volume = at_common_volume(measures[rows], aside)
-    logs = logarithms(at, used)
-    of_store = {str(store): group for store, group in logs.groupby(level="store")}
-    has = {s: set(group.index.get_level_values("criterion")) for s, group in of_store.items()}
-    several = [c for c in used if sum(c in of for of in has.values()) >= min(2, len(has))]
-    common = [c for c in used if all(c in of for of in has.values())]
-    names, stores = several, stand_all(of_store, several, used)
-    if len(stores) < 2 and common:
-        names, stores = common, stand_all(of_store, common, used)
-    measured = {name for name in names if not used[name].counted}
-    rounds = {store: one.n for store, one in stores.items()}
-    if measured and max(rounds.values(), default=0) > 1:
-        # Of a store with one round nobody knows how far it is off.
-        aside |= {store: "it has a single round" for store, n in rounds.items() if n == 1}
-        stores = {store: one for store, one in stores.items() if rounds[store] > 1}
-    for store in sorted(set(measures["store"]) - set(stores) - set(aside)):
-        lacks = [c for c in names if c not in has.get(store, ())]
-        aside[store] = f"it lacks {', '.join(lacks)}" if lacks else "no deployment has all criteria"
-    notes = [f"Stores are judged at volume {volume}, the largest of all."] if volume else []
-    for c in [c for c in used if c not in names]:
-        have = [store for store in sorted(has) if c in has[store]]
-        notes.append(f"No store is judged by {c}, which {' and '.join(have) or 'no store'} has.")
-    return Field(stores, shares(names, used), list(logs.columns), aside, notes)
-
-
-def shares(names: Sequence[str], criteria: Mapping[str, Criterion]) -> dict[str, float]:
-    """Weights that sum to 1."""
-    total = sum(criteria[name].weight for name in names)
-    return {name: criteria[name].weight / total for name in names}
-
-
-def stand_all(
-    of_store: Mapping[str, pd.DataFrame], names: Sequence[str], criteria: Mapping[str, Criterion]
-) -> dict[str, Standing]:
-    """The stores that have all these criteria in one deployment."""
-    weights = np.array(list(shares(names, criteria).values()))
-    found = {store: stand(rows, names, weights) for store, rows in of_store.items() if names}
-    return {store: one for store, one in found.items() if one is not None}
+    logs = {place[1:]: log for place, log in zip(rows.index, rows.to_numpy(), strict=True)}
+    settings = sorted({place[:2] for place in logs})
+    share = np.array(list(weights.values()))
+    best: tuple[bool, float] = (False, -np.inf)
+    standing = None
+    for deployment in sorted({place for place, _ in settings}):
+        clients, parts = {}, []
+        for c in weights:
+            of = {
+                at: logs[d, at, c] for d, at in settings if d == deployment and (d, at, c) in logs
+            }
+            if of:
+                clients[c] = max(of, key=lambda at: float(np.nanmean(of[at])))
+                parts.append(of[clients[c]])
+        scores = share @ np.array(parts) if len(parts) == len(weights) else np.array([np.nan])
+        n = int((~np.isnan(scores)).sum())
+        if n and (key := (n > 1, float(np.nanmean(scores)))) > best:
+            best = key
+            stood = {(deployment, at) for at in clients.values()}
+            others = [
+                share @ np.array([logs[*setting, c] for c in weights])
+                for setting in settings
+                if setting not in stood and all((*setting, c) in logs for c in weights)
+            ]
+            whole = np.where(np.isnan(scores), np.nan, np.array(parts))
+            more = np.array(others).reshape(-1, len(scores))
+            more = more[~np.isnan(more).all(axis=1)]
+            several = len({d for d, _ in settings}) > 1
+            standing = Standing(deployment, clients, whole, more, len(settings), several)
+    return standing
