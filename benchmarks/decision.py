@@ -8,7 +8,7 @@ by 5 %. Beside that the machine is
 
     steady   or
     drift    30 % slower at the end of the study than at its begin,
-    slow     by one half for a sixth of the study, somewhere
+    slow     30 % slower for a sixth of the study, somewhere
     heavy    steady, but errors have Student's t of 3 degrees of freedom, of the same variance
     unequal  steady, but one store spreads three times as much as the others
 
@@ -95,7 +95,7 @@ def errors(rng: np.random.Generator, cell: Cell, studies: int) -> Floats:
         score -= np.log(1.3) * begun
     if cell.machine == "slow":
         start = rng.random((studies, 1, 1)) * 5 / 6
-        score -= np.log(1.5) * ((begun >= start) & (begun < start + 1 / 6))
+        score -= np.log(1.3) * ((begun >= start) & (begun < start + 1 / 6))
     return score
 
 
@@ -236,7 +236,7 @@ def chosen(rng: np.random.Generator, studies: int) -> list[Line]:
                 "d": ((1,), (1,)),
             },
         ),
-        (0.10, 1.5, {store: ((1, 2, 4), (1, 8)) for store in "abc"}),
+        (0.10, 1.5, dict.fromkeys("abc", ((1, 2, 4), (1, 8)))),
     ):
         settings = [
             {"store": store, "nodes": nodes, "clients": clients}

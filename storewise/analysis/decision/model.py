@@ -26,8 +26,9 @@ WORTH = 1.2
 ALPHA = 0.05
 #: Fewest degrees of freedom that an effect of rounds must leave.
 FEWEST_DF = 4
-#: Chance that, of stores that spread alike, any is said to spread more than the others.
-UNEQUAL = 0.25
+#: One of k stores spreads more than the others where p of the F test is below UNEQUAL / k². The
+#: square, because each store that is held to spread more makes all others harder to tell from it.
+UNEQUAL = 0.5
 #: Standard errors are no smaller: what differs by less is equal but for rounding.
 ROUNDING = 1e-9
 
@@ -64,7 +65,7 @@ def fit(scores: Floats, k: int | None = None, *, rounds: bool = True) -> Fit:
     squares = np.bincount(row, (z - design @ estimates) ** 2)
     own = np.where(n > 1, squares / np.maximum(own_df, ROUNDING), 0.0)
     others = (squares.sum() - squares) / np.maximum(freedom - own_df, ROUNDING)
-    limit = np.array([_f(UNEQUAL / k, df, round(freedom - df, 6)) for df in own_df.tolist()])
+    limit = np.array([_f(UNEQUAL / k**2, df, round(freedom - df, 6)) for df in own_df.tolist()])
     unequal = (n > 1) & (own > limit * others) & (own > ROUNDING**2)
     variance = np.maximum(squares.sum() / freedom, own)[row]
     return Fit(
