@@ -29,7 +29,7 @@ import itertools
 import json
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -112,29 +112,29 @@ def alone(found: Judgement) -> bool:
     return int(found.named.sum()) == 1
 
 
-def share(
-    rng: np.random.Generator, cell: Cell, studies: int, of: Callable[[Judgement], bool]
-) -> float:
-    return float(np.mean([of(judge(one)) for one in errors(rng, cell, studies)]))
+def shares(rng: np.random.Generator, cell: Cell, studies: int) -> Floats:
+    """Of equal stores: the shares of studies in which any was left out, and one recommended."""
+    found = [judge(one) for one in errors(rng, cell, studies)]
+    return np.mean([(told_apart(one), alone(one)) for one in found], axis=0)
 
 
 def equal(rng: np.random.Generator, studies: int) -> list[Line]:
-    """Equal stores that were told apart: any that is not named, and one alone."""
+    """Equal stores that were told apart."""
+    found = []
+    for cell in cells():
+        n, both = studies, shares(rng, cell, studies)
+        if both.max() > SUSPECT:
+            n *= AGAIN
+            both = shares(rng, cell, n)
+        found.append((both, n, cell))
     lines = []
-    for words, of in (("any left out", told_apart), ("one recommended", alone)):
-        shares, worst, n_worst = [], (-1.0, ""), studies
-        for cell in cells():
-            n, one = studies, share(rng, cell, studies, of)
-            if one > SUSPECT:
-                n *= AGAIN
-                one = share(rng, cell, n, of)
-            shares.append(one)
-            if one > worst[0]:
-                worst, n_worst = (one, str(cell)), n
-        error = np.sqrt(0.05 * 0.95 / n_worst)
+    for i, words in enumerate(("any left out", "one recommended")):
+        mean = float(np.mean([both[i] for both, _, _ in found]))
+        worst, n, cell = max(found, key=lambda one: one[0][i])
+        error = np.sqrt(0.05 * 0.95 / n)
         lines += [
-            Line(f"equal stores, {words}: mean of {len(shares)} cells", np.mean(shares), 0.05, 0),
-            Line(f"equal stores, {words}: worst ({worst[1]})", worst[0], 0.05, error),
+            Line(f"equal stores, {words}: mean of {len(found)} cells", mean, 0.05, 0),
+            Line(f"equal stores, {words}: worst ({cell})", float(worst[i]), 0.05, error),
         ]
     return lines
 

@@ -95,7 +95,7 @@ def judge(
     k = len(found.mean)
     if counts:
         found = Fit(found.mean, found.gap, 0 * found.gap, 0 * found.mean, np.full(k, np.inf))
-    best = int(found.mean.argmax())
+    best = int(found.mean.round(9).argmax())  # of equal ones the first
     t, q = critical(found, best, tries[best] if tries else 1)
     behind = found.gap[best] >= np.log(WORTH) - ROUNDING
     named = ~(behind & (found.gap[best] > t * found.error[best]))
@@ -170,7 +170,7 @@ def decide(
             "deployment": [one.deployment for one in standing],
         },
         index=names,
-    ).sort_values("score", ascending=False, kind="stable")
+    ).sort_values("score", ascending=False, kind="stable", key=lambda score: score.round(9))
     named = [str(store) for store in table.index[table["named"]]]
     if not np.isnan(found.chance).any():
         least = np.floor(1000 * found.chance[found.named].min()) / 10

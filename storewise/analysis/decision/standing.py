@@ -84,10 +84,10 @@ def gather(
     if max(n.values(), default=0) > 1 and not all(used[c].counted for c in weights):
         aside |= {store: "it has a single round" for store in n if n[store] == 1}
     for store in [s for s in stores if s not in found]:
-        lacks = [c for c in weights if c not in has.get(store, ())]
+        lacks = [c for c in weights or used if c not in has.get(store, ())]
         words = f"it lacks {', '.join(lacks)}" if lacks else "no deployment has all criteria"
         aside[store] = words if store in has or not volume else f"it has no volume {volume}"
-    notes = [f"Volume {volume}, the largest that all stores have."] if volume else []
+    notes = [f"Stores are judged at volume {volume}."] if volume else []
     for c in [c for c in used if c not in weights]:
         have = [store for store in has if c in has[store]]
         notes.append(f"No store is judged by {c}: only {', '.join(have) or 'none'} has it.")
