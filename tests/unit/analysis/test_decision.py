@@ -154,9 +154,9 @@ def test_the_sliders_of_the_page_have_what_they_need():
 
 
 def test_stores_are_judged_at_the_largest_volume_that_all_have():
-    # At a tenth of the files a is twice as fast as b is at all; at all of them it is half as fast.
+    # At a tenth of the files a is faster than b anywhere; at all of them it is half as fast.
     table = measures(
-        *(rows("a", {"read": v}, volume=at) for at, v in ((0.1, 400), (1.0, 100))),
+        *(rows("a", {"read": v}, volume=at) for at, v in ((0.1, 900), (1.0, 100))),
         *(rows("b", {"read": v}, volume=at) for at, v in ((0.1, 500), (1.0, 200))),
     )
     decision = decide(table, READ)
@@ -166,7 +166,7 @@ def test_stores_are_judged_at_the_largest_volume_that_all_have():
     small = table[(table["store"] == "a") | (table["volume"] == 0.1)]
     more = pd.concat([small, measures(rows("c", {"read": 9000}, volume=0.5))])
     decision = decide(more, READ)
-    assert decision.sentence == "Take b."
+    assert decision.sentence == "Take a."
     assert decision.aside == {"c": "it has no volume 0.1"}
 
 
@@ -349,7 +349,7 @@ def test_the_best_is_named_and_no_store_that_is_near_it_is_left_out(logs):
     assert found.named[found.best]
     assert found.named[found.fit.gap[found.best] < math.log(1.2) - 1e-6].all()
     assert ((found.chance >= 0) & (found.chance <= 1)).all()
-    assert found.fit.gap[found.best].min() >= 0
+    assert found.fit.gap[found.best].min() > -1e-8
     # Clearer repeats of the same means leave out no fewer stores.
     clear = judge(logs.mean(axis=1, keepdims=True) + 1e-6 * logs)
     assert clear.named.sum() <= found.named.sum()
