@@ -79,7 +79,7 @@ class Judgement:
     best: int
     named: npt.NDArray[np.bool_]
     chance: Floats
-    """(k,): that the likeliest better store is at most WORTH times as good; nan if not known."""
+    """(k,): at least so likely is no other store more than WORTH times as good; nan: not known."""
     sure: str
 
 
@@ -95,17 +95,19 @@ def judge(
     k = len(found.mean)
     if counts:
         found = Fit(found.mean, found.gap, 0 * found.gap, 0 * found.mean, np.full(k, np.inf))
+    choices = np.array(tries or [1] * k)
     best = int(found.mean.round(9).argmax())  # of equal ones the first
-    t, q = critical(found, best, tries[best] if tries else 1)
+    t, q = critical(found, best, int(choices[best]))
     behind = found.gap[best] >= np.log(WORTH) - ROUNDING
     named = ~(behind & (found.gap[best] > t * found.error[best]))
     if named.sum() > 1:
         named = ~(behind & (found.gap[best] > q * found.error[best]))
     freedom = np.minimum(found.freedom[:, None], found.freedom)
     distance = (np.log(WORTH) + ROUNDING + found.gap) / np.maximum(found.error, ROUNDING)
-    within = stdtr(np.where(freedom > 0, freedom, np.nan), distance)
-    within[np.diag_indices(k)] = 1.0
-    chance = within.min(axis=1) if k > 1 else np.array([np.nan])
+    # The best of many settings looks better than it is: each is a chance to be wrong.
+    doubt = choices[:, None] * stdtr(np.where(freedom > 0, freedom, np.nan), -distance)
+    doubt[np.diag_indices(k)] = 0.0
+    chance = 1 - doubt.max(axis=1).clip(max=1) if k > 1 else np.array([np.nan])
     least = chance[named].min()
     sure = next((name for name, needed in SURE.items() if least >= needed), "low")
     return Judgement(found, best, named, chance, sure)
@@ -134,10 +136,8 @@ def decide(
     """
     conditions = conditions or Conditions()
     of_stores = measures[~measures["store"].isin(list(conditions.no_stores))]
-    own_fault = {
-        s: "{} of {} trials failed by its own fault" for s, n in conditions.failed.items() if n[0]
-    }
-    failed = {s: words.format(*conditions.failed[s]) for s, words in own_fault.items()}
+    fault = "{} of {} trials failed by its own fault"
+    failed = {s: fault.format(*of) for s, of in conditions.failed.items() if of[0] > 0}
     field = gather(of_stores, criteria, failed)
     standing = list(field.stores.values())
     names = pd.Index(list(field.stores), name="store")
@@ -155,9 +155,7 @@ def decide(
     found = judge(rows, len(standing), tries, counts=counts)
     each = [critical(found.fit, i, tries[i]) for i in range(len(standing))]
     ratio = -found.fit.gap[found.best]
-    half = (
-        np.full(len(ratio), np.nan) if counts else each[found.best][0] * found.fit.error[found.best]
-    )
+    half = each[found.best][0] * found.fit.error[found.best] * (np.nan if counts else 1.0)
     half[found.best] = np.nan
     table = pd.DataFrame(
         {
@@ -221,8 +219,6 @@ def _sentence(named: Sequence[str], field: Field) -> str:
     words = [f"{s} ({one.deployment})" if one.several else s for s, one in standing]
     if len(field.stores) == 1:
         return f"Only {words[0]} can be judged."
-    return (
-        f"Take {words[0]}."
-        if len(words) == 1
-        else f"No store is clearly better: {' or '.join(words)}."
-    )
+    if len(words) == 1:
+        return f"Take {words[0]}."
+    return f"No store is clearly better: {' or '.join(words)}."
