@@ -148,31 +148,30 @@ def stand(rows: pd.DataFrame, weights: Mapping[str, float]) -> Standing | None:
     """
     logs = {place[1:]: log for place, log in zip(rows.index, rows.to_numpy(), strict=True)}
     settings = sorted({place[:2] for place in logs})
+    deployments = sorted({deployment for deployment, _ in settings})
     share = np.array(list(weights.values()))
-    best: tuple[bool, float] = (False, -np.inf)
-    standing = None
-    for deployment in sorted({place for place, _ in settings}):
-        clients, parts = {}, []
+    standing, best = None, (False, -np.inf)
+    for deployment in deployments:
+        clients = {}
         for c in weights:
-            of = {
-                at: logs[d, at, c] for d, at in settings if d == deployment and (d, at, c) in logs
-            }
-            if of:
-                clients[c] = max(of, key=lambda at: float(np.nanmean(of[at])))
-                parts.append(of[clients[c]])
-        scores = share @ np.array(parts) if len(parts) == len(weights) else np.array([np.nan])
+            known = [at for d, at in settings if d == deployment and (d, at, c) in logs]
+            means = {at: float(np.nanmean(logs[deployment, at, c])) for at in known}
+            if means:
+                clients[c] = max(means, key=means.__getitem__)
+        if len(clients) < len(weights):
+            continue
+        parts = np.array([logs[deployment, clients[c], c] for c in weights])
+        scores = share @ parts
         n = int((~np.isnan(scores)).sum())
-        if n and (key := (n > 1, float(np.nanmean(scores)))) > best:
-            best = key
-            stood = {(deployment, at) for at in clients.values()}
-            others = [
-                share @ np.array([logs[*setting, c] for c in weights])
-                for setting in settings
-                if setting not in stood and all((*setting, c) in logs for c in weights)
-            ]
-            whole = np.where(np.isnan(scores), np.nan, np.array(parts))
-            more = np.array(others).reshape(-1, len(scores))
-            more = more[~np.isnan(more).all(axis=1)]
-            several = len({d for d, _ in settings}) > 1
-            standing = Standing(deployment, clients, whole, more, len(settings), several)
+        if n == 0 or (n > 1, float(np.nanmean(scores))) <= best:
+            continue
+        best = (n > 1, float(np.nanmean(scores)))
+        parts[:, np.isnan(scores)] = np.nan
+        stood = {(deployment, at) for at in clients.values()}
+        whole = [s for s in settings if s not in stood and all((*s, c) in logs for c in weights)]
+        others = np.array([share @ [logs[*s, c] for c in weights] for s in whole])
+        others = others.reshape(-1, len(scores))
+        others = others[~np.isnan(others).all(axis=1)]
+        several = len(deployments) > 1
+        standing = Standing(deployment, clients, parts, others, len(settings), several)
     return standing
