@@ -38,10 +38,11 @@ def compare(
     is known to be unchanged. Values without a logarithm are left out. Criteria that are `counted`
     (files, bytes) have no error: a ratio of WORTH decides.
 
-    Returns, by criterion and setting: ratio, low, high (95 % interval of this ratio alone), p
-    (Student's t, two-sided), p_adjusted (Holm's method, over all rows), basis (COUNTED,
-    SAME_ROUNDS, CONTROLS, DAYS) and told: "different", "not told apart" or "cannot be told". The
-    chance of any false "different" is at most ALPHA. Controls are not in it.
+    Returns, by criterion and setting: ratio, low, high (95 % interval of this ratio alone), error
+    and freedom (standard error of the ratio's logarithm and its degrees of freedom), p (Student's
+    t, two-sided), p_adjusted (Holm's method, over all rows), basis (COUNTED, SAME_ROUNDS, CONTROLS,
+    DAYS) and told: "different", "not told apart" or "cannot be told". The chance of any false
+    "different" is at most ALPHA. Controls are not in it.
     """
     known = measures[(measures["value"] > 0) & np.isfinite(measures["value"])]
     factors = [c for c in known if c not in ("side", "criterion", "round", "value", "control")]
@@ -69,7 +70,7 @@ def compare(
             basis, answer = DAYS, _exact(old, new)
         frame = settings.loc[both].assign(criterion=criterion, **answer, basis=basis)
         frames.append(frame[~control])
-    columns = [*factors, "criterion", "ratio", "low", "high", "p", "basis"]
+    columns = [*factors, "criterion", *_columns(np.empty(0)), "basis"]
     table = pd.concat(frames) if frames else pd.DataFrame(columns=columns, dtype=float)
     return _told(table.dropna(subset="ratio").reset_index(drop=True))
 
@@ -117,8 +118,9 @@ def _columns(
     degrees = np.where(np.asarray(freedom) > 0, freedom, np.nan)
     half = np.array([student(float(f), 1) for f in np.broadcast_to(degrees, gap.shape)]) * error
     p = 2 * stats.t.sf(np.abs(gap) / error, degrees)
-    low, high = np.exp(gap - half), np.exp(gap + half)
-    return {"ratio": np.exp(gap), "low": low, "high": high, "p": np.broadcast_to(p, gap.shape)}
+    columns = {"ratio": np.exp(gap), "low": np.exp(gap - half), "high": np.exp(gap + half)}
+    rest = {"error": error, "freedom": degrees, "p": p}
+    return columns | {name: np.broadcast_to(column, gap.shape) for name, column in rest.items()}
 
 
 def _told(table: pd.DataFrame) -> pd.DataFrame:

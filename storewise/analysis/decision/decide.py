@@ -172,7 +172,9 @@ def decide(
     named = [str(store) for store in table.index[table["named"]]]
     if not np.isnan(found.chance).any():
         least = np.floor(1000 * found.chance[found.named].min()) / 10
-        reasons.insert(0, f"The chance that no store is over 1.2 times as good: {least:g} %.")
+        reasons.insert(
+            0, f"The chance that no store is over 1.2 times as good: at least {least:g} %."
+        )
     parts = {s: pd.DataFrame(one.parts.T, list(field.rounds)) for s, one in field.stores.items()}
     rounds = pd.concat(parts, names=["store", "round"]).set_axis(list(field.weights), axis=1)
     return Decision(

@@ -31,6 +31,7 @@ def test_in_the_same_rounds_the_differences_give_the_error():
     assert row["ratio"] == pytest.approx(math.exp(2))
     half = stats.t.isf(0.025, 2) / math.sqrt(3)
     assert (row["low"], row["high"]) == pytest.approx((math.exp(2 - half), math.exp(2 + half)))
+    assert (row["error"], row["freedom"]) == (pytest.approx(1 / math.sqrt(3)), 2)
     assert row["p"] == pytest.approx(2 * stats.t.sf(2 * math.sqrt(3), 2))
     assert (row["basis"], row["told"]) == ("same rounds", "not told apart")
 
