@@ -1,0 +1,133 @@
+"""Whether a setting became better or worse from an old measurement to a new one.
+
+Two days differ for reasons that nobody measured. So there are three grounds, the best first:
+
+* Old and new were measured in the same rounds of one study: their differences give the error.
+* Settings that are known to be unchanged (controls) were measured on both days: how far their
+  ratios scatter is the error. It includes how each setting differs from day to day, which no
+  number of rounds on one day would show.
+* Neither: the ratio is told, not whether it differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy import stats
+
+from storewise.analysis.decision.model import ALPHA, ROUNDING, WORTH, Floats, fit, student
+from storewise.analysis.stats.intervals import holm_adjusted
+
+SIDES = ("old", "new")
+#: Fewest unchanged settings whose scatter is an error.
+FEWEST_CONTROLS = 3
+#: What an answer rests on.
+COUNTED, SAME_ROUNDS, CONTROLS, DAYS = "counted", "same rounds", "controls", "different days"
+
+
+def compare(
+    measures: pd.DataFrame, *, same_rounds: bool, counted: Collection[str] = ()
+) -> pd.DataFrame:
+    """New over old, for each setting and criterion that both have.
+
+    `measures` has a row per trial and criterion: side ("old", "new"), criterion, round, value, the
+    factors of a setting in all other columns, and, of different days, control: whether the setting
+    is known to be unchanged. Values without a logarithm are left out. Criteria that are `counted`
+    (files, bytes) have no error: a ratio of WORTH decides.
+
+    Returns, by criterion and setting: ratio, low, high (95 % interval of this ratio alone), error
+    and freedom (standard error of the ratio's logarithm and its degrees of freedom), p (Student's
+    t, two-sided), p_adjusted (Holm's method, over all rows), basis (COUNTED, SAME_ROUNDS, CONTROLS,
+    DAYS) and told: "different", "not told apart" or "cannot be told". The chance of any false
+    "different" is at most ALPHA. Controls are not in it.
+    """
+    known = measures[(measures["value"] > 0) & np.isfinite(measures["value"])]
+    factors = [c for c in known if c not in ("side", "criterion", "round", "value", "control")]
+    place = known.groupby(factors, dropna=False).ngroup() if factors else 0
+    known = known.assign(place=place, log=np.log(known["value"].astype(float)))
+    settings = known.drop_duplicates("place").set_index("place")[factors].sort_index()
+    unchanged = (
+        set()
+        if same_rounds or "control" not in known
+        else set(known.loc[known["control"].astype(bool), "place"])
+    )
+    frames = []
+    for criterion, group in known.groupby("criterion"):
+        wide = group.groupby(["side", "place", "round"])["log"].mean().unstack("round")
+        both = [p for p in settings.index if all((side, p) in wide.index for side in SIDES)]
+        old, new = (wide.reindex([(side, p) for p in both]).to_numpy() for side in SIDES)
+        control = np.array([p in unchanged for p in both], dtype=bool)
+        if criterion in counted:
+            basis, answer = COUNTED, _exact(old, new)
+        elif same_rounds:
+            basis, answer = SAME_ROUNDS, _paired(new - old)
+        elif control.sum() >= FEWEST_CONTROLS:
+            basis, answer = CONTROLS, _beside_controls(old, new, control)
+        else:
+            basis, answer = DAYS, _exact(old, new)
+        frame = settings.loc[both].assign(criterion=criterion, **answer, basis=basis)
+        frames.append(frame[~control])
+    columns = [*factors, "criterion", *_columns(np.empty(0)), "basis"]
+    table = pd.concat(frames) if frames else pd.DataFrame(columns=columns, dtype=float)
+    return _told(table.dropna(subset="ratio").reset_index(drop=True))
+
+
+def _exact(old: Floats, new: Floats) -> dict[str, Floats]:
+    """Ratios alone."""
+    return _columns(_means(new) - _means(old))
+
+
+def _paired(differences: Floats) -> dict[str, Floats]:
+    """Of differences (settings x rounds): their variance is pooled over the settings, or a
+    setting's own where that is larger, as it is of stores."""
+    known = ~np.isnan(differences).all(axis=1)
+    gap, error, freedom = (np.full(len(differences), np.nan) for _ in range(3))
+    if known.any():
+        fitted = fit(differences[known], rounds=False)
+        gap[known], error[known], freedom[known] = fitted.mean, fitted.mean_error, fitted.freedom
+    return _columns(gap, error, freedom)
+
+
+def _beside_controls(old: Floats, new: Floats, control: npt.NDArray[np.bool_]) -> dict[str, Floats]:
+    """Changes beyond the mean change of the controls, which is what the day did.
+
+    The variance is that of a new observation beside n controls, s² (1 + 1 / n), with n - 1 degrees
+    of freedom; where the rounds of a setting scatter by more than s, theirs stands for the 1.
+    """
+    change = _means(new) - _means(old)
+    days = fit(np.vstack([old, new]), rounds=False).mean_error.reshape(2, -1)
+    rounds = np.nan_to_num(np.square(days).sum(axis=0))
+    n, scatter = int(control.sum()), float(np.var(change[control], ddof=1))
+    error = np.sqrt(np.maximum(scatter, rounds) + scatter / n) + ROUNDING
+    return _columns(change - change[control].mean(), error, np.full(len(change), n - 1.0))
+
+
+def _means(logs: Floats) -> Floats:
+    """The mean of each row over the rounds that it has; at least one."""
+    means: Floats = np.nansum(logs, axis=1) / (~np.isnan(logs)).sum(axis=1)
+    return means
+
+
+def _columns(
+    gap: Floats, error: Floats | float = np.nan, freedom: Floats | float = np.nan
+) -> dict[str, Floats]:
+    """A ratio with its interval and p, of logarithms."""
+    degrees = np.where(np.asarray(freedom) > 0, freedom, np.nan)
+    half = np.array([student(float(f), 1) for f in np.broadcast_to(degrees, gap.shape)]) * error
+    p = 2 * stats.t.sf(np.abs(gap) / error, degrees)
+    columns = {"ratio": np.exp(gap), "low": np.exp(gap - half), "high": np.exp(gap + half)}
+    rest = {"error": error, "freedom": degrees, "p": p}
+    return columns | {name: np.broadcast_to(column, gap.shape) for name, column in rest.items()}
+
+
+def _told(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with `p_adjusted` and what can be told."""
+    counted = table["basis"] == COUNTED
+    far = np.abs(np.log(table["ratio"])) >= np.log(WORTH) - ROUNDING
+    table = table.assign(p_adjusted=holm_adjusted(table["p"].to_numpy()))
+    different = (table["p_adjusted"] < ALPHA) | (counted & far)
+    told = np.where(different, "different", "not told apart")
+    return table.assign(told=np.where(table["p"].isna() & ~counted, "cannot be told", told))

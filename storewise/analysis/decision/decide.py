@@ -1,0 +1,226 @@
+"""Which store, how sure: one score for each store and round, and one rule.
+
+A store's score in a round is the weighted sum of the logarithms of its figures, greater is better:
+the weighted product of multiple-criteria decisions (Triantaphyllou, *Multi-criteria Decision Making
+Methods*, 2000, section 2.2.2). So figures of one trial may err together, counts have no error, and
+units are nothing. `standing` says with what a store is judged, `model` how far scores are off.
+
+"Take X" where X is shown to be better than every other store, each by a test of its own, and at
+least 1.2 times as good. Else "A or B", without the stores that are at least 1.2 times behind and
+shown to be worse by a test of all gaps together. How sure: whichever of the named one takes, how
+likely it is that no other store is more than 1.2 times as good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy import stats
+from scipy.special import stdtr
+
+from storewise.analysis.common.engines import BASELINE, CEILING
+from storewise.analysis.decision.model import ROUNDING, WORTH, Fit, Floats, fit, student, tukey
+from storewise.analysis.decision.standing import Criterion, Field, gather
+
+#: Least chance that no other store is more than WORTH times as good as the one that is taken.
+SURE = {"good": 0.95, "fair": 0.80, "low": 0.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """What scores do not show."""
+
+    other_work: bool = False
+    """Whether anything else was at work on the hosts."""
+    crashes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Store -> crashes that lost acknowledged documents, and all its crashes."""
+    failed: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Store -> trials that failed by its own fault, and all its trials."""
+    no_stores: Sequence[str] = (BASELINE, CEILING)
+    """What is measured beside the stores: no part of the error, and never recommended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The answer. Frames are by store, from the best score down; empty where none is judged."""
+
+    sentence: str
+    sure: str
+    """good, fair or low."""
+    reasons: Sequence[str]
+    aside: Mapping[str, str]
+    """Store -> why it is not judged."""
+    crash_p: float
+    """Of a difference in losses between two stores (Fisher's exact test, two-sided); else nan."""
+    table: pd.DataFrame = field(default_factory=pd.DataFrame)
+    """score (ratio to the best), low, high (95 % interval of that ratio; nan for the best, and
+    where only counts are judged), chance (that no other store is more than 1.2 times as good),
+    named, n (rounds), deployment."""
+    clients: pd.DataFrame = field(default_factory=pd.DataFrame)
+    """By criterion: the number of clients that the store stands with."""
+    rounds: pd.DataFrame = field(default_factory=pd.DataFrame)
+    """(store, round) x criterion: natural logarithms, greater is better. Their sums with weights
+    that sum to 1 are the scores."""
+    t: pd.DataFrame = field(default_factory=pd.DataFrame)
+    """Best x other store: the standard errors that a gap must exceed for "Take X"."""
+    tukey: pd.DataFrame = field(default_factory=pd.DataFrame)
+    """The same for leaving the other store out of "A or B"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What `judge` says of k stores, in their order."""
+
+    fit: Fit
+    best: int
+    named: npt.NDArray[np.bool_]
+    chance: Floats
+    """(k,): at least so likely is no other store more than WORTH times as good; nan: not known."""
+    sure: str
+
+
+def judge(
+    scores: Floats, k: int | None = None, tries: Sequence[int] = (), *, counts: bool = False
+) -> Judgement:
+    """The rule, of scores (settings x rounds, natural logarithms, nan where there is none).
+
+    The first `k` rows are the stores, `tries` the settings that each could choose from (1). Of
+    `counts` alone there is no error. Without repeats nothing is told apart.
+    """
+    found = fit(scores, k)
+    k = len(found.mean)
+    if counts:
+        found = Fit(found.mean, found.gap, 0 * found.gap, 0 * found.mean, np.full(k, np.inf))
+    choices = np.array(tries or [1] * k)
+    best = int(found.mean.round(9).argmax())  # of equal ones the first
+    t, q = critical(found, best, int(choices[best]))
+    behind = found.gap[best] >= np.log(WORTH) - ROUNDING
+    named = ~(behind & (found.gap[best] > t * found.error[best]))
+    if named.sum() > 1:
+        named = ~(behind & (found.gap[best] > q * found.error[best]))
+    freedom = np.minimum(found.freedom[:, None], found.freedom)
+    distance = (np.log(WORTH) + ROUNDING + found.gap) / np.maximum(found.error, ROUNDING)
+    # The best of many settings looks better than it is: each is a chance to be wrong.
+    doubt = choices[:, None] * stdtr(np.where(freedom > 0, freedom, np.nan), -distance)
+    doubt[np.diag_indices(k)] = 0.0
+    chance = 1 - doubt.max(axis=1).clip(max=1) if k > 1 else np.array([np.nan])
+    least = chance[named].min()
+    sure = next((name for name, needed in SURE.items() if least >= needed), "low")
+    return Judgement(found, best, named, chance, sure)
+
+
+def critical(found: Fit, best: int, tries: int) -> tuple[Floats, Floats]:
+    """(k,) twice: the standard errors that the best store's gap to each other must exceed, to be
+    alone and to leave the other out. nan where nothing was repeated."""
+    freedom = [min(df, found.freedom[best]) for df in found.freedom.tolist()]
+    if len(freedom) == 1 or min(freedom) == 0:
+        return np.full(len(freedom), np.nan), np.full(len(freedom), np.nan)
+    t = np.array([student(df, tries) for df in freedom])
+    return t, np.maximum(t, [tukey(df, tries, len(freedom)) for df in freedom])
+
+
+def decide(
+    measures: pd.DataFrame,
+    criteria: Mapping[str, Criterion],
+    conditions: Conditions | None = None,
+) -> Decision:
+    """Which store to take.
+
+    `measures` has a row per trial and criterion: store, criterion, round, value (in any unit, the
+    same for all stores; nan: not measured), where they were varied clients and volume (a share of
+    all data), and each other factor, which is part of the deployment. The order of rows is nothing.
+    """
+    conditions = conditions or Conditions()
+    of_stores = measures[~measures["store"].isin(list(conditions.no_stores))]
+    fault = "{} of {} trials failed by its own fault"
+    failed = {s: fault.format(*of) for s, of in conditions.failed.items() if of[0] > 0}
+    field = gather(of_stores, criteria, failed)
+    standing = list(field.stores.values())
+    names = pd.Index(list(field.stores), name="store")
+    counts = all(criteria[name].counted for name in field.weights)
+    single = not counts and all((~np.isnan(one.parts[0])).sum() == 1 for one in standing)
+    caps = _caps(field, criteria, conditions, single=single)
+    reasons = [*caps, *field.notes, *(f"{s} is not judged: {w}." for s, w in field.aside.items())]
+    losses, crash_p = _losses(conditions.crashes)
+    if not standing:
+        return Decision(f"No store can be judged.{losses}", "low", reasons, field.aside, crash_p)
+    weights = np.array(list(field.weights.values()))
+    scores = np.array([weights @ one.parts for one in standing])
+    tries = [one.tries for one in standing]
+    rows = np.vstack([scores, *(one.others for one in standing)])
+    found = judge(rows, len(standing), tries, counts=counts)
+    each = [critical(found.fit, i, tries[i]) for i in range(len(standing))]
+    ratio = -found.fit.gap[found.best]
+    half = each[found.best][0] * found.fit.error[found.best] * (np.nan if counts else 1.0)
+    half[found.best] = np.nan
+    table = pd.DataFrame(
+        {
+            "score": np.exp(ratio),
+            "low": np.exp(ratio - half),
+            "high": np.exp(ratio + half),
+            "chance": found.chance,
+            "named": found.named,
+            "n": (~np.isnan(scores)).sum(axis=1),
+            "deployment": [one.deployment for one in standing],
+        },
+        index=names,
+    ).sort_values("score", ascending=False, kind="stable", key=lambda score: score.round(9))
+    named = [str(store) for store in table.index[table["named"]]]
+    if not np.isnan(found.chance).any():
+        least = np.floor(1000 * found.chance[found.named].min()) / 10
+        reasons.insert(
+            0, f"The chance that no store is over 1.2 times as good: at least {least:g} %."
+        )
+    parts = {s: pd.DataFrame(one.parts.T, list(field.rounds)) for s, one in field.stores.items()}
+    rounds = pd.concat(parts, names=["store", "round"]).set_axis(list(field.weights), axis=1)
+    return Decision(
+        _sentence(named, field) + losses,
+        max([found.sure, *caps.values()], key=list(SURE).index),
+        reasons,
+        field.aside,
+        crash_p,
+        table,
+        clients=pd.DataFrame([one.clients for one in standing], names).loc[table.index],
+        rounds=rounds.dropna().loc[table.index],
+        t=pd.DataFrame([t for t, _ in each], names, names),
+        tukey=pd.DataFrame([q for _, q in each], names, names),
+    )
+
+
+def _caps(
+    field: Field, criteria: Mapping[str, Criterion], conditions: Conditions, *, single: bool
+) -> dict[str, str]:
+    """Sentence -> the surest that it lets a decision be."""
+    caps = {}
+    if short := [name for name in field.weights if criteria[name].short]:
+        caps[f"Phases of less than 5 s: {', '.join(short)}."] = "fair"
+    if conditions.other_work:
+        caps["Other work was on the hosts."] = "low"
+    if single and field.stores:
+        caps["Single rounds do not tell how far scores are off."] = "low"
+    return caps
+
+
+def _losses(crashes: Mapping[str, tuple[int, int]]) -> tuple[str, float]:
+    """The condition in words, and p of the difference where there are two stores."""
+    known = [(store, k, n) for store, (k, n) in sorted(crashes.items()) if n > 0]
+    p, words = np.nan, ", ".join(f"{store} in {k} of {n}" for store, k, n in known)
+    if len(known) == 2:
+        p = float(stats.fisher_exact([[k, n - k] for _, k, n in known]).pvalue)
+        words += f" (Fisher's exact test: p = {p:.2g})"
+    return (f" Documents were lost in crashes: {words}." if known else ""), p
+
+
+def _sentence(named: Sequence[str], field: Field) -> str:
+    """The answer, with the deployment of a store that has several."""
+    standing = [(store, field.stores[store]) for store in named]
+    words = [f"{s} ({one.deployment})" if one.several else s for s, one in standing]
+    if len(field.stores) == 1:
+        return f"Only {words[0]} can be judged."
+    if len(words) == 1:
+        return f"Take {words[0]}."
+    return f"No store is clearly better: {' or '.join(words)}."

@@ -1,0 +1,115 @@
+"""The model of a decision: score = store + round + error, on natural logarithms.
+
+A round is one repeat of every setting in random order. What changes from round to round (a machine
+that slows down) is the rounds' effect, not the stores' error. In a table without gaps the least
+squares estimate of a store is its plain mean.
+
+The variance of a store's error is the one pooled over all, or its own where that is larger. Where
+an F test says that it is larger, the few rounds of the store must say how large: it has n - 1
+degrees of freedom, not the pooled ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+Floats = npt.NDArray[np.float64]
+
+#: A store is better than another where it is at least so many times as good.
+WORTH = 1.2
+#: Chance of a false answer: of Student's t either way, and of Tukey's range one half of it.
+ALPHA = 0.05
+#: Fewest degrees of freedom that an effect of rounds must leave.
+FEWEST_DF = 4
+#: One of k stores spreads more than the others where p of the F test is below UNEQUAL / k². The
+#: square, because each store that is held to spread more makes all others harder to tell from it.
+UNEQUAL = 0.5
+#: Standard errors are no smaller: what differs by less is equal but for rounding.
+ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """Estimates of k stores, on logarithms; nan for errors where nothing was repeated."""
+
+    mean: Floats  # (k,)
+    gap: Floats  # (k, k): how much the row is better than the column
+    error: Floats  # (k, k): standard error of the gap
+    mean_error: Floats  # (k,): standard error of the mean, of a model without rounds
+    freedom: Floats  # (k,): degrees of freedom of the variance; a gap has the fewer of its two
+
+
+def fit(scores: Floats, k: int | None = None, *, rounds: bool = True) -> Fit:
+    """Fit scores (settings x rounds, nan where there is none; each row has at least one).
+
+    The first `k` rows are the stores; the rest only tells of the error. The effect of rounds is
+    left out, and so part of the error, without `rounds`, where it would leave fewer than FEWEST_DF
+    degrees of freedom, and where rounds have no setting in common.
+
+    A gap is a weighted sum of scores. Its variance is the sum of squared weights times variances.
+    """
+    known = ~np.isnan(scores)
+    k = len(scores) if k is None else k
+    row, z, n = np.nonzero(known)[0], scores[known], known.sum(axis=1)
+    design, weights, own_df = _design(known.tobytes(), known.shape, rounds)
+    estimates, freedom = weights @ z, len(z) - len(weights)
+    mean = estimates[:k]
+    gap = mean[:, None] - mean
+    if freedom == 0:
+        return Fit(mean, gap, np.full((k, k), np.nan), np.full(k, np.nan), np.zeros(k))
+    squares = np.bincount(row, (z - design @ estimates) ** 2)
+    own = np.where(n > 1, squares / np.maximum(own_df, ROUNDING), 0.0)
+    others = (squares.sum() - squares) / np.maximum(freedom - own_df, ROUNDING)
+    limit = np.array([_f(UNEQUAL / k**2, df, round(freedom - df, 6)) for df in own_df.tolist()])
+    unequal = (n > 1) & (own > limit * others) & (own > ROUNDING**2)
+    variance = np.maximum(squares.sum() / freedom, own)[row]
+    return Fit(
+        mean,
+        gap,
+        error=np.sqrt((weights[:k, None] - weights[:k]) ** 2 @ variance) + ROUNDING,
+        mean_error=np.sqrt(weights[:k] ** 2 @ variance) + ROUNDING,
+        freedom=np.where(unequal, np.minimum(n - 1, freedom), freedom)[:k].astype(float),
+    )
+
+
+@lru_cache(maxsize=1024)
+def _design(known: bytes, shape: tuple[int, int], rounds: bool) -> tuple[Floats, Floats, Floats]:
+    """The design (scores x estimates), the weights of scores in estimates (those of rows first),
+    and each row's share of the degrees of freedom: the sum of 1 - leverage of its scores."""
+    there = np.frombuffer(known, dtype=bool).reshape(shape)
+    row, at = np.nonzero(there[:, there.any(axis=0)])
+    design = (row[:, None] == np.arange(shape[0])).astype(float)
+    # Centred: the coefficient of a row is its mean over all rounds.
+    n_rounds = int(at.max()) + 1
+    effects = (at[:, None] == np.arange(1, n_rounds)) - 1 / n_rounds
+    whole = np.hstack([design, effects])
+    connected = np.linalg.matrix_rank(whole) == whole.shape[1]
+    if rounds and connected and len(row) - whole.shape[1] >= FEWEST_DF:
+        design = whole
+    weights = np.linalg.pinv(design)
+    own_df = np.bincount(row, 1 - (design * weights.T).sum(axis=1)).astype(float).round(6)
+    return design, weights, own_df
+
+
+@lru_cache(maxsize=4096)
+def _f(alpha: float, df: float, others: float) -> float:
+    return float(stats.f.isf(alpha, df, others))
+
+
+@lru_cache(maxsize=4096)
+def student(freedom: float, tries: int) -> float:
+    """The standard errors that a gap exceeds by chance in ALPHA of all cases, either way; of the
+    best of several settings (`tries`) by Bonferroni's method."""
+    return float(stats.t.isf(ALPHA / 2 / tries, freedom))
+
+
+@lru_cache(maxsize=4096)
+def tukey(freedom: float, tries: int, stores: int) -> float:
+    """Those that any gap between two of the stores exceeds in ALPHA / 2 of all cases: Tukey's
+    studentized range, which is of single means and so is divided by the root of 2."""
+    return float(stats.studentized_range.isf(ALPHA / 2 / tries, stores, freedom) / np.sqrt(2))

@@ -1,0 +1,375 @@
+"""The decision: cases by hand, its special cases, and how often it is right."""
+
+import itertools
+import math
+import runpy
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+from support.paths import ROOT
+
+from storewise.analysis.decision import Conditions, Criterion, decide
+from storewise.analysis.decision.decide import judge
+from storewise.analysis.decision.model import fit, student, tukey
+
+READ = {"read": Criterion()}
+BOTH = {"load": Criterion(), "read": Criterion()}
+#: Three rounds that differ by about one per cent.
+NOISE = (1.0, 1.01, 0.99)
+
+
+def rows(store, figures, noise=NOISE, **factors):
+    """Measures of one setting: figures are by criterion, a round for each factor of `noise`."""
+    return [
+        {"store": store, "criterion": name, "round": at, "value": value * factor, **factors}
+        for name, value in figures.items()
+        for at, factor in enumerate(noise)
+    ]
+
+
+def measures(*settings):
+    return pd.DataFrame(list(itertools.chain(*settings)))
+
+
+def reads(**figures):
+    return measures(*(rows(store, {"read": value}) for store, value in figures.items()))
+
+
+# The model
+
+
+def test_two_stores_of_three_rounds_by_hand():
+    # Squares about the means: 2 and 2 on 2 + 2 degrees of freedom (with rounds only 2 were left).
+    found = fit(np.array([[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]))
+    assert found.mean.tolist() == pytest.approx([1, 4])
+    assert found.freedom.tolist() == [4, 4]
+    assert found.error[0, 1] == pytest.approx(math.sqrt(1 / 3 + 1 / 3))
+
+
+def test_what_rounds_share_is_no_error():
+    # Means 0, 1, 2; rounds -1, 0, 1; left is 0.1 * (1, -2, 1), (0, 0, 0), -(1, -2, 1): squares
+    # 0.12 on 9 - 3 - 2 degrees of freedom.
+    wave = 0.1 * np.array([1.0, -2.0, 1.0])
+    scores = np.array([[-1, 0, 1], [0, 1, 2], [1, 2, 3]]) + np.outer([1, 0, -1], wave)
+    found = fit(scores)
+    assert found.freedom.tolist() == [4, 4, 4]
+    # The own variance of the outer two is 0.06 / (4 / 3), the pooled one of the middle 0.03.
+    assert found.error[0, 1] == pytest.approx(math.sqrt((0.045 + 0.03) / 3))
+    assert found.error[0, 2] == pytest.approx(math.sqrt((0.045 + 0.045) / 3))
+
+
+def test_gaps_in_the_table_are_those_of_least_squares():
+    # The first store lacks the round in which all are better by 3; only its rounds are compared.
+    scores = np.array([[0.0, 0.1, np.nan], [0.0, 0.1, 3.0], [1.0, 1.1, 4.0], [2.0, 2.1, 5.0]])
+    found = fit(scores)
+    assert found.gap[0].tolist() == pytest.approx([0, 0, -1, -2])
+    # Rounds without a store in common tell nothing of rounds.
+    apart = fit(np.array([[0.0, 1, 2] + [np.nan] * 3, [np.nan] * 3 + [3.0, 4, 5]]))
+    assert apart.mean.tolist() == pytest.approx([1, 4])
+
+
+def test_a_store_that_spreads_more_has_its_own_degrees_of_freedom():
+    steady = np.array([[0.0, 0.01, -0.01]] * 4) + np.arange(4)[:, None]
+    wild = np.array([[9.0, 5.0, 1.0]])
+    freedom = fit(np.vstack([steady, wild]), rounds=False).freedom
+    assert freedom.tolist() == [10, 10, 10, 10, 2]
+
+
+def test_other_settings_tell_of_the_error_alone():
+    stores, others = np.array([[0.0, 1, 2], [3.0, 4, 5]]), np.array([[7.0, 8, 9], [5.0, 6, 7]])
+    found = fit(np.vstack([stores, others]), 2, rounds=False)
+    assert found.mean.tolist() == pytest.approx([1, 4])
+    assert found.freedom.tolist() == [8, 8]
+
+
+def test_critical_values_are_those_of_tables():
+    assert student(4, 1) == pytest.approx(2.776, abs=1e-3)
+    assert student(4, 5) == pytest.approx(float(stats.t.isf(0.005, 4)))
+    # Tukey's range of two means is Student's t, at one half of the level.
+    assert tukey(10, 1, 2) == pytest.approx(float(stats.t.isf(0.0125, 10)), rel=1e-4)
+
+
+# The rule
+
+
+def test_one_store_is_taken_with_its_interval():
+    decision = decide(reads(a=200, b=100), READ)
+    assert decision.sentence == "Take a."
+    assert decision.sure == "good"
+    table = decision.table
+    assert list(table.index) == ["a", "b"]
+    assert table["named"].tolist() == [True, False]
+    assert table["n"].tolist() == [3, 3]
+    assert table["score"].tolist() == pytest.approx([1, 0.5])
+    logs = np.log(NOISE)
+    half = student(4, 1) * math.sqrt(2 * np.var(logs, ddof=1) / 3)
+    assert table.loc["b", "low"] == pytest.approx(0.5 * math.exp(-half))
+    assert table.loc["b", "high"] == pytest.approx(0.5 * math.exp(half))
+    assert math.isnan(table.loc["a", "low"])
+
+
+@pytest.mark.parametrize(
+    ("figures", "sentence", "sure"),
+    [
+        ({"a": 119, "b": 100}, "No store is clearly better: a or b.", "fair"),
+        ({"a": 110, "b": 100}, "No store is clearly better: a or b.", "good"),
+        ({"a": 121, "b": 100}, "Take a.", "good"),
+        ({"a": 300, "b": 290, "c": 100}, "No store is clearly better: a or b.", "good"),
+        ({"a": 100}, "Only a can be judged.", "low"),
+        ({"a": 5, "b": 5, "c": 5}, "No store is clearly better: a or b or c.", "good"),
+    ],
+)
+def test_a_fifth_better_is_better(figures, sentence, sure):
+    decision = decide(reads(**figures), READ)
+    assert (decision.sentence, decision.sure) == (sentence, sure)
+
+
+def test_weights_and_directions_make_the_score():
+    # (4³ / 2)^(1/4): four times as fast at three quarters, twice the seconds at one.
+    criteria = {"read": Criterion(3), "setup": Criterion(1, more=False), "unused": Criterion(0)}
+    table = measures(
+        rows("a", {"read": 400, "setup": 20, "unused": 1}), rows("b", {"read": 100, "setup": 10})
+    )
+    decision = decide(table, criteria)
+    assert decision.table.loc["b", "score"] == pytest.approx((4**3 / 2) ** -0.25)
+    scores = decision.rounds @ [0.75, 0.25]
+    assert scores["a"].mean() - scores["b"].mean() == pytest.approx(math.log(32) / 4)
+    # Below the least value nothing is better than another.
+    criteria["setup"] = Criterion(1, more=False, least=60)
+    assert decide(table, criteria).table.loc["b", "score"] == pytest.approx(4**-0.75)
+
+
+def test_the_sliders_of_the_page_have_what_they_need():
+    decision = decide(reads(a=200, b=190, c=100), READ)
+    assert list(decision.rounds.columns) == ["read"]
+    assert decision.t.loc["a", "b"] == student(4, 1)
+    assert decision.tukey.loc["a", "c"] == tukey(4, 1, 3)
+
+
+# One deployment, the largest common volume
+
+
+def test_stores_are_judged_at_the_largest_volume_that_all_have():
+    # At a tenth of the files a is faster than b anywhere; at all of them it is half as fast.
+    table = measures(
+        *(rows("a", {"read": v}, volume=at) for at, v in ((0.1, 900), (1.0, 100))),
+        *(rows("b", {"read": v}, volume=at) for at, v in ((0.1, 500), (1.0, 200))),
+    )
+    decision = decide(table, READ)
+    assert decision.sentence == "Take b."
+    assert "Stores are judged at volume 1." in decision.reasons
+    # Where b has only the tenth, the tenth it is; and c, which has another, is not judged.
+    small = table[(table["store"] == "a") | (table["volume"] == 0.1)]
+    more = pd.concat([small, measures(rows("c", {"read": 9000}, volume=0.5))])
+    decision = decide(more, READ)
+    assert decision.sentence == "Take a."
+    assert decision.aside == {"c": "it has no volume 0.1"}
+
+
+@pytest.mark.parametrize("factor", ["nodes", "replicas", "index", "consistency"])
+def test_a_store_has_one_deployment_for_all_criteria(factor):
+    # a loads well in one deployment and reads well in the other; b does both in one.
+    table = measures(
+        rows("a", {"load": 300, "read": 20}, **{factor: 1}),
+        rows("a", {"load": 20, "read": 280}, **{factor: 3}),
+        rows("b", {"load": 150, "read": 150}, **{factor: 1}),
+    )
+    decision = decide(table, BOTH)
+    assert decision.sentence == "Take b."
+    assert decision.table.loc["a", "deployment"] == f"{factor} 1"
+    assert decision.table.loc["a", "score"] == pytest.approx(math.sqrt(300 * 20) / 150)
+
+
+def test_one_replica_does_not_speak_for_three():
+    # The deployment is named where there were several; that of the better score.
+    table = measures(
+        rows("a", {"load": 100, "read": 100}, replicas=1, consistency="one"),
+        rows("a", {"load": 40, "read": 90}, replicas=3, consistency="quorum"),
+        rows("b", {"load": 50, "read": 50}, replicas=1, consistency="one"),
+    )
+    assert decide(table, BOTH).sentence == "Take a (consistency one, replicas 1)."
+    three = table[(table["replicas"] == 3) | (table["store"] == "b")]
+    assert decide(three, BOTH).table.loc["a", "score"] == pytest.approx(1)
+
+
+def test_the_number_of_clients_may_differ_by_criterion():
+    table = measures(
+        rows("a", {"load": 100, "read": 10}, clients=1),
+        rows("a", {"load": 10, "read": 100}, clients=8),
+        rows("b", {"load": 50, "read": 50}, clients=1),
+    )
+    decision = decide(table, BOTH)
+    assert decision.sentence == "Take a."
+    assert decision.clients.loc["a"].to_dict() == {"load": "1", "read": "8"}
+
+
+def test_the_best_of_many_settings_needs_a_clearer_lead():
+    many = [rows("a", {"read": 100 - i}, clients=2**i) for i in range(6)]
+    decision = decide(measures(*many, rows("b", {"read": 60}, clients=1)), READ)
+    # Seven settings in three rounds have 6 * 2 degrees of freedom, whichever two are compared.
+    assert decision.t.loc["a", "b"] == student(12, 6)
+    assert decision.t.loc["b", "a"] == student(12, 1)
+
+
+# Special cases
+
+
+def test_counts_are_as_they_are_and_a_fifth_decides():
+    files = {"files": Criterion(more=False, counted=True)}
+    once = measures(rows("a", {"files": 100}, [1]), rows("b", {"files": 119}, [1]))
+    assert decide(once, files).sentence == "No store is clearly better: a or b."
+    once.loc[1, "value"] = 120
+    decision = decide(once, files)
+    assert (decision.sentence, decision.sure) == ("Take a.", "good")
+    assert decision.table[["low", "high"]].isna().all(axis=None)
+
+
+def test_counts_have_no_error_beside_figures_that_have():
+    criteria = {**READ, "files": Criterion(more=False, counted=True)}
+    table = measures(
+        rows("a", {"read": 200}), rows("a", {"files": 10}, (1, 5, 9)),
+        rows("b", {"read": 100}), rows("b", {"files": 5}, (10, 10, 10)),
+    )  # fmt: skip
+    decision = decide(table, criteria)
+    assert decision.rounds["files"].loc["b"].tolist() == pytest.approx([-math.log(50)] * 3)
+    assert decision.rounds["files"].loc["a"].nunique() == 1
+
+
+def test_losses_in_crashes_are_a_condition():
+    conditions = Conditions(crashes={"a": (5, 5), "b": (0, 5)})
+    decision = decide(reads(a=200, b=100), READ, conditions)
+    assert decision.crash_p == pytest.approx(2 / 252)
+    assert decision.sentence == (
+        "Take a. Documents were lost in crashes: a in 5 of 5, b in 0 of 5 (Fisher's exact test: "
+        "p = 0.0079)."
+    )
+    one = decide(reads(a=200, b=100), READ, Conditions(crashes={"b": (0, 3)}))
+    assert one.sentence.endswith("lost in crashes: b in 0 of 3.")
+    assert math.isnan(one.crash_p)
+
+
+def test_a_store_whose_trials_failed_is_set_aside():
+    conditions = Conditions(failed={"a": (2, 15), "b": (0, 15)})
+    decision = decide(reads(a=900, b=200, c=100), READ, conditions)
+    assert decision.sentence == "Take b."
+    assert decision.aside == {"a": "2 of 15 trials failed by its own fault"}
+
+
+def test_the_files_and_the_null_engine_are_no_stores():
+    plain = decide(reads(a=200, b=100), READ)
+    noisy = [rows(name, {"read": 900}, (1, 9, 30)) for name in ("files", "null")]
+    beside = decide(pd.concat([reads(a=200, b=100), measures(*noisy)]), READ)
+    pd.testing.assert_frame_equal(plain.table, beside.table)
+
+
+@pytest.mark.parametrize(
+    ("short", "other_work", "sure"),
+    [(False, False, "good"), (True, False, "fair"), (True, True, "low")],
+)
+def test_what_repeats_do_not_show_caps_how_sure_it_is(short, other_work, sure):
+    conditions = Conditions(other_work=other_work)
+    decision = decide(reads(a=200, b=100), {"read": Criterion(short=short)}, conditions)
+    assert decision.sure == sure
+    assert ("Phases of less than 5 s: read." in decision.reasons) == short
+
+
+def test_a_store_that_lacks_a_criterion_is_named():
+    table = measures(
+        rows("a", {"load": 100, "read": 100}), rows("b", {"load": 50, "read": 50}),
+        rows("c", {"load": 900}),
+    )  # fmt: skip
+    decision = decide(table, BOTH)
+    assert decision.sentence == "Take a."
+    assert decision.aside == {"c": "it lacks read"}
+    assert "c is not judged: it lacks read." in decision.reasons
+    # Of two stores one of which lacks it, both are judged by what both have.
+    two = decide(table[table["store"] != "b"], BOTH)
+    assert two.sentence == "Take c."
+    assert two.reasons[-1] == "No store is judged by read: only a has it."
+    nobody = decide(reads(a=200, b=100), BOTH)
+    assert nobody.sentence == "Take a."
+    assert nobody.reasons[-1] == "No store is judged by load: only none has it."
+
+
+def test_single_rounds_are_not_judged():
+    one = decide(measures(rows("a", {"read": 9}, [1]), rows("b", {"read": 1}, [1])), READ)
+    assert (one.sentence, one.sure) == ("No store is clearly better: a or b.", "low")
+    assert one.table["chance"].isna().all()
+    beside = decide(pd.concat([reads(b=200, c=100), measures(rows("a", {"read": 9}, [1]))]), READ)
+    assert beside.sentence == "Take b."
+    assert beside.aside == {"a": "it has a single round"}
+
+
+def test_a_rate_of_0_and_what_was_not_measured():
+    stopped = measures(rows("a", {"read": 900}, (1, 0, 1)), rows("b", {"read": 100}))
+    assert decide(stopped, READ).aside == {"a": "it lacks read"}
+    gap = measures(rows("a", {"read": 900}, (1, math.nan, 1.01)), rows("b", {"read": 100}))
+    assert decide(gap, READ).table["n"].to_dict() == {"a": 2, "b": 3}
+    nothing = decide(gap[gap["store"] == "c"], READ, Conditions(crashes={"a": (1, 2)}))
+    assert nothing.sentence == (
+        "No store can be judged. Documents were lost in crashes: a in 1 of 2."
+    )
+    assert decide(measures(rows("a", {"read": 1}), rows("b", {"load": 1})), BOTH).aside == {
+        "a": "it lacks load",
+        "b": "it lacks read",
+    }
+
+
+def test_equal_values_have_no_error_and_are_equal():
+    same = measures(*(rows(store, {"read": 7}, (1, 1, 1)) for store in "abc"))
+    decision = decide(same, READ)
+    assert decision.table["named"].all()
+    assert decision.sure == "good"
+
+
+# What holds of any study
+
+LOGS = st.lists(
+    st.lists(st.floats(-3, 3), min_size=3, max_size=3), min_size=2, max_size=6
+).map(np.array)  # fmt: skip
+
+
+@given(LOGS, st.floats(-5, 5), st.randoms())
+def test_neither_units_nor_the_order_of_rows_matter(logs, shift, random):
+    table = measures(*(rows(f"s{i}", {"read": 1}, np.exp(z)) for i, z in enumerate(logs)))
+    mixed = table.sample(frac=1, random_state=random.randrange(2**32))
+    pd.testing.assert_frame_equal(decide(table, READ).table, decide(mixed, READ).table)
+    one, other = judge(logs), judge(logs + shift)
+    assert one.fit.gap == pytest.approx(other.fit.gap, abs=1e-9)
+    assert one.fit.error == pytest.approx(other.fit.error, rel=1e-6, abs=1e-8)
+
+
+@given(LOGS)
+def test_the_best_is_named_and_no_store_that_is_near_it_is_left_out(logs):
+    found = judge(logs)
+    assert found.named[found.best]
+    assert found.named[found.fit.gap[found.best] < math.log(1.2) - 1e-6].all()
+    assert ((found.chance >= 0) & (found.chance <= 1)).all()
+    assert found.fit.gap[found.best].min() > -1e-8
+    # Clearer repeats of the same means leave out no fewer stores.
+    clear = judge(logs.mean(axis=1, keepdims=True) + 1e-6 * logs)
+    assert clear.named.sum() <= found.named.sum()
+
+
+def test_characteristics_of_a_few_hundred_studies():
+    """`benchmarks/decision.py` measures them to the tenth of a per cent."""
+    bench = runpy.run_path(str(ROOT / "benchmarks" / "decision.py"))
+    rng = np.random.default_rng(33)
+    cells = [
+        bench["Cell"](machine, 0.25, 3, stores)
+        for machine, stores in itertools.product(bench["MACHINES"], (2, 5))
+    ]
+    left_out, alone = np.transpose([bench["shares"](rng, cell, 400) for cell in cells])
+    assert left_out.mean() < 0.04
+    assert left_out.max() < 0.08
+    assert (alone <= left_out).all()
+    steady = bench["Cell"]("steady", 0.1, 3, 3)
+    better = bench["errors"](rng, steady, 300) + np.log([[1.5], [1], [1]])
+    found = [judge(scores) for scores in better]
+    assert np.mean([bench["alone"](one) and one.best == 0 for one in found]) > 0.93
+    slight = bench["errors"](rng, bench["Cell"]("steady", 0.01, 5, 3), 100)
+    assert not any(bench["alone"](judge(one)) for one in slight + np.log([[1.05], [1], [1]]))
