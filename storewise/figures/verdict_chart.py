@@ -46,7 +46,7 @@ class Column:
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One cell: the figure in words, its bar (lengths in percent, nan where there is none), and
-    where it comes from. `state` is best, behind, baseline, vague or none."""
+    where it comes from. `state` is best, behind, baseline, single or none."""
 
     text: str
     state: str
@@ -88,9 +88,9 @@ class VerdictChart:
         return any(not math.isnan(column.ceiling) for column in self.columns)
 
     @property
-    def some_vague(self) -> bool:
-        """Whether a figure is not measured well enough."""
-        return any(one.state == "vague" for row in self.rows for one in row.cells)
+    def some_single(self) -> bool:
+        """Whether a figure is of a single run."""
+        return any(one.state == "single" for row in self.rows for one in row.cells)
 
     @property
     def key(self) -> str:
@@ -98,8 +98,8 @@ class VerdictChart:
         texts = [
             "Bar: relative to the best of its column, longer is better"
             f"{'; log: in powers of ten' if self.some_log else ''}.",
-            "Dark: best, or too close to the best to tell. Line across: 95 % interval.",
-            "Hatched: not measured well enough." if self.some_vague else "",
+            "Dark: best, or not told apart from it. Line across: 95 % interval of the ratio to it.",
+            "Hatched: single run, not judged." if self.some_single else "",
             "Thin line at the end: the client's own ceiling." if self.some_ceiling else "",
         ]
         return " ".join(filter(None, texts))
@@ -132,7 +132,7 @@ def rows_of(criteria: Sequence[Criterion], verdict: Verdict) -> list[Row]:
     """A row per store: the baseline first, then by score."""
     files = title(BASELINE)
     labels = dict.fromkeys(s.label for c in verdict.criteria for s in c.standings)
-    places = {one.choice: place for place, one in enumerate(verdict.scores)}
+    places = {store: place for place, store in enumerate(verdict.decision.table.index)}
     names = sorted(labels, key=lambda name: (name != files, places.get(name, len(places))))
     drawn = [(one, bars(one)) for one in criteria]
     shown = {name: _configuration(verdict.criteria, name) for name in names if name != files}
@@ -151,7 +151,7 @@ def rows_of(criteria: Sequence[Criterion], verdict: Verdict) -> list[Row]:
 
 def _configuration(criteria: Sequence[Criterion], name: str) -> str:
     """The best configuration: what a store had in every criterion in which that is told."""
-    told = [s.configuration for c in criteria for s in c.standings if s.label == name]
+    told = [s.where for c in criteria for s in c.standings if s.label == name]
     parts = [set(text.split(", ")) for text in told if text]
     if not parts:
         return ""
@@ -193,13 +193,11 @@ def _entry(criterion: Criterion, bar: Bar | None, name: str) -> Entry:
         )
     standing = bar.standing
     source = f"{criterion.table}:{standing.source_row}" if standing.source_row else ""
-    told = [interval(standing.estimate, criterion.unit), standing.configuration, standing.note]
-    if standing.vague:
-        state, text = "vague", "not measured well enough"
-    else:
-        state = "baseline" if standing.baseline else "best" if standing.leads else "behind"
-        text = short_number(standing.estimate.mean, criterion.unit)
-    rank = f"rank {standing.rank}" if standing.rank else ""
+    told = [interval(standing.estimate, criterion.unit), standing.where, standing.note]
+    ranked = "best" if standing.leads else "behind" if standing.rank else "single"
+    state = "baseline" if standing.baseline else ranked
+    text = short_number(standing.estimate.mean, criterion.unit)
+    rank = {"best": "best or not told apart", "behind": "behind", "single": "single run"}.get(state)
     return Entry(
         text,
         state,

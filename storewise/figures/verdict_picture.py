@@ -24,7 +24,12 @@ WIDTH, ROW, ABOVE, BELOW = 10.0, 0.46, 1.85, 0.85
 #: Share of the width that names of stores take.
 NAMES = 0.17
 BEST, BEHIND, BASE, INK, SOFT = "#1F6FB2", "#B9CFE2", GREY, "#1B1F24", "#57606A"
-_FILL = {"best": BEST, "behind": BEHIND, "baseline": BASE}
+_FILL = {
+    "best": {"color": BEST},
+    "behind": {"color": BEHIND},
+    "baseline": {"color": BASE},
+    "single": {"fill": False, "hatch": "////", "ec": BEHIND},
+}
 #: Signs in a line of small print.
 _SIGNS = 175
 
@@ -90,21 +95,14 @@ def write_picture(tables: Tables, verdict: Verdict, folder: Path) -> None:
 
 def _cell(axes: Axes, entry: Entry, ceiling: float, x: float, y: float, width: float) -> None:
     """The figure of one store at one criterion, and its bar below."""
-    if entry.state == "vague":
-        place = (x, y + 0.06)
-        axes.add_patch(
-            Rectangle(place, width, ROW - 0.12, fill=False, hatch="////", ec="#D0D7DE", lw=0)
-        )
-        axes.text(x, y + 0.19, "not measured", fontsize=6.5, color=SOFT)
-        axes.text(x, y + 0.32, "well enough", fontsize=6.5, color=SOFT)
-        return
     weight = "bold" if entry.state == "best" else "normal"
     ink = SOFT if entry.state == "none" else INK
     axes.text(x, y + 0.19, entry.text, fontsize=8, fontweight=weight, color=ink)
     if entry.length != entry.length:
         return
     middle, unit = y + 0.31, width / 100
-    bar = Rectangle((x, middle - 0.055), entry.length * unit, 0.11, color=_FILL[entry.state], lw=0)
+    bar = Rectangle((x, middle - 0.055), entry.length * unit, 0.11, lw=0)
+    bar.set(**_FILL[entry.state])
     axes.add_patch(bar)
     if entry.low == entry.low:
         ends = (x + entry.low * unit, x + entry.high * unit)

@@ -56,6 +56,8 @@ class Decision:
     """Store -> why it is not judged."""
     crash_p: float
     """Of a difference in losses between two stores (Fisher's exact test, two-sided); else nan."""
+    chance: float = np.nan
+    """Whichever named store is taken, at least so likely is no other over 1.2 times as good."""
     table: pd.DataFrame = field(default_factory=pd.DataFrame)
     """score (ratio to the best), low, high (95 % interval of that ratio; nan for the best, and
     where only counts are judged), chance (that no other store is more than 1.2 times as good),
@@ -183,6 +185,7 @@ def decide(
         reasons,
         field.aside,
         crash_p,
+        float(found.chance[found.named].min()),
         table,
         clients=pd.DataFrame([one.clients for one in standing], names).loc[table.index],
         rounds=rounds.dropna().loc[table.index],

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -113,3 +114,26 @@ def tukey(freedom: float, tries: int, stores: int) -> float:
     """Those that any gap between two of the stores exceeds in ALPHA / 2 of all cases: Tukey's
     studentized range, which is of single means and so is divided by the root of 2."""
     return float(stats.studentized_range.isf(ALPHA / 2 / tries, stores, freedom) / np.sqrt(2))
+
+
+def balanced(k: int, n: int, tries: list[int]) -> dict[str, Any]:
+    """What `fit` and the rule need of distributions for k stores with n whole rounds each.
+
+    ``freedom``: of the pooled variance (0: nothing is told apart); ``rounds``: whether rounds have
+    an effect of their own; ``limit``: how many times the others' variance a store's own must be to
+    count as larger; ``t`` and ``tukey``: critical values, pairs for each of `tries` (those with the
+    pooled degrees of freedom, and with a store's own).
+    """
+    whole = (k - 1) * (n - 1)
+    rounds = whole >= FEWEST_DF
+    freedom = whole if rounds else k * (n - 1)
+    if k < 2 or freedom < 1:
+        return {"freedom": 0, "rounds": False, "limit": 0.0, "t": [], "tukey": []}
+    own = min(n - 1, freedom)
+    return {
+        "freedom": freedom,
+        "rounds": rounds,
+        "limit": _f(UNEQUAL / k**2, freedom / k, round(freedom - freedom / k, 6)),
+        "t": [[student(df, one) for df in (freedom, own)] for one in tries],
+        "tukey": [[tukey(df, one, k) for df in (freedom, own)] for one in tries],
+    }

@@ -113,22 +113,28 @@ def level(value: Any) -> str:
     return f"{value:.12g}" if isinstance(value, int | float | np.number) else str(value)
 
 
+def deployments(measures: pd.DataFrame) -> list[str]:
+    """Of each row what its store was deployed with, in words: the factors that vary."""
+    factors = sorted(set(measures.columns.astype(str)) - set(NO_FACTORS))
+    several = [c for c in factors if measures[c].nunique(dropna=False) > 1]
+    if not several:
+        return [""] * len(measures)
+    levels = zip(*(measures[c].map(level) for c in several), strict=True)
+    return [", ".join(f"{c} {v}" for c, v in zip(several, of, strict=True) if v) for of in levels]
+
+
 def logarithms(measures: pd.DataFrame, criteria: Mapping[str, Criterion]) -> pd.DataFrame:
     """Rows (store, deployment, clients, criterion) x rounds: logarithms, greater is better.
 
     Left out is a row with a value of 0, which has no ratio to anything, or an infinite one. A count
     is its mean in all rounds.
     """
-    factors = sorted(set(measures.columns.astype(str)) - set(NO_FACTORS))
-    several = [c for c in factors if measures[c].nunique(dropna=False) > 1]
-    levels = zip(*(measures[c].map(level) for c in several), strict=True)
-    words = [", ".join(f"{c} {v}" for c, v in zip(several, of, strict=True) if v) for of in levels]
     known = [criteria[name] for name in measures["criterion"]]
     values = measures["value"].astype(float).clip(lower=np.array([one.least for one in known]))
     with np.errstate(divide="ignore"):
         logs = np.log(values.mask(values <= 0, 0.0)) * [1 if one.more else -1 for one in known]
     table = measures[["store", "criterion", "round"]].assign(
-        deployment=words if several else "",
+        deployment=deployments(measures),
         clients=measures["clients"].map(level) if "clients" in measures else "",
         log=logs,
     )

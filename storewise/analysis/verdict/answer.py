@@ -9,35 +9,30 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from storewise.analysis.common.engines import BASELINE, embedded, title
 from storewise.analysis.common.text import all_of, count
+from storewise.analysis.decision import Criterion as Rule
+from storewise.analysis.decision import Decision
+from storewise.analysis.decision.decide import SURE
 from storewise.analysis.judge.bottlenecks import FOREIGN_CPU
 from storewise.analysis.measure.breakeven import times_asked
 from storewise.analysis.model.tables import Tables
 from storewise.analysis.verdict.criteria import Criterion, Standing
-from storewise.analysis.verdict.recommend import Recommendation
-from storewise.analysis.verdict.scores import Score
+from storewise.analysis.verdict.measures import LONG
+from storewise.analysis.verdict.turn import Turn
 from storewise.analysis.verdict.uses import Choice, names_of
 
-Sure = Literal["good", "fair", "low"]
-#: Seconds from which on a phase is long enough for a rate that is not that of its start.
-LONG = 5.0
 #: Share of phases that are shorter from which on the answer is less sure.
 MOST = 0.5
 #: Share of steps whose hosts were busy mostly with other work, from which on nothing is sure.
 BUSY = 0.1
-#: Repeats from which on their spread is known at all.
-REPEATS = 3
 #: Reasons that are named beside the answer.
 REASONS = 2
 #: Ratio of two figures below which nobody would choose by it.
 WORTH = 1.2
 #: A sentence names a ratio of rates only if each was measured with at least so many operations.
 MIN_OPERATIONS = 10
-#: Ends of the ratio of two level scores within which they are level indeed, not unknown.
-LEVEL = 1.25
 
 #: Criterion -> what a store is by it, after "3 x": faster, smaller.
 _BETTER = {
@@ -66,7 +61,7 @@ class Answer:
     beside: str
     use: str
     change: str
-    sure: Sure
+    sure: str
     reasons: Sequence[str]
     uses: Sequence[Choice]
 
@@ -85,47 +80,63 @@ class Answer:
 def answer(
     tables: Tables,
     criteria: Sequence[Criterion],
-    recommendation: Recommendation,
-    scored: Sequence[Score],
+    judged: Decision,
+    rules: Mapping[str, Rule],
+    change: Turn | None,
     pays: Mapping[str, float],
     uses: Sequence[Choice],
 ) -> Answer:
     """The answer of a verdict, of which all arguments are parts."""
     used = sorted((c for c in criteria if c.weight > 0), key=lambda c: -c.weight)
-    stores = {s.label for c in criteria for s in c.stores}
-    sure, reasons = _sureness(tables, used, scored, recommendation)
-    if not stores:
-        sentence, beside, sure = (
-            "No store can be judged.",
-            "No store has results that count.",
-            "low",
-        )
-    elif len(stores) == 1:
-        (name,) = stores
-        sentence = f"{name} is the only store that was measured."
-        beside = " ".join(_against_files(criteria, name, pays)) or (
+    sentence, names = judged.sentence, []
+    if len(judged.table):
+        names = [str(name) for name in judged.table.index[judged.table["named"]]]
+    if len(judged.table) == 1:
+        beside = " ".join(_against_files(criteria, names[0], pays)) or (
             "Measure a second store, or `files`, to compare."
         )
-    elif recommendation.choice:
-        name = recommendation.choice
-        never = pays and not math.isfinite(pays.get(name, math.inf))
-        sentence = f"Keep the files: {name} never pays for its load." if never else f"Take {name}."
-        beside = " ".join([*_beside(criteria, used, name, pays), *_fewer_files(criteria, name)])
-    elif recommendation.among:
-        names = _in_order(recommendation.among, scored)
+    elif len(names) == 1:
+        never = pays and not math.isfinite(pays.get(names[0], math.inf))
+        if never:
+            sentence = f"Keep the files: {names[0]} never pays for its load."
+        words = [*_beside(criteria, used, names[0], pays), *_fewer_files(criteria, names[0])]
+        beside = " ".join(words)
+    elif names:
         sentence = f"No store is clearly better: {names_of(names)}."
         beside = " ".join(_between(tables, criteria, names)) or (
             "Nothing that was measured decides between them."
         )
     else:
-        sentence, beside = "No store can be judged.", recommendation.sentences[0]
-    change = _change(criteria, recommendation)
-    return Answer(sentence, beside, _use(used), change, sure, reasons, uses)
+        beside = "No store has results that count."
+    return Answer(
+        sentence,
+        beside,
+        _use(used),
+        _change(criteria, change),
+        judged.sure,
+        _reasons(tables, judged, rules, criteria),
+        uses,
+    )
 
 
-def _in_order(names: Sequence[str], scored: Sequence[Score]) -> list[str]:
-    places = {one.choice: place for place, one in enumerate(scored)}
-    return sorted(names, key=lambda name: (places.get(name, len(places)), name))
+def _reasons(
+    tables: Tables, judged: Decision, rules: Mapping[str, Rule], criteria: Sequence[Criterion]
+) -> list[str]:
+    """Why the answer is not surer, in few words."""
+    if judged.sure == "good":
+        return []
+    counted = [name for name in judged.rounds if not rules[str(name)].counted]
+    titles = {one.name: one.short for one in criteria}
+    reasons = []
+    if len(judged.table) and (judged.table["n"] == 1).all() and counted:
+        reasons.append("single runs")
+    elif judged.chance < SURE["good"]:
+        reasons.append("differences may be chance")
+    if busy_share(tables) > BUSY:
+        reasons.append("other work on the hosts")
+    if short := [titles[str(name)] for name in counted if rules[str(name)].short]:
+        reasons.append(f"phases shorter than {LONG:g} s: {all_of(short)}")
+    return reasons
 
 
 def _use(used: Sequence[Criterion]) -> str:
@@ -140,14 +151,13 @@ def _use(used: Sequence[Criterion]) -> str:
     return all_of([f"{c.short} {c.weight * 100:.0f} %" for c in used])
 
 
-def _change(criteria: Sequence[Criterion], recommendation: Recommendation) -> str:
+def _change(criteria: Sequence[Criterion], turn: Turn | None) -> str:
     """``DuckDB instead, if count weighs more than 45 %``."""
-    turn = recommendation.turn
     if turn is None:
         return ""
     short = next(c.short for c in criteria if c.name == turn.criterion)
     way = "more" if turn.share > turn.now else "less"
-    return f"{turn.choice} instead, if {short} weighs {way} than {turn.share * 100:.0f} %"
+    return f"{turn.store} instead, if {short} weighs {way} than {turn.share * 100:.0f} %"
 
 
 def _factor(value: float) -> str:
@@ -167,7 +177,7 @@ def times_better(criterion: Criterion, one: Standing, other: Standing) -> float:
     measured with fewer than `MIN_OPERATIONS` operations."""
     mine = max(one.estimate.mean, criterion.least)
     its = max(other.estimate.mean, criterion.least)
-    if one.vague or other.vague or not (mine > 0 and its > 0):
+    if not (mine > 0 and its > 0):
         return math.nan
     if min(one.finished, other.finished) < MIN_OPERATIONS:
         return math.nan
@@ -261,36 +271,6 @@ def _between(tables: Tables, criteria: Sequence[Criterion], names: Sequence[str]
         times = times_better(one, best, worst)
         if times >= WORTH:
             yield f"{best.label}: {_factor(times)} {_better(one)} than {worst.label}."
-
-
-def _sureness(
-    tables: Tables,
-    used: Sequence[Criterion],
-    scored: Sequence[Score],
-    recommendation: Recommendation,
-) -> tuple[Sure, list[str]]:
-    """How sure, and why not more: from repeats, intervals, phase lengths, other work on hosts."""
-    low: list[str] = []
-    fair: list[str] = []
-    figures = [s for c in used for s in c.stores]
-    if any(s.estimate.n == 1 and s.estimate.resampled != "counted" for s in figures):
-        low.append("single runs")
-    elif any(s.estimate.n < REPEATS and s.estimate.resampled != "counted" for s in figures):
-        fair.append(f"{min(s.estimate.n for s in figures if s.estimate.n > 1)} repeats")
-    if vague := sorted({c.short for c in used for s in c.stores if s.vague}):
-        low.append(f"{all_of(vague)} not measured well enough")
-    if short_share(tables) > MOST:
-        fair.append(f"most phases shorter than {LONG:g} s")
-    if busy_share(tables) > BUSY:
-        low.append("other work on the hosts")
-    elif any(warning.code == "unsteady_host" for warning in tables.warnings):
-        fair.append("the machine's speed changed meanwhile")
-    first = [one.relative for one in scored if one.rank == 1]
-    level = first[1] if not recommendation.choice and len(first) > 1 else None
-    if level is not None and not (level.known() and level.high < LEVEL * level.low):
-        fair.append("differences may be chance")
-    sure: Sure = "low" if low else "fair" if fair else "good"
-    return sure, [*low, *fair]
 
 
 def busy_share(tables: Tables) -> float:

@@ -22,10 +22,7 @@ NEAR = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One bar; lengths are shares (0 to 1) of the widest place, nan where there is none.
-
-    `low` and `high` are the ends of the interval, cut at the scale's.
-    """
+    """One bar; lengths are shares (0 to 1) of the widest place, nan where there is none."""
 
     standing: Standing
     length: float
@@ -60,7 +57,7 @@ class Scale:
 
 def scale_of(criterion: Criterion) -> Scale | None:
     """The scale of a criterion's bars; None where no figure is above 0."""
-    values = [max(s.estimate.mean, criterion.least) for s in criterion.standings if not s.vague]
+    values = [max(s.estimate.mean, criterion.least) for s in criterion.standings]
     values = [value for value in values if value > 0]
     if not values:
         return None
@@ -84,7 +81,7 @@ def bars(criterion: Criterion) -> dict[str, Bar]:
     scale = scale_of(criterion)
     made = {}
     for s in criterion.standings:
-        if scale is None or s.vague:
+        if scale is None:
             made[s.label] = Bar(s, math.nan, math.nan, math.nan)
             continue
         known = s.estimate.known() and s.estimate.high > s.estimate.low

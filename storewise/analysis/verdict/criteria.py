@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 import pandas as pd
 
@@ -25,6 +26,7 @@ from storewise.analysis.judge.cost import AS_PLACED
 from storewise.analysis.measure.throughput import FINISH
 from storewise.analysis.model.tables import Tables
 from storewise.analysis.stats.intervals import Estimate
+from storewise.analysis.verdict.values import COLUMNS, of_rows
 from storewise.study.criteria import BY_KEY
 
 #: Column of the rows' places in the CSV file of their table.
@@ -50,13 +52,12 @@ SHARE = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """One choice at one criterion; `topology` ("2 nodes") and `where` are the rest of its
-    configuration in words. `rank` is 0 for the baseline, which is no store but what a user has
-    without one, and for a figure that is not measured well enough (`Estimate.vague`).
+    """One store at one criterion; `where` is its deployment and its clients, in words. The interval
+    is as wide as that of its ratio to the best store. `rank` is 1 for the best and what
+    is not told apart from it, 2 for what is behind, 0 for the baseline and for a single run.
     `source_row` has the rows of the criterion's table behind it."""
 
     label: str
-    topology: str
     where: str
     estimate: Estimate
     rank: int
@@ -69,22 +70,13 @@ class Standing:
 
     @property
     def leads(self) -> bool:
-        """Whether no other choice was shown to be better."""
+        """Whether no other store was shown to be better."""
         return self.rank == 1
 
     @property
-    def vague(self) -> bool:
-        """Whether the figure is not measured well enough to be ranked."""
-        return self.estimate.vague()
-
-    @property
-    def shown(self) -> str:
-        """The choice with the shape of its cluster, where that matters."""
-        return f"{self.label} on {self.topology}" if self.topology else self.label
-
-    @property
-    def configuration(self) -> str:
-        return ", ".join(words for words in (self.topology, self.where) if words)
+    def single(self) -> bool:
+        """Whether it is judged by a single run, which says nothing of how runs differ."""
+        return self.rank == 0 and not self.baseline
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +102,8 @@ class Criterion:
     sentence: str = ""
     weight: float = 0.0
     ceiling: float = math.nan
+    values: pd.DataFrame = field(default_factory=partial(pd.DataFrame, columns=COLUMNS))
+    """What each trial gives (`values.COLUMNS`)."""
 
     @property
     def short(self) -> str:
@@ -200,6 +194,7 @@ def rates(tables: Tables) -> list[Criterion]:
     shares = operations(tables)
     kinds = phases_of_kinds(shares, [phase for phase in order if phase not in loading])
     name_phase = tables.results.study.get("workload", "alignments") != "alignments"
+    trials_of = partial(of_rows, tables, tables.throughput, keys=["phase", "step", "measure"])
     criteria = []
     for phase in order:
         rows = every[every["phase"] == phase]
@@ -211,7 +206,8 @@ def rates(tables: Tables) -> list[Criterion]:
         if phase == first_load:
             rows = rows.drop(columns=FINISHED)  # one insert operation is a whole batch
             one = named("load", "summary", rows, about=about)
-            criteria.append(replace(one, ceiling=float(alone.get(phase, math.nan))))
+            ceiling = float(alone.get(phase, math.nan))
+            criteria.append(replace(one, ceiling=ceiling, values=trials_of(rows)))
             continue
         rows = comparable.closed_steps(rows, tables.steps)
         unit = str(next(iter(rows["unit"]), "operations/s"))
@@ -224,7 +220,8 @@ def rates(tables: Tables) -> list[Criterion]:
         else:
             title = f"phase {phase}"
             criteria.append(Criterion(title, title, unit, True, "summary", rows))
-        criteria[-1] = replace(criteria[-1], ceiling=float(alone.get(phase, math.nan)))
+        ceiling = float(alone.get(phase, math.nan))
+        criteria[-1] = replace(criteria[-1], ceiling=ceiling, values=trials_of(rows))
     return criteria
 
 
@@ -261,17 +258,23 @@ def _place(row: dict[str, object], factors: Sequence[str]) -> tuple[str, ...]:
 def highest_rates(tables: Tables) -> list[Criterion]:
     """What searches found, per phase and limit."""
     every = with_source(tables.highest_rates)
-    return [
-        Criterion(
-            f"highest {phase}: {limit}",
-            f"phase {phase} with {limit}",
-            "operations/s",
-            True,
-            "highest_rates",
-            comparable.answers(every, phase, limit),
+    found = tables.searches.assign(value=tables.searches["rate"]).dropna(subset="value")
+    criteria = []
+    for phase, limit in comparable.limits(tables.highest_rates, tables.searches):
+        rows = comparable.answers(every, phase, limit)
+        keys = ["phase", "clients", "percentile", "limit_ms", "time"]
+        criteria.append(
+            Criterion(
+                f"highest {phase}: {limit}",
+                f"phase {phase} with {limit}",
+                "operations/s",
+                True,
+                "highest_rates",
+                rows,
+                values=of_rows(tables, found, rows, keys),
+            )
         )
-        for phase, limit in comparable.limits(tables.highest_rates, tables.searches)
-    ]
+    return criteria
 
 
 def disk(tables: Tables) -> Criterion:
@@ -291,7 +294,8 @@ def disk(tables: Tables) -> Criterion:
         else ""
         for key in (key_of(row, keys) for row in records(rows))
     ]
-    return named("disk", "storage_summary", rows.assign(**{NOTE: notes}))
+    one = named("disk", "storage_summary", rows.assign(**{NOTE: notes}))
+    return replace(one, values=of_rows(tables, tables.storage, rows, ["phase", "step", "measure"]))
 
 
 def inodes(tables: Tables) -> Criterion:
@@ -315,7 +319,8 @@ def inodes(tables: Tables) -> Criterion:
     ]
     least = BY_KEY["inodes"].least
     about = f"fewer than {least:,.0f} count as that many"
-    return named("inodes", "storage_summary", rows.assign(**{NOTE: notes}), about=about)
+    one = named("inodes", "storage_summary", rows.assign(**{NOTE: notes}), about=about)
+    return replace(one, values=of_rows(tables, tables.storage, rows, ["phase", "step", "measure"]))
 
 
 def cost(tables: Tables) -> Criterion | None:
@@ -342,8 +347,22 @@ def cost(tables: Tables) -> Criterion | None:
                 costs = costs.assign(**{NOTE: ""})
             unit = str(costs["unit"].iloc[0])
             cost = named("cost", "costs", costs, unit=unit, about="; ".join(about))
-            return replace(cost, counts=measure == "money_per_million" or _hosts_differ(costs))
+            counts = measure == "money_per_million" or _hosts_differ(costs)
+            return replace(cost, counts=counts, values=_costs_of_trials(tables, costs))
     return None
+
+
+def _costs_of_trials(tables: Tables, costs: pd.DataFrame) -> pd.DataFrame:
+    """A trial's cost: that of its setting, turned over by its own rate."""
+    rates = headline_rates(tables, tables.summary)
+    places = [*tables.results.factors, "phase", "step"]
+    both = rates[[*places, "measure", "mean"]].merge(
+        costs[[*places, "mean"]].rename(columns={"mean": "cost"}), on=places
+    )
+    table = tables.throughput.merge(tables.trials[["trial", *tables.results.factors]], on="trial")
+    table = table.merge(both, on=[*places, "measure"])
+    values = table["cost"] * table["mean"] / table["value"]
+    return table.assign(value=values, **{comparable.WITH: ""})[COLUMNS]
 
 
 def _hosts_differ(costs: pd.DataFrame) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
+import numpy as np
 import pandas as pd
 
 from storewise.analysis.common.engines import BASELINE, label, varying_promises
@@ -31,6 +32,7 @@ from storewise.analysis.verdict.criteria import (
     phases_of_kinds,
     with_source,
 )
+from storewise.analysis.verdict.values import COLUMNS, ENOUGH, all_operations_p99, of_rows
 
 #: Resources whose efficiency is compared, the first that two choices were measured over.
 RESOURCES = ("nodes", "workers", "processes", "threads", "node_threads")
@@ -92,8 +94,10 @@ def latency(tables: Tables) -> Criterion | None:
         & ~steps["phase"].isin(searched)
     ]
     ways = [
-        _at_level(steps[steps["rate"].notna()], "rate", promises),
-        _at_level(steps[steps["rate"].isna() & steps["phase"].isin(rising)], "clients", promises),
+        _at_level(tables, steps[steps["rate"].notna()], "rate", promises),
+        _at_level(
+            tables, steps[steps["rate"].isna() & steps["phase"].isin(rising)], "clients", promises
+        ),
         _with_all_clients(tables, promises, searched),
     ]
     # An open loop shows waiting that a closed one hides, but only between those that had it.
@@ -102,7 +106,7 @@ def latency(tables: Tables) -> Criterion | None:
 
 
 def _at_level(
-    rows: pd.DataFrame, load: Literal["rate", "clients"], promises: Sequence[str]
+    tables: Tables, rows: pd.DataFrame, load: Literal["rate", "clients"], promises: Sequence[str]
 ) -> tuple[int, Criterion] | None:
     def key(row: Mapping[str, Any]) -> Key:
         counts = load == "clients" and not missing(row["planned"])
@@ -120,7 +124,8 @@ def _at_level(
         words = ["p99", f"phase {phase}", clients_in_words(level_of_load)]
     about = ", ".join(filter(None, [*words, *others]))
     criterion = named("latency", "steps", rows, about=about)
-    return count, replace(criterion, counts=load == "rate")
+    values = of_rows(tables, all_operations_p99(tables), rows, ["phase", "step"])
+    return count, replace(criterion, counts=load == "rate", values=values)
 
 
 def _with_all_clients(
@@ -157,7 +162,11 @@ def _with_all_clients(
         return None
     count, (clients,), rows = common
     words = f"p99 of {operation}, phase {phase}, {clients_in_words(clients)}"
-    return count, replace(named("latency", "latency_summary", rows, about=words), counts=False)
+    each = tables.latency[tables.latency["count"] >= ENOUGH]
+    keys = ["phase", "step", "operation", "time", "percentile"]
+    values = of_rows(tables, each, rows, keys)
+    one = named("latency", "latency_summary", rows, about=words)
+    return count, replace(one, counts=False, values=values)
 
 
 def scaling(tables: Tables) -> Criterion | None:
@@ -193,7 +202,24 @@ def scaling(tables: Tables) -> Criterion | None:
     at = setting({factor: row["level"]}, [factor])
     about = f"efficiency, phase {row['phase']}, {at} against {level(row['base'])}"
     # What more clients bring is in the rates; what more nodes bring is a reason to buy them.
-    return replace(named("scaling", "scaling", rows, about=about), counts=factor == "nodes")
+    one = named("scaling", "scaling", rows, about=about)
+    return replace(one, counts=factor == "nodes", values=_efficiencies(tables, rows, factor))
+
+
+def _efficiencies(tables: Tables, rows: pd.DataFrame, factor: str) -> pd.DataFrame:
+    """Of each trial at the level: its rate over that of the same round at the lowest level, over
+    the ratio of the levels."""
+    held = [f for f in tables.results.factors if f != factor]
+    keys = [*held, "repeat", "phase", "step", "measure"]
+    trials = tables.trials[["trial", "repeat", *tables.results.factors]]
+    rates = tables.throughput.merge(trials, on="trial").astype({factor: float})
+    wanted = rows[[*held, "phase", "step", "measure", "level", "base"]].astype({"phase": str})
+    rates = rates.astype({"phase": str}).merge(wanted, on=[*held, "phase", "step", "measure"])
+    low = rates[rates[factor] == rates["base"]][[*keys, "value"]]
+    high = rates[rates[factor] == rates["level"]]
+    both = high.merge(low.rename(columns={"value": "lowest"}), on=keys)
+    share = both["value"] / both["lowest"] * both["base"] / both["level"]
+    return both.assign(value=share, **{comparable.WITH: ""})[COLUMNS]
 
 
 def _rates_of(tables: Tables, rows: pd.DataFrame) -> list[float]:
@@ -230,7 +256,18 @@ def kinds_of_questions(tables: Tables, known: Sequence[str]) -> list[Criterion]:
         frame = pd.DataFrame(figures, columns=[*keys, *ESTIMATE, SOURCE_ROW, NOTE])
         frame = comparable.closed_steps(frame.assign(phase=phase), tables.steps)
         about = f"median of {all_of(names)}, one client"
-        criteria.append(named(kind, "latency_summary", frame, unit="questions/s", about=about))
+        one = named(kind, "latency_summary", frame, unit="questions/s", about=about)
+        medians = tables.latency[
+            (tables.latency["time"] == "service")
+            & (tables.latency["percentile"] == "p50")
+            & (tables.latency["phase"] == phase)
+            & tables.latency["operation"].isin(names)
+        ]
+        logs = medians.assign(value=-np.log(medians["value"].astype(float)))
+        groups = logs.groupby(["trial", "phase", "step"], observed=True)["value"]
+        each = groups.mean().map(math.exp)[groups.size() == len(names)]
+        values = of_rows(tables, each.reset_index(), frame, ["phase", "step"])
+        criteria.append(replace(one, values=values))
     return criteria
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -11,11 +12,13 @@ import pandas as pd
 from storewise.analysis.common.engines import BASELINE, CEILING, embedded, varying_promises
 from storewise.analysis.common.frames import grouped, missing, records
 from storewise.analysis.common.text import rows_as_text
+from storewise.analysis.judge.comparable_steps import WITH
 from storewise.analysis.measure.scaling import as_estimate
 from storewise.analysis.model.tables import Tables
 from storewise.analysis.stats.intervals import LEVEL, Estimate, estimate, pooled, ratio
 from storewise.analysis.verdict.criteria import NOTE, SOURCE_ROW, Criterion, named, with_source
 from storewise.analysis.verdict.criteria_equal_load import from_interval, in_most_choices
+from storewise.analysis.verdict.values import COLUMNS
 
 _CLIENTS = ("workers", "processes", "threads", "volume")
 
@@ -35,7 +38,8 @@ def slow_node(tables: Tables) -> Criterion | None:
         row = min(slowed, key=lambda one: (one["slowed_nodes"], one["step"]))
         share = ratio(*(as_estimate({**one, **from_interval(one)}) for one in (row, free)))
         places = [int(row[SOURCE_ROW]), int(free[SOURCE_ROW])]
-        rows.append({**row, **share.columns(), SOURCE_ROW: rows_as_text(places)})
+        found = {**row, **share.columns(), SOURCE_ROW: rows_as_text(places)}
+        rows.append({**found, "free_step": free["step"]})
 
     def key(row: Mapping[str, Any]) -> tuple[Any, ...]:
         nodes: Any = row.get("nodes")
@@ -48,7 +52,21 @@ def slow_node(tables: Tables) -> Criterion | None:
     _, (nodes, slowed_nodes, phase, how), of_key = common
     of = f" of {nodes:g}" if nodes else ""
     about = f"{-slowed_nodes}{of} nodes slowed: {how}, phase {phase}"
-    return named("slow_node", "slowdown", of_key, about=about)
+    one = named("slow_node", "slowdown", of_key, about=about)
+    return replace(one, values=_shares_of_trials(tables, of_key))
+
+
+def _shares_of_trials(tables: Tables, rows: pd.DataFrame) -> pd.DataFrame:
+    """Of each trial: its rate in the slowed step over that in the step without a slowed node."""
+    places = [*tables.results.factors, "phase"]
+    rates = tables.throughput[tables.throughput["measure"] == "operations_per_s"]
+    rates = rates[["trial", "phase", "step", "value"]].astype({"phase": str})
+    wanted = rows[[*places, "step", "free_step"]].astype({"phase": str})
+    slowed = rates.merge(tables.trials[["trial", *tables.results.factors]], on="trial")
+    slowed = slowed.merge(wanted, on=[*places, "step"])
+    free = rates.rename(columns={"step": "free_step", "value": "free"})
+    both = slowed.merge(free, on=["trial", "phase", "free_step"])
+    return both.assign(value=both["value"] / both["free"], **{WITH: ""})[COLUMNS]
 
 
 def setup(tables: Tables) -> Criterion | None:
@@ -79,7 +97,11 @@ def setup(tables: Tables) -> Criterion | None:
         for row in records(tables.trials[factors].drop_duplicates())
         if embedded(str(row["engine"])) and row["engine"] not in (BASELINE, CEILING)
     ]
-    return named("setup", "sessions", pd.DataFrame(rows), about="without waiting in queues")
+    one = named("setup", "sessions", pd.DataFrame(rows), about="without waiting in queues")
+    alone = tables.trials[[embedded(str(name)) for name in tables.trials["engine"]]]
+    alone = alone[~alone["engine"].isin([BASELINE, CEILING])][["trial"]].assign(value=0.0)
+    each = pd.concat([times.loc[times["value"] > 0, ["trial", "value"]], alone])
+    return replace(one, values=each.assign(**{WITH: ""}))
 
 
 def _with_factors(table: pd.DataFrame, tables: Tables, factors: Sequence[str]) -> pd.DataFrame:

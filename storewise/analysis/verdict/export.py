@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 import pandas as pd
 
-from storewise.analysis.common.frames import json_value
+from storewise.analysis.common.frames import json_value, records
 from storewise.analysis.model.tables import Judged, Tables
 from storewise.analysis.verdict.criteria import Criterion, Standing
 from storewise.analysis.verdict.decision import Verdict, verdict
@@ -14,16 +12,18 @@ from storewise.study.criteria import KEYS
 
 COLUMNS = (
     *("choice", "criterion", "title", "about", "configuration"),
-    *("mean", "low", "high", "unit", "n", "resampled"),
+    *("mean", "low", "high", "unit", "n"),
     *("rank", "weight", "note", "source_table", "source_row"),
 )
 
 
 def verdict_table(tables: Tables) -> Judged:
-    """Table `verdict`: COLUMNS, one row per criterion and choice, by rank and figure.
+    """Table `verdict`: COLUMNS, one row per criterion and store, the best first.
 
-    `rank` is empty for the baseline; `weight` is the criterion's share in the scores;
-    `source_row` has the rows (from 0, ``3-5,9``) of ``analysis/<source_table>.csv`` behind it.
+    `low` and `high` are the interval of the ratio to the best store, times the best figure. `rank`
+    is 1 for the best and what is not told apart from it, 2 for what is behind, and empty for the
+    baseline and for single runs; `weight` is the criterion's share in the scores; `source_row` has
+    the rows (from 0, ``3-5,9``) of ``analysis/<source_table>.csv`` behind it.
     """
     return Judged(table_of(verdict(tables)))
 
@@ -36,13 +36,12 @@ def table_of(judged: Verdict) -> pd.DataFrame:
             "criterion": c.name,
             "title": c.title,
             "about": c.about,
-            "configuration": s.configuration,
+            "configuration": s.where,
             "mean": s.estimate.mean,
             "low": s.estimate.low,
             "high": s.estimate.high,
             "unit": c.unit,
             "n": s.estimate.n,
-            "resampled": s.estimate.resampled,
             "rank": s.rank or None,
             "weight": c.weight,
             "note": s.note,
@@ -57,7 +56,7 @@ def table_of(judged: Verdict) -> pd.DataFrame:
 
 def verdict_data(judged: Verdict) -> dict[str, object]:
     """The verdict as JSON values."""
-    recommendation, turn = judged.recommendation, judged.recommendation.turn
+    found = judged.decision
     return {
         "answer": {
             "sentence": judged.answer.sentence,
@@ -76,36 +75,22 @@ def verdict_data(judged: Verdict) -> dict[str, object]:
                 for one in judged.answer.uses
             ],
         },
-        "finding": judged.finding,
-        "recommendation": {
-            "choice": recommendation.choice or None,
-            "among": list(recommendation.among),
-            "sentences": list(recommendation.sentences),
+        "decision": {
+            "sentence": found.sentence,
+            "sure": found.sure,
+            "reasons": list(found.reasons),
+            "chance": json_value(found.chance),
+            "stores": [
+                json_value({"store": store, **row})
+                for store, row in zip(found.table.index, records(found.table), strict=True)
+            ],
         },
         "text": list(judged.text),
         "weights": {
             "given": judged.weighted,
             "shares": {c.name: c.weight for c in judged.criteria},
         },
-        "scores": [
-            {
-                "choice": s.choice,
-                "rank": s.rank or None,
-                "relative": s.relative.mean,
-                "low": json_value(s.relative.low),
-                "high": json_value(s.relative.high),
-                "resampled": s.relative.resampled,
-                "lacks": list(s.lacks),
-            }
-            for s in judged.scores
-        ],
-        "sensitivity": {
-            "turn": None
-            if turn is None
-            else json_value({**asdict(turn), "then": turn.then or None}),
-            "repeats": recommendation.repeats,
-            "not_measured": [key for key in KEYS if key not in {c.name for c in judged.criteria}],
-        },
+        "not_measured": [key for key in KEYS if key not in {c.name for c in judged.criteria}],
         "criteria": [
             {
                 "name": c.name,
@@ -120,21 +105,19 @@ def verdict_data(judged: Verdict) -> dict[str, object]:
             for c in judged.criteria
         ],
         "pays_from": {k: json_value(v) for k, v in judged.pays.items()},
-        "set_aside": [{"choice": label, "reason": reason} for label, reason in judged.set_aside],
+        "set_aside": [{"store": store, "reason": why} for store, why in judged.set_aside],
     }
 
 
 def _standing_data(criterion: Criterion, s: Standing) -> dict[str, object]:
     return {
-        "choice": s.label,
-        "topology": s.topology,
+        "store": s.label,
         "configuration": s.where,
         "n": s.estimate.n,
         "mean": s.estimate.mean,
         "low": json_value(s.estimate.low),
         "high": json_value(s.estimate.high),
         "unit": criterion.unit,
-        "resampled": s.estimate.resampled,
         "rank": s.rank or None,
         "baseline": s.baseline,
         "note": s.note,

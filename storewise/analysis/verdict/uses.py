@@ -7,10 +7,13 @@ use is about weighs eight times as much as one that matters beside it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import pandas as pd
+
+from storewise.analysis.decision import Conditions, decide
+from storewise.analysis.decision import Criterion as Rule
 from storewise.analysis.verdict.criteria import Criterion
-from storewise.analysis.verdict.scores import Counted, scores, usable, with_weights
 
 MAIN, BESIDE = 8.0, 1.0
 #: Stores that an answer names.
@@ -69,13 +72,17 @@ def names_of(stores: Sequence[str]) -> str:
 
 
 def choices(
-    criteria: Sequence[Criterion], counted: Sequence[Counted], *, clients: int
+    criteria: Sequence[Criterion],
+    measures: pd.DataFrame,
+    rules: Mapping[str, Rule],
+    conditions: Conditions,
+    *,
+    clients: int,
 ) -> list[Choice]:
-    """The answer for each use about which something was measured.
+    """The answer for each use about which something was measured for several stores.
 
-    A store that is not measured well enough in what the use is about is named only where no other
-    is first. `clients` is the greatest number of clients that loaded at once: of one alone nothing
-    follows for many.
+    `clients` is the greatest number of clients that loaded at once: of one alone nothing follows
+    for many. What must survive a crash is asked of stores only that lost nothing in any.
     """
     several = {one.name for one in criteria if len(one.stores) > 1}
     answers = []
@@ -83,21 +90,29 @@ def choices(
         about = [one for one in criteria if one.name in several & set(use.about)]
         if not about or (use.key == "write" and clients < 2):
             continue
+        mine = measures
+        if use.key == "crash":
+            safe = [s for s, (lost, _) in conditions.crashes.items() if lost == 0]
+            mine = measures[measures["store"].isin(safe)]
         # What not all of these stores have (nodes of embedded ones) is no reason to leave any out.
-        compared = {s.label for one in about for s in one.stores}
+        compared = set(mine["store"]) - set(conditions.no_stores)
+        has = mine.groupby("criterion")["store"].agg(set).to_dict()
         weights = {
-            one.name: use.weights.get(one.name, 0.0)
-            for one in counted
-            if one.name in use.about or compared <= set(one.figures)
+            name: use.weights.get(name, 0.0)
+            for name in several
+            if name in use.about or compared <= has.get(name, set())
         }
-        used = usable(with_weights(counted, weights))
-        first = [one.choice for one in scores(used) if one.rank == 1]
-        vague = {s.label for one in about for s in one.stores if s.vague}
-        stores = tuple(name for name in first if name not in vague) or tuple(first)
-        total = sum(one.weight for one in used)
-        shares = {one.name: one.weight / total for one in used}
-        if stores and set(shares) & set(use.about):
-            answers.append(Choice(use, stores, shares, all(map(_files_lead, about))))
+        weighted = {n: replace(rules[n], weight=w) for n, w in weights.items() if w > 0}
+        judged = decide(mine, weighted, replace(conditions, crashes={}))
+        names = (
+            [str(s) for s in judged.table.index[judged.table["named"]]] if len(judged.table) else []
+        )
+        if use.key == "crash" and not names:
+            names = sorted(compared)
+        total = sum(weights.values())
+        shares = {name: weight / total for name, weight in weights.items() if weight > 0}
+        if names:
+            answers.append(Choice(use, tuple(names), shares, all(map(_files_lead, about))))
     return answers
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +11,6 @@ from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.model.tables import Tables
 from storewise.analysis.verdict.answer import BUSY, MOST, Answer, busy_share, short_share
 from storewise.analysis.verdict.decision import Verdict
-from storewise.analysis.verdict.scores import Counted
 from storewise.figures.verdict_chart import VerdictChart, verdict_chart
 
 
@@ -35,31 +33,11 @@ def glance(tables: Tables, verdict: Verdict, more: Sequence[StudyWarning] = ()) 
 
 
 def weights_payload(verdict: Verdict) -> dict[str, Any]:
-    """What the page needs to score the stores by other weights: see ``js/weights.js``."""
-    several = {c.name for c in verdict.criteria if len(c.stores) > 1}
+    """What the page needs to judge the stores by other weights: see ``js/scores.js``."""
+    named = verdict.decision.table.query("named") if len(verdict.decision.table) else None
     return {
-        "criteria": [_figures(one) for one in verdict.counted if one.name in several],
+        **verdict.sliders,
         "titles": {c.name: c.short for c in verdict.criteria},
-        "choice": verdict.recommendation.choice,
+        "named": [] if named is None else [str(store) for store in named.index],
         "uses": [dict(one.shares) for one in verdict.answer.uses],
-    }
-
-
-def _figures(one: Counted) -> Mapping[str, Any]:
-    return {
-        "name": one.name,
-        "weight": one.weight,
-        "more": one.more,
-        "least": one.least,
-        "figures": {
-            choice: {
-                "n": figure.n,
-                "mean": figure.mean,
-                "resampled": figure.resampled,
-                "log": figure.log,
-                "error": None if math.isnan(figure.error) else figure.error,
-                "freedom": None if math.isnan(figure.freedom) else figure.freedom,
-            }
-            for choice, figure in one.figures.items()
-        },
     }

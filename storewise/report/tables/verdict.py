@@ -4,16 +4,17 @@ source, and the weighted score of all criteria that count."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 from storewise.analysis.common.engines import BASELINE, title
+from storewise.analysis.common.frames import records
 from storewise.analysis.common.text import count, number, seconds
 from storewise.analysis.measure.breakeven import times_asked
 from storewise.analysis.stats.intervals import Estimate
 from storewise.analysis.verdict.criteria import Criterion, Standing
 from storewise.analysis.verdict.decision import Verdict
-from storewise.analysis.verdict.scores import Score
 from storewise.report.data.rows import source_label
 from storewise.report.tables.cells import Cell, Table, text_cell
 from storewise.study.criteria import INODES
@@ -21,8 +22,8 @@ from storewise.study.criteria import INODES
 #: The judged table that is shown here and not among the others.
 NAME = "verdict"
 _CAPTION = (
-    "Choices by criteria: the best measured configuration of each with its 95 % interval; choices "
-    "that do not differ share a rank"
+    "Stores by criteria, each with the deployment that it is judged with; the interval is that of "
+    "its ratio to the best store"
 )
 _NONE = Cell("not measured", -math.inf, True)
 
@@ -38,9 +39,9 @@ def verdict_tables(verdict: Verdict) -> list[Table]:
         choices.sort(key=lambda name: (name != files, verdict.pays.get(name, math.inf)))
     else:
         # By score, the best first; those without one in the order of the first criterion.
-        order = {score.choice: place for place, score in enumerate(verdict.scores)}
+        order = {store: place for place, store in enumerate(verdict.decision.table.index)}
         choices.sort(key=lambda name: order.get(name, len(order)))
-    scores = {score.choice: score for score in verdict.scores}
+    scores = dict(zip(verdict.decision.table.index, records(verdict.decision.table), strict=True))
     heads, cells = ["choice"], [[text_cell(name)] for name in choices]
 
     def add(head: str, cell: Callable[[str], Cell]) -> None:
@@ -75,8 +76,8 @@ def _standing(criterion: Criterion, standings: Mapping[str, Standing], name: str
     notes = _interval(standing.estimate, show)
     # Said in words too: not everybody sees what is bold.
     notes = [_rank(standing.rank)] * bool(standing.rank) + notes
-    notes = ["not measured well enough"] * standing.vague + notes
-    notes += [text for text in (standing.configuration, standing.note) if text]
+    notes = ["single run: not judged"] * standing.single + notes
+    notes += [text for text in (standing.where, standing.note) if text]
     source = f"{criterion.table}:{standing.source_row}" if standing.source_row else ""
     label = source_label(source) if source else ""
     mean = standing.estimate.mean
@@ -85,35 +86,23 @@ def _standing(criterion: Criterion, standings: Mapping[str, Standing], name: str
 
 
 def _interval(estimate: Estimate, show: Callable[[float], str] = number) -> list[str]:
-    if not estimate.known():
-        return ["no interval"]
-    if not estimate.high > estimate.low:
+    if not estimate.known() or not estimate.high > estimate.low:
         return []
-    one = " (one run)" if estimate.resampled in ("seconds", "operations") else ""
-    return [f"{show(estimate.low)} to {show(estimate.high)}{one}"]
+    return [f"{show(estimate.low)} to {show(estimate.high)}"]
 
 
-def _score(score: Score | None) -> Cell:
-    """The weighted score as a multiple of the best choice's."""
+def _score(score: Mapping[str, Any] | None) -> Cell:
+    """The weighted score as a multiple of the best store's."""
     if score is None:
         return Cell("–", -math.inf, True)
-    notes: Sequence[str] = [
-        *([_rank(score.rank)] if score.rank else ["not of all criteria"]),
-        *(["not measured well enough"] if score.relative.vague() else []),
-        *_interval(score.relative),
-    ]
-    mean = score.relative.mean
-    return Cell(
-        number(mean),
-        mean,
-        True,
-        "; ".join(notes),
-        best=score.rank == 1 and not score.relative.vague(),
-    )
+    notes = []
+    if math.isfinite(score["low"]):
+        notes.append(f"{number(score['low'])} to {number(score['high'])}")
+    return Cell(number(score["score"]), score["score"], True, "; ".join(notes), best=score["named"])
 
 
 def _rank(rank: int) -> str:
-    return f"rank {rank}" + (", best" if rank == 1 else "")
+    return "best or not told apart" if rank == 1 else "behind"
 
 
 def _pays(name: str, questions: float | None) -> Cell:

@@ -2,6 +2,8 @@
 const priorities = DATA.weights;
 const weighable = priorities.criteria;
 const slides = new Map();
+/** Where the sliders are for the verdict's own weights, of which it knows most. */
+const initial = new Map();
 /** "A", "A or B", "A, B or 3 others". */
 function anyOf(names) {
   if (names.length <= 3) return [names.slice(0, -1).join(", "), names.at(-1)].filter(Boolean).join(" or ");
@@ -9,9 +11,10 @@ function anyOf(names) {
 }
 function weigh(announce = true) {
   const weights = Object.fromEntries(Array.from(slides, ([name, slide]) => [name, Number(slide.value)]));
-  const order = scored(weighable, weights);
-  const first = order.filter(({ rank }) => rank === 1).map(({ choice }) => choice);
-  const same = announce && first.length === 1 && first[0] === priorities.choice;
+  const order = scored(priorities, weights);
+  const untouched = weighable.every(({ name }) => Math.abs(slides.get(name).value - initial.get(name)) < 1e-9);
+  const first = untouched ? priorities.named : order.filter(({ named }) => named).map(({ choice }) => choice);
+  const same = announce && first.join() === priorities.named.join();
   const answer = byId("weighed");
   answer.replaceChildren(make("strong", {}, first.length ? `→ ${same ? "still " : ""}${anyOf(first)}` : "→ give a weight to something that was measured"));
   const rest = order.filter(({ choice }) => !(first.length === 1 && choice === first[0])).slice(0, 4);
@@ -33,6 +36,7 @@ if (weighable.length > 1) {
   }
   box.append(make("button", { type: "button", onclick: () => { slideTo(own); weigh(); } }, "Reset"));
   slideTo(own);
+  for (const [name, slide] of slides) initial.set(name, slide.value);
   weigh(false);
   byId("weights").open = innerWidth >= 640;
   byId("weights").hidden = false;
@@ -41,7 +45,7 @@ if (weighable.length > 1) {
   });
 }
 // For tests: the formula alone.
-window.storewise = { scored, weighable };
+window.storewise = { scored, priorities };
 
 /** The answer as text, for a mail or a ticket. */
 byId("copy").hidden = false;

@@ -1,0 +1,158 @@
+"""What the decision is made of: the figures of each trial, and how each criterion is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from storewise.analysis.common.engines import BASELINE, CEILING, may_lose, title
+from storewise.analysis.common.frames import missing, records
+from storewise.analysis.decision import Criterion as Rule
+from storewise.analysis.measure.verification import wrong_trials
+from storewise.analysis.model.tables import Tables
+from storewise.analysis.verdict.criteria import Criterion
+from storewise.analysis.verdict.values import placed
+from storewise.study.criteria import BY_KEY, KEYS
+
+#: Columns that tell a measure's setting and what it is of; `round` and `value` follow.
+PLACE = ["store", "deployment", "clients", "volume", "criterion"]
+#: Criteria whose figures are counted: without error.
+COUNTED = ("disk", "inodes")
+#: Seconds from which on a phase is long enough for a rate that is not that of its start.
+LONG = 5.0
+
+
+def no_stores() -> tuple[str, ...]:
+    """What is measured beside the stores: never recommended."""
+    return (title(BASELINE), title(CEILING))
+
+
+def measures_of(
+    tables: Tables, criteria: Sequence[Criterion], aside: Mapping[tuple[str, str], str]
+) -> pd.DataFrame:
+    """What the decision is made of: store, deployment, clients, volume, criterion, round, value.
+
+    Left out are deployments that are set `aside` (store, deployment), and levels of consistency
+    that may lose what was acknowledged, of stores that were measured at another one too: they do
+    not promise the same, however fast they are.
+    """
+    every = [one.values.assign(criterion=one.name) for one in criteria if len(one.values)]
+    if not every:
+        return pd.DataFrame(columns=[*PLACE, "round", "value"])
+    rows = pd.concat(every).merge(tables.trials, on="trial")
+    rows = placed(rows, tables).rename(columns={"repeat": "round"})
+    rows = rows[rows["engine"] != CEILING]
+    if "consistency" in rows:
+        pairs = zip(rows["engine"], rows["consistency"], strict=True)
+        lossy = np.array(
+            [not missing(c) and may_lose(str(e), str(c)) for e, c in pairs], dtype=bool
+        )
+        safe = set(rows.loc[~lossy, "store"])
+        rows = rows[~lossy | ~rows["store"].isin(safe)]
+    gone = [place in aside for place in zip(rows["store"], rows["deployment"], strict=True)]
+    rows = rows[~np.array(gone, dtype=bool)]
+    return rows[[*PLACE, "round", "value"]].reset_index(drop=True)
+
+
+def rules(
+    tables: Tables,
+    criteria: Sequence[Criterion],
+    measures: pd.DataFrame,
+    weights: Mapping[str, float],
+) -> dict[str, Rule]:
+    """How each criterion is judged.
+
+    Without `weights` of the study those count that were measured for all stores and tell them apart
+    at all, with the weights of `storewise.study.criteria`, which are mostly equal; cost does not if
+    it is the same figure as loading, turned over.
+    """
+    stores = set(measures["store"]) - set(no_stores())
+    of_stores = measures[measures["store"].isin(stores)]
+    given = {c.name for c in criteria} & set(weights)
+    walls = tables.throughput[tables.throughput["measure"] == "duration"]
+    wall = walls.astype({"phase": str}).groupby("phase")["wall"].median()
+    every = {}
+    for one in criteria:
+        mine = of_stores[of_stores["criterion"] == one.name]
+        weight = weights.get(one.name, 0.0)
+        if not given:
+            known = one.counts and set(mine["store"]) == stores and stores
+            means = mine["value"].clip(lower=one.least).groupby(mine["store"]).mean()
+            differ = len(means) < 2 or means.round(12).nunique() > 1
+            turned = one.name == "cost" and _turned_over(of_stores)
+            default = BY_KEY[one.name].default if one.name in BY_KEY else 1.0
+            weight = default if known and differ and not turned else 0.0
+        phases = set(map(str, one.rows["phase"])) if "phase" in one.rows else set()
+        counted = one.name in COUNTED
+        short = not counted and bool((wall.reindex(sorted(phases)) < LONG).any())
+        every[one.name] = Rule(weight, one.more, one.least, counted, short)
+    return every
+
+
+def _turned_over(measures: pd.DataFrame) -> bool:
+    """Whether cost times rate is the same for all stores: hosts and prices are, too."""
+    wide = measures.pivot_table(index=[*PLACE[:4], "round"], columns="criterion", values="value")
+    load = next((name for name in ("load", "read") if name in wide), None)
+    if load is None or "cost" not in wide:
+        return False
+    product = (wide["cost"] * wide[load]).dropna()
+    return len(product) > 0 and bool(product.max() <= product.min() * 1.001)
+
+
+def crashes_of(tables: Tables) -> dict[str, tuple[int, int]]:
+    """Store -> crashes that lost acknowledged documents, and all of which that is known."""
+    crashes = tables.crashes[tables.crashes["lost_documents"].notna()]
+    crashes = placed(crashes.merge(tables.trials, on="trial"), tables)
+    return {
+        str(store): (int((group["lost_documents"].astype(float) > 0).sum()), len(group))
+        for store, group in crashes.groupby("store")
+    }
+
+
+def study_weights(study: Mapping[str, Any]) -> dict[str, float]:
+    """The weights above 0 of a stored study; empty where it has none."""
+    weights = study.get("weights")
+    if not isinstance(weights, Mapping):
+        return {}
+    return {
+        str(key): float(value)
+        for key, value in weights.items()
+        if key in KEYS and isinstance(value, int | float) and value > 0
+    }
+
+
+def set_aside(tables: Tables) -> dict[tuple[str, str], str]:
+    """(store, deployment) -> why nothing that it measured counts."""
+    aside: dict[tuple[str, str], str] = {}
+    trials = tables.results.trials
+    wrong = wrong_trials(tables.verification) - _lossy_crashes(tables)
+    for row in records(placed(trials[trials["trial"].isin(wrong)], tables)):
+        place = (str(row["store"]), str(row["deployment"]))
+        aside[place] = "its store did not hold all that was written to it"
+    failed: dict[tuple[str, str], list[str]] = {}
+    lost = [one for one in tables.results.failed if "engine" in one.factors]
+    rows = (
+        records(placed(pd.DataFrame([dict(one.factors) for one in lost]), tables)) if lost else []
+    )
+    for one, row in zip(lost, rows, strict=True):
+        failed.setdefault((str(row["store"]), str(row["deployment"])), []).append(one.reason)
+    for place, reasons in failed.items():
+        aside[place] = f"{len(reasons)} of its trials failed ({reasons[0].rstrip('.')})"
+    return {place: why for place, why in aside.items() if place[0] not in no_stores()}
+
+
+def _lossy_crashes(tables: Tables) -> set[str]:
+    """Trials that lost documents only, in crashes, without having promised to keep them: the
+    criterion "loss on a crash" tells how many."""
+    crashed = set(map(str, tables.crashes["trial"]))
+    trials = tables.results.trials
+    if not crashed or "consistency" not in trials:
+        return set()
+    relaxed = set(map(str, trials.loc[trials["consistency"] != "durable", "trial"]))
+    checks = tables.verification
+    wrong = checks["wrong"].fillna(0) > 0
+    wrong |= checks["counted"].fillna(checks["expected"]) > checks["expected"]
+    return (crashed & relaxed) - set(map(str, checks.loc[wrong, "trial"]))
