@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -24,7 +25,7 @@ WIDTH, ROW, ABOVE, BELOW = 10.0, 0.46, 1.85, 0.85
 #: Share of the width that names of stores take.
 NAMES = 0.17
 BEST, BEHIND, BASE, INK, SOFT = "#1F6FB2", "#B9CFE2", GREY, "#1B1F24", "#57606A"
-_FILL = {
+_FILL: dict[str, dict[str, Any]] = {
     "best": {"color": BEST},
     "behind": {"color": BEHIND},
     "baseline": {"color": BASE},

@@ -114,7 +114,10 @@ def level(value: Any) -> str:
 
 
 def deployments(measures: pd.DataFrame) -> list[str]:
-    """Of each row what its store was deployed with, in words: the factors that vary."""
+    """Of each row what its store was deployed with, in words: its column `deployment`, else the
+    factors that vary."""
+    if "deployment" in measures:
+        return list(measures["deployment"])
     factors = sorted(set(measures.columns.astype(str)) - set(NO_FACTORS))
     several = [c for c in factors if measures[c].nunique(dropna=False) > 1]
     if not several:

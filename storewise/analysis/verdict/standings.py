@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pandas as pd
 
@@ -38,7 +39,11 @@ def standings(
     mine = mine[mine["deployment"] == mine["store"].map(deployed).fillna(mine["deployment"])]
     one = {criterion.name: replace(rule, weight=1.0)}
     found = decide(mine, one, Conditions(no_stores=no_stores()))
-    told = {tuple(row[name] for name in _PLACE): row for row in records(rows)}
+    told: dict[tuple[str, ...], dict[str, Any]] = {}
+    for row in records(rows):
+        place = tuple(str(row[name]) for name in _PLACE)
+        # A criterion of servers alone has a row for any number of clients.
+        told |= {place[:2]: row, place: row}
     base = [row for row in records(rows) if row["engine"] == BASELINE and row["mean"] > 0]
     base.sort(key=lambda row: -row["mean"] if criterion.more else row["mean"])
     result = [_baseline(row) for row in base[:1]]
@@ -47,7 +52,8 @@ def standings(
     sign = 1.0 if criterion.more else -1.0
     for store, row in zip(found.table.index, records(found.table), strict=True):
         clients = str(found.clients.loc[store].iloc[0])
-        source = told[(str(store), row["deployment"], clients)]
+        place = (str(store), str(row["deployment"]))
+        source = told.get((*place, clients)) or told[place]
         mean = float(source["mean"])
         low, high = sorted(mean * (row[end] / row["score"]) ** sign for end in ("low", "high"))
         figure = Estimate.unknown(row["n"], mean)

@@ -26,7 +26,7 @@ def figure(mean, spread=0.05):
 
 
 def criterion(figures, *, more=True, ceiling=math.nan):
-    standings = [Standing(name, "", "", one, int(not one.vague())) for name, one in figures.items()]
+    standings = [Standing(name, "", one, 1) for name, one in figures.items()]
     place = ("read", "reading", "1/s", more, "summary", pd.DataFrame())
     return Criterion(*place, standings=standings, ceiling=ceiling)
 
@@ -38,12 +38,10 @@ def test_bars_by_hand():
     assert made["b"].low < 0.5 < made["b"].high
     less = bars(criterion(figures, more=False))
     assert (less["a"].length, less["b"].length) == (0.5, 1.0)
-    # Far figures are on a logarithmic scale, vague ones have no bar.
-    far = {"a": figure(1e4), "b": figure(1e2), "c": figure(1e3), "d": figure(10, 1.0)}
-    made = bars(criterion(far))
+    # Far figures are on a logarithmic scale.
+    made = bars(criterion({"a": figure(1e4), "b": figure(1e2), "c": figure(1e3)}))
     assert made["a"].length == 1.0
     assert made["c"].length == pytest.approx((1.0 + made["b"].length) / 2)
-    assert math.isnan(made["d"].length)
     # The clients' ceiling is drawn where it is near.
     assert math.isnan(ceiling_of(criterion(figures, ceiling=1e6)))
     near = criterion(figures, ceiling=125)
@@ -87,6 +85,6 @@ def test_any_number_of_stores_has_an_answer_and_a_chart(made):
     assert {row.name for row in chart.rows} == {"SQLite", "PostgreSQL"}
     bare = replace(tables, sessions=tables.sessions[:0])
     alone = verdict(only(bare, engine="sqlite")).answer
-    assert alone.sentence == "SQLite is the only store that was measured."
+    assert alone.sentence == "Only SQLite can be judged."
     none = verdict(only(bare, engine=[])).answer
     assert (none.sentence, none.sure) == ("No store can be judged.", "low")
