@@ -44,10 +44,11 @@ def compare(
     DAYS) and told: "different", "not told apart" or "cannot be told". The chance of any false
     "different" is at most ALPHA. Controls are not in it.
     """
-    known = measures[(measures["value"] > 0) & np.isfinite(measures["value"])]
+    known = measures.astype({"value": float})
+    known = known[(known["value"] > 0) & np.isfinite(known["value"])]
     factors = [c for c in known if c not in ("side", "criterion", "round", "value", "control")]
     place = known.groupby(factors, dropna=False).ngroup() if factors else 0
-    known = known.assign(place=place, log=np.log(known["value"].astype(float)))
+    known = known.assign(place=place, log=np.log(known["value"]))
     settings = known.drop_duplicates("place").set_index("place")[factors].sort_index()
     unchanged = (
         set()
