@@ -289,8 +289,10 @@ class CassandraClient(CassandraLink):
         return [documents.get(document_id) for document_id in document_ids]
 
     def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool | None:
-        """A write of the changed columns, which makes a row where there is none. Only where a field
-        of the column of JSON changes, the old document is read before; not one transaction."""
+        """Write the changed columns without a read, which creates a missing row (returns None).
+
+        If a field in the JSON column changes, the document is read first; then a concurrent update
+        of it may be lost."""
         self._writing("update")
         single = self._single(kind)
         table = single.table

@@ -87,8 +87,8 @@ def dialled(
 
 
 def not_started_reason(endpoint: Endpoint) -> str | None:
-    """Why no server speaks Cassandra's protocol there: one says what it supports and asks who we
-    are. No role is needed for that."""
+    """Why no server answers in Cassandra's protocol yet; None if one does. A server that asks for a
+    login has started: no role is needed for this check."""
     try:
         with dialled(endpoint, "", ""):
             return None
@@ -118,7 +118,8 @@ def refused(error: BaseException) -> bool:
 
 
 def not_ready_reason(endpoint: Endpoint, credentials: Credentials) -> str | None:
-    """Why the node does not answer the session's user; EngineError where it refuses them."""
+    """Why the node does not answer a query of the session's user yet; None if it does. EngineError
+    if it refuses the user or password."""
     try:
         cql = "SELECT release_version FROM system.local"
         query(endpoint, credentials.user, credentials.password, cql)

@@ -210,13 +210,13 @@ class HbaseClient(ProcessClient[Shared, Layout]):
         return self._table(kind)
 
     def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool:
-        """One request where what is written does not depend on what is there; else compare and
-        set, again where another client was faster."""
+        """Update in one request if the new cells do not depend on the stored ones; else read, then
+        compare and set, which is repeated if another client has changed the row meanwhile."""
         self._writing("update")
         layout = self._reading(kind)
         layout.table.check_changes(changes)
-        if (alone := layout.alone(changes)) is not None:
-            done = self._rows.change(_name(kind), document_id, *alone)
+        if (update := layout.unconditional_update(changes)) is not None:
+            done = self._rows.update_existing(_name(kind), document_id, *update)
             if done is not None:
                 return done
         for _ in range(_UPDATE_TRIES):

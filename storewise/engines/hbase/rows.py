@@ -52,9 +52,9 @@ class Layout:
         """The cell that an update, which writes `new`, expects to be unchanged."""
         return JSON_CELL
 
-    def alone(self, changes: Mapping[str, Any]) -> tuple[bytes, Cells] | None:
-        """A cell that every document has and the cells of an update; None where they depend on what
-        is stored."""
+    def unconditional_update(self, changes: Mapping[str, Any]) -> tuple[bytes, Cells] | None:
+        """A cell that every document has, and the new cells of an update; None if they depend on
+        stored values."""
         return None
 
 
@@ -103,7 +103,7 @@ class ColumnLayout(Layout):
             names.add(PARAMS_COLUMN.encode())
         return {name: value for name, value in new.items() if name in names}
 
-    def alone(self, changes: Mapping[str, Any]) -> tuple[bytes, Cells] | None:
+    def unconditional_update(self, changes: Mapping[str, Any]) -> tuple[bytes, Cells] | None:
         cells = {n: self._stored(f, changes[f], t) for f, n, t in self._columns if f in changes}
         return (self._columns[0][1], cells) if len(cells) == len(changes) else None
 
@@ -124,7 +124,7 @@ def _loaded(stored: bytes, kind: FieldType) -> Any:
 
 
 def layout_of(kind: Kind, layout: str | None) -> str:
-    """The layout of a kind's table by the setting `layout`."""
+    """The layout of a kind's table: the setting `layout`, else the kind's default."""
     return layout or ("columns" if kind.id_bytes is None else "json")
 
 
