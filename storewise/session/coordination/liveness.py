@@ -215,6 +215,8 @@ def abort(directory: Path, why: Abort) -> bool:
     aside = directory / f".{ABORT}.{socket.gethostname()}.{os.getpid()}.{time.monotonic_ns()}"
     try:
         aside.write_text(json.dumps(asdict(why)) + "\n", encoding="utf-8")
+    except FileNotFoundError:  # the directory was removed meanwhile
+        return False
     except OSError:
         # On a full disk an empty file can mostly be made: that suffices to end the jobs.
         if not aside.exists():
@@ -222,7 +224,7 @@ def abort(directory: Path, why: Abort) -> bool:
     try:
         # link() is atomic on NFS too and, unlike rename(), never replaces an earlier reason.
         os.link(aside, directory / ABORT)
-    except FileExistsError:
+    except (FileExistsError, FileNotFoundError):
         return False
     except OSError:
         # Some shared file systems do not support hard links.

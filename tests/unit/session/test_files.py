@@ -148,6 +148,9 @@ def test_a_lease_of_another_run_is_told(tmp_path):
     assert f"study {tmp_path.name} is measured here" in other
     assert "by process 1 on host far. It goes on" in other
     assert measuring_run(tmp_path, "r", system=MadeHost()) is None, "its own"
+    (tmp_path / "leases" / "s").write_text("{}")
+    assert "by run s, whose lease" in str(measuring_run(tmp_path, "r", system=MadeHost()))
+    (tmp_path / "leases" / "s").unlink()
     Lease("z", here, 25.0).write(tmp_path / "leases")
     assert "by process 1 on host here." in str(measuring_run(tmp_path, "r", system=MadeHost()))
 
