@@ -141,6 +141,19 @@ def test_a_first_step_that_is_not_wanted_any_more_may_end_in_order(start, tmp_pa
     assert ours() == []
 
 
+def test_the_number_of_a_process_that_has_ended_is_not_killed(start, monkeypatch):
+    """The system may have given it to another one meanwhile."""
+    server = start()
+    os.kill(server.pid, signal.SIGKILL)
+    wait_until(server.failure, 30, "the failure")
+    guard = server._process._guard
+    guard.wait(30)
+    killed = []
+    monkeypatch.setattr("storewise.session.server.guard.os.kill", lambda *one: killed.append(one))
+    server.stop()
+    assert killed == []
+
+
 @pytest.mark.parametrize("victim", ["server", "guard"])
 def test_a_killed_server_or_guard_is_noticed_and_takes_all_along(start, victim):
     server = start(words=("detach",) if victim == "server" else ())
