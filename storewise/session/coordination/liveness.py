@@ -208,8 +208,8 @@ class Abort:
 
 
 def abort(directory: Path, why: Abort) -> bool:
-    """Write the abort file of a trial, so that all its jobs end. Returns False if it exists: the
-    first reason is kept."""
+    """Write the abort file of a trial, so that all its jobs end. If there is one already, keep its
+    reason and return False."""
     if not directory.is_dir():
         return False
     aside = directory / f".{ABORT}.{socket.gethostname()}.{os.getpid()}.{time.monotonic_ns()}"

@@ -127,9 +127,9 @@ def made_by_run(directory: Path, run: str) -> bool:
     return stat.S_ISDIR(status.st_mode) and ours and bool(run) and owner_of(directory) == run
 
 
-def replaceable(paths: Iterable[Path]) -> tuple[list[str], list[str]]:
-    """Parent directories of `paths` in which others may replace files: (world-writable ones,
-    group-writable ones as text for a message)."""
+def unsafe_parents(paths: Iterable[Path]) -> tuple[list[str], list[str]]:
+    """Find the parent directories of `paths` in which other users may replace files. Returns the
+    world-writable and the group-writable ones, each as texts for a message."""
     way: dict[Path, None] = {}
     for path in paths:
         for one in (path.absolute(), path.resolve()):

@@ -19,7 +19,7 @@ from storewise.errors import ConfigError, EngineError, StorewiseError
 from storewise.session.coordination import cluster, private, run_record
 from storewise.session.coordination.listing import end_session, live_sessions
 from storewise.session.coordination.liveness import FINISHED, Process, Session, read_abort
-from storewise.session.coordination.private import check_private, make_private, replaceable
+from storewise.session.coordination.private import check_private, make_private, unsafe_parents
 from storewise.session.coordination.progress import JobProgress, ProgressFile, progress_of
 from storewise.session.coordination.run import Lease, Run, live_leases
 from storewise.session.coordination.run_record import RUNNER_VARIABLE, measuring_run, read_record
@@ -297,7 +297,7 @@ def test_where_others_may_write_on_the_way_is_named(tmp_path, monkeypatch):
         a.chmod(mode_of_a)
         b.chmod(mode_of_b)
         return tuple(
-            [line for line in lines if f"{tmp_path}" in line] for lines in replaceable(places)
+            [line for line in lines if f"{tmp_path}" in line] for lines in unsafe_parents(places)
         )
 
     assert way(0o755, 0o1777) == ([], [])
