@@ -142,8 +142,8 @@ def establish(
     """Wait until the nodes are one ring, then give each the session's user, whom data0 made before
     it listened, and make the keyspace with so many replicas of each row.
 
-    Run once, for the first of `endpoints`, when all of them greet. EngineError with the node and
-    what it says where that does not come to be in time.
+    Run once, for the first of `endpoints`, when all are ready. EngineError with the node and its
+    last answer if this takes too long.
     """
     first, nodes = endpoints[0], len(endpoints)
     login = (credentials.user, credentials.password)

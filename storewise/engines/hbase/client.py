@@ -113,7 +113,7 @@ class HbaseClient(ProcessClient[Shared, Layout]):
         if self is not self._shared.first:
             self._end()
 
-    def greet(self) -> None:
+    def check_connection(self) -> None:
         """Ask for what was created; EngineError where nobody answers."""
         with closing(Link(self._link.endpoint, _GREET_SECONDS)) as link:
             link.call("connect", lambda c: c.getThriftServerType())

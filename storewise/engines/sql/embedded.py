@@ -47,7 +47,7 @@ class EmbeddedSql(SqlReads[State]):
                 f"{self.engine_name}: {self._file(store)} does not exist: nothing was loaded there"
             )
 
-    def greet(self) -> None:
+    def check_connection(self) -> None:
         """Find the tables that all stores have, from the files themselves."""
         if self._shared.mode == "write":
             return

@@ -177,7 +177,7 @@ class ShardedClient(SqlReads[Shared], Generic[Connection]):
             shared.tables, shared.schema = tables, schema
         self._use_tables(tables)
 
-    def greet(self) -> None:
+    def check_connection(self) -> None:
         """Find what `create` made on the servers, nothing where it was not called yet; every
         server must be there and take the password."""
 

@@ -173,9 +173,9 @@ class ValkeyClient(ThreadClient[Shared, Kept]):
     def _disconnect(self) -> None:
         self._links.close()
 
-    def greet(self) -> None:
+    def check_connection(self) -> None:
         """Ping all servers; EngineError if one does not answer."""
-        self._links.greet()
+        self._links.check_connection()
 
     def create(self, schema: Schema) -> None:
         """Keys come into being with their first value; what is kept is the schema."""

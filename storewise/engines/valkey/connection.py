@@ -62,7 +62,7 @@ class Links:
         for server in self.servers:
             server.close()
 
-    def greet(self) -> None:
+    def check_connection(self) -> None:
         """Ping each server; EngineError if one does not answer within `_CONNECT_SECONDS`, which may
         be shorter than the time-out of later requests."""
         for number, endpoint in enumerate(self._endpoints):

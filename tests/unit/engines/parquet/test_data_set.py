@@ -189,7 +189,7 @@ def test_a_place_elsewhere(tmp_path):
     ours = (store / "place.json").read_text()
     (tmp_path / "home").mkdir()
     (store / "place.json").write_text(json.dumps({"place": str(tmp_path / "home")}))
-    with pytest.raises(EngineError, match=r"home stays: place\.json names it"):
+    with pytest.raises(EngineError, match=r"home, which place\.json names, is not"):
         ENGINE.remove(Cluster("parquet", stores=(store,), settings={"place": str(place)}))
     assert (tmp_path / "home").is_dir()
     (store / "place.json").write_text(ours)
