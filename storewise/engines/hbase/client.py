@@ -192,7 +192,9 @@ class HbaseClient(ProcessClient[Shared, Layout]):
         self.flush()
 
     def get(self, kind: Kind, document_id: bytes) -> Document | None:
-        return self.get_many(kind, [document_id])[0]
+        layout = self._reading(kind)
+        (cells,) = self._rows.get(_name(kind), [document_id])
+        return None if cells is None else layout.document(document_id, cells)
 
     def get_many(self, kind: Kind, document_ids: Sequence[bytes]) -> list[Document | None]:
         layout = self._reading(kind)

@@ -90,8 +90,10 @@ class Link:
 
     def call(self, verb: str, action: Callable[[Any], _Result]) -> _Result:
         """What `action` does with the client; EngineError in the store's own words."""
-        with self.words(verb):
+        try:
             return action(self.client(verb))
+        except _FAILURES as error:
+            raise self._failure(verb, error) from error
 
     def client(self, verb: str) -> Any:
         if self._closed:
@@ -105,12 +107,13 @@ class Link:
         try:
             yield
         except _FAILURES as error:
-            if type(error).__name__ not in _ANSWERS:
-                # Its answer may still come: the connection cannot be used for another call.
-                self._drop()
-            raise EngineError(
-                f"hbase: {verb}: {self.endpoint}: {_words(error)}{self._explain()}"
-            ) from error
+            raise self._failure(verb, error) from error
+
+    def _failure(self, verb: str, error: BaseException) -> EngineError:
+        if type(error).__name__ not in _ANSWERS:
+            # Its answer may still come: the connection cannot be used for another call.
+            self._drop()
+        return EngineError(f"hbase: {verb}: {self.endpoint}: {_words(error)}{self._explain()}")
 
     def _drop(self) -> None:
         client, self._client = self._client, None
