@@ -42,6 +42,7 @@ UNITS = {
     "operations_per_s": "operations/s",
     "insert_documents_per_s": "documents/s",
     "parse_share": "1",
+    "client_share": "1",
     "errors": "1",
     "duration": "s",
 }
@@ -181,16 +182,18 @@ def throughput(
         total = {metric: sum(values.get(key, {}).values()) for metric, values in totals.items()}
         values = {"errors": total["errors"], "duration": wall}
         part = "whole"
+        between = total["prepare_time_sum"]
+        share = between / (between + total["service_time_sum"]) if between else 0.0
         if key[:2] in loads and INSERT in operations:
             values["documents_per_s"] = total["documents"] / wall
             values["operations_per_s"] = operations[INSERT] / wall
-            prepare, service = total["prepare_time_sum"], total["service_time_sum"]
-            if prepare + service > 0:
-                values["parse_share"] = prepare / (prepare + service)
+            values["parse_share"] = share
             if key in insert_rates:
                 values["insert_documents_per_s"] = insert_rates[key]
         else:
             part = "steady" if steady[key]["seconds"] else "whole"
+            if part == "steady":  # in a short step it says how long the first operation was made
+                values["client_share"] = share
             values |= _rates(steady[key], warm[key], total, wall)
         place = {"part": part, "wall": wall, **dict(zip(STEP, key, strict=True))}
         rows += [{**place, "measure": name, "value": value} for name, value in values.items()]
