@@ -139,8 +139,8 @@ def establish(
     check: Callable[[], None],
     log: Logger,
 ) -> None:
-    """Wait until the nodes are one ring, then give each the session's user, whom data0 made before
-    it listened, and make the keyspace with so many replicas of each row.
+    """Wait until the nodes form one ring, replicate the session's user to all of them and make the
+    keyspace with `replicas` of each row. Node data0 has created the user at its start.
 
     Run once, for the first of `endpoints`, when all are ready. EngineError with the node and its
     last answer if this takes too long.

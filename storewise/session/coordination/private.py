@@ -59,7 +59,7 @@ def make_private(path: Path) -> None:
 def check_private(path: Path) -> None:
     """If a directory exists, check that this user owns it and remove the access of all others.
 
-    ConfigError names another owner.
+    ConfigError, with the owner's name, if another user owns it.
     """
     try:
         status = path.lstat()
@@ -117,8 +117,8 @@ def owner_of(directory: Path) -> str:
 
 
 def made_by_run(directory: Path, run: str) -> bool:
-    """Whether this run of this user made the directory. After a killed run only such directories
-    are removed: the paths in its files may be forged."""
+    """Whether `run` has made the directory and this user owns it. After a killed run only such
+    directories are removed: the paths in its files may be forged."""
     try:
         status = directory.lstat()
     except OSError:
