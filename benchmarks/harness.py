@@ -491,7 +491,7 @@ class Parquet(Bare):
         return document
 
     def update(self, ids: Sequence[bytes]) -> None:
-        """Files are never changed, neither by Storewise."""
+        """Do nothing: neither side ever changes Parquet files."""
 
 
 BARE: dict[str, type[Bare]] = {

@@ -68,7 +68,7 @@ _INDEX_IDLE_SECONDS = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Single:
-    """How single documents of a table are read and changed."""
+    """The statements that read and change single documents of a table."""
 
     table: Table
     document: str
@@ -77,7 +77,7 @@ class Single:
     """CQL of its key, to see whether there is one."""
     decode: Callable[[Row], Document]
     updates: dict[tuple[str, ...], str] = field(default_factory=dict)
-    """CQL that sets these columns; they were found to be right before."""
+    """CQL that sets these columns, for combinations that `check_changes` has accepted."""
 
 
 class CassandraClient(CassandraLink):

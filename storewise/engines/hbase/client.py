@@ -114,7 +114,7 @@ class HbaseClient(ProcessClient[Shared, Layout]):
             self._end()
 
     def check_connection(self) -> None:
-        """Ask for what was created; EngineError where nobody answers."""
+        """Read the schema that was created; EngineError if no server answers."""
         with closing(Link(self._link.endpoint, _GREET_SECONDS)) as link:
             link.call("connect", lambda c: c.getThriftServerType())
         self._learn()

@@ -48,7 +48,7 @@ class EmbeddedSql(SqlReads[State]):
             )
 
     def check_connection(self) -> None:
-        """Find the tables that all stores have, from the files themselves."""
+        """Read from the stores' files which tables all of them have."""
         if self._shared.mode == "write":
             return
         tables: dict[Kind, Table] = {}
