@@ -80,7 +80,8 @@ class Bare(ABC):
     """The official driver without Storewise; uses its own table `bare`."""
 
     def __init__(self, cluster: Cluster, place: Path) -> None:
-        self.place = place
+        # New files each time, as Storewise's: to grow a file costs more than to write in it.
+        self.place = Path(tempfile.mkdtemp(dir=place))
         if cluster.endpoints:
             data = [e for e in cluster.endpoints if e.role in ("data", "server", "standalone")]
             self.at = (data or list(cluster.endpoints))[0]
@@ -115,7 +116,6 @@ class Sqlite(Bare):
         self.db.execute("PRAGMA journal_mode = WAL")
         self.db.execute("PRAGMA synchronous = FULL")
         self.db.execute("PRAGMA cache_size = -65536")
-        self.db.execute("DROP TABLE IF EXISTS bare")
         self.db.execute(f"CREATE TABLE bare ({columns(self.types)}) WITHOUT ROWID")
 
     def load(self, batches: list[Any]) -> None:
@@ -152,7 +152,7 @@ class Duckdb(Bare):
 
         # The same number of threads as Storewise's setting.
         self.db = duckdb.connect(self.place / "bare.duckdb", config={"threads": 1})
-        self.db.execute(f"CREATE OR REPLACE TABLE bare ({columns(self.types)})")
+        self.db.execute(f"CREATE TABLE bare ({columns(self.types)})")
 
     def load(self, batches: list[Any]) -> None:
         for batch in batches:  # noqa: B007 - DuckDB finds the table by its name
@@ -470,22 +470,21 @@ class Parquet(Bare):
 
     prepare = Duckdb.prepare
 
-    def connect(self) -> None:
-        self.path = Path(tempfile.mkdtemp(dir=self.place))
+    def connect(self) -> None: ...
 
     def load(self, batches: list[Any]) -> None:
         import pyarrow.parquet as pq
 
         for number, batch in enumerate(batches):
             # A batch is on disk when it is acknowledged.
-            with (self.path / f"{number}.parquet").open("wb") as file:
+            with (self.place / f"{number}.parquet").open("wb") as file:
                 pq.write_table(batch, file, compression="zstd")
                 os.fsync(file.fileno())
 
     def read(self, ids: Sequence[bytes]) -> Any:
         import pyarrow.dataset as ds
 
-        data = ds.dataset(self.path)
+        data = ds.dataset(self.place)
         for key in ids:
             (document,) = data.to_table(filter=ds.field("_id") == key).to_pylist()
         return document
