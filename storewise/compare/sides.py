@@ -19,8 +19,9 @@ from storewise.analysis.judge.comparable_steps import (
     named_times,
     of_rates,
 )
+from storewise.analysis.measure.reduction import STEP
 from storewise.analysis.measure.steps import OTHER, PARAMETERS, step_parameters
-from storewise.analysis.measure.throughput import STEP, StepKey
+from storewise.analysis.measure.throughput import StepKey
 from storewise.analysis.model.tables import Tables
 from storewise.analysis.stats.intervals import Estimate, estimate, pooled
 from storewise.errors import ResultError

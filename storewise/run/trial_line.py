@@ -8,7 +8,8 @@ from storewise.analysis.common.engines import BASELINE, title
 from storewise.analysis.common.text import number, setting
 from storewise.analysis.files.parts import trial_files
 from storewise.analysis.files.samples import read_samples
-from storewise.analysis.measure.throughput import series, throughput
+from storewise.analysis.measure.reduction import Reduction
+from storewise.analysis.measure.throughput import throughput
 from storewise.study.study import Study
 from storewise.study.trial import Trial
 from storewise.workloads.registry import workload
@@ -58,8 +59,7 @@ def _rates(trial: Trial, directory: Path) -> dict[str, float]:
     except OSError:
         return {}  # somebody removes the results
     phases = [phase.name for phase in trial.phases]
-    rows = rows[rows["phase"].isin(phases)]
-    table = throughput(rows, series(rows))
+    table = throughput(Reduction(rows))
     known, rates = workload(trial.workload).phases, {}
     for phase in phases:
         if trial.engine == BASELINE and known[phase].loads:

@@ -126,6 +126,11 @@ def threads_of(part: Part) -> int:
     return int(steps[0].get("threads", part.factors.get("threads", 1)))
 
 
+def processes_of(part: Part) -> int:
+    """Client processes of each worker."""
+    return int(part.factors.get("processes", 1))
+
+
 def steps_of(parts: Iterable[Part]) -> dict[tuple[str, str], list[Mapping[str, Any]]]:
     """The parameters of the steps of each trial and phase, as its first worker keeps them."""
     steps: dict[tuple[str, str], list[Mapping[str, Any]]] = {}

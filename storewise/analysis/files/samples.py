@@ -18,21 +18,13 @@ from typing import Any
 import duckdb
 import numpy as np
 import orjson
-import pandas as pd
 import pyarrow as pa
 
 from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.files.parts import Part, TrialFiles, place_of
 from storewise.errors import ResultError
 from storewise.metrics.pack import Pack, read_pack
-from storewise.metrics.schema import (
-    CORE,
-    METADATA_KEY,
-    METRICS,
-    SCHEMA_VERSION,
-    parse_conditions,
-    read_part,
-)
+from storewise.metrics.schema import CORE, METADATA_KEY, SCHEMA_VERSION, parse_conditions, read_part
 
 #: Columns of the schema but for `unit`, which the metric tells.
 COLUMNS = [name for name in CORE.names if name != "unit"]
@@ -48,11 +40,11 @@ _CONDITIONS = """
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """Parts of trials and all their rows: `rows` has CORE's columns, text as categories. `totals`
-    are the sums of logs that are known already, by trial and phase, as payloads by tag."""
+    """Parts of trials and all their rows: `rows` has CORE's columns but for `unit`. `totals` are
+    the sums of logs that are known already, by trial and phase, as payloads by tag."""
 
     parts: Sequence[Part]
-    rows: pd.DataFrame
+    rows: pa.Table
     warnings: Sequence[StudyWarning]
     totals: Mapping[tuple[str, str], Mapping[str, str]] = field(default_factory=dict)
 
@@ -87,7 +79,7 @@ def read_samples(trials: Sequence[TrialFiles]) -> Samples:
     known: dict[tuple[str, bytes], Any] = {}
     files = [one for one in files if one in read]
     parts = [_part(*one, _shared(read[one][-1], known)) for one in files]
-    return Samples(parts, _frame(_runs([read[one] for one in files])), warnings, totals)
+    return Samples(parts, _table(_runs([read[one] for one in files])), warnings, totals)
 
 
 def _runs(read: Sequence[_Read]) -> list[pa.Table]:
@@ -174,22 +166,9 @@ def _part(directory: Path, name: str, conditions: Mapping[str, Any]) -> Part:
     return Part(directory, name, directory.name, phase, worker, conditions, node)
 
 
-def _frame(tables: Sequence[pa.Table]) -> pd.DataFrame:
-    """The rows of tables, with units. Text is categories in alphabetical order, for tables are
-    sorted by them: that is the same whichever trials are read together."""
+def _table(tables: Sequence[pa.Table]) -> pa.Table:
     every = [one.select(COLUMNS).replace_schema_metadata(None).cast(_SCHEMA) for one in tables]
-    table = pa.concat_tables([_SCHEMA.empty_table(), *every]).unify_dictionaries()
-    frame: pd.DataFrame = table.to_pandas()
-    for name in _TEXTS:
-        column = frame[name].cat
-        if not column.categories.is_monotonic_increasing:
-            frame[name] = column.reorder_categories(column.categories.sort_values())
-    # A counter of the store itself (`status.NAME`) is a number.
-    metrics = frame["metric"].cat
-    units = pd.Categorical([METRICS.get(name, "1") for name in metrics.categories])
-    codes = units.codes.take(metrics.codes)
-    frame["unit"] = pd.Categorical.from_codes(codes, dtype=units.dtype)
-    return frame
+    return pa.concat_tables([_SCHEMA.empty_table(), *every])
 
 
 def _shared(conditions: Mapping[str, Any], known: dict[tuple[str, bytes], Any]) -> dict[str, Any]:

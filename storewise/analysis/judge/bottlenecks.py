@@ -31,7 +31,7 @@ from storewise.analysis.common.frames import (
 from storewise.analysis.common.text import all_of, binary
 from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.files.parts import SESSION, Part
-from storewise.analysis.measure.throughput import STEP
+from storewise.analysis.measure.reduction import STEP
 from storewise.analysis.model.tables import Judged, Tables
 
 #: Share of all processors' time over a whole step from which on they were the limit: a mean of 90 %

@@ -29,7 +29,7 @@ from storewise.analysis.common.text import all_of
 from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.judge.comparable_steps import LOAD_RATE, loads, of_rates
 from storewise.analysis.measure.host_load import UNSTEADY
-from storewise.analysis.measure.throughput import STEP
+from storewise.analysis.measure.reduction import STEP
 from storewise.analysis.model.tables import Judged, Tables
 from storewise.analysis.stats.intervals import (
     LEVEL,

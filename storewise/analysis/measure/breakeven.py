@@ -31,10 +31,10 @@ import pandas as pd
 from storewise.analysis.common.engines import BASELINE, CEILING, client_side
 from storewise.analysis.common.frames import key_of, records
 from storewise.analysis.files.parts import Part, steps_of
-from storewise.analysis.measure.points import mean_service_times
+from storewise.analysis.measure.reduction import STEP, Reduction
 from storewise.analysis.measure.repeats import ESTIMATE, over_repeats
 from storewise.analysis.measure.scaling import as_estimate
-from storewise.analysis.measure.throughput import STEP, StepKey, durations
+from storewise.analysis.measure.throughput import StepKey
 from storewise.analysis.model.results import Results
 from storewise.analysis.stats.intervals import Estimate, half_width, weaker, welch
 
@@ -73,29 +73,25 @@ def clients_at_once(parts: Iterable[Part]) -> dict[StepKey, int]:
     }
 
 
-def question_times(samples: pd.DataFrame, clients: Mapping[StepKey, int]) -> pd.DataFrame:
+def question_times(samples: Reduction, clients: Mapping[StepKey, int]) -> pd.DataFrame:
     """Time of a question in s per trial, phase after the load, step and operation: the mean
     service time of what ended after the warm-up, over the `clients` that asked at once."""
-    # Totals of a step have its warm-up within them; its seconds tell which are of it.
-    table = mean_service_times(samples[~samples["warmup"].astype(bool)], per_second=True)
-    loads = _loads(samples)
-    table = table[~table["phase"].isin(loads) & ~table["operation"].isin(_CHANGES)]
-    table = table[table["value"] > 0]
+    table = samples.table(
+        "SELECT trial, phase, step, operation, seconds AS value FROM mean_times_after_warmup "
+        "WHERE seconds > 0 AND phase NOT IN (SELECT phase FROM loads) "
+        "ORDER BY trial, phase, step, operation"
+    )
+    table = table[~table["operation"].isin(_CHANGES)]
     steps = table[STEP].itertuples(index=False, name=None)
     at_once = np.array([clients.get(step, 1) for step in steps], dtype=float)
     return table.assign(value=table["value"] / at_once, unit="s")
 
 
-def _loads(samples: pd.DataFrame) -> set[str]:
-    return set(samples.loc[samples["metric"] == "acknowledged", "phase"].astype(str))
-
-
-def load_times(samples: pd.DataFrame) -> pd.DataFrame:
+def load_times(samples: Reduction) -> pd.DataFrame:
     """Wall time of each trial's load in s."""
-    walls = durations(samples).astype({"trial": str})
-    walls = walls.assign(unit="s").rename(columns={"wall": "value"})
-    return walls.loc[walls["phase"].isin(_loads(samples)), ["trial", "value", "unit"]].astype(
-        {"trial": str}
+    return samples.table(
+        "SELECT trial, wall AS value, 's' AS unit FROM steps SEMI JOIN loads USING (trial, phase) "
+        "ORDER BY trial"
     )
 
 

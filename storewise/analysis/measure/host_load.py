@@ -11,138 +11,53 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-import numpy as np
 import pandas as pd
 
 from storewise.analysis.common.engines import BASELINE, CEILING, client_side, embedded, title
-from storewise.analysis.common.frames import keys_of, numbered, rows_of
+from storewise.analysis.common.frames import rows_of
 from storewise.analysis.common.warnings import StudyWarning
-from storewise.analysis.files.parts import SESSION
-from storewise.analysis.measure.throughput import STEP, StepKey
+from storewise.analysis.measure.reduction import HOST_METRICS, STEP, Reduction
+from storewise.analysis.measure.throughput import StepKey
 from storewise.analysis.model.results import Results
 from storewise.metrics.schema import METRICS
 
 BUSY_CLIENT = 0.9
 NEAR_CEILING = 0.8
 OWN_WORK = 0.1
-#: Host samples shorter than this many seconds are left out.
-BRIEF = 0.25
 #: Ratio of the fastest to the slowest canary above which a host is called unsteady.
 UNSTEADY = 1.5
 
-_CPU = ("cpu_user", "cpu_system", "cpu_iowait", "cpu_steal")
-_DISK_AND_NETWORK = ("disk_read", "disk_write", "disk_busy", "network_received", "network_sent")
-_OTHERS = ("cpu_idle", "memory_used", "swap_in", "swap_out", "loopback")
-#: With their units.
-HOST_METRICS = {name: METRICS[name] for name in (*_CPU, *_DISK_AND_NETWORK, *_OTHERS)}
 COLUMNS = [*STEP, "host", "node", "metric", "mean", "max", "unit"]
-_HOST = [*STEP, "host"]
-PLACE = [*_HOST, "second"]
-_LENGTH = "sample_length"
+_UNITS = {name: METRICS[name] for name in HOST_METRICS}
+_UNITS |= {f"{who}_cpu": "cores" for who in ("client", "store", "router")}
+_UNITS |= {f"{who}_rss": "B" for who in ("client", "store", "router")} | {"store_bytes": "B"}
 
 
-def host_load(samples: pd.DataFrame, sampled: pd.DataFrame, walls: pd.DataFrame) -> pd.DataFrame:
-    """Mean and maximum per trial, phase, step, host and metric.
+def host_load(samples: Reduction) -> pd.DataFrame:
+    """Mean and maximum per trial, phase, step, host and metric, of hosts with clients.
 
-    `sampled` is `host_samples` of the samples, `walls` is `throughput.durations`.
     Host figures are weighted with the length of their samples. ``client_cpu`` is in cores and of
     the busiest process, ``store_cpu`` (of embedded stores) and ``router_cpu`` in cores and of all
     workers, memory of processes is summed. `node` is empty: `node_load` has those of nodes.
     """
-    tables = [weighted(sampled, [*_HOST, "metric"])]
-    tables[0]["unit"] = tables[0]["metric"].astype(str).map(HOST_METRICS)
-    for metric, summed in (("client_cpu", False), ("store_cpu", True), ("router_cpu", True)):
-        tables.append(_cpu(samples, walls, metric, summed=summed))
-    tables += [_memory(samples, m) for m in ("client_rss", "store_rss", "router_rss")]
-    texts = dict.fromkeys(("trial", "phase", "host", "metric"), str)
-    filled = [table.assign(node="")[COLUMNS].astype(texts) for table in tables if len(table)]
-    table = pd.concat(filled or [pd.DataFrame(columns=COLUMNS)], ignore_index=True)
-    return table.sort_values([*_HOST, "metric"], ignore_index=True)
+    order = "ORDER BY trial, phase, step, host, metric"
+    return _with_units(samples.table(f"FROM host_load {order}"))
 
 
-def host_samples(samples: pd.DataFrame) -> pd.DataFrame:
-    """Rows per second of hosts' metrics, with the `length` of their sample in s (1 where no row has
-    it), without those of samples too brief to say anything: the kernel counts CPU time in ticks
-    of 10 ms, so a sample of a few of them is mostly chance. A step's only sample stays."""
-    rows = samples.loc[
-        samples["metric"].isin([*HOST_METRICS, _LENGTH]) & samples["second"].notna(),
-        [*PLACE, "metric", "value"],
-    ]
-    places = numbered(rows, PLACE)
-    lengths = (rows["metric"] == _LENGTH).to_numpy()
-    length = np.full(places.groups, np.nan)
-    np.fmax.at(length, places.number[lengths], rows["value"].to_numpy(dtype=float)[lengths])
-    length = length[places.number]
-    brief = (length < BRIEF) & numbered(rows, _HOST).any(length >= BRIEF)
-    weight = np.where(np.isnan(length), 1.0, length)
-    return rows.assign(length=weight)[~lengths & ~brief]
+def node_load(samples: Reduction) -> pd.DataFrame:
+    """The same of nodes, and of hosts that had no clients in a step (without a node)."""
+    order = "ORDER BY trial, phase, step, host, node, metric"
+    return _with_units(samples.table(f"SELECT DISTINCT * FROM node_load {order}"))
 
 
-def weighted(rows: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """Mean, weighted with `length`, and maximum of the rows with equal `keys`."""
-    groups = numbered(rows, keys)
-    length = rows["length"].to_numpy(dtype=float)
-    table = keys_of(rows, keys, groups.first)
-    table["mean"] = groups.sums(rows["value"].to_numpy(dtype=float) * length) / groups.sums(length)
-    table["max"] = groups.highest(rows["value"])
-    return table
+def _with_units(table: pd.DataFrame) -> pd.DataFrame:
+    return table.assign(unit=table["metric"].map(_UNITS))[COLUMNS]
 
 
-def _cpu(samples: pd.DataFrame, walls: pd.DataFrame, metric: str, *, summed: bool) -> pd.DataFrame:
-    """CPU seconds per second: the mean over the wall time, the maximum over whole seconds."""
-    rows = samples[(samples["metric"] == metric) & samples["second"].notna()]
-    unit = _HOST if summed else [*_HOST, "worker", "process"]
-    units = numbered(rows, unit)
-    places = numbered(rows, [*unit, "second"])
-    table = keys_of(rows, _HOST, units.first)
-    used = places.sums(rows["value"])
-    of_unit = units.number[places.first]
-    wall = table.merge(walls, on=STEP, how="left")["wall"].to_numpy(dtype=float)
-    wall = np.where(wall > 0, wall, np.bincount(of_unit, minlength=units.groups))
-    mean = np.bincount(of_unit, weights=used, minlength=units.groups) / wall
-    second = rows["second"].to_numpy(dtype=float)[places.first]
-    full = second < np.floor(wall + 1e-9)[of_unit]
-    top = np.full(units.groups, -np.inf)
-    np.maximum.at(top, of_unit[full], used[full])
-    top = np.where(np.isfinite(top), top, mean)
-    # Of several processes the busiest one counts.
-    hosts = numbered(table, _HOST)
-    table = keys_of(table, _HOST, hosts.first)
-    table["mean"], table["max"] = hosts.highest(mean), hosts.highest(top)
-    return table.assign(metric=metric, unit="cores")
-
-
-def _memory(samples: pd.DataFrame, metric: str) -> pd.DataFrame:
-    # At the end of a phase a process may be gone already when its memory is asked for.
-    rows = samples[
-        (samples["metric"] == metric) & samples["second"].notna() & (samples["value"] > 0)
-    ]
-    seconds = numbered(rows, PLACE)
-    total = keys_of(rows, _HOST, seconds.first)
-    total["value"], total["length"] = seconds.sums(rows["value"]), 1.0
-    return weighted(total, _HOST).assign(metric=metric, unit="B")
-
-
-#: Metric -> its column in the table of what a host did each second.
-PER_SECOND = {name: name.removeprefix("cpu_") for name in (*_CPU, *_DISK_AND_NETWORK)}
-
-
-def by_second(rows: pd.DataFrame) -> pd.DataFrame:
-    """What a host did each second: trial, phase, step, host, second; user, system, iowait, steal
-    and disk_busy in %, disk and network in B/s (empty where not measured).
-
-    `rows` is `host_samples`, or what is like it of nodes."""
-    rows = rows[rows["metric"].isin(PER_SECOND)]
-    places = numbered(rows, PLACE)
-    table = keys_of(rows, PLACE, places.first)
-    values = rows["value"].to_numpy(dtype=float)
-    for metric, column in PER_SECOND.items():
-        chosen = (rows["metric"] == metric).to_numpy()
-        total = np.bincount(places.number[chosen], values[chosen], places.groups)
-        number = np.bincount(places.number[chosen], minlength=places.groups)
-        table[column] = total / np.where(number, number, np.nan)
-    # Kinds of processor time that no sample has took none; no other figure is made up.
-    return table.fillna({PER_SECOND[metric]: 0.0 for metric in _CPU})
+def cpu(samples: Reduction) -> pd.DataFrame:
+    """What each host did each second: trial, phase, step, host, second; user, system, iowait, steal
+    and disk_busy in %, disk and network in B/s (empty where not measured)."""
+    return samples.table("FROM cpu ORDER BY trial, phase, step, host, second")
 
 
 def client_bound(
@@ -212,17 +127,11 @@ def bound_warnings(bound: pd.DataFrame) -> list[StudyWarning]:
     ]
 
 
-def canary(samples: pd.DataFrame) -> pd.DataFrame:
+def canary(samples: Reduction) -> pd.DataFrame:
     """The canary of each trial and host: trial, taken_by ("clients" or "nodes": their directories
     may lie on different disks), host, metric, value, unit."""
-    rows = samples[samples["metric"].astype(str).str.startswith("canary_")]
-    by = np.where(rows["phase"].astype(str) == SESSION, "nodes", "clients")
-    columns = ["trial", "taken_by", "host", "metric", "value", "unit"]
-    return (
-        rows.assign(taken_by=by)[columns]
-        .astype({"trial": str, "taken_by": str, "host": str, "metric": str, "unit": str})
-        .reset_index(drop=True)
-    )
+    table = samples.table("FROM canary ORDER BY trial")
+    return table.assign(unit=table["metric"].map(METRICS))
 
 
 def canary_warnings(table: pd.DataFrame) -> Iterator[StudyWarning]:

@@ -15,10 +15,10 @@ import pandas as pd
 
 from storewise.analysis.common.frames import key_of, records
 from storewise.analysis.files.parts import Part, steps_of
-from storewise.analysis.measure.host_load import PER_SECOND
 from storewise.analysis.measure.latency_intervals import figures
+from storewise.analysis.measure.reduction import STEP, Reduction
 from storewise.analysis.measure.repeats import ESTIMATE, over_repeats
-from storewise.analysis.measure.throughput import STEP, StepKey
+from storewise.analysis.measure.throughput import StepKey
 from storewise.analysis.model.results import OwnerKey, Results
 from storewise.metrics.hdr import Counted, bucket_indexes
 from storewise.metrics.outages import common, longest
@@ -29,18 +29,24 @@ LIMIT_MS = 5.0
 #: Percentiles of a time, and its mean.
 TIMES: Mapping[str, float | None] = {"mean": None, "p50": 50.0, "p95": 95.0, "p99": 99.0}
 #: Of a node's own processes and of its host: means over the step.
-LOAD = ("store_cpu", *(name for name in PER_SECOND if name != "cpu_steal"), "loopback")
+LOAD = (
+    *("store_cpu", "cpu_user", "cpu_system", "cpu_iowait", "disk_read", "disk_write"),
+    *("disk_busy", "network_received", "network_sent", "loopback"),
+)
 COLUMNS = [*STEP, "operation", "node", "host", "slowed", "slowed_nodes", "operations", "errors"]
 COLUMNS += ["share", "operations_per_s"]
 COLUMNS += [f"{time}_{name}" for time in ("service", "response") for name in TIMES]
 COLUMNS += ["limit_ms", "over_limit", *LOAD]
 
 
-def step_conditions(parts: Iterable[Part], samples: pd.DataFrame) -> pd.DataFrame:
+def step_conditions(parts: Iterable[Part], samples: Reduction) -> pd.DataFrame:
     """What was done to nodes in each step: trial, phase, step, slow (in words, empty for none),
     slowed_nodes (their number), names (with commas), crash (whether one was killed), limit_ms."""
-    slowed = samples[(samples["metric"] == "slow_time") & samples["node"].notna()]
-    nodes: dict[Any, list[str]] = slowed.groupby(STEP, observed=True)["node"].unique().to_dict()
+    slowed = samples.table(
+        "SELECT DISTINCT trial, phase, step, node FROM every_sample "
+        "WHERE metric = 'slow_time' AND node IS NOT NULL"
+    )
+    nodes: dict[Any, list[str]] = slowed.groupby(STEP)["node"].unique().to_dict()
     rows = []
     for phase, steps in steps_of(parts).items():
         for number, step in enumerate(steps):
@@ -134,7 +140,7 @@ CRASH_COLUMNS = [*STEP, "node", "after", "recovery_time"]
 CRASH_COLUMNS += ["unavailable_time", "unavailable_time_node", "errors", "lost_documents"]
 
 
-def crashes(parts: Iterable[Part], samples: pd.DataFrame, checked: pd.DataFrame) -> pd.DataFrame:
+def crashes(parts: Iterable[Part], samples: Reduction, checked: pd.DataFrame) -> pd.DataFrame:
     """One row per step in which a server was killed (CRASH_COLUMNS).
 
     `after` is when it was killed, in s from the step's start; `recovery_time` from then to its
@@ -150,14 +156,17 @@ def crashes(parts: Iterable[Part], samples: pd.DataFrame, checked: pd.DataFrame)
             crashes.setdefault(key, []).append((part, crash))
     if not crashes:
         return pd.DataFrame(columns=CRASH_COLUMNS)
-    samples, keys = samples[samples["second"].isna()], [*STEP, "worker"]
-    start, recovery, errors = (
-        samples[samples["metric"] == metric].groupby(keys, observed=True, dropna=False)["value"]
-        for metric in ("started_at", "recovery_time", "errors")
+    whole = "FROM every_sample WHERE second IS NULL"
+    started = samples.table(
+        "SELECT trial, phase, step, worker, max(value) AS start "
+        f"{whole} AND metric = 'started_at' AND worker IS NOT NULL GROUP BY ALL"
     )
-    starts: dict[Any, float] = start.last().to_dict()
-    recovered = recovery.last().groupby(STEP, observed=True).first().to_dict()
-    failed = errors.sum().groupby(STEP, observed=True).sum().to_dict()
+    starts: dict[Any, float] = started.set_index([*STEP, "worker"])["start"].to_dict()
+    of_steps = samples.table(
+        "SELECT trial, phase, step, max(value) FILTER (metric = 'recovery_time') AS recovered, "
+        f"sum(value) FILTER (metric = 'errors') AS failed {whole} GROUP BY ALL"
+    ).set_index(STEP)
+    recovered, failed = (of_steps[name].dropna().to_dict() for name in ("recovered", "failed"))
     # What was not taken of one kind is not known of all.
     lost = checked.groupby("trial")["lost"].agg(lambda lost: lost.sum(skipna=False)).to_dict()
     rows = []

@@ -16,7 +16,7 @@ import pandas as pd
 
 from storewise.analysis.common.frames import missing, records
 from storewise.analysis.files.parts import steps_of
-from storewise.analysis.measure.throughput import STEP, counters
+from storewise.analysis.measure.reduction import STEP, Reduction
 from storewise.analysis.model.results import Results
 
 #: Derived level: client threads over all processes of all workers.
@@ -91,31 +91,15 @@ def missing_level(value: Any) -> bool:
     return not isinstance(value, list | dict | str) and missing(value)
 
 
-def mean_times(samples: pd.DataFrame) -> pd.DataFrame:
+def mean_times(samples: Reduction) -> pd.DataFrame:
     """`mean_service_time` in s per trial, phase, step and operation: its total time in the store's
     calls over its number, which is what closed-loop benchmarks call latency.
 
-    Columns: trial, phase, step, operation, measure, value. `samples` are those of whole phases.
+    Columns: trial, phase, step, operation, measure, value.
     """
-    table = mean_service_times(samples, per_second=False)
-    return table.assign(measure="mean_service_time")[[*STEP, "operation", "measure", "value"]]
-
-
-def mean_service_times(samples: pd.DataFrame, *, per_second: bool) -> pd.DataFrame:
-    """Trial, phase, step, operation, value: the mean time in s of a call, from totals or from the
-    counts of seconds, of operations that took place."""
-    sums = {
-        metric: counters(samples, metric, per_second=per_second)
-        .groupby([*STEP, "operation"], observed=True)["value"]
-        .sum()
-        for metric in ("operations", "service_time_sum")
-    }
-    table = pd.DataFrame(sums).dropna().reset_index()
-    table = table[table["operations"] > 0]
-    table["value"] = table["service_time_sum"] / table["operations"]
-    # Text instead of categories, which differ between lots of trials.
-    texts = dict.fromkeys(("trial", "phase", "operation"), str)
-    return table[[*STEP, "operation", "value"]].astype(texts)
+    table = samples.table("FROM mean_times ORDER BY trial, phase, step, operation")
+    table = table.rename(columns={"seconds": "value"}).assign(measure="mean_service_time")
+    return table[[*STEP, "operation", "measure", "value"]]
 
 
 def same_level(ours: Any, theirs: Any) -> bool:

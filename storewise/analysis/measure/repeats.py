@@ -10,7 +10,7 @@ import pandas as pd
 from storewise.analysis.common.engines import CEILING
 from storewise.analysis.common.frames import grouped_rows
 from storewise.analysis.common.warnings import StudyWarning
-from storewise.analysis.measure.throughput import STEP
+from storewise.analysis.measure.reduction import STEP
 from storewise.analysis.model.results import Results
 from storewise.analysis.stats.intervals import OWN_SPREAD, Estimate, estimate, pooled
 

@@ -14,13 +14,14 @@ import pandas as pd
 from storewise.analysis.common.engines import node_names
 from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.files.parts import SESSION, Part
-from storewise.analysis.measure.storage import NODE_INODES, inode_measures
+from storewise.analysis.measure.reduction import INODE_METRICS, Reduction
+from storewise.analysis.measure.storage import inode_measures
 from storewise.layout import SESSION_PART
 
 #: Times of each node, in s, what its data directory had in the end, in bytes, and files after the
 #: load with the metadata operations until then.
 _NODE_METRICS = ["queue_time", "ready_time", "stop_time", "clock_offset", "node_bytes"]
-_NODE_METRICS += NODE_INODES
+_NODE_METRICS += INODE_METRICS
 _SESSION_METRICS = ["form_time", "formed_time", "close_time"]
 NODE_COLUMNS = ["trial", "node", "role", "host", "address", "guard", "ports", "open_ports"]
 NODE_COLUMNS += ["version", "threads", "memory_mb", *_NODE_METRICS, "kept"]
@@ -29,7 +30,7 @@ _SUMS = ("node_bytes", "files", "inodes", "metadata_operations")
 SESSION_COLUMNS += [*_SESSION_METRICS, *_SUMS]
 
 
-def nodes(parts: Sequence[Part], samples: pd.DataFrame) -> pd.DataFrame:
+def nodes(parts: Sequence[Part], samples: Reduction) -> pd.DataFrame:
     """One row per trial and node. Times in s, sizes in B; what no part tells is missing."""
     figures = _figures(samples, ["trial", "node"], _NODE_METRICS)
     rows = [
@@ -41,13 +42,15 @@ def nodes(parts: Sequence[Part], samples: pd.DataFrame) -> pd.DataFrame:
 
 
 def _figures(
-    samples: pd.DataFrame, keys: list[str], metrics: Sequence[str]
+    samples: Reduction, keys: list[str], metrics: Sequence[str]
 ) -> dict[Any, dict[str, float]]:
     """What sessions tell of themselves, by `keys` and metric."""
-    rows = samples[(samples["phase"] == SESSION) & samples["second"].isna()]
-    rows = rows[rows["metric"].isin(metrics)]
+    names = ", ".join([*keys, "metric", "value"])
+    rows = samples.table(
+        f"SELECT {names} FROM every_sample WHERE phase = 'session' AND second IS NULL"
+    )
     figures: dict[Any, dict[str, float]] = {}
-    for *key, metric, value in rows[[*keys, "metric", "value"]].itertuples(index=False):
+    for *key, metric, value in rows[rows["metric"].isin(metrics)].itertuples(index=False):
         figures.setdefault(tuple(key), {})[metric] = value
     return figures
 
@@ -94,7 +97,7 @@ def _open_ports(part: Part) -> str | None:
     return "; ".join(f"{name}: {what}" for name, what in ports.items())
 
 
-def sessions(table: pd.DataFrame, samples: pd.DataFrame) -> pd.DataFrame:
+def sessions(table: pd.DataFrame, samples: Reduction) -> pd.DataFrame:
     """One row per trial with servers: how many on which hosts, and its times in s.
 
     `table` is `nodes`. Queue and ready times are those of the node that was last; `node_bytes`,
@@ -120,7 +123,7 @@ def sessions(table: pd.DataFrame, samples: pd.DataFrame) -> pd.DataFrame:
 
 def _inodes(group: pd.DataFrame) -> dict[str, float]:
     """The measures of files of all nodes of a trial."""
-    sums = {name: group[name].astype(float).sum(min_count=len(group)) for name in NODE_INODES}
+    sums = {name: group[name].astype(float).sum(min_count=len(group)) for name in INODE_METRICS}
     return inode_measures(sums)
 
 

@@ -16,15 +16,8 @@ import pandas as pd
 from storewise.analysis.common.frames import grouped, key_of, records
 from storewise.analysis.files.parts import Part, steps_of
 from storewise.analysis.measure.latency_intervals import over_trials
+from storewise.analysis.measure.reduction import STEP, Reduction
 from storewise.analysis.measure.repeats import ESTIMATE, over_repeats
-from storewise.analysis.measure.throughput import (
-    STEP,
-    StepKey,
-    by_operation,
-    counters,
-    durations,
-    parts_of,
-)
 from storewise.analysis.model.results import Key, Results
 from storewise.metrics.hdr import Counted
 
@@ -79,74 +72,14 @@ def _words(name: str, value: Any) -> str:
     return f"{name} {value}"
 
 
-def measured_steps(
-    samples: pd.DataFrame, by_second: pd.DataFrame, parameters: pd.DataFrame
-) -> pd.DataFrame:
+def measured_steps(samples: Reduction, parameters: pd.DataFrame) -> pd.DataFrame:
     """One row per trial, step, operation (and all together) and measure: value and unit.
 
-    `by_second` is `throughput.series` of the same samples. Measures: UNITS.
+    Measures: UNITS.
     """
-    columns = [*STEP, "operation", *PARAMETERS, OTHER, "measure", "value", "unit"]
-    if parameters.empty:
-        return pd.DataFrame(columns=columns)
-    walls = {key_of(row, STEP): float(row["wall"]) for row in records(durations(samples))}
-    operations, errors = (
-        by_operation(counters(samples, metric, per_second=False))
-        for metric in ("operations", "errors")
-    )
-    rates_of = _rates(samples, by_second, operations, walls)
-    intended = samples[samples["metric"] == "intended_operations"]
-    meant = intended.groupby(STEP, observed=True)["value"].sum()
-    parameters_of = {key_of(row, STEP): row for row in records(parameters)}
-    rows: list[dict[str, Any]] = []
-    for step in sorted(walls.keys() & parameters_of.keys()):
-        rates, failed = rates_of[step], errors.get(step, {})
-        values = {
-            ALL: {
-                "operations_per_s": float(sum(rates.values())),
-                "runtime": walls[step],
-                "errors": sum(failed.values(), 0.0),
-            }
-        }
-        for name, rate in rates.items():
-            values[name] = {"operations_per_s": rate, "errors": failed.get(name, 0.0)}
-        if meant.get(step, 0.0) > 0:
-            values[ALL]["served"] = sum(operations.get(step, {}).values()) / float(meant.loc[step])
-        rows += [
-            {**parameters_of[step], "operation": operation, "measure": measure, "value": value}
-            for operation, measures in values.items()
-            for measure, value in measures.items()
-        ]
-    table = pd.DataFrame(rows, columns=columns)
-    return table.assign(unit=table["measure"].map(UNITS))
-
-
-def _rates(
-    samples: pd.DataFrame,
-    by_second: pd.DataFrame,
-    operations: Mapping[StepKey, Mapping[str, float]],
-    walls: Mapping[StepKey, float],
-) -> dict[StepKey, dict[str, float]]:
-    """Operations/s of each operation of each step, of the totals `operations`."""
-    timed = counters(samples, "operations", per_second=True)
-    timed = timed[[*STEP, "operation", "second", "value"]].astype({"trial": str, "phase": str})
-    timed = timed.merge(by_second[[*STEP, "second", "steady", "warmup"]], on=[*STEP, "second"])
-    steady, warm = (by_operation(timed[timed[word]]) for word in ("steady", "warmup"))
-    steady_part, warm_part = (parts_of(by_second, word) for word in ("steady", "warmup"))
-    rates: dict[StepKey, dict[str, float]] = {}
-    for step, wall in walls.items():
-        seconds = steady_part[step]["seconds"]
-        left = wall - warm_part[step]["length"]
-        rates[step] = {}
-        for name, total in operations.get(step, {}).items():
-            warmed = warm.get(step, {}).get(name, 0.0)
-            inside = steady.get(step, {}).get(name, 0.0)
-            if seconds and inside:
-                rates[step][name] = inside / seconds
-            else:
-                after = left > 0 and total > warmed
-                rates[step][name] = (total - warmed) / left if after else total / wall
-    return rates
+    table = samples.table("FROM step_measures").merge(parameters, on=STEP)
+    table = table.assign(unit=table["measure"].map(UNITS))
+    return table[[*STEP, "operation", *PARAMETERS, OTHER, "measure", "value", "unit"]]
 
 
 def steps(

@@ -6,28 +6,14 @@ import pandas as pd
 
 from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.files.parts import VERIFY
+from storewise.analysis.measure.reduction import Reduction
 
-#: Metric -> column.
-_METRICS = {f"{n}_documents": n for n in ("expected", "counted", "checked", "lost", "wrong")}
-COLUMNS = ["trial", "kind", *_METRICS.values()]
+_COUNTS = ["expected", "counted", "checked", "lost", "wrong"]
 
 
-def verification(samples: pd.DataFrame) -> pd.DataFrame:
+def verification(samples: Reduction) -> pd.DataFrame:
     """One row per trial and kind; a number that was not taken is nan."""
-    rows = samples[samples["metric"].isin(_METRICS) & samples["operation"].notna()]
-    if rows.empty:
-        return pd.DataFrame(columns=COLUMNS)
-    rows = rows.astype({"trial": str, "operation": str, "metric": str})
-    table = rows.pivot_table(
-        index=["trial", "operation"], columns="metric", values="value", aggfunc="sum"
-    )
-    table = table.reindex(columns=list(_METRICS)).rename(columns=_METRICS).reset_index()
-    table = table.rename(columns={"operation": "kind"})
-    # Without a count of its own, what is missing is what was looked up and not found.
-    difference = (table["expected"] - table["counted"]).clip(lower=0)
-    table["lost"] = table["lost"].fillna(difference)
-    table.columns.name = None
-    return table[COLUMNS]
+    return samples.table("FROM verification ORDER BY trial, kind")
 
 
 def wrong_trials(table: pd.DataFrame) -> set[str]:
@@ -39,7 +25,7 @@ def wrong_trials(table: pd.DataFrame) -> set[str]:
 
 def verification_warnings(table: pd.DataFrame) -> list[StudyWarning]:
     """One warning per trial whose store did not hold what was written to it."""
-    sums = table.groupby("trial")[list(_METRICS.values())].sum().astype(int)
+    sums = table.groupby("trial")[_COUNTS].sum().astype(int)
     return [
         StudyWarning(
             "wrong_documents",

@@ -11,6 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.files.parts import SESSION, HdrLog, Part, TrialFiles
 from storewise.analysis.files.samples import read_samples
@@ -130,6 +133,6 @@ def _read(study: Study, trials: Sequence[TrialFiles]) -> Read:
     logs = [log for one in trials for log in one.logs]
     rows = samples.rows
     if len(parts) < len(samples.parts):
-        rows = rows[rows["trial"].isin(known)]
+        rows = rows.filter(pc.is_in(rows["trial"].cast(pa.string()), pa.array(known, pa.string())))
     measured = measure(parts, logs, rows, study, samples.totals)
     return Read(parts, logs, measured, samples.warnings)

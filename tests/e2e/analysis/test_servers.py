@@ -11,7 +11,7 @@ from support.results.made import GROUP
 from storewise.analysis.common.text import level, setting
 from storewise.analysis.files.parts import trial_files
 from storewise.analysis.files.samples import read_samples
-from storewise.analysis.measure.node_load import node_samples
+from storewise.analysis.measure.reduction import Reduction
 from storewise.analysis.pipeline.build import measured_tables
 from storewise.analysis.pipeline.load import load_results
 from storewise.analysis.pipeline.output import write_tables
@@ -69,13 +69,12 @@ def test_samples_of_nodes_come_to_the_phase_they_fell_in(which, request):
 
 
 def test_every_second_of_a_node_is_used_at_most_once(study):
-    rows = read_samples([trial_files(path) for path in sorted((study / "trials").iterdir())]).rows
-    taken = node_samples(rows)
-    subset = rows[rows["phase"] == "session"]
+    files = [trial_files(path) for path in sorted((study / "trials").iterdir())]
+    samples = Reduction(read_samples(files).rows)
+    taken = samples.table("FROM node_samples")
     lengths = taken[taken["metric"] == "sample_length"].groupby(["trial", "node"])["length"].sum()
-    seconds = (
-        subset[subset["metric"] == "sample_length"].groupby("trial", observed=True)["value"].sum()
-    )
+    subset = samples.table("FROM every_sample WHERE phase = 'session' AND metric = 'sample_length'")
+    seconds = subset.groupby("trial")["value"].sum()
     for (trial, _), length in lengths.items():
         assert seconds[trial] - 5 < length <= seconds[trial] + 1e-6
     assert not taken.duplicated(["trial", "phase", "step", "node", "second", "metric"]).any()

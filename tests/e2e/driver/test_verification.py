@@ -9,6 +9,7 @@ from support import driving
 from support.driving import make_inputs, trial, verify
 from support.results.made import GROUP
 
+from storewise.analysis.measure.reduction import Reduction
 from storewise.analysis.measure.verification import verification
 from storewise.analysis.verdict.decision import verdict
 from storewise.errors import EngineError
@@ -85,7 +86,7 @@ def test_what_a_damaged_store_is_worth(stored, made, fault):
     one = trials.loc[trials["engine"] == best.lower(), "trial"].iloc[0]
     verify(RELAXED.model_copy(update={"id": one}), stored)
     assert read_part(stored / "verify.parquet")[1]["verification"] == "measured"
-    samples = read_part(stored / "verify.parquet")[0].to_pandas()
+    samples = Reduction(read_part(stored / "verify.parquet")[0])
     found = verdict(replace(tables, verification=verification(samples)))
     assert dict(found.set_aside) == {best: "its store did not hold all that was written to it"}
     assert best not in (found.recommendation.choice, *found.recommendation.among)

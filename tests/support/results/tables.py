@@ -4,15 +4,22 @@ from pathlib import Path
 from typing import Any, cast
 
 import pandas as pd
+import pyarrow as pa
 
 from storewise.analysis.files.parts import Part
+from storewise.analysis.measure.reduction import Reduction
 from storewise.analysis.model.results import Results
-from storewise.metrics.schema import Sample
+from storewise.metrics.schema import CORE, Sample
 
 
-def samples_of(rows, trial="t", host="h"):
-    table = pd.DataFrame(rows, columns=list(Sample._fields)).astype({"value": float})
-    return table.assign(trial=trial, repeat=1, host=host)
+def samples_of(rows, trial="t", **options):
+    """Rows of one trial, or of one each, as their tables."""
+    trials = [trial] * len(rows) if isinstance(trial, str) else trial
+    columns = {name: [getattr(row, name) for row in rows] for name in Sample._fields}
+    columns |= {"trial": trials, "repeat": [1] * len(rows), "host": ["h"] * len(rows)}
+    types = {field.name: field.type for field in CORE if field.name in columns}
+    arrays = {name: pa.array(columns[name], type) for name, type in types.items()}
+    return Reduction(pa.table(arrays), **options)
 
 
 def results_of(trials, parts=()):

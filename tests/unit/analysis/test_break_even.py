@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from support.results.tables import results_of
+from support.results.tables import results_of, samples_of
 
 from storewise.analysis.measure.breakeven import (
     COLUMNS,
@@ -15,6 +15,7 @@ from storewise.analysis.measure.breakeven import (
     times_asked,
 )
 from storewise.analysis.stats.intervals import Estimate, estimate
+from storewise.metrics.schema import Sample
 
 
 def test_break_even_by_hand():
@@ -48,7 +49,7 @@ def test_break_even_by_hand():
 
 
 def test_times_of_questions_are_of_all_clients_and_leave_out_the_warm_up():
-    where = {"phase": "query", "step": 0, "worker": 0, "process": 0, "operation": "top_genes"}
+    where = {"operation": "top_genes", "worker": 0, "process": 0}
     rows = [
         ("operations", 1.0, 0, True),
         ("operations", 4.0, 1, False),
@@ -57,8 +58,12 @@ def test_times_of_questions_are_of_all_clients_and_leave_out_the_warm_up():
         ("operations", 5.0, None, False),
         ("service_time_sum", 11.0, None, False),
     ]
-    samples = pd.DataFrame(rows, columns=["metric", "value", "second", "warmup"])
-    samples = samples.assign(trial="t", **where)
+    samples = samples_of(
+        [
+            Sample("query", metric, value, "1", second=second, warmup=warmup, **where)
+            for metric, value, second, warmup in rows
+        ]
+    )
     assert question_times(samples, {})["value"].to_list() == [0.5]
     # Two clients get an answer twice as often as each of them waits.
     assert question_times(samples, {("t", "query", 0): 2})["value"].to_list() == [0.25]

@@ -10,8 +10,6 @@ from support.results.tables import part, results_of, samples_of
 
 from storewise.analysis.files.inputs import InputTotals
 from storewise.analysis.measure import host_load as host
-from storewise.analysis.measure import throughput
-from storewise.analysis.measure.node_load import balance
 from storewise.analysis.measure.per_node import crashes, per_node, slowdown, step_conditions
 from storewise.analysis.measure.query_plans import plan_summary, plans
 from storewise.analysis.measure.sessions import NODE_COLUMNS, sessions
@@ -108,8 +106,7 @@ def test_host_load_by_hand():
         ),
     ]
     samples = samples_of(rows)
-    load = host.host_load(samples, host.host_samples(samples), throughput.durations(samples))
-    table = load.set_index("metric")
+    table = host.host_load(samples).set_index("metric")
     assert table.loc["cpu_iowait", "mean"] == pytest.approx((10 + 20 + 40) / 2.5)
     assert table.loc["cpu_iowait", "max"] == 80
     # The busiest process: 2.5 s of CPU in 2.5 s.
@@ -163,7 +160,7 @@ def test_steps_by_hand():
     samples = samples_of([*rows, *(row._replace(step=1) for row in short)])
     steps = [{"clients": 4, "rate": 300.0}, {"clients": 8}]
     parameters = step_parameters([part("t", "read", steps=steps)])
-    table = measured_steps(samples, throughput.series(samples), parameters)
+    table = measured_steps(samples, parameters)
     values = table.set_index(["step", "operation", "measure"])["value"].to_dict()
     # Steady are the seconds 2 to 5, in which both workers were at work.
     rates = [values[0, name, "operations_per_s"] for name in ("get", "put", ALL)]
@@ -221,11 +218,11 @@ def test_what_each_node_did_in_a_step():
     steps = [{"limit_ms": 10.0, "slow": {"how": "cpu", "processes": 2}, "crash": None}]
     conditions = step_conditions([part("t", "read", steps=steps)], slowed)
     rows = [*owned("data0", 30, 2), *owned("data0", 30), *owned("data1", 20)]
-    spread = balance(samples_of(rows))
+    spread = samples_of(rows).table("FROM balance ORDER BY node")
     assert spread[["operations", "errors", "share"]].values.tolist() == [
         *([60, 2, 0.75], [20, 0, 0.25])
     ]
-    (share,) = balance(samples_of(owned("data0", 0, 5)))["share"]
+    (share,) = samples_of(owned("data0", 0, 5)).table("FROM balance")["share"]
     assert math.isnan(share), "of nothing there is none"
     wall = pd.DataFrame([{**step, "wall": 4.0, "all": 2.0}])
     one, other = per_node(histograms, spread, wall, load, nodes, conditions).to_dict("records")

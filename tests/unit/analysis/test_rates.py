@@ -16,8 +16,8 @@ from storewise.analysis.stats.intervals import MIN_SECONDS, estimate, pooled, ra
 from storewise.metrics.hdr import merge_all, percentiles
 
 
-def measures(samples, **options):
-    table = throughput.throughput(samples, throughput.series(samples), **options)
+def measures(samples):
+    table = throughput.throughput(samples)
     return dict(zip(table["measure"], table["value"], strict=True))
 
 
@@ -38,9 +38,9 @@ def test_load_rate_is_documents_over_the_wall_time_of_the_slowest_worker():
 
 def test_insert_rate_divides_the_time_of_threads_among_them():
     rows = synthetic.counts("write", "insert", [(4, 4000)], service=2.0, prepare=1.0)
-    samples = samples_of([*rows, *synthetic.times("write", 1.0)])
     # Four threads were 2 s in calls together, so each for half a second.
-    result = measures(samples, threads={("t", "write"): 4})
+    clients = {("t", "write"): (4, 1)}
+    result = measures(samples_of([*rows, *synthetic.times("write", 1.0)], clients=clients))
     assert result["insert_documents_per_s"] == pytest.approx(8000)
 
 
@@ -50,7 +50,7 @@ def read(seconds, wall, *, warmup=0, worker=0):
 
 
 def rate_of(samples):
-    table = throughput.throughput(samples, throughput.series(samples))
+    table = throughput.throughput(samples)
     (row,) = table[table["measure"] == "operations_per_s"].to_dict("records")
     return row["value"], row["part"], [w.code for w in throughput.short_phases(table)]
 
@@ -95,8 +95,8 @@ def test_totals_come_from_seconds_where_there_are_none_and_never_count_twice():
     sums = [r._replace(process=None) for r in rows]  # the worker's sum beside its process
     for told in ([*rows, *sums], [r for r in rows if r.second is not None]):
         samples = samples_of([*told, *synthetic.times("read", 2.0)])
-        for per_second in (False, True):
-            counted = throughput.counters(samples, "operations", per_second=per_second)
+        for table in ("totals", "per_second"):
+            counted = samples.table(f"FROM {table} WHERE metric = 'operations'")
             assert counted["value"].sum() == 30
 
 

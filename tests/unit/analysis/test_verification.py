@@ -3,11 +3,10 @@
 import math
 from dataclasses import replace
 
-import pandas as pd
 from support.results.made import GROUP, SCALED, only
+from support.results.tables import samples_of
 
 from storewise.analysis.measure.verification import (
-    COLUMNS,
     verification,
     verification_warnings,
     wrong_trials,
@@ -29,7 +28,7 @@ CASES = {
     "lost, not counted": (100, None, 20, 2, 0),
 }
 GOOD = {"right", "right, not counted"}
-NAMES = COLUMNS[2:]
+NAMES = ["expected", "counted", "checked", "lost", "wrong"]
 
 
 def samples(cases):
@@ -44,20 +43,19 @@ def samples(cases):
     # What is no part of a verification does not count: as a worker's own rows.
     rows.append(("lost", Sample("write", "documents", 5.0, "1", operation="insert")))
     rows.append(("lost", Sample("verify", "lost_documents", 9.0, "1")))
-    table = pd.DataFrame([row for _, row in rows], columns=list(Sample._fields))
-    return table.assign(trial=[trial for trial, _ in rows]).astype({"value": float})
+    return samples_of([row for _, row in rows], [trial for trial, _ in rows])
 
 
 def test_a_trial_is_wrong_that_lost_changed_or_made_up_documents():
     table = verification(samples(CASES))
-    assert list(table) == COLUMNS
+    assert list(table) == ["trial", "kind", *NAMES]
     assert len(table) == 2 * len(CASES)
     assert wrong_trials(table) == set(CASES) - GOOD
     rows = table[table["kind"] == "align"].set_index("trial")
     row = rows.loc["lost, told by the count alone"]
     assert row["lost"] == 3 and math.isnan(row["checked"])
     assert rows.loc["too many, told by the count alone", "lost"] == 0
-    nothing = verification(samples({}).iloc[:0])
+    nothing = verification(samples_of([]))
     assert nothing.empty and wrong_trials(nothing) == set()
     # Each wrong trial is one warning with its sums.
     warnings = verification_warnings(table)

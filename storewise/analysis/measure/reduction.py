@@ -1,0 +1,78 @@
+"""The samples of some trials in DuckDB, and the tables that SQL makes of them.
+
+The statements are in the folder ``sql`` beside this module, a file for each question. A table that
+others are made of is made at once, all others when they are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from functools import cache
+from importlib.resources import files
+
+import duckdb
+import pandas as pd
+import pyarrow as pa
+
+STEP = ["trial", "phase", "step"]
+#: In the order in which they build on each other.
+_FILES = ("counts", "rates", "hosts", "nodes", "stores")
+#: Figures of a host that its sampler takes each second.
+HOST_METRICS = (
+    *("cpu_user", "cpu_system", "cpu_iowait", "cpu_steal", "cpu_idle"),
+    *("disk_read", "disk_write", "disk_busy", "network_received", "network_sent"),
+    *("memory_used", "swap_in", "swap_out", "loopback"),
+)
+#: Files after a load, and the metadata operations that made them.
+INODE_METRICS = (
+    *("store_files", "store_inodes"),
+    *("files_created", "files_renamed", "files_removed", "directories_made"),
+)
+
+
+class Reduction:
+    """Tables of the samples of some trials.
+
+    `samples` has the columns of the result schema. `whole` are the phases (trial, phase) of which
+    every worker's part is there: only these give rates, times and loads. `clients` are the threads
+    of a process and the processes of a worker, by trial and phase; 1 each where nothing is said.
+    """
+
+    def __init__(
+        self,
+        samples: pa.Table,
+        whole: Collection[tuple[str, str]] | None = None,
+        clients: Mapping[tuple[str, str], tuple[int, int]] | None = None,
+    ) -> None:
+        # With one thread rows stay in their order.
+        self._connection = duckdb.connect(":memory:", config={"threads": 1})
+        give = self._connection.register
+        give("every_sample", samples)
+        give("host_metrics", pa.table({"metric": HOST_METRICS}))
+        give("inode_metrics", pa.table({"metric": INODE_METRICS}))
+        samples_of = "FROM every_sample"
+        if whole is not None:
+            give("whole", _table(["trial", "phase"], whole))
+            samples_of += " SEMI JOIN whole USING (trial, phase)"
+        self._connection.execute(f"CREATE TEMP VIEW samples AS {samples_of}")
+        rows = [(*key, *counts) for key, counts in (clients or {}).items()]
+        give("clients", _table(["trial", "phase", "threads", "processes"], rows))
+        for name in _FILES:
+            self._connection.execute(_statements(name))
+
+    def table(self, query: str) -> pd.DataFrame:
+        """The result of a query; text as ``str``."""
+        table: pd.DataFrame = self._connection.sql(query).df()
+        return table.astype({n: str for n in table if table[n].dtype == object})
+
+
+def _table(columns: list[str], rows: Collection[tuple[object, ...]]) -> pa.Table:
+    types = [pa.string() if name in ("trial", "phase") else pa.int64() for name in columns]
+    values = zip(*rows, strict=True) if rows else ([] for _ in columns)
+    arrays = [pa.array(list(v), t) for v, t in zip(values, types, strict=True)]
+    return pa.table(arrays, names=columns)
+
+
+@cache
+def _statements(name: str) -> str:
+    return (files(__package__) / "sql" / f"{name}.sql").read_text(encoding="utf-8")
