@@ -10,7 +10,10 @@ from snakemake.logging import logger
 
 from storewise.layout import FAILED
 from storewise.run.doctor import missing_engines
-from storewise.session.coordination.private import restrict_snakemake_directory, unsafe_parents
+from storewise.session.coordination.private import (
+    restrict_snakemake_directory,
+    unsafe_parents,
+)
 from storewise.study.host_classes import class_named
 
 
