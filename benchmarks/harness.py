@@ -406,8 +406,12 @@ class Hbase(Bare):
         return document
 
     def update(self, ids: Sequence[bytes]) -> None:
+        # A put alone would make a document that was not there.
+        there, unequal = NAMES[1].encode(), self.idl.TCompareOperator.NOT_EQUAL
         for key in ids:
-            self.db.putMultiple(b"bare", [self._put(key, {CHANGED: "new"})])
+            put = self.idl.TMutation(put=self._put(key, {CHANGED: "new"}))
+            rows = self.idl.TRowMutations(key, [put])
+            assert self.db.checkAndMutate(b"bare", key, b"d", there, unequal, b"", rows)
 
 
 class Chdb(Bare):
@@ -459,9 +463,11 @@ class Chdb(Bare):
 
     def update(self, ids: Sequence[bytes]) -> None:
         for key in ids:
+            where = f"WHERE _id = unhex('{key.hex()}')"
+            # An INSERT does not tell whether the document was there.
+            assert str(self.db.query(f"SELECT count() FROM bare FINAL {where}")) == "1\n"
             self.db.query(
-                f"INSERT INTO bare SELECT * REPLACE ('new' AS {CHANGED}) FROM bare FINAL "
-                f"WHERE _id = unhex('{key.hex()}')"
+                f"INSERT INTO bare SELECT * REPLACE ('new' AS {CHANGED}) FROM bare FINAL {where}"
             )
 
 
