@@ -1,14 +1,17 @@
 """Compare Storewise's client with a bare loop of the store's official driver.
 
     python benchmarks/harness.py [--stores sqlite postgres ...] [--documents 20000] [--reads 5000]
-        [--updates 1000] [--rounds 3] [--json FILE]
+        [--updates 1000] [--rounds 5] [--json FILE]
 
 For each store, in turns in one run, on the same server and the same documents (`align`, 17 fields):
 loads in batches of 1,000, look-ups and updates by id. The bare loop is what the driver's
 documentation shows. Storewise is its client, its loop and its recorder, as one client thread of a
 study runs them. Both run in this process and thread, at the store's first level. Documents are made
-before the clock starts: dicts for the bare loop, for Storewise what its reader makes for the store.
-Look-ups give a document as a dict.
+before the clock starts: for Storewise what its reader makes for the store, for the bare loop what
+its documentation shows. So most loads compare Arrow tables or BSON with dicts, and a ratio far
+above 1 there is the reader's merit; DuckDB, chDB and Parquet take Arrow on both sides, Valkey,
+Cassandra and HBase dicts. A look-up gives the whole document as a dict of Python values; the first
+round checks that both give what was loaded. Parquet has no updates.
 
 Printed is the bare loop's time / Storewise's, by the clock and by processor time of this process
 (an embedded store is in it): to reach 0.9. The best round of each counts, because other programs
@@ -21,6 +24,7 @@ import argparse
 import gc
 import itertools
 import json
+import os
 import platform
 import random
 import sys
@@ -76,7 +80,8 @@ class Bare(ABC):
     """The official driver without Storewise; uses its own table `bare`."""
 
     def __init__(self, cluster: Cluster, place: Path) -> None:
-        self.place = place
+        # New files each time, as Storewise's: to grow a file costs more than to write in it.
+        self.place = Path(tempfile.mkdtemp(dir=place))
         if cluster.endpoints:
             data = [e for e in cluster.endpoints if e.role in ("data", "server", "standalone")]
             self.at = (data or list(cluster.endpoints))[0]
@@ -94,7 +99,7 @@ class Bare(ABC):
     @abstractmethod
     def load(self, batches: list[Any]) -> None: ...
     @abstractmethod
-    def read(self, ids: Sequence[bytes]) -> None: ...
+    def read(self, ids: Sequence[bytes]) -> Any: ...
     @abstractmethod
     def update(self, ids: Sequence[bytes]) -> None: ...
 
@@ -107,16 +112,10 @@ class Sqlite(Bare):
     def connect(self) -> None:
         import sqlite3
 
-        def dict_factory(cursor: Any, row: Any) -> Any:
-            fields = [column[0] for column in cursor.description]
-            return {key: value for key, value in zip(fields, row)}  # noqa: B905, C416
-
         self.db = sqlite3.connect(self.place / "bare.sqlite")
-        self.db.row_factory = dict_factory
         self.db.execute("PRAGMA journal_mode = WAL")
         self.db.execute("PRAGMA synchronous = FULL")
         self.db.execute("PRAGMA cache_size = -65536")
-        self.db.execute("DROP TABLE IF EXISTS bare")
         self.db.execute(f"CREATE TABLE bare ({columns(self.types)}) WITHOUT ROWID")
 
     def load(self, batches: list[Any]) -> None:
@@ -125,9 +124,12 @@ class Sqlite(Bare):
             with self.db:
                 self.db.executemany(sql, documents)
 
-    def read(self, ids: Sequence[bytes]) -> None:
+    def read(self, ids: Sequence[bytes]) -> Any:
         for key in ids:
-            assert self.db.execute("SELECT * FROM bare WHERE _id = ?", (key,)).fetchone()
+            # Faster than a row factory, and than sqlite3.Row with dict().
+            row = self.db.execute("SELECT * FROM bare WHERE _id = ?", (key,)).fetchone()
+            document = dict(zip(NAMES, row, strict=True))
+        return document
 
     def update(self, ids: Sequence[bytes]) -> None:
         for key in ids:
@@ -150,16 +152,17 @@ class Duckdb(Bare):
 
         # The same number of threads as Storewise's setting.
         self.db = duckdb.connect(self.place / "bare.duckdb", config={"threads": 1})
-        self.db.execute(f"CREATE OR REPLACE TABLE bare ({columns(self.types)})")
+        self.db.execute(f"CREATE TABLE bare ({columns(self.types)})")
 
     def load(self, batches: list[Any]) -> None:
         for batch in batches:  # noqa: B007 - DuckDB finds the table by its name
             self.db.execute("INSERT INTO bare SELECT * FROM batch")
 
-    def read(self, ids: Sequence[bytes]) -> None:
+    def read(self, ids: Sequence[bytes]) -> Any:
         for key in ids:
             row = self.db.execute("SELECT * FROM bare WHERE _id = ?", [key]).fetchone()
-            assert dict(zip(NAMES, row or (), strict=True))
+            document = dict(zip(NAMES, row or (), strict=True))
+        return document
 
     def update(self, ids: Sequence[bytes]) -> None:
         for key in ids:
@@ -192,10 +195,11 @@ class Postgres(Bare):
                 for document in documents:
                     copy.write_row(list(document.values()))
 
-    def read(self, ids: Sequence[bytes]) -> None:
+    def read(self, ids: Sequence[bytes]) -> Any:
         with self.db.cursor(binary=True) as cursor:
             for key in ids:
-                assert cursor.execute("SELECT * FROM bare WHERE _id = %s", (key,)).fetchone()
+                document = cursor.execute("SELECT * FROM bare WHERE _id = %s", (key,)).fetchone()
+        return document
 
     def update(self, ids: Sequence[bytes]) -> None:
         for key in ids:
@@ -225,10 +229,11 @@ class Mariadb(Bare):
         for documents in batches:
             self.cursor.executemany(sql, documents)
 
-    def read(self, ids: Sequence[bytes]) -> None:
+    def read(self, ids: Sequence[bytes]) -> Any:
         for key in ids:
             self.cursor.execute("SELECT * FROM bare WHERE _id = %s", (key,))
-            assert self.cursor.fetchone()
+            document = self.cursor.fetchone()
+        return document
 
     def update(self, ids: Sequence[bytes]) -> None:
         for key in ids:
@@ -238,11 +243,14 @@ class Mariadb(Bare):
 class Mongodb(Bare):
     """pymongo, used as in https://pymongo.readthedocs.io/en/stable/tutorial.html"""
 
+    ids = [column.name for column in COLUMNS if column.type == "id"]  # noqa: RUF012
+
     def prepare(self, batches: list[list[Document]]) -> list[Any]:
         from bson.objectid import ObjectId
 
-        ids = [column.name for column in COLUMNS if column.type == "id"]
-        return [[{**d, **{n: ObjectId(d[n]) for n in ids}} for d in batch] for batch in batches]
+        return [
+            [{**d, **{n: ObjectId(d[n]) for n in self.ids}} for d in batch] for batch in batches
+        ]
 
     def connect(self) -> None:
         import pymongo
@@ -258,11 +266,14 @@ class Mongodb(Bare):
         for documents in batches:
             self.collection.insert_many(documents, ordered=False)
 
-    def read(self, ids: Sequence[bytes]) -> None:
+    def read(self, ids: Sequence[bytes]) -> Any:
         from bson.objectid import ObjectId
 
         for key in ids:
-            assert self.collection.find_one({"_id": ObjectId(key)})
+            document = self.collection.find_one({"_id": ObjectId(key)})
+            for name in self.ids:
+                document[name] = document[name].binary
+        return document
 
     def update(self, ids: Sequence[bytes]) -> None:
         from bson.objectid import ObjectId
@@ -303,10 +314,11 @@ class Cassandra(Bare):
             rows = [tuple(document.values()) for document in documents]
             execute_concurrent_with_args(self.db, insert, rows, concurrency=128)
 
-    def read(self, ids: Sequence[bytes]) -> None:
+    def read(self, ids: Sequence[bytes]) -> Any:
         select = self.db.prepare('SELECT * FROM bare WHERE "_id" = ?')
         for key in ids:
-            assert self.db.execute(select, (key,)).one()
+            document = self.db.execute(select, (key,)).one()
+        return document
 
     def update(self, ids: Sequence[bytes]) -> None:
         update = self.db.prepare('UPDATE bare SET gene = ? WHERE "_id" = ?')
@@ -325,6 +337,7 @@ class Valkey(Bare):
         self.db: Any = valkey.Valkey(
             host=self.at.address, port=self.at.port,
             username=self.secrets.user, password=self.secrets.password,
+            socket_timeout=60,  # or a client waits for ever where its server stands still
         )  # fmt: skip
 
     def load(self, batches: list[Any]) -> None:
@@ -336,10 +349,11 @@ class Valkey(Bare):
                 pipe.zadd("bare", {d["_id"]: 0 for d in documents})
                 pipe.execute()
 
-    def read(self, ids: Sequence[bytes]) -> None:
+    def read(self, ids: Sequence[bytes]) -> Any:
         for key in ids:
             stored = self.db.hgetall(b"bare:" + key)
-            assert {name.decode(): self.read_by[name](v) for name, v in stored.items()}
+            document = {name.decode(): self.read_by[name](v) for name, v in stored.items()}
+        return document
 
     def update(self, ids: Sequence[bytes]) -> None:
         for key in ids:
@@ -347,44 +361,142 @@ class Valkey(Bare):
 
 
 class Hbase(Bare):
-    """happybase, used as in https://happybase.readthedocs.io/en/latest/user.html"""
+    """thriftpy2 with the interface of HBase's Thrift 2 server, used as in
+    https://thriftpy2.readthedocs.io/en/latest/"""
 
-    def prepare(self, batches: list[list[Document]]) -> list[Any]:
-        def cells(document: Document) -> dict[bytes, bytes]:
-            return {
-                b"d:" + name.encode(): v if isinstance(v, bytes) else str(v).encode()
-                for name, v in document.items()
-                if name != "_id"
-            }
-
-        return [[(d["_id"], cells(d)) for d in batch] for batch in batches]
-
-    read_by = {b"d:" + c.name.encode(): READ[c.type] for c in COLUMNS}  # noqa: RUF012
+    read_by = {c.name.encode(): READ[c.type] for c in COLUMNS}  # noqa: RUF012
 
     def connect(self) -> None:
-        import happybase
+        from thriftpy2.protocol import TCyBinaryProtocolFactory
+        from thriftpy2.rpc import make_client
 
-        at = next(e for e in self.cluster.endpoints if e.role == "happybase")
-        db = happybase.Connection(at.address, at.port)
-        if b"bare" in db.tables():
-            db.delete_table("bare", disable=True)
-        db.create_table("bare", {"d": {"max_versions": 1}})
-        self.table = db.table("bare")
+        from storewise.engines.hbase.connection import idl
+
+        at = next(e for e in self.cluster.endpoints if e.role == "thrift")
+        self.idl, self.db = idl, make_client(
+            idl.THBaseService, at.address, at.port, timeout=60_000,
+            proto_factory=TCyBinaryProtocolFactory(decode_response=False),
+        )  # fmt: skip
+        family = idl.TColumnFamilyDescriptor(name=b"d", maxVersions=1)
+        name = idl.TTableName(qualifier=b"bare")
+        tables = self.db.getTableDescriptorsByNamespace("default")
+        if any(table.tableName.qualifier == b"bare" for table in tables):
+            self.db.disableTable(name)
+            self.db.deleteTable(name)
+        self.db.createTable(idl.TTableDescriptor(tableName=name, columns=[family]), [])
+
+    def _put(self, key: bytes, document: Document) -> Any:
+        cells = [
+            self.idl.TColumnValue(b"d", n.encode(), v if type(v) is bytes else str(v).encode())
+            for n, v in document.items()
+            if v is not None and n != "_id"
+        ]
+        return self.idl.TPut(key, cells)
 
     def load(self, batches: list[Any]) -> None:
-        for rows in batches:
-            with self.table.batch() as batch:
-                for key, cells in rows:
-                    batch.put(key, cells)
+        for documents in batches:
+            self.db.putMultiple(b"bare", [self._put(d["_id"], d) for d in documents])
 
-    def read(self, ids: Sequence[bytes]) -> None:
+    def read(self, ids: Sequence[bytes]) -> Any:
         for key in ids:
-            row = self.table.row(key)
-            assert {name[2:].decode(): self.read_by[name](v) for name, v in row.items()}
+            (row,) = self.db.getMultiple(b"bare", [self.idl.TGet(key)])
+            cells = {c.qualifier: c.value for c in row.columnValues}
+            document = {n.decode(): self.read_by[n](v) for n, v in cells.items()}
+            document["_id"] = row.row
+        return document
+
+    def update(self, ids: Sequence[bytes]) -> None:
+        # A put alone would make a document that was not there.
+        there, unequal = NAMES[1].encode(), self.idl.TCompareOperator.NOT_EQUAL
+        for key in ids:
+            put = self.idl.TMutation(put=self._put(key, {CHANGED: "new"}))
+            rows = self.idl.TRowMutations(key, [put])
+            assert self.db.checkAndMutate(b"bare", key, b"d", there, unequal, b"", rows)
+
+
+class Chdb(Bare):
+    """chDB, used as in https://clickhouse.com/docs/chdb/install/python"""
+
+    types = {"id": "String", "int": "Int64", "float": "Float64", "str": "String"}  # noqa: RUF012
+
+    def prepare(self, batches: list[list[Document]]) -> list[Any]:
+        import pyarrow as pa
+
+        # Of a fixed width chDB loses zeros at the end.
+        tables = [pa.Table.from_batches([batch_of(KIND, batch)]) for batch in batches]
+        fields = [
+            f.with_type(pa.binary()) if f.type == pa.binary(12) else f for f in tables[0].schema
+        ]
+        return [table.cast(pa.schema(fields)) for table in tables]
+
+    def connect(self) -> None:
+        import chdb
+
+        from storewise.engines.chdb.connection import Connection
+        from storewise.engines.chdb.settings import ChdbSettings
+
+        # A process has one ClickHouse, at one path.
+        self.first = Connection(ChdbSettings())
+        self.db = chdb.connect(str(self.first.directory / "engine"))
+        self.db.query("DROP TABLE IF EXISTS bare")
+        self.db.query(
+            f"CREATE TABLE bare ({columns(self.types)}) ENGINE = ReplacingMergeTree "
+            "SETTINGS fsync_after_insert = 1, fsync_part_directory = 1"
+        )
+
+    def load(self, batches: list[Any]) -> None:
+        for batch in batches:  # noqa: B007 - chDB finds the table by its name
+            self.db.query("INSERT INTO bare SELECT * FROM Python(batch)")
+
+    def read(self, ids: Sequence[bytes]) -> Any:
+        texts = [column.name for column in COLUMNS if column.type == "str"]
+        for key in ids:
+            found = self.db.query(
+                f"SELECT * FROM bare FINAL WHERE _id = unhex('{key.hex()}') "
+                "SETTINGS output_format_arrow_string_as_string = 0",
+                "ArrowTable",
+            )
+            (document,) = found.to_pylist()
+            for name in texts:
+                document[name] = document[name].decode()
+        return document
 
     def update(self, ids: Sequence[bytes]) -> None:
         for key in ids:
-            self.table.put(key, {b"d:gene": b"new"})
+            where = f"WHERE _id = unhex('{key.hex()}')"
+            # An INSERT does not tell whether the document was there.
+            assert str(self.db.query(f"SELECT count() FROM bare FINAL {where}")) == "1\n"
+            self.db.query(
+                f"INSERT INTO bare SELECT * REPLACE ('new' AS {CHANGED}) FROM bare FINAL {where}"
+            )
+
+
+class Parquet(Bare):
+    """PyArrow, used as in https://arrow.apache.org/docs/python/parquet.html"""
+
+    prepare = Duckdb.prepare
+
+    def connect(self) -> None: ...
+
+    def load(self, batches: list[Any]) -> None:
+        import pyarrow.parquet as pq
+
+        for number, batch in enumerate(batches):
+            # A batch is on disk when it is acknowledged.
+            with (self.place / f"{number}.parquet").open("wb") as file:
+                pq.write_table(batch, file, compression="zstd")
+                os.fsync(file.fileno())
+
+    def read(self, ids: Sequence[bytes]) -> Any:
+        import pyarrow.dataset as ds
+
+        data = ds.dataset(self.place)
+        for key in ids:
+            (document,) = data.to_table(filter=ds.field("_id") == key).to_pylist()
+        return document
+
+    def update(self, ids: Sequence[bytes]) -> None:
+        """Do nothing: neither side ever changes Parquet files."""
 
 
 BARE: dict[str, type[Bare]] = {
@@ -396,9 +508,13 @@ BARE: dict[str, type[Bare]] = {
     "valkey": Valkey,
     "cassandra": Cassandra,
     "hbase": Hbase,
+    "chdb": Chdb,
+    "parquet": Parquet,
 }
 #: Settings with which Storewise uses the store as the bare driver does.
-SETTINGS: dict[str, dict[str, Any]] = {"hbase": {"gateway": "happybase", "layout": "columns"}}
+SETTINGS: dict[str, dict[str, Any]] = {"hbase": {"layout": "columns"}}
+#: Stores of which one operation takes ms: so many times fewer.
+FEWER = {"chdb": 25, "parquet": 25}
 
 
 class Storewise:
@@ -467,9 +583,14 @@ def timed(work: Callable[[], None]) -> tuple[float, float]:
 def compare(name: str, options: argparse.Namespace) -> list[dict[str, Any]]:
     documents = make_documents(3 * options.documents)[KIND][: options.documents]
     batches = [documents[i : i + BATCH] for i in range(0, len(documents), BATCH)]
-    draw = random.Random(1)
-    reads = [d["_id"] for d in draw.choices(documents, k=options.reads)]
-    updates = [d["_id"] for d in draw.choices(documents, k=options.updates)]
+    draw, fewer = random.Random(1), FEWER.get(name, 1)
+    reads = [d["_id"] for d in draw.choices(documents, k=options.reads // fewer)]
+    updates = [d["_id"] for d in draw.choices(documents, k=options.updates // fewer)]
+    known = {d["_id"]: d for d in documents}
+    updated = frozenset(updates) if engine(name).flags.updates else frozenset[bytes]()
+    steps = [("load", len(documents)), ("update", len(updates)), ("read", len(reads))]
+    if not updated:
+        del steps[1]
     times: dict[tuple[str, str], list[tuple[float, float]]] = {}
     with ExitStack() as stack:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=options.directory)))
@@ -487,10 +608,10 @@ def compare(name: str, options: argparse.Namespace) -> list[dict[str, Any]]:
         for number in range(options.rounds + 1):
             if cluster.endpoints:
                 SERVED[name].empty(cluster)
-            sides = [Storewise(name, cluster), BARE[name](cluster, place)]
+            sides: tuple[Storewise, Bare] = (Storewise(name, cluster), BARE[name](cluster, place))
             ready = [side.prepare(batches) for side in sides]
             turns: list[int] = [0, 1] if number % 2 else [1, 0]
-            for what in ("load", "update", "read"):
+            for what, _ in steps:
                 for turn in turns:
                     side = sides[turn]
                     if what == "read" and isinstance(side, Storewise):
@@ -499,8 +620,12 @@ def compare(name: str, options: argparse.Namespace) -> list[dict[str, Any]]:
                     took = timed(partial(getattr(side, what), given))
                     if number:  # the first round warms both up
                         times.setdefault((what, type(side).__name__), []).append(took)
+            for key in () if number else (reads[0], updates[0]):
+                right = {**known[key], **({CHANGED: "new"} if key in updated else {})}
+                assert sides[0].client.get(KIND, key) == right, f"Storewise of {name}"
+                assert (found := sides[1].read([key])) == right, f"bare {name}: {found}, {right}"
     rows = []
-    for what, count in (("load", len(documents)), ("read", len(reads)), ("update", len(updates))):
+    for what, count in sorted(steps):
         row: dict[str, Any] = {"store": name, "what": what}
         for n, kind in enumerate(("wall", "cpu")):
             ours, bare = (

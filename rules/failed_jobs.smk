@@ -10,7 +10,7 @@ from snakemake_interface_logger_plugins.common import LogEvent
 
 from storewise.metrics.memory_kills import MemoryKills
 from storewise.schedulers import pbs, slurm
-from storewise.schedulers.job_registry import ClusterJob, forget, register
+from storewise.schedulers.job_registry import ClusterJob, forget, register, registered
 from storewise.schedulers.overdue import Overdue
 from storewise.schedulers.queue import PBS, SLURM, SLURM_RUN, host_of
 from storewise.session.coordination.ending import killed_job, status_of
@@ -209,11 +209,13 @@ def in_background(look, *arguments):
 def watch_queue(waiting):
     """Takes jobs that Slurm would never start out of its queue, with a sentence each."""
     while not ENDED.wait(LOOK_AT_QUEUE):
-        for sentence in waiting.never_starting().values():
-            trials = [live for live in RUN.live() if live.name in sentence]
-            for live in trials:
+        for job_id, sentence in waiting.never_starting().items():
+            # Not by the sentence, which has the trial's name: `a-r1` is also in `a-r10`.
+            trials = {job.id: job.trial for job in registered(Path(), RUN.id)}
+            live = Path(R) / "live" / (trials.get(job_id) or ".")
+            if live in RUN.live():  # said when the trial ends
                 abort(live, Abort(sentence, failure=True))
-            if not trials:  # else it is said when the trial ends
+            else:
                 say(sentence)
         waiting.cancel()
 

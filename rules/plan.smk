@@ -10,7 +10,10 @@ from snakemake.logging import logger
 
 from storewise.layout import FAILED
 from storewise.run.doctor import missing_engines
-from storewise.session.coordination.private import restrict_snakemake_directory, replaceable
+from storewise.session.coordination.private import (
+    restrict_snakemake_directory,
+    unsafe_parents,
+)
 from storewise.study.host_classes import class_named
 
 
@@ -267,7 +270,7 @@ def check_private_way():
     except StorewiseError as error:
         raise WorkflowError(str(error))
     places = (Path(R), *Path(R).glob("*/"), *work.glob(".snakemake/*/"))
-    everybody, groups = replaceable((work, *places))
+    everybody, groups = unsafe_parents((work, *places))
     why = (
         "may put files of their own in the place of those that direct a run: the scripts of its "
         "jobs, what kills them, its servers' passwords"

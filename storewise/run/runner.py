@@ -309,7 +309,7 @@ def _await_end(
     clock: Callable[[], float],
     sleep: Callable[[float], None],
 ) -> None:
-    """Return when hosts that are taken back are gone: a scheduler gives jobs to them until then."""
+    """Wait until hosts that EC2 takes back are gone: until then a scheduler gives jobs to them."""
     left = until - clock()
     if left > 0:
         say(f"waiting {left:.0f} s, until the host that is taken back is gone")

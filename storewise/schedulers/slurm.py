@@ -132,7 +132,8 @@ class Waiting:
         options = ("--states=PENDING", f"--name={self.name}", "--format=%i|%r|%P|%k")
         stuck = {}
         for line in _squeue(*options).splitlines():
-            job_id, reason, partition, comment = line.split("|", 3)
+            # A comment may have several lines.
+            job_id, reason, partition, comment = (*line.split("|", 3), "", "", "")[:4]
             if reason in NEVER:
                 rule, _, wildcards = comment.removeprefix("rule_").partition("_wildcards_")
                 stuck[job_id] = (

@@ -445,3 +445,14 @@ def test_a_refused_job_and_one_of_a_run_that_stops() -> None:
     ((event, text),) = order.run()
     assert event == "refused"
     assert submission.STOPPED in str(text)
+
+
+def test_jobs_that_cannot_be_deleted_are_named_without_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without qdel nobody has waited for them."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    order = tmp_path / "cancel.1.json"
+    order.write_text('{"dialect": "openpbs", "ids": ["1.head"], "names": [], "force": false}')
+    assert cancel.main([str(order)]) == 1
+    assert capsys.readouterr().err.endswith(" given up; PBS may still have: 1.head\n")

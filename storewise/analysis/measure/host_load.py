@@ -1,9 +1,10 @@
 """What clients and hosts were busy with, and whether the client was the limit.
 
 A run is *client-bound* when the figure says more about the client than about the store: a client
-process of a store outside it used at least 0.9 of a core, or the rate reached at least 0.8 of the
-null engine's at the same topology (the client's own ceiling). An embedded store works in the
-client's process, so there a busy process is no sign.
+process of a store outside it used at least 0.9 of a core, the rate reached at least 0.8 of the
+null engine's at the same topology (the client's own ceiling), or the clients spent at least a tenth
+of their time on their own work between the store's calls. An embedded store works in the client's
+process, so there a busy process is no sign.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from storewise.metrics.schema import METRICS
 
 BUSY_CLIENT = 0.9
 NEAR_CEILING = 0.8
+OWN_WORK = 0.1
 #: Ratio of the fastest to the slowest canary above which a host is called unsteady.
 UNSTEADY = 1.5
 
@@ -85,6 +87,13 @@ def client_bound(
         (row.trial, row.phase, row.step, f"it reached {row.value / row.top:.0%} {nobody}")
         for row in rows_of(_near_ceiling(rates, summary, results))
         if (row.trial, row.phase, row.step) not in paced
+    ]
+    own = rates[(rates["measure"] == "client_share") & (rates["value"] >= OWN_WORK)]
+    rows += [
+        (row.trial, row.phase, row.step, f"{row.value:.0%} of the time was the client's own work")
+        for row in rows_of(own)
+        if engines[row.trial] not in (CEILING, BASELINE)
+        and (row.trial, row.phase, row.step) not in paced
     ]
     return pd.DataFrame(rows, columns=[*STEP, "reason"]).drop_duplicates(ignore_index=True)
 

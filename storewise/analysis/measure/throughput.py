@@ -38,6 +38,7 @@ UNITS = {
     "operations_per_s": "operations/s",
     "parse_share": "1",
     "insert_documents_per_s": "documents/s",
+    "client_share": "1",
 }
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -68,7 +68,7 @@ _INDEX_IDLE_SECONDS = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Single:
-    """How single documents of a table are read."""
+    """The statements that read and change single documents of a table."""
 
     table: Table
     document: str
@@ -76,6 +76,8 @@ class Single:
     key: str
     """CQL of its key, to see whether there is one."""
     decode: Callable[[Row], Document]
+    updates: dict[tuple[str, ...], str] = field(default_factory=dict)
+    """CQL that sets these columns, for combinations that `check_changes` has accepted."""
 
 
 class CassandraClient(CassandraLink):
@@ -289,32 +291,39 @@ class CassandraClient(CassandraLink):
         return [documents.get(document_id) for document_id in document_ids]
 
     def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool | None:
-        """A write of the changed columns, which makes a row where there is none. Only where a field
-        of the column of JSON changes, the old document is read before; not one transaction."""
+        """Write the changed columns without a read, which creates a missing row (returns None).
+
+        If a field in the JSON column changes, the document is read first; then a concurrent update
+        of it may be lost."""
         self._writing("update")
         single = self._single(kind)
         table = single.table
-        table.check_changes(changes)
-        if not table.has_params or changes.keys() <= set(table.names[:-1]):
-            if table.key_values(document_id) is None:
-                return False
-            told, values = None, dict(changes)
+        names = tuple(changes)
+        cql = single.updates.get(names)
+        if cql is not None:
+            table.check_types(changes)
         else:
-            old = self.get(kind, document_id)
-            if old is None:
-                return False
-            (row,) = table.rows([{**old, **changes}])
-            columns = {*changes, table.names[-1]}
-            told = True
-            values = {n: v for n, v in zip(table.names, row, strict=True) if n in columns}
-        # In the order of the columns: each statement is prepared once.
-        names = [name for name in table.names if name in values]
-        clauses = ", ".join(f"{quoted(name)} = ?" for name in names)
-        self._rows(
-            f"UPDATE {full_name(table)} SET {clauses} {of_key(table)}",
-            [*(values[name] for name in names), *(table.key_values(document_id) or ())],
-        )
-        return told
+            table.check_changes(changes)
+            if table.has_params and not changes.keys() <= set(table.names[:-1]):
+                return self._update_read(single, document_id, changes)
+            cql = single.updates[names] = _update_cql(table, names)
+        key = table.key_values(document_id)
+        if key is None:
+            return False
+        self._rows(cql, [*changes.values(), *key])
+        return None
+
+    def _update_read(self, single: Single, document_id: bytes, changes: Mapping[str, Any]) -> bool:
+        table = single.table
+        old = self.get(table.kind, document_id)
+        if old is None:
+            return False
+        (row,) = table.rows([{**old, **changes}])
+        columns = {*changes, table.names[-1]}
+        values = {n: v for n, v in zip(table.names, row, strict=True) if n in columns}
+        key = table.key_values(document_id) or ()
+        self._rows(_update_cql(table, values), [*values.values(), *key])
+        return True
 
     def _exists(self, single: Single, document_id: bytes) -> bool:
         key = single.table.key_values(document_id)
@@ -374,6 +383,9 @@ class CassandraClient(CassandraLink):
 
     def owner(self, kind: Kind, document_id: bytes) -> str | None:
         """Name of the node whose part of the ring has the id: the first replica."""
+        endpoints = self._shared.endpoints
+        if len(endpoints) == 1:
+            return endpoints[0].name
         routing = self.routing_key(kind, document_id)
         if routing is None:
             return None
@@ -381,7 +393,7 @@ class CassandraClient(CassandraLink):
         if not replicas:
             return None
         place = (replicas[0].endpoint.address, replicas[0].endpoint.port)
-        for endpoint in self._shared.endpoints:
+        for endpoint in endpoints:
             if (endpoint.address, endpoint.port) == place:
                 return endpoint.name
         return None
@@ -418,6 +430,11 @@ def full_name(table: Table) -> str:
 
 def select_cql(table: Table, rest: str) -> str:
     return f"SELECT {table.select} FROM {full_name(table)} {rest}"
+
+
+def _update_cql(table: Table, names: Iterable[str]) -> str:
+    clauses = ", ".join(f"{quoted(name)} = ?" for name in names)
+    return f"UPDATE {full_name(table)} SET {clauses} {of_key(table)}"
 
 
 def of_key(table: Table) -> str:

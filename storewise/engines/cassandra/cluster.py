@@ -87,8 +87,8 @@ def dialled(
 
 
 def not_started_reason(endpoint: Endpoint) -> str | None:
-    """Why no server speaks Cassandra's protocol there: one says what it supports and asks who we
-    are. No role is needed for that."""
+    """Why no server answers in Cassandra's protocol yet; None if one does. A server that asks for a
+    login has started: no role is needed for this check."""
     try:
         with dialled(endpoint, "", ""):
             return None
@@ -118,7 +118,8 @@ def refused(error: BaseException) -> bool:
 
 
 def not_ready_reason(endpoint: Endpoint, credentials: Credentials) -> str | None:
-    """Why the node does not answer the session's user; EngineError where it refuses them."""
+    """Why the node does not answer a query of the session's user yet; None if it does. EngineError
+    if it refuses the user or password."""
     try:
         cql = "SELECT release_version FROM system.local"
         query(endpoint, credentials.user, credentials.password, cql)
@@ -138,11 +139,11 @@ def establish(
     check: Callable[[], None],
     log: Logger,
 ) -> None:
-    """Wait until the nodes are one ring, then give each the session's user, whom data0 made before
-    it listened, and make the keyspace with so many replicas of each row.
+    """Wait until the nodes form one ring, replicate the session's user to all of them and make the
+    keyspace with `replicas` of each row. Node data0 has created the user at its start.
 
-    Run once, for the first of `endpoints`, when all of them greet. EngineError with the node and
-    what it says where that does not come to be in time.
+    Run once, for the first of `endpoints`, when all are ready. EngineError with the node and its
+    last answer if this takes too long.
     """
     first, nodes = endpoints[0], len(endpoints)
     login = (credentials.user, credentials.password)

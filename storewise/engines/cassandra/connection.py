@@ -179,8 +179,10 @@ class CassandraLink(ProcessClient[Shared, Table]):
     def _rows(self, cql: str, values: Any = (), level: int | None = None) -> list[tuple[Any, ...]]:
         """All rows of a prepared statement, over all pages."""
         statement = self._prepared(cql)
-        with self._words("bind"):
+        try:
             bound = statement.bind(values)
+        except _FAILURES as error:
+            raise self._error("bind", error) from error
         if level is not None:
             bound.consistency_level = level
         return self._try("query", lambda: list(self._shared.session.execute(bound)))
@@ -195,13 +197,18 @@ class CassandraLink(ProcessClient[Shared, Table]):
     def _try(self, verb: str, action: Callable[[], _Result]) -> _Result:
         """Do what may be done twice, again for some seconds where no server answers."""
         self._check_open()
-        until: float | None = None
+        try:
+            return action()
+        except PASSING:
+            until = self._clock() + PATIENCE_SECONDS
+        except _FAILURES as error:
+            raise self._error(verb, error) from error
         with self._words(verb):
-            while until is None or self._clock() < until:
+            self._sleep(_RECONNECT_SECONDS / 2)
+            while self._clock() < until:
                 try:
                     return action()
                 except PASSING:
-                    until = until or self._clock() + PATIENCE_SECONDS
                     self._sleep(_RECONNECT_SECONDS / 2)
             return action()
 

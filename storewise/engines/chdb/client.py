@@ -90,11 +90,11 @@ class ChdbClient(EmbeddedSql[Shared]):
 
     # The stores as databases.
 
-    def greet(self) -> None:
+    def check_connection(self) -> None:
         if self._shared.mode == "write" and not os.access(self._stores[0], os.W_OK | os.X_OK):
             raise EngineError(f"chdb: {self._stores[0]} cannot be written")
         self._connection()
-        super().greet()
+        super().check_connection()
         tables = chdb_tables(self._shared.tables)
         self._shared.tables = tables
         self._use_tables(tables)

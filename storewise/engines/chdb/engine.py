@@ -55,7 +55,7 @@ class ChdbEngine(Engine):
         from storewise.engines.chdb.client import ChdbClient, Shared
 
         shared = Shared.of(cluster, mode, stores, settings=settings, durable=durable)
-        return ChdbClient(shared).greeted()
+        return ChdbClient(shared).connected()
 
 
 @lru_cache

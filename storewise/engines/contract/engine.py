@@ -190,13 +190,14 @@ class Client(ABC):
 
     on_acknowledged: Callable[[int], None] | None = None
 
-    def greet(self) -> None:  # noqa: B027 - most embedded stores have nothing to ask
+    def check_connection(self) -> None:  # noqa: B027 - most embedded stores have nothing to ask
         """Send the store a first request; EngineError if it does not answer."""
 
-    def greeted(self) -> Self:
-        """Call `greet` and return this client, for `Engine.connect`; close it after an error."""
+    def connected(self) -> Self:
+        """Call `check_connection` and return this client; close it after an error. For
+        `Engine.connect`."""
         try:
-            self.greet()
+            self.check_connection()
         except EngineError:
             self.close()
             raise
@@ -313,8 +314,8 @@ class Client(ABC):
     @abstractmethod
     def disk_bytes(self) -> int | None:
         """Bytes of the documents and their indexes; of an embedded store, of all its files (holes
-        not counted). None if no client can know it: each node measures its directory when it
-        ends. Called after the load and at the end of the trial; the store may flush for it."""
+        not counted). None if a client cannot measure this: then each node measures its directory at
+        its end. Called after the load and at the end of the trial; the store may flush for it."""
 
     def status(self) -> dict[str, float]:
         """The engine's own counters at this moment, for the difference over a phase."""

@@ -159,4 +159,4 @@ class DuckdbEngine(Engine):
             options = {"fsync_mode": "NONE"} if level == "relaxed" else {}
             database = str(shared.stores[0] / DuckdbClient.file_name)
         connection = open_duckdb(self.name, database, settings, options)
-        return DuckdbClient(connection, shared).greeted()
+        return DuckdbClient(connection, shared).connected()

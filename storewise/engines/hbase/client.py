@@ -113,8 +113,8 @@ class HbaseClient(ProcessClient[Shared, Layout]):
         if self is not self._shared.first:
             self._end()
 
-    def greet(self) -> None:
-        """Ask for what was created; EngineError where nobody answers."""
+    def check_connection(self) -> None:
+        """Read the schema that was created; EngineError if no server answers."""
         with closing(Link(self._link.endpoint, _GREET_SECONDS)) as link:
             link.call("connect", lambda c: c.getThriftServerType())
         self._learn()
@@ -192,7 +192,9 @@ class HbaseClient(ProcessClient[Shared, Layout]):
         self.flush()
 
     def get(self, kind: Kind, document_id: bytes) -> Document | None:
-        return self.get_many(kind, [document_id])[0]
+        layout = self._reading(kind)
+        (cells,) = self._rows.get(_name(kind), [document_id])
+        return None if cells is None else layout.document(document_id, cells)
 
     def get_many(self, kind: Kind, document_ids: Sequence[bytes]) -> list[Document | None]:
         layout = self._reading(kind)
@@ -210,13 +212,13 @@ class HbaseClient(ProcessClient[Shared, Layout]):
         return self._table(kind)
 
     def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool:
-        """One request where what is written does not depend on what is there; else compare and
-        set, again where another client was faster."""
+        """Update in one request if the new cells do not depend on the stored ones; else read, then
+        compare and set, which is repeated if another client has changed the row meanwhile."""
         self._writing("update")
         layout = self._reading(kind)
         layout.table.check_changes(changes)
-        if (alone := layout.alone(changes)) is not None:
-            done = self._rows.change(_name(kind), document_id, *alone)
+        if (update := layout.unconditional_update(changes)) is not None:
+            done = self._rows.update_existing(_name(kind), document_id, *update)
             if done is not None:
                 return done
         for _ in range(_UPDATE_TRIES):

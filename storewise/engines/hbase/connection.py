@@ -31,7 +31,7 @@ _KEYS_ONLY = b"FirstKeyOnlyFilter() AND KeyOnlyFilter()"
 _CONNECT_MS = 10_000
 #: Rows that a scan takes with one call.
 _ROWS = 2000
-#: The value of no cell: neither UTF-8 nor a number, and not what stands for null.
+#: A value that no cell has: neither UTF-8 nor a number, and not the mark for null.
 _NEVER_STORED = b"\xff\xff"
 _WORDS = 400
 
@@ -90,8 +90,10 @@ class Link:
 
     def call(self, verb: str, action: Callable[[Any], _Result]) -> _Result:
         """What `action` does with the client; EngineError in the store's own words."""
-        with self.words(verb):
+        try:
             return action(self.client(verb))
+        except _FAILURES as error:
+            raise self._failure(verb, error) from error
 
     def client(self, verb: str) -> Any:
         if self._closed:
@@ -105,12 +107,13 @@ class Link:
         try:
             yield
         except _FAILURES as error:
-            if type(error).__name__ not in _ANSWERS:
-                # Its answer may still come: the connection cannot be used for another call.
-                self._drop()
-            raise EngineError(
-                f"hbase: {verb}: {self.endpoint}: {_words(error)}{self._explain()}"
-            ) from error
+            raise self._failure(verb, error) from error
+
+    def _failure(self, verb: str, error: BaseException) -> EngineError:
+        if type(error).__name__ not in _ANSWERS:
+            # Its answer may still come: the connection cannot be used for another call.
+            self._drop()
+        return EngineError(f"hbase: {verb}: {self.endpoint}: {_words(error)}{self._explain()}")
 
     def _drop(self) -> None:
         client, self._client = self._client, None
@@ -165,7 +168,8 @@ class Rows:
     def replace(
         self, table: bytes, row: bytes, qualifier: bytes, expected: bytes, cells: Cells
     ) -> bool:
-        """Write cells if one of the row holds what is expected; whether it did."""
+        """Write cells if the row's cell `qualifier` has the value `expected`; returns whether it
+        had."""
         put = self._put(row, cells)
         return bool(
             self.link.call(
@@ -174,9 +178,9 @@ class Rows:
             )
         )
 
-    def change(self, table: bytes, row: bytes, there: bytes, cells: Cells) -> bool | None:
-        """Write cells of a row that has the cell `there`, in one request; whether it has. None
-        where no request can do it."""
+    def update_existing(self, table: bytes, row: bytes, there: bytes, cells: Cells) -> bool | None:
+        """Write cells in one request if the row has the cell `there`; returns whether it has. None
+        if the gateway has no such request."""
         mutations = idl.TRowMutations(row, [idl.TMutation(put=self._put(row, cells))])
         unequal = idl.TCompareOperator.NOT_EQUAL
         return bool(
@@ -220,7 +224,7 @@ class Rows:
                 while results := client.getScannerRows(scanner, _ROWS):
                     total += len(results)
             except (idl.TIOError, idl.TIllegalArgument):
-                # The gateway lives, and would keep it.
+                # The gateway would keep the scanner open.
                 client.closeScanner(scanner)
                 raise
             client.closeScanner(scanner)
@@ -260,8 +264,8 @@ class HappybaseRows(Rows):
         cells = self.link.call("get", lambda c: c.table(table).row(row, include_timestamp=True))
         return max((when for _, when in cells.values()), default=None)
 
-    def change(self, table: bytes, row: bytes, there: bytes, cells: Cells) -> None:
-        """Thrift 1 compares with one value only."""
+    def update_existing(self, table: bytes, row: bytes, there: bytes, cells: Cells) -> None:
+        """Not possible: Thrift 1 can only compare a cell with one value."""
 
     def replace(
         self, table: bytes, row: bytes, qualifier: bytes, expected: bytes, cells: Cells

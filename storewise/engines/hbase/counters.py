@@ -47,7 +47,7 @@ _LOG_COUNTERS = ("appendCount", "AppendSize_num_ops", "SyncTime_num_ops", "writt
 
 
 def zookeeper_not_ready(endpoint: Endpoint) -> str | None:
-    """Why ZooKeeper does not serve; None where it says its mode, and its version."""
+    """Why ZooKeeper is not ready; None if it answers ``srvr`` with its version and mode."""
     answer = b""
     try:
         with socket.create_connection((endpoint.address, endpoint.port), _SECONDS) as connection:
@@ -59,7 +59,7 @@ def zookeeper_not_ready(endpoint: Endpoint) -> str | None:
         return str(error)
     if b"Zookeeper version" in answer and b"Mode:" in answer:
         return None
-    return f"it says {answer[:200].decode(errors='replace').strip() or 'nothing'}"
+    return f"it answered: {answer[:200].decode(errors='replace').strip() or 'nothing'}"
 
 
 def _get(endpoint: Endpoint, path: str) -> Any:
@@ -109,7 +109,7 @@ def disk_bytes(servers: Iterable[Endpoint]) -> int:
 
 
 def server_not_ready(endpoint: Endpoint) -> str | None:
-    """Why a master is not initialised, or a region server not at work."""
+    """Why a master is not initialised, or a region server not started; None if it is."""
     bean, attribute = (
         ("Master", "masterFinishedInitializationTime")
         if endpoint.role == MASTER
@@ -123,7 +123,7 @@ def server_not_ready(endpoint: Endpoint) -> str | None:
 
 
 def region_servers(master: Endpoint) -> int:
-    """How many live region servers a master knows; OSError or ValueError where it gives no
+    """The number of live region servers that a master knows; OSError or ValueError if it does not
     answer."""
     return int(jmx(master, "name=Master,sub=Server").get("numRegionServers", 0))
 

@@ -162,9 +162,9 @@ class HbaseEngine(ServerEngine):
         try:
             with closing(kind(endpoint, _ANSWER_SECONDS)) as link:
                 if endpoint.role == HAPPYBASE:
-                    link.call("greet", lambda client: client.tables())
+                    link.call("connect", lambda client: client.tables())
                 else:
-                    link.call("greet", lambda client: client.getThriftServerType())
+                    link.call("connect", lambda client: client.getThriftServerType())
         except EngineError as error:
             return str(error)
         return None
@@ -225,4 +225,4 @@ class HbaseEngine(ServerEngine):
             others=others,
             servers=holding(cluster.endpoints),
         )
-        return HbaseClient(shared).greeted()
+        return HbaseClient(shared).connected()

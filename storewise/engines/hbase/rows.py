@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from storewise.documents import ID_BYTES, PARAMS_COLUMN, Document, FieldType, Kind
@@ -16,6 +16,14 @@ JSON_CELL = b"j"
 #: Stands for null: neither UTF-8 nor a number, and no id is so short.
 _NULL = b"\xff"
 _MOST = 1 << 63
+#: What a field's text is read by; None for what is no text.
+_READERS: Mapping[FieldType, Callable[[bytes], Any] | None] = {
+    "id": None,
+    "key": None,
+    "int": int,
+    "float": float,
+    "str": bytes.decode,
+}
 
 
 class Layout:
@@ -52,9 +60,9 @@ class Layout:
         """The cell that an update, which writes `new`, expects to be unchanged."""
         return JSON_CELL
 
-    def alone(self, changes: Mapping[str, Any]) -> tuple[bytes, Cells] | None:
-        """A cell that every document has and the cells of an update; None where they depend on what
-        is stored."""
+    def unconditional_update(self, changes: Mapping[str, Any]) -> tuple[bytes, Cells] | None:
+        """A cell that every document has, and the new cells of an update; None if they depend on
+        stored values."""
         return None
 
 
@@ -64,6 +72,8 @@ class ColumnLayout(Layout):
     def __init__(self, table: Table) -> None:
         super().__init__(table)
         self._columns = [(c.name, c.name.encode(), c.type) for c in table.columns[1:]]
+        self._by_name = {c.name: c for c in table.columns[1:]}
+        self._readers = [(c.name.encode(), _READERS[c.type]) for c in table.columns[1:]]
 
     def _rows(self, documents: Sequence[Document]) -> dict[bytes, Cells]:
         return {
@@ -93,8 +103,11 @@ class ColumnLayout(Layout):
         raise EngineError(f"{self.table.name}.{field} is of type {kind} and cannot hold {value!r}")
 
     def document(self, row: bytes, cells: Cells) -> Document:
-        values = (_loaded(cells[name], kind) for _, name, kind in self._columns)
-        return self.table.document((row, *values))
+        values = [
+            None if (v := cells[name]) == _NULL else v if read is None else read(v)
+            for name, read in self._readers
+        ]
+        return cast(Document, self._decode((row, *values)))
 
     def changed(self, row: bytes, old: Cells, changes: Mapping[str, Any]) -> Cells:
         new = super().changed(row, old, changes)
@@ -103,9 +116,14 @@ class ColumnLayout(Layout):
             names.add(PARAMS_COLUMN.encode())
         return {name: value for name, value in new.items() if name in names}
 
-    def alone(self, changes: Mapping[str, Any]) -> tuple[bytes, Cells] | None:
-        cells = {n: self._stored(f, changes[f], t) for f, n, t in self._columns if f in changes}
-        return (self._columns[0][1], cells) if len(cells) == len(changes) else None
+    def unconditional_update(self, changes: Mapping[str, Any]) -> tuple[bytes, Cells] | None:
+        if not changes.keys() <= self._by_name.keys():
+            return None
+        cells = {
+            name.encode(): self._stored(name, value, self._by_name[name].type)
+            for name, value in changes.items()
+        }
+        return self._columns[0][1], cells
 
     def guard(self, new: Cells) -> bytes:
         # What holds several fields is made from what was read; other cells are written whole.
@@ -113,18 +131,8 @@ class ColumnLayout(Layout):
         return params if params in new else self._columns[0][1]
 
 
-def _loaded(stored: bytes, kind: FieldType) -> Any:
-    if stored == _NULL:
-        return None
-    if kind == "str":
-        return stored.decode()
-    if kind == "int":
-        return int(stored)
-    return float(stored) if kind == "float" else stored
-
-
 def layout_of(kind: Kind, layout: str | None) -> str:
-    """The layout of a kind's table by the setting `layout`."""
+    """The layout of a kind's table: the setting `layout`, else the kind's default."""
     return layout or ("columns" if kind.id_bytes is None else "json")
 
 

@@ -229,8 +229,8 @@ class MongoLink(ProcessClient[Shared, Form]):
         }
         self._keys = {kind: key_field(kind, settings) for kind in shared.kinds}
 
-    def greet(self) -> None:
-        """Log in; EngineError where nobody answers or the password is refused."""
+    def check_connection(self) -> None:
+        """Log in; EngineError if no server answers or the password is refused."""
         with self._words("connect"):
             try:
                 with pymongo.timeout(_CONNECT_SECONDS):

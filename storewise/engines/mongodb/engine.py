@@ -135,4 +135,4 @@ class MongoEngine(ServerEngine):
 
     def connect(self, cluster: Cluster, mode: Mode) -> Client:
         shared = open_shared(self, cluster, mode)
-        return MongodbClient(shared, shared.connect()).greeted()
+        return MongodbClient(shared, shared.connect()).connected()

@@ -84,7 +84,8 @@ class CLink(Link):
 
     def change(self, sql: str | bytes, values: Sequence[Any] = ()) -> int:
         try:
-            return int(self._cursor.execute(sql, values or None))
+            matched: int = self._cursor.execute(sql, values or None)
+            return matched
         except MySQLdb.Error as error:
             raise self._failed(error) from error
 

@@ -103,7 +103,8 @@ def _maker(driver: Driver) -> Callable[..., Link]:
 
 
 def not_ready_reason(endpoint: Endpoint, credentials: Credentials) -> str | None:
-    """Why the server does not answer a query; EngineError where waiting will not help."""
+    """Why the server does not answer a query yet; None if it does. EngineError if waiting will not
+    help."""
     # The kernel accepts connections as soon as the server listens; the greeting comes when it is
     # ready, so that "not yet" is often a time-out.
     try:
@@ -127,6 +128,6 @@ def again(do: Callable[[], _T]) -> _T:
 
 
 def undone(error: Exception) -> bool:
-    """Whether the server has rolled back a transaction because of a deadlock or a conflict."""
+    """Whether an error says that the server rolled the transaction back (deadlock or conflict)."""
     cause = error.__cause__ if isinstance(error, EngineError) else error
     return isinstance(cause, LinkError) and cause.code in _AGAIN

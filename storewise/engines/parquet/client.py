@@ -64,7 +64,7 @@ class ParquetClient(DuckReads[Shared]):
 
     # Finding out what there is.
 
-    def greet(self) -> None:
+    def check_connection(self) -> None:
         shared = self._shared
         store = shared.places[0]
         if shared.mode == "write":

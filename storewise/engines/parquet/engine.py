@@ -106,7 +106,7 @@ class ParquetEngine(Engine):
         # Readers come after `finish`, which alone replaces files: DuckDB may keep their footers.
         extra = {"parquet_metadata_cache": not writes}
         connection = open_duckdb(self.name, ":memory:", settings, extra)
-        return ParquetClient(connection, shared).greeted()
+        return ParquetClient(connection, shared).connected()
 
     def remove(self, cluster: Cluster) -> None:
         from storewise.engines.parquet.store import Store

@@ -182,9 +182,9 @@ class _Writer:
     def _partitions(self, batches: Iterable[Any]) -> Iterable[tuple[int, Iterable[Any]]]:
         """The partitions and their row groups; those of one are taken before the next comes."""
         coming = _PartitionedReader(batches, self._schema, self._settings)
-        if not coming.more():
+        if not coming.has_rows():
             yield 0, [self._schema.empty_table()]
-        while coming.more():
+        while coming.has_rows():
             yield coming.partition, coming.groups()
 
 
@@ -198,7 +198,7 @@ class _PartitionedReader:
         self._rows: Any = None
         self._parts: Any = None
 
-    def more(self) -> bool:
+    def has_rows(self) -> bool:
         """Whether rows are left; reads the next batch if needed."""
         while self._rows is None or not len(self._rows):
             batch = next(self._batches, None)
@@ -226,7 +226,7 @@ class _PartitionedReader:
         waiting: list[Any] = []
         size = 0
         most = group_rows(self._settings, self._rows.nbytes // len(self._rows))
-        while self.more() and self.partition == partition:
+        while self.has_rows() and self.partition == partition:
             count = int(np.searchsorted(self._parts, partition, "right"))
             count = min(count, most - size)
             waiting.append(self._rows.slice(0, count))

@@ -99,9 +99,15 @@ class Store:
         write_aside(self.directory / PLACE, json.dumps({"place": where}) + "\n")
 
     def remove(self) -> None:
-        """Remove the data set, if it is elsewhere than in the store directory."""
-        if (self.directory / PLACE).exists():
-            self.home.remove()
+        """Remove the data set if it is outside the store directory. EngineError if its path is not
+        one that this store would have made: the file that names it may be forged."""
+        if not (self.directory / PLACE).exists():
+            return
+        # Without the digest: a job on another host may see the directory by another path.
+        begin = place_of(self.directory, "").rpartition("-")[0]
+        if not str(self.home).rstrip("/").rpartition("-")[0].endswith(begin):
+            raise EngineError(f"not removed: {self.home}, which {PLACE} names, is not this store's")
+        self.home.remove()
 
     def look(self) -> None:
         """See what is there."""

@@ -35,8 +35,8 @@ class RiakClient(ProcessClient[Shared, Table]):
         quorums = shared.quorums
         self._r, self._w, self._dw = map(pb.quorum, (quorums.r, quorums.w, quorums.dw))
 
-    def greet(self) -> None:
-        self._link.greet()
+    def check_connection(self) -> None:
+        self._link.check_connection()
 
     def open_thread(self) -> RiakClient:
         client = RiakClient(self._shared, self._shared.link())

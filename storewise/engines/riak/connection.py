@@ -92,7 +92,7 @@ class Link:
             for slot in range(self._shared.settings.connections):
                 self._connection(slot)
 
-    def greet(self) -> None:
+    def check_connection(self) -> None:
         """Ping the nodes until one answers; EngineError if none does."""
 
         seconds = self._shared.settings.timeout_seconds

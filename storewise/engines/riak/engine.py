@@ -134,4 +134,4 @@ class RiakEngine(ServerEngine):
             ring_size=ring_size_of(settings, len(cluster.endpoints)),
             kinds=cluster.kinds,
         )
-        return RiakClient(shared, shared.link()).greeted()
+        return RiakClient(shared, shared.link()).connected()

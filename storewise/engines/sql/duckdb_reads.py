@@ -101,10 +101,10 @@ class DuckReads(EmbeddedSql[State]):
         self._statements: dict[str, Any] = {}
 
     def _connect(self) -> None:
-        """A cursor needs no connection of its own."""
+        """Do nothing: a thread's cursor uses the process's connection."""
 
     def _unconnected_client(self) -> Self:
-        """A client with a cursor of its own."""
+        """Make a client with its own cursor."""
         try:
             cursor = self._connection.cursor()
         except FAILURES as error:

@@ -47,8 +47,8 @@ class EmbeddedSql(SqlReads[State]):
                 f"{self.engine_name}: {self._file(store)} does not exist: nothing was loaded there"
             )
 
-    def greet(self) -> None:
-        """Find the tables that all stores have, from the files themselves."""
+    def check_connection(self) -> None:
+        """Read from the stores' files which tables all of them have."""
         if self._shared.mode == "write":
             return
         tables: dict[Kind, Table] = {}

@@ -65,7 +65,7 @@ State = TypeVar("State", bound=SqlState)
 
 
 class _Point(NamedTuple):
-    """How a document of a kind is read by its id: the statement for each store."""
+    """The statements that read a document of a kind by its id, one for each store."""
 
     sql: list[str]
     composite: CompositeKey | None
@@ -73,7 +73,7 @@ class _Point(NamedTuple):
 
 
 class _Update(NamedTuple):
-    """How some fields of a kind are changed: the statement, and which types they may have."""
+    """The statement that updates some fields of a kind, and the types their values may have."""
 
     sql: str
     types: Sequence[frozenset[type]]
@@ -204,7 +204,7 @@ class SqlReads(Dialect, ThreadClient[State, Table]):
         return key is not None and self._change(store, sql, (*changes.values(), *key)) > 0
 
     def _first_update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool:
-        """`update` of fields that were not changed together before, or have no columns."""
+        """Update a combination of fields for the first time, or fields without columns."""
         self._writing("update")
         table = self._table(kind)
         table.check_changes(changes)

@@ -177,9 +177,9 @@ class ShardedClient(SqlReads[Shared], Generic[Connection]):
             shared.tables, shared.schema = tables, schema
         self._use_tables(tables)
 
-    def greet(self) -> None:
-        """Find what `create` made on the servers, nothing where it was not called yet; every
-        server must be there and take the password."""
+    def check_connection(self) -> None:
+        """Log in to every server and read the tables that `create` has made (none before that);
+        EngineError if a server does not answer or refuses the password."""
 
         def look(store: int) -> str:
             there = self._rows(

@@ -56,4 +56,4 @@ class ShardedEngine(ServerEngine):
         self.level_of(cluster)
         if mode == "write":
             prepare(cluster.kinds)
-        return self.client(Shared.of_servers(cluster, mode, settings)).greeted()
+        return self.client(Shared.of_servers(cluster, mode, settings)).connected()

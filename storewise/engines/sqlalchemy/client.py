@@ -137,7 +137,7 @@ class SqlClient(ThreadClient[Shared, Any]):
                     connection.invalidate()
         self._reader = self._writer = None
 
-    def greet(self) -> None:
+    def check_connection(self) -> None:
         self._rows(sa.select(sa.literal(1)))
 
     def server_version(self) -> str:

@@ -161,7 +161,7 @@ class SqlEngine(ExternalEngine):
             kinds=cluster.kinds,
             autocommit=not wanted and "AUTOCOMMIT" in offered,
         )
-        return SqlClient(shared).greeted()
+        return SqlClient(shared).connected()
 
     def drop(self, cluster: Cluster) -> None:
         with closing(self.connect(cluster, "write")) as client:

@@ -78,8 +78,8 @@ class SqliteClient(EmbeddedSql[Shared]):
         super().__init__(shared)
         self._connections: dict[int, sqlite3.Connection] = {}
 
-    def greet(self) -> None:
-        super().greet()
+    def check_connection(self) -> None:
+        super().check_connection()
         self._connection(0)
 
     def _source(self, table: Table, store: int) -> str:
@@ -283,4 +283,4 @@ class SqliteEngine(Engine):
             durable=self.level_of(cluster) == "durable",
             wal=not cluster.network_file_system,
         )
-        return SqliteClient(shared).greeted()
+        return SqliteClient(shared).connected()

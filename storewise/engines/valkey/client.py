@@ -33,7 +33,7 @@ from storewise.errors import EngineError
 
 #: Where the schema is kept, on the first server, for clients that connect later.
 _SCHEMA = b":schema"
-#: What a field's text is read by; None for what is no text.
+#: Field type -> function that converts stored bytes to the value; None: bytes stay bytes.
 _READERS: Mapping[FieldType, Callable[[bytes], Any] | None] = {
     "id": None,
     "key": None,
@@ -61,11 +61,11 @@ class Kept:
         self._readers = [(c.name, c.name.encode(), _READERS[c.type]) for c in columns]
         self._known = frozenset(name.encode() for name in self._names)
         self._changed: set[tuple[str, ...]] = set()
-        """Fields that may be changed together, as was found before."""
+        """Combinations of fields that `check_changes` has accepted."""
 
     def packed(self, documents: Sequence[Document]) -> list[tuple[bytes, dict[str, Any]]]:
-        """Whole documents as their ids and the fields of their hashes; EngineError where one has
-        other fields than its kind, or values that they cannot hold."""
+        """Convert documents to pairs of id and hash fields; EngineError if one has other fields
+        than its kind, or values that a field cannot hold."""
         table = self.table
         table.check(documents)
         for document in documents:
@@ -73,13 +73,13 @@ class Kept:
                 check_names(self.kind, self._names, document)
             table.check_value(self._id, document["_id"])
         for column in self._numbers:
-            # The server would take longer ones, which are no numbers of a document.
+            # The server would store longer integers, which a document cannot have.
             for value in [d[column.name] for d in documents if abs(d[column.name] or 0) > MAX_INT]:
                 table.check_value(column, value)
         return [(document["_id"], self._fields(document)) for document in documents]
 
     def changed(self, changes: Mapping[str, Any]) -> dict[str, Any]:
-        """Changes as the fields of a hash; EngineError for those that no document can take."""
+        """Convert changes to hash fields; EngineError if the kind does not allow them."""
         names = tuple(changes)
         if names in self._changed:
             self.table.check_types(changes)
@@ -89,7 +89,7 @@ class Kept:
         return self._fields(changes)
 
     def _fields(self, document: Mapping[str, Any]) -> dict[str, Any]:
-        """Those that are null are left out, open fields are JSON."""
+        """Convert fields to hash fields: nulls are left out, open fields become JSON."""
         if not self.kind.open_fields:
             return {name: value for name, value in document.items() if value is not None}
         result = {}
@@ -98,13 +98,15 @@ class Kept:
                 try:
                     result[name] = json.dumps(value)
                 except (TypeError, ValueError) as error:
-                    raise EngineError(f"{self.table.name}.{name}: no JSON: {error}") from error
+                    raise EngineError(
+                        f"{self.table.name}.{name}: cannot be written as JSON: {error}"
+                    ) from error
             elif value is not None:
                 result[name] = value
         return result
 
     def document(self, stored: Mapping[bytes, bytes]) -> Document | None:
-        """The document of a hash; None where it has no id, which only a document has."""
+        """Convert a stored hash to a document; None if it has no ``_id``: then it is none."""
         if b"_id" not in stored:
             return None
         get = stored.get
@@ -118,7 +120,7 @@ class Kept:
                     document[key.decode()] = json.loads(stored[key])
         except ValueError as error:
             raise EngineError(
-                f"valkey: {self.table.name}: what is stored is no document of Storewise's: {error}"
+                f"valkey: {self.table.name}: a stored hash is not a valid document: {error}"
             ) from error
         return document
 
@@ -171,9 +173,9 @@ class ValkeyClient(ThreadClient[Shared, Kept]):
     def _disconnect(self) -> None:
         self._links.close()
 
-    def greet(self) -> None:
-        """EngineError where a server does not answer."""
-        self._links.greet()
+    def check_connection(self) -> None:
+        """Ping all servers; EngineError if one does not answer."""
+        self._links.check_connection()
 
     def create(self, schema: Schema) -> None:
         """Keys come into being with their first value; what is kept is the schema."""
@@ -220,12 +222,12 @@ class ValkeyClient(ThreadClient[Shared, Kept]):
     # Writing.
 
     def insert(self, kind: Kind, documents: Sequence[Document]) -> None:
-        """On each server one transaction."""
+        """Insert a batch, in one transaction on each server."""
         self._writing("insert")
         kept = self._table(kind)
         parts: dict[int, dict[bytes, dict[str, Any]]] = {}
         for document_id, values in kept.packed(documents):
-            # Of an id that comes twice the last document counts.
+            # If an id occurs twice, keep its last document.
             parts.setdefault(self._server_of(document_id), {})[document_id] = values
 
         def store(server: int, client: Any) -> None:
@@ -247,8 +249,8 @@ class ValkeyClient(ThreadClient[Shared, Kept]):
         self._writing("finish")
 
     def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool:
-        """One exchange. Where there is no document it makes a hash without an id, which no reader
-        takes for one, and removes it."""
+        """Set the fields in one request. If the document is missing, this creates a hash without
+        ``_id``, which readers ignore; it is removed at once."""
         self._writing("update")
         kept = self._table(kind)
         values = kept.changed(changes)
@@ -256,7 +258,7 @@ class ValkeyClient(ThreadClient[Shared, Kept]):
         key = kept.prefixes[server] + document_id
         if len(values) == len(changes):
             try:
-                # Where no field was new the document was there.
+                # If no field was new, the document existed.
                 if not self._links.servers[server].hset(key, mapping=values):
                     return True
             except ValkeyError as error:
@@ -279,7 +281,7 @@ class ValkeyClient(ThreadClient[Shared, Kept]):
                         pipe.delete(key)
                         pipe.execute()
                 except WatchError:
-                    pass  # another client has inserted it meanwhile
+                    pass  # another client has inserted the document meanwhile
                 return False
 
         return self._links.ask(server, change)

@@ -28,10 +28,10 @@ _STEP_SECONDS = 120.0
 
 
 def not_ready_reason(endpoint: Endpoint, credentials: Credentials) -> str | None:
-    """Why the server does not let the session's user in; EngineError where it never will."""
+    """Why the session's user cannot log in yet; None if it can. EngineError if it never will."""
     links = Links((endpoint,), *user_of(credentials), _SECONDS)
     try:
-        links.greet()
+        links.check_connection()
     except Unreached as error:
         return str(error)
     finally:

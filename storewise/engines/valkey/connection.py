@@ -18,23 +18,23 @@ from valkey.exceptions import TimeoutError as Silence
 from storewise.engines.contract.engine import Endpoint
 from storewise.errors import EngineError
 
-#: To connect and for the first answer, s.
+#: Time-out for connecting and for the first answer, s.
 _CONNECT_SECONDS = 10.0
 
 _Result = TypeVar("_Result")
 
 
 class Unreached(EngineError):
-    """A server does not answer: it is silent, takes no connection, or reads its data."""
+    """A server is unavailable: a time-out, no connection, or it is still loading its data."""
 
 
 class Refused(EngineError):
-    """A server has answered with an error."""
+    """A server has answered a request with an error."""
 
 
 class Links:
-    """One thread's clients of the servers; each connects when it is first needed, and again after
-    its connection was lost."""
+    """One thread's driver clients, one for each server. Each connects at its first request, and
+    again after its connection was lost."""
 
     def __init__(
         self, endpoints: Sequence[Endpoint], user: str, password: str, seconds: float
@@ -62,9 +62,9 @@ class Links:
         for server in self.servers:
             server.close()
 
-    def greet(self) -> None:
-        """EngineError where a server gives no first answer within `_CONNECT_SECONDS`; an answer to
-        a question may take longer."""
+    def check_connection(self) -> None:
+        """Ping each server; EngineError if one does not answer within `_CONNECT_SECONDS`, which may
+        be shorter than the time-out of later requests."""
         for number, endpoint in enumerate(self._endpoints):
             first = self._client(endpoint, _CONNECT_SECONDS)
             try:
@@ -78,7 +78,7 @@ class Links:
         self.ask_all(range(len(self.servers)), lambda server, client: client.ping())
 
     def ask(self, server: int, question: Callable[[Any], _Result]) -> _Result:
-        """What one server answers, by its number."""
+        """Send a request to one server (by number); returns its answer."""
         try:
             return question(self.servers[server])
         except ValkeyError as error:
@@ -87,8 +87,8 @@ class Links:
     def ask_all(
         self, servers: Iterable[int], question: Callable[[int, Any], _Result]
     ) -> list[_Result]:
-        """What several servers answer, asked at once, in order; EngineError for the first that
-        does not, when all have ended."""
+        """Send requests to several servers in parallel; returns their answers in order. Waits for
+        all, then raises the EngineError of the first that failed."""
         numbers = list(servers)
 
         def one(server: int) -> _Result:
@@ -107,7 +107,7 @@ class Links:
 
     @contextmanager
     def words(self, server: int) -> Any:
-        """Errors of the driver as ours, with the server's name."""
+        """Turn the driver's errors into EngineError with the server's name."""
         try:
             yield
         except ValkeyError as error:

@@ -138,7 +138,7 @@ class ValkeyEngine(ServerEngine):
         return {BUS: "join the cluster and take over what others hold"}
 
     def connect(self, cluster: Cluster, mode: Mode) -> Client:
-        return ValkeyClient(open_shared(self, cluster, mode)).greeted()
+        return ValkeyClient(open_shared(self, cluster, mode)).connected()
 
 
 def _beside(kind: Kind) -> int:

@@ -208,13 +208,15 @@ class Abort:
 
 
 def abort(directory: Path, why: Abort) -> bool:
-    """Write the abort file of a trial, so that all its jobs end. Returns False if it exists: the
-    first reason is kept."""
+    """Write the abort file of a trial, so that all its jobs end. If there is one already, keep its
+    reason and return False."""
     if not directory.is_dir():
         return False
     aside = directory / f".{ABORT}.{socket.gethostname()}.{os.getpid()}.{time.monotonic_ns()}"
     try:
         aside.write_text(json.dumps(asdict(why)) + "\n", encoding="utf-8")
+    except FileNotFoundError:  # the directory was removed meanwhile
+        return False
     except OSError:
         # On a full disk an empty file can mostly be made: that suffices to end the jobs.
         if not aside.exists():
@@ -222,7 +224,7 @@ def abort(directory: Path, why: Abort) -> bool:
     try:
         # link() is atomic on NFS too and, unlike rename(), never replaces an earlier reason.
         os.link(aside, directory / ABORT)
-    except FileExistsError:
+    except (FileExistsError, FileNotFoundError):
         return False
     except OSError:
         # Some shared file systems do not support hard links.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import grp
 import os
 import pwd
+import shutil
 import stat
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -58,7 +59,7 @@ def make_private(path: Path) -> None:
 def check_private(path: Path) -> None:
     """If a directory exists, check that this user owns it and remove the access of all others.
 
-    ConfigError names another owner.
+    ConfigError, with the owner's name, if another user owns it.
     """
     try:
         status = path.lstat()
@@ -91,26 +92,44 @@ def _our_number(directory: Path) -> int:
         probe.unlink()
 
 
+def make_owned(directory: Path, run: str) -> None:
+    """Make a directory outside the results, known as the run's (`made_by_run`). Raises OSError,
+    with no directory left."""
+    directory.mkdir(parents=True, mode=_ONLY_OURS)
+    try:
+        write_owner_mark(directory, run)
+    except OSError:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
+
+
 def write_owner_mark(directory: Path, run: str) -> None:
     """Write the id of the run that made a directory into it, for `made_by_run`."""
     (directory / OWNER_MARK).write_text(f"{run}\n", encoding="utf-8")
 
 
+def owner_of(directory: Path) -> str:
+    """The id of the run that made a directory, as it says itself; empty if it does not say."""
+    try:
+        return (directory / OWNER_MARK).read_text(encoding="utf-8").strip()
+    except (OSError, ValueError):
+        return ""
+
+
 def made_by_run(directory: Path, run: str) -> bool:
-    """Whether this run of this user made the directory. After a killed run only such directories
-    are removed: the paths in its files may be forged."""
+    """Whether `run` has made the directory and this user owns it. After a killed run only such
+    directories are removed: the paths in its files may be forged."""
     try:
         status = directory.lstat()
-        said = (directory / OWNER_MARK).read_text(encoding="utf-8")
-    except (OSError, ValueError):
+    except OSError:
         return False
     ours = status.st_uid == os.geteuid() or status.st_uid == _our_number(directory.parent)
-    return stat.S_ISDIR(status.st_mode) and ours and bool(run) and said.strip() == run
+    return stat.S_ISDIR(status.st_mode) and ours and bool(run) and owner_of(directory) == run
 
 
-def replaceable(paths: Iterable[Path]) -> tuple[list[str], list[str]]:
-    """Parent directories of `paths` in which others may replace files: (world-writable ones,
-    group-writable ones as text for a message)."""
+def unsafe_parents(paths: Iterable[Path]) -> tuple[list[str], list[str]]:
+    """Find the parent directories of `paths` in which other users may replace files. Returns the
+    world-writable and the group-writable ones, each as texts for a message."""
     way: dict[Path, None] = {}
     for path in paths:
         for one in (path.absolute(), path.resolve()):

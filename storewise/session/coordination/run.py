@@ -347,7 +347,7 @@ def open_session(
 
 def _remove_if_empty(*directories: Path) -> None:
     for directory in directories:
-        if directory.is_dir() and not any(directory.iterdir()):
+        with suppress(OSError):  # something is in it, or another run has removed it
             directory.rmdir()
 
 
@@ -457,11 +457,11 @@ def remove_dead_runs(
     dead = dead_leases(results, say, system)
     for path, lease in dead:
         for lock in lease.locks if lease is not None else ():
-            if _is_lock(Path(lock)):
+            if _is_lock_of(Path(lock), path):
                 Path(lock).unlink(missing_ok=True)
                 say(f"removed the lock {lock} of run {path.name}, which was killed")
-        path.unlink(missing_ok=True)
-    known = {path.name for path in lease_files(results)}
+    ended = sorted(path.name for path, _ in dead)
+    known = {path.name for path in lease_files(results)} - {*ended}
     for directory, session in sessions(results):
         # Snakemake makes the directory of a trial that a live run has yet to open.
         if session is None and known:
@@ -471,13 +471,21 @@ def remove_dead_runs(
             say(f"removed what was left of trial {directory.name}, whose run has ended")
             for name in left:
                 say(f"could not end {name}; it ends by itself when it sees that its run is gone")
+    # Only now: if this process is interrupted before, the next one goes on.
+    for path, _ in dead:
+        path.unlink(missing_ok=True)
     _remove_if_empty(results / LEASES, results / LIVE)
-    return sorted(path.name for path, _ in dead)
+    return ended
 
 
-def _is_lock(path: Path) -> bool:
-    """Whether a path is a Snakemake lock of the current directory."""
-    return path.absolute().parent == Path(".snakemake", "locks").absolute() and not path.is_dir()
+def _is_lock_of(lock: Path, lease: Path) -> bool:
+    """Whether a path is a Snakemake lock of the current directory, and not younger than the last
+    renewal of the lease: after `snakemake --unlock` another run's locks have the same names."""
+    try:
+        own = lock.absolute().parent == Path(".snakemake", "locks").absolute()
+        return own and lock.is_file() and lock.stat().st_mtime_ns <= lease.stat().st_mtime_ns
+    except FileNotFoundError:
+        return False
 
 
 def remove_session(
@@ -497,10 +505,7 @@ def remove_session(
     those on this host are killed. Returns the names of those on other hosts that may still run;
     jobs that their scheduler reports as ended are left out (`ask`, see `RemoteJobs`).
     """
-    try:
-        run = Session.read(directory / OWNER).run
-    except (OSError, ValueError):
-        run = ""
+    run = _run_of(directory)
     started = started_nodes(directory)
     if patience is None:
         patience = 45.0 if started else 10.0
@@ -515,6 +520,8 @@ def remove_session(
     remote_jobs = RemoteJobs(directory, ask, system)
     while (left := remote_jobs.unfinished()) and system.clock() < deadline:
         system.sleep(POLL)
+    if not directory.is_dir() or _run_of(directory) != run:
+        return []  # another process has removed it meanwhile, and a new run may have opened it
     trial = results / TRIALS / directory.name
     finished = (trial / VERIFIED).exists()
     if not finished:
@@ -531,6 +538,14 @@ def remove_session(
             say(f"not removed: {place}, which {directory} names; run {run} has not made it")
     remove_tree(directory)
     return left
+
+
+def _run_of(directory: Path) -> str:
+    """The run that has opened a live directory; empty if it cannot be read."""
+    try:
+        return Session.read(directory / OWNER).run
+    except (OSError, ValueError):
+        return ""
 
 
 def failures(results: Path, trial: str) -> list[Failure]:

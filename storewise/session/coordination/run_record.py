@@ -93,8 +93,14 @@ def measuring_run(results: Path, run: str | None = None, *, system: System = SYS
             continue
         try:
             process = Lease.read(path).process
-        except (OSError, ValueError):  # it ended meanwhile, or its host crashed
+        except FileNotFoundError:  # it ended meanwhile
             continue
+        except (OSError, ValueError):
+            return (
+                f"study {results.name} is measured here already by run {path.name}, whose lease "
+                f"{path} cannot be read: is it of another version of Storewise? Wait for its end, "
+                "or stop it and start again"
+            )
         return _sentence(results, process, record if record and record.run == path.name else None)
     if record is None or record.door is None or record.door == _runner():
         return None

@@ -41,7 +41,7 @@ from storewise.session.coordination.cluster import (
     started_nodes,
 )
 from storewise.session.coordination.liveness import Session, members, remove_tree
-from storewise.session.coordination.private import write_owner_mark
+from storewise.session.coordination.private import make_owned
 from storewise.session.coordination.progress import JobProgress, ProgressFile
 from storewise.session.coordination.trial_job import TrialJob, write_trial_part
 from storewise.session.faults.executor import LOOK_EVERY as ORDERS_EVERY
@@ -447,8 +447,7 @@ def _make_directory(directory: Path, node: str, run: str) -> list[str]:
     """Make a node's data directory, marked as made by `run`; returns a warning if it is on a
     network file system. EngineError if it cannot be made."""
     try:
-        directory.mkdir(parents=True, mode=0o700)
-        write_owner_mark(directory, run)
+        make_owned(directory, run)
     except OSError as error:
         raise EngineError(
             f"{node}: cannot make {directory} on host {host_name()}: {error.strerror}; see "

@@ -204,8 +204,9 @@ class Guarded:
         try:
             guard.stdin.write(f"stop {int(number)} {seconds}\n".encode())
             guard.stdin.flush()
-        except OSError:
-            self._kill_root()  # the guard has gone
+        except OSError:  # the guard has gone
+            if self.status is None:
+                self._kill_root()
         try:
             guard.wait(seconds + 10)
         except subprocess.TimeoutExpired:

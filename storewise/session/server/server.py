@@ -29,6 +29,7 @@ from storewise.session.coordination.ending import (
     mapped_file_error,
 )
 from storewise.session.coordination.liveness import remove_tree
+from storewise.session.coordination.private import make_owned, owner_of
 from storewise.session.server.address import free_port
 from storewise.session.server.guard import POLL, Guarded, Order, clean
 
@@ -339,6 +340,7 @@ def start_server(
     with no server left.
     """
     tried: set[int] = set()
+    run = owner_of(node.directory)
     attempts = 0
     while True:
         attempts += 1
@@ -361,6 +363,8 @@ def start_server(
             taken = isinstance(error, EngineError) and any(text in words for text in _PORT_TAKEN)
             if not taken or meet is not None or attempts == _PORT_TRIES:
                 raise
+            if run:
+                make_owned(node.directory, run)
 
 
 def _with_ports(node: Node, ports: str, tried: set[int]) -> Node:

@@ -35,7 +35,7 @@ class DocumentBatch:
 
     The reader's `encoding` sets their form: a list of dicts, a list of BSON bytes or a
     `pyarrow.RecordBatch`. `bytes_read` is the position in the file (bytes, decompressed) up to
-    which it was read. `program` is the one that printed them, such as ``SSEARCH``.
+    which it was read. `program` is the program that printed them, such as ``SSEARCH``.
     """
 
     tasks: Any = field(default_factory=list)

@@ -446,7 +446,7 @@ class DocumentReader:
         self.counts.alignments += 1
 
     def _make_batch(self, lines: Lines, program: str) -> DocumentBatch:
-        """Make a batch of the documents read since the last one; `program` has printed them all."""
+        """Make a batch of the documents read since the last one, all of them from `program`."""
         encode = _ENCODERS[self._encoding]
         batch = DocumentBatch(*encode(self), bytes_read=lines.offset, program=program)
         self._tasks, self._rows = [], []

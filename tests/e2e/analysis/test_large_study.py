@@ -51,16 +51,16 @@ load_results(Path(sys.argv[2]))
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits address space by /proc")
 def test_no_more_than_a_lot_of_trials_is_in_memory(tmp_path):
-    """Of 1.2 million samples an eighth is read at a time; all at once they do not fit."""
+    """Of 3.2 million samples an eighth is read at a time; all at once they do not fit."""
     small, large = tmp_path / "small", tmp_path / "large"
     synthetic.make_study(small, engines=["sqlite"], workers=[1], repeats=1)
     synthetic.make_study(large, engines=["sqlite"], workers=[1], repeats=8)
     for path in large.glob("trials/*/read.0.parquet"):
         table = pq.read_table(path)
         seconds = table.filter(pc.equal(table["metric"], "cpu_user"))
-        more = pa.concat_tables([seconds] * (150_000 // len(seconds)))
+        more = pa.concat_tables([seconds] * (400_000 // len(seconds)))
         pq.write_table(pa.concat_tables([table, more]), path, compression="zstd")
-    room, lot = 150_000_000, 1
+    room, lot = 200_000_000, 1
     arguments = [str(small), str(large), str(room)]
     for size, fits in ((lot, True), (10**9, False)):
         done = subprocess.run(

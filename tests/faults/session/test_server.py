@@ -14,6 +14,7 @@ from support.waiting import exit_code, wait_until
 
 from storewise.engines.contract.server import Credentials
 from storewise.errors import Aborted, EngineError
+from storewise.session.coordination.private import made_by_run, make_owned
 from storewise.session.server import server as server_module
 from storewise.session.server.address import free_port
 from storewise.session.server.guard import Guarded
@@ -72,6 +73,22 @@ def test_a_server_answers_and_stops_in_order(start, tmp_path):
     assert not directory.exists()
 
 
+def test_a_directory_that_is_made_again_for_another_port_stays_the_run_s(start, tmp_path):
+    """Else nobody would remove it after the run was killed."""
+    directory = tmp_path / "data0"
+    make_owned(directory, "run")
+    with socket.socket() as taken, socket.socket() as free:
+        for one in (taken, free):
+            one.bind(("127.0.0.1", 0))
+        ports = [one.getsockname()[1] for one in (taken, free)]
+        free.close()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(server_module, "free_port", lambda *given: ports.pop(0))
+            start()
+    assert ports == []
+    assert made_by_run(directory, "run")
+
+
 @pytest.mark.parametrize(("word", "count"), [("detach", 3), ("deaf", 2)])
 def test_all_that_a_server_has_started_ends_with_it_also_where_it_is_deaf(start, word, count):
     server = start(words=(word,))
@@ -122,6 +139,19 @@ def test_a_first_step_that_is_not_wanted_any_more_may_end_in_order(start, tmp_pa
     assert (tmp_path / "ended").exists()
     wait_until(lambda: not psutil.pid_exists(int(result.read_text())), 30, "the child's end")
     assert ours() == []
+
+
+def test_the_number_of_a_process_that_has_ended_is_not_killed(start, monkeypatch):
+    """The system may have given it to another one meanwhile."""
+    server = start()
+    os.kill(server.pid, signal.SIGKILL)
+    wait_until(server.failure, 30, "the failure")
+    guard = server._process._guard
+    guard.wait(30)
+    killed = []
+    monkeypatch.setattr("storewise.session.server.guard.os.kill", lambda *one: killed.append(one))
+    server.stop()
+    assert killed == []
 
 
 @pytest.mark.parametrize("victim", ["server", "guard"])

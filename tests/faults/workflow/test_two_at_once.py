@@ -32,8 +32,9 @@ def test_the_one_beside_a_failed_trial_is_measured_to_its_end(tmp_path, engine):
 
     def two_at_work():
         assert run.poll() is None, place.output()
-        live = [path.parent.parent for path in place.results.glob("live/*/members/c.0.json")]
-        return len(live) == 2 and place.members().get("c.0")
+        return len(list(place.results.glob("live/*/owner.json"))) == 2 and place.members().get(
+            "c.0"
+        )
 
     os.kill(wait_until(two_at_work, 120, "two trials at work"), signal.SIGKILL)
     assert run.wait(120) == 1

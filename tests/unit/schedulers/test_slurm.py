@@ -34,6 +34,7 @@ def test_messages_of_the_plugin():
 
 def test_a_job_that_can_only_wait_is_told_once_when_looks_agree(commands):
     waits = "7|PartitionTimeLimit|short|rule_load_wildcards_t_0\n8|Priority|main|rule_load\n"
+    waits += "a comment's second line\n\n"
     waiting = slurm.Waiting("run-1")
 
     def look(answer):

@@ -179,6 +179,7 @@ class Coordination(stateful.RuleBasedStateMachine):
         self.number += 1
         lock = self.locks / f"{self.number}"
         lock.touch()
+        os.utime(lock, ns=(self.world.ns, self.world.ns))
         run = Run(self.results, LEASE, id=f"run{self.number}", system=system)
         next_place = self.results / "live" / f"{run.id} opens it later"
         made = MadeRun(run, system, lock, next_place, self.world.now)

@@ -19,7 +19,7 @@ from storewise.errors import ConfigError, EngineError, StorewiseError
 from storewise.session.coordination import cluster, private, run_record
 from storewise.session.coordination.listing import end_session, live_sessions
 from storewise.session.coordination.liveness import FINISHED, Process, Session, read_abort
-from storewise.session.coordination.private import check_private, make_private, replaceable
+from storewise.session.coordination.private import check_private, make_private, unsafe_parents
 from storewise.session.coordination.progress import JobProgress, ProgressFile, progress_of
 from storewise.session.coordination.run import Lease, Run, live_leases
 from storewise.session.coordination.run_record import RUNNER_VARIABLE, measuring_run, read_record
@@ -148,6 +148,9 @@ def test_a_lease_of_another_run_is_told(tmp_path):
     assert f"study {tmp_path.name} is measured here" in other
     assert "by process 1 on host far. It goes on" in other
     assert measuring_run(tmp_path, "r", system=MadeHost()) is None, "its own"
+    (tmp_path / "leases" / "s").write_text("{}")
+    assert "by run s, whose lease" in str(measuring_run(tmp_path, "r", system=MadeHost()))
+    (tmp_path / "leases" / "s").unlink()
     Lease("z", here, 25.0).write(tmp_path / "leases")
     assert "by process 1 on host here." in str(measuring_run(tmp_path, "r", system=MadeHost()))
 
@@ -294,7 +297,7 @@ def test_where_others_may_write_on_the_way_is_named(tmp_path, monkeypatch):
         a.chmod(mode_of_a)
         b.chmod(mode_of_b)
         return tuple(
-            [line for line in lines if f"{tmp_path}" in line] for lines in replaceable(places)
+            [line for line in lines if f"{tmp_path}" in line] for lines in unsafe_parents(places)
         )
 
     assert way(0o755, 0o1777) == ([], [])

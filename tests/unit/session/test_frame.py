@@ -409,6 +409,66 @@ def test_a_dead_run_s_trials_are_swept_with_words(tmp_path, monkeypatch):
     assert [path.name for path in trial.iterdir()] == ["part.parquet"]
 
 
+def test_a_lock_that_is_younger_than_a_killed_run_is_another_s(tmp_path, monkeypatch):
+    """Snakemake calls each run's locks the same: `--unlock`, then a run of another study."""
+    monkeypatch.chdir(tmp_path)
+    lock, leases = tmp_path / ".snakemake" / "locks" / "0.input.lock", tmp_path / "leases"
+    for directory in (lock.parent, leases):
+        directory.mkdir(parents=True)
+    for later, removed in ((1, False), (0, True), (-1, True)):
+        Lease("r", Process("here", 9, 1.0), 25.0, (str(lock),)).write(leases)
+        lock.touch()
+        os.utime(lock, (1e9 + later, 1e9 + later))
+        os.utime(leases / "r", (1e9, 1e9))
+        said = []
+        assert remove_dead_runs(tmp_path, said.append, system=MadeHost()) == ["r"]
+        assert lock.exists() != removed and (len(said) == 2) == removed
+        leases.mkdir()
+
+
+@pytest.mark.parametrize("again", ["at once", "opened"])
+def test_a_session_that_goes_while_it_is_swept_is_not_swept_further(tmp_path, again):
+    """Two that wait for the same killed run: the first has swept, and measures the trial anew."""
+    here, live = MadeHost(), tmp_path / "live" / "t"
+    opened(tmp_path, "killed")
+    (live / "members").mkdir()
+    stuck = here.spawn()
+    place = membership(live, "job", system=stuck)
+    place.__enter__()
+    store = tmp_path / "trials" / "t" / "store.0"
+
+    def by_the_other():
+        here.kill(stuck.own_pid)
+        shutil.rmtree(live)
+        if again == "opened":
+            opened(tmp_path, "new")
+            store.mkdir(parents=True)
+
+    here.own_time.after(4.0, by_the_other)
+    assert remove_session(tmp_path, live, system=here) == []
+    assert live.exists() == store.exists() == (again == "opened")
+    assert not (live / ABORT).exists()
+    assert remove_session(tmp_path, tmp_path / "live" / "gone", system=here) == []
+
+
+def test_whoever_is_interrupted_while_it_sweeps_leaves_the_rest_to_the_next(tmp_path):
+    """The run is still found, so that its cluster jobs are cancelled."""
+    here, said = MadeHost(), []
+    opened(tmp_path, "r")
+    (tmp_path / "leases").mkdir()
+    Lease("r", Process("here", 9, 1.0), 25.0).write(tmp_path / "leases")
+    with membership(tmp_path / "live" / "t", "job", system=replace(here, name="far")):
+        here.own_time.after(30.0, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            remove_dead_runs(tmp_path, said.append, system=here)
+    assert remove_dead_runs(tmp_path, said.append, system=here) == ["r"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def interrupted():
+    raise KeyboardInterrupt
+
+
 def test_a_sweep_removes_only_directories_that_its_run_has_made(tmp_path):
     """Whatever the files say that are found there: they may be made by others, or damaged."""
     here, live = MadeHost(), tmp_path / "live" / "t"

@@ -147,7 +147,7 @@ def main(arguments: Sequence[str]) -> int:
     path.with_suffix(LEFT).unlink(missing_ok=True)
     tidy(path.parent)
     if left:
-        note(f"still there after {LONGEST:.0f} s: {' '.join(left)}")
+        note(f"given up; PBS may still have: {' '.join(left)}")
     return 1 if left else 0
 
 

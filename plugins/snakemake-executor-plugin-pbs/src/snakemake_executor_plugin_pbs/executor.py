@@ -310,8 +310,8 @@ class Executor(RemoteExecutor):
         return handover.start(self._run_directory, self._server.dialect, ids, names, force=force)
 
     def _start_deletion_of_all(self) -> list[handover.Handover]:
-        """Start the deletion of all jobs that PBS may still have and that no other deletion process
-        has got."""
+        """Start the deletion of all jobs that PBS may still have, except those that another
+        deletion process already deletes."""
         ids, names = self._table.to_delete()
         if not ids and not names:
             return []

@@ -23,7 +23,7 @@ LOG = "cancel.log"
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """The process that deletes jobs, and the file in which it lists those left."""
+    """The process that deletes jobs, and the file in which it lists the jobs that are left."""
 
     process: subprocess.Popen[bytes]
     left: Path

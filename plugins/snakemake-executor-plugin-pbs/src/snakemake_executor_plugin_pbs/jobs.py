@@ -51,7 +51,8 @@ class JobTable:
     """All jobs that may still wait or run in PBS; safe to use from several threads.
 
     `unconfirmed` are names of jobs whose qsub has not answered (yet): PBS may have queued them.
-    `handed_over` are such names after a deletion process got them; `unneeded` are ids to delete.
+    `handed_over` are unconfirmed names whose jobs a deletion process deletes. `unneeded` are ids of
+    jobs to be deleted.
     """
 
     def __init__(self) -> None:

@@ -44,8 +44,8 @@ class Ended:
 
 
 class Delete(Protocol):
-    """Starts the deletion of jobs; returns at once. `force` is ``qdel -W force``: PBS forgets the
-    jobs even if their host does not answer."""
+    """A function that starts the deletion of jobs and returns at once. `force` is
+    ``qdel -W force``: PBS forgets the jobs even if their host does not answer."""
 
     def __call__(self, ids: Sequence[str], /, *, force: bool = False) -> object: ...
 

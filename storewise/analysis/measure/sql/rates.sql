@@ -39,13 +39,15 @@ WITH whole AS (
         coalesce(sum(value) FILTER (metric = 'errors'), 0) AS errors,
         sum(value) FILTER (metric = 'operations' AND operation = 'insert') AS inserts,
         sum(value) FILTER (metric = 'service_time_sum') AS service,
-        sum(value) FILTER (metric = 'prepare_time_sum') AS prepare
+        coalesce(sum(value) FILTER (metric = 'prepare_time_sum'), 0) AS prepare
     FROM totals GROUP BY ALL
 ), every AS (
     SELECT * EXCLUDE (errors), coalesce(errors, 0) AS errors,
         inserts IS NOT NULL AND coalesce(told, false) AS load,
         seconds > 0 AND NOT load AS steady,
         wall > warm AND all_operations > warm_operations AS after, -- something ended after it
+        -- Of the clients' time, what they spent between the store's calls.
+        if(prepare > 0, prepare / (prepare + coalesce(service, 0)), 0) AS own,
     FROM steps JOIN parts USING (trial, phase, step)
     LEFT JOIN whole USING (trial, phase, step)
     LEFT JOIN insert_rates USING (trial, phase, step)
@@ -59,12 +61,14 @@ WITH whole AS (
         CASE WHEN load THEN inserts / wall WHEN steady THEN operations / seconds
             WHEN after THEN (all_operations - warm_operations) / (wall - warm)
             ELSE coalesce(all_operations, 0) / wall END AS operations_per_s,
-        if(load AND prepare + service > 0, prepare / (prepare + service), NULL) AS parse_share,
-        if(load, rate, NULL) AS insert_documents_per_s
+        if(load, own, NULL) AS parse_share,
+        if(load, rate, NULL) AS insert_documents_per_s,
+        if(steady, own, NULL) AS client_share -- a short step's is of its first operation
     FROM every
 )
 UNPIVOT wide
-ON errors, duration, documents_per_s, operations_per_s, parse_share, insert_documents_per_s
+ON errors, duration, documents_per_s, operations_per_s, parse_share, insert_documents_per_s,
+    client_share
 INTO NAME measure VALUE value;
 
 CREATE TEMP VIEW operation_rates AS

@@ -30,8 +30,8 @@ def test_records_with_keys_of_their_own_have_a_cell_for_each_field():
     own = Kind("usertable", (Field("_id", "key", ""), Field("field0", "str", "")))
     chosen = [layout_of(kind, layout) for kind in (own, Kind.RNA) for layout in (None, "json")]
     assert chosen == ["columns", "json", "json", "json"]
-    assert make_layouts(Schema((own,)), None)[own].alone({"field0": "x"}) is not None
-    assert make_layouts(Schema(), None)[Kind.RNA].alone({"b": 1}) is None
+    assert make_layouts(Schema((own,)), None)[own].unconditional_update({"field0": "x"}) is not None
+    assert make_layouts(Schema(), None)[Kind.RNA].unconditional_update({"b": 1}) is None
 
 
 def test_a_count_that_fails_leaves_no_scanner_open():

@@ -1,6 +1,7 @@
 """Engine `parquet` and data sets: what it has loaded is one, and it reads those of `convert`."""
 
 import errno
+import json
 import shutil
 from contextlib import closing
 
@@ -185,6 +186,13 @@ def test_a_place_elsewhere(tmp_path):
     shutil.rmtree(store)
     load(store, INPUTS[:2], place=str(place))
     assert stored(root) == expected(INPUTS[:2])
+    ours = (store / "place.json").read_text()
+    (tmp_path / "home").mkdir()
+    (store / "place.json").write_text(json.dumps({"place": str(tmp_path / "home")}))
+    with pytest.raises(EngineError, match=r"home, which place\.json names, is not"):
+        ENGINE.remove(Cluster("parquet", stores=(store,), settings={"place": str(place)}))
+    assert (tmp_path / "home").is_dir()
+    (store / "place.json").write_text(ours)
     ENGINE.remove(Cluster("parquet", stores=(store,), settings={"place": str(place)}))
     assert list(place.iterdir()) == []
 
