@@ -72,12 +72,13 @@ def rules(
     stores = set(measures["store"]) - set(no_stores())
     of_stores = measures[measures["store"].isin(stores)]
     given = {c.name for c in criteria} & set(weights)
+    most = max((weights[name] for name in given), default=1.0)  # sums of huge ones are no number
     walls = tables.throughput[tables.throughput["measure"] == "duration"]
     wall = walls.astype({"phase": str}).groupby("phase")["wall"].median()
     every = {}
     for one in criteria:
         mine = of_stores[of_stores["criterion"] == one.name]
-        weight = weights.get(one.name, 0.0)
+        weight = weights.get(one.name, 0.0) / most
         if not given:
             known = one.counts and set(mine["store"]) == stores and stores
             means = mine["value"].clip(lower=one.least).groupby(mine["store"]).mean()

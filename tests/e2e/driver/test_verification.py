@@ -81,7 +81,7 @@ def test_what_a_damaged_store_is_worth(stored, made, fault):
 
     # The results of a study in which this store would be the best, had it lost nothing.
     tables = made.tables(engines=["sqlite", "duckdb"], workers=[1], repeats=2)
-    best = verdict(tables).recommendation.choice
+    best = verdict(tables).decision.table.index[0]
     trials = tables.results.trials
     one = trials.loc[trials["engine"] == best.lower(), "trial"].iloc[0]
     verify(RELAXED.model_copy(update={"id": one}), stored)
@@ -89,4 +89,4 @@ def test_what_a_damaged_store_is_worth(stored, made, fault):
     samples = Reduction(read_part(stored / "verify.parquet")[0])
     found = verdict(replace(tables, verification=verification(samples)))
     assert dict(found.set_aside) == {best: "its store did not hold all that was written to it"}
-    assert best not in (found.recommendation.choice, *found.recommendation.among)
+    assert best not in found.decision.table.index

@@ -1,13 +1,15 @@
 """The first screen in a real browser: answer, chart, uses, and the reader's own weights."""
 
+from dataclasses import replace
 from random import Random
 
 import pytest
 from support.browsing import opened
 from support.results.made import GROUP
 
-from storewise.analysis.verdict.decision import verdict
-from storewise.analysis.verdict.scores import scores, usable, with_weights
+from storewise.analysis.decision import Conditions, decide
+from storewise.analysis.verdict.decision import criteria_of, verdict
+from storewise.analysis.verdict.measures import measures_of, no_stores, rules
 
 pytestmark = [pytest.mark.needs("chromium"), GROUP]
 
@@ -36,23 +38,25 @@ def test_the_first_screen_has_the_answer_the_chart_and_the_uses(browser, study, 
         page.locator("dialog#source dl").first.wait_for()
 
 
-def test_weights_are_scored_on_the_page_as_by_the_analysis(kept, paged):
-    counted = verdict(paged.tables).counted
-    names = kept.evaluate("storewise.weighable.map(({ name }) => name)")
+def test_weights_are_judged_on_the_page_as_by_the_analysis(kept, paged):
+    tables = paged.tables
+    criteria = criteria_of(tables)
+    measures = measures_of(tables, criteria, {})
+    plain = rules(tables, criteria, measures, {})
+    # As the page does: with the deployments of the verdict.
+    deployed = verdict(tables).decision.table["deployment"].to_dict()
+    own = measures["deployment"] == measures["store"].map(deployed).fillna(measures["deployment"])
+    names = kept.evaluate("storewise.priorities.criteria.map(({ name }) => name)")
     assert len(names) > 2
     random = Random(20190601)
     draws = [dict.fromkeys(names, 1.0), {names[0]: 1.0}, *({n: 0.0} for n in names[:1])]
     draws += [{name: random.choice([0, 1, 2, 8]) for name in names} for _ in range(60)]
     for weights in draws:
-        here = [
-            (one.choice, one.rank, one.relative.mean)
-            for one in scores(usable(with_weights(counted, weights)))
-            if one.rank
-        ]
-        there = kept.evaluate("weights => storewise.scored(storewise.weighable, weights)", weights)
-        assert [(one["choice"], one["rank"]) for one in there] == [one[:2] for one in here], weights
-        relative = [one["relative"] for one in there]
-        assert relative == pytest.approx([one[2] for one in here], rel=1e-4)
+        weighted = {n: replace(plain[n], weight=float(w)) for n, w in weights.items() if w}
+        here = decide(measures[own], weighted, Conditions(no_stores=no_stores())).table
+        there = kept.evaluate("w => storewise.scored(storewise.priorities, w)", weights)
+        assert [one["choice"] for one in there] == list(here.index), weights
+        assert [one["relative"] for one in there] == pytest.approx(list(here.get("score", [])))
 
 
 @pytest.mark.slow
