@@ -23,16 +23,20 @@ def connections_of(process):
 
 
 def established(servers):
-    """Connections to the servers' ports, which their processes have (PostgreSQL one for each)."""
+    """Connections to the servers' ports, which their processes have (PostgreSQL one for each), but
+    for those that servers have with each other."""
     ports = {
         port for server in servers for port in (server.endpoint.port, *server.node.ports.values())
     }
-    return sum(
-        one.status == psutil.CONN_ESTABLISHED and one.laddr.port in ports
+    every = [
+        one
         for server in servers
         for process in (psutil.Process(server.pid), *psutil.Process(server.pid).children())
         for one in connections_of(process)
-    )
+        if one.status == psutil.CONN_ESTABLISHED
+    ]
+    of_servers = {one.laddr.port for one in every}
+    return sum(one.laddr.port in ports and one.raddr.port not in of_servers for one in every)
 
 
 @pytest.mark.parametrize("target", cells([*SINGLE, *EMBEDDED]))

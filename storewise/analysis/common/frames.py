@@ -104,23 +104,11 @@ class Numbered(NamedTuple):
     def groups(self) -> int:
         return len(self.first)
 
-    def sums(self, values: Any) -> Floats:
-        """The sum of the rows' values in each group."""
-        weights = np.asarray(values, dtype=np.float64)
-        sums: Floats = np.bincount(self.number, weights, self.groups).astype(float)
-        return sums
-
     def highest(self, values: Any) -> Floats:
         """The highest of the rows' values in each group."""
         highest = np.full(self.groups, -np.inf)
         np.maximum.at(highest, self.number, np.asarray(values, dtype=float))
         return highest
-
-    def any(self, rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Of each row whether one of `rows` is in its group."""
-        groups = np.zeros(self.groups, dtype=bool)
-        groups[self.number[rows]] = True
-        return groups[self.number]
 
 
 def numbered(table: pd.DataFrame, keys: Sequence[str]) -> Numbered:

@@ -75,7 +75,8 @@ class ProcessClient(Client, Generic[State, Form]):
 
 
 class ThreadClient(ProcessClient[State, Form]):
-    """A client with one thread's connections; `open_thread` makes one for each further thread."""
+    """A client that belongs to one thread and has connections of its own; `open_thread` makes
+    another one for each further thread."""
 
     @abstractmethod
     def _connect(self) -> None:

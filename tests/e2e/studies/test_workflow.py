@@ -101,10 +101,13 @@ def test_a_part_of_a_trial_is_refused(copy):
     assert "a trial is measured whole" in said
 
 
-#: Makes DuckDB refuse to open anything, in every process that a test starts with it.
+#: Makes DuckDB refuse to open any file, in every process that a test starts with it.
 BROKEN_DUCKDB = """
 import duckdb
-def connect(*args, **options):
+in_memory = duckdb.connect
+def connect(place, *args, **options):
+    if place == ":memory:":
+        return in_memory(place, *args, **options)
     raise duckdb.IOException("the disk is broken")
 duckdb.connect = connect
 """

@@ -36,8 +36,10 @@ def test_truncated_anywhere(name):
     cuts = {*range(0, whole, len(content) * STEP // 80 + 1), whole - 1}
     for cut in cuts.union(hit + more for hit in hits for more in (2, 9) if hit + more < whole):
         result = outcome(content[:cut])
-        assert result[0] == "error", cut
         assert outcome(content[:cut], mode="reference") == result, cut
+        if mark in content[:cut] and result[0] == "documents":
+            continue  # a whole search, and nothing of the next one
+        assert result[0] == "error", cut
         _, line, offset, _ = result
         # The error is where the file ends: at its last line or behind it.
         last = content.rfind(b"\n", 0, cut) + 1

@@ -123,8 +123,8 @@ class Watch:
         self._tell_waiting(now)
 
     def _delete_later(self, jobs: Iterable[PbsJob], *, force: bool = False) -> None:
-        """Note that jobs are to be deleted. `look` deletes them together at its end; if the run
-        ends before that, they are deleted with all other jobs."""
+        """Mark jobs for deletion. The next `look` deletes them together; at the end of the run
+        they are deleted with all other jobs."""
         ids = [job.id for job in jobs]
         self._table.add_unneeded(ids)
         self._to_delete[force] += ids
