@@ -72,7 +72,11 @@ def verdict(tables: Tables) -> Verdict:
     measures = measures_of(tables, measured, aside)
     weights = study_weights(tables.results.study)
     every = rules(tables, measured, measures, weights)
-    gone = {store: why for (store, _), why in aside.items() if store not in set(measures["store"])}
+    stores = set(measures["store"])
+    of_aside = {
+        _label(store, deployment if store in stores else ""): why
+        for (store, deployment), why in aside.items()
+    }
     conditions = Conditions(
         other_work=busy_share(tables) > BUSY, crashes=crashes_of(tables), no_stores=no_stores()
     )
@@ -88,7 +92,7 @@ def verdict(tables: Tables) -> Verdict:
             criteria.append(replace(one, sentence=_sentence(one)))
     pays = break_even(tables, judged, aside)
     soonest = {name: min(kinds.values()) for name, kinds in pays.items()}
-    left_out = {**{_label(*place): why for place, why in aside.items()}, **judged.aside, **gone}
+    left_out = {**of_aside, **judged.aside}
     uses = choices(criteria, measures, every, conditions, clients=_most_clients(tables.trials))
     change = turn(judged, every)
     weighted = any(c.name in weights for c in criteria)

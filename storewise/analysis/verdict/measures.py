@@ -106,6 +106,8 @@ def _turned_over(measures: pd.DataFrame) -> bool:
 def crashes_of(tables: Tables) -> dict[str, tuple[int, int]]:
     """Store -> crashes that lost acknowledged documents, and all of which that is known."""
     crashes = tables.crashes[tables.crashes["lost_documents"].notna()]
+    if crashes.empty:
+        return {}
     crashes = placed(crashes.merge(tables.trials, on="trial"), tables)
     return {
         str(store): (int((group["lost_documents"].astype(float) > 0).sum()), len(group))
@@ -129,6 +131,8 @@ def set_aside(tables: Tables) -> dict[tuple[str, str], str]:
     """(store, deployment) -> why nothing that it measured counts."""
     aside: dict[tuple[str, str], str] = {}
     trials = tables.results.trials
+    if "engine" not in trials:
+        return aside
     wrong = wrong_trials(tables.verification) - _lossy_crashes(tables)
     for row in records(placed(trials[trials["trial"].isin(wrong)], tables)):
         place = (str(row["store"]), str(row["deployment"]))

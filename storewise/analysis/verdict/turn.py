@@ -39,7 +39,7 @@ def turn(judged: Decision, rules: Mapping[str, Rule]) -> Turn | None:
         gaps = (means.loc[first] - means.loc[other]).to_dict()
         for name in names:
             rest = sum(weights[one] * gaps[one] for one in names if one != name)
-            if not gaps[name]:
+            if not gaps[name] or weights[name] == 1:  # nothing else has a weight
                 continue
             level = -rest / gaps[name]
             share = level / (1 - weights[name] + level) if level >= 0 else math.nan

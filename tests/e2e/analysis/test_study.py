@@ -159,7 +159,7 @@ def test_a_store_stands_at_the_level_that_loses_nothing(tmp_path):
             synthetic.make_trial(study, {**FACTORS, "consistency": level}, repeat)
     standings = [s for c in verdict(tables_of(study)).criteria for s in c.standings]
     assert {s.label for s in standings} == {"SQLite"}
-    assert all("durable" in s.configuration for s in standings)
+    assert all("durable" in s.where for s in standings)
 
 
 def test_references_that_are_lost_are_a_warning(tmp_path, monkeypatch):

@@ -121,7 +121,7 @@ def test_weights_of_zero_or_unknown_criteria_are_as_none(embedded):
         pd.testing.assert_frame_equal(result.decision.table, plain.decision.table)
         assert not result.weighted
     message = " ".join(verdict(weighing(embedded, aggregate=3, read=1)).text)
-    assert "Weights of aggregate could not count" in message
+    assert "weights aggregate could not count" in message
 
 
 def test_equal_stores_cannot_be_told_apart(tmp_path, monkeypatch):
@@ -212,8 +212,8 @@ def test_setup_of_servers_leaves_the_queue_out_and_embedded_stores_need_none(ser
         waited[message["engine"] == "postgres"].min(), rel=0.2
     )
     criterion = one(verdict(servers), "setup")
-    assert criterion.leaders == ("SQLite",)
     # All below a minute: nothing to choose by.
+    assert len(criterion.leaders) == 3
     assert criterion.weight == 0
     assert len(named(verdict(weighing(servers, setup=1)))) > 1
 
