@@ -20,8 +20,9 @@ from storewise.analysis.judge.comparable_steps import (
     of_rates,
 )
 from storewise.analysis.measure.reduction import STEP
-from storewise.analysis.measure.steps import OTHER, PARAMETERS, step_parameters
+from storewise.analysis.measure.steps import step_parameters
 from storewise.analysis.measure.throughput import StepKey
+from storewise.analysis.model.columns import OTHER, PARAMETERS
 from storewise.analysis.model.tables import Tables
 from storewise.analysis.stats.intervals import Estimate, estimate, pooled
 from storewise.errors import ResultError

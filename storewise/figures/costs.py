@@ -44,7 +44,7 @@ def storage(tables: Tables) -> Chart | None:
     for rank, (label, row) in enumerate(labelled(sizes)):
         on: Medium = "both" if label in printed.index else "page"
         name, words = line_name(row, names), f"{number(row['mean'])} bytes per document"
-        size = point(row["mean"], name, row, words, f"storage_summary:{label}")
+        size = point(row["mean"], name, row, words, f"summary:{label}")
         look: dict[str, Any] = {"on": on, "rank": rank if many else -1}
         size = replace(size, label=f"{row['mean']:.0f}")
         bars.append(Series(name, [size], "bars", row, **look))

@@ -10,7 +10,6 @@ import pandas as pd
 from storewise.analysis.common.engines import BASELINE, CEILING, client_side, title, varying_factors
 from storewise.analysis.common.text import number, seconds
 from storewise.analysis.judge.comparable_steps import WITH, closed_steps
-from storewise.analysis.measure.latency import supported
 from storewise.analysis.model.tables import Tables
 from storewise.figures.chart import Axis, Chart, Medium, Panel, Point, Series, point, rows_axis
 from storewise.figures.selection import (
@@ -47,7 +46,7 @@ def throughput(tables: Tables) -> Chart | None:
         return None
     factors = tables.results.factors
     names = varying_factors(rates, factors)
-    finder = Finder(tables.summary, [*factors, "phase", "step", "measure"])
+    finder = Finder(tables.rates, [*factors, "phase", "step", "measure"])
     ceiling = Finder(ceilings, [*client_side(factors), "phase", "step", "measure"])
     printed = on_paper(rates, names)
     many = len(printed) < len(rates)
@@ -88,7 +87,7 @@ def rates_shown(tables: Tables) -> pd.DataFrame:
     """Documents per second; of the phases of other workloads than alignments, once they have
     loaded, operations per second. Steps at a target rate are left out: it was not the store that
     set it."""
-    summary = tables.summary[tables.summary["mean"] > 0]
+    summary = tables.rates[tables.rates["mean"] > 0]
     loads = _loads(tables)
     other = tables.results.study.get("workload", "alignments") != "alignments"
     kept = []
@@ -98,14 +97,14 @@ def rates_shown(tables: Tables) -> pd.DataFrame:
         if phase in loads:
             # The files themselves load nothing: what was timed there is parsing alone.
             rows = rows[rows["engine"] != BASELINE]
-        kept.append(closed_steps(rows, tables.steps))
+        kept.append(closed_steps(rows))
     kept = [rows for rows in kept if len(rows)]
     return pd.concat(kept, ignore_index=True) if kept else summary.iloc[:0]
 
 
 def _loads(tables: Tables) -> set[str]:
     """The phases that load."""
-    summary = tables.summary
+    summary = tables.rates
     return set(summary.loc[summary["measure"] == "insert_documents_per_s", "phase"])
 
 
@@ -164,7 +163,6 @@ def latency(tables: Tables) -> Chart | None:
     if summary.empty:
         return None
     summary = summary.assign(tail=summary["percentile"].map(_TAILS))
-    summary = summary[supported(summary["percentile"], summary["count"])]
     names = varying_factors(summary, tables.results.factors)
     printed = lowest(summary, names)
     tails = {text: at for text, at in _TAILS.items() if at <= summary["tail"].max()}
@@ -177,9 +175,7 @@ def latency(tables: Tables) -> Chart | None:
             several = rows["step"].nunique() > 1
             lines = []
             for rank, group in lines_in(rows, [*names, "step"]):
-                points = points_of(
-                    group, "tail", "value", "latency_summary", _percentile, scale=1e3
-                )
+                points = points_of(group, "tail", "value", "summary", _percentile, scale=1e3)
                 line = line_of(group, names, points, rank, None if several else printed)
                 if several:
                     step = f"{line.name}, step {group['step'].iloc[0]:g}"

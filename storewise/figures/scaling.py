@@ -158,7 +158,7 @@ def over_nodes(tables: Tables) -> Chart | None:
 
     Stores without servers are level lines: what the same clients reach without a cluster.
     """
-    rates = tables.summary[tables.summary["measure"] == "documents_per_s"]
+    rates = tables.rates[tables.rates["measure"] == "documents_per_s"]
     rates = without_idle_ceiling(rates[rates["mean"] > 0], tables)
     if "nodes" not in rates or not rates["nodes"].nunique() > 1:
         return None

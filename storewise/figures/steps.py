@@ -11,7 +11,8 @@ import pandas as pd
 from storewise.analysis.common.engines import CEILING, title, varying_factors
 from storewise.analysis.common.frames import missing, records
 from storewise.analysis.common.text import number, seconds
-from storewise.analysis.measure.steps import ALL, OTHER, PARAMETERS, wide
+from storewise.analysis.measure.steps import wide
+from storewise.analysis.model.columns import ALL, OTHER, PARAMETERS
 from storewise.analysis.model.tables import Tables
 from storewise.figures.chart import Axis, Chart, Medium, Panel, Point, Series, level_axis, point
 from storewise.figures.selection import (

@@ -220,7 +220,7 @@ def limits(tables: Tables) -> Judged:
             step_causes.append(Cause(SET_RATE, text, "", math.nan))
         hosts = uses.get(key, [])
         step_causes += [cause for use in hosts for cause in causes(use)]
-        rows.append(_row(key, step_causes, hosts, float(step.wall)))
+        rows.append(_row(key, step_causes, hosts, float(step.value)))
     table = pd.DataFrame(rows, columns=list(COLUMNS))
     return Judged(table, list(_warnings(table)))
 

@@ -157,7 +157,7 @@ def capacity(tables: Tables) -> Judged:
 
 
 def _loads(tables: Tables, full: FullSize, factors: Sequence[str]) -> Iterable[_Load]:
-    rates = tables.summary
+    rates = tables.rates
     rates = rates[
         rates["phase"].isin(loads(rates))
         & (rates["measure"] == LOAD_RATE)

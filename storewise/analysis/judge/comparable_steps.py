@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from storewise.analysis.common.engines import BASELINE, CEILING, title
 from storewise.analysis.common.frames import records
 from storewise.analysis.common.text import all_of
-from storewise.analysis.measure.steps import ALL, OTHER
 from storewise.analysis.measure.throughput import FINISH
+from storewise.analysis.model.columns import ALL, OTHER
 from storewise.analysis.model.tables import Tables
 
 #: Rates of a load: with and without the time in which clients read and parse.
@@ -77,22 +77,15 @@ def named_times(latency: pd.DataFrame, percentiles: Collection[str] = ()) -> pd.
     return rows.assign(measure=operation + "_" + time + "_time_" + percentile)
 
 
-def closed_steps(rows: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
+def closed_steps(rows: pd.DataFrame) -> pd.DataFrame:
     """Of rows of one phase (a summary's) those of closed loops that had the same work.
 
     That is what the fastest store was fastest at. Column WITH has what tells the steps apart.
     """
-    of_phase = steps[(steps["operation"] == ALL) & steps["phase"].isin(rows["phase"])]
-    if of_phase.empty:
-        return rows.assign(**{WITH: ""})
-    parameters = of_phase.drop_duplicates(["phase", "step"])
-    parameters = parameters[["phase", "step", "clients", "planned", OTHER]]
-    rated = of_phase[of_phase["rate"].notna()]
-    paced = set(zip(rated["phase"].astype(str), rated["step"].astype(int), strict=True))
-    kept = rows[~at_steps(rows, paced)].merge(parameters, on=["phase", "step"], how="left")
+    kept = rows[rows["rate"].isna()]
     if kept.empty:
         return kept.assign(**{WITH: ""})
-    kept[OTHER] = kept[OTHER].fillna("")
+    kept = kept.assign(**{OTHER: kept[OTHER].fillna("")})
     several = {n: kept[n].nunique() > 1 for n in ("clients", "planned", OTHER)}
     stores = kept[~kept["engine"].isin([CEILING, BASELINE])]
     if len(stores):

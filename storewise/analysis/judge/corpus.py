@@ -113,10 +113,8 @@ def full_size(tables: Tables) -> FullSize | None:
 
 
 def documents_loaded(throughput: pd.DataFrame) -> pd.DataFrame:
-    """Documents that each trial loaded: trial, phase, step, documents (rate times wall time)."""
-    rows = throughput[throughput["phase"].isin(loads(throughput))]
-    rows = rows[rows["measure"] == LOAD_RATE]
-    rows = rows.assign(documents=rows["value"] * rows["wall"])
+    """Documents that each trial loaded: trial, phase, step, documents."""
+    rows = throughput[throughput["measure"] == "documents"].rename(columns={"value": "documents"})
     return rows[["trial", "phase", "step", "documents"]].reset_index(drop=True)
 
 

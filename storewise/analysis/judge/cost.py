@@ -132,7 +132,7 @@ def costs(tables: Tables) -> Judged:
     """The table `costs`: one row per factors' levels, phase, step and measure."""
     factors = list(tables.results.factors)
     columns = [*factors, *COLUMNS, *TEXTS]
-    if "engine" not in factors or tables.summary.empty:
+    if "engine" not in factors or tables.rates.empty:
         return Judged(pd.DataFrame(columns=columns))
     prices, warnings = _prices(tables.results.study, tables.results.parts)
     hour = HostPrices(tables.results.parts, prices) if prices is not None else None
@@ -213,12 +213,12 @@ def _phases(
     tables: Tables, factors: list[str], prices: Prices | None, hour: HostPrices | None
 ) -> list[dict[str, Any]]:
     """Hours and money of each phase."""
-    loading = loads(tables.summary)
+    loading = loads(tables.rates)
     paid = paid_hosts(tables, hour).merge(tables.trials[["trial", *factors]], on="trial")
     by_setting = {key: _mean_hosts(group) for key, group in grouped(paid, [*factors, "phase"])}
     paced = set_rates(tables)
     rows: list[dict[str, Any]] = []
-    for row in records(tables.summary):
+    for row in records(tables.rates):
         load = str(row["phase"]) in loading
         rate = row["measure"] == (LOAD_RATE if load else OTHER_RATE)
         if str(row["engine"]) == CEILING or not (rate or row["measure"] == "duration"):

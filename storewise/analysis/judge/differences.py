@@ -103,7 +103,7 @@ def compared_figures(tables: Tables) -> pd.DataFrame:
     times = times[times["time"] == "service"].assign(mean=lambda rows: rows["value"])
     sizes = tables.storage_summary
     sizes = sizes[sizes["measure"].isin(["bytes_per_document", "inodes"])]
-    frames = [headline_rates(tables, tables.summary), times, sizes]
+    frames = [headline_rates(tables, tables.rates), times, sizes]
     filled = [frame.reindex(columns=columns) for frame in frames if len(frame)]
     if not filled:
         return pd.DataFrame(columns=columns)

@@ -24,7 +24,7 @@ import numpy as np
 import pandas as pd
 
 from storewise.analysis.common.frames import Floats, grouped, records
-from storewise.analysis.measure.steps import ALL, OTHER
+from storewise.analysis.model.columns import ALL, OTHER
 from storewise.analysis.model.tables import Judged, Tables
 from storewise.analysis.stats.intervals import LEVEL, RESAMPLES, SEED
 

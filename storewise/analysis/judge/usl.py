@@ -20,7 +20,7 @@ from storewise.analysis.judge.comparable_steps import (
     set_rates,
 )
 from storewise.analysis.measure.scaling import numeric_factors
-from storewise.analysis.measure.steps import ALL, OTHER
+from storewise.analysis.model.columns import ALL, OTHER
 from storewise.analysis.model.tables import Judged, Tables
 from storewise.analysis.stats.usl import fit, not_fitted
 
@@ -51,7 +51,7 @@ def usl(tables: Tables) -> Judged:
 
 
 def _of_factors(tables: Tables, factors: list[str]) -> Iterable[dict[str, Any]]:
-    rates = headline_rates(tables, tables.summary)
+    rates = headline_rates(tables, tables.rates)
     for factor in numeric_factors(rates, [f for f in factors if f in RESOURCES]):
         keys = [*(f for f in factors if f != factor), "phase", "step", "measure", "unit"]
         for levels, group in grouped(rates.dropna(subset=[factor]), keys):

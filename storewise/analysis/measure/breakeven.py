@@ -32,11 +32,11 @@ from storewise.analysis.common.engines import BASELINE, CEILING, client_side
 from storewise.analysis.common.frames import key_of, records
 from storewise.analysis.files.parts import Part, steps_of
 from storewise.analysis.measure.reduction import STEP, Reduction
-from storewise.analysis.measure.repeats import ESTIMATE, over_repeats
 from storewise.analysis.measure.scaling import as_estimate
+from storewise.analysis.measure.summary import summarise
 from storewise.analysis.measure.throughput import StepKey
 from storewise.analysis.model.results import Results
-from storewise.analysis.stats.intervals import Estimate, half_width, weaker, welch
+from storewise.analysis.stats.intervals import ESTIMATE, Estimate, half_width, weaker, welch
 
 COLUMNS = ["phase", "step", "operation", "load", "files_question", "store_question"]
 COLUMNS += ESTIMATE
@@ -106,11 +106,11 @@ def breakeven(question: pd.DataFrame, load: pd.DataFrame, results: Results) -> p
     rows: list[dict[str, Any]] = []
     if BASELINE in set(results.trials.get("engine", ())):
         keys = ["phase", "step", "operation"]
-        loads = records(over_repeats(load.assign(what="load"), results, ["what"]))
+        loads = records(summarise(load.assign(what="load"), results, ["what"]))
         load_of = {key_of(row, factors): as_estimate(row) for row in loads}
         alike = [*(f for f in client_side(factors) if f != "index"), *keys]
         fastest: dict[tuple[Any, ...], Estimate] = {}
-        times = over_repeats(question, results, keys)
+        times = summarise(question, results, keys)
         for row in records(times[times["engine"] == BASELINE]):
             key, time = key_of(row, alike), as_estimate(row)
             fastest[key] = min(fastest.get(key, time), time, key=lambda one: one.mean)

@@ -1,33 +1,17 @@
-"""Latency percentiles from merged Hdr logs.
-
-Percentiles cannot be averaged, so histograms are added (Tene's HdrHistogram) over workers,
-processes and threads, and for the table over repeats over these too; then percentiles are read
-from the sum. *Service time* runs from the actual start of an operation, *response time* from
-its intended start, so that only the latter tells what a client at a fixed rate waits. Failed and
-warm-up operations are left out.
-"""
+"""Latency histograms of a phase, merged from the Hdr logs of its workers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import pandas as pd
-
-from storewise.analysis.common.frames import key_of, records
 from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.files.parts import HdrLog, Part, whole_phases
-from storewise.analysis.measure.latency_intervals import INTERVAL, figures, over_trials
-from storewise.analysis.model.results import Key, OwnerKey, Results
+from storewise.analysis.model.results import Key, OwnerKey
 from storewise.errors import ResultError
-from storewise.metrics.hdr import Counted, Tag, decoded, merge_all
+from storewise.metrics.hdr import Counted, Tag, decoded, merge_all, percentiles
 
-PERCENTILES: Mapping[str, float | None] = {
-    **{f"p{percentile:g}": percentile for percentile in (50.0, 90.0, 95.0, 99.0, 99.9, 99.99)},
-    "max": 100.0,
-}
-#: Operations that must lie above a percentile for it to be told.
-_ABOVE = 10
-_KEYS = ["phase", "step", "operation", "time"]
+#: Nanoseconds in a second.
+NS = 1e9
 
 
 def histograms(
@@ -74,41 +58,19 @@ def histograms(
     return of_all, of_owners, warnings
 
 
-def supported(percentiles: pd.Series, counts: pd.Series) -> pd.Series:
-    """Whether a sample of so many operations tells these percentiles: about ten operations must
-    lie above one (1,000 for p99), else it is no more than one of the slowest. A maximum always is.
-    """
-    above = percentiles.map({name: 1 - (p or 0) / 100 for name, p in PERCENTILES.items()})
-    # What rounding leaves of 1 - 0.999 must not refuse exactly ten.
-    return (counts * above >= _ABOVE - 1e-6) | percentiles.eq("max")
-
-
 def counted_tag(text: str) -> bool:
     """Whether a tag is of operations that count; raises ValueError for a foreign one."""
     tag = Tag.parse(text)
     return not (tag.failed or tag.warmup)
 
 
-def latency(histograms: Mapping[Key, Counted]) -> pd.DataFrame:
-    """Percentiles per trial in s: trial, phase, step, operation, time, percentile, value, unit,
-    count (operations behind it)."""
-    rows = [
-        (*key, percentile, value, "s", histogram.get_total_count())
-        for key, histogram in histograms.items()
-        for percentile, value in figures(histogram, PERCENTILES).items()
-    ]
-    return pd.DataFrame(rows, columns=["trial", *_KEYS, "percentile", "value", "unit", "count"])
-
-
-def merged_latency(histograms: Mapping[Key, Counted], results: Results) -> pd.DataFrame:
-    """Percentiles over all repeats of the same factors' levels, in s, with their intervals.
-
-    Columns: factors, phase, step, operation, time, n, percentile, value, low, high, resampled,
-    error, freedom, unit, count.
-    """
-    levels = {row["trial"]: key_of(row, results.factors) for row in records(results.trials)}
-    every = (((*levels[key[0]], *key[1:]), key[0], one) for key, one in histograms.items())
-    names = [*results.factors, *_KEYS]
-    table = pd.DataFrame(over_trials(every, names, PERCENTILES, results))
-    table = table.rename(columns={"figure": "percentile"}).assign(unit="s")
-    return table.reindex(columns=[*names, "n", "percentile", "value", *INTERVAL, "unit", "count"])
+def figures(histogram: Counted, wanted: Mapping[str, float | None]) -> dict[str, float]:
+    """Percentiles of a histogram, and its mean where None is wanted, in s by name; none of an empty
+    one."""
+    if not histogram.get_total_count():
+        return {}
+    values = percentiles(histogram, [p for p in wanted.values() if p is not None])
+    return {
+        name: (histogram.get_mean_value() if p is None else values[p]) / NS
+        for name, p in wanted.items()
+    }

@@ -15,10 +15,11 @@ import pandas as pd
 
 from storewise.analysis.common.frames import key_of, records
 from storewise.analysis.files.parts import Part, steps_of
-from storewise.analysis.measure.latency_intervals import figures
+from storewise.analysis.measure.latency import figures
 from storewise.analysis.measure.reduction import STEP, Reduction
-from storewise.analysis.measure.repeats import ESTIMATE, over_repeats
+from storewise.analysis.measure.summary import summarise
 from storewise.analysis.measure.throughput import StepKey
+from storewise.analysis.model.columns import ALL, MEAN
 from storewise.analysis.model.results import OwnerKey, Results
 from storewise.metrics.hdr import Counted, bucket_indexes
 from storewise.metrics.outages import common, longest
@@ -113,22 +114,22 @@ def per_node(
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def slowdown(throughput: pd.DataFrame, conditions: pd.DataFrame, results: Results) -> pd.DataFrame:
+def slowdown(measures: pd.DataFrame, conditions: pd.DataFrame, results: Results) -> pd.DataFrame:
     """Throughput with 0, 1, 2 ... slowed nodes, over repeats, of phases in which any was slowed.
 
-    Columns: factors, phase, step, slow, slowed_nodes, unit, n, mean, low, high, resampled,
-    relative (to the mean without slowed nodes of the same factors' levels and phase).
+    Columns: factors, phase, step, slow, slowed_nodes, unit, MEAN, relative (to the mean without
+    slowed nodes of the same factors' levels and phase).
     """
     factors = list(results.factors)
     keys = ["phase", "step", "slow", "slowed_nodes"]
-    columns = [*factors, *keys, "unit", *ESTIMATE, "relative"]
+    columns = [*factors, *keys, "unit", *MEAN, "relative"]
     slowed = conditions.loc[conditions["slowed_nodes"] > 0, ["trial", "phase"]].drop_duplicates()
-    rates = throughput[throughput["measure"] == "operations_per_s"]
+    rates = measures[(measures["measure"] == "operations_per_s") & (measures["operation"] == ALL)]
     rates = rates.merge(conditions[~conditions["crash"].astype(bool)], on=STEP)
     rates = rates.merge(slowed, on=["trial", "phase"])
     if rates.empty:
         return pd.DataFrame(columns=columns)
-    table = over_repeats(rates, results, [*keys, "measure"])
+    table = summarise(rates, results, [*keys, "measure"])
     # The rate of steps without slowed nodes, which the others are divided by.
     free = table["mean"].where(table["slowed_nodes"] == 0)
     groups = table.groupby([*factors, "phase"], dropna=False, observed=True)

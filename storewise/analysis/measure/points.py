@@ -16,7 +16,7 @@ import pandas as pd
 
 from storewise.analysis.common.frames import missing, records
 from storewise.analysis.files.parts import steps_of
-from storewise.analysis.measure.reduction import STEP, Reduction
+from storewise.analysis.model.columns import ALL, RATES
 from storewise.analysis.model.results import Results
 
 #: Derived level: client threads over all processes of all workers.
@@ -37,19 +37,17 @@ class Point:
     levels: Mapping[str, Any] = field(default_factory=dict)
 
 
-def points(results: Results, mean_times: pd.DataFrame, throughput: pd.DataFrame) -> list[Point]:
-    """All points of a study.
-
-    `throughput` is `throughput.throughput`. Beside its measures there is `mean_service_time` in s
-    of each operation, as `mean_times` has it.
-    """
+def points(results: Results, measures: pd.DataFrame) -> list[Point]:
+    """All points of a study: of its rates, and the mean service time in s of each operation."""
     factors = {
         row["trial"]: {name: row[name] for name in results.factors if not missing(row[name])}
         for row in records(results.trials)
     }
     steps = steps_of(results.parts)
     points = []
-    for row in [*records(throughput), *records(mean_times)]:
+    wanted = (measures["operation"] == ALL) & measures["measure"].isin(RATES)
+    wanted |= measures["measure"] == "mean_service_time"
+    for row in records(measures[wanted]):
         trial, phase, step = row["trial"], row["phase"], row["step"]
         if trial not in factors or not math.isfinite(row["value"]):
             continue
@@ -61,7 +59,7 @@ def points(results: Results, mean_times: pd.DataFrame, throughput: pd.DataFrame)
                 step=step,
                 measure=row["measure"],
                 value=row["value"],
-                operation=row.get("operation", ""),
+                operation="" if row["operation"] == ALL else row["operation"],
                 levels=levels_of(factors[trial], parameters),
             )
         )
@@ -89,17 +87,6 @@ def _plain(value: Any) -> Any:
 
 def missing_level(value: Any) -> bool:
     return not isinstance(value, list | dict | str) and missing(value)
-
-
-def mean_times(samples: Reduction) -> pd.DataFrame:
-    """`mean_service_time` in s per trial, phase, step and operation: its total time in the store's
-    calls over its number, which is what closed-loop benchmarks call latency.
-
-    Columns: trial, phase, step, operation, measure, value.
-    """
-    table = samples.table("FROM mean_times ORDER BY trial, phase, step, operation")
-    table = table.rename(columns={"seconds": "value"}).assign(measure="mean_service_time")
-    return table[[*STEP, "operation", "measure", "value"]]
 
 
 def same_level(ours: Any, theirs: Any) -> bool:

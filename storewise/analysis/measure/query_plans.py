@@ -14,6 +14,7 @@ from storewise.analysis.common.engines import BASELINE, title
 from storewise.analysis.common.frames import grouped, missing, records
 from storewise.analysis.common.text import all_of
 from storewise.analysis.common.warnings import StudyWarning
+from storewise.analysis.model.columns import ALL
 from storewise.analysis.model.results import Results
 
 #: Of one query at one selectivity, in one step of one trial.
@@ -183,7 +184,7 @@ def index_word(row: Mapping[str, Any]) -> str:
     return "yes" if row["uses_index"] else "no"
 
 
-def questions(results: Results, latency_summary: pd.DataFrame) -> pd.DataFrame:
+def questions(results: Results, summary: pd.DataFrame) -> pd.DataFrame:
     """One row per factors' levels, phase, step and question.
 
     Columns: factors, then COLUMNS: `answered_by` is store or client, `by` the verb, `indexes` the
@@ -206,9 +207,9 @@ def questions(results: Results, latency_summary: pd.DataFrame) -> pd.DataFrame:
         return pd.DataFrame(columns=[*factors, *COLUMNS])
     # Repeats say the same.
     table = table.drop(columns="trial").drop_duplicates()
-    medians = latency_summary[
-        (latency_summary["time"] == "service") & (latency_summary["percentile"] == "p50")
-    ].rename(columns={"operation": "question", "value": "median", "count": "operations"})
+    medians = summary[(summary["measure"] == "service_p50") & (summary["operation"] != ALL)].rename(
+        columns={"operation": "question", "mean": "median", "count": "operations"}
+    )
     keys = [*factors, "phase", "step", "question"]
     table = table.merge(medians[[*keys, "median", "operations", "n"]], on=keys, how="left")
     order = {name: place for place, name in enumerate(dict.fromkeys(key[3] for key in notes))}

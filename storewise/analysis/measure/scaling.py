@@ -14,8 +14,7 @@ from typing import Any
 import pandas as pd
 
 from storewise.analysis.common.frames import grouped, records
-from storewise.analysis.measure.repeats import ESTIMATE
-from storewise.analysis.stats.intervals import Estimate, ratio
+from storewise.analysis.stats.intervals import ESTIMATE, Estimate, Resampled, ratio
 
 #: Numbers that are no resource: nobody expects four times the data to be loaded at four times the
 #: rate.
@@ -77,4 +76,5 @@ def as_estimate(row: Mapping[str, Any]) -> Estimate:
     mean, low, high, error, freedom = (
         float(row[name]) for name in ("mean", "low", "high", "error", "freedom")
     )
-    return Estimate(int(row["n"]), mean, low, high, row["resampled"], error, freedom, mean > 0)
+    basis: Resampled = "repeats" if low <= high else "none"
+    return Estimate(int(row["n"]), mean, low, high, basis, error, freedom, mean > 0)

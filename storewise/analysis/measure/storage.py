@@ -22,19 +22,8 @@ from storewise.analysis.common.frames import key_of, missing, records, rows_of
 from storewise.analysis.files.inputs import InputTotals
 from storewise.analysis.measure.reduction import STEP, Reduction
 from storewise.analysis.measure.throughput import StepKey
+from storewise.analysis.model.columns import SIZES
 
-UNITS = {
-    "store_bytes": "B",
-    "bytes_per_document": "B/document",
-    "share_of_input": "1",
-    "share_of_raw_input": "1",
-    "node_bytes": "B",
-    "node_bytes_per_document": "B/document",
-    "holds_from": "1",
-    "files": "1",
-    "inodes": "1",
-    "metadata_operations": "1",
-}
 COLUMNS = [*STEP, "measure", "value", "unit"]
 #: From `holds_from` documents on, at most this share of the directories is not data.
 _OVERHEAD_SHARE = 0.1
@@ -65,7 +54,7 @@ def storage(
             if read > 0:
                 values["share_of_raw_input"] = size / read
         values |= inode_measures(counted.get((step[0], step[1], step[2]), {}))
-        rows += [(*step, measure, value, UNITS[measure]) for measure, value in values.items()]
+        rows += [(*step, measure, value, SIZES[measure]) for measure, value in values.items()]
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
@@ -91,10 +80,10 @@ def node_storage(
     sessions = sessions.drop(columns=wide.columns)
     loads = samples.table("FROM loading ORDER BY trial, phase, step")[STEP].drop_duplicates("trial")
     table = sessions.merge(loads, on="trial")
-    measures = [name for name in UNITS if name in sessions]
+    measures = [name for name in SIZES if name in sessions]
     table = table.melt(id_vars=STEP, value_vars=measures, var_name="measure")
     table = table[(table["value"] > 0) | (table["measure"] == "metadata_operations")]
-    return table.dropna(subset="value").assign(unit=table["measure"].map(UNITS))[COLUMNS]
+    return table.dropna(subset="value").assign(unit=table["measure"].map(SIZES))[COLUMNS]
 
 
 def inode_measures(found: Mapping[str, float]) -> dict[str, float]:

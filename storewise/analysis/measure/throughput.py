@@ -23,6 +23,7 @@ import pandas as pd
 from storewise.analysis.common.frames import rows_of
 from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.measure.reduction import STEP, Reduction
+from storewise.analysis.model.columns import RATES
 
 #: A phase that is at least so long (s) has a steady part.
 MIN_STEADY_SECONDS = 5.0
@@ -30,16 +31,6 @@ MIN_STEADY_SECONDS = 5.0
 StepKey = tuple[str, str, int]
 #: The operation that ends a load.
 FINISH = "finish"
-
-UNITS = {
-    "errors": "1",
-    "duration": "s",
-    "documents_per_s": "documents/s",
-    "operations_per_s": "operations/s",
-    "parse_share": "1",
-    "insert_documents_per_s": "documents/s",
-    "client_share": "1",
-}
 
 
 def series(samples: Reduction) -> pd.DataFrame:
@@ -52,18 +43,18 @@ def series(samples: Reduction) -> pd.DataFrame:
 
 
 def throughput(samples: Reduction) -> pd.DataFrame:
-    """One row per trial, phase, step and measure: value, unit, part ("steady" or "whole"), wall."""
+    """One row per trial, phase, step and measure: value, unit."""
     table = samples.table("FROM throughput")
-    order = table["measure"].map({name: place for place, name in enumerate(UNITS)})
-    table = table.assign(order=order, unit=table["measure"].map(UNITS))
+    order = table["measure"].map({name: place for place, name in enumerate(RATES)})
+    table = table.assign(order=order, unit=table["measure"].map(RATES))
     table = table.sort_values([*STEP, "order"], ignore_index=True)
-    return table[[*STEP, "measure", "value", "unit", "part", "wall"]]
+    return table[[*STEP, "measure", "value", "unit"]]
 
 
 def short_phases(table: pd.DataFrame) -> list[StudyWarning]:
     """One warning per phase that has trials too short for a steady part."""
     walls = table[table["measure"] == "duration"]
-    phases = {str(phase): group["wall"] for phase, group in walls.groupby("phase", observed=True)}
+    phases = {str(phase): group["value"] for phase, group in walls.groupby("phase", observed=True)}
     return [
         StudyWarning(
             "short_phase",

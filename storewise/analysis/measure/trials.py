@@ -23,10 +23,10 @@ from storewise.analysis.measure import latency as latencies
 from storewise.analysis.measure import per_node as owners
 from storewise.analysis.measure import throughput as rates
 from storewise.analysis.measure.breakeven import clients_at_once, load_times, question_times
-from storewise.analysis.measure.points import mean_times
+from storewise.analysis.measure.measures import measures
 from storewise.analysis.measure.reduction import Reduction
 from storewise.analysis.measure.sessions import nodes, sessions
-from storewise.analysis.measure.steps import measured_steps, step_parameters
+from storewise.analysis.measure.steps import step_parameters
 from storewise.analysis.measure.storage import node_storage, storage
 from storewise.analysis.measure.verification import verification
 from storewise.analysis.model.results import Measured
@@ -35,12 +35,10 @@ from storewise.analysis.model.results import Measured
 @dataclass(frozen=True, slots=True)
 class Study:
     """What the figures of its trials depend on: the inputs, and whether it has the files themselves
-    (else `question_times` and `load_times` stay empty) and published studies (else `mean_times`)
-    to compare with."""
+    (else `question_times` and `load_times` stay empty) to compare with."""
 
     inputs: InputTotals | None = None
     files: bool = True
-    published: bool = True
 
 
 def measure(
@@ -78,13 +76,16 @@ def measure(
     return Measured(
         trials=_trials(samples),
         series=rates.series(samples),
-        throughput=rates.throughput(samples),
-        mean_times=mean_times(samples if study.published else nothing),
+        measures=measures(
+            samples,
+            rates.throughput(samples),
+            histograms,
+            _by_trial([stored, node_storage(session_table, samples, stored, times)]),
+            session_table,
+        ),
         question_times=question_times(samples if study.files else nothing, clients_at_once(parts)),
         load_times=load_times(samples if study.files else nothing),
         parameters=parameters,
-        steps=measured_steps(samples, parameters),
-        storage=_by_trial([stored, node_storage(session_table, samples, stored, times)]),
         load=load,
         host=host,
         cpu=hosts.cpu(samples).astype(texts),

@@ -27,8 +27,6 @@ class OfTrials:
     """Tables of trials that are handed out as they were measured."""
 
     series: pd.DataFrame
-    throughput: pd.DataFrame
-    storage: pd.DataFrame
     host: pd.DataFrame
     cpu: pd.DataFrame
     balance: pd.DataFrame
@@ -44,17 +42,16 @@ class OfTrials:
 class Measured(OfTrials):
     """Figures of trials; the tables are described where they are made.
 
-    `trials` has trial, repeat, phases, host; `load` is `host` without what nodes measured;
-    `parameters` and `conditions` are those of steps; `paced` are trial, phase and step of open
-    loops.
+    `trials` has trial, repeat, phases, host; `measures` are without the parameters of steps; `load`
+    is `host` without what nodes measured; `parameters` and `conditions` are those of steps; `paced`
+    are trial, phase and step of open loops.
     """
 
     trials: pd.DataFrame
-    mean_times: pd.DataFrame
+    measures: pd.DataFrame
     question_times: pd.DataFrame
     load_times: pd.DataFrame
     parameters: pd.DataFrame
-    steps: pd.DataFrame
     load: pd.DataFrame
     conditions: pd.DataFrame
     paced: Set[tuple[str, str, int]]

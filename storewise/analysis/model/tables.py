@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
 import pandas as pd
 
 from storewise.analysis.common.warnings import StudyWarning, warning_table
+from storewise.analysis.model.columns import ALL, OTHER, RATES, SIZES
 from storewise.analysis.model.results import OfTrials, Results
 
 
@@ -31,14 +32,13 @@ class Tables(OfTrials):
 
     results: Results
     trials: pd.DataFrame
+    measures: pd.DataFrame
+    """All figures of trials (`measure.measures`), with what their steps were."""
     summary: pd.DataFrame
-    latency: pd.DataFrame
-    latency_summary: pd.DataFrame
+    """The same over repeats (`measure.summary`)."""
     scaling: pd.DataFrame
-    steps: pd.DataFrame
     searches: pd.DataFrame
     highest_rates: pd.DataFrame
-    storage_summary: pd.DataFrame
     slowdown: pd.DataFrame
     client_bound: pd.DataFrame
     questions: pd.DataFrame
@@ -52,6 +52,42 @@ class Tables(OfTrials):
     warnings: Sequence[StudyWarning]
     judged: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     """Tables that are made of the others (``storewise.analysis.pipeline.build``), by name."""
+
+    @property
+    def rates(self) -> pd.DataFrame:
+        """Of the summary: rates, errors and times of whole steps."""
+        return _whole(self.summary, RATES)
+
+    @property
+    def throughput(self) -> pd.DataFrame:
+        """Of the measures: rates, errors and times of whole steps."""
+        return _whole(self.measures, RATES)
+
+    @property
+    def storage(self) -> pd.DataFrame:
+        """Of the measures: sizes."""
+        return _whole(self.measures, SIZES)
+
+    @property
+    def storage_summary(self) -> pd.DataFrame:
+        """Of the summary: sizes."""
+        return _whole(self.summary, SIZES)
+
+    @property
+    def steps(self) -> pd.DataFrame:
+        """Of the summary: phases of several steps, or with a target rate."""
+        return self.summary[self.summary[OTHER].notna()]
+
+    @property
+    def latency(self) -> pd.DataFrame:
+        """Of the measures: times of each operation, as columns `time` and `percentile`."""
+        return _times(self.measures)
+
+    @property
+    def latency_summary(self) -> pd.DataFrame:
+        """Of the summary: times of each operation, as columns `time` and `percentile`."""
+        times = _times(self.summary)
+        return times.assign(value=times["mean"])
 
     def phases_of(self, table: pd.DataFrame) -> list[str]:
         """The phases in a table in the order in which they ran."""
@@ -70,3 +106,15 @@ class Tables(OfTrials):
         named = {one.name: getattr(self, one.name) for one in fields(self)}
         measured = {name: one for name, one in named.items() if isinstance(one, pd.DataFrame)}
         return {**measured, **self.judged, "warnings": warning_table(self.warnings)}
+
+
+def _whole(table: pd.DataFrame, measures: Collection[str]) -> pd.DataFrame:
+    """The rows of some measures of all operations together."""
+    return table[(table["operation"] == ALL) & table["measure"].isin(measures)]
+
+
+def _times(table: pd.DataFrame) -> pd.DataFrame:
+    rows = table[table["operation"] != ALL]
+    parts = rows["measure"].astype(str).str.extract(r"^(?P<time>service|response)_(?P<of>.*)$")
+    rows = rows.assign(time=parts["time"], percentile=parts["of"])
+    return rows[parts["time"].notna()]

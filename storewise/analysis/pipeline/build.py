@@ -13,17 +13,19 @@ from dataclasses import fields, replace
 from storewise.analysis.judge import anova, bottlenecks, capacity, cost, differences, knee, noise
 from storewise.analysis.judge.usl import usl
 from storewise.analysis.measure import host_load as hosts
-from storewise.analysis.measure import latency as latencies
 from storewise.analysis.measure import per_node as owners
 from storewise.analysis.measure import throughput as rates
 from storewise.analysis.measure.breakeven import breakeven
+from storewise.analysis.measure.measures import with_steps
 from storewise.analysis.measure.points import points
 from storewise.analysis.measure.query_plans import plan_summary, plan_warnings, plans, questions
 from storewise.analysis.measure.references import compare
-from storewise.analysis.measure.repeats import few_repeats, over_repeats
+from storewise.analysis.measure.repeats import few_repeats
 from storewise.analysis.measure.scaling import scaling
-from storewise.analysis.measure.steps import highest_rates, searches, steps
+from storewise.analysis.measure.steps import searches
+from storewise.analysis.measure.summary import highest_rates, summarise
 from storewise.analysis.measure.verification import verification_warnings
+from storewise.analysis.model.columns import ALL, RATES
 from storewise.analysis.model.results import OfTrials, Results
 from storewise.analysis.model.tables import Judged, Tables
 from storewise.analysis.verdict.export import verdict_table
@@ -64,12 +66,12 @@ def judge(tables: Tables) -> Tables:
 def measured_tables(results: Results) -> Tables:
     """The tables without those that are made of them."""
     measured = results.measured
-    throughput = measured.throughput
-    summary = over_repeats(throughput, results, ["phase", "step", "measure"], measured.series)
+    measures = with_steps(measured.measures, measured.parameters)
+    summary = summarise(measures, results)
     searched = searches(results)
-    merged = latencies.merged_latency(measured.histograms, results)
+    throughput = measures[(measures["operation"] == ALL) & measures["measure"].isin(RATES)]
     bound = hosts.client_bound(measured.load, throughput, summary, results, measured.paced)
-    published = compare(results.references, points(results, measured.mean_times, throughput))
+    published = compare(results.references, points(results, measures))
     planned = plans(results)
     warnings = [
         *results.warnings,
@@ -87,18 +89,13 @@ def measured_tables(results: Results) -> Tables:
         results=results,
         trials=results.trials,
         summary=summary,
-        latency=latencies.latency(measured.histograms),
-        latency_summary=merged,
         scaling=scaling(summary, results.factors),
-        steps=steps(measured.steps, measured.parameters, measured.histograms, results),
+        measures=measures,
         searches=searched,
         highest_rates=highest_rates(searched, results),
-        storage_summary=over_repeats(
-            measured.storage, results, ["phase", "step", "measure"], counted=True
-        ),
-        slowdown=owners.slowdown(throughput, measured.conditions, results),
+        slowdown=owners.slowdown(measures, measured.conditions, results),
         client_bound=bound,
-        questions=questions(results, merged),
+        questions=questions(results, summary),
         breakeven=breakeven(measured.question_times, measured.load_times, results),
         reference_values=published.values,
         reference_curves=published.curves,

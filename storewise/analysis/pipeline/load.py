@@ -104,7 +104,6 @@ def load_results(
         files=not study
         or BASELINE in (study.get("engines") or ())
         or any(directory.glob(f"{TRIALS}/{BASELINE}-*")),
-        published=bool(study.get("references")),
     )
     failures = {one.trial for one in failed}
     paths = [p for p in sorted(directory.glob(f"{TRIALS}/*/")) if p.name not in failures]

@@ -17,7 +17,6 @@ from storewise.analysis.model.results import Results
 from storewise.analysis.model.tables import Tables
 from storewise.analysis.pipeline.build import judge, measured_tables
 from storewise.analysis.pipeline.load import load_results
-from storewise.analysis.stats.intervals import LEVEL
 from storewise.analysis.verdict.decision import Verdict, verdict
 from storewise.analysis.verdict.export import verdict_data
 from storewise.atomic import aside, write_aside
@@ -26,10 +25,6 @@ from storewise.layout import VERDICT
 
 #: Rows from which on a table is written by DuckDB.
 LONG = 50_000
-#: Latency percentiles that ``summary.csv`` has a row for.
-_SUMMARY_PERCENTILES = ("p50", "p99")
-SUMMARY_COLUMNS = ["phase", "step", "measure", "n", "mean", "low", "high"]
-SUMMARY_COLUMNS += ["level", "resampled", "unit"]
 
 
 def analyse(study_dir: Path, outdir: Path) -> None:
@@ -76,26 +71,6 @@ def _write(
             f"{outdir}: cannot be written: {error.strerror or error}; check its rights and the "
             "free space"
         ) from error
-
-
-def summary_table(tables: Tables) -> pd.DataFrame:
-    """Every headline figure: one row per factors' levels, phase, step and measure.
-
-    Latencies are percentiles of service time from the histograms of all repeats together, in s.
-    Columns: factors, then SUMMARY_COLUMNS.
-    """
-    rates = tables.summary.assign(level=LEVEL)
-    sizes = tables.storage_summary.assign(level=LEVEL)
-    times = tables.latency_summary
-    times = times[(times["time"] == "service") & times["percentile"].isin(_SUMMARY_PERCENTILES)]
-    times = times.assign(
-        measure=times["operation"].astype(str) + "_service_time_" + times["percentile"].astype(str),
-        mean=times["value"],
-        level=LEVEL,
-    )
-    columns = [*tables.results.factors, *SUMMARY_COLUMNS]
-    filled = [t.reindex(columns=columns) for t in (rates, sizes, times) if not t.empty]
-    return pd.concat(filled or [pd.DataFrame(columns=columns)], ignore_index=True)
 
 
 def write_csv(table: pd.DataFrame, path: Path) -> None:

@@ -284,5 +284,5 @@ def busy_share(tables: Tables) -> float:
 
 def short_share(tables: Tables) -> float:
     """The share of phases of trials that were shorter than LONG."""
-    walls = tables.throughput.loc[tables.throughput["measure"] == "duration", "wall"]
+    walls = tables.throughput.loc[tables.throughput["measure"] == "duration", "value"]
     return float((walls < LONG).mean()) if len(walls) else 0.0

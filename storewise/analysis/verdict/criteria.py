@@ -24,6 +24,7 @@ from storewise.analysis.judge.comparable_steps import headline_rates, loads
 from storewise.analysis.judge.corpus import VOLUME, files_of_corpus
 from storewise.analysis.judge.cost import AS_PLACED
 from storewise.analysis.measure.throughput import FINISH
+from storewise.analysis.model.columns import ALL
 from storewise.analysis.model.tables import Tables
 from storewise.analysis.stats.intervals import Estimate
 from storewise.analysis.verdict.values import COLUMNS, of_rows
@@ -160,12 +161,8 @@ def operations(tables: Tables) -> dict[str, dict[str, float]]:
 
 def _counts(tables: Tables) -> pd.DataFrame:
     """The number of operations (column `count`) by factors, phase, step and operation."""
-    times = tables.latency_summary
-    times = times[
-        (times["time"] == "service")
-        & (times["percentile"] == "p50")
-        & (times["operation"] != FINISH)
-    ]
+    times = tables.summary
+    times = times[(times["measure"] == "service_p50") & ~times["operation"].isin([ALL, FINISH])]
     return times.astype({"phase": str, "operation": str, "count": float})
 
 
@@ -185,7 +182,7 @@ def phases_of_kinds(shares: dict[str, dict[str, float]], order: Sequence[str]) -
 
 def rates(tables: Tables) -> list[Criterion]:
     """Loading, reading, scanning and aggregation, and every other phase with a rate of its own."""
-    headlines = headline_rates(tables, tables.summary)
+    headlines = headline_rates(tables, tables.rates)
     every = _with_counts(_client_bound(with_source(headlines), tables), tables)
     alone = headlines[headlines["engine"] == CEILING].groupby("phase", observed=True)["mean"].max()
     order = tables.phases_of(every)
@@ -194,7 +191,7 @@ def rates(tables: Tables) -> list[Criterion]:
     shares = operations(tables)
     kinds = phases_of_kinds(shares, [phase for phase in order if phase not in loading])
     name_phase = tables.results.study.get("workload", "alignments") != "alignments"
-    trials_of = partial(of_rows, tables, tables.throughput, keys=["phase", "step", "measure"])
+    trials_of = partial(of_rows, tables)
     criteria = []
     for phase in order:
         rows = every[every["phase"] == phase]
@@ -209,7 +206,7 @@ def rates(tables: Tables) -> list[Criterion]:
             ceiling = float(alone.get(phase, math.nan))
             criteria.append(replace(one, ceiling=ceiling, values=trials_of(rows)))
             continue
-        rows = comparable.closed_steps(rows, tables.steps)
+        rows = comparable.closed_steps(rows)
         unit = str(next(iter(rows["unit"]), "operations/s"))
         kind = next((kind for kind, of_kind in kinds.items() if of_kind == phase), None)
         if kind is not None:
@@ -271,7 +268,7 @@ def highest_rates(tables: Tables) -> list[Criterion]:
                 True,
                 "highest_rates",
                 rows,
-                values=of_rows(tables, found, rows, keys),
+                values=of_rows(tables, rows, found, keys),
             )
         )
     return criteria
@@ -294,8 +291,8 @@ def disk(tables: Tables) -> Criterion:
         else ""
         for key in (key_of(row, keys) for row in records(rows))
     ]
-    one = named("disk", "storage_summary", rows.assign(**{NOTE: notes}))
-    return replace(one, values=of_rows(tables, tables.storage, rows, ["phase", "step", "measure"]))
+    one = named("disk", "summary", rows.assign(**{NOTE: notes}))
+    return replace(one, values=of_rows(tables, rows))
 
 
 def inodes(tables: Tables) -> Criterion:
@@ -319,8 +316,8 @@ def inodes(tables: Tables) -> Criterion:
     ]
     least = BY_KEY["inodes"].least
     about = f"fewer than {least:,.0f} count as that many"
-    one = named("inodes", "storage_summary", rows.assign(**{NOTE: notes}), about=about)
-    return replace(one, values=of_rows(tables, tables.storage, rows, ["phase", "step", "measure"]))
+    one = named("inodes", "summary", rows.assign(**{NOTE: notes}), about=about)
+    return replace(one, values=of_rows(tables, rows))
 
 
 def cost(tables: Tables) -> Criterion | None:
@@ -354,7 +351,7 @@ def cost(tables: Tables) -> Criterion | None:
 
 def _costs_of_trials(tables: Tables, costs: pd.DataFrame) -> pd.DataFrame:
     """A trial's cost: that of its setting, turned over by its own rate."""
-    rates = headline_rates(tables, tables.summary)
+    rates = headline_rates(tables, tables.rates)
     places = [*tables.results.factors, "phase", "step"]
     both = rates[[*places, "measure", "mean"]].merge(
         costs[[*places, "mean"]].rename(columns={"mean": "cost"}), on=places

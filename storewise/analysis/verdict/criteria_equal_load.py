@@ -18,9 +18,8 @@ from storewise.analysis.common.frames import grouped, key_of, missing, records
 from storewise.analysis.common.text import all_of, level, rows_as_text, setting
 from storewise.analysis.judge import comparable_steps as comparable
 from storewise.analysis.judge.comparable_steps import LOAD_RATE, clients_in_words, loads, of_rates
-from storewise.analysis.measure.steps import ALL, OTHER
+from storewise.analysis.model.columns import ALL, OTHER, PARAMETERS
 from storewise.analysis.model.tables import Tables
-from storewise.analysis.stats.intervals import ESTIMATE, Estimate, half_width, weaker
 from storewise.analysis.verdict.criteria import (
     CHOSEN_BY,
     KINDS,
@@ -32,29 +31,11 @@ from storewise.analysis.verdict.criteria import (
     phases_of_kinds,
     with_source,
 )
-from storewise.analysis.verdict.values import COLUMNS, ENOUGH, all_operations_p99, of_rows
+from storewise.analysis.verdict.values import COLUMNS, of_rows
 
 #: Resources whose efficiency is compared, the first that two choices were measured over.
 RESOURCES = ("nodes", "workers", "processes", "threads", "node_threads")
-#: Degrees of freedom of an error that was taken from an interval alone.
-_KNOWN = 1e9
-
 Key = tuple[Any, ...]
-
-
-def from_interval(row: Mapping[str, Any]) -> dict[str, Any]:
-    """An estimate's columns of a row that has an interval only, on logarithms.
-
-    Half the interval over the normal quantile stands for the error: what is then made of two such
-    figures has the interval that their own intervals give (MOVER: Zou and Donner, *Statistics in
-    Medicine* 27(10), 2008).
-    """
-    low, high = float(row["low"]), float(row["high"])
-    figure = {name: row[name] for name in ESTIMATE[:5]}
-    if row["resampled"] == "none" or not (0 < low <= high) or math.isinf(high):
-        return figure | {"resampled": "none", "error": math.nan, "freedom": math.nan}
-    error = math.log(high / low) / 2 / half_width(1.0, _KNOWN)
-    return figure | {"error": error, "freedom": _KNOWN}
 
 
 def in_most_choices(
@@ -123,9 +104,8 @@ def _at_level(
     else:
         words = ["p99", f"phase {phase}", clients_in_words(level_of_load)]
     about = ", ".join(filter(None, [*words, *others]))
-    criterion = named("latency", "steps", rows, about=about)
-    values = of_rows(tables, all_operations_p99(tables), rows, ["phase", "step"])
-    return count, replace(criterion, counts=load == "rate", values=values)
+    criterion = named("latency", "summary", rows, about=about)
+    return count, replace(criterion, counts=load == "rate", values=of_rows(tables, rows))
 
 
 def _with_all_clients(
@@ -134,24 +114,22 @@ def _with_all_clients(
     """By the factors workers, processes and threads: service times of the operation that a phase
     has most of."""
     shares = {phase: of for phase, of in operations(tables).items() if phase not in searched}
-    order = [p for p in tables.phases_of(tables.summary) if p in shares]
+    order = [p for p in tables.phases_of(tables.rates) if p in shares]
     others = [p for p in order if p not in loads(tables.throughput)] or order
     phase = next(iter([*phases_of_kinds(shares, others).values(), *others]), "")
     if not phase:
         return None
     operation = max(shares[phase], key=shares[phase].__getitem__)
-    rows = with_source(tables.latency_summary)
+    rows = with_source(tables.summary)
     rows = rows[
         (rows["phase"] == phase)
         & (rows["operation"] == operation)
-        & (rows["time"] == "service")
-        & (rows["percentile"] == "p99")
+        & (rows["measure"] == "service_p99")
         & (rows["engine"] != BASELINE)
     ]
     # Where the steps of this phase differ, the table of steps says how.
     steps = zip(tables.steps["phase"].astype(str), tables.steps["step"].astype(int), strict=True)
     rows = rows[~comparable.at_steps(rows, set(steps))]
-    rows = rows.assign(mean=rows["value"])
 
     def key(row: Mapping[str, Any]) -> Key:
         counts = (row.get(name, 1) for name in ("workers", "processes", "threads"))
@@ -162,11 +140,8 @@ def _with_all_clients(
         return None
     count, (clients,), rows = common
     words = f"p99 of {operation}, phase {phase}, {clients_in_words(clients)}"
-    each = tables.latency[tables.latency["count"] >= ENOUGH]
-    keys = ["phase", "step", "operation", "time", "percentile"]
-    values = of_rows(tables, each, rows, keys)
-    one = named("latency", "latency_summary", rows, about=words)
-    return count, replace(one, counts=False, values=values)
+    one = named("latency", "summary", rows, about=words)
+    return count, replace(one, counts=False, values=of_rows(tables, rows))
 
 
 def scaling(tables: Tables) -> Criterion | None:
@@ -196,9 +171,7 @@ def scaling(tables: Tables) -> Criterion | None:
     factor = [*several, *by_factor][0]
     rows = by_factor[factor][2]
     row = records(rows)[0]
-    fastest = _rates_of(tables, rows)
-    estimates = pd.DataFrame([from_interval(r) for r in records(rows)], index=rows.index)
-    rows = rows.assign(**{name: estimates[name] for name in ESTIMATE}, **{CHOSEN_BY: fastest})
+    rows = rows.assign(**{CHOSEN_BY: _rates_of(tables, rows)})
     at = setting({factor: row["level"]}, [factor])
     about = f"efficiency, phase {row['phase']}, {at} against {level(row['base'])}"
     # What more clients bring is in the rates; what more nodes bring is a reason to buy them.
@@ -225,7 +198,7 @@ def _efficiencies(tables: Tables, rows: pd.DataFrame, factor: str) -> pd.DataFra
 def _rates_of(tables: Tables, rows: pd.DataFrame) -> list[float]:
     """The mean rate behind each row of `scaling`."""
     keys = [*tables.results.factors, "phase", "step", "measure"]
-    known = {key_of(row, keys): float(row["mean"]) for row in records(tables.summary)}
+    known = {key_of(row, keys): float(row["mean"]) for row in records(tables.rates)}
     return [known.get(key_of(row, keys), math.nan) for row in records(rows)]
 
 
@@ -233,56 +206,45 @@ def kinds_of_questions(tables: Tables, known: Sequence[str]) -> list[Criterion]:
     """Scanning and aggregation of phases that ask both, where no phase is of one kind alone.
 
     Questions per second of one client: the reciprocal of the median service time, its geometric
-    mean over the questions. Their errors are added as if they always erred together.
+    mean over the questions.
     """
     criteria = []
-    rows = with_source(tables.latency_summary)
-    rows = rows[(rows["time"] == "service") & (rows["percentile"] == "p50")]
+    rows = with_source(tables.summary)
+    rows = rows[(rows["measure"] == "service_p50") & (rows["operation"] != ALL)]
     questions = KINDS["scan"] | KINDS["aggregate"]
     phases = {phase for phase, of in operations(tables).items() if set(of) <= questions}
     phase = next((p for p in tables.phases_of(rows) if p in phases), None)
     rows = rows[rows["phase"] == phase]
-    keys = [*tables.results.factors, "step"]
+    keys = [*tables.results.factors, "step", *PARAMETERS, OTHER]
     for kind in ("scan", "aggregate"):
         of_kind = rows[rows["operation"].isin(KINDS[kind])]
         names = sorted(set(of_kind["operation"]))
         if kind in known or not names:
             continue
+        # Each question's logarithm has the same weight.
         figures = [
-            {**dict(zip(keys, levels, strict=True)), **_reciprocal(group)}
+            {
+                **dict(zip(keys, levels, strict=True)),
+                "mean": math.exp(-float(np.log(group["mean"].astype(float)).mean())),
+                "n": int(group["n"].min()),
+                SOURCE_ROW: rows_as_text(map(int, group[SOURCE_ROW])),
+                NOTE: "",
+            }
             for levels, group in grouped(of_kind, keys)
             if len(group) == len(names)
         ]
-        frame = pd.DataFrame(figures, columns=[*keys, *ESTIMATE, SOURCE_ROW, NOTE])
-        frame = comparable.closed_steps(frame.assign(phase=phase), tables.steps)
+        frame = pd.DataFrame(figures, columns=[*keys, "mean", "n", SOURCE_ROW, NOTE])
+        frame = comparable.closed_steps(frame.assign(phase=phase))
         about = f"median of {all_of(names)}, one client"
-        one = named(kind, "latency_summary", frame, unit="questions/s", about=about)
-        medians = tables.latency[
-            (tables.latency["time"] == "service")
-            & (tables.latency["percentile"] == "p50")
-            & (tables.latency["phase"] == phase)
-            & tables.latency["operation"].isin(names)
+        one = named(kind, "summary", frame, unit="questions/s", about=about)
+        medians = tables.measures[
+            (tables.measures["measure"] == "service_p50")
+            & (tables.measures["phase"] == phase)
+            & tables.measures["operation"].isin(names)
         ]
         logs = medians.assign(value=-np.log(medians["value"].astype(float)))
         groups = logs.groupby(["trial", "phase", "step"], observed=True)["value"]
         each = groups.mean().map(math.exp)[groups.size() == len(names)]
-        values = of_rows(tables, each.reset_index(), frame, ["phase", "step"])
+        values = of_rows(tables, frame, each.reset_index(), ["phase", "step"])
         criteria.append(replace(one, values=values))
     return criteria
-
-
-def _reciprocal(group: pd.DataFrame) -> dict[str, Any]:
-    """1 over the geometric mean of times."""
-    rows = records(group)
-    logs = [-math.log(row["value"]) if row["value"] > 0 else math.nan for row in rows]
-    mean = math.exp(sum(logs) / len(rows))
-    basis = weaker(*(row["resampled"] for row in rows))
-    error = sum(float(row["error"]) for row in rows) / len(rows)
-    freedom = min(float(row["freedom"]) for row in rows)
-    n = min(int(row["n"]) for row in rows)
-    if error >= 0 and basis != "none":
-        figure = Estimate.on_logarithms(n, mean, basis, error, freedom)
-    else:
-        figure = Estimate.unknown(n, mean)
-    places = rows_as_text(int(row[SOURCE_ROW]) for row in rows)
-    return {**figure.columns(), SOURCE_ROW: places, NOTE: ""}

@@ -13,11 +13,11 @@ from storewise.analysis.common.engines import BASELINE, CEILING, embedded, varyi
 from storewise.analysis.common.frames import grouped, missing, records
 from storewise.analysis.common.text import rows_as_text
 from storewise.analysis.judge.comparable_steps import WITH
-from storewise.analysis.measure.scaling import as_estimate
+from storewise.analysis.measure.points import geometric
 from storewise.analysis.model.tables import Tables
-from storewise.analysis.stats.intervals import LEVEL, Estimate, estimate, pooled, ratio
+from storewise.analysis.stats.intervals import LEVEL
 from storewise.analysis.verdict.criteria import NOTE, SOURCE_ROW, Criterion, named, with_source
-from storewise.analysis.verdict.criteria_equal_load import from_interval, in_most_choices
+from storewise.analysis.verdict.criteria_equal_load import in_most_choices
 from storewise.analysis.verdict.values import COLUMNS
 
 _CLIENTS = ("workers", "processes", "threads", "volume")
@@ -36,9 +36,8 @@ def slow_node(tables: Tables) -> Criterion | None:
         if free is None or not slowed:
             continue
         row = min(slowed, key=lambda one: (one["slowed_nodes"], one["step"]))
-        share = ratio(*(as_estimate({**one, **from_interval(one)}) for one in (row, free)))
         places = [int(row[SOURCE_ROW]), int(free[SOURCE_ROW])]
-        found = {**row, **share.columns(), SOURCE_ROW: rows_as_text(places)}
+        found = {**row, "mean": row["mean"] / free["mean"], SOURCE_ROW: rows_as_text(places)}
         rows.append({**found, "free_step": free["step"]})
 
     def key(row: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -82,18 +81,14 @@ def setup(tables: Tables) -> Criterion | None:
     # A result without queue times had no queue.
     times["value"] = times["formed_time"] - times["queue_time"].fillna(0)
     times = _with_factors(times, tables, factors)
-    groups = list(grouped(times[times["value"] > 0], factors))
-    values = [group["value"].to_list() for _, group in groups]
-    figures = [shared or estimate(v) for v, shared in zip(values, pooled(values), strict=True)]
     rows: list[dict[str, Any]] = [
-        _row(factors, levels, figure, group, "")
-        for (levels, group), figure in zip(groups, figures, strict=True)
+        _row(factors, levels, geometric(group["value"]), group, "")
+        for levels, group in grouped(times[times["value"] > 0], factors)
     ]
     if not rows:
         return None
-    none = Estimate(1, 0.0, 0.0, 0.0, "counted", 0.0, 1.0, log=False)
     rows += [
-        {**row, **none.columns(), SOURCE_ROW: "", NOTE: "no servers are needed"}
+        {**row, "mean": 0.0, "n": 1, SOURCE_ROW: "", NOTE: "no servers are needed"}
         for row in records(tables.trials[factors].drop_duplicates())
         if embedded(str(row["engine"])) and row["engine"] not in (BASELINE, CEILING)
     ]
@@ -111,11 +106,12 @@ def _with_factors(table: pd.DataFrame, tables: Tables, factors: Sequence[str]) -
 
 
 def _row(
-    factors: Sequence[str], levels: Sequence[Any], figure: Estimate, group: pd.DataFrame, note: str
+    factors: Sequence[str], levels: Sequence[Any], mean: float, group: pd.DataFrame, note: str
 ) -> dict[str, Any]:
     places = rows_as_text(map(int, group[SOURCE_ROW]))
     named_levels = dict(zip(factors, levels, strict=True))
-    return {**named_levels, **figure.columns(), SOURCE_ROW: places, NOTE: note}
+    n = group["trial"].nunique()
+    return {**named_levels, "mean": mean, "n": n, SOURCE_ROW: places, NOTE: note}
 
 
 def loss(tables: Tables) -> Criterion | None:
@@ -135,13 +131,11 @@ def loss(tables: Tables) -> Criterion | None:
         # What was lost is known of a trial, which may have had several crashes.
         by_trial = group.groupby("trial")["lost_documents"]
         lost = (by_trial.first().astype(float) / by_trial.size()).to_list()
-        figure = estimate(lost)
         count = len(group)
         note = f"{count} crash{'es' if count != 1 else ''}"
         if not any(lost):
-            figure = Estimate.unknown(len(lost), 0.0)
             note = f"nothing lost in {note}; at most {bound(count) * 100:.0f} % of crashes lose any"
-        rows.append(_row(factors, levels, figure, group, note))
+        rows.append(_row(factors, levels, geometric(lost), group, note))
     return named("loss", "crashes", pd.DataFrame(rows)) if rows else None
 
 

@@ -97,7 +97,7 @@ def verdict(tables: Tables) -> Verdict:
     change = turn(judged, every)
     weighted = any(c.name in weights for c in criteria)
     loading = comparable.loads(tables.throughput)
-    phases = [p for p in tables.phases_of(tables.summary) if p not in loading]
+    phases = [p for p in tables.phases_of(tables.rates) if p not in loading]
     text = [
         *judged.reasons,
         *_weights(criteria, weights),

@@ -74,7 +74,7 @@ def rules(
     given = {c.name for c in criteria} & set(weights)
     most = max((weights[name] for name in given), default=1.0)  # sums of huge ones are no number
     walls = tables.throughput[tables.throughput["measure"] == "duration"]
-    wall = walls.astype({"phase": str}).groupby("phase")["wall"].median()
+    wall = walls.astype({"phase": str}).groupby("phase")["value"].median()
     every = {}
     for one in criteria:
         mine = of_stores[of_stores["criterion"] == one.name]

@@ -15,23 +15,26 @@ from storewise.analysis.common.frames import missing, records
 from storewise.analysis.common.text import setting
 from storewise.analysis.judge.comparable_steps import WITH
 from storewise.analysis.judge.corpus import VOLUME
+from storewise.analysis.model.columns import KEY
 from storewise.analysis.model.tables import Tables
-from storewise.metrics.hdr import Counted, percentiles
 
 #: Factors of the clients: how many there are may differ from criterion to criterion.
 CLIENTS = ("workers", "processes", "threads")
-#: A percentile of a trial counts from so many operations on: ten must lie above p99.
-ENOUGH = 1000
 COLUMNS = ["trial", "value", WITH]
 
 
 def of_rows(
-    tables: Tables, table: pd.DataFrame, rows: pd.DataFrame, keys: Sequence[str]
+    tables: Tables,
+    rows: pd.DataFrame,
+    table: pd.DataFrame | None = None,
+    keys: Sequence[str] = KEY,
 ) -> pd.DataFrame:
     """The trials' figures behind rows over repeats: COLUMNS.
 
-    `table` has a value per trial and `keys`; rows are told by the factors and `keys`.
+    `table` has a value per trial and `keys` (the measures); rows are told by the factors and
+    `keys`.
     """
+    table = tables.measures if table is None else table
     factors = list(tables.results.factors)
     places = [*(f for f in factors if f in rows), *keys]
     wanted = rows.reindex(columns=[*places, WITH]).drop_duplicates(places)
@@ -40,20 +43,6 @@ def of_rows(
         tables.trials[["trial", *factors]], on="trial"
     )
     return table.merge(wanted.astype(dict.fromkeys(texts, str)), on=places)[COLUMNS]
-
-
-def all_operations_p99(tables: Tables) -> pd.DataFrame:
-    """p99 of the response times of all operations together, in s: trial, phase, step, value."""
-    merged: dict[tuple[str, str, int], Counted] = {}
-    for (trial, phase, step, _, time), one in tables.results.measured.histograms.items():
-        if time == "response":
-            merged.setdefault((trial, phase, step), Counted()).add(one)
-    rows = [
-        (*place, percentiles(one, [99.0])[99.0] / 1e9)
-        for place, one in merged.items()
-        if one.get_total_count() >= ENOUGH
-    ]
-    return pd.DataFrame(rows, columns=["trial", "phase", "step", "value"])
 
 
 def placed(frame: pd.DataFrame, tables: Tables) -> pd.DataFrame:

@@ -12,8 +12,8 @@ import pandas as pd
 
 from storewise.analysis.common.engines import title
 from storewise.analysis.common.frames import missing, records
+from storewise.analysis.model.columns import ALL, KEY, KEYS
 from storewise.analysis.model.tables import Tables
-from storewise.analysis.pipeline.output import summary_table
 from storewise.figures.selection import Finder
 from storewise.report.data.embed import columns_of, plain
 
@@ -21,14 +21,9 @@ from storewise.report.data.embed import columns_of, plain
 MOST_ROWS = 12_000
 #: Long tables per trial that have a value for each repeat of a row, and what names it there.
 _PER_TRIAL = {
-    "summary": ("throughput", ("phase", "step", "measure")),
-    "scaling": ("throughput", ("phase", "step", "measure")),
-    "steps": ("throughput", ("phase", "step", "measure")),
-    "storage_summary": ("storage", ("phase", "step", "measure")),
-    "latency_summary": ("latency", ("phase", "step", "operation", "time", "percentile")),
+    "summary": ("measures", KEY),
+    "scaling": ("measures", KEY),
 }
-#: What names a headline figure, beside the levels of the factors.
-_HEADLINE = ("phase", "step", "measure")
 
 
 class Evidence:
@@ -83,7 +78,7 @@ class Evidence:
                 (one["trial"], *(one[k] for k in keys)): one["value"]
                 for one in records(self._frames[name])
             }
-        key = tuple(row.get(k) for k in keys)
+        key = tuple(row.get(k, ALL) for k in keys)  # a ratio of rates is of whole steps
         return [self._values[name].get((self._trials[t]["trial"], *key)) for t in trials]
 
     def payload(self, wanted: Iterable[str]) -> dict[str, Any]:
@@ -131,7 +126,7 @@ class Evidence:
 def with_ids(summary: pd.DataFrame, factors: tuple[str, ...]) -> pd.DataFrame:
     """The summary with a column `id`: the same as long as factors' levels, phase, step and measure
     are, wherever in the file the row stands."""
-    names = [*factors, *_HEADLINE]
+    names = [*factors, *KEYS]
     return summary.assign(id=[headline_id(row, names) for row in records(summary)])
 
 
@@ -144,21 +139,5 @@ def headline_id(row: Mapping[str, Any], names: list[str]) -> str:
 
 def headlines(tables: Tables) -> dict[tuple[str, int], tuple[int, str]]:
     """(table, its row) -> (row of ``summary.csv``, id of that headline figure)."""
-    factors = tables.results.factors
-    summary = with_ids(summary_table(tables), factors)
-    ids = summary["id"].to_list()
-    finder = Finder(summary, [*factors, *_HEADLINE])
-    lines: dict[tuple[str, int], tuple[int, str]] = {}
-    for csv, frame in (
-        ("summary", tables.summary),
-        ("storage_summary", tables.storage_summary),
-        ("latency_summary", tables.latency_summary),
-    ):
-        for place, row in enumerate(records(frame)):
-            if csv == "latency_summary":
-                if row["time"] != "service":
-                    continue
-                row["measure"] = f"{row['operation']}_service_time_{row['percentile']}"
-            for line in finder.find(row)[:1]:
-                lines[csv, place] = (line, str(ids[line]))
-    return lines
+    summary = with_ids(tables.summary, tables.results.factors)
+    return {("summary", place): (place, str(one)) for place, one in enumerate(summary["id"])}

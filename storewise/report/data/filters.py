@@ -36,7 +36,7 @@ class Facets:
         engines = engines_in(trials) if "engine" in trials else []
         choices: dict[str, list[Any]] = {
             "engine": engines,
-            "phase": tables.phases_of(tables.summary),
+            "phase": tables.phases_of(tables.rates),
         }
         for name in varying_factors(trials, tables.results.factors):
             choices[name] = sorted(

@@ -16,7 +16,7 @@ from markupsafe import Markup
 from storewise.analysis.model.tables import Tables
 from storewise.analysis.pipeline.build import build_tables
 from storewise.analysis.pipeline.load import load_results
-from storewise.analysis.pipeline.output import summary_table, write_csv, write_tables
+from storewise.analysis.pipeline.output import write_csv, write_tables
 from storewise.analysis.verdict.decision import Verdict, verdict
 from storewise.atomic import write_aside
 from storewise.errors import ResultError
@@ -70,7 +70,7 @@ _TABLES = {
 }
 #: Tables that points of figures come from.
 _DRAWN = (
-    *("summary", "latency_summary", "scaling", "steps", "storage_summary", "plan_summary"),
+    *("summary", "scaling", "plan_summary"),
     *("reference_curves", "costs", "capacity_curve", "knees"),
 )
 #: Files that were left out whose names stand in the page's text.
@@ -117,7 +117,7 @@ def _write(tables: Tables, decision: Verdict, made: list[Made], out: Path) -> Re
     text = html(tables, decision, made, _base(tables.results.directory, out.parent))
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        summary = with_ids(summary_table(tables), tables.results.factors)
+        summary = with_ids(tables.summary, tables.results.factors)
         write_csv(summary, out.with_name(SUMMARY))
         write_aside(out, text)
     except OSError as error:

@@ -182,7 +182,7 @@ def _changing(tables: Tables, counts: tuple[int, ...]) -> str:
         known = workload(str(tables.results.study.get("workload", "alignments"))).phases
     except ConfigError:
         return ""  # results of a version that has another workload
-    names = [n for n in tables.phases_of(tables.summary) if n in known and known[n].changes]
+    names = [n for n in tables.phases_of(tables.rates) if n in known and known[n].changes]
     if not names or max(counts) < 2:
         return ""
     return (

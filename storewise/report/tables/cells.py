@@ -138,12 +138,9 @@ def level_cell(name: str, value: Any) -> Cell:
 def mean_cell(row: Row) -> Cell:
     """The mean of a row, under it its 95 % interval with what it stands on."""
     cell = number_cell(row["mean"])
-    if row["resampled"] == "none" or missing(row["low"]) or not math.isfinite(row["low"]):
+    if missing(row["low"]) or not math.isfinite(row["low"]):
         return replace(cell, note="no interval")
-    if row["resampled"] == "counted":
-        return replace(cell, note="counted")
-    basis = " (seconds of one run)" if row["resampled"] == "seconds" else ""
-    return replace(cell, note=interval_words(row["low"], row["high"]) + basis)
+    return replace(cell, note=interval_words(row["low"], row["high"]))
 
 
 def interval_words(low: float, high: float, show: Show = number) -> str:

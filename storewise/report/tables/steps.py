@@ -6,7 +6,8 @@ from storewise.analysis.common.engines import varying_factors
 from storewise.analysis.common.frames import missing, records
 from storewise.analysis.common.text import number, seconds
 from storewise.analysis.judge.comparable_steps import limit_words
-from storewise.analysis.measure.steps import OTHER, PARAMETERS, wide
+from storewise.analysis.measure.steps import wide
+from storewise.analysis.model.columns import OTHER, PARAMETERS
 from storewise.analysis.model.tables import Tables
 from storewise.figures.selection import Finder
 from storewise.report.data.rows import Mark, marks
@@ -48,7 +49,7 @@ def _steps(tables: Tables) -> Table:
         "Steps: throughput over repeats, times from the histograms of all repeats together",
         rows,
         columns,
-        [Mark("steps", finder.find(row), row) for row in rows],
+        [Mark("summary", finder.find(row), row) for row in rows],
     )
 
 

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 import pandas as pd
 
 from storewise.analysis.common.engines import BASELINE, CEILING, varying_factors
-from storewise.analysis.common.frames import grouped, records
+from storewise.analysis.common.frames import grouped, missing, records
 from storewise.analysis.common.text import binary, count, number, seconds
-from storewise.analysis.measure.latency import supported
 from storewise.analysis.model.tables import Tables
 from storewise.report.data.rows import ROWS, wide_marks
 from storewise.report.tables import cells
@@ -25,7 +24,7 @@ _MEASURES = {
 
 def rate_table(tables: Tables) -> Table:
     """Throughput over repeats."""
-    rates = tables.summary[tables.summary["measure"].isin(_MEASURES)]
+    rates = tables.rates[tables.rates["measure"].isin(_MEASURES)]
     rates = _of_stores(rates)
     rates = cells.in_order_of_phases(rates, tables)
     loads = set(rates.loc[rates["measure"] == "insert_documents_per_s", "phase"])
@@ -68,7 +67,8 @@ def latency_table(tables: Tables) -> Table:
     if times.empty:
         return Table("latency", "Latency", [*keys, "operations"], [])
     percentiles = list(dict.fromkeys(times["percentile"]))
-    wide = wide_of(times, [*keys, "count"], "percentile", "value")
+    counts = times.assign(count=times.groupby(keys, dropna=False)["count"].transform("max"))
+    wide = wide_of(counts, [*keys, "count"], "percentile", "mean")
     # One row where response and service time are equal, as in any closed loop.
     same = [*keys[:-1], "count", *percentiles]
     both = wide.duplicated(same, keep=False)
@@ -76,15 +76,15 @@ def latency_table(tables: Tables) -> Table:
     wide = cells.in_order_of_phases(wide.drop_duplicates([*same, "time"]), tables)
     return Table.of(
         "latency",
-        "Latency percentiles from the histograms of all workers and repeats together; too few: "
-        "fewer than ten operations lie above it",
+        "Latency: means over repeats of each trial's percentiles; too few: fewer than ten "
+        "operations of a trial lie above it",
         records(wide),
         [
             *cells.levels(keys),
             *map(_percentile, percentiles),
             *cells.figures(cells.whole, count="operations"),
         ],
-        wide_marks("latency_summary", wide),
+        wide_marks("summary", wide),
     )
 
 
@@ -92,8 +92,8 @@ def _percentile(name: str) -> Column:
     """A percentile, where the sample tells it."""
 
     def cell(row: Row) -> Cell:
-        known = bool(supported(pd.Series([name]), pd.Series([row["count"]])).iloc[0])
-        return cells.number_cell(row[name], seconds) if known else Cell("too few", -math.inf, True)
+        few = missing(row[name])
+        return Cell("too few", -math.inf, True) if few else cells.number_cell(row[name], seconds)
 
     return Column(name, cell)
 
@@ -186,7 +186,7 @@ def storage_table(tables: Tables) -> Table:
                 for c in cells.figures(_SIZES[name][1], **{name: _SIZES[name][0]})
             ),
         ],
-        wide_marks("storage_summary", wide),
+        wide_marks("summary", wide),
     )
 
 

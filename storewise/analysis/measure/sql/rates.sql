@@ -53,8 +53,7 @@ WITH whole AS (
     LEFT JOIN insert_rates USING (trial, phase, step)
     LEFT JOIN (SELECT *, true AS told FROM loads) AS loads USING (trial, phase)
 ), wide AS (
-    SELECT trial, phase, step, if(steady, 'steady', 'whole') AS part, wall,
-        errors, wall AS duration,
+    SELECT trial, phase, step, errors, wall AS duration, if(load, all_documents, NULL) AS documents,
         CASE WHEN load THEN all_documents / wall WHEN steady THEN documents / seconds
             WHEN after THEN (all_documents - warm_documents) / (wall - warm)
             ELSE coalesce(all_documents, 0) / wall END AS documents_per_s,
@@ -67,7 +66,7 @@ WITH whole AS (
     FROM every
 )
 UNPIVOT wide
-ON errors, duration, documents_per_s, operations_per_s, parse_share, insert_documents_per_s,
+ON errors, duration, documents, documents_per_s, operations_per_s, parse_share, insert_documents_per_s,
     client_share
 INTO NAME measure VALUE value;
 

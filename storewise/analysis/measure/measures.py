@@ -1,0 +1,97 @@
+"""Everything that trials measured, as one long table: `COLUMNS`.
+
+A row is one figure of one trial, phase, step and operation ("all" of a step as a whole). Counts of
+operations behind a figure are in `count`. Times are read from histograms that were added over
+workers, processes and threads, for percentiles cannot be averaged (Tene's HdrHistogram); warm-up
+and failed operations are not in them. *Service time* runs from the start of an operation,
+*response time* from its intended start, so that only the latter tells what a client at a fixed rate
+waits. A percentile is told from ten operations above it on: p99 from 1,000.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import pandas as pd
+
+from storewise.analysis.common.frames import joined
+from storewise.analysis.measure.latency import NS
+from storewise.analysis.measure.reduction import STEP, Reduction
+from storewise.analysis.model.columns import ALL, KEY, RATES
+from storewise.analysis.model.results import Key
+from storewise.metrics.hdr import Counted, percentiles
+
+COLUMNS = ["trial", *KEY, "value", "unit", "count"]
+#: Percentiles of times; a maximum and a median are told of any number of operations.
+PERCENTILES = {"p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0, "p99.9": 99.9, "p99.99": 99.99}
+#: Operations that must lie above a percentile for it to be told.
+_ABOVE = 10
+
+
+def measures(
+    samples: Reduction,
+    throughput: pd.DataFrame,
+    histograms: Mapping[Key, Counted],
+    storage: pd.DataFrame,
+    sessions: pd.DataFrame,
+) -> pd.DataFrame:
+    """The figures of some trials: COLUMNS.
+
+    `throughput`, `storage` and `sessions` are the tables of these names, `histograms` those of
+    `latency.histograms`.
+    """
+    each = samples.table("FROM step_measures WHERE operation <> 'all' OR measure = 'served'")
+    means = samples.table("SELECT *, 'mean_service_time' AS measure FROM mean_times")
+    waits = [name for name in sessions if str(name).endswith("_time")]
+    of_sessions = sessions.melt(id_vars="trial", value_vars=waits, var_name="measure")
+    of_sessions = of_sessions.dropna(subset="value").assign(phase="session", step=0, unit="s")
+    rates = {**RATES, "served": "1"}
+    table = joined(
+        [
+            throughput.assign(operation=ALL),
+            each.assign(unit=each["measure"].map(rates)),
+            means.rename(columns={"seconds": "value"}).assign(unit="s"),
+            pd.DataFrame(_times(histograms), columns=COLUMNS),
+            storage.assign(operation=ALL),
+            of_sessions.assign(operation=ALL),
+        ],
+    )
+    table = table.reindex(columns=COLUMNS).astype({"step": int, "value": float, "count": float})
+    return table.sort_values(["trial", *KEY], kind="stable", ignore_index=True)
+
+
+def _times(histograms: Mapping[Key, Counted]) -> Iterator[tuple[object, ...]]:
+    """Rows of COLUMNS in s, of each operation and of all together."""
+    whole: dict[tuple[str, str, int, str], list[Counted]] = {}
+    for (trial, phase, step, operation, time), one in histograms.items():
+        whole.setdefault((trial, phase, step, time), []).append(one)
+        yield from _rows((trial, phase, step, operation), time, one)
+    for (trial, phase, step, time), each in whole.items():
+        total = each[0]
+        if len(each) > 1:
+            total = Counted()
+            for one in each:
+                total.add(one)
+        yield from _rows((trial, phase, step, ALL), time, total)
+
+
+def _rows(place: tuple[object, ...], time: str, one: Counted) -> Iterator[tuple[object, ...]]:
+    count = one.get_total_count()
+    if not count:
+        return
+    # What rounding leaves of 1 - 0.999 must not refuse exactly ten.
+    told = {
+        name: percentile
+        for name, percentile in PERCENTILES.items()
+        if percentile <= 50 or count * (1 - percentile / 100) >= _ABOVE - 1e-6
+    }
+    values = percentiles(one, [*told.values(), 100.0])
+    for name, percentile in {**told, "max": 100.0}.items():
+        yield *place, f"{time}_{name}", values[percentile] / NS, "s", count
+    yield *place, f"{time}_mean", one.get_mean_value() / NS, "s", count
+
+
+def with_steps(table: pd.DataFrame, parameters: pd.DataFrame) -> pd.DataFrame:
+    """Rows of trials with what their steps were: `steps.PARAMETERS` and OTHER, missing where a
+    phase has one step only."""
+    return table.merge(parameters, on=STEP, how="left")

@@ -1,0 +1,109 @@
+"""Means over the repeats of equal settings: one long table.
+
+Figures are positive and their errors multiply, so the mean is the geometric one (Fleming & Wallace,
+"How not to lie with statistics", *CACM* 29(3), 1986) and `error` is the standard error of its
+logarithm. The variance is pooled over the settings of the stores that have a figure, for a few
+repeats say little of one setting's own; a setting's own variance counts where it is larger, with
+its own degrees of freedom where an F test says that it is. Engines that store nothing are pooled
+apart. The 95 % interval is Student's.
+
+A mean of values that are not all positive is the plain one, without an interval; so is that of
+counts, which have no chance in them, and of a single repeat, which says nothing of other runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.special import fdtrc, stdtrit
+
+from storewise.analysis.common.engines import BASELINE, CEILING
+from storewise.analysis.common.frames import Floats, Integers, keys_of, numbered
+from storewise.analysis.model.columns import COUNTED, KEY, KEYS, MEAN
+from storewise.analysis.model.results import Results
+
+#: As in `storewise.analysis.decision.model`.
+UNEQUAL = 0.5
+
+
+def summarise(table: pd.DataFrame, results: Results, keys: Sequence[str] = KEYS) -> pd.DataFrame:
+    """One row per factors' levels and `keys`: then unit, MEAN and, where `table` has it, `count`
+    (the sum).
+
+    `table` has the trial, `keys`, value and unit. Settings spread alike that have the same phase,
+    step, operation and measure.
+    """
+    factors = list(results.factors)
+    groups = [*factors, *keys]
+    table = table.merge(results.trials[["trial", *factors]], on="trial")
+    if table.empty:
+        more = ["count"] if "count" in table else []
+        return pd.DataFrame(columns=[*groups, "unit", *MEAN, *more])
+    of = numbered(table, groups)
+    first = table.iloc[of.first]
+    values = table["value"].to_numpy(dtype=float)
+    n = np.bincount(of.number).astype(float)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = np.log(values)
+        mean_log = np.bincount(of.number, logs) / n
+    positive = np.bincount(of.number, ~(values > 0)) == 0
+    measure = first["measure"] if "measure" in first else pd.Series("", first.index)
+    timed = positive & ~measure.isin(COUNTED).to_numpy()
+    rows = timed[of.number]
+    squares = np.bincount(
+        of.number[rows], (logs[rows] - mean_log[of.number[rows]]) ** 2, minlength=len(n)
+    )
+    engine = first["engine"].astype(str) if "engine" in first else pd.Series("", first.index)
+    apart = first.assign(_apart=engine.where(engine.isin([BASELINE, CEILING]), ""))
+    alike = numbered(apart, [*(key for key in KEY if key in keys), "_apart"])
+    error, freedom = _errors(n, np.asarray(squares, float), alike.number, timed)
+    with np.errstate(invalid="ignore", over="ignore"):
+        mean = np.where(positive, np.exp(mean_log), np.bincount(of.number, values) / n)
+        half = stdtrit(freedom, 0.975) * error
+        low, high = mean * np.exp(-half), mean * np.exp(half)
+    result = keys_of(table, groups, of.first).assign(
+        unit=first["unit"].to_numpy(),
+        n=n.astype(int),
+        mean=mean,
+        low=low,
+        high=high,
+        error=error,
+        freedom=freedom,
+    )
+    if "count" in table:
+        count = np.bincount(of.number, table["count"].fillna(0))
+        result["count"] = np.where(first["count"].notna(), count, np.nan)
+    return result
+
+
+def _errors(
+    n: Floats, squares: Floats, like: Integers, timed: NDArray[np.bool_]
+) -> tuple[Floats, Floats]:
+    """Standard errors of the means and their degrees of freedom; nan where nothing was repeated."""
+    own_df = np.where(timed, n - 1, 0)
+    df, total = np.bincount(like, own_df)[like], np.bincount(like, squares)[like]
+    settings = np.bincount(like, own_df > 0)[like]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        own, pooled = squares / own_df, total / df
+        others = (total - squares) / (df - own_df)
+        p = fdtrc(own_df, df - own_df, own / others)
+    larger = (own_df > 0) & (df > own_df) & (p < UNEQUAL / np.maximum(settings, 1) ** 2)
+    known = timed & (df > 0) & (n > 1)
+    variance = np.fmax(pooled, np.where(own_df > 0, own, 0.0))
+    error = np.where(known, np.sqrt(variance / n), np.nan)
+    return error, np.where(known, np.where(larger, own_df, df), np.nan)
+
+
+def highest_rates(searched: pd.DataFrame, results: Results) -> pd.DataFrame:
+    """The answers of searches (`steps.searches`) over repeats, in operations/s: factors' levels,
+    phase, clients, percentile, limit_ms, time, measure, unit, MEAN. Trials without an answer are
+    left out."""
+    keys = ["phase", "clients", "percentile", "limit_ms", "time", "measure"]
+    answered = searched[searched["rate"].notna()]
+    table = answered.assign(
+        measure="highest_rate", unit="operations/s", value=answered["rate"].astype(float)
+    )
+    return summarise(table, results, keys)

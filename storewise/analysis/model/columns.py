@@ -1,0 +1,45 @@
+"""Columns and measures of the two long tables: `measures` (of trials) and `summary`."""
+
+from __future__ import annotations
+
+#: What tells figures of a trial apart.
+KEY = ("phase", "step", "operation", "measure")
+#: Operation of rows that are about all operations together.
+ALL = "all"
+#: Of a step: client threads in all, target rate (operations/s), operations.
+PARAMETERS = ("clients", "rate", "planned")
+#: What else the steps of a phase differ in, in words; empty where there is nothing. Missing, as
+#: PARAMETERS are, of phases of a single step without a target rate.
+OTHER = "other"
+#: What tells the rows of the summary apart, beside the factors.
+KEYS = (*KEY, *PARAMETERS, OTHER)
+#: A mean over repeats, its 95 % interval, the standard error of its logarithm with its degrees of
+#: freedom.
+MEAN = ("n", "mean", "low", "high", "error", "freedom")
+
+#: Measures of whole steps, with their units.
+RATES = {
+    "errors": "1",
+    "duration": "s",
+    "documents": "documents",
+    "documents_per_s": "documents/s",
+    "operations_per_s": "operations/s",
+    "parse_share": "1",
+    "insert_documents_per_s": "documents/s",
+    "client_share": "1",
+}
+#: What a load leaves on disk.
+SIZES = {
+    "store_bytes": "B",
+    "bytes_per_document": "B/document",
+    "share_of_input": "1",
+    "share_of_raw_input": "1",
+    "node_bytes": "B",
+    "node_bytes_per_document": "B/document",
+    "holds_from": "1",
+    "files": "1",
+    "inodes": "1",
+    "metadata_operations": "1",
+}
+#: Measures without chance: repeats of one setting differ in what they did, or not at all.
+COUNTED = frozenset({"errors", "documents", *SIZES})
