@@ -61,17 +61,16 @@ _TABLES = {
     "plans": "plans",
     "storage": "storage",
     "costs": "judged-costs",
-    "capacity": "judged-capacity_curve",
     "host_cpu": "load",
     "busy_nodes": "node-load",
     "latency_by_node": "per-node",
     "slowed_nodes": "slowdown",
-    "published": "reference-values",
+    "published": "reference-shapes",
 }
 #: Tables that points of figures come from.
 _DRAWN = (
     *("summary", "latency_summary", "scaling", "steps", "storage_summary", "plan_summary"),
-    *("reference_curves", "costs", "capacity_curve", "knees"),
+    *("reference_curves", "costs"),
 )
 #: Files that were left out whose names stand in the page's text.
 _LEFT_OUT = 1000

@@ -76,7 +76,7 @@ def test_files_of_a_report(study):
     assert (study / "summary.csv").read_text().startswith("engine,nodes,")
     assert (study / "figures" / "verdict.png").is_file()
     made = {path.stem for path in (study / "figures").glob("*.png")}
-    assert {"throughput", "scaling", "storage", "costs", "capacity", "host_cpu"} <= made
+    assert {"throughput", "scaling", "storage", "costs", "host_cpu"} <= made
     for form in ("svg", "txt"):
         assert {path.stem for path in (study / "figures").glob(f"*.{form}")} == made
     assert not list(study.glob(".*.tmp"))
