@@ -38,7 +38,6 @@ from storewise.report.tables.judged import judged_tables
 from storewise.report.tables.per_node import node_tables
 from storewise.report.tables.questions import plan_tables, question_tables
 from storewise.report.tables.steps import step_tables
-from storewise.report.tables.verdict import NAME as VERDICT
 from storewise.report.tables.verdict import verdict_tables
 
 TEMPLATE = "report.html"
@@ -162,9 +161,7 @@ def html(tables: Tables, decision: Verdict, made: list[Made], base: str = "") ->
     parts = {
         "choices": views.all_of(verdict_tables(decision)),
         "tables": views.all_of(_measured(tables)),
-        "judged": [
-            (heading, views.one(table)) for heading, table in judged_tables(tables, skip=(VERDICT,))
-        ],
+        "judged": [(heading, views.one(table)) for heading, table in judged_tables(tables)],
         "session_tables": views.all_of(sessions.tables if sessions else ()),
         "published_tables": views.all_of(published.tables if published else ()),
         "canary": views.one(hosts.canary_table(tables)),
@@ -233,7 +230,7 @@ def summary_text(screen: Glance) -> str:
 
 
 def _measured(tables: Tables) -> list[Table]:
-    of_nodes = (hosts.node_load_table(tables), servers.balance_table(tables))
+    node_load = hosts.node_load_table(tables)
     return [
         stores.rate_table(tables),
         stores.latency_table(tables),
@@ -243,7 +240,7 @@ def _measured(tables: Tables) -> list[Table]:
         stores.scaling_table(tables),
         *step_tables(tables),
         hosts.client_load_table(tables),
-        *(table for table in of_nodes if table.rows),
+        *([node_load] if node_load.rows else []),
         *node_tables(tables),
         stores.verification_table(tables),
     ]
