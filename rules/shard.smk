@@ -85,6 +85,11 @@ rule shard:
         shards=f"{R}/inputs/shards/{{shards}}.parquet",
     log:
         f"{R}/logs/shard.{{shards}}.log",
+    # All lists are made before a trial opens: a trial whose list is there must not overtake those
+    # of earlier rounds, nor be measured beside this work.
+    priority: 1
+    resources:
+        opening=1,
     conda:
         "../envs/storewise.yaml"
     params:

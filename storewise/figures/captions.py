@@ -93,8 +93,7 @@ FIGURES = (
         "Latency over throughput",
         "Response time (from the intended start, so that waiting counts) of each operation over "
         "what all operations together reached: mean, and dashed the 99th percentile. A curve that "
-        "turns upwards or backwards shows where a store has no more to give; dotted upright lines "
-        "are knees. Operations that had "
+        "turns upwards or backwards shows where a store has no more to give. Operations that had "
         "not begun when a step ended have no time: where little of the target was served, the "
         "true times are longer. Failed operations are not in them.",
         steps.latency_over_throughput,
@@ -131,14 +130,6 @@ FIGURES = (
         "money where the study has prices, else the hours of all hosts (servers and clients). "
         f"Phases whose rate the study set are left out. {_HOLLOW}",
         costs.costs,
-    ),
-    FigureSpec(
-        "capacity",
-        "The full corpus",
-        "Hours that loading the full corpus would take over the number of data nodes (embedded "
-        "stores: workers). Markers are from measured rates, lines from the model; beyond the last "
-        "marker they say what would be if the law went on.",
-        costs.capacity,
     ),
     FigureSpec(
         "host_cpu",

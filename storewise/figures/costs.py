@@ -1,4 +1,4 @@
-"""What documents cost: bytes on disk, money or hours, and the time that the full corpus takes."""
+"""What documents cost: bytes on disk, money or hours."""
 
 from __future__ import annotations
 
@@ -13,17 +13,14 @@ from storewise.analysis.common.text import number
 from storewise.analysis.model.tables import Tables
 from storewise.figures.chart import Axis, Chart, Medium, Panel, Point, Series, point, rows_axis
 from storewise.figures.selection import (
-    FACTOR_LABELS,
     labelled,
     line_name,
-    line_of,
     lines_in,
     on_paper,
     phase_title,
-    points_of,
     setting_note,
 )
-from storewise.figures.style import DASHED, GREY, SOLID
+from storewise.figures.style import DASHED, GREY
 
 #: Of what was judged, what is drawn: money where the study has prices, else hours of hosts.
 _MONEY, _HOURS, _YEAR = "money_per_million", "host_hours_per_million", "corpus_money_per_year"
@@ -104,34 +101,3 @@ def costs(tables: Tables) -> Chart | None:
         panels.append(Panel(heading, Axis(label), axis, dots))
     note = setting_note(printed, names) if many else ""
     return Chart(panels, tinted=True, lowest=many, note=note)
-
-
-def capacity(tables: Tables) -> Chart | None:
-    """Hours that the full corpus would take over nodes or workers: markers are measured, dashed
-    lines the model."""
-    curve = tables.judged.get("capacity_curve")
-    if curve is None or curve.empty:
-        return None
-    panels = []
-    for kind in dict.fromkeys(map(str, curve["over"])):
-        rows = curve[curve["over"] == kind]
-        names = varying_factors(rows, tables.results.factors)
-        series = []
-        for rank, group in lines_in(rows, names):
-            group = group.sort_values("count")
-            # The table's `low` and `high` are of the rate, these of the hours.
-            group = group.assign(low=group["hours_low"], high=group["hours_high"])
-            model = points_of(group, "count", "hours", "capacity_curve", _hours)
-            measured = [p for p in model if p.row["how"] == "measured"]
-            line = line_of(group, names, measured, rank, mode="markers", dash=SOLID)
-            name = f"{line.name}: model"
-            look: dict[str, Any] = {"mode": "lines", "legend": "", "dash": DASHED, "name": name}
-            series += [line, line_of(group, names, model, rank, **look)]
-        x = Axis(FACTOR_LABELS.get(kind, kind), "log")
-        panels.append(Panel(f"over {kind}", x, Axis("hours for the full corpus"), series))
-    return Chart(panels, columns=2, lowest=True)
-
-
-def _hours(row: dict[str, Any]) -> str:
-    words = f"{number(row['hours'])} hours with {number(row['count'])}, {row['how']}"
-    return words + (", beyond what was measured" if row["extrapolated"] else "")

@@ -8,23 +8,22 @@ from typing import Any
 
 import pandas as pd
 
-from storewise.analysis.common.engines import CEILING, title, varying_factors
+from storewise.analysis.common.engines import CEILING, varying_factors
 from storewise.analysis.common.frames import missing, records
 from storewise.analysis.common.text import number, seconds
 from storewise.analysis.measure.steps import wide
 from storewise.analysis.model.columns import ALL, OTHER, PARAMETERS
 from storewise.analysis.model.tables import Tables
-from storewise.figures.chart import Axis, Chart, Medium, Panel, Point, Series, level_axis, point
+from storewise.figures.chart import Axis, Chart, Panel, Series, level_axis, point
 from storewise.figures.selection import (
     Finder,
-    labelled,
     line_of,
     lines_in,
     lowest,
     setting_note,
     without_idle_ceiling,
 )
-from storewise.figures.style import DASHED, DOTTED, SOLID
+from storewise.figures.style import DASHED, SOLID
 
 _RATE = "operations_per_s"
 
@@ -163,7 +162,6 @@ def latency_over_throughput(tables: Tables) -> Chart | None:
             group = _highest(alike[alike["operation"] == operation], ["planned"])
             if group.groupby("engine")["reached"].nunique().max() > 1:
                 lines = _times(each, group, printed)
-                lines += _knees(tables, group, printed)
                 x = Axis("operations per second, all together")
                 y = Axis("response time in ms", unit="ms")
                 panels.append(Panel(f"{heading}: {operation}", x, y, lines))
@@ -194,34 +192,4 @@ def _times(steps: _Steps, rows: pd.DataFrame, printed: pd.DataFrame) -> list[Ser
             ]
             line = line_of(group, steps.names, points, rank, printed, **look)
             lines.append(replace(line, name=f"{line.name}: {words}"))
-    return lines
-
-
-def _knees(tables: Tables, rows: pd.DataFrame, printed: pd.DataFrame) -> list[Series]:
-    """An upright line at the throughput of the knee of each engine and setting of a panel."""
-    knees = tables.judged.get("knees")
-    if knees is None or knees.empty:
-        return []
-    keys = [k for k in (*tables.results.factors, "phase", OTHER) if k in rows and k in knees]
-    settings = {
-        tuple(str(row[k]) for k in keys): label in printed.index for label, row in labelled(rows)
-    }
-    times = pd.concat([rows["response_mean"], rows["response_p99"]]) * 1e3
-    lines = []
-    for label, row in labelled(knees[knees["throughput"].notna()]):
-        setting = tuple(str(row[k]) for k in keys)
-        if setting not in settings:
-            continue
-        words = f"knee at {number(row['throughput'])} operations/s, "
-        words += f"{row['load']} {number(row['knee'])}"
-        if not missing(row["knee_low"]):
-            words += f" (95 % interval {number(row['knee_low'])} to {number(row['knee_high'])})"
-        words += f"\n{row['flags']}"
-        points = [
-            Point(row["throughput"], float(y), words=words, source=f"knees:{label}")
-            for y in (times.min(), times.max())
-        ]
-        name = f"{title(row['engine'])}: knee"
-        on: Medium = "both" if settings[setting] else "page"
-        lines.append(Series(name, points, "across", row, on, legend="", dash=DOTTED))
     return lines

@@ -123,11 +123,14 @@ class Study(Section):
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def trials(self) -> list[Trial]:
-        """All trials, in a seeded random order in which a new trial moves no other."""
-        return sorted(
-            self._combinations(),
-            key=lambda t: hashlib.sha256(f"order:{self.seed}:{t.id}".encode()).digest(),
-        )
+        """All trials, round by round: a round is one repeat of every setting, in a seeded random
+        order in which a new setting moves no other."""
+
+        def place(trial: Trial) -> tuple[int, bytes]:
+            text = f"order:{self.seed}:{trial.id}"
+            return trial.repeat, hashlib.sha256(text.encode()).digest()
+
+        return sorted(self._combinations(), key=place)
 
     def leaves_out(self, phase: str, factors: Mapping[str, Any]) -> bool:
         """Whether `exclude` takes a phase out of the trials with these levels."""

@@ -38,7 +38,6 @@ from storewise.report.tables.judged import judged_tables
 from storewise.report.tables.per_node import node_tables
 from storewise.report.tables.questions import plan_tables, question_tables
 from storewise.report.tables.steps import step_tables
-from storewise.report.tables.verdict import NAME as VERDICT
 from storewise.report.tables.verdict import verdict_tables
 
 TEMPLATE = "report.html"
@@ -61,17 +60,15 @@ _TABLES = {
     "plans": "plans",
     "storage": "storage",
     "costs": "judged-costs",
-    "capacity": "judged-capacity_curve",
     "host_cpu": "load",
     "busy_nodes": "node-load",
     "latency_by_node": "per-node",
     "slowed_nodes": "slowdown",
-    "published": "reference-values",
+    "published": "reference-shapes",
 }
 #: Tables that points of figures come from.
 _DRAWN = (
-    *("summary", "scaling", "plan_summary"),
-    *("reference_curves", "costs", "capacity_curve", "knees"),
+    *("summary", "scaling", "plan_summary", "reference_curves", "costs"),
 )
 #: Files that were left out whose names stand in the page's text.
 _LEFT_OUT = 1000
@@ -163,9 +160,7 @@ def html(tables: Tables, decision: Verdict, made: list[Made], base: str = "") ->
     parts = {
         "choices": views.all_of(verdict_tables(decision)),
         "tables": views.all_of(_measured(tables)),
-        "judged": [
-            (heading, views.one(table)) for heading, table in judged_tables(tables, skip=(VERDICT,))
-        ],
+        "judged": [(heading, views.one(table)) for heading, table in judged_tables(tables)],
         "session_tables": views.all_of(sessions.tables if sessions else ()),
         "published_tables": views.all_of(published.tables if published else ()),
         "canary": views.one(hosts.canary_table(tables)),
@@ -234,7 +229,7 @@ def summary_text(screen: Glance) -> str:
 
 
 def _measured(tables: Tables) -> list[Table]:
-    of_nodes = (hosts.node_load_table(tables), servers.balance_table(tables))
+    node_load = hosts.node_load_table(tables)
     return [
         stores.rate_table(tables),
         stores.latency_table(tables),
@@ -244,7 +239,7 @@ def _measured(tables: Tables) -> list[Table]:
         stores.scaling_table(tables),
         *step_tables(tables),
         hosts.client_load_table(tables),
-        *(table for table in of_nodes if table.rows),
+        *([node_load] if node_load.rows else []),
         *node_tables(tables),
         stores.verification_table(tables),
     ]

@@ -1,7 +1,4 @@
-"""Tables that the analysis judged from the measured ones, each with what it says.
-
-A table that is not named here has a section all the same, under its own name.
-"""
+"""Tables that the analysis judged from the measured ones, each with what it says."""
 
 from __future__ import annotations
 
@@ -28,38 +25,21 @@ KNOWN: Mapping[str, tuple[str, str]] = {
         "Pairs of engines",
         "Tukey's honestly significant differences, with simultaneous 95 % intervals",
     ),
-    "noise": ("Noise", "How steady each trial and setting was"),
-    "differences": (
-        "Differences",
-        "Which engines differ in what, with the interval of the difference",
-    ),
     "usl": (
         "Universal Scalability Law",
         "Contention (sigma) and coherency (kappa) fitted to rates over nodes, workers or threads",
     ),
-    "knees": ("Knees", "The rate from which on response times rise faster than throughput"),
-    "response": (
-        "Response and service time",
-        "How much of the time of an operation was waiting",
-    ),
     "costs": ("Cost", "Node hours, and money where the study has prices"),
     "capacity": ("Capacity", "What the full corpus would need, from the measured scaling"),
-    "capacity_curve": (
-        "Capacity over nodes",
-        "Rate, hours and bytes at each number, measured and modelled",
-    ),
     "limits": ("What limited each trial", "Client, disk, processors or network, with figures"),
 }
 #: What is shown of a table besides keys and factors; all else is behind the source of its row.
 _READ: Mapping[str, Sequence[str]] = {
     "variance": ("engines", "term", "df", "f", "p", "eta_sq_partial", "omega_sq", "n"),
     "tukey": ("engines", "factor", "a", "b", "ratio", "p_adj", "reject"),
-    "noise": ("cv", "cv_counting", "effective_seconds", "of_repeats", "canary", "flags"),
-    "differences": ("factor", "a", "b", "ratio", "p_adj", "differs"),
     "usl": ("factor", "lambda", "sigma", "kappa", "peak", "peak_rate", "r2", "flags"),
     "costs": ("mean", "n", "note"),
     "capacity": ("over", "count", "hours", "bytes", "model", "needed", "needed_hours", "limits"),
-    "capacity_curve": ("over", "count", "how", "documents_per_s", "hours", "extrapolated"),
     "limits": ("limited_by", "also", "evidence", "host"),
 }
 #: Whose interval columns `low` and `high` are.
@@ -78,21 +58,16 @@ _WORDS = {
     "a": "one",
     "b": "the other",
     "log": "logarithms",
-    "cv": "coefficient of variation",
 }
 #: A column of these units is shown with them.
 _SHOWN = {"B": binary, "bytes": binary, "s": seconds}
 
 
-def judged_tables(tables: Tables, skip: Sequence[str] = ()) -> list[tuple[str, Table]]:
-    """(heading, table) of every judged table that has rows, the known ones first."""
-    names = [
-        *(n for n in KNOWN if n in tables.judged),
-        *(n for n in tables.judged if n not in KNOWN),
-    ]
-    rows = {name: _telling(name, tables.judged[name]) for name in names if name not in skip}
+def judged_tables(tables: Tables) -> list[tuple[str, Table]]:
+    """(heading, table) of the judged tables that have rows."""
+    rows = {name: _telling(name, tables.judged[name]) for name in KNOWN if name in tables.judged}
     return [
-        (_heading(name)[0], judged_table(name, table, tables))
+        (KNOWN[name][0], judged_table(name, table, tables))
         for name, table in rows.items()
         if len(table)
     ]
@@ -106,12 +81,6 @@ def _telling(name: str, table: pd.DataFrame) -> pd.DataFrame:
     if name == "usl":
         return table[table["lambda"].notna()]
     return table[table["engine"] != CEILING] if name == "costs" else table
-
-
-def _heading(name: str) -> tuple[str, str]:
-    words = _words(name)
-    words = words[:1].upper() + words[1:]
-    return KNOWN.get(name, (words, f"{words} (table {name})"))
 
 
 def _words(name: str) -> str:
@@ -140,7 +109,7 @@ def judged_table(name: str, table: pd.DataFrame, tables: Tables) -> Table:
         )
 
     columns = [column(c) for c in (*keys, *(c for c in values if read is None or c in read))]
-    return cells.table_of(f"judged-{name}", _heading(name)[1], table, name, columns)
+    return cells.table_of(f"judged-{name}", KNOWN[name][1], table, name, columns)
 
 
 def _owner(low: str, names: Sequence[str]) -> str:

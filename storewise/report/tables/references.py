@@ -38,7 +38,7 @@ def section(tables: Tables) -> Published | None:
             (r.name, [r.cited(), f"Hardware: {r.hardware}", *([r.note] if r.note else [])])
             for r in references
         ],
-        [_shapes(tables), _ratios(tables), _values(tables)],
+        [_shapes(tables), _ratios(tables)],
     )
 
 
@@ -78,23 +78,3 @@ def _ratios(tables: Tables) -> Table:
     ]
     caption, ratios = "Ratios of two systems, published and here", tables.reference_ratios
     return cells.table_of("reference-ratios", caption, ratios, "reference_ratios", columns)
-
-
-def _values(tables: Tables) -> Table:
-    def level(row: Row) -> str:
-        return "" if math.isnan(row["x"]) else f"{row['x_name']} {number(row['x'])}"
-
-    columns = [
-        *cells.texts("reference"),
-        *cells.figures(str, "line"),
-        *cells.texts(series="figure", system="system", setting="setting"),
-        Column("level", lambda row: cells.text_cell(level(row))),
-        *cells.figures(number, value="published value (other hardware)"),
-        *cells.texts("unit", "compared"),
-    ]
-    caption = (
-        "Published values as they are, on other hardware: listed, never to be set against "
-        "values of this page"
-    )
-    values = tables.reference_values
-    return cells.table_of("reference-values", caption, values, "reference_values", columns)

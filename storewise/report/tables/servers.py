@@ -8,15 +8,14 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from storewise.analysis.common.engines import guarded, title, varying_factors
+from storewise.analysis.common.engines import guarded, title
 from storewise.analysis.common.frames import grouped, missing, rows_of
-from storewise.analysis.common.text import all_of, binary, number, setting, some_of
+from storewise.analysis.common.text import all_of, binary, some_of
 from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.model.tables import Tables
-from storewise.report.data.rows import Mark, mark_of, with_trials
+from storewise.report.data.rows import with_trials
 from storewise.report.tables import cells
-from storewise.report.tables.cells import Cell, Row, Table
-from storewise.study.factors import OF_SERVERS
+from storewise.report.tables.cells import Table
 
 #: Hosts and addresses that a sentence names.
 _HOSTS = 4
@@ -33,88 +32,20 @@ class Sessions:
     warnings: Sequence[StudyWarning]
 
 
-def balance_table(tables: Tables) -> Table:
-    """How operations spread over the owners of the documents, where there are several nodes."""
-    factors = [f for f in tables.results.factors if f != "engine"]
-    caption = "How work spread over the nodes that own the documents"
-    balance = tables.balance[tables.balance["trial"].isin(set(tables.nodes["trial"]))]
-    if balance.empty:
-        return Table("balance", caption, [], [])
-    several = balance.groupby(["trial", "phase", "step", "operation"])["node"].transform("nunique")
-    balance = with_trials(balance[several > 1], tables.trials[["trial", "engine", *factors]])
-    # `node` here is the owner's name; the factor `nodes` is among the keys where it varies.
-    places = ["phase", "engine", *varying_factors(balance, factors), "operation"]
-    rows: list[Row] = []
-    origins: list[Mark] = []
-    for place, groups in grouped(balance, places):
-        nodes = list(grouped(groups, ["node"]))
-        for (node,), group in nodes:
-            row = {**dict(zip(places, place, strict=True)), "node": node}
-            sums = {"operations": group["operations"].sum(), "share": group["share"].mean()}
-            rows.append({**row, **sums, "even": 1 / len(nodes)})
-            origins.append(mark_of("balance", group, **row))
-    columns = [
-        *cells.levels([*places, "node"]),
-        *cells.figures(cells.whole, "operations"),
-        *cells.figures("{:.1%}".format, "share", even="share if even"),
-    ]
-    return Table.of("balance", caption, rows, columns, origins)
-
-
 def section(tables: Tables) -> Sessions | None:
     """All about sessions; None where the study has no servers."""
     warnings = [w for w in tables.warnings if w.code in _CODES]
     if tables.nodes.empty and not warnings:
         return None
-    factors = [f for f in OF_SERVERS if f in tables.results.factors]
-    of_trials = tables.trials[["trial", "engine", *factors]]
-    sessions = with_trials(tables.sessions, of_trials, suffixes=("_count", ""))
     nodes = with_trials(tables.nodes, tables.trials[["trial", "engine"]])
     return Sessions(
-        [t for t in (_times_table(sessions, nodes, factors), _kept_table(nodes)) if t.rows],
+        [t for t in (_kept_table(nodes),) if t.rows],
         [
             (title(str(key[0])), _facts(str(key[0]), g, tables))
             for key, g in grouped(nodes, ["engine"])
         ],
         warnings,
     )
-
-
-_TIMES = {
-    "queue_time": "queue, s",
-    "ready_time": "start, s",
-    "form_time": "forming, s",
-    "formed_time": "open to formed, s",
-    "close_time": "closing, s",
-}
-
-
-def _times_table(sessions: pd.DataFrame, nodes: pd.DataFrame, factors: Sequence[str]) -> Table:
-    """One row per engine and topology: its shape and the median of each time with its range."""
-    varying = varying_factors(sessions, factors)
-    shown = [f for f in factors if f == "nodes" or f in varying]
-    rows: list[Sequence[Cell]] = []
-    origins: list[Mark] = []
-    for key, group in grouped(sessions, ["engine", *factors]):
-        first = dict(zip(("engine", *factors), key, strict=True))
-        one = nodes[nodes["trial"] == group["trial"].iloc[0]]
-        roles = one["role"].dropna().value_counts().sort_index()
-        shape = setting(first, shown)
-        if set(roles.index) - {"data"}:
-            shape += f" ({', '.join(f'{n} {role}' for role, n in roles.items())})"
-        line = [cells.level_cell("engine", first["engine"]), cells.text_cell(shape)]
-        line += [cells.number_cell(len(group), str), *(_median(group[time]) for time in _TIMES)]
-        rows.append(line)
-        origins.append(mark_of("sessions", group, **first))
-    heads = ["store", "cluster", "sessions", *_TIMES.values()]
-    caption = "Sessions: median times (range) in seconds"
-    return Table("session-times", caption, heads, rows, origins)
-
-
-def _median(values: pd.Series) -> Cell:
-    known = values.dropna().astype(float)
-    spread = f" ({number(known.min())}–{number(known.max())})" if len(known) > 1 else ""
-    return cells.number_cell(known.median(), lambda middle: number(middle) + spread)
 
 
 def _loopback(address: str) -> bool:

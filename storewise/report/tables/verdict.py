@@ -19,8 +19,6 @@ from storewise.report.data.rows import source_label
 from storewise.report.tables.cells import Cell, Table, text_cell
 from storewise.study.criteria import INODES
 
-#: The judged table that is shown here and not among the others.
-NAME = "verdict"
 _CAPTION = (
     "Stores by criteria, each with the deployment that it is judged with; the interval is that of "
     "its ratio to the best store"

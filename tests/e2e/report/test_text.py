@@ -44,8 +44,6 @@ def test_conditions_warnings_files_and_servers_are_told(page):
         "loopback",
         "Load of servers and their hosts",
         "What servers and clients used",
-        "How work spread over the nodes",
-        "2 nodes",
     ):
         assert expected in page
     assert not re.search(r"""(src|href)=["'](https?:)?//""", page)
@@ -56,9 +54,8 @@ def test_conditions_warnings_files_and_servers_are_told(page):
 
 def test_published_figures_are_shown_beside(study, page):
     assert 'id="published"' in page and "shapes and ratios are compared, not absolute" in page
-    assert "published value (other hardware)" in page and "Hardware: two hosts" in page
+    assert "Hardware: two hosts" in page
     assert "On &lt;b&gt;stores" in page
-    assert pd.read_csv(study / "analysis" / "reference_values.csv")["value"].max() == 200
     ratios = pd.read_csv(study / "analysis" / "reference_ratios.csv")
     assert set(ratios["at"]) == {"1", "2", "best of each"}
 
@@ -76,7 +73,7 @@ def test_files_of_a_report(study):
     assert (study / "summary.csv").read_text().startswith("engine,nodes,")
     assert (study / "figures" / "verdict.png").is_file()
     made = {path.stem for path in (study / "figures").glob("*.png")}
-    assert {"throughput", "scaling", "storage", "costs", "capacity", "host_cpu"} <= made
+    assert {"throughput", "scaling", "storage", "costs", "host_cpu"} <= made
     for form in ("svg", "txt"):
         assert {path.stem for path in (study / "figures").glob(f"*.{form}")} == made
     assert not list(study.glob(".*.tmp"))

@@ -13,14 +13,12 @@ from storewise.analysis.measure import host_load as host
 from storewise.analysis.measure.per_node import crashes, per_node, slowdown, step_conditions
 from storewise.analysis.measure.query_plans import plan_summary, plans
 from storewise.analysis.measure.sessions import NODE_COLUMNS, sessions
-from storewise.analysis.measure.steps import (
-    ALL,
-    highest_rates,
-    measured_steps,
-    searches,
-    step_parameters,
-)
+from storewise.analysis.measure.measures import measures, with_steps
+from storewise.analysis.measure.steps import searches, step_parameters
 from storewise.analysis.measure.storage import node_storage, storage
+from storewise.analysis.measure.summary import highest_rates, summarise
+from storewise.analysis.measure.throughput import throughput
+from storewise.analysis.model.columns import ALL
 from storewise.metrics.hdr import Counted, bucket_indexes
 from storewise.metrics.schema import Sample
 
@@ -160,12 +158,13 @@ def test_steps_by_hand():
     samples = samples_of([*rows, *(row._replace(step=1) for row in short)])
     steps = [{"clients": 4, "rate": 300.0}, {"clients": 8}]
     parameters = step_parameters([part("t", "read", steps=steps)])
-    table = measured_steps(samples, parameters)
+    every = measures(samples, throughput(samples), {}, storage(samples, None), pd.DataFrame())
+    table = with_steps(every, parameters)
     values = table.set_index(["step", "operation", "measure"])["value"].to_dict()
     # Steady are the seconds 2 to 5, in which both workers were at work.
     rates = [values[0, name, "operations_per_s"] for name in ("get", "put", ALL)]
     assert rates == pytest.approx([200, 20, 220])
-    assert (values[0, ALL, "runtime"], values[0, ALL, "errors"]) == (8.0, 6.0)
+    assert (values[0, ALL, "duration"], values[0, ALL, "errors"]) == (8.0, 6.0)
     assert (values[0, "get", "errors"], values[0, "put", "errors"]) == (0.0, 6.0)
     # 14 seconds of 110 operations, of 1,800 that were meant to begin.
     assert values[0, ALL, "served"] == pytest.approx(14 * 110 / 1800)
@@ -248,7 +247,7 @@ def test_what_slowed_nodes_leave_of_the_rate():
         }
     ).assign(measure="operations_per_s", unit="operations/s", phase="read")
     conditions = table[["trial", "phase", "step", "slow", "slowed_nodes", "crash"]]
-    rates = table[["trial", "phase", "step", "value", "measure", "unit"]]
+    rates = table[["trial", "phase", "step", "value", "measure", "unit"]].assign(operation=ALL)
     result = slowdown(rates, conditions, results_of(trials))
     assert result[["nodes", "step", "slowed_nodes", "relative"]].to_numpy().tolist() == [
         *([2, 0, 0, 1], [2, 1, 1, pytest.approx(1 / 4)]),

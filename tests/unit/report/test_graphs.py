@@ -57,13 +57,13 @@ def panels(tables, evidence, facets):
     return cache(lambda name: graphs.payload(make[name](tables))["panels"])
 
 
-DRAWN = ("throughput", "over_time", "latency", "scaling", "nodes", "storage", "costs", "capacity")
+DRAWN = ("throughput", "over_time", "latency", "scaling", "nodes", "storage", "costs")
 
 
 @pytest.mark.parametrize("name", DRAWN)
 def test_figures_are_what_plotly_takes_and_their_points_name_rows(evidence, panels, name):
     graph_objects = pytest.importorskip("plotly.graph_objects")
-    column = {"latency": "value", "capacity": "hours"}.get(name, "mean")
+    column = {"latency": "value"}.get(name, "mean")
     scale = 1e3 if name == "latency" else 1.0
     points = 0
     for panel in panels(name):

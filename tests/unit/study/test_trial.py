@@ -123,15 +123,21 @@ def test_what_the_study_says_for_all_is_in_each(tmp_path):
     assert (first.on_bad_input, first.verify) == ("quarantine", 7)
 
 
-def test_trials_come_in_an_order_that_a_new_one_does_not_move(tmp_path):
-    few = study(tmp_path, GOOD + "repeats: 6\n")
-    names = [trial.id for trial in few.trials()]
-    assert names == sorted(
-        names, key=lambda name: hashlib.sha256(f"order:1:{name}".encode()).digest()
-    )
-    assert [trial.repeat for trial in few.trials()] != [1, 2, 3, 4, 5, 6]
-    other = [trial.id for trial in study(tmp_path, GOOD + "repeats: 6\nseed: 2\n").trials()]
-    assert sorted(other) == sorted(names) and other != names
+def test_trials_come_in_rounds_of_an_order_that_a_new_one_does_not_move(tmp_path):
+    def order(workers, seed=1):
+        more = f"factors: {{workers: [{workers}]}}\nrepeats: 3\nseed: {seed}\n"
+        return study(tmp_path, GOOD + more).trials()
+
+    few = order("1, 2, 3, 4")
+    rounds = [[trial for trial in few if trial.repeat == number] for number in (1, 2, 3)]
+    assert few == [trial for one in rounds for trial in one]
+    for one in rounds:
+        digests = [hashlib.sha256(f"order:1:{trial.id}".encode()).digest() for trial in one]
+        assert digests == sorted(digests)
+    orders = {tuple(trial.workers for trial in one) for one in rounds}
+    assert len(orders) == 3, "each round has an order of its own"
+    assert [trial for trial in order("1, 2, 3, 4, 5") if trial.workers != 5] == few
+    assert [trial.id for trial in order("1, 2, 3, 4", seed=2)] != [trial.id for trial in few]
 
 
 def test_a_digest_changes_with_any_value(tmp_path):
