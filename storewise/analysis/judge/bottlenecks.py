@@ -19,15 +19,7 @@ import numpy as np
 import pandas as pd
 
 from storewise.analysis.common.engines import CEILING, embedded
-from storewise.analysis.common.frames import (
-    grouped,
-    key_of,
-    keys_of,
-    missing,
-    numbered,
-    records,
-    rows_of,
-)
+from storewise.analysis.common.frames import grouped, keys_of, missing, numbered, records, rows_of
 from storewise.analysis.common.text import all_of, binary
 from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.files.parts import SESSION, Part
@@ -196,16 +188,12 @@ def limits(tables: Tables) -> Judged:
         key: list(dict.fromkeys(map(str, group["reason"])))
         for key, group in grouped(tables.client_bound, STEP)
     }
-    rated = records(tables.steps[tables.steps["rate"].notna()])
-    rates = {
-        (*key_of(row, factors), str(row["phase"]), int(row["step"])): float(row["rate"])
-        for row in rated
-    }
     uses = host_uses(tables, every=False)
     steps = tables.throughput
-    achieved = {
-        (r.trial, r.phase, r.step): float(r.value)
-        for r in rows_of(steps[steps["measure"] == "operations_per_s"])
+    rated = steps[(steps["measure"] == "operations_per_s") & steps["rate"].notna()]
+    reached = {
+        (str(r.trial), str(r.phase), int(r.step)): (float(r.value), float(r.rate))
+        for r in rows_of(rated)
     }
     rows = []
     for step in rows_of(steps[steps["measure"] == "duration"]):
@@ -214,9 +202,9 @@ def limits(tables: Tables) -> Judged:
         step_causes = [Cause(CLIENT, reason, "", math.nan) for reason in bound.get(key, ())]
         if trial.get("engine") == CEILING:
             step_causes = [Cause(CLIENT, "there is no store, only the client", "", math.nan)]
-        target = rates.get((*key_of(trial, factors), *key[1:]), math.nan)
-        if achieved.get(key, 0.0) >= REACHED * target:
-            text = f"{achieved[key]:,.0f} of {target:,.0f} operations/s that were asked for"
+        rate, target = reached.get(key, (0.0, math.nan))
+        if rate >= REACHED * target:
+            text = f"{rate:,.0f} of {target:,.0f} operations/s that were asked for"
             step_causes.append(Cause(SET_RATE, text, "", math.nan))
         hosts = uses.get(key, [])
         step_causes += [cause for use in hosts for cause in causes(use)]

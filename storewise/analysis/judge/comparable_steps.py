@@ -20,7 +20,7 @@ from storewise.analysis.common.engines import BASELINE, CEILING, title
 from storewise.analysis.common.frames import records
 from storewise.analysis.common.text import all_of
 from storewise.analysis.measure.throughput import FINISH
-from storewise.analysis.model.columns import ALL, OTHER
+from storewise.analysis.model.columns import OTHER
 from storewise.analysis.model.tables import Tables
 
 #: Rates of a load: with and without the time in which clients read and parse.

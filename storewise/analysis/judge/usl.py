@@ -28,8 +28,6 @@ from storewise.analysis.stats.usl import fit, not_fitted
 RESOURCES = ("nodes", "workers", "processes", "threads", "node_threads")
 #: Of steps: client threads of all workers together.
 CLIENTS = "clients"
-#: Intervals that know how much runs differ.
-OVER_REPEATS = ("repeats", "pooled")
 PARAMETERS = ("lambda", "sigma", "kappa", "peak", "peak_rate")
 COLUMNS = (
     *("phase", "step", "measure", "unit", "factor", "levels", "lowest", "highest"),
@@ -89,9 +87,7 @@ def _row(named: Mapping[str, Any], factor: str, group: pd.DataFrame) -> dict[str
         "reason": not_fitted(levels, rates),
     }
     if not row["reason"]:
-        # What the seconds of a single run vary by is not what runs vary by.
-        errors = group["error"].astype(float).where(group["resampled"].isin(OVER_REPEATS))
-        law = fit(levels, rates, errors.to_list())
+        law = fit(levels, rates, group["error"].astype(float).to_list())
         row |= {"r2": law.r2, "resampled": law.resampled, "flags": ", ".join(law.flags)}
         parameters = (law.rate_of_one, law.sigma, law.kappa, law.peak, law.peak_rate)
         for name, one in zip(PARAMETERS, parameters, strict=True):

@@ -67,9 +67,7 @@ _TABLES = {
     "published": "reference-shapes",
 }
 #: Tables that points of figures come from.
-_DRAWN = (
-    *("summary", "scaling", "plan_summary", "reference_curves", "costs"),
-)
+_DRAWN = (*("summary", "scaling", "plan_summary", "reference_curves", "costs"),)
 #: Files that were left out whose names stand in the page's text.
 _LEFT_OUT = 1000
 

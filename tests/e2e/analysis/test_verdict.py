@@ -11,7 +11,7 @@ from support.results.made import GROUP, only, with_study
 
 from storewise.analysis.files.inputs import FailedTrial
 from storewise.analysis.measure.repeats import over_repeats
-from storewise.analysis.measure.steps import ALL
+from storewise.analysis.model.columns import ALL
 from storewise.analysis.pipeline.build import build_tables
 from storewise.analysis.pipeline.load import load_results
 from storewise.analysis.verdict.criteria import phases_of_kinds

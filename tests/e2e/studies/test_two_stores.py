@@ -12,7 +12,7 @@ from support.embedded_study import NOWHERE, POSTGRES
 from support.workflow import MEASURING, plan
 from support.workspace import Workspace
 
-from storewise.analysis.measure.steps import ALL
+from storewise.analysis.model.columns import ALL
 from storewise.analysis.model.tables import Tables
 from storewise.analysis.pipeline.build import build_tables
 from storewise.analysis.pipeline.load import load_results

@@ -79,7 +79,7 @@ def only(tables, **levels):
         return table
 
     results = replace(tables.results, trials=of(tables.results.trials))
-    names = ("summary", "latency_summary", "storage_summary", "scaling", "steps")
+    names = ("summary", "scaling")
     shown = {name: of(getattr(tables, name)) for name in names}
     judged = {name: of(table) for name, table in tables.judged.items()}
     return replace(tables, results=results, trials=results.trials, judged=judged, **shown)

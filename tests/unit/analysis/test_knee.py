@@ -9,7 +9,7 @@ import pytest
 from support.results.made import GROUP, SCALED
 
 from storewise.analysis.judge import knee
-from storewise.analysis.measure.steps import ALL
+from storewise.analysis.model.columns import ALL
 
 pytestmark = GROUP
 

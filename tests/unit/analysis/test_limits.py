@@ -97,9 +97,8 @@ def test_a_target_rate_that_was_reached_is_the_limit(served):
     rates = served.throughput.set_index(["trial", "phase", "measure"])["value"]
     rate = rates[trial["trial"], "read", "operations_per_s"]
     for request, expected in ((rate, limit.SET_RATE), (rate * 1.1, limit.NONE)):
-        step = {f: trial[f] for f in served.results.factors}
-        steps = pd.DataFrame([{**step, "phase": "read", "step": 0, "rate": request}])
-        made = replace(load(served, "node-7", bound=True, cpu_user=30.0), steps=steps)
+        measures = served.measures.assign(rate=request)
+        made = replace(load(served, "node-7", bound=True, cpu_user=30.0), measures=measures)
         assert row_of(made, "sqlite", "read")["limited_by"] == expected
 
 
@@ -122,7 +121,7 @@ def test_without_any_figures_nothing_is_guessed(served):
     assert "network unknown (its links' speed is not known)" in quiet["evidence"]
     blind = replace(served, host=served.host.iloc[:0], client_bound=served.client_bound.iloc[:0])
     assert row_of(blind, "postgres", "read")["limited_by"] == limit.UNKNOWN
-    assert limit.limits(replace(blind, throughput=served.throughput.iloc[:0])).table.empty
+    assert limit.limits(replace(blind, measures=served.measures.iloc[:0])).table.empty
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,13 @@ from support.results.tables import part, results_of, samples_of
 
 from storewise.analysis.files.inputs import InputTotals
 from storewise.analysis.measure import host_load as host
+from storewise.analysis.measure.measures import measures, with_steps
 from storewise.analysis.measure.per_node import crashes, per_node, slowdown, step_conditions
 from storewise.analysis.measure.query_plans import plan_summary, plans
-from storewise.analysis.measure.sessions import NODE_COLUMNS, sessions
-from storewise.analysis.measure.measures import measures, with_steps
+from storewise.analysis.measure.sessions import NODE_COLUMNS, nodes, sessions
 from storewise.analysis.measure.steps import searches, step_parameters
 from storewise.analysis.measure.storage import node_storage, storage
-from storewise.analysis.measure.summary import highest_rates, summarise
+from storewise.analysis.measure.summary import highest_rates
 from storewise.analysis.measure.throughput import throughput
 from storewise.analysis.model.columns import ALL
 from storewise.metrics.hdr import Counted, bucket_indexes
@@ -158,7 +158,13 @@ def test_steps_by_hand():
     samples = samples_of([*rows, *(row._replace(step=1) for row in short)])
     steps = [{"clients": 4, "rate": 300.0}, {"clients": 8}]
     parameters = step_parameters([part("t", "read", steps=steps)])
-    every = measures(samples, throughput(samples), {}, storage(samples, None), pd.DataFrame())
+    every = measures(
+        samples,
+        throughput(samples),
+        {},
+        storage(samples, None),
+        sessions(nodes([], samples), samples),
+    )
     table = with_steps(every, parameters)
     values = table.set_index(["step", "operation", "measure"])["value"].to_dict()
     # Steady are the seconds 2 to 5, in which both workers were at work.
