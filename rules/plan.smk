@@ -14,6 +14,7 @@ from storewise.session.coordination.private import (
     restrict_snakemake_directory,
     unsafe_parents,
 )
+from storewise.study.checks import too_few_repeats
 from storewise.study.host_classes import class_named
 
 
@@ -158,6 +159,8 @@ def check_plan(plan):
             )
     if not plan:
         return
+    if few := too_few_repeats(STUDY):
+        say(few)
     check_host_classes([ALL_TRIALS[name] for name in sorted(plan)])
     # Sessions that are live at the same time must all fit: each would hold what another waits for.
     widest, *others = sorted(

@@ -34,6 +34,7 @@ from storewise.session.coordination.liveness import Process
 from storewise.session.coordination.run import Failure
 from storewise.session.coordination.run_record import RUNNER_VARIABLE, measuring_run
 from storewise.ssearch.inputs.paths import list_inputs, sample_paths
+from storewise.study.checks import too_few_repeats
 from storewise.study.load import load_study
 from storewise.study.study import Study
 from storewise.study.trial import node_jobs
@@ -274,6 +275,8 @@ def plan_study(request: Request, view: View, *, verbose: bool = False) -> int:
             view.note(note)
     planned = set(opened_trials(done.stdout))
     trials = [trial for trial in study.trials() if trial.id in planned]
+    if trials and (few := too_few_repeats(study)):
+        view.note(few)
     here = request.profile in (None, "local")
     view.line(plan_line(study, trials, results_of(study), here=here))
     return 0

@@ -29,6 +29,8 @@ from storewise.yamlfile import Place, YamlFile, nearest, shown, suggestion
 
 #: It has no nodes, and is in a study to show what the clients can do at all.
 _CEILING = "null"
+#: Rounds of which two stores can be told apart at all.
+MIN_REPEATS = 3
 
 
 def check_study(study: Study, text: YamlFile, *, many: bool = False) -> None:
@@ -67,6 +69,17 @@ def check_study(study: Study, text: YamlFile, *, many: bool = False) -> None:
         _check_trial(trial, engines[trial.engine], text)
     _check_phases(study, engines, text)
     _check_faults(study, text)
+
+
+def too_few_repeats(study: Study) -> str | None:
+    """One line where a study's stores are measured but cannot be judged; None where they can."""
+    stores = [n for n in study.engines if n != _CEILING and not engine(n).flags.rereads]
+    if study.repeats >= MIN_REPEATS or len(stores) < 2:
+        return None
+    return (
+        f"`repeats: {study.repeats}` in study {study.name}: its stores are measured, but cannot be "
+        f"judged; {MIN_REPEATS} are the fewest for that, 5 are better"
+    )
 
 
 def check_name(text: YamlFile, place: Place, noun: str, name: str, known: Sequence[str]) -> None:

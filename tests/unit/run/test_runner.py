@@ -439,7 +439,11 @@ def test_a_plan_is_told_in_a_line(study, monkeypatch):
     status, told, (command, words) = planned(monkeypatch, 0, said)
     assert (status, told.steps) == (0, ["planning the jobs"])
     assert told.lines == ["1 trial, about 5 s (1 measured already)"]
-    assert told.notes == ["riak is left out: none"]
+    assert told.notes == [
+        "riak is left out: none",
+        "`repeats: 1` in study s: its stores are measured, but cannot be judged; 3 are the fewest "
+        "for that, 5 are better",
+    ]
     assert command == Request("s.yaml").command(study, "--dry-run")
     assert "--dry-run --config study=s.yaml" in " ".join(command)
     assert words["env"]["PATH"] == os.environ["PATH"] and words["errors"] == "replace"

@@ -8,6 +8,7 @@ from support.inputs.small_studies import BOMB, GOOD, OF_SERVERS
 from support.paths import ROOT
 
 from storewise.errors import ConfigError
+from storewise.study.checks import too_few_repeats
 from storewise.study.load import MOST_BASES, load_study
 from storewise.study.study import Study
 from storewise.yamlfile import LONGEST, MOST_BYTES, MOST_LEVELS, MOST_VALUES
@@ -364,3 +365,17 @@ def test_a_misspelt_key_is_named_before_what_is_missing_for_want_of_it(tmp_path)
     said = refusal(tmp_path / "s.yaml", GOOD.replace("phases", "steps"))
     keys = said.partition("known here: ")[2].split(", ")
     assert {*Study.model_fields, "extends", "scales"} - {"name"} == set(keys)
+
+
+@pytest.mark.parametrize(
+    ("engines", "repeats", "told"),
+    [("sqlite, duckdb", 2, True), ("sqlite, duckdb", 3, False), ("files, null, sqlite", 1, False)],
+)
+def test_a_study_of_too_few_rounds_is_told_in_a_line(tmp_path, engines, repeats, told):
+    path = tmp_path / "s.yaml"
+    path.write_text(GOOD.replace("[sqlite]", f"[{engines}]") + f"repeats: {repeats}\n")
+    line = too_few_repeats(load_study(path))
+    assert (line is not None) == told
+    assert (
+        not told or "`repeats: 2` in study s: its stores are measured, but cannot be judged" in line
+    )
