@@ -69,10 +69,10 @@ def test_every_warning_is_in_one_group_and_the_worst_comes_first():
 @pytest.mark.parametrize(("operations", "told"), [(2, False), (10, True)])
 def test_a_ratio_from_a_few_operations_is_no_headline(made, operations, told):
     tables = made.tables(**SCALED)
-    counts = tables.latency_summary["count"].astype(float)
-    slow = tables.latency_summary["engine"] == "postgres"
-    few = tables.latency_summary.assign(count=counts.where(~slow, operations))
-    criteria = verdict(replace(tables, latency_summary=few)).criteria
+    counts = tables.summary["count"].astype(float)
+    slow = tables.summary["engine"] == "postgres"
+    few = tables.summary.assign(count=counts.where(~slow, operations))
+    criteria = verdict(replace(tables, summary=few)).criteria
     reads = next(one for one in criteria if one.name == "read")
     standing = next(one for one in reads.standings if one.engine == "postgres")
     assert standing.finished == operations

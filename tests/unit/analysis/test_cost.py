@@ -97,7 +97,7 @@ def test_what_a_phase_cost(tables):
         return one(result.table, **place, phase=phase, measure=measure)
 
     def measured(phase, measure):
-        return one(tables.summary, **place, phase=phase, measure=measure)
+        return one(tables.rates, **place, phase=phase, measure=measure)
 
     write = measured("write", "documents_per_s")
     hours = cost("write", "node_hours_per_million")
@@ -148,11 +148,11 @@ def test_what_the_size_of_the_corpus_goes_by(tables):
     result = full_size(replace(tables, results=sampled))
     assert (result.by, result.documents) == ("sample", 7 * inputs.documents)
     # Where the size of the inputs is not known, the number of files is used.
-    mute = tables.storage[tables.storage["measure"] != "share_of_raw_input"]
-    result = full_size(replace(tables, storage=mute))
+    mute = tables.measures[tables.measures["measure"] != "share_of_raw_input"]
+    result = full_size(replace(tables, measures=mute))
     assert (result.by, result.documents) == ("files", 10_000 * inputs.documents / inputs.files)
     # There is none without inputs, and of a workload of its own records.
-    none = replace(tables, storage=mute, results=replace(tables.results, inputs=None))
+    none = replace(tables, measures=mute, results=replace(tables.results, inputs=None))
     own = with_study(tables, workload="ycsb")
     assert full_size(whole) is None and full_size(none) is None and full_size(own) is None
     assert not costs(own).table["measure"].str.startswith("corpus").any()
@@ -166,10 +166,10 @@ def test_replicas_that_a_size_leaves_out_are_added(tables):
         == replica_factor({"engine": "sqlite"})
         == 1
     )
-    sizes = tables.storage_summary
+    sizes = tables.summary
     sizes = sizes[sizes["engine"] == "postgres"].assign(engine="mongodb", replicas=2.0)
     results = replace(tables.results, factors=(*tables.results.factors, "replicas"))
-    made = replace(tables, storage_summary=sizes, results=results)
+    made = replace(tables, summary=sizes, results=results)
     result = corpus_disk(made, FullSize(1e6, "text", 1e5, 100))
     assert result["mean"].to_list() == pytest.approx([2 * 240e6] * 2)
 
