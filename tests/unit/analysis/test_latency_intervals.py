@@ -68,14 +68,14 @@ def test_repeats_have_the_interval_of_repeats(made):
     row = table[keys & (table["percentile"] == "p99")].iloc[0]
     assert (row["resampled"], row["n"]) == ("pooled", 2)
 
-    # By hand: residuals of four settings about their means, four degrees of freedom.
+    # By hand: residuals of five settings about their means, five degrees of freedom.
     each = tables.latency.merge(tables.trials[["trial", "workers", "engine"]], on="trial")
     each = each[(each["phase"] == "read") & (each["time"] == "service")]
     each = each[(each["percentile"] == "p99") & (each["engine"] == "null")]
     logs = [np.log(group) for _, group in each.groupby("workers")["value"]]
     squares = [2 * float(np.mean((one - one.mean()) ** 2)) for one in logs]
     error = math.sqrt(float(np.mean(squares)) / 2)
-    half = float(stats.t.ppf(0.975, 4)) * error
+    half = float(stats.t.ppf(0.975, 5)) * error
     assert row["error"] == pytest.approx(error)
     assert math.log(row["high"] / row["value"]) == pytest.approx(half)
     assert math.log(row["value"] / row["low"]) == pytest.approx(half)

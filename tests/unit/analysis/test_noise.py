@@ -108,7 +108,7 @@ def test_a_quiet_study_has_no_flags(made):
     result = noise(only(made.measured(**SCALED), engine=["sqlite", "postgres"]))
     assert list(result.table.columns) == list(COLUMNS)
     read = result.table[result.table["phase"] == "read"]
-    assert len(read) == 4 * 3 * 2
+    assert len(read) == 5 * 3 * 2
     assert set(read["seconds"]) == {7} and set(read["repeats"]) == {2}
     assert read["cv"].between(0.005, 0.1).all()
     assert set(result.table["flags"]) == {""} and not result.warnings
