@@ -56,7 +56,7 @@ rule report:
         node_class="work",
     params:
         results=lambda wildcards: R,
-        code=code_digest("report", "compare"),
+        code=code_digest("report"),
     message:
         "Writing {output.page}"
     script:

@@ -109,7 +109,7 @@ def analyse(
     if table is not None or source.is_file():
         from storewise.analysis.stats.anova import Specification
         from storewise.analysis.stats.anova_groups import groups
-        from storewise.analysis.stats.csv_table import observations, parse_table
+        from storewise.analysis.stats.csv_table import observations
 
         if response is None or not _names(factors):
             raise AnalysisError(f"{source}: a table needs --response COLUMN and --factors A,B")
@@ -127,7 +127,7 @@ def analyse(
             tukey,
         )
         frame = observations(
-            parse_table(_read(source), str(source)),
+            source,
             spec.response,
             spec.factors,
             numeric=spec.numeric,
@@ -207,10 +207,3 @@ def _names(option: str | None) -> list[str]:
     if not all(names):
         raise AnalysisError(f"{option!r}: a name in this list is empty")
     return names
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise AnalysisError(f"{path}: cannot be read: {error.strerror or error}") from error

@@ -1,4 +1,4 @@
-"""``storewise compare``: two studies, or two versions of one, side by side."""
+"""``storewise compare``: old and new, as two levels of one study or as two studies."""
 
 from __future__ import annotations
 
@@ -13,19 +13,33 @@ from storewise.errors import ResultError
 
 
 def compare(
-    a: Annotated[str, typer.Argument(help="A study's name below results/, or a directory.")],
-    b: Annotated[str, typer.Argument(help="The one that is set against it.")],
+    old: Annotated[str, typer.Argument(help="A study's name below results/, or a directory.")],
+    new: Annotated[
+        str | None, typer.Argument(help="The one that is set against it; not with --by.")
+    ] = None,
     by: Annotated[
-        list[str] | None,
+        str | None,
         typer.Option(
             "--by",
-            metavar="FACTOR=LEVEL_A:LEVEL_B",
-            help="Compare two levels of a factor; an empty one for a study without the factor.",
+            metavar="FACTOR=OLD:NEW",
+            help="Compare two levels of a factor of one study, which were in the same rounds.",
         ),
+    ] = None,
+    interleave: Annotated[
+        Path | None,
+        typer.Option(
+            "--interleave",
+            metavar="FILE",
+            help="With --by: write the study that measures both levels in the same rounds.",
+        ),
+    ] = None,
+    unchanged: Annotated[
+        list[str] | None,
+        typer.Option("--unchanged", help="Engines that are the same in both studies: controls."),
     ] = None,
     measure: Annotated[
         list[str] | None,
-        typer.Option("--measure", help="Only these measures, such as operations_per_s, or p99."),
+        typer.Option("--measure", help="Only these, such as operations_per_s or p99."),
     ] = None,
     phase: Annotated[list[str] | None, typer.Option("--phase", help="Only these phases.")] = None,
     fail_if_slower: Annotated[
@@ -33,91 +47,88 @@ def compare(
         typer.Option(
             "--fail-if-slower",
             metavar="10%",
-            help="Exit with status 1 where a rate of B is shown to be lower, or a time longer, by "
-            "more than this.",
+            help="Exit with status 1 where a rate of new is shown to be lower, or a time longer, "
+            "by more than this.",
         ),
     ] = None,
     strict: Annotated[
         bool,
         typer.Option(
             "--strict",
-            help="With --fail-if-slower: exit with 1 also where it is not clear, or B lacks it.",
+            help="With --fail-if-slower: exit with 1 also where it cannot be told.",
         ),
     ] = False,
     format_: Annotated[
-        Literal["text", "json", "csv"], typer.Option("--format", help="Of the output.")
+        Literal["text", "json"], typer.Option("--format", help="Of the output.")
     ] = "text",
     html: Annotated[
-        Path | None,
-        typer.Option("--html", help="Also write the comparison as one page, to look at or mail."),
+        Path | None, typer.Option("--html", help="Also write the text as a page, to mail.")
     ] = None,
     results: Results = RESULTS,
 ) -> None:
-    """Set two studies' results side by side.
+    """Set new against old: two levels of a factor of one study, or two studies.
 
-    Where the machines were not the same, the first line says how fast each was. Then come config,
-    versions and hosts, and each rate, time and size of equal settings with the interval of its
-    ratio.
+    A difference is told where both were measured in the same rounds: `--by` with a study that
+    `--interleave` wrote. Two studies ran on different days: their ratios are shown, but without
+    `--unchanged` no difference is told, because the machine may be the reason. Exit status 0; 1
+    where `--fail-if-slower` finds something; 2 for what cannot be compared.
 
-    A difference is called faster or slower only where it is clear after a correction for the number
-    of comparisons (Holm's method). Exit status 0; 1 where `--fail-if-slower` finds something; 2 for
-    studies that cannot be compared.
-
-    Example: `storewise compare before/demo results/demo --fail-if-slower 10%`, or
-    `storewise compare demo demo --by engine=sqlite:duckdb`
+    Example: `storewise compare demo --by sqlite.cache_mib=2:64 --interleave cache.yaml`, then
+    `storewise run cache.yaml` and `storewise compare cache --by sqlite.cache_mib=2:64`
     """
     from rich.console import Console
 
-    from storewise.compare.compare import By, Selection
-    from storewise.compare.compare import compare as compared
+    from storewise.compare.compare import Selection, compare_levels, compare_studies
     from storewise.compare.gate import gate as gate_of
     from storewise.compare.gate import parse_limit
-    from storewise.compare.render import as_csv, as_json, gate_lines, print_text
+    from storewise.compare.render import as_json, gate_lines, print_text, varying, write_page
 
+    factor, levels = _by(by) if by is not None else ("", ())
+    if (by is None) == (new is None):
+        raise ResultError("name two studies, or one with --by FACTOR=OLD:NEW")
+    if interleave is not None:
+        _interleave(old, factor, levels, interleave)
+        return
     if strict and fail_if_slower is None:
         raise ResultError("--strict is for --fail-if-slower PERCENT, which is not given")
     limit = parse_limit(fail_if_slower) if fail_if_slower is not None else None
-    levels = tuple(By(*_by(text)) for text in by or ())
-    selection = Selection(levels, _names(measure), _names(phase))
-    before, after = results_of(a, results), results_of(b, results)
-    tables = _tables(before)
-    other = tables if after.resolve() == before.resolve() else _tables(after)
-    comparison = compared(tables, other, selection)
+    selection = Selection(_names(phase), _names(measure), _names(unchanged))
+    before = _tables(results_of(old, results))
+    if new is None:
+        comparison = compare_levels(before, factor, levels, selection)
+    else:
+        comparison = compare_studies(before, _tables(results_of(new, results)), selection)
     gate = gate_of(comparison, limit) if limit is not None else None
     if html is not None:
-        from storewise.report.page.comparison import write_comparison
-
-        write_comparison(comparison, gate, html)
+        write_page(comparison, gate, html)
         say(f"wrote {html}")
     if format_ == "json":
         print_json(as_json(comparison, gate))
-    elif format_ == "csv":
-        typer.echo(as_csv(comparison), nl=False)
+        for line in gate_lines(gate, varying(comparison)) if gate is not None else ():
+            say(line)
     else:
         print_text(comparison, gate, Console(highlight=False))
-    if gate is None:
-        return
-    if format_ != "text":
-        for line in gate_lines(gate, comparison.factors):
-            say(line)
-    elif len(gate.unsure) and not gate.fails(strict=strict):
-        say(
-            f"warning: of {len(gate.unsure)} rates and times it cannot be told whether they are "
-            "slower by more than the limit; more repeats would tell (--strict fails)"
-        )
-    if gate.fails(strict=strict):
+    if gate is not None and gate.fails(strict=strict):
         raise typer.Exit(1)
 
 
-def _by(text: str) -> tuple[str, str, str]:
-    """Factor and both levels of FACTOR=LEVEL_A:LEVEL_B."""
+def _interleave(study: str, factor: str, levels: Sequence[str], out: Path) -> None:
+    from storewise.compare.interleave import write_interleaved
+    from storewise.run.runner import workflow_home
+
+    if not factor:
+        raise ResultError("--interleave is for one study with --by FACTOR=OLD:NEW")
+    plan = write_interleaved(study, factor, levels, out, workflow_home())
+    say(f"wrote {out}: {len(plan.trials())} trials in {plan.repeats} rounds; `storewise run {out}`")
+
+
+def _by(text: str) -> tuple[str, tuple[str, str]]:
+    """Factor and both levels of FACTOR=OLD:NEW."""
     factor, equals, levels = text.partition("=")
-    a, colon, b = levels.partition(":")
-    if not (factor and equals and colon) or ":" in b or not (a or b):
-        raise ResultError(
-            f"--by {text!r}: expected FACTOR=LEVEL_A:LEVEL_B, such as engine=sqlite:duckdb"
-        )
-    return factor.strip(), a.strip(), b.strip()
+    old, colon, new = levels.partition(":")
+    if not (factor and equals and colon and old and new) or ":" in new or old == new:
+        raise ResultError(f"--by {text!r}: expected FACTOR=OLD:NEW, such as engine=sqlite:duckdb")
+    return factor.strip(), (old.strip(), new.strip())
 
 
 def _names(options: Sequence[str] | None) -> tuple[str, ...]:

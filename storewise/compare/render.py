@@ -1,119 +1,114 @@
-"""A comparison for people (tables that fit 80 columns), for programs (JSON) and as CSV."""
+"""A comparison as text for people, which is also the page, and as plain data."""
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, astuple
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from rich import box
 from rich.console import Console
 from rich.measure import Measurement
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from storewise.analysis.common.frames import grouped, json_value, missing, records
-from storewise.analysis.common.text import level, number, seconds, setting, some_of
-from storewise.compare.compare import ALPHA, COLUMNS, CORRECTED, Comparison
-from storewise.compare.gate import Gate
-from storewise.compare.sides import TIME
+from storewise.analysis.common.frames import grouped, json_value, records
+from storewise.analysis.common.text import number, seconds, setting, some_of
+from storewise.analysis.decision.compare import CONTROLS, COUNTED, DAYS, SAME_ROUNDS
+from storewise.atomic import write_aside
+from storewise.compare.compare import Comparison
+from storewise.compare.figures import TIME
+from storewise.compare.gate import DIFFERENT_DAYS, Gate
+from storewise.errors import ResultError
 
-#: Ratios beyond these are not told apart in a terminal: nothing is known there.
-_LEAST, _MOST = 0.001, 1000.0
-#: Narrowest column of words beside numbers.
-_WORD = 10
-#: Columns that no table needs.
-_WIDEST = 10_000
+_HEADINGS = {
+    SAME_ROUNDS: "Measured in the same rounds",
+    CONTROLS: "Different days, beside settings that are unchanged",
+    DAYS: DIFFERENT_DAYS.capitalize(),
+    COUNTED: "Counted: different from 1.2 times on",
+}
 _COLOURS = {"faster": "green", "slower": "red", "smaller": "green", "larger": "yellow"}
+_PAGE = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>Old and new – Storewise</title>
+<style>{stylesheet}
+:root {{ color-scheme: light dark; }}
+pre {{ margin: 2em; line-height: 1.4; font-family: ui-monospace, monospace; }}</style>
+</head><body><pre>{code}</pre></body></html>
+"""
 
 
 def print_text(comparison: Comparison, gate: Gate | None, console: Console) -> None:
-    """Write the comparison as text; colours only where the console is a terminal."""
+    """Write the comparison as text; colours only where the console has them."""
     if comparison.machines:
-        _say(f"{comparison.machines}.", console)
-    console.print(f"A: {comparison.a}\nB: {comparison.b}", markup=False, highlight=False)
-    _print_differences(comparison, console)
+        console.print(Text(f"{comparison.machines}."))
+    console.print(Text(f"Old: {comparison.old}\nNew: {comparison.new}"))
+    if comparison.differences:
+        _head("What differs beside the figures", console)
+        table = Table("", "old", "new", box=None)
+        for one in comparison.differences:
+            table.add_row(*(Text(word or "-", overflow="fold") for word in astuple(one)))
+        _put(table, console)
     shown = varying(comparison)
-    for (phase, step, measure), rows in grouped(comparison.figures, ["phase", "step", "measure"]):
-        unit = rows["unit"].iloc[0]
-        title = f"{phase}{f' ({step})' if step else ''}: {measure}"
-        title += f", {unit}" if unit and unit != "s" else ""
-        _print_figures(title, rows, shown, console)
-    _print_only(comparison, shown, console)
-    for note in comparison.notes:
-        _say(f"Note: {note.removesuffix('.')}.", console)
-    _say(f"\n{statement(comparison)}", console)
-    if gate is not None:
-        for line in gate_lines(gate, shown):
-            _say(line, console)
+    for basis, title in _HEADINGS.items():
+        rows = comparison.figures[comparison.figures["basis"] == basis]
+        if len(rows):
+            _head(title, console)
+            _put(_figures(rows, shown), console)
+    for (side,), rows in grouped(comparison.only, ["side"]):
+        words = "; ".join(_words(row, shown) for row in records(rows))
+        console.print(Text(f"\nOnly in {side}: {words}."))
+    for note in filter(None, comparison.notes):
+        console.print(Text(f"\n{note}."))
+    console.print(Text(f"\n{statement(comparison)}"))
+    for line in gate_lines(gate, shown) if gate is not None else ():
+        console.print(Text(line))
 
 
-def _say(text: str, console: Console) -> None:
-    console.print(Text(text))
+def write_page(comparison: Comparison, gate: Gate | None, out: Path) -> None:
+    """The text as one page; ResultError where it cannot be written."""
+    console = Console(file=io.StringIO(), record=True, width=110, highlight=False)
+    print_text(comparison, gate, console)
+    try:
+        write_aside(out, console.export_html(code_format=_PAGE))
+    except OSError as error:
+        raise ResultError(f"{out}: cannot be written: {error.strerror or error}") from error
+
+
+def _head(title: str, console: Console) -> None:
+    console.print(Text(f"\n{title}", style="bold underline"))
 
 
 def _put(table: Table, console: Console) -> None:
     """A table at the console's width, but never so narrow that a number would lose digits."""
-    before = console.width
-    options = console.options.update(max_width=_WIDEST)
-    console.width = max(before, Measurement.get(console, options, table).minimum + 1)
-    console.print(Padding(table, (0, 0, 0, 1)))
+    before, options = console.width, console.options.update(max_width=10_000)
+    console.width = max(before, Measurement.get(console, options, table).minimum)
+    console.print(table)
     console.width = before
 
 
-def _heading(text: str, console: Console) -> None:
-    console.print()
-    console.print(Text(text, style="bold"))
-
-
-def _table(*names: str, whole: Sequence[str] = ()) -> Table:
-    """A table; the columns `whole` are of numbers, which are never broken."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False)
-    for name in names:
-        table.add_column(
-            name,
-            justify="right" if name in whole else "left",
-            overflow="fold",
-            no_wrap=name in whole,
-            min_width=_WORD if whole and name not in whole else None,
-        )
-    return table
-
-
-def _print_differences(comparison: Comparison, console: Console) -> None:
-    if not comparison.differences:
-        _heading("No difference of config, versions, hosts or seeds.", console)
-        return
-    _heading("What differs beside the figures", console)
-    table = _table("", "A", "B")
-    for one in comparison.differences:
-        table.add_row(Text(one.what), Text(one.a or "-"), Text(one.b or "-"))
-    _put(table, console)
-
-
-def _print_figures(title: str, rows: pd.DataFrame, shown: Sequence[str], console: Console) -> None:
-    _heading(title, console)
-    table = _table("setting", "A", "B", "B/A", "95 %", "verdict", whole=("A", "B", "B/A", "95 %"))
-    for row in records(rows):
+def _figures(rows: pd.DataFrame, shown: Sequence[str]) -> Table:
+    """A row for each setting below the name of its figure."""
+    table = Table("", box=None)
+    for name in ("old", "new", "new/old", "95 %"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    names = [_figure(row) for row in records(rows)]
+    for row, name, last in zip(records(rows), names, ["", *names], strict=False):
         of = seconds if row["kind"] == TIME else number
-        known = not math.isnan(row["ratio_low"])
-        verdict = str(row["verdict"])
-        words = Text(verdict, style=_COLOURS.get(verdict, ""))
-        starred = row["why"] == CORRECTED
-        if row["why"] and not starred:
-            words.append(f" ({row['why']})")
-        table.add_row(
-            Text(setting_words(row, shown)),
-            of(row["mean_a"]),
-            of(row["mean_b"]),
-            "-" if math.isnan(row["ratio"]) else ratio_words(row["ratio"]),
-            interval_words(row) + ("*" if starred else "") if known else "-",
-            words,
-        )
-    _put(table, console)
+        cells: list[str | Text] = [
+            *(of(row["old"]), of(row["new"]), ratio_words(row["ratio"]), interval_words(row)),
+            Text(row["answer"], style=_COLOURS.get(row["answer"], "")),
+        ]
+        if name != last:
+            table.add_row(Text(name, style="bold", overflow="fold"))
+        table.add_row(Text(f"  {setting(row, shown) or 'all'}", overflow="fold"), *cells)
+    return table
 
 
 def ratio_words(value: float) -> str:
@@ -122,59 +117,45 @@ def ratio_words(value: float) -> str:
 
 
 def interval_words(row: Mapping[str, Any]) -> str:
-    """The 95 % interval of a row's ratio."""
-    of, low, high = row["ratio"], row["ratio_low"], row["ratio_high"]
-    least = f"<{_LEAST:g}" if low < _LEAST <= of else ratio_words(low)
-    if of <= _MOST < high:
-        return f"{least} to >{_MOST:g}"
-    return f"{least}-{ratio_words(high)}"
-
-
-def _print_only(comparison: Comparison, shown: Sequence[str], console: Console) -> None:
-    for side, rows in grouped(comparison.only, ["side"]):
-        _heading(f"Only in {side[0]}", console)
-        lines: dict[str, list[str]] = {}
-        for row in records(rows):
-            words = setting_words(row, shown)
-            step = f" ({row['step']})" if row["step"] else ""
-            place = f"{words}: {row['phase']}{step}" + (f", {row['why']}" if row["why"] else "")
-            lines.setdefault(place, []).append(str(row["measure"]))
-        for place, measures in lines.items():
-            console.print(Padding(Text(f"{place}: {', '.join(measures)}"), (0, 0, 0, 1)))
+    """The 95 % interval of a row's ratio; empty where there is none."""
+    low, high = row["low"], row["high"]
+    if math.isnan(low):
+        return ""
+    least = ratio_words(low) if low > 0.001 else "<0.001"
+    return f"{least}-{ratio_words(high) if high < 1000 else '>1000'}"
 
 
 def statement(comparison: Comparison) -> str:
-    """How many figures there are of each verdict, and how they were judged."""
-    counts = comparison.figures["verdict"].value_counts()
-    words = ", ".join(f"{count} {word}" for word, count in counts.items())
-    starred = (comparison.figures["why"] == CORRECTED).any()
-    return (
-        f"{len(comparison.figures)} figures: {words}. Means over repeats "
-        f"({_repeats(comparison, 'a')} in A, {_repeats(comparison, 'b')} in B) are geometric; B/A "
-        "has its 95 % interval (Welch, on logarithms). A difference is called one where p, "
-        f"adjusted over the settings of a phase and measure by Holm's method, is below {ALPHA:g}."
-        + (" *: the interval alone excludes 1, but not after that correction." if starred else "")
-    )
-
-
-def _repeats(comparison: Comparison, side: str) -> str:
-    counts = comparison.figures[f"n_{side}"]
-    least, most = int(counts.min()), int(counts.max())
-    return str(least) if least == most else f"{least} to {most}"
+    """How many figures there are of each answer, and how they were told."""
+    figures = comparison.figures
+    words = ", ".join(f"{n} {answer}" for answer, n in figures["answer"].value_counts().items())
+    rounds = [f"{figures[f'n_{side}'].max()} rounds of {side}" for side in ("old", "new")]
+    text = f"{len(figures)} figures: {words}. Geometric means of {' and '.join(rounds)}."
+    if figures["p"].notna().any():
+        text += (
+            " An interval is that of its ratio alone; the chance of any false difference among all "
+            "of them is at most 5 % (Student's t, Holm's method)."
+        )
+    if (figures["basis"] == DAYS).any():
+        text += (
+            " To tell, measure old and new in the same rounds (`storewise compare STUDY --by "
+            "FACTOR=OLD:NEW --interleave FILE`), or name engines that are the same in both, with "
+            "three settings or more (`--unchanged ENGINE`)."
+        )
+    return text
 
 
 def gate_lines(gate: Gate, shown: Sequence[str]) -> list[str]:
     """What the limit makes of the comparison, a line each."""
     limit = f"{100 * gate.limit:g} %"
     lines = [
-        f"Slower by more than {limit}: {_figure(row, shown)}: B/A {ratio_words(row['ratio'])} "
+        f"Slower by more than {limit}: {_words(row, shown)}: new/old {ratio_words(row['ratio'])} "
         f"({interval_words(row)})"
         for row in records(gate.slower)
     ]
-    for reason, rows in grouped(gate.unsure, ["reason"]):
-        names = [_figure(row, shown) for row in records(rows)]
-        listed = some_of(names, 3, "; ")
-        lines.append(f"Cannot be told whether slower by more than {limit}: {listed}: {reason[0]}")
+    for (reason,), rows in grouped(gate.unsure, ["reason"]):
+        listed = some_of([_words(row, shown) for row in records(rows)], 3, "; ")
+        lines.append(f"Cannot be told whether slower by more than {limit}: {listed}: {reason}")
     lines.append(
         f"Rates and times: {len(gate.slower)} slower by more than {limit}, {gate.held} not, "
         f"{len(gate.unsure)} cannot be told."
@@ -182,61 +163,27 @@ def gate_lines(gate: Gate, shown: Sequence[str]) -> list[str]:
     return lines
 
 
-def _figure(row: Mapping[str, Any], shown: Sequence[str]) -> str:
-    step = f" ({row['step']})" if row["step"] else ""
-    return f"{setting_words(row, shown)}, {row['phase']}{step}, {row['measure']}"
-
-
 def varying(comparison: Comparison) -> list[str]:
-    """Factors that tell rows apart; the engine always does. One that only some engines have does
-    so if it has several levels there."""
-    both = pd.concat(
-        [comparison.figures[list(comparison.factors)], comparison.only[list(comparison.factors)]]
-    )
-    return [
-        name
-        for name in comparison.factors
-        if name == "engine" or len({str(one) for one in both[name] if not missing(one)}) > 1
-    ]
+    """Factors that tell rows apart."""
+    names = list(comparison.factors)
+    both = pd.concat([comparison.figures[names], comparison.only[names]]).astype(object)
+    return [name for name in names if both[name].nunique() > 1]
 
 
-def setting_words(row: Mapping[str, Any], shown: Sequence[str]) -> str:
-    """The levels of the factors that tell settings apart, in a few words."""
-    engine = [level(row["engine"])] if "engine" in shown and not missing(row["engine"]) else []
-    rest = setting(row, [name for name in shown if name != "engine"])
-    return ", ".join([*engine, *([rest] if rest else [])]) or "all"
+def _figure(row: Mapping[str, Any]) -> str:
+    """``read (clients 4): operations_per_s``."""
+    return f"{row['phase']}{f' ({step})' if (step := row['step']) else ''}: {row['measure']}"
+
+
+def _words(row: Mapping[str, Any], shown: Sequence[str]) -> str:
+    return ", ".join(filter(None, [setting(row, shown), _figure(row)]))
 
 
 def as_json(comparison: Comparison, gate: Gate | None) -> dict[str, Any]:
     """The comparison as plain data; what is unknown is None."""
-    data: dict[str, Any] = {
-        "a": comparison.a,
-        "b": comparison.b,
-        "canary": comparison.canary,
-        "machines": comparison.machines,
-        "differences": [asdict(one) for one in comparison.differences],
-        "factors": list(comparison.factors),
-        "figures": json_value(records(comparison.figures)),
-        "only": json_value(records(comparison.only)),
-        "notes": list(comparison.notes),
-        "correction": "holm",
-        "alpha": ALPHA,
-    }
+    tables = {"figures": comparison.figures, "only": comparison.only}
+    data = asdict(comparison) | {name: json_value(records(one)) for name, one in tables.items()}
     if gate is not None:
-        data["gate"] = {
-            "limit": gate.limit,
-            "slower": json_value(records(gate.slower)),
-            "unsure": json_value(records(gate.unsure)),
-            "held": gate.held,
-        }
+        slower, unsure = (json_value(records(one)) for one in (gate.slower, gate.unsure))
+        data["gate"] = {"limit": gate.limit, "slower": slower, "unsure": unsure, "held": gate.held}
     return data
-
-
-def as_csv(comparison: Comparison) -> str:
-    """The figures, then what only one side has (verdict: ``only in A``), as CSV."""
-    rows = json_value(records(comparison.figures))
-    rows += [
-        {**row, "verdict": f"only in {row['side']}"} for row in json_value(records(comparison.only))
-    ]
-    table = pd.DataFrame(rows, columns=[*comparison.factors, *COLUMNS], dtype=object)
-    return table.to_csv(index=False, lineterminator="\n")

@@ -54,11 +54,6 @@ REMEDIES = (
         "`volume`, or more inputs",
         ("extrapolated", "unlike_corpus"),
     ),
-    Remedy(
-        "Read the analysis of variance with care",
-        "`storewise analyse STUDY --robust`",
-        ("residuals_not_normal", "unequal_variance", "interaction_left_out"),
-    ),
     Remedy("Know this before you quote a figure", "each says what to do", ()),
 )
 

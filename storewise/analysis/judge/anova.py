@@ -10,15 +10,13 @@ factors get tables of their own (column `engines`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 
-import numpy as np
 import pandas as pd
 
 from storewise.analysis.common.engines import BASELINE, CEILING
 from storewise.analysis.common.frames import grouped
-from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.judge.comparable_steps import (
     LOAD_RATES,
     OTHER_RATE,
@@ -31,15 +29,12 @@ from storewise.analysis.measure.throughput import FINISH
 from storewise.analysis.model.tables import Judged, Tables
 from storewise.analysis.stats.anova import Interactions, Row, Specification
 from storewise.analysis.stats.anova_groups import (
-    ALPHA,
-    CHECKS,
     Analyses,
     Group,
     levels_in_words,
     one_group,
     pair_columns,
 )
-from storewise.analysis.stats.intervals import holm_adjusted
 from storewise.analysis.stats.tukey import tukey
 from storewise.errors import AnalysisError
 from storewise.yamlfile import nearest
@@ -237,8 +232,7 @@ def variance(tables: Tables) -> Judged:
     numbers = ["f", "p", "eta_sq_partial", "omega_sq", "normality_p", "equal_variance_p"]
     return Judged(
         table.astype(dict.fromkeys(numbers, float)),
-        list(_warnings(groups)),
-        {"tukey": _tukey_pairs(groups)},
+        beside={"tukey": _tukey_pairs(groups)},
     )
 
 
@@ -252,45 +246,6 @@ def _tukey_pairs(groups: Sequence[Group]) -> pd.DataFrame:
     rows = [
         {**group.by, **pair_columns(group, pair), "log": group.spec.log}
         for group in chosen
-        for pair in tukey(group.variance.model, "engine")
+        for pair in tukey(group.variance, "engine")
     ]
     return pd.DataFrame(rows, columns=list(PAIR_COLUMNS))
-
-
-#: Of each check in CHECKS the code of its warning, and the remedy.
-_REMEDIES = (
-    ("residuals_not_normal", "look at the extreme repeats; give more repeats"),
-    ("unequal_variance", "`storewise analyse RESULTS --robust` takes the covariance HC3"),
-)
-
-
-def _warnings(groups: Sequence[Group]) -> Iterable[StudyWarning]:
-    """One warning per kind of check that fails, whatever the number of tables: p values are
-    adjusted for their number, as `storewise analyse` does."""
-    for (_, what, of_group), (code, remedy) in zip(CHECKS, _REMEDIES, strict=True):
-        adjusted = holm_adjusted([of_group(group).p for group in groups])
-        names = [
-            f"{group.spec.response} of phase {group.by['phase']}"
-            for group, p in zip(groups, adjusted, strict=True)
-            if p < ALPHA
-        ]
-        if names:
-            named = ", ".join(dict.fromkeys(names[:3]))
-            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-            tested = int(np.isfinite(adjusted).sum())
-            yield StudyWarning(
-                code,
-                "",
-                f"analysis of variance of {named}{more} ({len(names)} of {tested} tables): "
-                f"{what}, so that its F and p are doubtful",
-                remedy,
-            )
-    left_out = {term for group in groups for term, _ in group.variance.left_out}
-    if left_out:
-        yield StudyWarning(
-            "interaction_left_out",
-            "",
-            f"analysis of variance without {', '.join(sorted(left_out))} in some tables: trials "
-            "are missing for these levels together, or too few for it",
-            "measure the missing trials, or give more repeats",
-        )

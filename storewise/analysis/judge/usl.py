@@ -88,7 +88,7 @@ def _row(named: Mapping[str, Any], factor: str, group: pd.DataFrame) -> dict[str
     }
     if not row["reason"]:
         law = fit(levels, rates, group["error"].astype(float).to_list())
-        row |= {"r2": law.r2, "resampled": law.resampled, "flags": ", ".join(law.flags)}
+        row |= {"r2": law.r2, "resampled": law.basis, "flags": ", ".join(law.flags)}
         parameters = (law.rate_of_one, law.sigma, law.kappa, law.peak, law.peak_rate)
         for name, one in zip(PARAMETERS, parameters, strict=True):
             row |= {name: one.value, f"{name}_low": one.low, f"{name}_high": one.high}

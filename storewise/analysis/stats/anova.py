@@ -1,8 +1,8 @@
-"""Analysis of variance of one response over several factors.
+"""Analysis of variance of one response over several factors, by statsmodels' formulas.
 
-Ordinary least squares with an intercept; a factor that is no number is coded with sum-to-zero
-contrasts, without which the main effects of type 3 would be tests at one level of the other
-factors. Sums of squares, F and p are `statsmodels.stats.anova.anova_lm`'s, of type
+Ordinary least squares with an intercept. Factors of levels are coded sum-to-zero: without that,
+main effects of type 3 would be tests at one level of the other factors. Sums of squares, F and p
+are those of `statsmodels.stats.anova.anova_lm`, of type
 
 - 1: each term after those before it, in the order of the factors, interactions last;
 - 2 (the default): each term after all that do not contain it (Langsrud, *Statistics and Computing*
@@ -16,25 +16,23 @@ the mean square of the residual and SS_t the corrected total sum of squares of t
 - partial eta squared = SS / (SS + SS_r) (Cohen, *Educational and Psychological Measurement* 33,
   1973);
 - omega squared = (SS - df MS_r) / (SS_t + MS_r), a share of all variance, not a partial one
-  (Olejnik and Algina, *Psychological Methods* 8(4), 2003; Kirk, *Experimental Design*). It is less
-  biased than eta squared, and below 0 where F < 1; it is handed out as it comes, for a value cut
-  at 0 would be too high on average.
+  (Olejnik and Algina, *Psychological Methods* 8(4), 2003). It is less biased than eta squared, and
+  below 0 where F < 1; it is not cut at 0, for then it would be too high on average.
 """
 
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
-from storewise.analysis.common.text import some_of
+from storewise.analysis.common.frames import Floats
 from storewise.analysis.stats.models import OLS, anova_lm
-from storewise.analysis.stats.residual_checks import Check, Floats, cells, equal_variance, normality
+from storewise.analysis.stats.residual_checks import Check, cells, equal_variance, normality
 from storewise.errors import AnalysisError
 
 #: "auto": all that the rows can carry, the others are named; "all" or an order: those, or an
@@ -44,7 +42,9 @@ RESIDUAL = "Residual"
 #: Residual sum of squares, as a share of that of the response itself, that is mere rounding.
 ROUNDING = 1e-24
 #: Cells of the design matrix above which a factor must have been meant as a number.
-MOST_CELLS = 20_000_000
+MAX_CELLS = 20_000_000
+#: Why a term cannot be told from those before it.
+ALIASED = "its levels go together with those of the terms before it, or cells of it have no rows"
 #: The factors of a term; several are an interaction.
 Term = tuple[str, ...]
 
@@ -73,11 +73,6 @@ class Specification:
     tukey: str | None = None
     highest: int | None = None
 
-    @property
-    def numbers(self) -> list[str]:
-        """The factors that are numbers."""
-        return [factor for factor in self.factors if factor in self.numeric]
-
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -98,16 +93,34 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
-    """The fitted model, for comparisons of levels: statsmodels' result and how it was coded."""
+class Design:
+    """The rows as statsmodels' formulas have them, under names of our own: those of factors may be
+    anything. `columns` has the name of each factor, `levels` those of each that is no number."""
 
-    fitted: Any
-    names: Mapping[str, str]
-    """What each factor is called in the formula."""
+    data: pd.DataFrame
+    columns: Mapping[str, str]
     levels: Mapping[str, tuple[Any, ...]]
-    """Of each factor that is no number, in their order."""
-    means: Mapping[str, float]
-    """Of each number, as it was put into the model."""
+
+    def name(self, term: Term) -> str:
+        """A term in a formula."""
+        parts = {
+            f: f"sum_coded({c}, {len(self.levels.get(f, ()))})" for f, c in self.columns.items()
+        }
+        return ":".join(parts[f] if f in self.levels else self.columns[f] for f in term)
+
+    def matrix(self, term: Term) -> Floats:
+        """The columns of a term in the design matrix."""
+        product = np.ones((len(self.data), 1))
+        for factor in term:
+            values = self.data[self.columns[factor]].to_numpy()
+            levels = len(self.levels.get(factor, ()))
+            own = sum_coded(values, levels) if levels else values[:, None]
+            product = (product[:, :, None] * own[:, None, :]).reshape(len(product), -1)
+        return product
+
+    def model(self, terms: Iterable[Term], data: pd.DataFrame) -> Any:
+        """The model of these terms, not yet fitted."""
+        return OLS.from_formula("y ~ " + " + ".join(map(self.name, terms)), data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +135,8 @@ class Variance:
     left_out: tuple[tuple[str, str], ...]
     normality: Check
     equal_variance: Check
-    model: Model
+    design: Design
+    fitted: Any
     n: int
     parameters: int
 
@@ -144,33 +158,10 @@ def analysis_of_variance(table: pd.DataFrame, spec: Specification) -> Variance:
             "robust tests take each row's own error, and rows that count several times have none "
             "apart; give --robust or --repeats, not both"
         )
-    y = _response(table, spec)
-    # Factors have names of our own, for theirs may be anything.
-    data = pd.DataFrame({"y": y})
-    names: dict[str, str] = {}
-    levels: dict[str, tuple[Any, ...]] = {}
-    blocks: dict[str, Floats] = {}
-    for number, factor in enumerate(spec.factors):
-        column = f"f{number}"
-        if factor in spec.numeric:
-            x = _checked(table, factor).to_numpy(dtype=float)
-            # Tests of types 1 and 2 stay the same, only rounding gets less.
-            centred = (x - x.mean()) / x.std()
-            names[factor], blocks[factor] = column, centred[:, None]
-            data[column] = x / x.std() if spec.typ == 3 else centred
-            continue
-        codes, known = pd.factorize(_checked(table, factor), sort=True)
-        if len(known) * len(table) > MOST_CELLS:
-            raise AnalysisError(
-                f"factor {factor} has {len(known):,} levels; is it a number (--numeric)?"
-            )
-        # Coded by a call, for then a formula keeps the order of its terms; it puts numbers behind
-        # what has levels of its own.
-        names[factor], blocks[factor] = f"coded({column}, {len(known)})", coded(codes, len(known))
-        data[column], levels[factor] = codes, tuple(known)
-    terms, left_out = _terms(table, spec, blocks)
-    formula = "y ~ " + " + ".join(_formula(term, names) for term in terms)
-    fitted = once = OLS.from_formula(formula, data).fit()
+    design = _design(table, spec)
+    terms, left_out = _terms(design, spec)
+    y, fitted = design.data["y"].to_numpy(dtype=float), design.model(terms, design.data).fit()
+    once = fitted
     if once.ssr <= ROUNDING * float(y @ y):
         raise AnalysisError(
             f"the model fits every {spec.response} exactly, so that nothing is left to hold the "
@@ -182,22 +173,39 @@ def analysis_of_variance(table: pd.DataFrame, spec: Specification) -> Variance:
             "always fits; leave --robust or an interaction away"
         )
     if spec.repeats > 1:
-        fitted = OLS.from_formula(formula, data.loc[data.index.repeat(spec.repeats)]).fit()
+        fitted = design.model(terms, design.data.loc[design.data.index.repeat(spec.repeats)]).fit()
     freedom = int(once.df_resid)
-    of_cell = None if spec.numbers else cells(table, spec.factors)
+    of_cell = None if spec.numeric else cells(table, spec.factors)
     return Variance(
-        rows=_rows(fitted, spec, {term: _formula(term, names) for term in terms}),
+        rows=_rows(fitted, spec, {term: design.name(term) for term in terms}),
         left_out=left_out,
-        normality=normality(once.resid, freedom),
-        equal_variance=equal_variance(once.resid, of_cell, once.fittedvalues),
-        model=Model(fitted, names, levels, {f: float(data[names[f]].mean()) for f in spec.numbers}),
+        normality=normality(once.resid.to_numpy(), freedom),
+        equal_variance=equal_variance(once.resid.to_numpy(), of_cell, once.fittedvalues.to_numpy()),
+        design=design,
+        fitted=fitted,
         n=len(y),
         parameters=len(y) - freedom,
     )
 
 
-def _formula(term: Term, names: Mapping[str, str]) -> str:
-    return ":".join(names[factor] for factor in term)
+def _design(table: pd.DataFrame, spec: Specification) -> Design:
+    data = pd.DataFrame({"y": _response(table, spec)})
+    columns = {factor: f"f{number}" for number, factor in enumerate(spec.factors)}
+    levels: dict[str, tuple[Any, ...]] = {}
+    for factor, column in columns.items():
+        values = _checked(table, factor)
+        if factor in spec.numeric:
+            x = values.to_numpy(dtype=float)
+            # Tests of types 1 and 2 stay the same, only rounding gets less.
+            data[column] = (x if spec.typ == 3 else x - x.mean()) / x.std()
+            continue
+        data[column], known = pd.factorize(values, sort=True)
+        levels[factor] = tuple(known)
+        if len(known) * len(table) > MAX_CELLS:
+            raise AnalysisError(
+                f"factor {factor} has {len(known):,} levels; is it a number (--numeric)?"
+            )
+    return Design(data, columns, levels)
 
 
 def _response(table: pd.DataFrame, spec: Specification) -> Floats:
@@ -238,95 +246,70 @@ def _checked(table: pd.DataFrame, factor: str) -> pd.Series:
     return values
 
 
-def coded(codes: Any, levels: int) -> Floats:
-    """The contrasts of each row; called by formulas."""
-    rows: Floats = contrasts(levels)[np.asarray(codes, dtype=int)]
+def sum_coded(codes: Any, levels: int) -> Floats:
+    """Sum-to-zero contrasts of each row, called by the formulas.
+
+    patsy's own `C(factor, Sum)` gives the same columns, but puts numbers behind all factors of
+    levels, which would make other tests of type 1.
+    """
+    contrasts = np.vstack([np.eye(levels - 1), -np.ones(levels - 1)])
+    rows: Floats = contrasts[np.asarray(codes, dtype=int)]
     return rows
 
 
-def contrasts(levels: int) -> Floats:
-    """Sum-to-zero contrasts: one row per level, one column per level but the last."""
-    return np.vstack([np.eye(levels - 1), -np.ones(levels - 1)])
-
-
-def _product(blocks: Mapping[str, Floats], term: Term) -> Floats:
-    columns = blocks[term[0]]
-    for factor in term[1:]:
-        columns = (columns[:, :, None] * blocks[factor][:, None, :]).reshape(len(columns), -1)
-    return columns
-
-
-def _terms(
-    table: pd.DataFrame, spec: Specification, blocks: Mapping[str, Floats]
-) -> tuple[list[Term], tuple[tuple[str, str], ...]]:
+def _terms(design: Design, spec: Specification) -> tuple[list[Term], tuple[tuple[str, str], ...]]:
     """The terms that the rows can carry, by order, and those that they cannot with the reason."""
-    n, every = len(table), len(spec.factors)
+    n, every = len(design.data), len(spec.factors)
     orders = {"auto": every, "all": every, "none": 1}
     wanted = orders.get(str(spec.interactions)) or int(spec.interactions)
-    highest = min(every, wanted, spec.highest or every)
-    columns = np.ones((n, 1))
     kept: list[Term] = []
-    out: list[tuple[str, str]] = []
-    for order in range(1, highest + 1):
+    known = np.ones((n, 1))
+    left_out: dict[Term, str] = {}
+    for order in range(1, min(every, wanted, spec.highest or every) + 1):
         terms = list(itertools.combinations(spec.factors, order))
-        wider, fitting, reasons, parameters = columns, [], [], columns.shape[1]
+        wider, fitting, reasons = known, list(kept), {}
         for term in terms:
-            name = ":".join(term)
-            if order > 1 and not all(p in kept for p in itertools.combinations(term, order - 1)):
-                reasons.append((name, "a part of it is left out"))
+            if order > 1 and not set(itertools.combinations(term, order - 1)) <= set(kept):
+                reasons[term] = "a part of it is left out"
                 continue
-            parameters += math.prod(blocks[f].shape[1] for f in term)
-            if parameters >= n:
+            added = np.column_stack([wider, design.matrix(term)])
+            if added.shape[1] >= n:
                 break
-            widened = np.column_stack([wider, _product(blocks, term)])
-            if np.linalg.matrix_rank(widened, rtol=1e-8) < parameters:
-                reasons.append((name, _aliased(table, term, spec.numeric)))
-                parameters = wider.shape[1]
+            if np.linalg.matrix_rank(added, rtol=1e-8) < added.shape[1]:
+                reasons[term] = ALIASED
             else:
-                wider = widened
-                fitting.append(term)
-        if parameters >= n:
-            # All of this order, so that the order of the factors makes no difference.
-            why = f"{n} rows leave no residual degrees of freedom with it"
-            reasons = [(":".join(term), why) for term in terms]
+                wider, fitting = added, [*fitting, term]
         else:
-            columns, kept = wider, [*kept, *fitting]
-        if order == 1 and parameters >= n:
+            known, kept = wider, fitting
+            left_out |= reasons
+            continue
+        if order == 1:
             raise AnalysisError(
-                f"no residual degrees of freedom: {n} rows for {parameters} parameters or more, "
-                "without any interaction; give repeats, fewer factors, or take a factor of many "
-                "levels as a number (--numeric)"
+                f"no residual degrees of freedom: {n} rows for {added.shape[1]} parameters or "
+                "more, without any interaction; give repeats, fewer factors, or take a factor of "
+                "many levels as a number (--numeric)"
             )
-        if order == 1 and reasons:
-            raise AnalysisError(f"factor {reasons[0][0]}: {reasons[0][1]}; leave one of them out")
-        out += reasons
-    if out and spec.interactions != "auto":
-        name, why = out[0]
-        raise AnalysisError(
-            f"interaction {name}: {why}; leave it out (--interactions none, or 2 for pairs only)"
-        )
-    return kept, tuple(out)
+        # All of this order, so that the order of the factors makes no difference.
+        why = f"{n} rows leave no residual degrees of freedom with it"
+        left_out |= dict.fromkeys(terms, why)
+    for term, why in left_out.items():
+        if len(term) == 1:
+            raise AnalysisError(f"factor {term[0]}: {why}; leave one of them out")
+        if spec.interactions != "auto":
+            raise AnalysisError(
+                f"interaction {':'.join(term)}: {why}; leave it out (--interactions none, or 2 for "
+                "pairs only)"
+            )
+    return kept, tuple((":".join(term), why) for term, why in left_out.items())
 
 
-def _aliased(table: pd.DataFrame, term: Term, numeric: Sequence[str]) -> str:
-    """Why a term cannot be told from those before it, with up to three empty cells."""
-    if len(term) > 1 and not set(term) & set(numeric):
-        there = set(map(tuple, table[list(term)].drop_duplicates().to_numpy().tolist()))
-        each = [list(pd.factorize(table[f], sort=True)[1]) for f in term]
-        empty = [cell for cell in itertools.product(*each) if cell not in there]
-        cases = [", ".join(f"{f}={v}" for f, v in zip(term, c, strict=True)) for c in empty]
-        if cases:
-            return f"no rows with {some_of(cases, 3, '; ')}"
-    return "its levels go together with those of the terms before it, so their effects are one"
-
-
-def _rows(fitted: Any, spec: Specification, formulas: Mapping[Term, str]) -> tuple[Row, ...]:
+def _rows(fitted: Any, spec: Specification, names: Mapping[Term, str]) -> tuple[Row, ...]:
     sums = anova_lm(fitted, typ=spec.typ)
     tests = anova_lm(fitted, typ=spec.typ, robust="hc3") if spec.robust else sums
     residual, total = float(fitted.ssr), float(fitted.centered_tss)
     mean_square = residual / float(fitted.df_resid)
     rows = []
-    for term, formula in formulas.items():
+    for term, formula in names.items():
         name = ":".join(term)
         sum_sq, df = (float(sums[column].loc[formula]) for column in ("sum_sq", "df"))
         f, p = (float(tests[column].loc[formula]) for column in ("F", "PR(>F)"))

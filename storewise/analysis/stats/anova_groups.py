@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from storewise.analysis.common.frames import grouped
-from storewise.analysis.common.text import all_of, level
-from storewise.analysis.stats.anova import Row, Specification, Variance, analysis_of_variance
+from storewise.analysis.common.text import all_of, level, some_of
+from storewise.analysis.stats.anova import Specification, Variance, analysis_of_variance
 from storewise.analysis.stats.intervals import holm_adjusted
 from storewise.analysis.stats.residual_checks import Check
 from storewise.analysis.stats.tukey import Pair, tukey
@@ -51,7 +52,7 @@ class Analyses:
 def one_group(frame: pd.DataFrame, by: Mapping[str, Any], spec: Specification) -> Group:
     """The analysis of the rows of one group."""
     variance = analysis_of_variance(frame, spec)
-    pairs = tukey(variance.model, spec.tukey, robust=spec.robust) if spec.tukey else []
+    pairs = tukey(variance, spec.tukey, robust=spec.robust) if spec.tukey else []
     return Group(by, spec, variance, pairs)
 
 
@@ -127,163 +128,105 @@ def text_lines(analysed: Sequence[Group]) -> list[str]:
     for group in analysed:
         spec = group.spec
         how = [f"type {spec.typ} sums of squares", "factors of levels coded sum-to-zero"]
-        if spec.numbers:
-            how.append(f"{all_of(spec.numbers)} as a number")
+        if spec.numeric:
+            how.append(f"{all_of(spec.numeric)} as a number")
         if spec.robust:
             how.append("F and p from covariance HC3")
         times = f", each counted {spec.repeats} times" if spec.repeats > 1 else ""
         where = f"{group.name}: " if group.by else ""
         response = f"log({spec.response})" if spec.log else spec.response
         lines += ["", f"{where}{response}, {group.variance.n} rows{times} ({'; '.join(how)})"]
-        lines += _aligned(_HEADING, [_cells(row) for row in group.variance.rows])
+        lines += _aligned([row.columns() for row in group.variance.rows], _TERM_DIGITS)
         if group.pairs:
+            pairs = [pair_columns(group, pair) for pair in group.pairs]
             lines += ["", f"Tukey HSD of {spec.tukey}, intervals of 95 % for all pairs together"]
-            lines += _aligned(_PAIR_HEADING, [_pair_cells(group, pair) for pair in group.pairs])
+            lines += _aligned(pairs, _PAIR_DIGITS)
     return lines[1:]
 
 
-_HEADING = ("term", "df", "sum_sq", "F", "p", "eta_sq_partial", "omega_sq")
-_PAIR_HEADING = ("pair", "difference", "low", "high", "ratio", "p_adj", "differ")
+#: How the columns of the printed tables are formatted.
+_TERM_DIGITS = {"term": "", "df": "d", "sum_sq": ".6g", "f": ".5g", "p": ".3g"} | {
+    "eta_sq_partial": ".4f",
+    "omega_sq": ".4f",
+}
+_PAIR_DIGITS = {"a": "", "b": "", "difference": ".5g", "low": ".5g", "high": ".5g"} | {
+    "ratio": ".4g",
+    "p_adj": ".3g",
+    "reject": "",
+}
 
 
-def _cells(row: Row) -> list[str]:
-    figures = (row.f, row.p, row.eta_sq_partial, row.omega_sq)
-    shown = zip(figures, (".5g", ".3g", ".4f", ".4f"), strict=True)
-    cells = ["" if value is None else format(value, digits) for value, digits in shown]
-    return [row.term, str(row.df), f"{row.sum_sq:.6g}", *cells]
-
-
-def _pair_cells(group: Group, pair: Pair) -> list[str]:
-    columns = pair_columns(group, pair)
-    ratio = columns["ratio"]
-    return [
-        f"{level(columns['a'])} - {level(columns['b'])}",
-        *(f"{columns[name]:.5g}" for name in ("difference", "low", "high")),
-        "" if ratio is None else f"{ratio:.4g}",
-        f"{pair.p_adj:.3g}",
-        "yes" if pair.reject else "no",
+def _aligned(rows: Sequence[Mapping[str, Any]], digits: Mapping[str, str]) -> list[str]:
+    cells = [
+        {name: "" if row[name] is None else format(row[name], of) for name, of in digits.items()}
+        for row in rows
     ]
-
-
-def _aligned(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    first, *widths = [max(map(len, column)) for column in zip(heading, *rows, strict=True)]
-    return [
-        "  ".join(
-            [row[0].ljust(first), *(c.rjust(w) for c, w in zip(row[1:], widths, strict=True))]
-        ).rstrip()
-        for row in [heading, *rows]
-    ]
+    return pd.DataFrame(cells).to_string(index=False).splitlines()
 
 
 def group_warnings(analysed: Sequence[Group]) -> list[str]:
     """What is doubtful about the tables, each with its remedy; equal doubts of groups are one."""
-    notes = dict.fromkeys(group.note for group in analysed if group.note)
+    doubts: dict[str, list[Group]] = {}
+    for group in analysed:
+        for doubt in _doubts(group):
+            doubts.setdefault(doubt, []).append(group)
+    of_tables = [f"{doubt}{_of(some, analysed)}" for doubt, some in doubts.items()]
     return [
-        *(f"{note}{_of([g for g in analysed if g.note == note], analysed)}" for note in notes),
-        *_chosen(analysed),
-        *_left_out(analysed),
-        *_checks(analysed),
-        *_averages(analysed),
+        *of_tables,
+        *_check(analysed, "normality", [group.variance.normality for group in analysed]),
+        *_check(analysed, "equal variance", [group.variance.equal_variance for group in analysed]),
     ]
 
 
-def _chosen(analysed: Sequence[Group]) -> Iterable[str]:
-    """What follows from the chosen repeats and type of sums of squares."""
-    if repeated := [group for group in analysed if group.spec.repeats > 1]:
-        inflation = sorted(group.variance.inflation for group in repeated)
-        times = dict.fromkeys(f"{one:.3g}" for one in (inflation[0], inflation[-1]))
+def _doubts(group: Group) -> Iterable[str]:
+    """What is doubtful about one table, but for its residuals."""
+    spec, variance = group.spec, group.variance
+    if group.note:
+        yield group.note
+    if spec.repeats > 1:
         yield (
-            f"each row counts {repeated[0].spec.repeats} times, as the mean of so many equal "
-            "repeats; the variance within repeats is unknown and taken as nothing, so F is too "
-            f"large: {' to '.join(times)} times that of the rows counted once, and the most that "
-            "the repeats themselves could give with these terms"
+            f"each row counts {spec.repeats} times, as the mean of so many equal repeats; the "
+            "variance within repeats is unknown and taken as nothing, so F is too large: "
+            f"{variance.inflation:.3g} times that of the rows counted once"
         )
-    if any(g.spec.typ == 3 and _interacts(g, lambda row: True, *g.spec.numeric) for g in analysed):
+    interactions = [row for row in variance.rows if len(row.factors) > 1]
+    if spec.typ == 3 and any(set(spec.numeric) & set(row.factors) for row in interactions):
         yield (
             "with type 3, a factor beside its interaction with a number is tested where that "
             "number is 0; take type 2, or subtract the number's mean in the table"
         )
-
-
-def _interacts(group: Group, chosen: Callable[[Row], bool], *factors: str) -> bool:
-    """Whether one of the factors is in an interaction that is so."""
-    return any(
-        len(row.factors) > 1 and set(factors) & set(row.factors) and chosen(row)
-        for row in group.variance.rows
-    )
-
-
-def _left_out(analysed: Sequence[Group]) -> Iterable[str]:
-    reasons: dict[tuple[str, str], list[Group]] = {}
-    for group in analysed:
-        for term_and_reason in group.variance.left_out:
-            reasons.setdefault(term_and_reason, []).append(group)
-    for (term, reason), where in reasons.items():
+    for term, reason in variance.left_out:
+        yield f"interaction {term} is left out ({reason}); what it explains is in the residual"
+    if any(spec.tukey in row.factors and (row.p or 0.0) < ALPHA for row in interactions):
         yield (
-            f"interaction {term} is left out{_of(where, analysed)}: {reason}; what it explains is "
-            "in the residual"
+            f"{spec.tukey} is part of an interaction with p < {ALPHA:g}: its pairs are averages "
+            "over the other factors, and differ among their levels; take these as --by to see each"
         )
 
 
-def _checks(analysed: Sequence[Group]) -> Iterable[str]:
-    """Failed checks of the residuals, p adjusted over the groups, and those that were not made."""
-    log = "" if all(group.spec.log for group in analysed) else "--log-response"
-    for noun, what, of_group in CHECKS:
-        checks = [(group, of_group(group)) for group in analysed]
-        tested = [one for one in checks if one[1].p is not None]
-        adjusted = holm_adjusted([check.p for _, check in tested])
-        failed = [(*one, p) for one, p in zip(tested, adjusted, strict=True) if p < ALPHA]
-        if failed:
-            group, worst, least = min(failed, key=lambda item: item[2])
-            of = f" after Holm's method over {len(tested)} groups" if len(tested) > 1 else ""
-            at = f", least in {group.name}" if len(failed) > 1 else ""
-            where = _of([g for g, *_ in failed], analysed)
-            text = f"{what}{where} ({worst.test}, p = {least:.2g}{of}{at}): "
-            if noun == "normality":
-                yield text + f"F and p are doubtful; remedy: {log or 'look at the extreme rows'}"
-            elif all(g.spec.robust for g, *_ in failed):
-                yield text + "F and p here are robust against that"
-            else:
-                once = any(g.spec.repeats > 1 for g, *_ in failed)
-                robust = "--robust without --repeats" if once else "--robust"
-                remedies = " or ".join(filter(None, (log, robust)))
-                yield text + f"F and p are doubtful; remedy: {remedies}"
-        if untested := [one for one in checks if one[1].p is None]:
-            where = _of([g for g, _ in untested], analysed)
-            yield f"{noun} of the residuals{where} is {untested[0][1].test}"
-
-
-#: Of each check of the residuals its name, what is said where it fails, and where it is.
-CHECKS: tuple[tuple[str, str, Callable[[Group], Check]], ...] = (
-    ("normality", "residuals are not normal", lambda group: group.variance.normality),
-    (
-        "equal variance",
-        "residuals do not spread alike",
-        lambda group: group.variance.equal_variance,
-    ),
-)
-
-
-def _averages(analysed: Sequence[Group]) -> Iterable[str]:
-    mixed = [
-        group
-        for group in analysed
-        if group.spec.tukey
-        and _interacts(group, lambda row: row.p is not None and row.p < ALPHA, group.spec.tukey)
-    ]
-    if mixed:
+def _check(analysed: Sequence[Group], of: str, checks: Sequence[Check]) -> Iterable[str]:
+    """That residuals fail a check, p adjusted over the groups, or that it was not made."""
+    adjusted = holm_adjusted([check.p for check in checks])
+    failed = [group for group, p in zip(analysed, adjusted, strict=True) if p < ALPHA]
+    untested = [group for group, check in zip(analysed, checks, strict=True) if check.p is None]
+    if untested:
+        why = next(check.test for check in checks if check.p is None)
+        yield f"{of} of the residuals is {why}{_of(untested, analysed)}"
+    robust = of == "equal variance"
+    if failed and not (robust and failed[0].spec.robust):
+        found = "residuals do not spread alike" if robust else "residuals are not normal"
+        remedies = [] if failed[0].spec.log else ["--log-response"]
+        remedies += ["--robust (without --repeats)"] if robust else ["look at the extreme rows"]
         yield (
-            f"{mixed[0].spec.tukey} is part of an interaction with p < {ALPHA:g}"
-            f"{_of(mixed, analysed)}: its pairs are averages over the other factors, and differ "
-            "among their levels; take these as --by to see each"
+            f"{found}{_of(failed, analysed)} (least p {np.nanmin(adjusted):.2g}, by Holm's method "
+            f"over the groups): F and p are doubtful; remedy: {all_of(remedies, 'or')}"
         )
 
 
 def _of(some: Sequence[Group], analysed: Sequence[Group]) -> str:
     if len(analysed) == 1:
         return ""
-    shown = "; ".join(group.name for group in some[:_SHOWN])
-    more = f"; and {len(some) - _SHOWN} more" if len(some) > _SHOWN else ""
     if len(some) == len(analysed):
         return " in all groups"
-    return f" in {len(some)} of {len(analysed)} groups ({shown}{more})"
+    names = some_of([group.name for group in some], _SHOWN, "; ")
+    return f" in {len(some)} of {len(analysed)} groups ({names})"

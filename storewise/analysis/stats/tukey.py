@@ -5,7 +5,7 @@ factors counts alike, and numbers stand at their mean. In a balanced design they
 means. The standard error of a difference comes from the model's covariance, and the studentized
 range gives p and interval for all pairs of a factor together (Tukey 1953; Kramer, *Biometrics*
 12(3), 1956, where levels have different numbers of rows). With one factor it is
-`scipy.stats.tukey_hsd`.
+`scipy.stats.tukey_hsd`, and statsmodels' `pairwise_tukeyhsd`, which knows no further factor.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy import stats
 
-from storewise.analysis.stats.anova import Model, contrasts
-from storewise.analysis.stats.residual_checks import Floats
+from storewise.analysis.common.frames import Floats
+from storewise.analysis.stats.anova import Variance
 from storewise.errors import AnalysisError
 
 #: Of all intervals of a factor together.
@@ -44,23 +45,24 @@ class Pair:
         return self.p_adj < 1 - LEVEL
 
 
-def tukey(model: Model, factor: str, *, robust: bool = False) -> list[Pair]:
+def tukey(variance: Variance, factor: str, *, robust: bool = False) -> list[Pair]:
     """All pairs of levels of a factor of a fitted model; AnalysisError for a number."""
-    if factor not in model.names:
-        raise AnalysisError(f"{factor} is no factor of the model ({', '.join(model.names)})")
-    if factor not in model.levels:
+    design, fitted = variance.design, variance.fitted
+    if factor not in design.columns:
+        raise AnalysisError(f"{factor} is no factor of the model ({', '.join(design.columns)})")
+    if factor not in design.levels:
         raise AnalysisError(f"factor {factor} is a number; pairs of levels need a factor of levels")
-    levels = model.levels[factor]
-    rows = [_mean_row(model, factor, row) for row in contrasts(len(levels))]
+    levels = design.levels[factor]
+    rows = _mean_rows(variance, design.columns[factor])
     hypotheses = np.vstack([a - b for a, b in itertools.combinations(rows, 2)])
-    covariance = model.fitted.cov_HC3 if robust else model.fitted.cov_params()
-    contrast = model.fitted.t_test(hypotheses, cov_p=np.asarray(covariance))
+    covariance = fitted.cov_HC3 if robust else fitted.cov_params()
+    contrast = fitted.t_test(hypotheses, cov_p=np.asarray(covariance))
     differences = np.atleast_1d(contrast.effect)
-    errors = np.atleast_1d(contrast.sd).ravel()
-    freedom = float(model.fitted.df_resid)
-    ranges = np.abs(differences) / errors * math.sqrt(2)
+    errors = np.atleast_1d(contrast.sd).ravel() / math.sqrt(2)
+    freedom = float(fitted.df_resid)
+    ranges = np.abs(differences) / errors
     adjusted = np.clip(stats.studentized_range.sf(ranges, len(levels), freedom), 0.0, 1.0)
-    half = critical(len(levels), freedom) / math.sqrt(2) * errors
+    half = _critical(len(levels), freedom) * errors
     pairs = itertools.combinations(levels, 2)
     return [
         Pair(a, b, float(d), float(d - h), float(d + h), float(p))
@@ -69,21 +71,20 @@ def tukey(model: Model, factor: str, *, robust: bool = False) -> list[Pair]:
 
 
 @lru_cache(maxsize=1024)
-def critical(levels: int, freedom: float) -> float:
+def _critical(levels: int, freedom: float) -> float:
     """The studentized range that so many means exceed by chance in 1 - LEVEL of all cases."""
     return float(stats.studentized_range.ppf(LEVEL, levels, freedom))
 
 
-def _mean_row(model: Model, factor: str, coded: Floats) -> Floats:
-    """The row of the design matrix whose estimate is the least-squares mean of a level.
-
-    Sum-to-zero contrasts average to 0 over the levels of the other factors, and so do products of
-    them; numbers are at their mean.
-    """
-    values = {"Intercept": 1.0} | {model.names[name]: mean for name, mean in model.means.items()}
-    for name, levels in model.levels.items():
-        row = coded if name == factor else np.zeros(len(levels) - 1)
-        values |= {f"{model.names[name]}[{i}]": value for i, value in enumerate(row)}
-        values[model.names[name]] = row[0]  # what a single column is called
-    columns = model.fitted.model.exog_names
-    return np.array([math.prod(values[part] for part in name.split(":")) for name in columns])
+def _mean_rows(variance: Variance, column: str) -> Floats:
+    """The rows of the design matrix whose estimates are the least-squares means of the levels of a
+    column: the means over all cells of the other factors."""
+    design = variance.design
+    places = [
+        range(len(design.levels[factor])) if factor in design.levels else [design.data[name].mean()]
+        for factor, name in design.columns.items()
+    ]
+    cells = pd.DataFrame(itertools.product(*places), columns=list(design.columns.values()))
+    terms = [row.factors for row in variance.rows[:-1]]
+    matrix = design.model(terms, cells.assign(y=0.0)).exog
+    return pd.DataFrame(matrix).groupby(cells[column]).mean().to_numpy()

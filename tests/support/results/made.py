@@ -18,7 +18,7 @@ ONE = {"engines": ["sqlite"], "workers": [1], "repeats": 1}
 #: levels of workers as the law of scaling needs.
 SCALED = {
     "engines": ["null", "sqlite", "postgres"],
-    "workers": [1, 2, 4, 8],
+    "workers": [1, 2, 4, 6, 8],
     "nodes": [1, 2],
     # Loads of a few seconds.
     "scale": 3.0,

@@ -8,6 +8,7 @@ import pytest
 from scipy import stats
 
 from storewise.analysis.decision import compare
+from storewise.analysis.stats.intervals import holm_adjusted
 
 
 def side(name, logs, criterion="read", control=()):
@@ -95,6 +96,13 @@ def test_what_only_one_side_has_and_what_has_no_ratio_is_left_out():
     # One round of each is no repeat.
     single = compare(both({"a": [0.0]}, {"a": [9.0]}), same_rounds=True)
     assert single["told"].tolist() == ["cannot be told"]
+
+
+def test_what_has_no_p_counts_for_nothing():
+    # Holm's correction by hand: sorted, the four p-values are multiplied by 4, 3, 2 and 1.
+    result = holm_adjusted([0.03, math.nan, 0.01, 0.5, 0.02]).tolist()
+    assert result == pytest.approx([0.06, math.nan, 0.04, 0.5, 0.06], nan_ok=True)
+    assert len(holm_adjusted([])) == 0 and math.isnan(holm_adjusted([None])[0])
 
 
 def test_days_that_differ_are_seldom_called_different():

@@ -6,9 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from scipy.optimize import least_squares
 from support.paths import ROOT
 from support.results.made import GROUP, SCALED, only
 
@@ -45,7 +42,7 @@ def test_exact_data_give_their_parameters_back():
     ],
 )
 def test_where_a_law_has_its_peak(sigma, kappa, peak, rate, flags):
-    levels = [1, 2, 3, 4]
+    levels = [1, 2, 3, 4, 5]
     result = fit(levels, [float(law(n, 10, sigma, kappa)) for n in levels])
     fitted = (result.sigma.value, result.kappa.value)
     assert fitted == pytest.approx((sigma, kappa), rel=1e-5, abs=1e-9)
@@ -61,39 +58,23 @@ def test_superlinear_rates_are_told():
     rates = [100 * n * (1 + 0.1 * math.log(n)) for n in levels]
     result = fit(levels, rates)
     assert result.sigma.value == 0 and "superlinear" in result.flags
-    # The same shape within errors of a fifth is chance.
-    assert "superlinear within the errors" in fit(levels, rates, [0.2] * 5).flags
+    # The same shape within errors of a fifth may be chance.
+    assert "superlinear" not in fit(levels, rates, [0.2] * 5).flags
 
 
 @pytest.mark.parametrize(
     ("levels", "rates", "why"),
     [
-        ([1, 2, 2, 3], [1, 2, 2, 3], "3 levels"),
-        ([0.5, 1, 2, 4], [1, 2, 3, 4], "below 1"),
-        ([1, 2, 3, 4], [1, 2, 0, 4], "not positive"),
-        ([1, 2, 3, 4], [1, 2, math.nan, 4], "not positive"),
+        ([1, 2, 3, 3, 4], [1, 2, 2, 3, 3], "4 levels"),
+        ([0.5, 1, 2, 4, 5], [1, 2, 3, 4, 5], "below 1"),
+        ([1, 2, 3, 4, 5], [1, 2, 0, 4, 5], "not positive"),
+        ([1, 2, 3, 4, 5], [1, 2, math.nan, 4, 5], "not positive"),
     ],
 )
 def test_what_cannot_be_fitted_says_why(levels, rates, why):
     assert why in not_fitted(levels, rates)
     with pytest.raises(ValueError, match=why):
         fit(levels, rates)
-
-
-@given(seed=st.integers(0, 2**32 - 1), sigma=st.floats(0.01, 0.5), kappa=st.floats(1e-4, 0.05))
-def test_no_other_parameters_within_the_bounds_are_nearer(seed, sigma, kappa):
-    levels = np.array([1.0, 2, 4, 8, 16])
-    rng = np.random.default_rng(seed)
-    logs = np.log(law(levels, 100, sigma, kappa)) + rng.normal(0, 0.1, 5)
-    result = fit(levels.tolist(), np.exp(logs).tolist(), resamples=1)
-
-    def distance(at):
-        return np.log(law(levels, np.exp(at[0]), at[1], at[2])) - logs
-
-    bounds = ([-50, 0, 0], [50, 1, 10])
-    other = least_squares(distance, [math.log(100), sigma, kappa], bounds=bounds)
-    mine = (math.log(result.rate_of_one.value), result.sigma.value, result.kappa.value)
-    assert float(np.sum(distance(mine) ** 2)) <= 2 * other.cost * (1 + 1e-6) + 1e-12
 
 
 def test_intervals_cover_what_they_claim():
@@ -104,11 +85,9 @@ def test_intervals_cover_what_they_claim():
     for _ in range(20):
         rates = np.exp(true + rng.normal(0, 0.05, 6)).tolist()
         for name, errors in (("known", [0.05] * 6), ("residuals", None)):
-            result = fit(levels, rates, errors, resamples=50)
+            result = fit(levels, rates, errors)
             hits[name] += result.sigma.low <= 0.05 <= result.sigma.high
-    assert hits["known"] >= 17
-    # Three degrees of freedom: narrower than claimed, as documented, but no point.
-    assert hits["residuals"] >= 14
+    assert min(hits.values()) >= 17
 
 
 def _published(engine):
@@ -129,8 +108,8 @@ def test_published_node_scaling():
     assert result.peak_rate.value == pytest.approx(11_666, abs=5)
     sigma = result.sigma
     thousandths = (sigma.value, sigma.low, sigma.high, result.r2)
-    assert thousandths == pytest.approx((0.268, 0.088, 0.440, 0.988), abs=0.001)
-    assert result.flags == ("extrapolated",) and result.resampled == "residuals"
+    assert thousandths == pytest.approx((0.268, 0.006, 0.544, 0.988), abs=0.001)
+    assert result.flags == ("extrapolated",) and result.basis == "residuals"
     assert result.kappa.low == 0 and math.isinf(result.peak.high)
     assert "3 levels" in not_fitted(*_published("riak"))
 
@@ -140,10 +119,10 @@ def test_a_study_has_a_law_per_curve(made):
     table = usl(tables).table
     assert list(table["factor"]) == ["workers", "workers"]
     read = table[table["phase"] == "read"].iloc[0]
-    assert (read["measure"], read["levels"], read["highest"]) == ("operations_per_s", 4, 8.0)
+    assert (read["measure"], read["levels"], read["highest"]) == ("operations_per_s", 5, 8.0)
     assert read["reason"] == "" and read["resampled"] == "repeats"
     # Synthetic stores read workers ** 0.8 times as fast as one.
     assert read["lambda"] == pytest.approx(9000, rel=0.1) and read["sigma"] > 0.01
     fewer = replace(tables, summary=tables.summary[tables.summary["workers"] < 8])
     short = usl(fewer).table
-    assert len(short) == 2 and short["reason"].str.startswith("3 levels").all()
+    assert len(short) == 2 and short["reason"].str.startswith("4 levels").all()

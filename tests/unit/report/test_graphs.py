@@ -86,7 +86,7 @@ def test_figures_are_what_plotly_takes_and_their_points_name_rows(evidence, pane
 def test_lines_know_what_they_are_chosen_by(facets, panels):
     assert facets.names == ["engine", "phase", "nodes", "workers"]
     levels = {one["name"]: one["levels"] for one in facets.payload()}
-    assert levels["workers"] == ["1", "2", "4", "8"]
+    assert levels["workers"] == ["1", "2", "4", "6", "8"]
     assert levels["phase"] == ["write", "read"]
     traces = panels("throughput")[1]["data"]
     trace = next(t for t in traces if "PostgreSQL, 2 nodes" in t["name"])

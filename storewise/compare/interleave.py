@@ -1,0 +1,50 @@
+"""The study that can tell old from new: both are levels of one factor, in the same rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import yaml
+
+from storewise.atomic import write_aside
+from storewise.errors import ConfigError
+from storewise.study.load import find_study, load_study
+from storewise.study.study import Study
+
+#: Rounds from which on most differences of a third are found where repeats differ by 10 %.
+ROUNDS = 5
+
+
+def write_interleaved(
+    name: str, factor: str, levels: Sequence[str], out: Path, root: Path
+) -> Study:
+    """Write a study that extends another by a factor with two levels, old and new.
+
+    The factor is one of any study, a setting of an engine (``postgres.home``: where the programs of
+    a version are) or a parameter of a phase. Of an engine's setting the other engines are left out.
+    Raises ConfigError where that is no study, and leaves no file then.
+    """
+    base = load_study(name, root=root)
+    if factor == "engine":
+        raise ConfigError("--interleave: engines of one study are in the same rounds already")
+    if out.exists():
+        raise ConfigError(f"{out}: is there already; choose another name")
+    owner = factor.partition(".")[0]
+    others = [{"engine": one} for one in base.engines if owner in base.engines and one != owner]
+    path = find_study(name, root)
+    study = {
+        "extends": name if path.parent.is_relative_to(root) else str(path.resolve()),
+        "factors": {factor: [yaml.safe_load(level) for level in levels]},
+        "repeats": max(ROUNDS, base.repeats),
+    }
+    if others:
+        study["exclude"] = [*base.exclude, *others]
+    note = f"# Old and new in the same rounds. After its run:\n#   storewise compare {out.stem} "
+    note += f"--by {factor}={':'.join(levels)}\n"
+    write_aside(out, note + yaml.safe_dump(study, sort_keys=False))
+    try:
+        return load_study(out, root=root)
+    except ConfigError:
+        out.unlink()
+        raise
