@@ -93,7 +93,7 @@ def clients(tables: Tables) -> Chart | None:
 def runtime(tables: Tables) -> Chart | None:
     """Run time over client threads, a panel per number of operations of a phase."""
     steps = _Steps(tables, whole=True)
-    if steps.rows.empty or "runtime" not in steps.rows:
+    if steps.rows.empty or "duration" not in steps.rows:
         return None
     printed = lowest(steps.rows, steps.names)
     panels = []
@@ -103,7 +103,7 @@ def runtime(tables: Tables) -> Chart | None:
             rows = group[group["planned"] == count]
             text = f"{heading}: {count:,.0f} operations"
             y = Axis("run time in s")
-            panels.append(_over_clients(steps, text, rows, y, "runtime", "s", printed))
+            panels.append(_over_clients(steps, text, rows, y, "duration", "s", printed))
     return _chart(panels, printed, steps.names)
 
 

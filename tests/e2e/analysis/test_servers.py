@@ -94,18 +94,16 @@ def test_hosts_with_clients_are_told_by_these_and_others_by_their_node(tables, a
 
 def test_factors_that_embedded_trials_lack_lose_and_split_nothing(tables):
     assert tables.results.factors[:2] == ("engine", "nodes")
-    for table in (tables.summary, tables.latency_summary, tables.storage_summary):
+    for table in (tables.rates, tables.latency_summary, tables.storage_summary):
         assert set(table["engine"]) - {"null"} == set(ENGINES) - {"null"}
         assert set(table["n"]) == {2}
     # SQLite's repeats share the spread of the servers', the null engine's only its own; a setting
     # that is noisier than the others has its own, too.
-    rates = tables.summary[tables.summary["measure"] == "documents_per_s"]
-    pooled = rates[rates["resampled"] == "pooled"]
-    assert set(pooled["engine"]) == set(ENGINES)
-    subset = set(rates[rates["engine"] == "sqlite"]["resampled"])
-    assert "pooled" in subset and subset <= {"pooled", "repeats"}
-    null = pooled["engine"] == "null"
-    assert set(pooled[null]["freedom"]) == {2}
+    rates = tables.rates[tables.rates["measure"] == "documents_per_s"]
+    stores = rates[rates["engine"] != "null"]
+    shared = len(stores[stores["phase"] == "read"])
+    assert set(stores["freedom"]) <= {1, shared} and shared in set(stores["freedom"])
+    assert set(rates[rates["engine"] == "null"]["freedom"]) <= {1, 2}
     assert (pooled[~null]["freedom"] > 4).all()
     assert rates[rates["engine"] == "sqlite"]["nodes"].isna().all()
     codes = {w.code for w in tables.warnings}

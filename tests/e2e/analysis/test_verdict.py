@@ -10,7 +10,7 @@ from support.results import synthetic
 from support.results.made import GROUP, only, with_study
 
 from storewise.analysis.files.inputs import FailedTrial
-from storewise.analysis.measure.repeats import over_repeats
+from storewise.analysis.measure.summary import summarise
 from storewise.analysis.model.columns import ALL
 from storewise.analysis.pipeline.build import build_tables
 from storewise.analysis.pipeline.load import load_results
@@ -71,10 +71,8 @@ def counted(tables, **inodes):
         sizes.assign(measure=measure, unit="1", value=numbers * times)
         for measure, times in (("inodes", 1.0), ("metadata_operations", 2.0))
     ]
-    storage = pd.concat([tables.storage, *added], ignore_index=True)
-    keys = ["phase", "step", "measure"]
-    summary = over_repeats(storage, tables.results, keys, counted=True)
-    return replace(tables, storage=storage, storage_summary=summary)
+    measures = pd.concat([tables.measures, *added], ignore_index=True)
+    return replace(tables, measures=measures, summary=summarise(measures, tables.results))
 
 
 def test_criteria_ranks_and_sources_of_embedded_stores(embedded):
@@ -187,7 +185,7 @@ def test_latency_is_compared_at_the_highest_load_that_both_had(embedded):
         step_rows(embedded, "parquet", 1000, 0.010),
         step_rows(embedded, "parquet", 4000, 0.500),
     ]
-    tables = replace(embedded, steps=pd.DataFrame(rows))
+    tables = replace(embedded, summary=pd.concat([embedded.summary, pd.DataFrame(rows)]))
     figures = latency(tables)
     assert figures.about == "p99 response, phase read, 4,000 operations/s asked"
     assert figures.rows.set_index("engine")["mean"].to_dict() == {"sqlite": 0.002, "parquet": 0.5}

@@ -149,7 +149,7 @@ def test_show_data_is_the_figure_as_a_table(kept):
     table = figure.locator("table")
     table.wait_for()
     assert table.locator("tbody tr").count() > 5
-    assert table.locator("a.source").first.inner_text().startswith("storage_summary ")
+    assert table.locator("a.source").first.inner_text().startswith("summary ")
     drawn = page.evaluate(
         "document.querySelector('#figure-storage .plot').data.flatMap(t => t.x).length"
     )

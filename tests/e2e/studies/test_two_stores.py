@@ -158,7 +158,7 @@ def test_two_stores_do_the_core_workloads(measured, engine):
 def test_a_sweep_has_its_steps_in_the_tables(measured):
     steps = measured.tables.steps
     whole = steps[(steps["operation"] == ALL) & (steps["phase"] == "a")]
-    runtimes = whole[whole["measure"] == "runtime"]
+    runtimes = whole[whole["measure"] == "duration"]
     assert list(zip(runtimes["planned"], runtimes["clients"], strict=True)) == [
         (planned, clients) for planned in (60, 120) for clients in (1, 2, 6)
     ]

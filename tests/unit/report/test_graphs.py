@@ -13,7 +13,6 @@ import pandas as pd
 import pytest
 from support.results.made import GROUP, SCALED
 
-from storewise.analysis.pipeline.output import summary_table
 from storewise.figures.captions import FIGURES
 from storewise.figures.scaling import relative_law
 from storewise.figures.style import LOOKS
@@ -138,7 +137,7 @@ def test_evidence_has_trials_values_and_files(tables, evidence):
 
 
 def test_headline_ids_are_stable_and_lead_to_their_rows(tables):
-    summary = with_ids(summary_table(tables), tables.results.factors)
+    summary = with_ids(tables.summary, tables.results.factors)
     assert summary["id"].is_unique
     result = headlines(tables)
     for (csv, row), (line, name) in result.items():
