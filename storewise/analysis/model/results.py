@@ -31,7 +31,6 @@ class OfTrials:
     storage: pd.DataFrame
     host: pd.DataFrame
     cpu: pd.DataFrame
-    balance: pd.DataFrame
     per_node: pd.DataFrame
     crashes: pd.DataFrame
     nodes: pd.DataFrame
