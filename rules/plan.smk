@@ -229,12 +229,7 @@ def check_cost(plan):
     """Refuse what would cost more than the study's `max_cost`, before anything starts."""
     if STUDY.max_cost is None or not plan:
         return
-    from storewise.estimate.estimate import (
-        amount_text,
-        estimate,
-        money_text,
-        refuse_above,
-    )
+    from storewise.estimate.estimate import estimate, money_text, refuse_above
 
     wanted = [trial for trial in ALL_TRIALS.values() if trial.id in plan]
     try:
@@ -244,7 +239,7 @@ def check_cost(plan):
         raise WorkflowError(str(error))
     trials = "1 trial" if len(wanted) == 1 else f"{len(wanted)} trials"
     say(
-        f"measuring {trials} costs about {amount_text(cost.money, money_text)} "
+        f"measuring {trials} costs about {cost.money.text(money_text)} "
         f"{cost.currency}; the study allows {money_text(STUDY.max_cost)}"
     )
 
