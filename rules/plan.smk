@@ -75,23 +75,11 @@ def make_anew(*files):
         workflow.dag.forcefiles.update(map(str, files))
 
 
-TABLES = [f"{R}/analysis", f"{R}/figures"]
-
-
 def measured(wildcards):
     if only_analysis():
-        make_anew(TABLES[0])  # the user asked for it: run it even if it is up to date
+        make_anew(REPORT)  # the user asked for it: run it even if it is up to date
         return []
     return [part for trial in TRIALS.values() for part in last_outputs(trial)]
-
-
-def analysed(wildcards):
-    if workflow.is_main_process:
-        targets = set(workflow.dag_settings.targets)
-        if targets == {"report"} and all(map(os.path.exists, TABLES)):
-            make_anew(REPORT)
-            return []
-    return TABLES
 
 
 def to_publish(wildcards):
