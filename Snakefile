@@ -39,6 +39,13 @@ rule all:
         "{input[0]} is ready"
 
 
+rule report:
+    input:
+        REPORT,
+    message:
+        "{input[0]} is ready"
+
+
 rule analysis:
     input:
         REPORT,

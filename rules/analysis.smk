@@ -1,6 +1,6 @@
-# Tables, figures and the page. For the targets `analysis` and `report` stored results are source
-# files: nothing here has an edge to a measuring rule then, whatever changed in code, config, times
-# or inputs. What changed is a warning in the report.
+# Tables, figures and the page, in one job: each is made once. For the targets `analysis` and
+# `report` stored results are source files: nothing here has an edge to a measuring rule then,
+# whatever changed in code, config, times or inputs. What changed is a warning in the report.
 
 
 rule analyse:
@@ -14,6 +14,8 @@ rule analyse:
             caption="../report/figures.rst",
             category="Figures",
         ),
+        page=report(REPORT, caption="../report/page.rst", category="Report"),
+        summary=f"{R}/summary.csv",
     log:
         f"{R}/logs/analyse.log",
     conda:
@@ -31,33 +33,10 @@ rule analyse:
         left_out=LEFT_OUT,
         references=REFERENCES,
         code=code_digest(
-            *("analysis", "figures", "metrics", "study", "engines", "workloads")
+            *("analysis", "figures", "report"),
+            *("metrics", "study", "engines", "workloads"),
         ),
     message:
         f"Analysing {R}"
     script:
         "../scripts/analyse.py"
-
-
-rule report:
-    input:
-        analysed,
-    output:
-        page=report(REPORT, caption="../report/page.rst", category="Report"),
-        summary=f"{R}/summary.csv",
-    log:
-        f"{R}/logs/report.log",
-    conda:
-        "../envs/storewise.yaml"
-    threads: 1
-    resources:
-        mem_mb=2000,
-        runtime=30,
-        node_class="work",
-    params:
-        results=lambda wildcards: R,
-        code=code_digest("report"),
-    message:
-        "Writing {output.page}"
-    script:
-        "../scripts/report.py"

@@ -75,23 +75,11 @@ def make_anew(*files):
         workflow.dag.forcefiles.update(map(str, files))
 
 
-TABLES = [f"{R}/analysis", f"{R}/figures"]
-
-
 def measured(wildcards):
     if only_analysis():
-        make_anew(TABLES[0])  # the user asked for it: run it even if it is up to date
+        make_anew(REPORT)  # the user asked for it: run it even if it is up to date
         return []
     return [part for trial in TRIALS.values() for part in last_outputs(trial)]
-
-
-def analysed(wildcards):
-    if workflow.is_main_process:
-        targets = set(workflow.dag_settings.targets)
-        if targets == {"report"} and all(map(os.path.exists, TABLES)):
-            make_anew(REPORT)
-            return []
-    return TABLES
 
 
 def to_publish(wildcards):
@@ -229,12 +217,7 @@ def check_cost(plan):
     """Refuse what would cost more than the study's `max_cost`, before anything starts."""
     if STUDY.max_cost is None or not plan:
         return
-    from storewise.estimate.estimate import (
-        amount_text,
-        estimate,
-        money_text,
-        refuse_above,
-    )
+    from storewise.estimate.estimate import estimate, money_text, refuse_above
 
     wanted = [trial for trial in ALL_TRIALS.values() if trial.id in plan]
     try:
@@ -244,7 +227,7 @@ def check_cost(plan):
         raise WorkflowError(str(error))
     trials = "1 trial" if len(wanted) == 1 else f"{len(wanted)} trials"
     say(
-        f"measuring {trials} costs about {amount_text(cost.money, money_text)} "
+        f"measuring {trials} costs about {cost.money.text(money_text)} "
         f"{cost.currency}; the study allows {money_text(STUDY.max_cost)}"
     )
 

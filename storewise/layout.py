@@ -48,7 +48,6 @@ SUMMARY = "summary.csv"
 VERDICT = "verdict.json"
 #: The pictures, and what they show or why those that are not there are not.
 FIGURES = "figures"
-FIGURE_INDEX = "figures.json"
 REPORT = "report.html"
 
 #: The logs of jobs: a directory for each trial.

@@ -22,12 +22,6 @@ def cost(
     all_: Annotated[
         bool, typer.Option("--all", help="All trials, those too that are measured already.")
     ] = False,
-    start_up: Annotated[
-        float | None, typer.Option("--start-up", min=0, help="Minutes in which a host starts.")
-    ] = None,
-    idle: Annotated[
-        float | None, typer.Option("--idle", min=0, help="Minutes that an idle host waits.")
-    ] = None,
     many: Annotated[
         bool, typer.Option("--many", help="Also a study of more than 20,000 trials.")
     ] = False,
@@ -51,9 +45,8 @@ def cost(
     Example: `storewise cost mine.yaml`, or
     `storewise cost niec2014-nodes --scale paper --profile aws`
     """
-    from storewise.estimate.estimate import IDLE, START_UP, still_to_measure
+    from storewise.estimate.estimate import still_to_measure
     from storewise.estimate.render import show
-    from storewise.estimate.work import Amount
     from storewise.run.profiles import node_classes
     from storewise.run.runner import workflow_home
     from storewise.study.load import load_study
@@ -67,16 +60,8 @@ def cost(
     priced = plan.max_cost is not None or (plan.prices is not None and plan.prices.by_study)
     if not priced and not any(one.instance for one in classes.values()):
         plan = plan.model_copy(update={"prices": None})
-    expected = estimated(
-        plan,
-        trials,
-        classes,
-        results,
-        start_up=START_UP if start_up is None else Amount.exact(60 * start_up),
-        idle=IDLE if idle is None else 60 * idle,
-        here=profile in {None, "local"},
-        try_out=probe,
-    )
+    here = profile in {None, "local"}
+    expected = estimated(plan, trials, classes, results, here=here, try_out=probe)
     if json_:
         print_line(expected, default=HostPrice._asdict)
     else:
@@ -84,17 +69,17 @@ def cost(
 
 
 def estimated(
-    plan: Any, trials: Any, classes: Any, results: Path, *, here: bool, try_out: bool, **more: Any
+    plan: Any, trials: Any, classes: Any, results: Path, *, here: bool, try_out: bool
 ) -> Any:
     """The estimate; on this machine rates that nobody has measured are tried out first."""
     from storewise.cli.progress import working
     from storewise.estimate.estimate import estimate
 
-    known = estimate(plan, trials, classes, results, here=here, **more)
+    known = estimate(plan, trials, classes, results, here=here)
     if not (here and try_out and known.guessed):
         return known
     from storewise.run.probe import probe
 
     with working("trying out this machine for about ten seconds"):
         tried = probe(plan)
-    return estimate(plan, trials, classes, results, here=here, probe=tried, **more)
+    return estimate(plan, trials, classes, results, here=here, probe=tried)

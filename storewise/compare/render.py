@@ -72,7 +72,7 @@ def print_text(comparison: Comparison, gate: Gate | None, console: Console) -> N
 
 def write_page(comparison: Comparison, gate: Gate | None, out: Path) -> None:
     """The text as one page; ResultError where it cannot be written."""
-    console = Console(file=io.StringIO(), record=True, width=110, highlight=False)
+    console = Console(file=io.StringIO(), record=True, width=90, highlight=False)
     print_text(comparison, gate, console)
     try:
         write_aside(out, console.export_html(code_format=_PAGE))

@@ -1,24 +1,18 @@
-"""Every figure with its heading, caption and the text that stands in for it."""
+"""Every figure with its heading and caption, and how all of them are made, once a run."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import pandas as pd
-
 from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.model.tables import Tables
-from storewise.atomic import write_aside
 from storewise.errors import ResultError
 from storewise.figures import costs, hosts, per_node, query_plans, rates, scaling, steps
 from storewise.figures.chart import Chart
-from storewise.figures.paper import draw, to_bytes
+from storewise.figures.drawing import Picture, draw, to_png, to_svg
 from storewise.figures.published import published
-from storewise.layout import FIGURE_INDEX
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +28,14 @@ class FigureSpec:
 
 #: Of figures with intervals.
 _HOLLOW = "Hollow: not measured well enough (the interval spans more than a factor of ten)."
+#: Most panels of a figure; more are no longer read.
+_MOST = 18
 FIGURES = (
     FigureSpec(
         "throughput",
         "Throughput by engine",
         "Documents per second (other workloads than alignments: operations per second after the "
-        "load), mean over repeats with its 95 % interval (bootstrap); steps at a target rate are "
+        "load), mean over repeats with its 95 % interval; steps at a target rate are "
         "left out, and steps that were asked different things are not compared. Loading counts "
         "the making of the documents (parsing) and the final flush; what follows is the steady "
         "part where the phase is long enough. Grey ticks: the client's ceiling, which is what the "
@@ -57,7 +53,7 @@ FIGURES = (
         "latency",
         "Latency",
         "The time that one operation takes in the store: the median, and what 10 %, 1 %, 0.1 % and "
-        "0.01 % of the operations exceed, from the histograms of all n operations of all workers "
+        "0.01 % of the operations exceed, from the histograms of all operations of all workers "
         "and repeats. A percentile is drawn where ten operations or more lie above it. Lower is "
         f"better. {_HOLLOW}",
         rates.latency,
@@ -65,19 +61,11 @@ FIGURES = (
     FigureSpec(
         "scaling",
         "Scaling",
-        "Speed-up over the lowest level, with 95 % intervals, the other factors at their lowest; "
-        "the dotted line would be ideal, dashed ones are the Universal Scalability Law where it "
-        "could be fitted. Intervals that reach beyond the panel are cut. "
-        f"{_HOLLOW}",
-        scaling.speedup,
-    ),
-    FigureSpec(
-        "nodes",
-        "Throughput over data nodes",
-        "Documents per second of stores on servers over the number of their data nodes, with 95 % "
-        "intervals. Horizontal lines are stores without servers and the client's ceiling (dotted): "
-        f"what the same clients reach without a cluster. {_HOLLOW}",
-        scaling.over_nodes,
+        "The same rates over the levels of each factor that is a number, with 95 % intervals. "
+        "Thin dashed lines are the Universal Scalability Law where it could be fitted. Level lines "
+        "are stores without servers: what the same clients reach without a cluster. Dotted: the "
+        f"client's ceiling. {_HOLLOW}",
+        scaling.over_levels,
     ),
     FigureSpec(
         "clients",
@@ -110,7 +98,7 @@ FIGURES = (
         "Readings above a value: time over selectivity",
         "Mean time of an execution of q2 (fetch the readings above a value) and q3 (count them) "
         "over the share of the readings that it finds. Hollow markers: the store's own plan did "
-        "not use the secondary index. Several settings of one engine have lines of their own.",
+        "not use the secondary index.",
         query_plans.over_selectivity,
     ),
     FigureSpec(
@@ -151,8 +139,8 @@ FIGURES = (
     FigureSpec(
         "latency_by_node",
         "Latency and load by node",
-        "Above: service time of the operations on the documents that each node owns: median (bar), "
-        "95th percentile (line) and mean (dot). Below: what the processors of its host did in the "
+        "Service time of the operations on the documents that each node owns: median (bar), "
+        "95th percentile (line) and mean (dot); then what the processors of its host did in the "
         "same time, time spent waiting for the disk (iowait) included; nodes of one host share it.",
         per_node.latency_by_node,
     ),
@@ -177,38 +165,50 @@ FIGURES = (
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A figure as made. `svg` and `png` are None where the study has nothing of it, and where it
-    could not be drawn: then `error` says why."""
+    """A figure as made: no `pictures` where the study has nothing of it, and where it could not be
+    drawn; then `error` says why."""
 
     spec: FigureSpec
-    png: bytes | None
-    svg: bytes | None
+    pictures: Sequence[Picture] = ()
     error: str = ""
 
 
-def make_figures(tables: Tables, outdir: Path | None = None) -> list[Made]:
-    """All figures; written to `outdir` as PNG and SVG, with the caption as text beside them, where
-    one is given.
+def make_figures(tables: Tables, outdir: Path) -> list[Made]:
+    """All figures, written to `outdir` as PNG and SVG, with the caption as text beside them.
 
     A figure that cannot be drawn is given back with its error, so that a report never fails over
-    it; a file of an earlier run is then removed. Raises ResultError where `outdir` cannot be
-    written.
+    it. Files of an earlier run are removed. Raises ResultError where `outdir` cannot be written.
     """
-    made = []
-    for spec in FIGURES:
-        try:
-            chart = spec.make(tables)
-            figure = draw(chart) if chart is not None else None
-            if figure is None:
-                made.append(Made(spec, None, None))
-            else:
-                made.append(Made(spec, to_bytes(figure, "png"), to_bytes(figure, "svg")))
-        except (ValueError, KeyError, IndexError, TypeError, ArithmeticError) as error:
-            # Whatever odd results a plot meets, the page must come, with a warning.
-            made.append(Made(spec, None, None, f"{type(error).__name__}: {error}"))
-    if outdir is not None:
-        _write(made, tables, outdir)
+    made = [_made(spec, tables) for spec in FIGURES]
+    try:
+        outdir.mkdir(parents=True, exist_ok=True)
+        for one in made:
+            name = one.spec.name
+            if not one.pictures:
+                for form in ("png", "svg", "txt"):
+                    (outdir / f"{name}.{form}").unlink(missing_ok=True)
+                continue
+            (outdir / f"{name}.png").write_bytes(to_png(one.pictures))
+            (outdir / f"{name}.svg").write_text(to_svg(one.pictures), encoding="utf-8")
+            text = f"{one.spec.heading}. {one.spec.caption}\n"
+            (outdir / f"{name}.txt").write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ResultError(
+            f"{outdir}: cannot be written: {error.strerror or error}; check its rights and the "
+            "free space"
+        ) from error
     return made
+
+
+def _made(spec: FigureSpec, tables: Tables) -> Made:
+    try:
+        chart = spec.make(tables)
+        if chart is None:
+            return Made(spec)
+        return Made(spec, draw(Chart(chart.panels[:_MOST], chart.note), spec.name))
+    except (ValueError, KeyError, IndexError, TypeError, ArithmeticError) as error:
+        # Whatever odd results a plot meets, the page must come, with a warning.
+        return Made(spec, (), f"{type(error).__name__}: {error}")
 
 
 def warnings_of(made: Iterable[Made]) -> list[StudyWarning]:
@@ -221,60 +221,3 @@ def warnings_of(made: Iterable[Made]) -> list[StudyWarning]:
         for one in made
         if one.error
     ]
-
-
-def tables_digest(tables: Tables) -> str:
-    """A digest of all that a figure may show."""
-    digest = hashlib.blake2b(digest_size=16)
-    for name, table in tables.frames().items():
-        digest.update(f"{name}: {', '.join(map(str, table))}\n".encode())
-        digest.update(pd.util.hash_pandas_object(table, index=False).to_numpy().tobytes())
-    digest.update(repr((tables.results.inputs, tables.results.failed)).encode())
-    digest.update(repr(tables.results.study.get("phases")).encode())
-    return digest.hexdigest()
-
-
-def stored_figures(tables: Tables, directory: Path) -> list[Made] | None:
-    """The figures that `make_figures` wrote for these tables, None where they show others."""
-    try:
-        index = json.loads((directory / FIGURE_INDEX).read_text(encoding="utf-8"))
-        if index["tables"] != tables_digest(tables):
-            return None
-        return [
-            Made(
-                spec,
-                (directory / f"{spec.name}.png").read_bytes(),
-                (directory / f"{spec.name}.svg").read_bytes(),
-            )
-            if spec.name in index["made"]
-            else Made(spec, None, None, index["errors"].get(spec.name, ""))
-            for spec in FIGURES
-        ]
-    except (OSError, ValueError, KeyError, TypeError):
-        # Half a directory, or one of another version: drawing anew is always right.
-        return None
-
-
-def _write(made: list[Made], tables: Tables, outdir: Path) -> None:
-    index = {
-        "tables": tables_digest(tables),
-        "made": [one.spec.name for one in made if one.svg],
-        "errors": {one.spec.name: one.error for one in made if one.error},
-    }
-    try:
-        outdir.mkdir(parents=True, exist_ok=True)
-        (outdir / FIGURE_INDEX).unlink(missing_ok=True)
-        for one in made:
-            caption = f"{one.spec.heading}. {one.spec.caption}\n".encode() if one.svg else None
-            for form, data in (("png", one.png), ("svg", one.svg), ("txt", caption)):
-                path = outdir / f"{one.spec.name}.{form}"
-                if data is None:
-                    path.unlink(missing_ok=True)
-                else:
-                    path.write_bytes(data)
-        write_aside(outdir / FIGURE_INDEX, json.dumps(index, indent=1) + "\n")
-    except OSError as error:
-        raise ResultError(
-            f"{outdir}: cannot be written: {error.strerror or error}; check its rights and the "
-            "free space"
-        ) from error

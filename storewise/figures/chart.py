@@ -1,23 +1,26 @@
 """A figure as a value: panels, axes, series and points, without the library that draws it.
 
-One function per figure builds a `Chart` from the tables. `storewise.figures.paper` draws it with
-Matplotlib, `storewise.report.graphs` with Plotly. Numbers are in the unit of their axis.
+One function per figure builds a `Chart` from the tables; `storewise.figures.drawing` draws it, for
+the page and for files. Numbers are in the unit of their axis.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Real
 from typing import Any, Literal
 
 from storewise.analysis.common.frames import missing
+from storewise.analysis.common.text import number
 from storewise.analysis.stats.intervals import too_wide
 
 Scale = Literal["value", "linear", "log", "category"]
-Mode = Literal["lines", "across", "markers", "lines+markers", "bars", "stack"]
-Medium = Literal["both", "page", "paper"]
+Mode = Literal["lines", "level", "markers", "lines+markers", "bars", "stack"]
+Side = Literal["x", "y"]
+#: Ratio of the greatest to the least value from which on an axis is logarithmic.
+FAR = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +32,9 @@ class Point:
     low: float | None = None
     high: float | None = None
     words: str = ""
-    """The value in words; lines are separated by ``\\n``."""
-    row: Mapping[str, Any] = field(default_factory=dict)
-    """Its row of a table: repeats, kind of interval, and the factors that lead to its trials."""
+    """Value, interval and repeats, lines separated by ``\\n``."""
     source: str = ""
     """``table:row``, where the value comes from."""
-    label: str = ""
-    """A text beside it on paper."""
     hollow: bool = False
 
     @property
@@ -47,7 +46,7 @@ class Point:
     @property
     def ends(self) -> tuple[float, float] | None:
         """The ends of the interval that is drawn; None where there is none."""
-        if self.low is None or self.high is None or self.unsure:
+        if self.low is None or self.high is None or self.unsure or not self.high > self.low:
             return None
         return self.low, self.high
 
@@ -56,55 +55,31 @@ class Point:
 class Series:
     """Points that belong together.
 
-    ``lines`` have neither markers nor intervals; ``across`` is one upright or level line, on paper
-    through the whole panel; ``stack`` stands on the series before it.
+    ``lines`` have neither markers nor intervals; ``level`` is one upright or level line through the
+    whole panel; ``stack`` stands on the series before it.
     """
 
     name: str
+    """What the legend and the titles of points call it; without one it is in no legend."""
     points: Sequence[Point]
     mode: Mode = "lines+markers"
     record: Mapping[str, Any] = field(default_factory=dict)
     """What a reader of the page chooses it by: engine, phase, factors."""
-    on: Medium = "both"
-    legend: str | None = None
-    """Its name on paper where that is another; without one (``""``) it is drawn thin."""
-    size: str = ""
-    """How many observations it stands on, said at its end."""
     like: str = ""
     """The engine whose looks it has, where that is not its own."""
     colour: str = ""
     marker: str = ""
     """One of Matplotlib's; `colour` and `marker` stand in for those of an engine."""
-    hatch: str = ""
     dash: int = 0
     """Its place in LINES of `storewise.figures.style`."""
-    rank: int = -1
-    """Among the settings of its engine in its panel; -1: always shown."""
-    over: str = ""
-    """The factor whose levels are the x values."""
-    published: bool = False
-    note: str = ""
-    """What is said of each point of a long series over time."""
+    thin: bool = False
     width: float = 0.7
-    """Of upright bars."""
+    """Of bars."""
 
     @property
     def engine(self) -> str:
-        """The engine that was measured; empty for a curve of none."""
-        return str(self.record.get("engine", ""))
-
-    @property
-    def label(self) -> str:
-        """What stands at its end on paper; nothing where it is drawn thin."""
-        name = self.name if self.legend is None else self.legend
-        return ", ".join(filter(None, (name, self.size))) if name else ""
-
-    @property
-    def intervals(self) -> bool:
-        """Whether intervals are drawn."""
-        return self.mode not in ("lines", "across") and any(
-            point.ends is not None for point in self.points
-        )
+        """The engine whose looks it has; empty for none."""
+        return self.like or str(self.record.get("engine", ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,25 +94,13 @@ class Axis:
     """Texts of the ticks."""
     top: float | None = None
     """Its end; None: by the values."""
-    unit: str = ""
-    """Unit of a time: its ticks get no prefix of their own."""
-    gaps: bool = False
-    """Values of 0 may be missing on a logarithmic axis; else they keep it linear."""
-    own: bool = False
-    """Its range is its panel's own, whatever other panels show."""
 
     def logarithmic(self, values: Iterable[Any]) -> bool:
         """Whether it is logarithmic with these values."""
         if self.scale != "value":
             return self.scale == "log"
-        known = finite(values)
-        return spread(known) and (self.gaps or min(known) > 0)
-
-    def title(self, values: Iterable[Any]) -> str:
-        """Its label; that of a value axis tells where it is logarithmic."""
-        if self.scale == "value" and self.logarithmic(values):
-            return f"{self.label} (logarithmic)"
-        return self.label
+        known = [v for v in finite(values) if v != 0]
+        return bool(known) and min(known) > 0 and max(known) / min(known) > FAR
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,111 +113,62 @@ class Panel:
     series: Sequence[Series]
     warmup: float = 0.0
     """Seconds from 0 on that are shaded."""
-    on: Medium = "both"
 
     @property
     def sideways(self) -> bool:
+        """Whether values go from left to right, a row for each name."""
         return self.y.scale == "category"
 
-    def shown(self, medium: Medium) -> list[Series]:
-        """The series of one medium."""
-        return [one for one in self.series if one.on in ("both", medium)]
-
-    def values(self, side: Literal["x", "y"], medium: Medium) -> list[Any]:
-        """The coordinates of all points of one medium."""
-        return [getattr(point, side) for one in self.shown(medium) for point in one.points]
+    def reach(self, side: Side) -> list[float]:
+        """All that an axis must show: values, and the ends of their intervals along it."""
+        points = [point for one in self.series for point in one.points]
+        ends = [getattr(point, side) for point in points]
+        if self.sideways == (side == "x"):
+            drawn = [
+                p for one in self.series if one.mode not in ("lines", "level") for p in one.points
+            ]
+            ends += [end for point in drawn for end in point.ends or ()]
+        return finite(ends)
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """One figure. `height` is that of a row of panels on paper, in inches."""
+    """One figure."""
 
     panels: Sequence[Panel]
-    height: float = 3.4
-    columns: int = 3
-    """Panels beside each other on paper."""
-    most: int = 6
-    """Panels on paper; more are no longer read."""
     note: str = ""
-    """A line above all panels, on paper."""
-    lowest: bool = False
-    """The page shows the lowest setting of each engine first."""
-    time: bool = False
-    """The x axes are seconds and are zoomed together."""
-    tinted: bool = False
-    """Rows of one engine stand together on a tint of its colour."""
-    still: bool = False
-    """The page shows it as printed."""
+    """What holds for all panels."""
 
-    def printed(self) -> list[Panel]:
-        """The panels on paper."""
-        return self.seen("paper")[: self.most]
-
-    def seen(self, medium: Medium) -> list[Panel]:
-        """The panels of one medium that show anything."""
-        kept = [one for one in self.panels if one.on in ("both", medium)]
-        return [one for one in kept if any(line.points for line in one.shown(medium))]
-
-    def peers(self, panel: Panel, side: Literal["x", "y"], medium: Medium) -> list[Panel]:
-        """The panels whose axis shows the same measure: one scale for all of them, so that they
-        can be compared."""
-        axis = getattr(panel, side)
-        alone = axis.own or not axis.label or axis.levels or axis.scale == "category"
-        if alone or (side == "x" and axis.top is not None):
-            return [panel]
-        return [one for one in self.seen(medium) if getattr(one, side).label == axis.label]
-
-    def values(self, panel: Panel, side: Literal["x", "y"], medium: Medium) -> list[Any]:
-        """The coordinates of all points that share an axis."""
-        return [v for one in self.peers(panel, side, medium) for v in one.values(side, medium)]
+    def reach(self, panel: Panel, side: Side) -> list[float]:
+        """`Panel.reach` of all panels whose axis shows the same measure: one scale for all of
+        them, so that they can be compared."""
+        axis: Axis = getattr(panel, side)
+        alone = not axis.label or axis.levels or axis.top is not None
+        peers = [one for one in self.panels if getattr(one, side).label == axis.label]
+        return [end for one in ([panel] if alone else peers) for end in one.reach(side)]
 
 
 def point(
     x: Any, y: Any, row: Mapping[str, Any], words: str, source: str = "", *, scale: float = 1.0
 ) -> Point:
-    """The point of a row; its interval is that of the row times `scale`."""
-    low, high = interval(row)
-    if low is not None and high is not None:
-        low, high = low * scale, high * scale
-    return Point(x, y, low, high, words, row, source)
-
-
-def interval(row: Mapping[str, Any]) -> tuple[float | None, float | None]:
-    """The interval of a row, (None, None) where it has none."""
-    low, high = row.get("low"), row.get("high")
-    if missing(low) or missing(high) or row.get("resampled") == "none":
-        return None, None
-    low, high = float(low or 0.0), float(high or 0.0)
-    return (low, high) if math.isfinite(low) and math.isfinite(high) else (None, None)
+    """The point of a row with its value in words; its interval is that of the row times
+    `scale`."""
+    low, high = (
+        math.nan if missing(row.get(end)) else scale * float(row[end]) for end in ("low", "high")
+    )
+    made = Point(x, y, low, high, source=source) if low <= high else Point(x, y, source=source)
+    lines = [words]
+    if low < high:
+        lines.append(f"95 % interval {number(low)} to {number(high)}")
+        lines += ["not measured well enough"] if made.unsure else []
+    if not missing(row.get("n")):
+        lines.append(f"n = {int(row['n'])}")
+    return replace(made, words="\n".join(lines))
 
 
 def finite(values: Iterable[Any]) -> list[float]:
     """Those of some values that are finite numbers."""
     return [float(v) for v in values if isinstance(v, Real) and math.isfinite(v)]
-
-
-def spread(values: Iterable[float]) -> bool:
-    """Whether values differ by more than a factor of 20, so that they need a logarithmic axis."""
-    positive = [v for v in values if v > 0]
-    return bool(positive) and max(positive) / min(positive) > 20
-
-
-def spaced(places: Sequence[float], gap: float, top: float = 1.0) -> list[float]:
-    """Places between 0 and `top`, moved as little as need be so that no two are closer than `gap`
-    (closer where they are too many)."""
-    if not places:
-        return []
-    gap = min(gap, top / len(places))
-    order = sorted(range(len(places)), key=places.__getitem__)
-    moved = list(places)
-    last = -math.inf
-    for place in order:
-        last = moved[place] = max(places[place], last + gap, 0.0)
-    limit = top
-    for place in reversed(order):
-        limit = moved[place] = min(moved[place], limit)
-        limit -= gap
-    return moved
 
 
 def level_axis(label: str, levels: Iterable[Any], scale: Scale | None = None) -> Axis:
@@ -268,7 +182,7 @@ def level_axis(label: str, levels: Iterable[Any], scale: Scale | None = None) ->
     texts: list[str] = []
     last = -math.inf
     for place, value in zip(places, known, strict=True):
-        room = place - last > (places[-1] - places[0]) / 12
+        room = place - last > (places[-1] - places[0]) / 9
         texts.append(f"{value:,.10g}" if room else "")
         last = place if room else last
     return Axis(label, scale, known, texts)

@@ -10,19 +10,15 @@ from storewise.analysis.model.tables import Tables
 from storewise.figures.chart import Axis, Chart, Panel, Point, Series, rows_axis
 from storewise.figures.rates import LEAST_SECONDS
 from storewise.figures.selection import engines_in
-from storewise.figures.style import INK
+from storewise.figures.style import GREY, INK
 
 #: Most phases of a figure.
 _PHASES = 3
 #: Most nodes that all have a row, and rows of an engine where there are more.
 _ROWS, _BUSIEST = 20, 3
-#: Columns of `cpu` from below, with the colour and hatch of each.
-_KINDS = (
-    ("user", "#9E9E9E", ""),
-    ("system", "#CFCFCF", "///"),
-    ("iowait", "#000000", "..."),
-    ("steal", "#7A7A7A", "xx"),
-)
+#: Kinds of use from below, with the colour of each.
+KINDS = (("user", "#4C72B0"), ("system", "#A9BDE0"), ("iowait", "#C44E52"))
+_STEAL = ("steal", GREY)
 _CLIENT = "busiest client"
 
 
@@ -49,42 +45,32 @@ def host_cpu(tables: Tables) -> Chart | None:
     chosen = _highest(tables.cpu, tables)
     cpu = tables.cpu.merge(chosen, on=["trial", "phase"])
     clients = dict(zip(tables.trials["trial"], tables.trials["host"], strict=True))
-    cpu = cpu.assign(
-        who=[
-            "clients" if host in clients[trial].split(", ") else "nodes"
-            for trial, host in zip(cpu["trial"], cpu["host"], strict=True)
-        ]
-    )
+    cpu["who"] = [
+        "clients" if host in clients[trial].split(", ") else "nodes"
+        for trial, host in zip(cpu["trial"], cpu["host"], strict=True)
+    ]
     seconds = cpu.groupby(["engine", "phase"])["second"].transform("nunique")
     cpu = cpu[seconds >= LEAST_SECONDS]
-    phases = tables.phases_of(cpu)[:_PHASES]
     panels = []
-    for engine in engines_in(chosen):
+    for engine in engines_in(cpu) if len(cpu) else ():
         rows = cpu[cpu["engine"] == engine]
-        kinds = sorted(set(rows["who"]))
-        for who in kinds:
-            name = f"{title(engine)} {who}" if "nodes" in kinds else title(engine)
-            for phase in phases:
+        apart = "nodes" in set(rows["who"])
+        for who in sorted(set(rows["who"])):
+            name = f"{title(engine)} {who}" if apart else title(engine)
+            for phase in tables.phases_of(cpu)[:_PHASES]:
                 here = rows[(rows["who"] == who) & (rows["phase"] == phase)]
                 if len(here):
-                    panels.append(_over_time(f"{name}, {phase}", here))
-    if not panels:
-        return None
-    return Chart(panels, 1.55, max(2, len(phases)), most=len(panels), time=True, still=True)
+                    panels.append(_over_time(f"{name}, {phase}", engine, here))
+    return Chart(panels) if panels else None
 
 
-def _over_time(heading: str, rows: pd.DataFrame) -> Panel:
-    means = rows.groupby("second")[[kind for kind, *_ in _KINDS]].mean()
+def _over_time(heading: str, engine: str, rows: pd.DataFrame) -> Panel:
+    kinds = [*KINDS, *([_STEAL] if (rows["steal"] > 0.5).any() else [])]
+    means = rows.groupby("second")[[kind for kind, *_ in kinds]].mean()
+    record = {"engine": engine, "phase": rows["phase"].iloc[0]}
     stack = [
-        Series(
-            kind,
-            [Point(second, value) for second, value in means[kind].items()],
-            "stack",
-            colour=colour,
-            hatch=hatch,
-        )
-        for kind, colour, hatch in _KINDS
-        if kind != "steal" or (means[kind] > 0.5).any()
+        Series(kind, list(map(Point, means.index, means[kind])), "stack", record, colour=colour)
+        for kind, colour in kinds
     ]
     # Each value is the mean of its second.
     end = float(means.index.max()) + 1
@@ -109,24 +95,21 @@ def busy_nodes(tables: Tables) -> Chart | None:
         kept = busiest.groupby("engine").head(_BUSIEST)
         rows = rows.merge(kept[["engine", "node"]], on=["engine", "node"])
     rows = pd.concat([rows, clients.assign(node=_CLIENT)], ignore_index=True)
-    places = [
-        (engine, node)
-        for engine in engines_in(rows)
-        for node in sorted(
-            set(rows[rows["engine"] == engine]["node"]), key=lambda n: (n == _CLIENT, len(n), n)
-        )
-    ]
-    names = [f"{title(engine)}, {node}" for engine, node in places]
+    rows["last"], rows["signs"] = rows["node"] == _CLIENT, rows["node"].str.len()
     panels = []
-    for phase in tables.phases_of(rows):
-        here = rows[rows["phase"] == phase].set_index(["engine", "node"])
-        bars = []
-        for (engine, node), name in zip(places, names, strict=True):
-            if (engine, node) in here.index:
-                row = here.loc[(engine, node)]
-                record = {} if node == _CLIENT else {"engine": engine}
-                bars.append(Series(name, [Point(row["mean"], name)], "bars", record))
-                tick = [Point(row["max"], name)]
-                bars.append(Series("", tick, "markers", colour=INK, marker="|"))
-        panels.append(Panel(phase, Axis("cores", "linear"), rows_axis(names), bars))
-    return Chart(panels, most=_PHASES, still=True)
+    for phase in tables.phases_of(rows)[:_PHASES]:
+        here = rows[rows["phase"] == phase].sort_values(["engine", "last", "signs", "node"])
+        series = []
+        for engine, node, mean, most in here[["engine", "node", "mean", "max"]].to_numpy():
+            name = f"{title(engine)}, {node}"
+            record = {"engine": engine, "phase": phase}
+            colour = GREY if node == _CLIENT else ""
+            words = f"{mean:.2f} cores, {most:.2f} in the busiest second"
+            bar = [Point(mean, name, words=words)]
+            series.append(Series(name, bar, "bars", record, colour=colour))
+            tick = [Point(most, name, words=f"{most:.2f} cores")]
+            what = "busiest second"
+            series.append(Series(what, tick, "markers", record, colour=INK, marker="|"))
+        names = rows_axis(one.points[0].y for one in series)
+        panels.append(Panel(phase, Axis("cores", "linear"), names, series))
+    return Chart(panels)

@@ -35,9 +35,9 @@ def published(tables: Tables) -> Chart | None:
     ]
     if not groups:
         return None
-    names = ", ".join(dict.fromkeys(str(g["reference"].iloc[0]) for g in groups[:6]))
+    names = ", ".join(dict.fromkeys(str(group["reference"].iloc[0]) for group in groups))
     note = f"{names}: published on other hardware, so only shapes compare"
-    return Chart([_panel(group) for group in groups], height=3.2, columns=2, note=note)
+    return Chart([_panel(group) for group in groups], note)
 
 
 def one_setting(group: pd.DataFrame) -> pd.DataFrame:
@@ -69,20 +69,15 @@ def _panel(curves: pd.DataFrame) -> Panel:
                 words = f"{number(row['relative'])} times the value at {level(row['base'])}"
                 words += f" ({number(row['value'])} {row['unit']})"
                 place = f"reference_curves:{label}"
-                points.append(Point(row["x"], row["relative"], words=words, source=place))
-        lines.append(
-            Series(
-                name,
-                points,
-                record={"engine": engine} if here else {},
-                like=str(engine) if here else engines.get(str(system), ""),
-                dash=SOLID if here else DASHED,
-                published=not here,
-            )
-        )
-    ends = curves["x"].min(), curves["x"].max()
-    one = [Point(x, 1.0) for x in ends]
-    lines.append(Series("", one, "across", on="paper", legend="", colour=GREY, dash=DOTTED))
+                points.append(
+                    Point(row["x"], row["relative"], words=words, source=place, hollow=not here)
+                )
+        looks = str(engine) if here else engines.get(str(system), "")
+        record = {"engine": engine} if here else {}
+        dash = SOLID if here else DASHED
+        lines.append(Series(name, points, record=record, like=looks, dash=dash))
+    one = [Point(curves["x"].min(), 1.0, words="the same")]
+    lines.append(Series("", one, "level", colour=GREY, dash=DOTTED))
     first = curves.iloc[0]
     heading = f"{first['title']} ({fixed})" if fixed else str(first["title"])
     bases = {level(float(base)) for base in curves["base"]}

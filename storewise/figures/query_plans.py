@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from storewise.analysis.common.engines import CEILING, varying_factors
-from storewise.analysis.common.frames import missing
+from storewise.analysis.common.engines import CEILING
+from storewise.analysis.common.frames import missing, records
 from storewise.analysis.common.text import seconds
 from storewise.analysis.model.tables import Tables
 from storewise.figures.chart import Axis, Chart, Panel, level_axis
-from storewise.figures.selection import line_of, lines_in, points_of
-from storewise.figures.style import LINES
+from storewise.figures.selection import LINES, choose, line_of, lines_in, points_of
 
 
 def over_selectivity(tables: Tables) -> Chart | None:
@@ -22,26 +21,23 @@ def over_selectivity(tables: Tables) -> Chart | None:
     plans = plans[(plans["engine"] != CEILING) & (plans["mean"] > 0)] if len(plans) else plans
     if plans.empty or plans["selectivity_pct"].nunique() < 2:
         return None
-    names = varying_factors(plans, tables.results.factors)
+    # Least and greatest of the executions are no interval of their mean.
+    shown = choose(plans.drop(columns=["low", "high"]), tables.results.factors, LINES)
     panels = []
-    for query in sorted(set(plans["query"])):
-        rows = plans[plans["query"] == query]
+    for query in sorted(set(shown.rows["query"])):
+        rows = shown.rows[shown.rows["query"] == query]
         lines = []
-        for rank, group in lines_in(rows, names):
-            # Least and greatest of the executions are no interval of their mean.
-            group = group.sort_values("selectivity_pct").drop(columns=["low", "high"])
+        for rank, group in lines_in(rows, shown.names):
+            group = group.sort_values("selectivity_pct")
+            points = points_of(group, "selectivity_pct", "mean", "plan_summary", _words)
             points = [
-                replace(p, hollow=_unused(p.row))
-                for p in points_of(group, "selectivity_pct", "mean", "plan_summary", _words)
+                replace(point, hollow=_unused(row))
+                for point, row in zip(points, records(group), strict=True)
             ]
-            line = line_of(group, names, points, rank)
-            if len(group) < (rows["engine"] == line.engine).sum():
-                line = replace(line, legend=line.name)
-            # On paper each setting of an engine needs a line style of its own.
-            lines.append(line if rank < len(LINES) else replace(line, on="page"))
+            lines.append(line_of(group, shown.names, points, rank))
         x = level_axis("selectivity (% of the readings)", rows["selectivity_pct"], "log")
-        panels.append(Panel(query, x, Axis("seconds", unit="s"), lines))
-    return Chart(panels, height=3.6, columns=2)
+        panels.append(Panel(query, x, Axis("seconds"), lines))
+    return Chart(panels, shown.note)
 
 
 def _unused(row: Mapping[str, Any]) -> bool:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
-from storewise.analysis.common.engines import BASELINE, CEILING, title
+from storewise.analysis.common.engines import BASELINE, CEILING, title, varying_factors
 from storewise.analysis.common.frames import grouped, key_of, records
 from storewise.analysis.common.text import setting
 from storewise.analysis.model.tables import Tables
@@ -17,8 +18,8 @@ from storewise.figures.chart import Point, Series, point
 CLIENTS_CEILING = "client's ceiling"
 #: Seconds of work from which on such a rate is told.
 _LEAST_WORK = 1.0
-#: Settings beyond which a figure with a row for each shows the lowest of each engine.
-_MOST_ROWS = 32
+#: Lines of a panel, and rows of one, beyond which each engine is shown at its lowest setting.
+LINES, ROWS = 9, 24
 #: Axis labels of numeric factors.
 FACTOR_LABELS = {
     "nodes": "data nodes",
@@ -27,6 +28,34 @@ FACTOR_LABELS = {
     "processes": "processes per worker",
     "threads": "threads per process",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The rows of a figure, the factors that tell its lines apart, and what is left out."""
+
+    rows: pd.DataFrame
+    names: Sequence[str]
+    note: str
+
+
+def choose(table: pd.DataFrame, names: Sequence[str], most: int) -> Shown:
+    """All rows of a table, or of more lines than `most` in a panel those of each engine at the
+    lowest level of each of these factors; a factor that an engine does not have leaves out none
+    of its rows."""
+    names = [n for n in varying_factors(table, names) if n in table]
+    lines = table[["phase", "engine", *names]].drop_duplicates().groupby("phase").size()
+    if not names or lines.max() <= most:
+        return Shown(table, names, "")
+    kept = []
+    for _, rows in table.groupby("engine", sort=False):
+        for name in names:
+            levels = rows[name].dropna()
+            if len(levels):
+                rows = rows[rows[name] == levels.min()]
+        kept.append(rows)
+    note = f"Each store at the lowest level of its {', '.join(names)}; the table has all."
+    return Shown(pd.concat(kept), [], note)
 
 
 def phase_title(phase: str) -> str:
@@ -85,56 +114,12 @@ def points_of(
 
 
 def line_of(
-    group: pd.DataFrame,
-    names: Sequence[str],
-    points: Sequence[Point],
-    rank: int,
-    printed: pd.DataFrame | None = None,
-    **look: Any,
+    group: pd.DataFrame, names: Sequence[str], points: Sequence[Point], rank: int, **look: Any
 ) -> Series:
-    """The line of one setting of an engine; on paper, where it has the engine's name, only if it
-    is among the `printed` rows."""
+    """The line of one setting of an engine, told from its others by its dashes."""
     first = records(group)[0]
-    hidden = printed is not None and group.index[0] not in printed.index
-    usual: dict[str, Any] = {
-        "name": line_name(first, names),
-        "record": first,
-        "on": "page" if hidden else "both",
-        "legend": line_name(first, []),
-        "dash": rank,
-    }
-    return Series(points=points, rank=rank, **(usual | look))
-
-
-def lowest(table: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
-    """The rows of each engine at the lowest level of each of these factors; a factor that an
-    engine does not have leaves out none of its rows."""
-    kept = []
-    for _, rows in table.groupby("engine", sort=False):
-        for name in names:
-            levels = rows[name].dropna()
-            if len(levels):
-                rows = rows[rows[name] == levels.min()]
-        kept.append(rows)
-    return pd.concat(kept) if kept else table
-
-
-def on_paper(table: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
-    """The rows of a figure with a line for each that fit a page of paper: all, or of too many those
-    at the lowest level of each factor."""
-    several = table.groupby("phase").size() if "phase" in table else pd.Series([len(table)])
-    return lowest(table, names) if several.max() > _MOST_ROWS else table
-
-
-def setting_note(table: pd.DataFrame, names: Sequence[str]) -> str:
-    """The setting that the engines of a figure share, or that each has its own."""
-    texts = {setting(row, names) for row in records(table)} - {""} if names else set()
-    if not texts:
-        return ""
-    longest = max(texts, key=len)
-    if all(set(text.split(", ")) <= set(longest.split(", ")) for text in texts):
-        return f"with {longest}"
-    return "with the lowest level of each engine's other factors"
+    usual: dict[str, Any] = {"name": line_name(first, names), "record": first, "dash": rank}
+    return Series(points=points, **(usual | look))
 
 
 class Finder:

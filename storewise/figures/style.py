@@ -1,20 +1,21 @@
-"""How every figure looks: one colour, marker and hatch for each engine, in every study.
+"""How every figure looks: one colour and marker for each engine, in every study.
 
 The colours are fixed, so that a reader who has seen one report knows them in the next. They were
 searched with a simulation of colour blindness (Machado, Oliveira & Fernandes, IEEE TVCG 15(6),
 2009, severity 1): any two differ by 11 or more in CIEDE2000 for readers without red, green or blue
 cones, on a light ground and on a dark one.
-Markers, hatches and line styles carry the same distinction in black and white.
+Markers, names of rows and line styles carry the same distinction in black and white.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 #: What is of no engine.
 GREY = "#7A7A7A"
-INK = "#000000"
+INK, GRID = "#000000", "#DDDDDD"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,31 +25,30 @@ class Look:
     colour: str
     dark: str
     marker: str
-    hatch: str
 
 
-_OTHER = Look(GREY, "#A6A6A6", "*", "---")
+_OTHER = Look(GREY, "#A6A6A6", "*")
 LOOKS: Mapping[str, Look] = {
     # The files themselves and the client's ceiling are no stores: grey.
-    "files": Look("#4A4A4A", "#E4E4E4", "d", "////"),
-    "null": Look("#9A9A9A", "#8A8A8A", "|", "---"),
-    "sqlite": Look("#334EFF", "#0078FF", "o", ""),
-    "duckdb": Look("#997100", "#FFE4A6", "s", "///"),
-    "chdb": Look("#B400C3", "#C3D278", "8", "\\\\///"),
-    "parquet": Look("#2D805E", "#29CCA8", "^", "..."),
-    "postgres": Look("#7C5380", "#B274AB", "D", "xxx"),
-    "mariadb": Look("#4C130F", "#E68A73", "v", "\\\\\\"),
-    "mongodb": Look("#8CB23E", "#D1FF00", "P", "++"),
-    "cassandra": Look("#00AAFF", "#A6E2FF", "X", "oo"),
-    "hbase": Look("#E65076", "#E63B2E", "<", "||"),
-    "riak": Look("#2A0080", "#B5A6FF", ">", "**"),
-    "valkey": Look("#C070B0", "#B030A0", "h", "x."),
-    "sql": Look("#803900", "#CCB300", "p", "OO"),
+    "files": Look("#4A4A4A", "#E4E4E4", "d"),
+    "null": Look("#9A9A9A", "#8A8A8A", "|"),
+    "sqlite": Look("#334EFF", "#0078FF", "o"),
+    "duckdb": Look("#997100", "#FFE4A6", "s"),
+    "chdb": Look("#B400C3", "#C3D278", "8"),
+    "parquet": Look("#2D805E", "#29CCA8", "^"),
+    "postgres": Look("#7C5380", "#B274AB", "D"),
+    "mariadb": Look("#4C130F", "#E68A73", "v"),
+    "mongodb": Look("#8CB23E", "#D1FF00", "P"),
+    "cassandra": Look("#00AAFF", "#A6E2FF", "X"),
+    "hbase": Look("#E65076", "#E63B2E", "<"),
+    "riak": Look("#2A0080", "#B5A6FF", ">"),
+    "valkey": Look("#C070B0", "#B030A0", "h"),
+    "sql": Look("#803900", "#CCB300", "p"),
 }
 #: How much of the page's ground is in the shades of a colour.
 _SHADES = (0.0, 0.3, 0.5)
-#: Line styles as Plotly names them.
-LINES = ("solid", "dash", "dashdot", "dot", "longdash", "longdashdot")
+#: Line styles, for settings of one engine.
+LINES: Sequence[Any] = ("-", "--", "-.", ":", (0, (8, 3)), (0, (8, 3, 2, 3)))
 SOLID, DASHED, DOTTED = 0, 1, 3
 
 
@@ -78,5 +78,24 @@ DARK: Mapping[str, str] = {
         for shade in range(len(_SHADES))
     },
     GREY: _OTHER.dark,
-    INK: "#F0F0F0",
 }
+
+
+def page_colour(engine: str) -> str:
+    """The colour of an engine on the page, light or dark."""
+    return themed(engine_colour(engine))
+
+
+def themed(colour: str) -> str:
+    """A colour as CSS: the one of DARK where the page is dark."""
+    return f"var(--c{colour[1:]},{colour})" if colour in DARK else colour
+
+
+def page_colours() -> str:
+    """The variables of `themed`, for a page that is dark by choice or by its reader's system."""
+    dark = "".join(f"--c{light[1:]}:{colour};" for light, colour in DARK.items())
+    return (
+        f'@media screen {{ :root[data-scheme="dark"] {{ {dark} }} }}\n'
+        "@media screen and (prefers-color-scheme: dark) "
+        f"{{ :root:not([data-scheme]) {{ {dark} }} }}"
+    )

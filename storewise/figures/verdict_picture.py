@@ -11,13 +11,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from storewise.analysis.model.tables import Tables
 from storewise.analysis.verdict.answer import Answer
-from storewise.analysis.verdict.decision import Verdict
 from storewise.errors import ResultError
-from storewise.figures.paper import to_bytes
+from storewise.figures.drawing import Picture, picture_of, to_png, to_svg
 from storewise.figures.style import GREY
-from storewise.figures.verdict_chart import Entry, VerdictChart, verdict_chart
+from storewise.figures.verdict_chart import Entry, VerdictChart
 
 NAME = "verdict"
 #: Inches: of the whole picture, of a row, and of what stands above and below the rows.
@@ -35,12 +33,9 @@ _FILL: dict[str, dict[str, Any]] = {
 _SIGNS = 175
 
 
-def verdict_picture(answer: Answer, chart: VerdictChart) -> dict[str, bytes]:
-    """The picture as ``png`` and ``svg``; empty where the chart has no rows."""
-    if not chart.rows or not chart.columns:
-        return {}
+def _drawn(answer: Answer, chart: VerdictChart) -> Picture:
     height = ABOVE + ROW * len(chart.rows) + BELOW
-    figure = Figure(figsize=(WIDTH, height), dpi=160, facecolor="white")
+    figure = Figure(figsize=(WIDTH, height))
     axes = figure.add_axes((0.03, 0.0, 0.94, 1.0))
     axes.set_xlim(0, 1)
     axes.set_ylim(height, 0)
@@ -72,26 +67,25 @@ def verdict_picture(answer: Answer, chart: VerdictChart) -> dict[str, bytes]:
     for line in (part for one in small_print for part in textwrap.wrap(one, _SIGNS)):
         text(0, y, line, fontsize=6.5, color=SOFT)
         y += 0.13
-    return {form: to_bytes(figure, form) for form in ("png", "svg")}
+    return picture_of(figure)
 
 
-def write_picture(tables: Tables, verdict: Verdict, folder: Path) -> None:
+def write_picture(answer: Answer, chart: VerdictChart, folder: Path) -> None:
     """The first screen as ``verdict.png``, ``.svg`` and ``.txt``; ResultError where they cannot be
-    written."""
-    chart = verdict_chart(tables, verdict)
-    made = verdict_picture(verdict.answer, chart)
-    if made:
-        caption = [chart.title, *verdict.answer.lines, chart.key]
-        made["txt"] = "\n".join([*caption, ""]).encode()
-    for form, data in made.items():
-        path = folder / f"{NAME}.{form}"
-        try:
-            path.write_bytes(data)
-        except OSError as error:
-            raise ResultError(
-                f"{path}: cannot be written: {error.strerror or error}; check the rights of its "
-                "directory and the free space"
-            ) from error
+    written. Nothing where the chart has no rows."""
+    if not chart.rows or not chart.columns:
+        return
+    pictures = [_drawn(answer, chart)]
+    caption = "\n".join([chart.title, *answer.lines, chart.key, ""])
+    try:
+        (folder / f"{NAME}.png").write_bytes(to_png(pictures))
+        (folder / f"{NAME}.svg").write_text(to_svg(pictures), encoding="utf-8")
+        (folder / f"{NAME}.txt").write_text(caption, encoding="utf-8")
+    except OSError as error:
+        raise ResultError(
+            f"{folder}: cannot be written: {error.strerror or error}; check the rights of its "
+            "directory and the free space"
+        ) from error
 
 
 def _cell(axes: Axes, entry: Entry, ceiling: float, x: float, y: float, width: float) -> None:

@@ -1,7 +1,8 @@
 """Which failed trials are planned again, and which are given up.
 
 A trial that failed is planned again until it has failed `retries` times more than once. Then it has
-a file that takes it out of each later plan (`rules/plan.smk`), until ``--retry-failed``.
+a file that takes it out of each later plan (`rules/plan.smk`), until ``--retry-failed``; where its
+store is not to blame, until the next run.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 
 from storewise.atomic import write_aside
 from storewise.layout import FAILED, FAILURES
+from storewise.session.coordination.ending import host_fault
 from storewise.session.coordination.run import Failure, failures
 from storewise.study.study import Study
 
@@ -38,6 +40,7 @@ def give_up(study: Study, results: Path, trial_id: str, tried: Sequence[Failure]
         "attempts": len(tried),
         "reason": last.reason,
         "log_tail": last.log_tail,
+        "host_fault": host_fault(last.reason),
     }
     path = _mark(results, trial_id)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -49,10 +52,12 @@ def given_up(study: Study, results: Path) -> list[str]:
     return [trial.id for trial in study.trials() if _mark(results, trial.id).exists()]
 
 
-def forget(study: Study, results: Path) -> None:
-    """Plan again what was given up."""
+def forget(study: Study, results: Path, *, every: bool) -> None:
+    """Plan again what was given up: `every` trial, or those whose store is not to blame."""
     for trial in study.trials():
-        _mark(results, trial.id).unlink(missing_ok=True)
+        mark = _mark(results, trial.id)
+        if every or (mark.exists() and '"host_fault": true' in mark.read_text(encoding="utf-8")):
+            mark.unlink(missing_ok=True)
 
 
 def _mark(results: Path, trial_id: str) -> Path:

@@ -29,7 +29,7 @@ from storewise.run.plan import plan_line
 from storewise.run.retries import attempts, forget, give_up, given_up
 from storewise.run.run_log import RunLog, explanation, note_of, opened_trials, plain_lines
 from storewise.run.trial_line import failed_line
-from storewise.session.coordination.ending import NO_SPACE
+from storewise.session.coordination.ending import NO_SPACE, host_fault
 from storewise.session.coordination.liveness import Process
 from storewise.session.coordination.run import Failure
 from storewise.session.coordination.run_record import RUNNER_VARIABLE, measuring_run
@@ -131,8 +131,7 @@ def run_study(
     # Snakemake refuses it too, later and in its own words.
     if other := measuring_run(results):
         raise StorewiseError(other)
-    if retry_failed:
-        forget(study, results)
+    forget(study, results, every=retry_failed)
     with ExitStack() as stack:
         log = follower = None
         if not verbose:
@@ -212,7 +211,8 @@ class _Passes:
             for line in plain_lines(tried[-1].log_tail):
                 self.view.line(f"     | {line}")
             times = "once" if len(tried) == 1 else f"{len(tried)} times"
-            self.view.note(f"trial {trial} failed {times} and is left out; its logs: {logs}")
+            until = " until the next run" if host_fault(tried[-1].reason) else ""
+            self.view.note(f"trial {trial} failed {times} and is left out{until}; its logs: {logs}")
         if full:
             self.view.note(
                 f"a disk is full, and the run has stopped: {self._kept()}. Make room and run again "

@@ -8,7 +8,7 @@ from support.results.made import made
 from support.results.pages import EVIL, FACTORS, TAKEN, fail, publish_beside
 
 from storewise.analysis.model.tables import Tables
-from storewise.analysis.pipeline.build import build_tables
+from storewise.analysis.pipeline.output import write_study
 from storewise.report.page import page
 from storewise.report.page.page import Report
 
@@ -34,8 +34,8 @@ def paged(tmp_path_factory):
     synthetic.make_inputs(directory, [(f"in/{EVIL}.m10", "12", "345", f"=cmd {EVIL}")])
     built = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(page, "build_tables", lambda r: built.append(build_tables(r)) or built[-1])
-        return Paged(page.make_report(directory), built[0])
+        patch.setattr(page, "write_study", lambda *a: built.append(write_study(*a)) or built[-1])
+        return Paged(page.make_report(directory), built[0][0])
 
 
 @pytest.fixture(scope="session")

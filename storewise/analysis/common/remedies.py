@@ -37,7 +37,7 @@ REMEDIES = (
         "an `exclusive` allocation, or a quiet hour",
         ("busy_host", "unsteady_host", "shared_host", "mixed_hosts", "mixed_versions"),
     ),
-    Remedy("Make phases longer", "`read: {seconds: 10}`", ("short_phase", "noisy_trial")),
+    Remedy("Make phases longer", "`read: {seconds: 10}`", ("short_phase",)),
     Remedy("Repeat more often", "`repeats: 5`", ("one_repeat", "few_repeats")),
     Remedy(
         "Give more clients: the client was the limit",

@@ -57,6 +57,8 @@ class FailedTrial:
     reason: str
     log_tail: str
     attempts: int
+    host_fault: bool = False
+    """Whether its store is not to blame: the next run repeats it."""
 
 
 def has_inputs(study: Mapping[str, Any]) -> bool:
@@ -179,6 +181,7 @@ def read_failed(path: Path) -> tuple[FailedTrial, list[StudyWarning]]:
             reason=str(data["reason"]),
             log_tail=str(data.get("log_tail") or ""),
             attempts=int(data.get("attempts") or 1),
+            host_fault=bool(data.get("host_fault")),
         )
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         failed = FailedTrial(trial, None, {}, f"unknown: {path} is not readable: {error}", "", 1)

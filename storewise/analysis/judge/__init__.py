@@ -1,1 +1,1 @@
-"""What the figures mean: noise, differences, models, limits, costs."""
+"""What the figures mean: models, limits, costs."""

@@ -89,7 +89,6 @@ def measure(
         load=load,
         host=host,
         cpu=hosts.cpu(samples).astype(texts),
-        balance=balance,
         conditions=conditions,
         per_node=owners.per_node(by_owner, balance, walls, host, node_table, conditions),
         crashes=owners.crashes(parts, samples, checked),

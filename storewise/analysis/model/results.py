@@ -29,7 +29,6 @@ class OfTrials:
     series: pd.DataFrame
     host: pd.DataFrame
     cpu: pd.DataFrame
-    balance: pd.DataFrame
     per_node: pd.DataFrame
     crashes: pd.DataFrame
     nodes: pd.DataFrame

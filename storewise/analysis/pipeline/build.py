@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import fields, replace
 
-from storewise.analysis.judge import anova, bottlenecks, capacity, cost, differences, knee, noise
+from storewise.analysis.judge import anova, bottlenecks, capacity, cost
 from storewise.analysis.judge.usl import usl
 from storewise.analysis.measure import host_load as hosts
 from storewise.analysis.measure import per_node as owners
@@ -34,10 +34,6 @@ from storewise.analysis.verdict.export import verdict_table
 JUDGES: dict[str, Callable[[Tables], Judged]] = {
     "variance": anova.variance,
     "usl": usl,
-    "noise": noise.noise,
-    "differences": differences.differences,
-    "knees": knee.knees,
-    "response": knee.response,
     "costs": cost.costs,
     "limits": bottlenecks.limits,
     "capacity": capacity.capacity,

@@ -1,4 +1,4 @@
-"""Means over repeats with bootstrap intervals, their ratios, and the tests of these.
+"""Means over repeats with bootstrap intervals, and their ratios.
 
 Rates, sizes and their ratios are positive and their errors multiply, so all is done on logarithms
 and the mean is the geometric one (Fleming & Wallace, "How not to lie with statistics", CACM
@@ -34,13 +34,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-from scipy.special import fdtrc, stdtr, stdtrit
+from scipy.special import fdtrc, stdtrit
 
 from storewise.analysis.common.frames import Floats
 
 #: Confidence level of every interval.
 LEVEL = 0.95
-RESAMPLES = 2000
+#: Of what is drawn.
 SEED = 20190601
 #: An interval whose ends differ by more than this factor says hardly anything.
 WIDEST = 10.0
@@ -52,7 +52,7 @@ OWN_SPREAD = 5
 #: Probability of a spread so far above that of the other settings, below which it is not shared.
 #: Larger than usual in tests: to miss a noisy setting does more harm than a wide interval.
 UNLIKE = 0.1
-#: What rounding leaves of equal or straight values, as a share of them, and of ratios of 1.
+#: What rounding leaves of equal or straight values, as a share of them.
 _ROUNDING = 1e-12
 #: Greatest logarithm of an interval's end over its mean; `exp` of more is no number.
 _FARTHEST = 700.0
@@ -96,16 +96,6 @@ class Estimate:
     def known(self) -> bool:
         """Whether there is an interval at all."""
         return self.resampled != "none"
-
-    def vague(self) -> bool:
-        """Whether the figure is not measured well enough to say anything of it (`too_wide`)."""
-        return self.known() and self.log and too_wide(self.low, self.high)
-
-    def overlaps(self, other: Estimate) -> bool:
-        """Whether the two cannot be told apart; unknown intervals overlap with everything."""
-        if not (self.known() and other.known()):
-            return True
-        return self.low <= other.high and other.low <= self.high
 
     def times(self, factor: float) -> Estimate:
         """The estimate times a number; on logarithms its error stays."""
@@ -277,21 +267,6 @@ _WEAKEST = ("none", "operations", "seconds", "pooled", "repeats", "counted")
 def weaker(*bases: Resampled) -> Resampled:
     """On what a figure rests that is made of several."""
     return min(bases, key=_WEAKEST.index)
-
-
-def p_value(quotient: Estimate, null: float = 1.0, side: Literal["two", "less"] = "two") -> float:
-    """p of a ratio, from Student's t of its logarithm: that it is `null`, or (`less`) that it is
-    not below. nan without an interval; 0 or 1 of a ratio without error."""
-    if not quotient.known() or not quotient.mean > 0:
-        return math.nan
-    distance = math.log(quotient.mean / null)
-    if quotient.error == 0:
-        beyond = -distance if side == "less" else abs(distance)
-        return 0.0 if beyond > _ROUNDING else 1.0
-    t = distance / quotient.error
-    return float(
-        stdtr(quotient.freedom, t) if side == "less" else 2 * stdtr(quotient.freedom, -abs(t))
-    )
 
 
 def holm_adjusted(p: Sequence[float | None] | Floats) -> Floats:

@@ -3,9 +3,9 @@
 The rule is `storewise.analysis.decision`: one score per store and round, of the figures of each
 trial (`storewise.analysis.verdict.measures`). Steps at a target rate rank no store by their rate; a
 search's answer does (`storewise.analysis.judge.comparable_steps`). The null engine is the client's
-ceiling and never a choice; deployments with failed trials or with lost or wrong documents are set
-aside and said to be. Reading the input files again (engine ``files``) is the baseline: it stands
-first at each criterion, has no rank, and has nothing to load.
+ceiling and never a choice; stores of which trials failed by their own fault, and deployments with
+lost or wrong documents, are set aside and said to be. Reading the input files again (engine
+``files``) is the baseline: it stands first at each criterion, has no rank, and has nothing to load.
 """
 
 from __future__ import annotations
@@ -31,11 +31,13 @@ from storewise.analysis.verdict.criteria_equal_load import kinds_of_questions, l
 from storewise.analysis.verdict.criteria_servers import loss, setup, slow_node
 from storewise.analysis.verdict.measures import (
     crashes_of,
+    failed_of,
     measures_of,
     no_stores,
     rules,
     set_aside,
     study_weights,
+    whole_rounds,
 )
 from storewise.analysis.verdict.sliders import sliders
 from storewise.analysis.verdict.standings import figure, standings
@@ -78,7 +80,10 @@ def verdict(tables: Tables) -> Verdict:
         for (store, deployment), why in aside.items()
     }
     conditions = Conditions(
-        other_work=busy_share(tables) > BUSY, crashes=crashes_of(tables), no_stores=no_stores()
+        other_work=busy_share(tables) > BUSY,
+        crashes=crashes_of(tables),
+        failed=failed_of(tables),
+        no_stores=no_stores(),
     )
     judged = decide(measures, every, conditions)
     raw = {str(name): every[str(name)].weight for name in judged.rounds.columns}
@@ -98,7 +103,9 @@ def verdict(tables: Tables) -> Verdict:
     weighted = any(c.name in weights for c in criteria)
     loading = comparable.loads(tables.throughput)
     phases = [p for p in tables.phases_of(tables.rates) if p not in loading]
+    whole, rounds = whole_rounds(tables)
     text = [
+        *_unfinished(len(whole), rounds),
         *judged.reasons,
         *_weights(criteria, weights),
         *(c.sentence for c in criteria),
@@ -119,6 +126,15 @@ def verdict(tables: Tables) -> Verdict:
         weighted,
         sliders(criteria, measures, judged, every),
     )
+
+
+def _unfinished(whole: int, rounds: int) -> list[str]:
+    if whole == rounds:
+        return []
+    return [
+        f"Stores are judged by the {whole} of {rounds} rounds that are whole; "
+        "the next run measures what is missing."
+    ]
 
 
 def _label(store: str, deployment: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -35,7 +36,8 @@ def measures_of(
 ) -> pd.DataFrame:
     """What the decision is made of: store, deployment, clients, volume, criterion, round, value.
 
-    Left out are deployments that are set `aside` (store, deployment), and levels of consistency
+    Left out are rounds that are not whole (`whole_rounds`), stores with trials that failed by their
+    own fault, deployments that are set `aside` (store, deployment), and levels of consistency
     that may lose what was acknowledged, of stores that were measured at another one too: they do
     not promise the same, however fast they are.
     """
@@ -44,7 +46,9 @@ def measures_of(
         return pd.DataFrame(columns=[*PLACE, "round", "value"])
     rows = pd.concat(every).merge(tables.trials, on="trial")
     rows = placed(rows, tables).rename(columns={"repeat": "round"})
-    rows = rows[rows["engine"] != CEILING]
+    whole, _ = whole_rounds(tables)
+    rows = rows[(rows["engine"] != CEILING) & rows["round"].isin(whole)]
+    rows = rows[~rows["store"].isin(list(failed_of(tables)))]
     if "consistency" in rows:
         pairs = zip(rows["engine"], rows["consistency"], strict=True)
         lossy = np.array(
@@ -127,6 +131,31 @@ def study_weights(study: Mapping[str, Any]) -> dict[str, float]:
     }
 
 
+def whole_rounds(tables: Tables) -> tuple[list[int], int]:
+    """The rounds (repeats) that have every setting of the stores that are judged, all where none
+    has, and how many there are. The one in which a run was stopped lacks some: its stores would be
+    compared at unlike times."""
+    trials = tables.trials
+    if "engine" in trials:
+        trials = trials[~trials["engine"].map(title).isin([*failed_of(tables), *no_stores()])]
+    settings = len(trials[list(tables.results.factors)].drop_duplicates())
+    sizes = trials["repeat"].value_counts()
+    whole = sizes.index[sizes == settings] if (sizes == settings).any() else sizes.index
+    return sorted(whole), len(sizes)
+
+
+def failed_of(tables: Tables) -> dict[str, tuple[int, int]]:
+    """Store -> trials that failed by its own fault, and all its trials; of stores with such ones.
+
+    By the fault of its host a trial is only not there yet: the next run repeats it.
+    """
+    failed = [one for one in tables.results.failed if "engine" in one.factors]
+    own = Counter(title(str(one.factors["engine"])) for one in failed if not one.host_fault)
+    every = Counter(title(str(one.factors["engine"])) for one in failed)
+    every += Counter(title(str(engine)) for engine in tables.results.trials.get("engine", []))
+    return {store: (n, every[store]) for store, n in own.items() if store not in no_stores()}
+
+
 def set_aside(tables: Tables) -> dict[tuple[str, str], str]:
     """(store, deployment) -> why nothing that it measured counts."""
     aside: dict[tuple[str, str], str] = {}
@@ -137,15 +166,6 @@ def set_aside(tables: Tables) -> dict[tuple[str, str], str]:
     for row in records(placed(trials[trials["trial"].isin(wrong)], tables)):
         place = (str(row["store"]), str(row["deployment"]))
         aside[place] = "its store did not hold all that was written to it"
-    failed: dict[tuple[str, str], list[str]] = {}
-    lost = [one for one in tables.results.failed if "engine" in one.factors]
-    rows = (
-        records(placed(pd.DataFrame([dict(one.factors) for one in lost]), tables)) if lost else []
-    )
-    for one, row in zip(lost, rows, strict=True):
-        failed.setdefault((str(row["store"]), str(row["deployment"])), []).append(one.reason)
-    for place, reasons in failed.items():
-        aside[place] = f"{len(reasons)} of its trials failed ({reasons[0].rstrip('.')})"
     return {place: why for place, why in aside.items() if place[0] not in no_stores()}
 
 

@@ -7,8 +7,6 @@ import base64
 import gzip
 import json
 import math
-from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -16,7 +14,6 @@ import pandas as pd
 from markupsafe import Markup
 
 from storewise.analysis.common.frames import missing, records
-from storewise.errors import ResultError
 
 #: In a script element only these could end it, open a comment or end a line of JavaScript.
 _UNSAFE = {
@@ -62,26 +59,8 @@ def script_json(value: Any) -> Markup:
 def packed(value: Any) -> Markup:
     """JSON compressed (gzip) and in base64, for what is looked at rarely."""
     text = json.dumps(plain(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return _packed(text.encode("utf-8"))
-
-
-def _packed(data: bytes) -> Markup:
     # Without a time in its head: the same page for the same tables.
-    return Markup(base64.b64encode(gzip.compress(data, 9, mtime=0)).decode("ascii"))
-
-
-@cache
-def plotting_library() -> Markup:
-    """Plotly's own JavaScript, packed: a third of its size, and none of the time of the page's
-    first sight. Raises ResultError where the installed package does not have it."""
-    path = files("plotly") / "package_data" / "plotly.min.js"
-    try:
-        return _packed(path.read_bytes())
-    except OSError as error:
-        raise ResultError(
-            f"{path}: cannot be read: {error.strerror or error}; the page's figures need it: "
-            "install the package plotly again"
-        ) from error
+    return Markup(base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode("ascii"))
 
 
 def columns_of(table: pd.DataFrame) -> dict[str, Any]:

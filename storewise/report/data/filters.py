@@ -10,7 +10,7 @@ from storewise.analysis.common.frames import missing
 from storewise.analysis.common.text import level
 from storewise.analysis.model.tables import Tables
 from storewise.figures.selection import engines_in
-from storewise.figures.style import engine_colour
+from storewise.figures.style import page_colour
 from storewise.report.data.evidence import Evidence
 
 #: Headings of the choices; another factor is called by its own name.
@@ -74,7 +74,7 @@ class Facets:
                     for value in self._levels[name]
                 ],
                 **(
-                    {"colours": [engine_colour(str(v)) for v in self._levels[name]]}
+                    {"colours": [page_colour(str(v)) for v in self._levels[name]]}
                     if name == "engine"
                     else {}
                 ),

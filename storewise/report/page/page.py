@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-import base64
-import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
 from storewise.analysis.model.tables import Tables
-from storewise.analysis.pipeline.build import build_tables
 from storewise.analysis.pipeline.load import load_results
-from storewise.analysis.pipeline.output import write_csv, write_tables
-from storewise.analysis.verdict.decision import Verdict, verdict
+from storewise.analysis.pipeline.output import write_csv, write_study
+from storewise.analysis.pipeline.parallel import Progress
+from storewise.analysis.verdict.decision import Verdict
 from storewise.atomic import write_aside
 from storewise.errors import ResultError
-from storewise.figures.captions import Made, make_figures, stored_figures, warnings_of
-from storewise.figures.style import DARK, engine_colour
+from storewise.figures.captions import Made, make_figures, warnings_of
+from storewise.figures.drawing import Picture, for_page
+from storewise.figures.style import page_colour, page_colours
 from storewise.figures.verdict_picture import write_picture
 from storewise.layout import ANALYSIS, FIGURES, REPORT, SUMMARY
-from storewise.report.data.embed import packed, plotting_library, script_json
+from storewise.report.data.embed import packed, script_json
 from storewise.report.data.evidence import Evidence, with_ids
 from storewise.report.data.filters import Facets
-from storewise.report.graphs import Graphs, summary, themed
 from storewise.report.page import provenance
 from storewise.report.page.glance import Glance, glance, weights_payload
 from storewise.report.page.table_view import TableViews
@@ -46,12 +44,11 @@ FOLD = 25
 #: The page's script, in the order in which its parts build on each other.
 SCRIPTS = (
     *("core.js", "source.js", "tables.js", "choose.js", "scores.js", "weights.js"),
-    *("figures.js", "timelines.js", "start.js"),
+    *("timelines.js", "start.js"),
 )
 #: Figure -> the table of the page that has its numbers.
 _TABLES = {
     "throughput": "rates",
-    "nodes": "rates",
     "latency": "latency",
     "scaling": "scaling",
     "clients": "steps",
@@ -67,7 +64,10 @@ _TABLES = {
     "published": "reference-shapes",
 }
 #: Tables that points of figures come from.
-_DRAWN = (*("summary", "scaling", "plan_summary", "reference_curves", "costs"),)
+_DRAWN = (
+    *("summary", "scaling", "plan_summary"),
+    *("reference_curves", "costs"),
+)
 #: Files that were left out whose names stand in the page's text.
 _LEFT_OUT = 1000
 
@@ -83,45 +83,33 @@ class Report:
     failed: int
 
 
-def make_report(study_dir: Path) -> Report:
+def make_report(
+    study_dir: Path, *, processes: int | None = None, progress: Progress | None = None
+) -> Report:
     """Everything from stored results: ``analysis/``, ``figures/``, ``summary.csv`` and
-    ``report.html`` in the study's directory.
+    ``report.html`` in the study's directory; each table and each figure is made once.
 
-    Raises ResultError where there are no results or a file cannot be written; a figure that
-    cannot be drawn only leaves its reason on the page.
+    At most `processes` read trials; `progress` as in `load_results`. Raises ResultError where there
+    are no results or a file cannot be written; a figure that cannot be drawn only leaves its
+    reason on the page.
     """
-    tables = build_tables(load_results(study_dir))
-    decision = write_tables(tables, study_dir / ANALYSIS)
+    results = load_results(study_dir, processes=processes, progress=progress)
+    tables, decision = write_study(results, study_dir / ANALYSIS)
     made = make_figures(tables, study_dir / FIGURES)
-    write_picture(tables, decision, study_dir / FIGURES)
-    return _write(tables, decision, made, study_dir / REPORT)
-
-
-def render(study_dir: Path, out: Path) -> Report:
-    """Only the page, and ``summary.csv`` beside it.
-
-    Figures of the study's directory that show these very tables are taken from there, others are
-    drawn anew, for the page only. Errors as in `make_report`.
-    """
-    tables = build_tables(load_results(study_dir))
-    made = stored_figures(tables, study_dir / FIGURES)
-    return _write(tables, verdict(tables), made or make_figures(tables), out)
-
-
-def _write(tables: Tables, decision: Verdict, made: list[Made], out: Path) -> Report:
-    text = html(tables, decision, made, _base(tables.results.directory, out.parent))
+    screen = glance(tables, decision, warnings_of(made))
+    write_picture(screen.answer, screen.chart, study_dir / FIGURES)
+    page = study_dir / REPORT
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
         summary = with_ids(tables.summary, tables.results.factors)
-        write_csv(summary, out.with_name(SUMMARY))
-        write_aside(out, text)
+        write_csv(summary, study_dir / SUMMARY)
+        write_aside(page, html(tables, decision, made, screen))
     except OSError as error:
         raise ResultError(
-            f"{out}: cannot be written: {error.strerror or error}; check the rights of its "
+            f"{page}: cannot be written: {error.strerror or error}; check the rights of its "
             "directory and the free space"
         ) from error
     return Report(
-        out,
+        page,
         decision.answer.lines,
         decision.finding,
         len(tables.warnings),
@@ -129,15 +117,8 @@ def _write(tables: Tables, decision: Verdict, made: list[Made], out: Path) -> Re
     )
 
 
-def _base(study: Path, page: Path) -> str:
-    """The way from the page's directory to the study's, as a link has it."""
-    way = Path(os.path.relpath(study.resolve(), page.resolve())).as_posix()
-    return "" if way == "." else f"{quote(way)}/"
-
-
-def html(tables: Tables, decision: Verdict, made: list[Made], base: str = "") -> str:
-    """The page as one self-contained text; `base` leads from it to the study's directory and is
-    empty or ends with a slash."""
+def html(tables: Tables, decision: Verdict, made: Sequence[Made], screen: Glance) -> str:
+    """The page as one self-contained text, for the study's directory."""
     environment = Environment(
         loader=PackageLoader("storewise.report"),
         # Whatever the inputs hold is text on the page, never markup.
@@ -151,7 +132,6 @@ def html(tables: Tables, decision: Verdict, made: list[Made], base: str = "") ->
     name = str(study.get("name", tables.results.directory.name))
     evidence = Evidence(tables)
     facets = Facets(tables, evidence)
-    graphs = Graphs(evidence, facets)
     views = TableViews(facets)
     trials, series = timelines(tables)
     sessions, published = servers.section(tables), references.section(tables)
@@ -166,25 +146,22 @@ def html(tables: Tables, decision: Verdict, made: list[Made], base: str = "") ->
         "quarantine": views.one(_quarantine(tables), _LEFT_OUT),
     }
     data = {
-        "base": base,
         "facets": facets.payload(),
-        "dark": DARK,
         "tables": views.data,
         "trials": trials,
         "weights": weights_payload(decision),
     }
-    screen = glance(tables, decision, warnings_of(made))
     page: str = environment.get_template(TEMPLATE).render(
         **parts,
-        base=base,
         name=name,
         title=screen.chart.title,
         verdict=decision,
         glance=screen,
         short={c.name: c.short for c in decision.criteria},
-        colour=engine_colour,
+        colour=page_colour,
+        colours=Markup(page_colours()),
         summary_text=summary_text(screen),
-        figures=[_figure(one, tables, graphs) for one in made if one.svg is not None],
+        figures=[_figure(one, facets) for one in made if one.pictures],
         timelines=[packed(one) for one in series],
         span=span(tables),
         fold=FOLD,
@@ -199,7 +176,6 @@ def html(tables: Tables, decision: Verdict, made: list[Made], base: str = "") ->
         trials=len(tables.trials),
         data=script_json(data),
         evidence=packed(evidence.payload([*views.sources, *_DRAWN])),
-        library=plotting_library(),
         scripts=SCRIPTS,
     )
     return page
@@ -258,18 +234,21 @@ def _place(number: str) -> Cell:
     return text_cell(number or None)
 
 
-def _figure(made: Made, tables: Tables, graphs: Graphs) -> dict[str, Any]:
-    image = "data:image/svg+xml;base64," + base64.b64encode(themed(made.svg or b"")).decode("ascii")
-    chart = made.spec.make(tables)
-    if chart is not None and chart.still:
-        chart = None
+def _figure(made: Made, facets: Facets) -> dict[str, Any]:
+    """A figure as the template takes it: the legend and each panel as SVG, whose groups say what
+    they can be chosen by."""
+
+    def drawn(picture: Picture) -> Markup:
+        of = [facets.of(record) for record in picture.records]
+        svg = for_page(picture.svg)
+        return Markup(re.sub(r'<g id="s(\d+)"', lambda m: f'<g data-f="{of[int(m[1])]}"', svg))
+
     return {
         "name": made.spec.name,
-        "graph": script_json(graphs.payload(chart)) if chart is not None else None,
-        "summary": summary(chart) if chart is not None else "",
         "table": _TABLES.get(made.spec.name, ""),
         "id": f"figure-{made.spec.name}",
         "heading": made.spec.heading,
         "caption": made.spec.caption,
-        "image": image,
+        "legend": [drawn(one) for one in made.pictures if not one.records],
+        "panels": [drawn(one) for one in made.pictures if one.records],
     }

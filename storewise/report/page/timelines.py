@@ -19,7 +19,7 @@ from storewise.analysis.common.frames import Floats, grouped, records
 from storewise.analysis.common.text import setting
 from storewise.analysis.model.tables import Tables
 from storewise.figures.rates import LEAST_SECONDS
-from storewise.figures.style import engine_colour
+from storewise.figures.style import page_colour
 
 #: Most values of all timelines of a page, and most points of one curve.
 MOST_VALUES = 1_500_000
@@ -87,7 +87,7 @@ def timelines(tables: Tables) -> tuple[list[dict[str, Any]], list[dict[str, Any]
         keys.sort(key=lambda k: (order.get(k[1], 99), k[2]))
         words = ", ".join(filter(None, (title(str(row["engine"])), setting(row, shown))))
         name = f"{words}, repeat {row['repeat']}"
-        colour = engine_colour(str(row["engine"]))
+        colour = page_colour(str(row["engine"]))
         names.append({"id": row["trial"], "name": name, "colour": colour})
         data.append({"parts": [_part(k, series.get(k), hosts.get(k), joined) for k in keys]})
     return names, data

@@ -25,6 +25,15 @@ NO_SPACE = re.compile(
     r"no space left on device|disk is full|disk full|err(?:or|no|code)(?: number)?[ :=]+28\b",
     re.IGNORECASE,
 )
+#: Reasons of which no store is to blame: a host was lost or taken back, the scheduler refused or
+#: ended a job, or somebody killed a process.
+_OF_HOST = re.compile(
+    r"EC2 takes back host|lost its host|its host could not be started|was refused: |did not take|"
+    r"cancelled it|took its place|wall time|deadline|never started|was it killed|"
+    r"was ended by SIG(HUP|INT|KILL|TERM)"
+)
+#: Of lack of memory the store is to blame: others had no more.
+_OF_MEMORY = re.compile(r"lack of memory(, says| meanwhile)|more memory than")
 _TAIL_LINES, _TAIL_BYTES = 12, 32768
 #: Some servers write lines of thousands of characters; what matters comes first.
 _TAIL_WIDTH = 300
@@ -76,6 +85,11 @@ def how_it_ended(status: int, before: MemoryKills, pid: int | None = None) -> st
         "was ended by SIGKILL; if nobody did it, the kernel did for lack of memory: use fewer "
         "processes"
     )
+
+
+def host_fault(reason: str) -> bool:
+    """Whether a trial failed for a reason that is none of its store's, by the words of it."""
+    return bool(_OF_HOST.search(reason)) and not _OF_MEMORY.search(reason)
 
 
 def killed_job(directory: Path, name: str, status: int, before: MemoryKills, log: str) -> Abort:

@@ -171,8 +171,8 @@ def test_references_that_are_lost_are_a_warning(tmp_path, monkeypatch):
     assert "references.json" in warning.message and results.references == []
     published = tuple(spec for spec in captions.FIGURES if spec.name == "published")
     monkeypatch.setattr(captions, "FIGURES", published)
-    (made,) = captions.make_figures(build_tables(results))
-    assert made.svg is None and not made.error
+    (made,) = captions.make_figures(build_tables(results), tmp_path / "figures")
+    assert not made.pictures and not made.error
 
 
 def test_every_warning_code_is_documented():

@@ -164,8 +164,29 @@ def test_failed_and_wrong_choices_are_in_no_rank(embedded):
     failed = [FailedTrial("t", 1, levels(embedded, "parquet"), "no room", "", 2)]
     results = replace(embedded.results, failed=failed)
     result = verdict(replace(embedded, results=results))
-    assert dict(result.set_aside) == {"Parquet files": "1 of its trials failed (no room)"}
+    trials = int((embedded.trials["engine"] == "parquet").sum()) + 1
+    assert dict(result.set_aside) == {
+        "Parquet files": f"1 of {trials} trials failed by its own fault"
+    }
     assert {s.label for c in result.criteria for s in c.standings} == {"SQLite"}
+    by_host = replace(results, failed=[replace(failed[0], host_fault=True)])
+    assert verdict(replace(embedded, results=by_host)).set_aside == []
+
+
+def test_a_round_that_is_not_whole_does_not_count(embedded):
+    """As that in which a run was stopped."""
+    trials = embedded.results.trials
+    of_last = (trials["engine"] == "sqlite") & (trials["repeat"] == 3)
+    left = trials.drop(trials.index[of_last][0])
+    results = replace(embedded.results, trials=left)
+    result = verdict(replace(embedded, results=results, trials=left))
+    assert result.decision.table["n"].to_dict() == {"SQLite": 2, "Parquet files": 2}
+    assert result.text[0].startswith("Stores are judged by the 2 of 3 rounds that are whole;")
+    # What is missing of a store that is set aside is missing for nobody.
+    failed = FailedTrial("t", 3, levels(embedded, "sqlite"), "locked", "", 2)
+    results = replace(results, failed=[failed])
+    result = verdict(replace(embedded, results=results, trials=left))
+    assert result.decision.table["n"].to_dict() == {"Parquet files": 3}
 
 
 def step_rows(tables, engine, rate, p99):

@@ -10,7 +10,7 @@ from support.results.pages import FACTORS, TAKEN
 
 from storewise.errors import ResultError
 from storewise.figures import captions
-from storewise.report.page.page import make_report, render
+from storewise.report.page.page import make_report
 
 pytestmark = GROUP
 
@@ -79,17 +79,15 @@ def test_files_of_a_report(study):
     assert not list(study.glob(".*.tmp"))
 
 
-@pytest.mark.slow
-def test_render_makes_only_the_page_and_its_summary(tmp_path):
+@pytest.mark.usefixtures("no_figures")
+def test_what_a_study_has_not_is_not_on_its_page(tmp_path):
     synthetic.make_study(tmp_path / "s", engines=["sqlite"], workers=[1], repeats=1)
-    report = render(tmp_path / "s", tmp_path / "s" / "page.html")
+    report = make_report(tmp_path / "s")
     assert "Only SQLite can be judged" in report.finding
     text = report.path.read_text()
     # It has no servers and names no published study.
     for word in ("could not be made", 'id="sessions"', "ublished studies"):
         assert word not in text
-    assert not (tmp_path / "s" / "figures").exists()
-    assert (tmp_path / "s" / "summary.csv").is_file()
 
 
 @pytest.mark.usefixtures("no_figures")

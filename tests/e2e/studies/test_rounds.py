@@ -4,6 +4,9 @@ import pytest
 from support.waiting import wait_until
 from support.workspace import Workspace, interrupt_group
 
+from storewise.analysis.pipeline.build import build_tables
+from storewise.analysis.pipeline.load import load_results
+from storewise.analysis.verdict.decision import verdict
 from storewise.study.load import load_study
 
 #: Trials with other workers have another list of shards: none may start before all lists are there.
@@ -44,6 +47,9 @@ def test_a_stopped_run_has_whole_rounds_and_goes_on_in_order(tmp_path):
     kept = measured()
     assert kept == order[: len(kept)]
     assert [trial.repeat for trial in trials[: len(kept)]] == [1, 1, 2, 2, 3]
+    judged = verdict(build_tables(load_results(place.results)))
+    assert judged.text[0].startswith("Stores are judged by the 2 of 3 rounds that are whole;")
+    assert set(judged.decision.table["n"]) == {2}
     done = place.storewise("run", "s.yaml")
     assert done.returncode == 0, done.stdout + done.stderr
     assert measured() == order

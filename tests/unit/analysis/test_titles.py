@@ -4,7 +4,7 @@ import pytest
 from support.results import synthetic
 
 from storewise.analysis.common.engines import set_server_titles, title
-from storewise.report.page.page import render
+from storewise.report.page.page import make_report
 
 
 @pytest.fixture(autouse=True)
@@ -15,8 +15,7 @@ def _forgotten():
 
 def test_the_page_calls_mysql_by_its_name(tmp_path):
     synthetic.make_study(tmp_path, engines=["mariadb", "sqlite"], workers=[1], repeats=2, nodes=[1])
-    render(tmp_path, tmp_path / "report.html")
-    page = (tmp_path / "report.html").read_text()
+    page = make_report(tmp_path).path.read_text()
     assert "MySQL" in page and "MariaDB" not in page
 
 

@@ -15,6 +15,7 @@ from statsmodels.stats.anova import anova_lm
 
 from storewise.analysis.stats.anova import ALIASED, Row, Specification, analysis_of_variance
 from storewise.analysis.stats.anova_groups import group_warnings, groups, one_group
+from storewise.analysis.stats.intervals import holm_adjusted
 from storewise.analysis.stats.residual_checks import equal_variance, normality
 from storewise.analysis.stats.tukey import tukey
 from storewise.errors import AnalysisError
@@ -320,3 +321,11 @@ def test_tukey_beside_a_number_compares_at_its_mean():
     for name, why in (("x", "x is a number"), ("z", "z is no factor")):
         with pytest.raises(AnalysisError, match=why):
             tukey(model, name)
+
+
+def test_holm_by_hand():
+    """From the smallest: 0.01 * 4, 0.02 * 3, 0.03 * 2, 0.5, none below the one before."""
+    adjusted = holm_adjusted([0.03, None, 0.01, 0.5, 0.02])
+    assert adjusted[[0, 2, 3, 4]] == pytest.approx([0.06, 0.04, 0.5, 0.06])
+    assert np.isnan(adjusted[1]) and len(holm_adjusted([])) == 0
+    assert list(holm_adjusted([0.9, 0.8])) == [1.0, 1.0]

@@ -20,7 +20,7 @@ from storewise.estimate.estimate import (
     refuse_above,
     still_to_measure,
 )
-from storewise.estimate.work import Amount, Probe, Rates, documents_of, work_of
+from storewise.estimate.work import Probe, Rates, documents_of, work_of
 from storewise.study.host_classes import parse_classes
 from storewise.study.load import load_study
 from storewise.study.study import Study
@@ -54,35 +54,26 @@ def test_every_host_is_paid_for_the_whole_trial(tmp_path):
     # 400,000 records at 4,000/s are 100 s, 20 s follow, and 180 s beside them: 300 s.
     text = f"{YCSB}, c: {{seconds: 20}}]\nfactors: {{nodes: [3], workers: [2]}}\n{PRICES}"
     result = estimated(tmp_path, text)
-    assert (result.trials, result.measured, result.spot) == (1, 0, 0)
-    assert [(one.name, one.use.most) for one in result.lines] == [("data", 3), ("work", 2)]
+    assert (result.trials, result.measured, result.cloud) == (1, 0, False)
+    assert [(one.name, one.most) for one in result.lines] == [("data", 3), ("work", 2)]
     assert result.lines[0].hours.mean == pytest.approx(3 * 300 / 3600)
     assert result.money.mean == pytest.approx((3 * 1 + 2 * 0.5) * 300 / 3600)
     # The default rate may be four times more or less, the time beside the phases twice.
     assert of(result.seconds) == pytest.approx((300, 100 / 4 + 20 + 90, 100 * 4 + 20 + 360))
     assert result.money.high == pytest.approx(4 * (400 + 20 + 360) / 3600)
-    # Hosts of a cloud take 240 s to start, and are idle for a minute at the end.
-    result = estimated(tmp_path, f"{YCSB}, c: {{seconds: 20}}]\n{PRICES}", CLASSES, idle=60.0)
+
+
+def test_hosts_of_a_cloud_cost_what_their_class_does_and_start_and_wait(tmp_path):
+    text = f"{YCSB}]\nfactors: {{nodes: [3], workers: [1], node_class: [data, large]}}\n{PRICES}"
+    result = estimated(tmp_path, text, CLASSES)
     assert result.cloud
-    ends = (240 + 300, 160 + 25 + 20 + 90, 360 + 400 + 20 + 360)
-    assert of(result.seconds) == pytest.approx(ends)
-    line = result.lines[0]
-    hours = (line.use.starting, line.use.idle, line.hours.low)
-    assert [one * 3600 for one in hours] == pytest.approx([240, 60, 295 + 60])
-
-
-def test_instances_cost_what_their_class_does_and_start_and_wait(tmp_path):
-    text = f"{YCSB}]\nfactors: {{nodes: [1], workers: [1], node_class: [data, large]}}\n{PRICES}"
-    result = estimated(tmp_path, text, CLASSES, start_up=Amount.exact(180.0), idle=0.0)
-    lines = [(line.name, line.price.hour) for line in result.lines]
-    assert lines == [("data", 2), ("large", 8), ("work", 0.25)]
-    # Each trial: 180 s to start and 280 s; the worker's host waits for the second one's servers.
-    hours = [line.hours.mean * 3600 for line in result.lines]
-    assert hours == pytest.approx([460, 460, 920])
-    assert result.spot == pytest.approx(0.5)
-    told = dict(result.assumptions)
-    assert told["start-up of hosts"] == "180 s, paid"
-    assert told["prices"] == "mine; prices of 2026-03-31"
+    lines = [(line.name, line.most, line.price.hour) for line in result.lines]
+    assert lines == [("data", 3, 2), ("large", 3, 8), ("work", 1, 0.25)]
+    # A trial takes 280 s (115 to 760); of 240 s to start and 600 s idle a quarter is paid.
+    data, _, work = ([3600 * one for one in of(line.hours)] for line in result.lines)
+    assert data == pytest.approx([3 * (280 + 210), 3 * 115, 3 * (760 + 840)])
+    assert work == pytest.approx([2 * (280 + 210), 2 * 115, 2 * (760 + 840)])
+    assert dict(result.assumptions)["prices"] == "mine; prices of 2026-03-31"
     with pytest.raises(ConfigError, match="node class 'large' is not one of the profile's"):
         estimated(tmp_path, text, parse_classes("data=d/big, work=w"))
     # A profile may know only the servers' classes.
@@ -98,25 +89,24 @@ def test_trials_at_a_time_hosts_here_and_what_each_engine_takes(tmp_path):
     result = estimate(study, trials, {}, tmp_path)
     # Loads of 100 s and 20 s that follow; 180 s beside them with servers, 45 s without.
     assert result.seconds.mean == pytest.approx(2 * 300 + 165)
-    assert not result.cloud and result.guessed
-    shown = [(one.engine, one.trials, one.hosts, one.hours.mean * 3600) for one in result.engines]
-    assert shown == [("postgres", 2, (3, 5), pytest.approx(300)), ("sqlite", 1, (2, 2), 165)]
+    assert result.guessed
+    shown = [(one.engine, one.trials, one.seconds.mean) for one in result.engines]
+    assert shown == [("postgres", 2, pytest.approx(300)), ("sqlite", 1, 165)]
     servers, workers = result.lines
     assert workers.hours.mean * 3600 == pytest.approx(2 * 765)
     assert servers.hours.mean * 3600 == pytest.approx((1 + 3) * 300)
-    assert result.hours.mean == pytest.approx(workers.hours.mean + servers.hours.mean)
     assert result.money.mean == pytest.approx((1200 * 1 + 1530 * 0.5) / 3600)
     at_once = estimate(load(tmp_path, f"{text}\nlive_sessions: 2\n"), trials, {}, tmp_path)
-    assert at_once.seconds.mean < result.seconds.mean
-    assert at_once.hours.mean == pytest.approx(result.hours.mean)
+    assert at_once.seconds.mean == pytest.approx(result.seconds.mean / 2)
+    assert at_once.money.mean == pytest.approx(result.money.mean)
     # On this machine: one host, and less beside the phases.
     probe = Probe("sqlite", {"documents_per_s": 8000})
     here = estimate(study, trials, {}, tmp_path, here=True, probe=probe)
     assert here.seconds.mean == pytest.approx(2 * (50 + 20 + 15) + 50 + 20 + 5)
-    assert [(line.name, line.use.most) for line in here.lines] == [("work", 1)]
+    assert [(line.name, line.most) for line in here.lines] == [("work", 1)]
     assert not here.guessed
     nothing = estimate(study, [], {}, tmp_path)
-    assert (nothing.trials, nothing.measured, nothing.hours.mean, nothing.spot) == (0, 3, 0, 0)
+    assert (nothing.trials, nothing.measured, nothing.lines) == (0, 3, [])
 
 
 @pytest.mark.parametrize(
@@ -132,7 +122,7 @@ def test_trials_at_a_time_hosts_here_and_what_each_engine_takes(tmp_path):
 def test_phases_last_as_they_say(tmp_path, phase, expected):
     study = load(tmp_path, f"{YCSB}, {phase}]\n{PRICES}")
     (trial,) = study.trials()
-    work = work_of(trial, None, Rates(tmp_path, trial.factors))
+    work = work_of(trial, None, Rates(tmp_path))
     own = tuple(one + at for one, at in zip(expected, (100, 25, 400), strict=True))
     assert of(work.seconds) == pytest.approx(own)
 
@@ -140,7 +130,7 @@ def test_phases_last_as_they_say(tmp_path, phase, expected):
 def test_what_measures_stores_and_asks_counts_too(tmp_path):
     text = "workload: measures\nengines: [sqlite]\nphases: [load: {rows: 8000}, add: {rows: 4000},"
     (trial,) = load(tmp_path, f"{text} q2: {{selectivity_pct: [1, 2], operations: 10}}]\n").trials()
-    seconds = work_of(trial, None, Rates(tmp_path, trial.factors)).seconds
+    seconds = work_of(trial, None, Rates(tmp_path)).seconds
     assert seconds.mean == pytest.approx(2 + 1 + 20 / 2000)
 
 
@@ -190,7 +180,7 @@ def test_earlier_results_take_the_place_of_defaults(tmp_path, made):
     assert of(documents) == (synthetic.DOCUMENTS * 10 // synthetic.FILES * synthetic.FILES,) * 3
     assert "manifest" in documents.source
     trial = next(t for t in study.trials() if (t.engine, t.workers) == ("sqlite", 1))
-    rate = Rates(results, trial.factors).of(trial, "write", 0, "documents_per_s")
+    rate = Rates(results).of(trial, "write", 0, "documents_per_s")
     assert rate.source == "measured" and rate.low < rate.mean < rate.high
     assert rate.mean == pytest.approx(3 * synthetic.SPEEDS["sqlite"][0], rel=0.5)
     # All of its trials have results or were given up; one is to be measured again.
@@ -206,7 +196,7 @@ def test_above_its_limit_a_run_is_refused_with_the_estimate(tmp_path):
     result = estimate(study, study.trials(), {}, tmp_path)
     with pytest.raises(TooExpensive) as error:
         refuse_above(result, study.max_cost)
-    for words in ("study s", "1 trial)", "0.12 (", "max_cost of 0.05 USD", "node_hour", "work:"):
+    for words in ("study s", "(1 trials)", "0.12 (", "max_cost of 0.05 USD"):
         assert words in str(error.value)
     refuse_above(result, result.money.mean)
     refuse_above(result, None)
@@ -247,10 +237,10 @@ def test_the_published_nodes_at_paper_scale_are_estimated():
     result = estimate(study, study.trials(), CLASSES, ROOT / "results" / study.name)
     assert result.trials == 126
     assert [(one.engine, one.trials) for one in result.engines] == [("mongodb", 84), ("riak", 42)]
-    servers, clients = result.lines[0].use, result.lines[-1].use
+    servers, clients = result.lines[0], result.lines[-1]
     assert (clients.most, servers.most >= 14) == (4, True)
     # 4 workers and 7.5 nodes on average, and a configuration server of MongoDB's.
-    assert servers.busy == pytest.approx((7.5 + 28 / 42) * clients.busy / 4, rel=0.01)
+    assert servers.hours.mean == pytest.approx((7.5 + 28 / 42) * clients.hours.mean / 4, rel=0.01)
     assert result.money.low < result.money.mean < result.money.high
 
 
@@ -264,14 +254,13 @@ def test_the_command_says_what_it_will_cost(tmp_path, monkeypatch):
     def cost(*options):
         return CliRunner().invoke(app, ["cost", "s.yaml", *options])
 
-    done = cost("--profile", "p.yaml", "--idle", "0")
+    done = cost("--profile", "p.yaml")
     assert done.exit_code == 0, done.output
     text = " ".join(done.output.split())
     assert "…" not in text, "nothing is cut to fit the terminal"
     for words in (
         "Study s: 1 trial to measure.",
         "work small spot",
-        "50% of the hours of hosts are spot",
         "above the study's max_cost of 0.01 USD",
     ):
         assert words in text

@@ -6,7 +6,7 @@ import pytest
 from support.paths import ROOT
 
 from storewise.estimate import work
-from storewise.estimate.work import Amount, Probe, Rates, documents_of, work_of
+from storewise.estimate.work import DEFAULT, Amount, Probe, Rates, documents_of, work_of
 from storewise.study.load import load_study
 
 
@@ -61,7 +61,7 @@ def test_seconds_of_the_inputs_documents(tmp_path, phases, expected):
     assert of(documents) == pytest.approx((1000, 1000 / 1.5, 1500))
     probe = Probe("sqlite", {"documents_per_s": 100, "operations_per_s": 50})
     seconds = [
-        work_of(trial, documents, Rates(tmp_path, trial.factors, probe)).seconds
+        work_of(trial, documents, Rates(tmp_path, probe)).seconds
         for trial in sorted(study.trials(), key=lambda trial: trial.volume)
     ]
     assert [one.mean for one in seconds] == pytest.approx(expected)
@@ -104,9 +104,9 @@ OTHERS = "measured with other levels, 2 times more or less"
         ("sqlite", 4, "read", 0, (300, 45, 2000), OTHERS),
         # One repeat has no interval.
         ("sqlite", 1, "once", 0, (100, 50, 200), ABOUT),
-        ("sqlite", 1, "never", 0, (2000, 500, 8000), "default"),
-        ("duckdb", 1, "read", 0, (2000, 500, 8000), "default"),
-        ("sqlite", 1, "load", 0, (2000, 500, 8000), "default"),
+        ("sqlite", 1, "never", 0, (2000, 500, 8000), DEFAULT),
+        ("duckdb", 1, "read", 0, (2000, 500, 8000), DEFAULT),
+        ("sqlite", 1, "load", 0, (2000, 500, 8000), DEFAULT),
     ],
 )
 def test_a_rate_is_that_of_its_step_and_levels_else_of_those_next_to_them(
@@ -118,7 +118,7 @@ def test_a_rate_is_that_of_its_step_and_levels_else_of_those_next_to_them(
     text = f"workload: ycsb\nphases: [load, c: {{operations: 100, {steps}}}]\n"
     text += f"engines: [{engine}]\nfactors: {{workers: [{workers}]}}\n"
     (trial,) = load(tmp_path, text).trials()
-    rates = Rates(tmp_path, trial.factors)
+    rates = Rates(tmp_path)
     for _ in (1, 2):  # what was looked up before is the same
         rate = rates.of(trial, phase, step, "operations_per_s")
         assert of(rate) == pytest.approx(expected)
@@ -130,8 +130,8 @@ def test_a_rate_is_that_of_its_step_and_levels_else_of_those_next_to_them(
     [
         ("durable", "load", "documents_per_s", (400, 100, 1600), "level durable: about 100 docu"),
         ("strong", "a", "operations_per_s", (400, 100, 1600), "Riak KV waits for the disk"),
-        ("relaxed", "load", "documents_per_s", (4000, 1000, 16000), "default"),
-        ("durable", "c", "operations_per_s", (2000, 500, 8000), "default"),
+        ("relaxed", "load", "documents_per_s", (4000, 1000, 16000), DEFAULT),
+        ("durable", "c", "operations_per_s", (2000, 500, 8000), DEFAULT),
     ],
 )
 def test_a_store_that_waits_for_its_disk_with_each_document_is_slow(
@@ -140,7 +140,7 @@ def test_a_store_that_waits_for_its_disk_with_each_document_is_slow(
     phases = "[load, a: {operations: 9}, c: {operations: 9}]"
     text = f"workload: ycsb\nphases: {phases}\nengines: [riak]\n"
     (trial,) = load(tmp_path, f"{text}factors: {{consistency: [{level}]}}\n").trials()
-    rate = Rates(tmp_path, trial.factors).of(trial, phase, 0, measure)
+    rate = Rates(tmp_path).of(trial, phase, 0, measure)
     assert of(rate) == expected and words in rate.source
 
 

@@ -185,7 +185,7 @@ def test_each_trial_is_counted_by_itself(snakemake):
     mark = json.loads((RESULTS / "trials" / two / "failed.json").read_text())
     assert mark == {
         **{"trial": two, "factors": snakemake.study.trials()[1].factors, "repeat": 1},
-        **{"attempts": 2, "reason": "load.0: other", "log_tail": ""},
+        **{"attempts": 2, "reason": "load.0: other", "log_tail": "", "host_fault": False},
     }
 
 
@@ -203,7 +203,18 @@ def test_what_was_given_up_is_planned_again_where_the_user_says_so(snakemake):
     assert told.notes[0].startswith(f"1 of 2 trials failed: {name}; ")
     assert snakemake.run(Pass(0), retry_failed=True)[0] == 0
     assert marks() == {}
-    forget(study, RESULTS)
+    forget(study, RESULTS, every=True)
+
+
+def test_a_trial_that_failed_by_its_host_is_repeated_by_the_next_run(snakemake):
+    one, two = (trial.id for trial in snakemake.study.trials())
+    lost = Pass(failed=[(one, "load lost its host n7: Slurm says that it is gone (NODE_FAIL)")])
+    broken = Pass(failed=[(two, BROKEN)])
+    status, told = snakemake.run(lost, lost, broken, broken, Pass(0))
+    assert (status, marks()) == (1, {one: 2, two: 2})
+    assert f"trial {one} failed 2 times and is left out until the next run" in str(told.notes)
+    assert snakemake.run(Pass(0))[0] == 1
+    assert marks() == {two: 2}, "its store is to blame"
 
 
 def test_the_log_of_the_last_attempt_is_shown(snakemake):

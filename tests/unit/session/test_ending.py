@@ -11,6 +11,7 @@ from storewise.metrics import memory_kills
 from storewise.metrics.memory_kills import MemoryKills, cgroup_file
 from storewise.session.coordination.ending import (
     disk_full_line,
+    host_fault,
     how_it_ended,
     log_tail,
     mapped_file_error,
@@ -131,3 +132,30 @@ def test_the_end_of_a_log_is_short_and_without_the_places_of_exceptions(tmp_path
     assert disk_full_line(log) == ""
     log.write_text("No space left on device\n" + "y\n" * 16000)
     assert disk_full_line(log) == "No space left on device"
+
+
+@pytest.mark.parametrize(
+    ("reason", "of_host"),
+    [
+        ("load.0: EC2 takes back host n7 (spot interruption at 2026-01-01T00:00:00Z)", True),
+        ("load lost its host n7: Slurm says that it is gone (NODE_FAIL)", True),
+        ("load was refused: Invalid partition name specified", True),
+        ("node ended early: Slurm says: TIMEOUT: it had not ended in its wall time", True),
+        (f"c.0 on host n7 {how_it_ended(-9, MemoryKills(None, None, None))}", True),
+        (f"c.0 on host n7 {how_it_ended(-15, MemoryKills(None, None, None))}", True),
+        (f"c.0 on host n7 {how_it_ended(-11, MemoryKills(None, None, None))}", False),
+        (
+            "c.0 was ended by SIGKILL, which the kernel did not send for lack of memory: a user,",
+            True,
+        ),
+        ("c.0 was ended by SIGKILL: the kernel killed it for lack of memory, says its log", False),
+        (
+            "load ended early: it used more memory than it asked for: give its rule more mem_mb",
+            False,
+        ),
+        ("c.0: database is locked", False),
+        ("data0: the server of PostgreSQL on host n7 ended with status 1", False),
+    ],
+)
+def test_whether_the_store_is_to_blame(reason, of_host):
+    assert host_fault(reason) == of_host

@@ -40,7 +40,7 @@ function unpack(id) {
 
 // One set of chosen levels per choice; all of them at first.
 const chosen = DATA.facets.map((facet) => new Set(facet.levels.keys()));
-const choice = { published: true, listeners: [] };
+const choice = { listeners: [] };
 /** Whether levels (one place per choice, -1: not concerned) are all chosen. */
 const passes = (levels) => !levels || levels.every((place, facet) => place < 0 || chosen[facet].has(place));
 function changed() { for (const listener of choice.listeners) listener(); }

@@ -16,7 +16,7 @@ function labelOf(source) {
   return `${csv} ${told.slice(0, 2).join(", ")}${told.length > 2 ? ", …" : ""}`;
 }
 function sourceLink(source, label = labelOf(source)) {
-  return make("a", { class: "source", href: `${DATA.base}analysis/${source.split(":")[0]}.csv`, "data-source": source }, label);
+  return make("a", { class: "source", href: `analysis/${source.split(":")[0]}.csv`, "data-source": source }, label);
 }
 function columnValue(column, place) {
   if (Array.isArray(column)) return column[place];
@@ -33,7 +33,7 @@ function trialList(all, table, row, values) {
   places.forEach((place, number) => {
     const trial = all.trials[place];
     const files = trial.files.filter((file) => !phase || file.startsWith(`${phase}.`) || /^(node|session|verify)/.test(file));
-    const folder = `${DATA.base}trials/${encodeURIComponent(trial.id)}/`;
+    const folder = `trials/${encodeURIComponent(trial.id)}/`;
     const links = files.slice(0, 24).flatMap((file, i) => [i ? ", " : " ", make("a", { href: folder + encodeURIComponent(file) }, file)]);
     list.append(make("li", {},
       make("a", { href: folder }, trial.id), ` (${trial.engine}, repeat ${trial.repeat})`,
@@ -54,7 +54,7 @@ async function openSource(source) {
   const all = await evidenceOf();
   const table = all.tables[csv];
   body.lastChild.remove();
-  const file = make("a", { href: `${DATA.base}analysis/${csv}.csv` }, `analysis/${csv}.csv`);
+  const file = make("a", { href: `analysis/${csv}.csv` }, `analysis/${csv}.csv`);
   const lines = rows.length > 6 ? `${rows[0] + 2} to ${rows.at(-1) + 2}` : rows.map((row) => row + 2).join(", ");
   body.append(make("p", {}, file, `, ${rows.length === 1 ? "row" : "rows"} ${ranges.split(",").map((run) => run.split("-").map((e) => Number(e) + 1).join("–")).join(", ")} (${rows.length === 1 ? "line" : "lines"} ${lines} of the file, its heading counted).`));
   if (!table || !table.columns) {

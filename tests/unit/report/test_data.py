@@ -1,12 +1,12 @@
-"""What the page's script is given: figures as Plotly takes them, sources, timelines, and JSON that
-no text can break out of."""
+"""What the page has of the tables: points of figures, sources, timelines, and JSON that no text can
+break out of."""
 
 import base64
 import gzip
 import json
 import math
 import statistics
-from functools import cache
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -14,23 +14,12 @@ import pytest
 from support.results.made import GROUP, SCALED
 
 from storewise.figures.captions import FIGURES
-from storewise.figures.scaling import relative_law
-from storewise.figures.style import LOOKS
-from storewise.layout import LIBRARY
 from storewise.report.data.embed import columns_of, packed, plain, script_json
 from storewise.report.data.evidence import Evidence, headline_id, headlines, with_ids
 from storewise.report.data.filters import Facets
-from storewise.report.graphs import SYMBOLS, Graphs
 from storewise.report.page.timelines import span, timelines
 
 pytestmark = GROUP
-
-
-def test_every_engine_has_a_symbol_of_its_own_on_the_page():
-    script = (LIBRARY / "storewise/report/templates/js/figures.js").read_text()
-    symbols = [SYMBOLS[one.marker] for one in LOOKS.values() if one.marker != "|"]
-    assert len(set(symbols)) == len(symbols)
-    assert [symbol for symbol in symbols if f'"{symbol}": "M' not in script] == []
 
 
 @pytest.fixture(scope="module")
@@ -49,62 +38,46 @@ def facets(tables, evidence):
 
 
 @pytest.fixture(scope="module")
-def panels(tables, evidence, facets):
-    """The panels of a figure by its name, as the page has them."""
-    graphs = Graphs(evidence, facets)
-    make = {spec.name: spec.make for spec in FIGURES}
-    return cache(lambda name: graphs.payload(make[name](tables))["panels"])
+def charts(tables):
+    """The charts of a study by their names."""
+    return {spec.name: spec.make(tables) for spec in FIGURES}
 
 
-DRAWN = ("throughput", "over_time", "latency", "scaling", "nodes", "storage", "costs")
+@pytest.mark.parametrize("name", ["throughput", "latency", "scaling", "storage", "costs"])
+def test_points_of_figures_name_their_rows(evidence, charts, name):
+    column, scale = ("value", 1e3) if name == "latency" else ("mean", 1.0)
+    series = [one for panel in charts[name].panels for one in panel.series]
+    points = [point for one in series for point in one.points if point.source]
+    assert points
+    for point in points:
+        csv, row = point.source.split(":")
+        value = point.x if isinstance(point.y, str) else point.y
+        assert value == pytest.approx(evidence.frames[csv].iloc[int(row)][column] * scale)
 
 
-@pytest.mark.parametrize("name", DRAWN)
-def test_figures_are_what_plotly_takes_and_their_points_name_rows(evidence, panels, name):
-    graph_objects = pytest.importorskip("plotly.graph_objects")
-    column = {"latency": "value"}.get(name, "mean")
-    scale = 1e3 if name == "latency" else 1.0
-    points = 0
-    for panel in panels(name):
-        # It refuses what Plotly does not know.
-        taken = plain(panel)
-        figure = graph_objects.Figure(data=taken["data"], layout=taken["layout"])
-        assert len(figure.data) == len(panel["data"]) > 0
-        assert {"xaxis", "yaxis"} <= set(panel["layout"])
-        for trace in panel["data"]:
-            values = trace["x" if panel["rows"] else "y"]
-            for value, source in zip(values, trace.get("customdata", ()), strict=False):
-                if source:
-                    csv, row = source.split(":")
-                    cell = evidence.frames[csv].iloc[int(row)][column]
-                    assert value == pytest.approx(cell * scale)
-                    points += 1
-    assert points or name == "over_time"
-
-
-def test_lines_know_what_they_are_chosen_by(facets, panels):
+def test_lines_know_what_they_are_chosen_by(facets, charts):
     assert facets.names == ["engine", "phase", "nodes", "workers"]
     levels = {one["name"]: one["levels"] for one in facets.payload()}
     assert levels["workers"] == ["1", "2", "4", "6", "8"]
     assert levels["phase"] == ["write", "read"]
-    traces = panels("throughput")[1]["data"]
-    trace = next(t for t in traces if "PostgreSQL, 2 nodes" in t["name"])
-    named = dict(zip(facets.names, trace["meta"]["f"], strict=True))
+    rows = charts["throughput"].panels[1].series
+    row = next(one for one in rows if one.name.startswith("PostgreSQL, 2 nodes"))
+    named = dict(zip(facets.names, facets.of(row.record), strict=True))
     assert levels["engine"][named["engine"]] == "PostgreSQL"
     assert (levels["phase"][named["phase"]], levels["nodes"][named["nodes"]]) == ("read", "2")
-    embedded = next(t for t in panels("storage")[0]["data"] if "SQLite" in t["name"])
-    assert embedded["meta"]["f"][facets.place("nodes")] == -1
+    embedded = next(s for s in charts["storage"].panels[0].series if "SQLite" in s.name)
+    assert facets.of(embedded.record)[facets.place("nodes")] == -1
 
 
-def test_the_law_is_drawn_beside_speed_ups(panels):
-    traces = [trace for panel in panels("scaling") for trace in panel["data"]]
-    laws = [t for t in traces if t["name"].startswith("law: SQLite")]
-    assert laws
-    assert laws[0]["y"][0] == pytest.approx(1.0)
-    # lambda 100, sigma 0.1, kappa 0: X(1) = 100, X(4) = 400 / 1.3.
-    xs, ys = relative_law({"lambda": 100.0, "sigma": 0.1, "kappa": 0.0}, 1.0, [1.0, 4.0])
-    assert (xs[0], xs[-1]) == (1.0, 4.0)
-    assert ys[-1] == pytest.approx(4 / 1.3)
+def test_the_law_is_drawn_through_the_rates(charts):
+    laws = [
+        (one.engine, one.points)
+        for panel in charts["scaling"].panels
+        for one in panel.series
+        if one.thin and one.points[0].words.startswith("Universal Scalability Law")
+    ]
+    assert {"sqlite"} <= {engine for engine, _ in laws}
+    assert all(a.x < b.x and b.y > 0 for _, points in laws for a, b in pairwise(points))
 
 
 def test_json_in_a_script_cannot_be_left():

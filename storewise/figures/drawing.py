@@ -1,0 +1,447 @@
+"""Charts as pictures, by Matplotlib: each panel a picture of its own, which the page puts beside or
+below the others, and all of them together as one PNG and one SVG file.
+
+Everything is the same byte for byte for the same chart. Margins are counted from the texts, not
+laid out: all panels of a chart get the same, in a tenth of the time.
+"""
+
+from __future__ import annotations
+
+import html
+import io
+import math
+import re
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+from matplotlib.image import imsave
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter, NullLocator
+
+from storewise.figures.chart import Axis, Chart, Panel, Point, Series, Side
+from storewise.figures.style import GREY, GRID, INK, LINES, engine_colour, look, themed
+
+#: Of a panel, in points (1/72 inch): 400 pixels, which a phone shows without making it smaller.
+WIDTH = 300.0
+#: Of the plot in a panel without rows, of a line of text, and of the room around it.
+_HEIGHT, _LINE, _ROOM = 165.0, 12.0, 8.0
+#: A sign's width, and most signs of a row's name and of a title in a line.
+_SIGN, _NAME, _TITLE = 5.3, 19, 48
+#: Of PNG files.
+_DPI = 160
+_SPACES = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
+_RC = {
+    "font.family": "sans-serif",
+    # Verdana is as wide as DejaVu Sans, for readers of an SVG who have no DejaVu.
+    "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial"],
+    "font.size": 9,
+    "axes.titlesize": 9.5,
+    "axes.titlelocation": "left",
+    "axes.labelsize": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.7,
+    "svg.fonttype": "none",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A panel, or the legend, as drawn. In `svg` the group of each series has the id ``s`` and its
+    place in `records`, what a reader chooses it by."""
+
+    svg: str
+    pixels: Any
+    size: tuple[float, float]
+    records: Sequence[Mapping[str, Any]] = ()
+
+
+def draw(chart: Chart, name: str) -> list[Picture]:
+    """The legend, where there is something in it, then a picture of each panel. `name` keeps the
+    ids of two charts on one page apart."""
+    with mpl.rc_context({**_RC, "svg.hashsalt": name}):
+        pictures = [_legend(chart)] if chart.note or _entries(chart) else []
+        for place, panel in enumerate(chart.panels):
+            mpl.rcParams["svg.hashsalt"] = f"{name}-{place}"
+            pictures.append(_PanelDrawing(chart, panel).picture)
+    return pictures
+
+
+def to_png(pictures: Sequence[Picture]) -> bytes:
+    """All pictures as one PNG file."""
+    scale = _DPI / 72
+    places, (width, height) = _arranged(pictures)
+    sheet = np.full((math.ceil(height * scale), math.ceil(width * scale), 4), 255, np.uint8)
+    for picture, (x, y) in zip(pictures, places, strict=True):
+        top, left = round(y * scale), round(x * scale)
+        part = sheet[top : top + len(picture.pixels), left : left + picture.pixels.shape[1]]
+        part[:] = picture.pixels[: len(part), : part.shape[1]]
+    buffer = io.BytesIO()
+    imsave(buffer, sheet, format="png", dpi=_DPI)
+    return buffer.getvalue()
+
+
+def to_svg(pictures: Sequence[Picture]) -> str:
+    """All pictures as one SVG file."""
+    places, (width, height) = _arranged(pictures)
+    inner = [
+        one.svg.replace("<svg", f'<svg x="{x:g}" y="{y:g}"', 1)
+        for one, (x, y) in zip(pictures, places, strict=True)
+    ]
+    size = f'width="{width:g}pt" height="{height:g}pt" viewBox="0 0 {width:g} {height:g}"'
+    ground = '<rect width="100%" height="100%" fill="#ffffff"/>'
+    return "\n".join([f"<svg {_SPACES} {size}>", ground, *inner, "</svg>\n"])
+
+
+def for_page(svg: str) -> str:
+    """A picture as the page has it: its colours are the page's, light or dark, and its links lead
+    from the page."""
+    page = {INK: "currentColor", "#FFFFFF": "var(--page)", GRID: "var(--line)"}
+
+    def colour(match: re.Match[str]) -> str:
+        text = match[0].upper()
+        return page.get(text) or themed(text)
+
+    svg = re.sub(r"#[0-9a-fA-F]{6}\b", colour, svg)
+    svg = re.sub(r"font: ([\d.]+)px [^;\"]*", r"font-size: \1px", svg)
+    return svg.replace('href="../', 'href="')
+
+
+def _arranged(pictures: Sequence[Picture]) -> tuple[list[tuple[float, float]], tuple[float, float]]:
+    """(place of each picture, size of all), in points: the legend above, the panels in rows."""
+    heads = [one for one in pictures if not one.records]
+    panels = [one for one in pictures if one.records]
+    columns = len(panels) if len(panels) < 2 else 2 if len(panels) in (2, 4) else 3
+    rows = [[one] for one in heads]
+    rows += [panels[at : at + columns] for at in range(0, len(panels), columns or 1)]
+    places, wide, y = [], 0.0, 0.0
+    for row in rows:
+        x = 0.0
+        for one in row:
+            places.append((x, y))
+            x += one.size[0]
+        wide, y = max(wide, x), y + max(one.size[1] for one in row)
+    return places, (wide, y)
+
+
+def _entries(chart: Chart) -> dict[str, Any]:
+    """Name -> its sign in the legend, each name once."""
+    entries: dict[str, Any] = {}
+    for panel in chart.panels:
+        for one in panel.series:
+            own_row = panel.sideways and one.mode != "level" and not one.colour
+            if one.name and not own_row and one.name not in entries:
+                entries[one.name] = _sign(one)
+    return entries
+
+
+def _sign(series: Series) -> Any:
+    if series.mode in ("bars", "stack"):
+        return Patch(facecolor=_colour(series))
+    joined = series.mode != "markers"
+    marker = "" if series.mode in ("lines", "level") else _marker(series)
+    hollow = any(point.hollow for point in series.points) and all(p.hollow for p in series.points)
+    return Line2D(
+        [], [],
+        color=_colour(series),
+        ls=LINES[series.dash % len(LINES)] if joined else "none",
+        marker=marker,
+        markerfacecolor="#FFFFFF" if hollow else _colour(series),
+    )  # fmt: skip
+
+
+def _legend(chart: Chart) -> Picture:
+    """The legend and the note of a chart."""
+    entries = _entries(chart)
+    longest = max(map(len, entries), default=1)
+    columns = max(1, min(len(entries), int(WIDTH // (longest * _SIGN + 38))))
+    note = textwrap.wrap(chart.note, 56)
+    lines = math.ceil(len(entries) / columns) if entries else 0
+    height = _ROOM + _LINE * len(note) + 1.25 * _LINE * lines
+    figure = Figure(figsize=(WIDTH / 72, height / 72))
+    if note:
+        figure.text(0.02, 1 - 3 / height, "\n".join(note), va="top", fontsize=8.5)
+    if entries:
+        names = [textwrap.shorten(one, 60) for one in entries]
+        top = 1 - (2 + _LINE * len(note)) / height
+        figure.legend(
+            list(entries.values()),
+            names,
+            loc="upper left",
+            bbox_to_anchor=(0, top),
+            ncols=columns,
+            frameon=False,
+            fontsize=8.5,
+            borderpad=0.1,
+            labelspacing=0.35,
+            columnspacing=1.2,
+        )
+    return picture_of(figure)
+
+
+def picture_of(
+    figure: Figure,
+    said: Sequence[tuple[str, str]] = (),
+    records: Sequence[Mapping[str, Any]] = (),
+) -> Picture:
+    """A figure as SVG and pixels. `said` are (words, source) of the places that a link names."""
+
+    def link(match: re.Match[str]) -> str:
+        words, source = said[int(match[1])]
+        table = source.partition(":")[0]
+        way = f' href="../analysis/{table}.csv" data-source="{source}"' if source else ""
+        return f"<a{way}><title>{html.escape(words)}</title>"
+
+    buffer = io.BytesIO()
+    nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    FigureCanvasSVG(figure).print_svg(buffer, metadata=nothing)
+    svg = buffer.getvalue().decode()
+    svg = re.sub(r"<!--.*?-->\s*", "", svg[svg.index("<svg") :])
+    svg = re.sub(r'<g id="(?!s\d)[^"]*"', "<g", svg)
+    svg = re.sub(r'<a xlink:href="(\d+)" target="_blank">', link, svg)
+    svg = re.sub(r"\s*\n\s*", "\n", svg)
+    figure.set_dpi(_DPI)
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    size = (72 * figure.get_figwidth(), 72 * figure.get_figheight())
+    return Picture(svg, np.asarray(canvas.buffer_rgba()), size, records)
+
+
+def _colour(series: Series) -> str:
+    return series.colour or (engine_colour(series.engine) if series.engine else GREY)
+
+
+def _marker(series: Series) -> str:
+    return series.marker or (look(series.engine).marker if series.engine else "o")
+
+
+class _PanelDrawing:
+    """One panel on its way to a picture."""
+
+    def __init__(self, chart: Chart, panel: Panel) -> None:
+        self.panel = panel
+        self.said: list[tuple[str, str]] = []
+        self.reach: dict[Side, list[float]] = {s: chart.reach(panel, s) for s in ("x", "y")}
+        bars = any(one.mode in ("bars", "stack") for one in panel.series)
+        self.log = {
+            side: axis.logarithmic(reach) and not (bars and axis.scale == "value")
+            for side, reach in self.reach.items()
+            for axis in (getattr(panel, side),)
+        }
+        self.figure, self.axes = self._frame()
+        below: Any = 0.0
+        for place, series in enumerate(panel.series):
+            before = set(self.axes.get_children())
+            if series.mode == "stack":
+                below = self._stack(series, below)
+            elif series.mode == "bars":
+                self._bars(series)
+            elif series.mode == "level":
+                self._level(series)
+            else:
+                self._line(series)
+            for artist in set(self.axes.get_children()) - before:
+                artist.set_gid(f"s{place}")
+        if panel.warmup:
+            self.axes.axvspan(0, panel.warmup, color=INK, alpha=0.08, lw=0)
+        for side in ("x", "y"):
+            self._scale(side)
+        self.picture = picture_of(self.figure, self.said, [one.record for one in panel.series])
+
+    def _frame(self) -> tuple[Figure, Any]:
+        """The figure with its axes, title and labels: margins by their texts."""
+        panel = self.panel
+        names = [textwrap.fill(str(name), _NAME) for name in panel.y.levels if panel.sideways]
+        title = textwrap.wrap(panel.title, _TITLE)
+        log = "(logarithmic)" if self.log["x"] and not panel.x.levels else ""
+        below = textwrap.wrap(" ".join(filter(None, [panel.x.label, log])), _TITLE - 8)
+        longest = max((len(line) for name in names for line in name.split("\n")), default=0)
+        left = _SIGN * longest + _ROOM if names else 48.0
+        tilted = _SIGN * max(map(len, self._tilted()), default=0)
+        bottom = 18 + _LINE * len(below) + 0.8 * tilted
+        top = _ROOM + 1.1 * _LINE * len(title)
+        lines = max((name.count("\n") + 1 for name in names), default=0)
+        plot = len(names) * (_LINE * lines + 6) + 6 if names else _HEIGHT
+        height = top + plot + bottom
+        figure = Figure(figsize=(WIDTH / 72, height / 72))
+        axes = figure.add_axes(
+            (left / WIDTH, bottom / height, (WIDTH - left - 12) / WIDTH, plot / height)
+        )
+        figure.text(3 / WIDTH, 1 - 4 / height, "\n".join(title), va="top", fontweight="bold")
+        axes.set_xlabel("\n".join(below))
+        if names:
+            axes.set_yticks(range(len(names)), names)
+            axes.set_ylim(len(names) - 0.4, -0.6)
+            axes.grid(visible=False, axis="y")
+        else:
+            log = "(log.)" if self.log["y"] else ""
+            text = " ".join(filter(None, [panel.y.label, log]))
+            axes.set_ylabel(textwrap.fill(text, 34), labelpad=2)
+        return figure, axes
+
+    def _tilted(self) -> Sequence[str]:
+        """Names at the x axis that need more room than there is."""
+        names = list(map(str, self.panel.x.levels)) if self.panel.x.scale == "category" else []
+        return names if sum(len(name) + 2 for name in names) > _TITLE else []
+
+    def _mark(self, words: str, source: str = "") -> str:
+        """The link of a place, which `picture_of` fills."""
+        self.said.append((words, source))
+        return str(len(self.said) - 1)
+
+    def _marks(self, series: Series) -> list[str]:
+        return [self._mark(_title(series, one), one.source) for one in series.points]
+
+    def _places(self, series: Series, side: Side) -> list[Any]:
+        """The coordinates of points as numbers."""
+        values = [getattr(point, side) for point in series.points]
+        axis: Axis = getattr(self.panel, side)
+        if axis.scale != "category":
+            return values
+        place = {name: at for at, name in enumerate(axis.levels)}
+        return [place.get(value, value) for value in values]
+
+    def _whiskers(self, series: Series, xs: list[Any], ys: list[Any], colour: str) -> None:
+        sideways = self.panel.sideways
+        for point, x, y in zip(series.points, xs, ys, strict=True):
+            if point.ends:
+                value = x if sideways else y
+                ends = [[max(0.0, value - point.ends[0])], [max(0.0, point.ends[1] - value)]]
+                way = {"xerr" if sideways else "yerr": ends}
+                look = {"fmt": "none", "ecolor": colour, "capsize": 3, "elinewidth": 1.1}
+                self.axes.errorbar([x], [y], **way, **look)
+
+    def _line(self, series: Series) -> None:
+        xs, ys = self._places(series, "x"), self._places(series, "y")
+        colour, marked = _colour(series), "markers" in series.mode
+        if marked:
+            aside = self._apart(series)
+            xs = [x * aside if self.log["x"] else x + aside for x in xs]
+        if "lines" in series.mode:
+            dash = LINES[series.dash % len(LINES)]
+            (line,) = self.axes.plot(xs, ys, color=colour, ls=dash, lw=1.0 if series.thin else 1.6)
+            if not marked and series.points:
+                line.set_url(self._mark(_title(series, series.points[0])))
+        if not marked:
+            return
+        self._whiskers(series, xs, ys, colour)
+        marker = _marker(series)
+        look: dict[str, Any] = {"color": colour}
+        if marker not in ("|", "."):
+            hollow = [one.hollow or one.unsure for one in series.points]
+            faces = ["#FFFFFF" if empty else colour for empty in hollow]
+            look = {"facecolors": faces, "edgecolors": colour, "linewidths": 1.2}
+        size = {"|": 90, ".": 25}.get(marker, 32)
+        dots = self.axes.scatter(xs, ys, size, marker=marker, zorder=3, clip_on=False, **look)
+        dots.set_urls(self._marks(series))
+
+    def _apart(self, series: Series) -> float:
+        """By how much (or how many times) its points stand aside, so that intervals at the same
+        level are seen."""
+        axis = self.panel.x
+        lines = [one for one in self.panel.series if any(point.ends for point in one.points)]
+        if (
+            self.panel.sideways
+            or not axis.levels
+            or axis.scale == "category"
+            or series not in lines
+        ):
+            return 1.0 if self.log["x"] else 0.0
+        step = min(0.02, 0.12 / len(lines)) * (lines.index(series) - (len(lines) - 1) / 2)
+        low, high = float(axis.levels[0]), float(axis.levels[-1])
+        return (high / low) ** step if self.log["x"] else step * (high - low)
+
+    def _level(self, series: Series) -> None:
+        line = self.axes.axvline if self.panel.sideways else self.axes.axhline
+        point = series.points[0]
+        drawn = line(
+            point.x if self.panel.sideways else point.y,
+            color=_colour(series),
+            ls=LINES[series.dash % len(LINES)],
+            lw=1.2,
+        )
+        drawn.set_url(self._mark(_title(series, point), point.source))
+
+    def _bars(self, series: Series, below: Any = 0.0) -> None:
+        """Bars, from `below` on where they are upright."""
+        xs, ys = self._places(series, "x"), self._places(series, "y")
+        if self.panel.sideways:
+            patches = self.axes.barh(ys, xs, series.width, color=_colour(series))
+        else:
+            patches = self.axes.bar(xs, ys, series.width, bottom=below, color=_colour(series))
+        for patch, mark in zip(patches, self._marks(series), strict=True):
+            patch.set_url(mark)
+        self._whiskers(series, xs, ys, INK)
+
+    def _stack(self, series: Series, below: Any) -> Any:
+        values = np.array([point.y for point in series.points], dtype=float)
+        base = np.broadcast_to(below, values.shape)
+        if self.panel.x.scale == "category":
+            self._bars(series, base)
+        else:
+            edges = [*self._places(series, "x"), series.points[-1].x + 1]
+            look = {"baseline": base, "fill": True, "facecolor": series.colour}
+            steps = self.axes.stairs(base + values, edges, **look)
+            steps.set_url(self._mark(series.name))
+        return base + values
+
+    def _scale(self, side: Side) -> None:
+        """Scale, range and ticks of an axis."""
+        spec: Axis = getattr(self.panel, side)
+        ticks = getattr(self.axes, f"{side}axis")
+        limits = getattr(self.axes, f"set_{side}lim")
+        if spec.scale == "category":
+            if side == "x":
+                tilt = {"rotation": 60, "ha": "right"} if self._tilted() else {}
+                self.axes.set_xticks(range(len(spec.levels)), list(map(str, spec.levels)), **tilt)
+            return
+        if self.log[side]:
+            getattr(self.axes, f"set_{side}scale")("log")
+        if spec.levels:
+            ticks.set_minor_locator(NullLocator())
+            self.axes.set_xticks(list(spec.levels), list(spec.texts or map(str, spec.levels)))
+            return
+        known = [value for value in self.reach[side] if value > 0]
+        if self.log[side]:
+            low, high = min(known, default=1.0), max(known, default=1.0)
+            limits(low / 1.25, high * 1.25)
+        else:
+            limits(0, spec.top if spec.top is not None else 1.05 * max(known, default=1.0))
+            ticks.set_major_locator(MaxNLocator(5))
+        _plain_numbers(ticks)
+
+
+def _title(series: Series, point: Point) -> str:
+    """What is said of a point."""
+    return "\n".join(filter(None, [series.name, point.words]))
+
+
+def _plain_numbers(axis: Any) -> None:
+    """Ticks as people write numbers, on linear and logarithmic axes."""
+    axis.set_major_formatter(FuncFormatter(lambda value, _: tick(value)))
+    low, high = sorted(axis.get_view_interval())
+    if axis.get_scale() == "log" and high / low < 30:
+        # Less than two powers of ten would leave one labelled tick.
+        axis.set_minor_formatter(
+            FuncFormatter(lambda value, _: tick(value) if f"{value:e}"[0] in "25" else "")
+        )
+    else:
+        axis.set_minor_formatter(NullFormatter())
+
+
+def tick(value: float) -> str:
+    for factor, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= factor:
+            return f"{value / factor:.4g} {letter}"
+    return f"{value:.4g}"
