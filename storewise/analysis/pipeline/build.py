@@ -65,7 +65,9 @@ def measured_tables(results: Results) -> Tables:
     searched = searches(results)
     merged = latencies.merged_latency(measured.histograms, results)
     bound = hosts.client_bound(measured.load, throughput, summary, results, measured.paced)
-    published = compare(results.references, points(results, measured.mean_times, throughput))
+    curves, agreement = compare(
+        results.references, points(results, measured.mean_times, throughput)
+    )
     planned = plans(results)
     warnings = [
         *results.warnings,
@@ -96,10 +98,8 @@ def measured_tables(results: Results) -> Tables:
         client_bound=bound,
         questions=questions(results, merged),
         breakeven=breakeven(measured.question_times, measured.load_times, results),
-        reference_values=published.values,
-        reference_curves=published.curves,
-        reference_shapes=published.shapes,
-        reference_ratios=published.ratios,
+        reference_curves=curves,
+        reference_agreement=agreement,
         plans=planned,
         plan_summary=plan_summary(planned, results),
         warnings=sorted(set(warnings)),
