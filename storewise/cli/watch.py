@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import select
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -21,8 +17,6 @@ from storewise.errors import ResultError
 from storewise.layout import RECORD
 from storewise.session.coordination.run import lease_files, looks_stale
 
-#: Lets some seconds pass; True where the user has asked for the end.
-Wait = Callable[[float], bool]
 #: Seconds between two frames.
 EVERY = 1.0
 
@@ -44,7 +38,7 @@ def watch(
     """Follow a run: trials done and left with the time they will take, operations per second of
     each worker and node, live sessions, failures, the end of the newest log.
 
-    It only reads, and never disturbs the run. It ends with the run, or by q or Ctrl-C. Where
+    It only reads, and never disturbs the run. It ends with the run, or by Ctrl-C. Where
     standard output is no terminal it prints a line every ten seconds.
 
     Example: `storewise watch`, or `storewise watch demo --once --format json`
@@ -58,67 +52,33 @@ def watch(
     directory = find(study, results)
     seen = Seen()
 
-    def frames(every: float, wait: Wait) -> Iterator[Frame]:
+    def frames() -> Iterator[Frame]:
         while True:
             frame = look(directory, seen)
             yield frame
-            if once or frame.over or wait(every):
+            if once or frame.over:
                 return
+            time.sleep(EVERY)
 
     console = Console(highlight=False)
     try:
         if format_ == "json":
-            for frame in frames(EVERY, _pause):
+            for frame in frames():
                 typer.echo(json.dumps(as_json(frame), ensure_ascii=False, allow_nan=False))
         elif once:
             console.print(screen(look(directory, seen)))
         elif not console.is_terminal:
             last_line = -math.inf
-            for frame in frames(EVERY, _pause):
+            for frame in frames():
                 if frame.over or time.monotonic() - last_line >= LINE_EVERY:
                     last_line = time.monotonic()
                     typer.echo(line(frame))
         else:
-            with _keys() as wait, Live(console=console, auto_refresh=False) as live:
-                for frame in frames(EVERY, wait):
+            with Live(console=console, auto_refresh=False) as live:
+                for frame in frames():
                     live.update(screen(frame), refresh=True)
     except KeyboardInterrupt:
         return
-
-
-def _pause(seconds: float) -> bool:
-    """Let some time pass; False: nobody has asked for the end."""
-    time.sleep(seconds)
-    return False
-
-
-@contextmanager
-def _keys(*, clock: Callable[[], float] = time.monotonic) -> Iterator[Wait]:
-    """A pause that `q` ends; the terminal does not show what is typed meanwhile."""
-    if not sys.stdin.isatty():
-        yield _pause
-        return
-    import termios
-    import tty
-
-    descriptor = sys.stdin.fileno()
-    before = termios.tcgetattr(descriptor)
-
-    def wait(seconds: float) -> bool:
-        until = clock() + seconds
-        while (left := until - clock()) > 0:
-            if not select.select([descriptor], [], [], left)[0]:
-                return False
-            typed = os.read(descriptor, 16)
-            if not typed or b"q" in typed.lower():
-                return True
-        return False
-
-    try:
-        tty.setcbreak(descriptor)
-        yield wait
-    finally:
-        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
 
 
 def find(study: str | None, results: Path) -> Path:

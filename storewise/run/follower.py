@@ -105,14 +105,14 @@ class Follower:
             f"{step}: {files[0]}" if files and not self.stopping else step,
             frame.done + len(frame.failed),
             frame.total,
-            frame.estimate.seconds,
+            frame.seconds_left,
             [] if self.stopping else live,
             [_MARK.sub("", text) for text in frame.warnings[-_MOST:]],
         )
 
     def _live(self, trial: Trial, session: LiveSession, frame: Frame) -> LiveTrial:
         known = workload(trial.workload).phases
-        works = [w.progress for w in frame.workers if w.trial == trial.id and w.fresh]
+        works = [w.progress for w in frame.jobs if w.trial == trial.id and w.fresh]
         names = [phase.name for phase in trial.phases]
         directory, phases = self._results / TRIALS / trial.id, []
         for name in names:

@@ -11,14 +11,9 @@ from typing import Protocol
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.progress_bar import ProgressBar
-from rich.table import Table
 from rich.text import Text
 
-from storewise.watch.render import duration
-
-#: Columns of the bar of trials, where the terminal has room.
-_BAR = 30
+from storewise.watch.render import head_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,23 +111,8 @@ def view_of(say: Callable[[str], None], *, plain: bool = False) -> Iterator[View
 
 def picture(moment: Moment) -> RenderableType:
     """A moment for a terminal."""
-    head = Table.grid(padding=(0, 2, 0, 0))
-    cells: list[RenderableType] = [Text(moment.study, style="bold")]
-    if moment.done is not None and moment.total:
-        bar = ProgressBar(
-            total=moment.total,
-            completed=moment.done,
-            width=_BAR,
-            complete_style="green",
-            finished_style="green",
-        )
-        cells.append(bar)
-        cells.append(Text(f"{moment.done}/{moment.total} trials", no_wrap=True))
-        if moment.seconds_left is not None and moment.done < moment.total:
-            cells.append(Text(f"about {duration(moment.seconds_left)} left", no_wrap=True))
-    if not moment.trials:
-        cells.append(Text(moment.step, no_wrap=True, overflow="ellipsis"))
-    head.add_row(*cells)
+    does = "" if moment.trials else moment.step
+    head = head_line(moment.study, moment.done, moment.total, moment.seconds_left, does)
     lines: list[RenderableType] = [head]
     lines += [_trial(trial) for trial in moment.trials]
     lines += [

@@ -39,6 +39,6 @@ def _seconds(study: Study, trials: Sequence[Trial], results: Path, *, here: bool
         {},
         study.live_sessions,
     )
-    if left.seconds is not None:
-        return left.seconds
+    if left is not None:
+        return left
     return estimate(study, trials, {}, results, here=here).seconds.mean

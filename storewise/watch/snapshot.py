@@ -31,7 +31,7 @@ from storewise.session.coordination.listing import LiveSession, sessions_of
 from storewise.session.coordination.progress import JobProgress, progress_of
 from storewise.session.coordination.run import Failure, failures, looks_stale
 from storewise.session.coordination.run_record import RunRecord, read_record
-from storewise.watch.time_left import Left, duration_of, time_left
+from storewise.watch.time_left import duration_of, time_left
 
 #: A worker's or node's record that is older than this, s, is not of now. NFS caches attributes.
 STALE = 10.0
@@ -44,7 +44,7 @@ State = Literal["runs", "between", "ended", "killed", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
-class Teller:
+class JobStatus:
     """A worker or a node of a live trial, and its last record."""
 
     trial: str
@@ -69,25 +69,22 @@ class Frame:
     """``runs``; ``between`` two passes of `storewise run`; ``ended``; ``killed``; ``unknown``:
     nothing runs, and no run has left a record."""
     record: RunRecord | None
-    lease_age: float | None
     done: int
     failed: Sequence[str]
     """Trials that failed for good."""
     running: Sequence[str]
     left: int | None
     """Trials that are neither done nor failed nor running; None where that is not known."""
-    estimate: Left
+    seconds_left: float | None
     sessions: Sequence[LiveSession]
-    workers: Sequence[Teller]
-    nodes: Sequence[Teller]
+    jobs: Sequence[JobStatus]
+    """Workers, then nodes."""
     failures: Sequence[Failure]
-    """Attempts of this run that failed, oldest first."""
+    """The last attempts of this run that failed, oldest first."""
     warnings: Sequence[str]
     """Last warnings and errors in the logs of running trials, each with its log's name."""
     log: Path | None
     lines: Sequence[str]
-    last_measured: float | None
-    """Unix time at which the last trial was measured."""
 
     @property
     def over(self) -> bool:
@@ -101,11 +98,15 @@ class Frame:
             return None
         return self.done + len(self.failed) + len(self.running) + self.left
 
+    @property
+    def operations_per_s(self) -> float:
+        return sum(one.progress.operations_per_s for one in self.jobs if one.fresh)
+
     def owned(self) -> dict[str, float]:
         """Operations/s by the node that answered, over all workers that can tell."""
         rates: dict[str, float] = {}
-        for worker in self.workers:
-            for node, rate in worker.progress.owners.items() if worker.fresh else ():
+        for one in self.jobs:
+            for node, rate in one.progress.owners.items() if one.fresh else ():
                 rates[node] = rates.get(node, 0.0) + rate
         return rates
 
@@ -127,7 +128,6 @@ def look(directory: Path, seen: Seen | None = None) -> Frame:
             f"{directory}: no study has run here; start one with `storewise run STUDY`"
         )
     now = time.time()
-    leases = _leases(directory)
     measured = _measured(directory, seen)
     live = sessions_of(directory)
     running = [trial_of(session) for session in live]
@@ -143,21 +143,20 @@ def look(directory: Path, seen: Seen | None = None) -> Frame:
     trials: Mapping[str, str] = record.trials if record is not None else {}
     counted = {*done, *failed, *running}
     waiting = [name for name in trials if name not in counted]
-    workers, nodes = _tellers(directory, live, now)
     log, lines = _newest(directory, running)
-    state = _state(record, leases)
+    leases = (directory / LEASES).glob("[!.]*")
+    state = _state(record, leased=not all(map(looks_stale, leases)))
     return Frame(
         study=study_name(directory),
         directory=directory,
         at=now,
         state=state,
         record=record,
-        lease_age=min((max(0.0, now - mtime) for mtime in leases.values()), default=None),
         done=len(done),
         failed=failed,
         running=running,
         left=len(waiting) if record is not None else None,
-        estimate=time_left(
+        seconds_left=time_left(
             {n: d for n, (_, d) in seen.durations.items() if d is not None and n in done},
             trials,
             waiting,
@@ -165,25 +164,17 @@ def look(directory: Path, seen: Seen | None = None) -> Frame:
             record.live_sessions if record is not None else 1,
         ),
         sessions=live,
-        workers=workers,
-        nodes=nodes,
+        jobs=_jobs(directory, running, now),
         failures=_failures(directory, record),
         warnings=_warnings(directory, running),
         log=log,
         lines=lines,
-        last_measured=max((at for at, _ in seen.durations.values()), default=None),
     )
 
 
 def trial_of(session: LiveSession) -> str:
     """The trial that a session is of."""
     return session.id.rsplit("/", 1)[1]
-
-
-def _leases(directory: Path) -> dict[str, float]:
-    """Leases of runs that are not known to have ended, with the time of their last renewal."""
-    times = _modified((directory / LEASES).glob("[!.]*"))
-    return {path.name: at for path, at in times.items() if not looks_stale(path)}
 
 
 def _modified(paths: Iterable[Path]) -> dict[Path, float]:
@@ -197,8 +188,8 @@ def _modified(paths: Iterable[Path]) -> dict[Path, float]:
     return times
 
 
-def _state(record: RunRecord | None, leases: Mapping[str, float]) -> State:
-    if leases:
+def _state(record: RunRecord | None, *, leased: bool) -> State:
+    if leased:
         return "runs"
     if record is None:
         return "unknown"
@@ -229,24 +220,20 @@ def _measured(directory: Path, seen: Seen) -> list[str]:
     return trials
 
 
-def _tellers(
-    directory: Path, live: Sequence[LiveSession], now: float
-) -> tuple[list[Teller], list[Teller]]:
-    workers: list[Teller] = []
-    nodes: list[Teller] = []
-    for session in live:
-        trial = trial_of(session)
-        for progress, at in progress_of(directory / LIVE / trial).values():
-            one = Teller(trial, progress, max(0.0, now - at))
-            (nodes if progress.state == "serves" else workers).append(one)
-    return workers, nodes
+def _jobs(directory: Path, trials: Sequence[str], now: float) -> list[JobStatus]:
+    jobs = [
+        JobStatus(trial, progress, max(0.0, now - at))
+        for trial in trials
+        for progress, at in progress_of(directory / LIVE / trial).values()
+    ]
+    return sorted(jobs, key=lambda one: one.progress.state == "serves")
 
 
 def _failures(directory: Path, record: RunRecord | None) -> list[Failure]:
     since = record.started if record is not None else 0.0
     names = [path.stem for path in (directory / FAILURES).glob("*.jsonl")]
     of_run = [one for name in names for one in failures(directory, name) if one.at >= since]
-    return sorted(of_run, key=lambda one: one.at)
+    return sorted(of_run, key=lambda one: one.at)[-LINES:]
 
 
 def _newest(directory: Path, trials: Sequence[str]) -> tuple[Path | None, list[str]]:

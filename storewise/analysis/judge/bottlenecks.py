@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from storewise.analysis.common.engines import CEILING, embedded
-from storewise.analysis.common.frames import grouped, keys_of, missing, numbered, records, rows_of
+from storewise.analysis.common.frames import grouped, missing, records, rows_of
 from storewise.analysis.common.text import all_of, binary
 from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.files.parts import SESSION, Part
@@ -188,7 +188,7 @@ def limits(tables: Tables) -> Judged:
         key: list(dict.fromkeys(map(str, group["reason"])))
         for key, group in grouped(tables.client_bound, STEP)
     }
-    uses = host_uses(tables, every=False)
+    uses = host_uses(tables)
     steps = tables.throughput
     rated = steps[(steps["measure"] == "operations_per_s") & steps["rate"].notna()]
     reached = {
@@ -253,7 +253,7 @@ def _row(
 
 
 def _quiet(use: HostUse) -> str:
-    """What a host was busy with that had reached no"""
+    """Load of the busiest host where no limit was reached."""
     network = (
         "network unknown (its links' speed is not known)"
         if math.isnan(use.network)
@@ -292,11 +292,8 @@ def host_facts(parts: Sequence[Part]) -> dict[str, HostFacts]:
     return facts
 
 
-def host_uses(tables: Tables, *, every: bool = True) -> dict[tuple[str, str, int], list[HostUse]]:
-    """What every host of a trial was busy with, by trial, phase and step.
-
-    Without `every` only hosts that a limit may be read from (`_telling`).
-    """
+def host_uses(tables: Tables) -> dict[tuple[str, str, int], list[HostUse]]:
+    """What every host of a trial was busy with, by trial, phase and step."""
     facts = host_facts(tables.results.parts)
     trials = {str(row["trial"]): row for row in records(tables.trials)}
     #: Servers and the processors that each was given, by trial and host.
@@ -314,7 +311,7 @@ def host_uses(tables: Tables, *, every: bool = True) -> dict[tuple[str, str, int
     means = _means(load[~of_node], facts)
     spread = Counter(means[means["client_cpu"].notna()][STEP].itertuples(index=False, name=None))
     uses: dict[tuple[str, str, int], list[HostUse]] = {}
-    for row in records(means if every else _telling(means, placed)):
+    for row in records(means):
         key = (row["trial"], row["phase"], row["step"], row["host"])
         step, trial, host = key[:3], trials.get(key[0], {}), key[3]
         servers = {
@@ -335,13 +332,8 @@ def host_uses(tables: Tables, *, every: bool = True) -> dict[tuple[str, str, int
 def _means(load: pd.DataFrame, facts: Mapping[str, HostFacts]) -> pd.DataFrame:
     """One row per trial, phase, step and host with the means of _METRICS, and _USES."""
     load = load[load["metric"].isin(_METRICS)]
-    places = numbered(load, [*STEP, "host"])
-    wide = keys_of(load, [*STEP, "host"], places.first)
-    metric = load["metric"].astype("category").cat
-    mean = np.full((places.groups, len(metric.categories)), np.nan)
-    mean[places.number, metric.codes.to_numpy()] = load["mean"].to_numpy(dtype=float)
-    known = dict(zip(metric.categories, mean.T, strict=True))
-    wide = wide.assign(**{name: known.get(name, np.nan) for name in _METRICS})
+    wide = load.pivot_table(index=[*STEP, "host"], columns="metric", values="mean", observed=True)
+    wide = wide.reindex(columns=list(_METRICS)).reset_index()
     of_host = [facts.get(host, HostFacts()) for host in wide["host"]]
     traffic = np.fmax(wide["network_received"], wide["network_sent"])
     return wide.assign(
@@ -354,26 +346,6 @@ def _means(load: pd.DataFrame, facts: Mapping[str, HostFacts]) -> pd.DataFrame:
         traffic=traffic,
         network=traffic / np.array([one.link for one in of_host]),
     )
-
-
-def _telling(means: pd.DataFrame, placed: Collection[tuple[str, str]]) -> pd.DataFrame:
-    """The rows of hosts that a limit may be read from: those with servers, those that reached one,
-    and of each step the busiest. Of hundreds of hosts with clients the others tell nothing more.
-    """
-    cpu, disk, memory, network = (
-        means[name].to_numpy() for name in ("cpu", "disk", "memory", "network")
-    )
-    keys = zip(means["trial"], means["host"], strict=True)
-    keep = np.array([key in placed for key in keys], dtype=bool)
-    keep |= (cpu >= CPU_BUSY) | (memory >= MEMORY_FULL) | (means["swap"].to_numpy() >= SWAPPING)
-    keep |= (disk >= min(DISK_BUSY, DISK_QUEUES)) | (network >= LINK_BUSY)
-    pressure = np.fmax(np.fmax(cpu, disk), np.fmax(memory, network))
-    # `_row` shows hosts whose processors are known only.
-    pressure = np.where(np.isnan(cpu) | np.isnan(pressure), -np.inf, pressure)
-    steps = numbered(means, STEP)
-    highest = steps.highest(pressure)
-    keep |= pressure == highest[steps.number]
-    return means[keep]
 
 
 def _client_cores(mean: Mapping[str, float], trial: Mapping[str, Any], hosts: int) -> float:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ import pandas as pd
 
 from storewise.analysis.common.engines import CEILING, embedded, external, replica_factor
 from storewise.analysis.common.frames import grouped, missing, records
-from storewise.analysis.common.text import all_of, number
+from storewise.analysis.common.text import number
 from storewise.analysis.judge.comparable_steps import LOAD_RATE, loads
 from storewise.analysis.judge.corpus import VOLUME, FullSize, corpus_disk, full_size
 from storewise.analysis.measure.scaling import as_estimate
@@ -47,10 +47,6 @@ COLUMNS = (
     *("bytes", "bytes_low", "bytes_high", "bytes_per_count"),
     *("model", "target_hours", "needed", "needed_low", "needed_high"),
     *("needed_hours", "needed_bytes_per_count", "peak", "extrapolated", "limits"),
-)
-CURVE = (
-    *("phase", "step", "over", "count", "how", "documents_per_s", "low", "high"),
-    *("hours", "hours_low", "hours_high", "resampled", "bytes_per_count", "extrapolated"),
 )
 
 
@@ -115,48 +111,15 @@ def model_of(
     return Model(LINEAR, base, top, each=base.mean / top)
 
 
-@dataclass(frozen=True, slots=True)
-class _Load:
-    """Loads of one setting over the counts of what an engine grows by (`over`; empty: not known),
-    whose rates are the rows of `rates`. `volume` says in words what larger volumes changed."""
-
-    tables: Tables
-    full: FullSize
-    setting: Mapping[str, Any]
-    over: str
-    rates: pd.DataFrame
-    volume: str
-
-    @property
-    def what(self) -> str:
-        """One of what it grows by."""
-        return "worker" if self.over == WORKERS else "node"
-
-    def trials(self) -> pd.DataFrame:
-        """The trials of the setting, whatever their count and volume."""
-        levels = {n: v for n, v in self.setting.items() if n not in ("phase", "step")}
-        return _rows_at(self.tables.trials, levels)
-
-
 def capacity(tables: Tables) -> Judged:
-    """The tables `capacity`, one row per levels of all factors but the count, phase and step, and
-    `capacity_curve`, with each measured count and those of the model up to the needed."""
+    """The table `capacity`: a row per levels of all factors but the count, phase and step."""
     factors = list(tables.results.factors)
     full = full_size(tables) if "engine" in factors else None
-    rows, curves = [], []
-    if full is not None:
-        disk = corpus_disk(tables, full)
-        for load in _loads(tables, full, factors):
-            row, curve = _capacity(load, disk)
-            rows.append(row)
-            curves += curve
-    table = pd.DataFrame(rows, columns=[*factors, *COLUMNS])
-    return Judged(
-        table, beside={"capacity_curve": pd.DataFrame(curves, columns=[*factors, *CURVE])}
-    )
+    rows = _rows(tables, full, factors) if full is not None else []
+    return Judged(pd.DataFrame(rows, columns=[*factors, *COLUMNS]))
 
 
-def _loads(tables: Tables, full: FullSize, factors: Sequence[str]) -> Iterable[_Load]:
+def _rows(tables: Tables, full: FullSize, factors: Sequence[str]) -> list[dict[str, Any]]:
     rates = tables.rates
     rates = rates[
         rates["phase"].isin(loads(rates))
@@ -164,16 +127,18 @@ def _loads(tables: Tables, full: FullSize, factors: Sequence[str]) -> Iterable[_
         & (rates["engine"] != CEILING)
         & (rates["mean"] > 0)
     ]
+    disk = corpus_disk(tables, full)
+    rows = []
     for (engine,), of_engine in grouped(rates, ["engine"]):
         over = _over(str(engine), factors)
         keys = [*(f for f in factors if f not in (over, VOLUME)), "phase", "step"]
-        for levels, group in grouped(of_engine, keys):
+        for _, group in grouped(of_engine, keys):
             group, volume = _largest_volume(group)
             if over:
                 group = group[group[over].notna()].sort_values(over)
             if len(group):
-                setting = dict(zip(keys, levels, strict=True))
-                yield _Load(tables, full, setting, over, group, volume)
+                rows.append(_row(tables, full, disk, over, group, volume))
+    return rows
 
 
 def _over(engine: str, factors: Sequence[str]) -> str:
@@ -199,74 +164,61 @@ def _largest_volume(group: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     )
 
 
-def _capacity(load: _Load, disk: pd.DataFrame) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """A row of `capacity`, and those of its curve."""
-    full, over, group = load.full, load.over, load.rates
-    place = {f: load.setting.get(f) for f in (*load.tables.results.factors, "phase", "step")}
-    if VOLUME in place:
-        place[VOLUME] = group[VOLUME].iloc[0]
+def _row(
+    tables: Tables, full: FullSize, disk: pd.DataFrame, over: str, group: pd.DataFrame, volume: str
+) -> dict[str, Any]:
+    """A row of `capacity`, of the rates of one setting over the counts of what it grows by."""
     rates = [as_estimate(row) for row in records(group)]
-    if over:
-        counts = group[over].astype(float).to_list()
-        model = model_of(counts, rates, _fitted(load, place))
-    else:
-        counts, rates = [math.nan], rates[:1]
-        model = Model(MEASURED, rates[0], math.nan, most=0)
+    counts = group[over].astype(float).to_list() if over else [math.nan] * len(rates)
     best = max(range(len(counts)), key=lambda i: rates[i].mean)
-    size = _size(disk, load, counts[best])
-    per_count = size["bytes"] / replica_factor(load.setting)
+    setting = records(group)[best]
+    names = [*tables.results.factors, "phase", "step"]
+    place = {name: setting[name] for name in names if name != over}
+    model = (
+        model_of(counts, rates, _fitted(tables, place, over))
+        if over
+        else Model(MEASURED, rates[best], math.nan, most=0)
+    )
+    # A fitted line over volumes has no level of `volume`.
+    sizes = _rows_at(disk, {n: setting[n] for n in names if n != VOLUME})
+    if VOLUME in sizes:
+        sizes = sizes[sizes[VOLUME].isna() | (sizes[VOLUME] == setting[VOLUME])]
+    size = next(iter(records(sizes)), {})
+    ends = {"bytes": "mean", "bytes_low": "low", "bytes_high": "high"}
+    of_size = {name: float(size.get(column, math.nan)) for name, column in ends.items()}
+    per_count = of_size["bytes"] / replica_factor(setting)
     target = full.documents / (TARGET_HOURS * HOUR)
-    needed = model.needed(target) if over else math.nan
-    ends = [
-        model.needed(target / end) if over and end > 0 else math.nan
-        for end in _relative(model.base)
-    ]
-    used = [rates[best], model.base] if over else [rates[best]]
-    farthest = FAR * counts[-1]
-    row = {
+    needed, fewest, highest = (
+        model.needed(target / share) if over and share > 0 else math.nan
+        for share in (1.0, *reversed(_relative(model.base)))
+    )
+    hours = full.documents / rates[best].mean / HOUR
+    low, high = _relative(rates[best])
+    used = [rates[best], model.base]
+    return {
         **place,
         "over": over,
         "documents": full.documents,
         "multiple": full.multiple,
         "count": counts[best],
         "documents_per_s": rates[best].mean,
-        **_hours(full.documents, rates[best].mean, rates[best]),
+        "hours": hours,
+        "hours_low": hours / high,
+        "hours_high": hours / low,
         "resampled": weaker(*("none" if _wide(one) else one.resampled for one in used)),
-        **size,
+        **of_size,
         "bytes_per_count": per_count / counts[best],
         "model": model.kind,
         "target_hours": TARGET_HOURS,
         "needed": needed,
-        "needed_low": ends[1],
-        "needed_high": ends[0],
+        "needed_low": fewest,
+        "needed_high": highest,
         "needed_hours": full.documents / model.rate(needed) / HOUR if needed > 0 else math.nan,
         "needed_bytes_per_count": per_count / needed,
         "peak": float(model.most) if model.kind == USL and model.most < MOST else math.nan,
-        "extrapolated": needed > farthest,
-        "limits": "; ".join(_limits(load, model, used)),
+        "extrapolated": needed > FAR * counts[-1],
+        "limits": "; ".join(_limits(full, over, volume, model, used)),
     }
-    curve = []
-    measured = dict(zip(counts, rates, strict=True))
-    for count in _counts(counts, needed, model) if over else []:
-        estimate = measured.get(count, model.base)
-        rate = estimate.mean if count in measured else model.rate(count)
-        low, high = _relative(estimate)
-        curve.append(
-            {
-                **place,
-                "over": over,
-                "count": count,
-                "how": MEASURED if count in measured else model.kind,
-                "documents_per_s": rate,
-                "low": rate * low,
-                "high": rate * high,
-                **_hours(full.documents, rate, estimate),
-                "resampled": "none" if _wide(estimate) else estimate.resampled,
-                "bytes_per_count": per_count / count,
-                "extrapolated": count > farthest,
-            }
-        )
-    return row, curve
 
 
 def _wide(rate: Estimate) -> bool:
@@ -281,44 +233,18 @@ def _relative(rate: Estimate) -> tuple[float, float]:
     return rate.low / rate.mean, rate.high / rate.mean
 
 
-def _hours(documents: float, rate: float, basis: Estimate) -> dict[str, float]:
-    """The hours of a load, with an interval as wide as that of `basis`."""
-    hours = documents / rate / HOUR
-    low, high = _relative(basis)
-    return {"hours": hours, "hours_low": hours / high, "hours_high": hours / low}
-
-
-def _counts(counts: Sequence[float], needed: float, model: Model) -> list[float]:
-    """The counts of a curve: those measured, powers of two up to the needed, and the needed."""
-    chosen = set(counts)
-    if model.kind != MEASURED:
-        end = min(model.most, max(FAR * counts[-1], needed if needed > 0 else 0.0))
-        powers = (2.0**i for i in range(int(math.log2(max(end, 1.0))) + 1))
-        # A line from the largest count on says nothing of fewer than were measured.
-        chosen |= {n for n in powers if n > counts[0] or model.kind == USL}
-        chosen |= {needed} if needed > 0 else {float(model.most)} if model.most < MOST else set()
-    return sorted(chosen)
-
-
-def _fitted(load: _Load, place: Mapping[str, Any]) -> tuple[float, float, float] | None:
+def _fitted(
+    tables: Tables, place: Mapping[str, Any], over: str
+) -> tuple[float, float, float] | None:
     """lambda, sigma, kappa of the law for this setting; None where there is no fit."""
-    usl = load.tables.judged.get("usl")
+    usl = tables.judged.get("usl")
     if usl is None or usl.empty:
         return None
-    levels = {name: level for name, level in place.items() if name != load.over}
-    curve = {"factor": load.over, "measure": LOAD_RATE, "reason": ""}
-    for row in records(_rows_at(usl, {**levels, **curve})):
+    curve = {"factor": over, "measure": LOAD_RATE, "reason": ""}
+    for row in records(_rows_at(usl, {**place, **curve})):
         values = float(row["lambda"]), float(row["sigma"]), float(row["kappa"])
         return values if all(map(math.isfinite, values)) else None
     return None
-
-
-def _size(disk: pd.DataFrame, load: _Load, count: float) -> dict[str, float]:
-    """What the corpus takes on disk at this setting, B; nan where the store gave no size."""
-    levels = {**load.setting, **({load.over: count} if load.over else {})}
-    row = next(iter(records(_rows_at(disk, levels))), {})
-    columns = {"bytes": "mean", "bytes_low": "low", "bytes_high": "high"}
-    return {name: float(row.get(column, math.nan)) for name, column in columns.items()}
 
 
 def _rows_at(table: pd.DataFrame, levels: Mapping[str, Any]) -> pd.DataFrame:
@@ -329,12 +255,13 @@ def _rows_at(table: pd.DataFrame, levels: Mapping[str, Any]) -> pd.DataFrame:
     return table[same]
 
 
-def _limits(load: _Load, model: Model, used: Sequence[Estimate]) -> list[str]:
+def _limits(
+    full: FullSize, over: str, volume: str, model: Model, used: Sequence[Estimate]
+) -> list[str]:
     """What the row assumes, in words."""
-    tables, full, over, what = load.tables, load.full, load.over, load.what
-    trials = load.trials()
+    what = "worker" if over == WORKERS else "node"
     texts = [
-        load.volume
+        volume
         or f"the rate is taken to stay the same over {number(full.multiple)} times what was loaded"
     ]
     if not over:
@@ -354,32 +281,9 @@ def _limits(load: _Load, model: Model, used: Sequence[Estimate]) -> list[str]:
         texts.append(f"more {what}s did not load faster than chance, so no other number is given")
     if full.by == "files":
         texts.append("documents of the corpus by its number of files")
-    texts += _bounds(tables, trials["trial"], str(load.setting["phase"]))
-    if over and (load.rates[over] > 1).any() and _one_host(tables, trials, over):
-        texts.append(f"all {what}s shared one host; on hosts of their own they may do more")
-    for n in [rate.n for rate in used if _wide(rate)][:1]:
+    if any(map(_wide, used)):
         texts.append(
-            f"how far hours{f' and {over}' if over else ''} may be off is not known: the interval "
-            f"of the rate ({n} repeat{'' if n == 1 else 's'}) spans a factor of {UNKNOWN:g} or more"
+            "how far this may be off is not known: the interval of the rate spans a factor of "
+            f"{UNKNOWN:g} or more"
         )
     return texts
-
-
-def _one_host(tables: Tables, trials: pd.DataFrame, over: str) -> bool:
-    """Whether some trial had several servers, or workers, on a single host."""
-    if over == WORKERS:
-        several = trials[trials[WORKERS] > 1]
-        return bool((~several["host"].astype(str).str.contains(", ")).any())
-    hosts = tables.nodes[tables.nodes["trial"].isin(trials["trial"])].groupby("trial")["host"]
-    return bool(((hosts.size() > 1) & (hosts.nunique() == 1)).any())
-
-
-def _bounds(tables: Tables, trials: pd.Series, phase: str) -> list[str]:
-    """What limited these loads, by the judge of limits."""
-    limits = tables.judged.get("limits")
-    if limits is None or limits.empty:
-        return []
-    of_loads = limits[limits["trial"].isin(trials) & (limits["phase"] == phase)]
-    kinds = of_loads["limited_by"].value_counts()
-    words = [f"{kind} ({count} of {len(of_loads)})" for kind, count in kinds.items()]
-    return [f"limited by: {all_of(words)}"] if words else []

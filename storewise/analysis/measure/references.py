@@ -1,14 +1,12 @@
 """Published figures beside measured ones: shapes and ratios, never absolute values.
 
-The hardware, versions and clients of a published study are others, so its values are only listed.
-What can be compared without them:
+The hardware, versions and clients of a published study are others. What can be compared without
+them:
 
 - *shape*: how a value changes over the levels of one thing. Both curves are divided by their own
   value at the lowest level that both have (else at their own lowest), and each gets the slope of
   its least-squares line in logarithms of both axes: 1 is proportional, 0 is flat.
 - *ratio*: one system's value over another's at the same level, and of the best values of both.
-
-All functions are pure.
 """
 
 from __future__ import annotations
@@ -22,21 +20,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from storewise.analysis.common.engines import title
+from storewise.analysis.common import engines
 from storewise.analysis.common.text import level
 from storewise.analysis.measure.points import CLIENTS, Point, geometric, within
-from storewise.study.references import Reference, Series, cells, reason
+from storewise.study.references import Reference, Series, cells
 
-VALUES = ["reference", "line", "series", "system", "setting", "x_name", "x", "value", "unit"]
-VALUES += ["compared"]
 CURVES = ["reference", "series", "title", "source", "system", "engine", "fixed", "setting"]
 CURVES += ["x_name", "x", "value", "unit", "base", "relative"]
-SHAPES = ["reference", "series", "title", "system", "engine", "setting", "x_name", "levels"]
-SHAPES += ["published_slope", "measured_slope", "published_trend", "measured_trend"]
-SHAPES += ["published_best", "measured_best", "agree"]
-RATIOS = ["reference", "series", "title", "setting", "x_name", "at", "over", "under"]
-RATIOS += ["published", "measured", "agree"]
-
+AGREEMENT = ["reference", "series", "title", "quantity", "of", "setting", "x_name", "at"]
+AGREEMENT += ["published", "measured", "agree"]
+#: The two kinds of rows of AGREEMENT.
+SLOPE, RATIO = "slope", "ratio"
 
 #: A slope of less than this, up or down, counts as flat; a ratio within 10 % of 1 as equal.
 FLAT = 0.1
@@ -182,95 +176,54 @@ def side(ratio: float) -> int:
     return 0 if 1 / EQUAL < ratio < EQUAL else 1 if ratio > 1 else -1
 
 
-@dataclass(frozen=True, slots=True)
-class Compared:
-    """The tables of a study's references."""
-
-    values: pd.DataFrame
-    """Every published value, not to be compared as it is."""
-    curves: pd.DataFrame
-    shapes: pd.DataFrame
-    ratios: pd.DataFrame
-
-
-def compare(references: Sequence[Reference], points: Sequence[Point]) -> Compared:
-    """Everything that references and measured points have in common."""
-    values: list[dict[str, Any]] = []
+def compare(
+    references: Sequence[Reference], points: Sequence[Point]
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """What references and measured points have in common: the tables `reference_curves` (CURVES)
+    and `reference_agreement` (AGREEMENT)."""
     curves: list[dict[str, Any]] = []
-    shapes: list[dict[str, Any]] = []
-    ratios: list[dict[str, Any]] = []
+    agreement: list[dict[str, Any]] = []
     for reference in references:
-        theirs = published(reference)
-        pairs = [(one, ours) for one in theirs if (ours := measured(reference, one, points))]
-        values += _values(reference, {(c.series.id, c.system, c.same) for c, _ in pairs})
+        pairs = [
+            (one, ours)
+            for one in published(reference)
+            if (ours := measured(reference, one, points))
+        ]
         panels: dict[tuple[Any, ...], list[Curve]] = {}
         for one, ours in pairs:
             if one.series.x is not None:
                 panels.setdefault((one.series.id, one.same), []).extend((one, *ours))
-                shapes += [_shape(one, curve) for curve in ours]
+                agreement += [_slopes(one, curve) for curve in ours]
         for panel in panels.values():
             curves += [row for one in panel for row in _curve_rows(one, base_of(one, panel))]
-        ratios += _ratios(reference, pairs)
-    return Compared(
-        pd.DataFrame(values, columns=VALUES),
-        pd.DataFrame(curves, columns=CURVES),
-        pd.DataFrame(shapes, columns=SHAPES),
-        pd.DataFrame(ratios, columns=RATIOS),
-    )
+        agreement += _ratios(reference, pairs)
+    return pd.DataFrame(curves, columns=CURVES), pd.DataFrame(agreement, columns=AGREEMENT)
 
 
-def _values(reference: Reference, used: set[tuple[Any, ...]]) -> list[dict[str, Any]]:
-    rows: list[tuple[Any, ...]] = []
-    for cell in cells(reference):
-        series, row = cell.series, cell.row
-        same = tuple((level, row[column]) for column, level in series.same.items())
-        known = (series.id, row[reference.system], same) in used
-        rows.append(
-            (
-                reference.name,
-                cell.line,
-                series.title,
-                row[reference.system],
-                _same_text(same),
-                series.x.column if series.x else "",
-                float(row[series.x.column]) if series.x else math.nan,
-                float(row[series.value]) * series.times,
-                series.unit,
-                "yes" if known else "not measured in this study",
-            )
-        )
-    compared = {line for _, line, *_ in rows}
-    for line, row in enumerate(reference.rows, start=2):
-        if line not in compared:
-            text = ", ".join(f"{k} {v}" for k, v in row.items() if v and k != reference.system)
-            empty = ("", math.nan, math.nan, "")
-            why = reason(reference, row) or ""
-            rows.append((reference.name, line, "", row[reference.system], text, *empty, why))
-    return [dict(zip(VALUES, row, strict=True)) for row in sorted(rows, key=lambda r: r[:3])]
+def _fixed(curve: Curve) -> str:
+    return ", ".join(f"{name} {value}" for name, value in curve.same)
 
 
-def _same_text(same: Iterable[tuple[str, str]]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in same)
-
-
-def setting_of(curve: Curve) -> str:
-    """What a curve holds fixed, as its publication and our study have it."""
-    return ", ".join(filter(None, [_same_text(curve.same), curve.setting]))
+def _row(theirs: Curve, ours: Curve) -> dict[str, Any]:
+    """What rows of both tables begin with."""
+    series = theirs.series
+    return {
+        "reference": theirs.reference,
+        "series": series.id,
+        "title": series.title,
+        "setting": ", ".join(filter(None, [_fixed(theirs), ours.setting])),
+        "x_name": series.x.level if series.x else "",
+    }
 
 
 def _curve_rows(curve: Curve, base: float) -> list[dict[str, Any]]:
-    assert curve.series.x is not None
     return [
-        {
-            "reference": curve.reference,
-            "series": curve.series.id,
-            "title": curve.series.title,
+        _row(curve, curve)
+        | {
             "source": "measured" if curve.engine else "published",
             "system": curve.system,
             "engine": curve.engine,
-            "fixed": _same_text(curve.same),
-            "setting": setting_of(curve),
-            "x_name": curve.series.x.level,
+            "fixed": _fixed(curve),
             "x": x,
             "value": value,
             "unit": curve.series.unit,
@@ -281,34 +234,23 @@ def _curve_rows(curve: Curve, base: float) -> list[dict[str, Any]]:
     ]
 
 
-def _shape(theirs: Curve, ours: Curve) -> dict[str, Any]:
-    assert theirs.series.x is not None
+def _slopes(theirs: Curve, ours: Curve) -> dict[str, Any]:
     values = [theirs.values, ours.values]
     common = sorted(set(theirs.values) & set(ours.values))
     if len(common) > 1:
         values = [{x: one[x] for x in common} for one in values]
-        levels = f"{level(common[0])} to {level(common[-1])}"
+        at = f"{level(common[0])} to {level(common[-1])}"
     else:
-        levels = " against ".join(f"{level(min(v))} to {level(max(v))}" for v in values)
+        at = " against ".join(f"{level(min(v))} to {level(max(v))}" for v in values)
     slopes = [slope(one) for one in values]
     trends = [trend(one) for one in slopes]
-    agree = "too few levels" if "" in trends else "yes" if trends[0] == trends[1] else "no"
-    return {
-        "reference": theirs.reference,
-        "series": theirs.series.id,
-        "title": theirs.series.title,
-        "system": theirs.system,
-        "engine": ours.engine,
-        "setting": setting_of(ours),
-        "x_name": theirs.series.x.level,
-        "levels": levels,
-        "published_slope": slopes[0],
-        "measured_slope": slopes[1],
-        "published_trend": trends[0],
-        "measured_trend": trends[1],
-        "published_best": theirs.best(),
-        "measured_best": ours.best(),
-        "agree": agree,
+    return _row(theirs, ours) | {
+        "quantity": SLOPE,
+        "of": _name(theirs, ours),
+        "at": at,
+        "published": slopes[0],
+        "measured": slopes[1],
+        "agree": "too few levels" if "" in trends else "yes" if trends[0] == trends[1] else "no",
     }
 
 
@@ -317,18 +259,15 @@ def _ratios(
 ) -> Iterator[dict[str, Any]]:
     """The ratios of two systems in one series, and of the paired series of one system."""
     pairs = [pair for pair in pairs if pair[0].series.ratios]
-    for (one, ours), (two, others) in itertools.combinations(pairs, 2):
+    for (i, (one, ours)), (j, (two, others)) in itertools.permutations(enumerate(pairs), 2):
         ids = [one.series.id, two.series.id]
-        same_series = ids[0] == ids[1] and one.system != two.system
-        paired = one.system == two.system and (
-            ids in reference.pairs or ids[::-1] in reference.pairs
-        )
+        # Of two systems the one that was published first is over the other.
+        same_series = i < j and ids[0] == ids[1] and one.system != two.system
+        paired = one.system == two.system and ids in reference.pairs
         if one.same == two.same and (same_series or paired):
             for a, b in itertools.product(ours, others):
                 if a.setting == b.setting and (same_series or a.engine == b.engine):
-                    turned = ids[::-1] in reference.pairs
-                    both = [(one, a), (two, b)]
-                    yield from _ratio_rows(*(both[::-1] if turned else both))
+                    yield from _ratio_rows((one, a), (two, b))
 
 
 def _ratio_rows(over: tuple[Curve, Curve], under: tuple[Curve, Curve]) -> Iterator[dict[str, Any]]:
@@ -337,51 +276,47 @@ def _ratio_rows(over: tuple[Curve, Curve], under: tuple[Curve, Curve]) -> Iterat
     curves = (*over, *under)
     series = over[0].series
     common = set.intersection(*(set(curve.values) for curve in curves))
-    places = [(level(x) if series.x else "", (x, x, x, x)) for x in sorted(common)]
+    places = [(level(x) if series.x else "", [x] * 4) for x in sorted(common)]
     if series.x is not None:
-        a, b, c, d = (curve.best() for curve in curves)
-        places.append(("best of each", (a, b, c, d)))
+        places.append(("best of each", [curve.best() for curve in curves]))
+    names = [_name(*pair) for pair in (over, under)]
+    if series.id != under[0].series.id:
+        titles = (series.title, under[0].series.title)
+        names = [f"{title}, {name}" for title, name in zip(titles, names, strict=True)]
     for at, levels in places:
         values = [curve.values[x] for curve, x in zip(curves, levels, strict=True)]
         if min(values) <= 0:
             continue
-        published_ratio, measured_ratio = values[0] / values[2], values[1] / values[3]
-        several = series.id != under[0].series.id
-        yield {
-            "reference": over[0].reference,
-            "series": series.id,
-            "title": series.title,
-            "setting": setting_of(over[1]),
-            "x_name": series.x.level if series.x else "",
+        theirs, ours = values[0] / values[2], values[1] / values[3]
+        yield _row(*over) | {
+            "quantity": RATIO,
+            "of": " over ".join(names),
             "at": at,
-            "over": _name(*over, with_series=several),
-            "under": _name(*under, with_series=several),
-            "published": published_ratio,
-            "measured": measured_ratio,
-            "agree": "yes" if side(published_ratio) == side(measured_ratio) else "no",
+            "published": theirs,
+            "measured": ours,
+            "agree": "yes" if side(theirs) == side(ours) else "no",
         }
 
 
-def _name(theirs: Curve, ours: Curve, *, with_series: bool) -> str:
-    engine = title(ours.engine)
-    text = engine if theirs.system == ours.engine else f"{engine} (published: {theirs.system})"
-    return f"{theirs.series.title}, {text}" if with_series else text
+def _name(theirs: Curve, ours: Curve) -> str:
+    engine = engines.title(ours.engine)
+    return engine if theirs.system == ours.engine else f"{engine} (published: {theirs.system})"
 
 
-def finding(shapes: pd.DataFrame, ratios: pd.DataFrame) -> list[str]:
+def finding(agreement: pd.DataFrame) -> list[str]:
     """What agrees, a sentence for each reference; empty where nothing could be compared."""
+    words = {
+        SLOPE: "curves rise, fall or stay as published",
+        RATIO: "ratios are on the published side of 1",
+    }
     sentences = []
-    for name in dict.fromkeys([*shapes["reference"], *ratios["reference"]]):
-        curves = shapes[(shapes["reference"] == name) & (shapes["agree"] != "too few levels")]
-        pairs = ratios[ratios["reference"] == name]
+    known = agreement[agreement["agree"] != "too few levels"]
+    for name, rows in known.groupby("reference", sort=False):
+        of_kind = {kind: rows[rows["quantity"] == kind]["agree"] for kind in words}
         parts = [
-            f"{(table['agree'] == 'yes').sum()} of {len(table)} {words}"
-            for table, words in (
-                (curves, "curves rise, fall or stay as published"),
-                (pairs, "ratios are on the published side of 1"),
-            )
-            if len(table)
+            f"{(agree == 'yes').sum()} of {len(agree)} {words[kind]}"
+            for kind, agree in of_kind.items()
+            if len(agree)
         ]
-        if parts:
-            sentences.append(f"{name}: {'; '.join(parts)}")
+        sentences.append(f"{name}: {'; '.join(parts)}")
     return sentences

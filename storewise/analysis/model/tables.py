@@ -43,10 +43,8 @@ class Tables(OfTrials):
     client_bound: pd.DataFrame
     questions: pd.DataFrame
     breakeven: pd.DataFrame
-    reference_values: pd.DataFrame
     reference_curves: pd.DataFrame
-    reference_shapes: pd.DataFrame
-    reference_ratios: pd.DataFrame
+    reference_agreement: pd.DataFrame
     plans: pd.DataFrame
     plan_summary: pd.DataFrame
     warnings: Sequence[StudyWarning]

@@ -66,8 +66,9 @@ def measured_tables(results: Results) -> Tables:
     summary = summarise(measures, results)
     searched = searches(results)
     throughput = measures[(measures["operation"] == ALL) & measures["measure"].isin(RATES)]
-    bound = hosts.client_bound(measured.load, throughput, summary, results, measured.paced)
-    published = compare(results.references, points(results, measures))
+    whole = summary[summary["operation"] == ALL]
+    bound = hosts.client_bound(measured.load, throughput, whole, results, measured.paced)
+    curves, agreement = compare(results.references, points(results, measures))
     planned = plans(results)
     warnings = [
         *results.warnings,
@@ -85,7 +86,7 @@ def measured_tables(results: Results) -> Tables:
         results=results,
         trials=results.trials,
         summary=summary,
-        scaling=scaling(summary, results.factors),
+        scaling=scaling(whole, results.factors),
         measures=measures,
         searches=searched,
         highest_rates=highest_rates(searched, results),
@@ -93,10 +94,8 @@ def measured_tables(results: Results) -> Tables:
         client_bound=bound,
         questions=questions(results, summary),
         breakeven=breakeven(measured.question_times, measured.load_times, results),
-        reference_values=published.values,
-        reference_curves=published.curves,
-        reference_shapes=published.shapes,
-        reference_ratios=published.ratios,
+        reference_curves=curves,
+        reference_agreement=agreement,
         plans=planned,
         plan_summary=plan_summary(planned, results),
         warnings=sorted(set(warnings)),

@@ -41,7 +41,7 @@ def test_a_run_is_watched_to_its_end(tmp_path):
             assert run.poll() is None, place.output()
             with suppress(ResultError):
                 frame = look(place.results)
-                jobs = {w.progress.job for w in frame.workers if w.progress.operations_per_s}
+                jobs = {w.progress.job for w in frame.jobs if w.progress.operations_per_s}
                 reads.extend([frame] if jobs == {"read.0", "read.1"} else [])
             return bool(reads)
 
@@ -49,18 +49,18 @@ def test_a_run_is_watched_to_its_end(tmp_path):
         (frame,) = reads
         assert (frame.state, frame.total, frame.done) == ("runs", 2, 0)
         assert (len(frame.running), frame.left) == (1, 1)
-        assert all(worker.fresh for worker in frame.workers)
+        assert all(worker.fresh for worker in frame.jobs)
         assert frame.sessions[0].phase == "read"
         once = place.storewise("watch", "s.yaml", "--once", "--format", "json")
         assert once.returncode == 0, once.stderr
         message = json.loads(once.stdout)
-        assert (message["state"], message["trials"]["total"]) == ("runs", 2)
+        assert (message["state"], message["total"]) == ("runs", 2)
         # It ends by itself, a moment after the run.
         follow = place.storewise("watch", "--results", "results", timeout=600)
         assert follow.returncode == 0, follow.stderr
         last = follow.stdout.splitlines()[-1]
         assert "nothing runs; the last run ended" in last
-        assert "2 of 2 done, 0 running, 0 failed, 0 left" in last
+        assert "2/2 trials, 0 running, 0 failed" in last
     finally:
         if run.poll() is None:
             os.killpg(run.pid, signal.SIGKILL)

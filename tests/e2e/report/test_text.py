@@ -56,8 +56,8 @@ def test_published_figures_are_shown_beside(study, page):
     assert 'id="published"' in page and "shapes and ratios are compared, not absolute" in page
     assert "Hardware: two hosts" in page
     assert "On &lt;b&gt;stores" in page
-    ratios = pd.read_csv(study / "analysis" / "reference_ratios.csv")
-    assert set(ratios["at"]) == {"1", "2", "best of each"}
+    table = pd.read_csv(study / "analysis" / "reference_agreement.csv", dtype={"at": str})
+    assert set(table.loc[table["quantity"] == "ratio", "at"]) == {"1", "2", "best of each"}
 
 
 def test_attempts_that_failed_of_trials_that_were_measured_in_the_end(study, page):

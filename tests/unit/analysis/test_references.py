@@ -69,32 +69,31 @@ def test_shapes_and_ratios_by_hand():
         *(point("sqlite", n, v) for n, v in ((1, 1000.0), (2, 500.0), (4, 250.0))),
         *(point("mariadb", n, v) for n, v in ((2, 100.0), (4, 100.0))),
     ]
-    result = ours.compare([reference()], points)
-    one, two = (result.shapes.set_index("engine").loc[name] for name in ("sqlite", "mariadb"))
-    assert (one["measured_slope"], one["published_slope"]) == pytest.approx((-1, -1))
-    trends = [two["published_trend"], two["measured_trend"]]
-    assert (one["agree"], two["agree"], trends) == ("yes", "no", ["rises", "flat"])
+    curves, agreement = ours.compare([reference()], points)
+    slopes = agreement[agreement["quantity"] == "slope"]
+    one, two = slopes.to_dict("records")
+    assert (one["of"], two["of"]) == ("SQLite", "MariaDB (published: theirs)")
+    assert (one["measured"], one["published"]) == pytest.approx((-1, -1))
+    # One rises, the other is flat.
+    assert (two["measured"], two["published"]) == pytest.approx((0, 1))
+    assert (one["agree"], two["agree"], two["at"]) == ("yes", "no", "2 to 4")
     # Every curve of a panel counts from the lowest level that all have.
-    curves = result.curves
     mine = curves[curves["engine"] == "mariadb"]
     assert mine["base"].to_list() == [2, 2] and mine["relative"].to_list() == pytest.approx([1, 1])
     theirs = curves[(curves["source"] == "published") & (curves["system"] == "theirs")]
     assert theirs["relative"].to_list() == pytest.approx([0.5, 1, 2])
-    ratios = result.ratios
+    ratios = agreement[agreement["quantity"] == "ratio"]
+    assert set(ratios["of"]) == {"SQLite over MariaDB (published: theirs)"}
     assert ratios["at"].to_list() == ["2", "4", "best of each"]
     assert ratios["published"].to_list() == pytest.approx([100 / 40, 50 / 80, 200 / 80])
     assert ratios["measured"].to_list() == pytest.approx([5, 2.5, 10])
     assert ratios["agree"].to_list() == ["yes", "no", "yes"]
-    assert set(result.values["compared"]) == {"yes", "it was guessed"}
-    assert result.values["compared"].to_list()[-1] == "it was guessed"
-    assert ours.finding(result.shapes, ratios) == [
+    assert ours.finding(agreement) == [
         "nobody2001: 1 of 2 curves rise, fall or stay as published; "
         "2 of 3 ratios are on the published side of 1"
     ]
     nothing = ours.compare([reference()], [point("duckdb", 1, 1.0), point("sqlite", 1, 1.0)])
-    assert nothing.curves.empty and nothing.shapes.empty and nothing.ratios.empty
-    assert set(nothing.values["compared"]) == {"not measured in this study", "it was guessed"}
-    assert ours.finding(nothing.shapes, nothing.ratios) == []
+    assert all(table.empty for table in nothing) and ours.finding(nothing[1]) == []
 
 
 def test_the_best_over_what_was_tried():

@@ -13,8 +13,7 @@ from storewise.run.run_log import RunLog
 from storewise.session.coordination.listing import LiveSession
 from storewise.session.coordination.progress import JobProgress
 from storewise.study.load import load_study
-from storewise.watch.snapshot import Frame, Teller
-from storewise.watch.time_left import Left
+from storewise.watch.snapshot import Frame, JobStatus
 
 STUDY = """\
 workload: ycsb
@@ -59,11 +58,11 @@ class Run:
             raise ResultError("no study has run here")
         known = {
             **{"study": "s", "directory": results, "at": 0.0, "state": "runs", "record": None},
-            **{"lease_age": None, "done": len(self.measured), "failed": [], "running": []},
-            **{"left": 3, "estimate": Left(50.0, None, None, ""), "sessions": [], "workers": []},
-            **{"nodes": [], "failures": [], "warnings": [], "log": None, "lines": []},
+            **{"done": len(self.measured), "failed": [], "running": []},
+            **{"left": 3, "seconds_left": 50.0, "sessions": [], "jobs": []},
+            **{"failures": [], "warnings": [], "log": None, "lines": []},
         }
-        return Frame(**{**known, **self.frame}, last_measured=None)
+        return Frame(**{**known, **self.frame})
 
     def line(self, text, style=""):
         self.lines.append(text)
@@ -80,7 +79,7 @@ def session(trial, phase="load", ending=""):
 
 def teller(trial, job, rate, age=0.0):
     progress = JobProgress(job, "h", "works", 1.0, operations_per_s=rate, documents_per_s=2 * rate)
-    return Teller(trial, progress, age)
+    return JobStatus(trial, progress, age)
 
 
 def test_before_anything_runs_the_log_says_what_is_done(run):
@@ -112,7 +111,7 @@ def test_what_a_trial_does_now(run):
     run.frame = {
         "failed": ["x"],
         "sessions": [session(one), session("of another study")],
-        "workers": [
+        "jobs": [
             *(teller(one, "load.0", 500.0), teller(one, "load.1", 15.4)),
             *(teller(one, "load.2", 7.0, age=1e6), teller(two, "load.0", 9.0)),
         ],
@@ -129,11 +128,11 @@ def test_what_a_trial_does_now(run):
     part = run.results / "trials" / one / "load.0.parquet"
     part.parent.mkdir(parents=True)
     part.touch()
-    run.frame["workers"] = [teller(one, "c.0", 500.0)]
+    run.frame["jobs"] = [teller(one, "c.0", 500.0)]
     follower.look()
     phases = [LivePhase("load", "done", ""), LivePhase("c", "now", "500/s")]
     assert run.moments[-1].trials == [LiveTrial(name, "", phases)]
-    run.frame["workers"] = [teller(one, "c.0", 0.0)]
+    run.frame["jobs"] = [teller(one, "c.0", 0.0)]
     follower.look()
     assert run.moments[-1].trials[0].phases[1] == LivePhase("c", "now", "")
     for phase, ending, does in (
