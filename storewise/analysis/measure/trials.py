@@ -81,7 +81,7 @@ def measure(
         throughput=rates.throughput(samples),
         mean_times=mean_times(samples if study.published else nothing),
         question_times=question_times(samples if study.files else nothing, clients_at_once(parts)),
-        load_times=load_times(samples if study.files else nothing),
+        load_times=load_times(samples if study.files else nothing, session_table),
         parameters=parameters,
         steps=measured_steps(samples, parameters),
         storage=_by_trial([stored, node_storage(session_table, samples, stored, times)]),
