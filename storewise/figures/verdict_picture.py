@@ -27,7 +27,7 @@ _FILL: dict[str, dict[str, Any]] = {
     "best": {"color": BEST},
     "behind": {"color": BEHIND},
     "baseline": {"color": BASE},
-    "single": {"fill": False, "hatch": "////", "ec": BEHIND},
+    "single": {"fill": False, "ec": BEHIND, "lw": 0.8},
 }
 #: Signs in a line of small print.
 _SIGNS = 175
@@ -48,17 +48,17 @@ def _drawn(answer: Answer, chart: VerdictChart) -> Picture:
     width = (1 - NAMES) / len(chart.columns)
     for place, column in enumerate(chart.columns):
         x = NAMES + place * width
-        small = f"{column.unit} (log)" if column.log else column.unit
+        small = f"{column.about} (log)" if column.log else column.about
         weight = "bold" if column.counts else "normal"
         text(x, ABOVE - 0.27, column.name, fontsize=9, fontweight=weight)
-        text(x, ABOVE - 0.1, small.strip(), fontsize=6.5, color=SOFT)
+        text(x, ABOVE - 0.1, textwrap.shorten(small, 26), fontsize=5.5, color=SOFT)
     for number, row in enumerate(chart.rows):
         y = ABOVE + number * ROW
         axes.plot([0, 1], [y, y], color="#D0D7DE", linewidth=0.6)
         text(0, y + 0.19, row.name, fontsize=9, fontweight="bold")
         text(0, y + 0.35, textwrap.shorten(row.configuration, 34), fontsize=6.5, color=SOFT)
-        for place, (column, entry) in enumerate(zip(chart.columns, row.cells, strict=True)):
-            _cell(axes, entry, column.ceiling, NAMES + place * width, y, width * 0.88)
+        for place, entry in enumerate(row.cells):
+            _cell(axes, entry, NAMES + place * width, y, width * 0.88)
     y = ABOVE + len(chart.rows) * ROW + 0.2
     small_print = [
         chart.key,
@@ -88,22 +88,20 @@ def write_picture(answer: Answer, chart: VerdictChart, folder: Path) -> None:
         ) from error
 
 
-def _cell(axes: Axes, entry: Entry, ceiling: float, x: float, y: float, width: float) -> None:
+def _cell(axes: Axes, entry: Entry, x: float, y: float, width: float) -> None:
     """The figure of one store at one criterion, and its bar below."""
     weight = "bold" if entry.state == "best" else "normal"
     ink = SOFT if entry.state == "none" else INK
     axes.text(x, y + 0.19, entry.text, fontsize=8, fontweight=weight, color=ink)
+    axes.text(x + width, y + 0.19, entry.runs, fontsize=5.5, color=SOFT, ha="right")
     if entry.length != entry.length:
         return
     middle, unit = y + 0.31, width / 100
-    bar = Rectangle((x, middle - 0.055), entry.length * unit, 0.11, lw=0)
-    bar.set(**_FILL[entry.state])
+    bar = Rectangle((x, middle - 0.055), entry.length * unit, 0.11, linewidth=0)
+    bar.set(**_FILL[entry.state], hatch="////" if entry.few else None)
     axes.add_patch(bar)
     if entry.low == entry.low:
         ends = (x + entry.low * unit, x + entry.high * unit)
         axes.plot(ends, (middle, middle), color=INK, linewidth=0.9)
         for end in ends:
             axes.plot((end, end), (middle - 0.04, middle + 0.04), color=INK, linewidth=0.9)
-    if ceiling == ceiling:
-        end = x + ceiling * unit
-        axes.plot((end, end), (middle - 0.07, middle + 0.07), color=SOFT, linewidth=0.7)

@@ -11,8 +11,8 @@ class CriterionName:
 
     key: str
     title: str
-    short: str
-    """Over a narrow column, in a user's words."""
+    about: str
+    """What it means, in a few words."""
     unit: str
     more: bool
     """Whether more is better."""
@@ -28,21 +28,32 @@ INODES = "inodes"
 
 #: In the order of the verdict's columns.
 CRITERIA = (
-    CriterionName("load", "loading", "load", "documents/s", True),
-    CriterionName("read", "reading", "look up", "operations/s", True),
-    CriterionName("scan", "scanning", "scan", "operations/s", True),
-    CriterionName("aggregate", "aggregation", "count", "operations/s", True),
-    CriterionName("latency", "latency at load", "slowest 1 %", "s", False),
-    CriterionName("scaling", "scaling", "scaling", "1", True),
-    CriterionName("slow_node", "rate with a slow node", "slow node", "1", True),
-    CriterionName("disk", "space on disk", "disk", "B/document", False),
+    CriterionName("load", "load", "documents stored per second", "documents/s", True),
+    CriterionName("read", "look up", "one document by its id or key", "operations/s", True),
+    CriterionName("scan", "scan", "documents with some property", "operations/s", True),
+    CriterionName("aggregate", "count", "numbers over all documents", "operations/s", True),
+    CriterionName(
+        "latency", "slowest 1 %", "time within which 99 % of the answers come", "s", False
+    ),
+    CriterionName("scaling", "scaling", "share of the ideal speed-up", "1", True),
+    CriterionName(
+        "slow_node", "slow node", "share of the rate that is left when a node is slow", "1", True
+    ),
+    CriterionName("disk", "size", "bytes on disk per document", "B/document", False),
     # Below ten thousand no quota is near, and three files are not a hundred times better than three
     # hundred. Who runs out of them sees it at once; to all others it matters little.
-    CriterionName("inodes", "files and directories", "files", INODES, False, 10_000.0, 0.1),
-    CriterionName("cost", "cost", "cost", "", False),
+    CriterionName("inodes", "files", "files and directories", INODES, False, 10_000.0, 0.1),
+    CriterionName("cost", "cost", "of a million documents", "", False),
     # A minute once, where jobs wait for minutes, is nothing.
-    CriterionName("setup", "time to set up", "set up", "s", False, 60.0),
-    CriterionName("loss", "loss on a crash", "crash loss", "documents/crash", False, 1.0),
+    CriterionName("setup", "set up", "time until servers are ready", "s", False, 60.0),
+    CriterionName(
+        "loss",
+        "crash loss",
+        "acknowledged documents that a crash loses",
+        "documents/crash",
+        False,
+        1.0,
+    ),
 )
 KEYS = tuple(one.key for one in CRITERIA)
 BY_KEY = {one.key: one for one in CRITERIA}

@@ -52,7 +52,7 @@ REMEDIES = (
     Remedy(
         "Load more of the full corpus before you trust what is said of it",
         "`volume`, or more inputs",
-        ("extrapolated", "unlike_corpus"),
+        ("extrapolated",),
     ),
     Remedy("Know this before you quote a figure", "each says what to do", ()),
 )

@@ -35,8 +35,6 @@ LINE_LEVELS = 3
 #: The corpus as a multiple of what was loaded beyond which a figure is called extrapolated. A
 #: judgement: over two powers of ten indexes get a level more and caches no longer hold them.
 FAR = 100.0
-#: Ratio of bytes in a file of the corpus to those in one of the inputs beyond which they differ.
-UNLIKE = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,8 +202,8 @@ def _lines(tables: Tables, full: FullSize, keys: Sequence[str]) -> dict[tuple[An
     return lines
 
 
-def corpus_warnings(tables: Tables, full: FullSize) -> Iterator[StudyWarning]:
-    """That the corpus is far beyond what was loaded, or made of other files."""
+def corpus_warnings(full: FullSize) -> Iterator[StudyWarning]:
+    """That the corpus is far beyond what was loaded."""
     if full.multiple > FAR:
         yield StudyWarning(
             "extrapolated",
@@ -216,17 +214,3 @@ def corpus_warnings(tables: Tables, full: FullSize) -> Iterator[StudyWarning]:
             "measure larger volumes (factor `volume`, or more inputs), which shows whether rates "
             "and bytes per document stay what they are",
         )
-    inputs, corpus = tables.results.inputs, corpus_of(tables.results.study)
-    if corpus is not None and full.by == "text" and inputs is not None and inputs.documents:
-        each = inputs.documents / inputs.files
-        of_input, of_corpus = full.text_per_document * each, corpus.bytes / corpus.files
-        if max(of_input / of_corpus, of_corpus / of_input) > UNLIKE:
-            yield StudyWarning(
-                "unlike_corpus",
-                "",
-                f"a file of the corpus has {of_corpus:,.0f} bytes of text on average, one of "
-                f"these inputs {of_input:,.0f}; by files the corpus would have "
-                f"{corpus.files * inputs.documents / inputs.files:.3g} documents instead of "
-                f"{full.documents:.3g}",
-                "take a sample of the corpus itself as inputs, or set `corpus` to your own",
-            )

@@ -16,16 +16,16 @@ from typing import Any, Literal
 import pandas as pd
 from pydantic import ValidationError
 
-from storewise.analysis.common.engines import BASELINE, CEILING, embedded, external
+from storewise.analysis.common.engines import CEILING, embedded, external
 from storewise.analysis.common.frames import grouped, key_of, missing, records, rows_of
 from storewise.analysis.common.text import all_of
 from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.files.parts import Part, host_of, instance_of
 from storewise.analysis.judge.comparable_steps import LOAD_RATE, OTHER_RATE, loads, set_rates
-from storewise.analysis.judge.corpus import corpus_disk, corpus_warnings, files_of_corpus, full_size
+from storewise.analysis.judge.corpus import corpus_disk, corpus_warnings, full_size
 from storewise.analysis.measure.scaling import as_estimate
 from storewise.analysis.model.tables import Judged, Tables
-from storewise.analysis.stats.intervals import ESTIMATE, Estimate
+from storewise.analysis.stats.intervals import ESTIMATE
 from storewise.metrics.ec2_instance import market
 from storewise.study.prices import HostPrice, Prices
 
@@ -102,31 +102,6 @@ class HostPrices:
         basis = f"priced as {all_of(texts)}" if known else ""
         return HostPrice(sum(one.hour for one in priced), basis)
 
-    def warnings(self) -> Iterator[StudyWarning]:
-        """One where types of instances were used that have no price."""
-        texts = sorted(
-            f"{kind} {bought.replace('_', ' ')}"
-            for kind, bought in set(self._instances.values())
-            if getattr(self._prices.instances.get(kind), bought, None) is None
-        )
-        if texts:
-            yield StudyWarning(
-                "no_instance_price",
-                "",
-                f"there is no price of {all_of(texts)}; costs take another, which they name",
-                "add it to `instances` in config/prices.yaml and run `snakemake report` with the "
-                "study's file; nothing is measured again",
-            )
-
-
-def per_million(rate: Mapping[str, Any], hosts: float) -> dict[str, Any]:
-    """Hours of `hosts` per million of what `rate` counts per second, as an estimate's columns.
-
-    h = hosts * 10^6 / rate / 3600; the interval's ends change places. Where the rate's interval
-    reaches 0 the cost has no upper end, and so no interval.
-    """
-    return as_estimate(rate).under(hosts * MILLION / HOUR).columns()
-
 
 def costs(tables: Tables) -> Judged:
     """The table `costs`: one row per factors' levels, phase, step and measure."""
@@ -135,48 +110,21 @@ def costs(tables: Tables) -> Judged:
     if "engine" not in factors or tables.rates.empty:
         return Judged(pd.DataFrame(columns=columns))
     prices, warnings = _prices(tables.results.study, tables.results.parts)
-    hour = HostPrices(tables.results.parts, prices) if prices is not None else None
-    if hour is not None:
-        warnings += hour.warnings()
-    rows = _phases(tables, factors, prices, hour)
-    if not rows:
-        return Judged(pd.DataFrame(columns=columns))
-    rows += _corpus_files(tables, factors)
+    rows = list(_phases(tables, factors, prices))
     full = full_size(tables)
-    if full is not None:
-        warnings += corpus_warnings(tables, full)
+    if rows and full is not None:
+        warnings += corpus_warnings(full)
         for row in records(corpus_disk(tables, full)):
             place = {name: row[name] for name in (*factors, "phase", "step")}
             place |= {"basis": "disk only, all replicas", "paced": False, "note": row["note"]}
             size = as_estimate(row)
             rows.append({**place, "measure": "corpus_bytes", "unit": "B", **size.columns()})
             if prices is not None:
-                rows.append(
-                    {
-                        **place,
-                        "note": _joined(row["note"], prices.source),
-                        "measure": "corpus_money_per_year",
-                        "unit": f"{prices.currency}/year",
-                        **size.times(prices.gb_month * MONTHS / GB).columns(),
-                    }
-                )
+                place["note"] = _joined(row["note"], prices.source)
+                money = size.times(prices.gb_month * MONTHS / GB)
+                kept = {"measure": "corpus_money_per_year", "unit": f"{prices.currency}/year"}
+                rows.append({**place, **kept, **money.columns()})
     return Judged(pd.DataFrame(rows, columns=columns), warnings)
-
-
-def _corpus_files(tables: Tables, factors: list[str]) -> list[dict[str, Any]]:
-    """How many files the full corpus is where nobody loads it: how many a store would have does
-    not follow from how many it has now."""
-    files, sizes = files_of_corpus(tables), tables.storage_summary
-    if files is None:
-        return []
-    rows = sizes[(sizes["measure"] == "inodes") & (sizes["engine"] == BASELINE)]
-    known = Estimate(1, files, files, files, "counted", 0.0, 1.0)
-    place = {"basis": "inputs only", "paced": False, "note": "", "unit": "1"}
-    return [
-        {**{name: row[name] for name in (*factors, "phase", "step")}, **place}
-        | {"measure": "corpus_files", **known.columns()}
-        for row in records(rows)
-    ]
 
 
 def _joined(*texts: str) -> str:
@@ -209,15 +157,16 @@ def _prices(
     return (prices if used else None), []
 
 
-def _phases(
-    tables: Tables, factors: list[str], prices: Prices | None, hour: HostPrices | None
-) -> list[dict[str, Any]]:
-    """Hours and money of each phase."""
+def _phases(tables: Tables, factors: list[str], prices: Prices | None) -> Iterator[dict[str, Any]]:
+    """Hours and money of each phase.
+
+    Hours per million are hosts * 10^6 / rate / 3600; the interval's ends change places. Where the
+    rate's interval reaches 0 the cost has no upper end, and so no interval.
+    """
     loading = loads(tables.rates)
-    paid = paid_hosts(tables, hour).merge(tables.trials[["trial", *factors]], on="trial")
+    paid = paid_hosts(tables, prices).merge(tables.trials[["trial", *factors]], on="trial")
     by_setting = {key: _mean_hosts(group) for key, group in grouped(paid, [*factors, "phase"])}
     paced = set_rates(tables)
-    rows: list[dict[str, Any]] = []
     for row in records(tables.rates):
         load = str(row["phase"]) in loading
         rate = row["measure"] == (LOAD_RATE if load else OTHER_RATE)
@@ -229,36 +178,24 @@ def _phases(
         note = hosts["note"]
         if external(str(row["engine"])):
             note = _joined(note, "the database's own hosts are not known and not paid")
-        nodes, clients = hosts["nodes_paid"], hosts["clients_paid"]
         place = {name: row[name] for name in (*factors, "phase", "step")} | {
-            "nodes_paid": nodes,
-            "clients_paid": clients,
-            "basis": hosts["basis"],
+            **{name: hosts[name] for name in ("nodes_paid", "clients_paid", "basis")},
             "paced": (str(row["phase"]), int(row["step"])) in paced,
             "note": note,
         }
-        what = "documents" if load else "operations"
-        for name, count in (("node", nodes), ("client", clients), ("host", nodes + clients)):
-            if not count:
-                continue
-            if rate:
-                measure, unit = f"{name}_hours_per_million", f"h/10^6 {what}"
-                figure = per_million(row, count)
-            else:
-                measure, unit = f"{name}_hours", "h"
-                figure = as_estimate(row).times(count / HOUR).columns()
-            rows.append({**place, "measure": measure, "unit": unit, **figure})
-        if rate and prices is not None:
-            rows.append(
-                {
-                    **place,
-                    "note": _joined(note, hosts["priced"], prices.source),
-                    "measure": "money_per_million",
-                    "unit": f"{prices.currency}/10^6 {what}",
-                    **per_million(row, hosts["price_hour"]),
-                }
-            )
-    return rows
+        measured, count = as_estimate(row), hosts["nodes_paid"] + hosts["clients_paid"]
+        if not rate:
+            hours = measured.times(count / HOUR).columns()
+            yield {**place, "measure": "host_hours", "unit": "h", **hours}
+            continue
+        per = f"/10^6 {'documents' if load else 'operations'}"
+        hours = measured.under(count * MILLION / HOUR).columns()
+        yield {**place, "measure": "host_hours_per_million", "unit": f"h{per}", **hours}
+        if prices is not None:
+            money = measured.under(hosts["price_hour"] * MILLION / HOUR).columns()
+            place["note"] = _joined(note, hosts["priced"], prices.source)
+            unit = f"{prices.currency}{per}"
+            yield {**place, "measure": "money_per_million", "unit": unit, **money}
 
 
 def _mean_hosts(paid: pd.DataFrame) -> dict[str, Any]:
@@ -272,10 +209,11 @@ def _mean_hosts(paid: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def paid_hosts(tables: Tables, hour: HostPrices | None) -> pd.DataFrame:
+def paid_hosts(tables: Tables, prices: Prices | None) -> pd.DataFrame:
     """The hosts that each trial's phases are charged: trial, phase, nodes_paid, clients_paid,
     basis; price_hour (0 without prices) is an hour of all of them, `priced` says by which prices.
     """
+    hour = HostPrices(tables.results.parts, prices) if prices is not None else None
     servers: dict[str, list[str]] = {}
     for row in rows_of(tables.nodes):
         # A server whose part is missing ran somewhere; alone on its host is all that can be said.

@@ -1,9 +1,9 @@
 """From how many questions on a store pays against reading the SSEARCH outputs again.
 
 A store costs its load once and then a time per question; the engine ``files`` costs no load and
-more time per question. With L the time of the store's load (parsing, inserting, the final flush
-and the building of its indexes; not the start of a server), F the time that a question takes by
-reading the files and S that of the store, the store has paid for its load after
+more time per question. With L the time of the store's load (parsing, inserting, the final flush,
+the building of its indexes, and before all that the start of its servers), F the time that a
+question takes by reading the files and S that of the store, the store has paid for its load after
 
     N = L / (F - S)
 
@@ -11,6 +11,9 @@ questions of this kind, asked one after the other; never where F <= S. F is that
 ``files`` configuration with the same clients. With C clients at once in a closed loop, F and S are
 the mean times of a question over C: so long do C clients take for each of their questions, as L is
 the time of all loading clients together.
+
+L grows with the corpus. F does, too, where a question reads all files: N is then about the same
+for any corpus. A look-up reads one file however many there are: N grows as the corpus does.
 
 L, F and S are independent means over repeats. Their errors are carried into N by the delta method
 on logarithms (Oehlert, The American Statistician 46(1), 1992): the variance of ln N is that of
@@ -87,12 +90,16 @@ def question_times(samples: Reduction, clients: Mapping[StepKey, int]) -> pd.Dat
     return table.assign(value=table["value"] / at_once, unit="s")
 
 
-def load_times(samples: Reduction) -> pd.DataFrame:
-    """Wall time of each trial's load in s."""
-    return samples.table(
+def load_times(samples: Reduction, sessions: pd.DataFrame) -> pd.DataFrame:
+    """Wall time of each trial's load and of the start of its servers, without queues, in s."""
+    table = samples.table(
         "SELECT trial, wall AS value, 's' AS unit FROM steps SEMI JOIN loads USING (trial, phase) "
         "ORDER BY trial"
     )
+    times = sessions.set_index("trial")[["formed_time", "queue_time"]].astype(float)
+    start = times["formed_time"] - times["queue_time"].fillna(0)
+    starts = table["trial"].map(start.to_dict()).astype(float).fillna(0)
+    return table.assign(value=table["value"].astype(float) + starts)
 
 
 def breakeven(question: pd.DataFrame, load: pd.DataFrame, results: Results) -> pd.DataFrame:

@@ -84,7 +84,7 @@ def measure(
             session_table,
         ),
         question_times=question_times(samples if study.files else nothing, clients_at_once(parts)),
-        load_times=load_times(samples if study.files else nothing),
+        load_times=load_times(samples if study.files else nothing, session_table),
         parameters=parameters,
         load=load,
         host=host,

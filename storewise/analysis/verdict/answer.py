@@ -23,8 +23,6 @@ from storewise.analysis.verdict.measures import LONG
 from storewise.analysis.verdict.turn import Turn
 from storewise.analysis.verdict.uses import Choice, names_of
 
-#: Share of phases that are shorter from which on the answer is less sure.
-MOST = 0.5
 #: Share of steps whose hosts were busy mostly with other work, from which on nothing is sure.
 BUSY = 0.1
 #: Reasons that are named beside the answer.
@@ -47,8 +45,6 @@ _BETTER = {
     "cost": "cheaper",
     "setup": "sooner set up",
 }
-#: Criteria by which a store is held against reading the files again, the first that is there.
-_QUESTIONS = ("query", "read", "scan", "aggregate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +76,11 @@ class Answer:
 def answer(
     tables: Tables,
     criteria: Sequence[Criterion],
+    asked: Sequence[Criterion],
     judged: Decision,
     rules: Mapping[str, Rule],
     change: Turn | None,
-    pays: Mapping[str, float],
+    pays: Mapping[str, Mapping[str, float]],
     uses: Sequence[Choice],
 ) -> Answer:
     """The answer of a verdict, of which all arguments are parts."""
@@ -92,15 +89,15 @@ def answer(
     if len(judged.table):
         names = [str(name) for name in judged.table.index[judged.table["named"]]]
     if len(judged.table) == 1:
-        beside = " ".join(_against_files(criteria, names[0], pays)) or (
+        beside = " ".join(_against_files(asked, names[0], pays)) or (
             "Measure a second store, or `files`, to compare."
         )
     elif len(names) == 1:
-        never = pays and not math.isfinite(pays.get(names[0], math.inf))
-        if never:
+        if pays and not math.isfinite(min(pays.get(names[0], {}).values(), default=math.inf)):
             sentence = f"Keep the files: {names[0]} never pays for its load."
-        words = [*_beside(criteria, used, names[0], pays), *_fewer_files(criteria, names[0])]
-        beside = " ".join(words)
+        against = list(_against_files(asked, names[0], pays))
+        words = [*against, *_beside(used, names[0], found=bool(against))]
+        beside = " ".join([*words, *_fewer_files(criteria, names[0])])
     elif names:
         sentence = f"No store is clearly better: {names_of(names)}."
         beside = " ".join(_between(tables, criteria, names)) or (
@@ -185,41 +182,38 @@ def times_better(criterion: Criterion, one: Standing, other: Standing) -> float:
 
 
 def _against_files(
-    criteria: Sequence[Criterion], name: str, pays: Mapping[str, float]
+    asked: Sequence[Criterion], name: str, pays: Mapping[str, Mapping[str, float]]
 ) -> Iterator[str]:
-    """How much faster a store is than reading the files again and than the next store, and from
-    when on it pays."""
+    """How much sooner a store answers a question than reading the files again and than the next
+    store, and from how many such questions on it pays."""
     files = title(BASELINE)
-    asked = [c for key in _QUESTIONS for c in criteria if c.name == key]
     # What counted first: a reason that was no reason would mislead.
     for one in sorted(asked, key=lambda c: c.weight == 0):
         standing, base = one.of(name), one.of(files)
-        if standing is None or base is None:
+        if standing is None or base is None or one.unit != "s":
             continue
         times = times_better(one, standing, base)
         if times >= WORTH:
-            paid, others = pays.get(name, math.inf), [s for s in one.stores if s.label != name]
+            others = [s for s in one.stores if s.label != name]
             ahead = times_better(one, standing, others[0]) if others else math.nan
             next_one = f", {_factor(ahead)} than {others[0].label}" if ahead >= WORTH else ""
-            when = ""
-            if math.isfinite(paid):
-                first = times_asked(paid)
-                soon = "the first question" if first == "1" else f"{first} questions"
-                when = f"; pays for its load from {soon} on"
-            yield f"{_factor(times)} {_better(one)} than reading the files again{next_one}{when}."
+            paid = pays.get(name, {}).get(one.name, math.inf)
+            what = f"{one.title[0].upper()}{one.title[1:]}"
+            when = f"; pays from {_asked(paid)} on" if math.isfinite(paid) else ""
+            yield f"{what}: {_factor(times)} faster than reading the files again{next_one}{when}."
             return
 
 
-def _beside(
-    criteria: Sequence[Criterion],
-    used: Sequence[Criterion],
-    name: str,
-    pays: Mapping[str, float],
-) -> Iterator[str]:
-    """What speaks for a choice most, and who is better in something that counts."""
-    spoken = list(_against_files(criteria, name, pays))
-    yield from spoken
-    if not spoken:
+def _asked(times: float) -> str:
+    """``the first such question``, ``91 such questions``."""
+    first = times_asked(times)
+    return "the first such question" if first == "1" else f"{first} such questions"
+
+
+def _beside(used: Sequence[Criterion], name: str, *, found: bool) -> Iterator[str]:
+    """What speaks for a choice most, unless that is `found`, and who is better in something that
+    counts."""
+    if not found:
         leads = [
             (times, one, other)
             for one in used
@@ -280,9 +274,3 @@ def busy_share(tables: Tables) -> float:
         return 0.0
     by_others = (limits["limited_by"] == FOREIGN_CPU) | limits["also"].str.contains(FOREIGN_CPU)
     return float(by_others.mean())
-
-
-def short_share(tables: Tables) -> float:
-    """The share of phases of trials that were shorter than LONG."""
-    walls = tables.throughput.loc[tables.throughput["measure"] == "duration", "value"]
-    return float((walls < LONG).mean()) if len(walls) else 0.0

@@ -86,7 +86,7 @@ class Criterion:
 
     `rows` come from the table `table`; `about` says of what (phase, level), in words. `standings`
     are the baseline, then the choices by rank and figure, `sentence` is about them, `weight` the
-    criterion's share in the scores. `ceiling` is what the client alone can do, nan if not known.
+    criterion's share in the scores.
     """
 
     name: str
@@ -102,15 +102,13 @@ class Criterion:
     standings: Sequence[Standing] = ()
     sentence: str = ""
     weight: float = 0.0
-    ceiling: float = math.nan
     values: pd.DataFrame = field(default_factory=partial(pd.DataFrame, columns=COLUMNS))
     """What each trial gives (`values.COLUMNS`)."""
 
     @property
     def short(self) -> str:
         """The title over a narrow column."""
-        known = BY_KEY.get(self.name)
-        return known.short if known is not None else self.title.removeprefix("phase ")
+        return self.title.removeprefix("phase ")
 
     @property
     def heading(self) -> str:
@@ -184,7 +182,6 @@ def rates(tables: Tables) -> list[Criterion]:
     """Loading, reading, scanning and aggregation, and every other phase with a rate of its own."""
     headlines = headline_rates(tables, tables.rates)
     every = _with_counts(_client_bound(with_source(headlines), tables), tables)
-    alone = headlines[headlines["engine"] == CEILING].groupby("phase", observed=True)["mean"].max()
     order = tables.phases_of(every)
     loading = loads(tables.throughput)
     first_load = next((phase for phase in order if phase in loading), None)
@@ -203,8 +200,7 @@ def rates(tables: Tables) -> list[Criterion]:
         if phase == first_load:
             rows = rows.drop(columns=FINISHED)  # one insert operation is a whole batch
             one = named("load", "summary", rows, about=about)
-            ceiling = float(alone.get(phase, math.nan))
-            criteria.append(replace(one, ceiling=ceiling, values=trials_of(rows)))
+            criteria.append(replace(one, values=trials_of(rows)))
             continue
         rows = comparable.closed_steps(rows)
         unit = str(next(iter(rows["unit"]), "operations/s"))
@@ -217,8 +213,7 @@ def rates(tables: Tables) -> list[Criterion]:
         else:
             title = f"phase {phase}"
             criteria.append(Criterion(title, title, unit, True, "summary", rows))
-        ceiling = float(alone.get(phase, math.nan))
-        criteria[-1] = replace(criteria[-1], ceiling=ceiling, values=trials_of(rows))
+        criteria[-1] = replace(criteria[-1], values=trials_of(rows))
     return criteria
 
 

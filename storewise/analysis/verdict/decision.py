@@ -17,15 +17,17 @@ from typing import Any
 
 import pandas as pd
 
-from storewise.analysis.common.engines import BASELINE, title
+from storewise.analysis.common.engines import BASELINE, embedded, title
 from storewise.analysis.common.frames import records
 from storewise.analysis.common.text import all_of
 from storewise.analysis.decision import Conditions, Decision, decide
+from storewise.analysis.decision import Criterion as Rule
 from storewise.analysis.judge import comparable_steps as comparable
 from storewise.analysis.measure.breakeven import times_asked
 from storewise.analysis.model.tables import Tables
 from storewise.analysis.verdict import criteria as figures_of
 from storewise.analysis.verdict.answer import BUSY, Answer, answer, busy_share
+from storewise.analysis.verdict.asked import SIZE, asked, at_common_volume, counted_by, least_load
 from storewise.analysis.verdict.criteria import Criterion
 from storewise.analysis.verdict.criteria_equal_load import kinds_of_questions, latency, scaling
 from storewise.analysis.verdict.criteria_servers import loss, setup, slow_node
@@ -43,7 +45,7 @@ from storewise.analysis.verdict.sliders import sliders
 from storewise.analysis.verdict.standings import figure, standings
 from storewise.analysis.verdict.turn import turn
 from storewise.analysis.verdict.uses import choices
-from storewise.analysis.verdict.values import placed
+from storewise.analysis.verdict.values import CLIENTS, placed
 from storewise.study.criteria import KEYS
 
 
@@ -59,8 +61,10 @@ class Verdict:
     criteria: Sequence[Criterion]
     set_aside: Sequence[tuple[str, str]]
     """Stores that are not judged, with the reason."""
-    pays: Mapping[str, float]
-    """Store -> fewest questions from which on it pays against reading the files again; inf is
+    asked: Sequence[Criterion]
+    """What one answer to each question, the load and the size come to (`verdict.asked`)."""
+    pays: Mapping[str, Mapping[str, float]]
+    """Store -> kind of question -> from how many on it pays against reading the files again; inf is
     never. Empty without engine ``files``."""
     weighted: bool
     """Whether the study gave the weights."""
@@ -95,10 +99,19 @@ def verdict(tables: Tables) -> Verdict:
         if any(not s.baseline for s in stood):
             one = replace(one, standings=stood, weight=shares.get(one.name, 0.0))
             criteria.append(replace(one, sentence=_sentence(one)))
+    shown = asked(tables)
+    values = measures_of(tables, shown, aside)
+    shown = [_answer_times(one, values, tables, judged, criteria) for one in shown]
     pays = break_even(tables, judged, aside)
-    soonest = {name: min(kinds.values()) for name, kinds in pays.items()}
     left_out = {**of_aside, **judged.aside}
-    uses = choices(criteria, measures, every, conditions, clients=_most_clients(tables.trials))
+    uses = choices(
+        criteria,
+        measures,
+        every,
+        conditions,
+        one_writer=_with_one_client(tables),
+        apart={title(name) for name in _engines(tables) if embedded(name)},
+    )
     change = turn(judged, every)
     weighted = any(c.name in weights for c in criteria)
     loading = comparable.loads(tables.throughput)
@@ -116,13 +129,14 @@ def verdict(tables: Tables) -> Verdict:
     of_files = tables.results.study.get("workload", "alignments") == "alignments"
     what = "these inputs" if of_files else "this workload"
     return Verdict(
-        answer(tables, criteria, judged, every, change, soonest, uses),
+        answer(tables, criteria, shown, judged, every, change, pays, uses),
         judged,
         f"For {what}, on {_where(tables.trials)}: {judged.sentence}",
         text,
         criteria,
         sorted(left_out.items()),
-        soonest,
+        shown,
+        pays,
         weighted,
         sliders(criteria, measures, judged, every),
     )
@@ -135,6 +149,19 @@ def _unfinished(whole: int, rounds: int) -> list[str]:
         f"Stores are judged by the {whole} of {rounds} rounds that are whole; "
         "the next run measures what is missing."
     ]
+
+
+def _answer_times(
+    one: Criterion,
+    values: pd.DataFrame,
+    tables: Tables,
+    judged: Decision,
+    criteria: Sequence[Criterion],
+) -> Criterion:
+    """A column of the first screen with its stores, and the weight of what it belongs to."""
+    rule = Rule(1.0, one.more, counted=one.name == SIZE)
+    stood = standings(one, values, placed(one.rows, tables), judged, rule)
+    return replace(one, standings=stood, weight=counted_by(one, criteria))
 
 
 def _label(store: str, deployment: str) -> str:
@@ -181,7 +208,8 @@ def break_even(
     if tables.breakeven.empty:
         return kinds
     deployed = judged.table["deployment"].to_dict() if len(judged.table) else {}
-    for row in records(placed(tables.breakeven, tables)):
+    rows = at_common_volume(least_load(tables.breakeven))
+    for row in records(placed(rows, tables)):
         store, deployment = str(row["store"]), str(row["deployment"])
         if (store, deployment) in aside or deployment != deployed.get(store, deployment):
             continue
@@ -224,10 +252,15 @@ def _weights(criteria: Sequence[Criterion], weights: Mapping[str, float]) -> lis
     return [text]
 
 
-def _most_clients(trials: pd.DataFrame) -> int:
-    """The greatest number of clients that any trial had at once."""
-    names = [name for name in ("workers", "processes", "threads") if name in trials]
-    return int(trials[names].prod(axis=1).max()) if len(trials) else 1
+def _engines(tables: Tables) -> list[str]:
+    return sorted(set(map(str, tables.trials.get("engine", ()))))
+
+
+def _with_one_client(tables: Tables) -> set[str]:
+    """The numbers of clients, in words, with which one alone loads."""
+    names = [name for name in CLIENTS if name in tables.trials]
+    alone = tables.trials[tables.trials[names].astype(float).fillna(1).prod(axis=1) < 2]
+    return set(map(str, placed(alone, tables)["clients"])) if len(alone) else set()
 
 
 def _where(trials: pd.DataFrame) -> str:

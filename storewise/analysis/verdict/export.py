@@ -104,7 +104,7 @@ def verdict_data(judged: Verdict) -> dict[str, object]:
             }
             for c in judged.criteria
         ],
-        "pays_from": {k: json_value(v) for k, v in judged.pays.items()},
+        "pays_from": json_value(judged.pays),
         "set_aside": [{"store": store, "reason": why} for store, why in judged.set_aside],
     }
 

@@ -6,11 +6,12 @@ use is about weighs eight times as much as one that matters beside it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pandas as pd
 
+from storewise.analysis.common.text import all_of
 from storewise.analysis.decision import Conditions, decide
 from storewise.analysis.decision import Criterion as Rule
 from storewise.analysis.verdict.criteria import Criterion
@@ -56,11 +57,16 @@ class Choice:
     shares: Mapping[str, float]
     files_better: bool = False
     """Whether the input files, which are no store, are better still."""
+    apart: tuple[str, ...] = ()
+    """Of the stores those that are a store of its own for each process that writes."""
 
     @property
     def words(self) -> str:
-        """``SQLite or DuckDB``."""
+        """``SQLite or PostgreSQL (SQLite: one store per writing process)``."""
         more = "; the files alone are better still" if self.files_better else ""
+        if self.apart:
+            which = "" if self.apart == self.stores else f"{all_of(self.apart)}: "
+            more = f" ({which}one store per writing process){more}"
         return f"{names_of(self.stores)}{more}"
 
 
@@ -77,20 +83,24 @@ def choices(
     rules: Mapping[str, Rule],
     conditions: Conditions,
     *,
-    clients: int,
+    one_writer: Collection[str],
+    apart: Collection[str],
 ) -> list[Choice]:
     """The answer for each use about which something was measured for several stores.
 
-    `clients` is the greatest number of clients that loaded at once: of one alone nothing follows
-    for many. What must survive a crash is asked of stores only that lost nothing in any.
+    `one_writer` are the numbers of clients, as `measures` has them, with which one client loads
+    alone: nothing follows from these for many. `apart` are the stores of which each process that
+    writes has its own. What must survive a crash is asked of stores only that lost nothing in any.
     """
     several = {one.name for one in criteria if len(one.stores) > 1}
     answers = []
     for use in USES:
         about = [one for one in criteria if one.name in several & set(use.about)]
-        if not about or (use.key == "write" and clients < 2):
-            continue
         mine = measures
+        if use.key == "write":
+            mine = measures[~measures["clients"].isin(one_writer)]
+        if not about or mine.empty:
+            continue
         if use.key == "crash":
             safe = [s for s, (lost, _) in conditions.crashes.items() if lost == 0]
             mine = measures[measures["store"].isin(safe)]
@@ -112,7 +122,8 @@ def choices(
         total = sum(weights.values())
         shares = {name: weight / total for name, weight in weights.items() if weight > 0}
         if names:
-            answers.append(Choice(use, tuple(names), shares, all(map(_files_lead, about))))
+            own = tuple(name for name in names if use.key == "write" and name in apart)
+            answers.append(Choice(use, tuple(names), shares, all(map(_files_lead, about)), own))
     return answers
 
 

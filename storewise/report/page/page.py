@@ -11,23 +11,25 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
+from storewise.analysis.common.remedies import grouped_warnings
 from storewise.analysis.model.tables import Tables
 from storewise.analysis.pipeline.load import load_results
 from storewise.analysis.pipeline.output import write_csv, write_study
 from storewise.analysis.pipeline.parallel import Progress
+from storewise.analysis.verdict.answer import Answer
 from storewise.analysis.verdict.decision import Verdict
 from storewise.atomic import write_aside
 from storewise.errors import ResultError
 from storewise.figures.captions import Made, make_figures, warnings_of
 from storewise.figures.drawing import Picture, for_page
 from storewise.figures.style import page_colour, page_colours
+from storewise.figures.verdict_chart import VerdictChart, verdict_chart
 from storewise.figures.verdict_picture import write_picture
 from storewise.layout import ANALYSIS, FIGURES, REPORT, SUMMARY
 from storewise.report.data.embed import packed, script_json
 from storewise.report.data.evidence import Evidence, with_ids
 from storewise.report.data.filters import Facets
 from storewise.report.page import provenance
-from storewise.report.page.glance import Glance, glance, weights_payload
 from storewise.report.page.table_view import TableViews
 from storewise.report.page.timelines import span, timelines
 from storewise.report.tables import hosts, references, servers, stores
@@ -96,13 +98,13 @@ def make_report(
     results = load_results(study_dir, processes=processes, progress=progress)
     tables, decision = write_study(results, study_dir / ANALYSIS)
     made = make_figures(tables, study_dir / FIGURES)
-    screen = glance(tables, decision, warnings_of(made))
-    write_picture(screen.answer, screen.chart, study_dir / FIGURES)
+    chart = verdict_chart(tables, decision)
+    write_picture(decision.answer, chart, study_dir / FIGURES)
     page = study_dir / REPORT
     try:
         summary = with_ids(tables.summary, tables.results.factors)
         write_csv(summary, study_dir / SUMMARY)
-        write_aside(page, html(tables, decision, made, screen))
+        write_aside(page, html(tables, decision, made, chart))
     except OSError as error:
         raise ResultError(
             f"{page}: cannot be written: {error.strerror or error}; check the rights of its "
@@ -117,7 +119,7 @@ def make_report(
     )
 
 
-def html(tables: Tables, decision: Verdict, made: Sequence[Made], screen: Glance) -> str:
+def html(tables: Tables, decision: Verdict, made: Sequence[Made], chart: VerdictChart) -> str:
     """The page as one self-contained text, for the study's directory."""
     environment = Environment(
         loader=PackageLoader("storewise.report"),
@@ -149,18 +151,21 @@ def html(tables: Tables, decision: Verdict, made: Sequence[Made], screen: Glance
         "facets": facets.payload(),
         "tables": views.data,
         "trials": trials,
-        "weights": weights_payload(decision),
+        "weights": _weights(decision),
     }
     page: str = environment.get_template(TEMPLATE).render(
         **parts,
         name=name,
-        title=screen.chart.title,
+        title=chart.title,
         verdict=decision,
-        glance=screen,
+        chart=chart,
+        groups=grouped_warnings([*tables.warnings, *warnings_of(made)]),
         short={c.name: c.short for c in decision.criteria},
         colour=page_colour,
         colours=Markup(page_colours()),
-        summary_text=summary_text(screen),
+        summary_text=summary_text(chart, decision.answer),
+        markdown=markdown(chart),
+        methods=provenance.methods(tables),
         figures=[_figure(one, facets) for one in made if one.pictures],
         timelines=[packed(one) for one in series],
         span=span(tables),
@@ -190,16 +195,40 @@ def ticks(text: str) -> Markup:
     )
 
 
-def summary_text(screen: Glance) -> str:
+def summary_text(chart: VerdictChart, answer: Answer) -> str:
     """The first screen as text, for a mail or a ticket."""
-    uses = [f"- {one.use.words}: {one.words}" for one in screen.answer.uses]
+    uses = [f"- {one.use.words}: {one.words}" for one in answer.uses]
+    left_out = [text for text, _ in chart.left_out]
     return "\n".join(
         [
-            f"{screen.chart.title} ({', '.join(screen.chart.facts)})",
-            *screen.answer.lines,
+            f"{chart.title} ({', '.join([*chart.facts, *left_out])})",
+            *answer.lines,
             *(["If you mostly ...", *uses] if uses else []),
+            *([chart.pays] if chart.pays else []),
         ]
     )
+
+
+def markdown(chart: VerdictChart) -> str:
+    """The chart's figures as a table in Markdown."""
+    heads = ["", *(one.name for one in chart.columns)]
+    rows = [
+        [row.name, *(f"{one.text} ({one.runs})" if one.runs else one.text for one in row.cells)]
+        for row in chart.rows
+    ]
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join(f"| {' | '.join(c.replace('|', '&#124;') for c in line)} |" for line in lines)
+
+
+def _weights(verdict: Verdict) -> dict[str, Any]:
+    """What the page needs to judge the stores by other weights: see ``js/scores.js``."""
+    table = verdict.decision.table
+    return {
+        **verdict.sliders,
+        "titles": {c.name: c.short for c in verdict.criteria},
+        "named": list(map(str, table.index[table["named"]])) if len(table) else [],
+        "uses": [dict(one.shares) for one in verdict.answer.uses],
+    }
 
 
 def _measured(tables: Tables) -> list[Table]:

@@ -58,6 +58,40 @@ def provenance(tables: Tables) -> list[tuple[str, list[str]]]:
     return [(term, values) for term, values in terms if values]
 
 
+#: What the paragraph of methods names.
+_REFERENCES = (
+    "W. R. Pearson, Genomics 11:635 (1991)",
+    "E. Triantaphyllou, Multi-criteria Decision Making Methods (2000), section 2.2.2",
+    "C. Y. Kramer, Biometrics 12:307 (1956)",
+)
+
+
+def methods(tables: Tables) -> str:
+    """How it was measured and judged, as a paragraph for a paper."""
+    known = {term: "; ".join(values) for term, values in provenance(tables)}
+    inputs = tables.results.inputs
+    hits = f" ({inputs.kinds['align']:,} hits)" if inputs and "align" in inputs.kinds else ""
+    rounds = tables.trials["repeat"].nunique() if len(tables.trials) else 0
+    sentences = [
+        f"Stores were compared with Storewise ({known.get('versions', 'versions unknown')})",
+        f"on {known.get('hosts', 'unknown hosts')}, {known.get('operating system', '')}, "
+        f"file system {known.get('file system of the stores', 'unknown')}.",
+        f"Data: {known['inputs']}{hits} of SSEARCH [1]." if "inputs" in known else "",
+        f"Settings: {known['engine settings']}." if "engine settings" in known else "",
+        f"Factors: {known['factors']}." if "factors" in known else "",
+        f"Phases: {known['phases']}." if "phases" in known else "",
+        f"{len(tables.trials):,} trials in {rounds} rounds; a round measures every setting once, "
+        f"in an order drawn with seed {known.get('seed', 'unknown')}.",
+        "The score of a store in a round is the weighted sum of the logarithms of its figures [2]; "
+        "score = store + round + error, with the variance pooled over the stores, or a store's own "
+        "where larger. A store was recommended alone where the 95 % t interval of its ratio to "
+        "every other store left out 1 and it was at least 1.2 times as good; else all stores that "
+        "were less than 1.2 times behind or not worse by Tukey's test for unequal numbers [3].",
+        *(f"[{number}] {text}." for number, text in enumerate(_REFERENCES, 1)),
+    ]
+    return " ".join(filter(None, sentences))
+
+
 def _instance(part: Mapping[str, Any]) -> str:
     """Type, price class, zone and image of the instance that a part was measured on."""
     instance = instance_of(part)

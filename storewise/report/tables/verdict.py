@@ -11,7 +11,6 @@ from typing import Any
 from storewise.analysis.common.engines import BASELINE, title
 from storewise.analysis.common.frames import records
 from storewise.analysis.common.text import count, number, seconds
-from storewise.analysis.measure.breakeven import times_asked
 from storewise.analysis.stats.intervals import Estimate
 from storewise.analysis.verdict.criteria import Criterion, Standing
 from storewise.analysis.verdict.decision import Verdict
@@ -32,13 +31,9 @@ def verdict_tables(verdict: Verdict) -> list[Table]:
         return []
     files = title(BASELINE)
     choices = list(dict.fromkeys(s.label for c in verdict.criteria for s in c.standings))
-    if verdict.pays:
-        # The baseline first: what one has without any store; then those that pay soonest.
-        choices.sort(key=lambda name: (name != files, verdict.pays.get(name, math.inf)))
-    else:
-        # By score, the best first; those without one in the order of the first criterion.
-        order = {store: place for place, store in enumerate(verdict.decision.table.index)}
-        choices.sort(key=lambda name: order.get(name, len(order)))
+    # By score, the best first; those without one in the order of the first criterion.
+    order = {store: place for place, store in enumerate(verdict.decision.table.index)}
+    choices.sort(key=lambda name: (name != files, order.get(name, len(order))))
     scores = dict(zip(verdict.decision.table.index, records(verdict.decision.table), strict=True))
     heads, cells = ["choice"], [[text_cell(name)] for name in choices]
 
@@ -55,11 +50,6 @@ def verdict_tables(verdict: Verdict) -> list[Table]:
         add(
             f"{criterion.title}{unit.replace('10^6', 'million')}{weight}",
             partial(_standing, criterion, {s.label: s for s in criterion.standings}),
-        )
-    if verdict.pays:
-        add(
-            "pays from so many questions on",
-            lambda name: _pays(name, verdict.pays.get(name)),
         )
     return [Table("verdict-table", _CAPTION, heads, cells)]
 
@@ -101,9 +91,3 @@ def _score(score: Mapping[str, Any] | None) -> Cell:
 
 def _rank(rank: int) -> str:
     return "best or not told apart" if rank == 1 else "behind"
-
-
-def _pays(name: str, questions: float | None) -> Cell:
-    if questions is None:
-        return Cell("the baseline" if name == title(BASELINE) else "–", -math.inf, True)
-    return Cell(times_asked(questions), questions, True)

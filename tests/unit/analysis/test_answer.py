@@ -13,10 +13,9 @@ from storewise.analysis.common.remedies import REMEDIES, grouped_warnings
 from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.stats.intervals import Estimate
 from storewise.analysis.verdict.answer import times_better
-from storewise.analysis.verdict.bars import FAR, bars, ceiling_of
 from storewise.analysis.verdict.criteria import Criterion, Standing
 from storewise.analysis.verdict.decision import verdict
-from storewise.figures.verdict_chart import verdict_chart
+from storewise.figures.verdict_chart import FAR, lengths, verdict_chart
 
 pytestmark = GROUP
 
@@ -25,36 +24,36 @@ def figure(mean, spread=0.05):
     return Estimate.on_logarithms(3, mean, "repeats", spread, 4.0)
 
 
-def criterion(figures, *, more=True, ceiling=math.nan):
+def criterion(figures, *, more=True):
     standings = [Standing(name, "", one, 1) for name, one in figures.items()]
     place = ("read", "reading", "1/s", more, "summary", pd.DataFrame())
-    return Criterion(*place, standings=standings, ceiling=ceiling)
+    return Criterion(*place, standings=standings)
 
 
 def test_bars_by_hand():
     figures = {"a": figure(100), "b": figure(50)}
-    made = bars(criterion(figures))
-    assert (made["a"].length, made["b"].length) == (1.0, 0.5)
-    assert made["b"].low < 0.5 < made["b"].high
-    less = bars(criterion(figures, more=False))
-    assert (less["a"].length, less["b"].length) == (0.5, 1.0)
-    # Far figures are on a logarithmic scale.
-    made = bars(criterion({"a": figure(1e4), "b": figure(1e2), "c": figure(1e3)}))
-    assert made["a"].length == 1.0
-    assert made["c"].length == pytest.approx((1.0 + made["b"].length) / 2)
-    # The clients' ceiling is drawn where it is near.
-    assert math.isnan(ceiling_of(criterion(figures, ceiling=1e6)))
-    near = criterion(figures, ceiling=125)
-    assert ceiling_of(near) == 1.0
-    assert bars(near)["a"].length == pytest.approx(0.8)
+    made, log = lengths(criterion(figures))
+    assert not log
+    # The whisker of the best is whole, so its bar leaves room.
+    assert made["a"][2] == 1.0 > made["a"][0]
+    assert made["b"][0] == pytest.approx(made["a"][0] / 2)
+    assert made["b"][1] < made["b"][0] < made["b"][2]
+    less, _ = lengths(criterion(figures, more=False))
+    assert less["a"][0] == pytest.approx(less["b"][0] / 2)
+    # Far figures are on a logarithmic scale; what has no interval is drawn to the end.
+    far = {name: Estimate.unknown(1, value) for name, value in (("a", 1e4), ("b", 1e2), ("c", 1e3))}
+    made, log = lengths(criterion(far))
+    assert log and made["a"][0] == 1.0
+    assert made["c"][0] == pytest.approx((1.0 + made["b"][0]) / 2)
 
 
 @given(st.dictionaries(st.sampled_from("abcdef"), st.floats(1e-9, 1e12), min_size=1), st.booleans())
 def test_lengths_are_shares_in_the_order_of_the_figures(means, more):
-    made = bars(criterion({k: figure(v) for k, v in means.items()}, more=more))
-    lengths = [made[name].length for name in sorted(means, key=means.get, reverse=more)]
-    assert max(lengths) == 1.0 and lengths == sorted(lengths, reverse=True)
-    assert min(lengths) > 0 or max(means.values()) / min(means.values()) > FAR
+    made, log = lengths(criterion({k: figure(v) for k, v in means.items()}, more=more))
+    of = [made[name][0] for name in sorted(means, key=means.get, reverse=more)]
+    assert of == sorted(of, reverse=True)
+    assert all(0 < low <= length <= high <= 1.0 for length, low, high in made.values())
+    assert log or max(means.values()) / min(means.values()) < FAR
 
 
 def test_every_warning_is_in_one_group_and_the_worst_comes_first():

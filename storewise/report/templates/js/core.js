@@ -38,6 +38,24 @@ function unpack(id) {
   return unpacked.get(id);
 }
 
+/** Puts a text on the clipboard; one that may not use it gets the text selected, to copy by hand. */
+async function copyText(text, shown) {
+  try {
+    await navigator.clipboard.writeText(text);
+    say("Copied.");
+  } catch {
+    shown.textContent = text;
+    shown.hidden = false;
+    getSelection().selectAllChildren(shown);
+    say("The text is selected: copy it with the keyboard.");
+  }
+}
+for (const button of document.querySelectorAll("[data-copy]")) {
+  const shown = byId(button.dataset.copy);
+  button.hidden = false;
+  button.addEventListener("click", () => copyText(shown.textContent.trim(), shown));
+}
+
 // One set of chosen levels per choice; all of them at first.
 const chosen = DATA.facets.map((facet) => new Set(facet.levels.keys()));
 const choice = { listeners: [] };

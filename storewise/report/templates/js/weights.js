@@ -46,19 +46,3 @@ if (weighable.length > 1) {
 }
 // For tests: the formula alone.
 window.storewise = { scored, priorities };
-
-/** The answer as text, for a mail or a ticket. */
-byId("copy").hidden = false;
-byId("copy").addEventListener("click", async () => {
-  const text = byId("summary-text").textContent.trim();
-  try {
-    await navigator.clipboard.writeText(text);
-    byId("copy").textContent = "Copied";
-    say("The summary is copied.");
-  } catch {
-    // A page from a file may not use the clipboard: what is selected can be copied by hand.
-    byId("summary-text").hidden = false;
-    getSelection().selectAllChildren(byId("summary-text"));
-    say("The summary is selected: copy it with the keyboard.");
-  }
-});

@@ -1,0 +1,126 @@
+"""The first screen's columns: how long one answer takes, how long the load, and what it all takes
+on disk.
+
+Each is a criterion in seconds or bytes, which does not count itself: rates do, and what a study
+weighs (`storewise.analysis.verdict.criteria`). A question's time is the median service time of its
+first step, where the load is least, with the fewest clients that most engines were asked by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+import pandas as pd
+
+from storewise.analysis.common.engines import BASELINE
+from storewise.analysis.judge.comparable_steps import loads
+from storewise.analysis.judge.corpus import VOLUME
+from storewise.analysis.measure.throughput import FINISH
+from storewise.analysis.model.columns import ALL
+from storewise.analysis.model.tables import Tables
+from storewise.analysis.verdict.criteria import FINISHED, KINDS, Criterion, with_source
+from storewise.analysis.verdict.values import CLIENTS, of_rows
+
+#: Operation -> what it is called over a column, and what it asks.
+QUESTIONS: Mapping[str, tuple[str, str]] = {
+    "get": ("look up", "one document by its id"),
+    "best_hits": ("best hits", "of a query, by e-value"),
+    "gene_hits": ("hits of a gene", "all, by chromosome"),
+    "strong_hits": ("strong hits", "low e-value and high identity"),
+    "top_genes": ("top genes", "those with most hits"),
+    "bits_histogram": ("bit scores", "their histogram"),
+    "read": ("look up", "one record by its key"),
+    "q1": ("look up", "one reading by its key"),
+    "q2": ("scan", "readings above a value"),
+    "q3": ("count", "readings above a value"),
+}
+LOAD, SIZE = "load time", "size"
+#: What is asked by the file: reading the SSEARCH outputs again takes as long however many they are.
+OF_ONE_FILE = frozenset({"get", "scan"})
+#: Inserts of a phase that reads, too, are no question.
+_NO_QUESTIONS = (ALL, FINISH, "add")
+
+
+def asked(tables: Tables) -> list[Criterion]:
+    """The questions in the order in which the study asks them, then load and size."""
+    if "engine" not in tables.results.factors:
+        return []
+    return [*_questions(tables), *_load(tables), *_size(tables)]
+
+
+def counted_by(one: Criterion, criteria: Sequence[Criterion]) -> float:
+    """The weight of the criterion that a column of this page belongs to."""
+    kinds = [kind for kind, operations in KINDS.items() if one.name in operations]
+    known = {LOAD: "load", SIZE: "disk"}.get(one.name)
+    phases = {f"phase {phase}" for phase in one.rows.get("phase", ())}
+    names = {known} if known else {*kinds, "query", *phases}
+    return max((c.weight for c in criteria if c.name in names), default=0.0)
+
+
+def least_load(rows: pd.DataFrame) -> pd.DataFrame:
+    """Of each phase the first step with the fewest clients that most engines have; of an engine
+    that lacks these its own fewest."""
+    if rows.empty:
+        return rows
+    rows = rows[rows["step"] == rows.groupby("phase", observed=True)["step"].transform("min")]
+    names = [name for name in CLIENTS if name in rows]
+    clients: pd.Series = rows[names].astype(float).fillna(1).prod(axis=1)
+    engines = rows.groupby(clients)["engine"].nunique()
+    common = min(engines.index, key=lambda count: (-engines[count], count))
+    has = rows["engine"].isin(rows.loc[clients == common, "engine"])
+    fewest = clients.groupby(rows["engine"], observed=True).transform("min")
+    return rows[clients == fewest.mask(has, common)]
+
+
+def at_common_volume(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows of the largest volume that most engines have."""
+    if VOLUME not in rows or rows.empty:
+        return rows
+    engines = rows.groupby(VOLUME)["engine"].nunique()
+    chosen = max(engines.index, key=lambda volume: (engines[volume], volume))
+    common: pd.DataFrame = rows[rows[VOLUME] == chosen]
+    return common
+
+
+def _questions(tables: Tables) -> list[Criterion]:
+    times = with_source(tables.summary)
+    loading: Collection[str] = loads(tables.throughput)
+    times = times[
+        (times["measure"] == "service_p50")
+        & ~times["phase"].isin(loading)
+        & ~times["operation"].isin(_NO_QUESTIONS)
+    ]
+    columns: list[Criterion] = []
+    for phase in tables.phases_of(times):
+        of_phase = times[times["phase"] == phase]
+        order = [name for name in QUESTIONS if name in set(of_phase["operation"])]
+        for name in dict.fromkeys([*order, *map(str, of_phase["operation"])]):
+            if name in {one.name for one in columns}:
+                continue
+            rows = at_common_volume(least_load(of_phase[of_phase["operation"] == name]))
+            rows = rows.assign(**{FINISHED: rows["count"].astype(float)})
+            title, about = QUESTIONS.get(name, (name, f"phase {phase}"))
+            one = Criterion(name, title, "s", False, "summary", rows, about)
+            columns.append(replace(one, values=of_rows(tables, rows)))
+    return columns
+
+
+def _load(tables: Tables) -> list[Criterion]:
+    """How long the first load takes."""
+    loading = loads(tables.throughput)
+    rows = with_source(tables.rates)
+    rows = rows[(rows["measure"] == "duration") & rows["phase"].isin(loading)]
+    first = tables.phases_of(rows)[:1]
+    rows = at_common_volume(rows[rows["phase"].isin(first) & (rows["engine"] != BASELINE)])
+    values = of_rows(tables, rows)
+    one = Criterion(LOAD, "load", "s", False, "summary", rows, "everything, once", values=values)
+    return [one] if len(rows) else []
+
+
+def _size(tables: Tables) -> list[Criterion]:
+    rows = with_source(tables.storage_summary)
+    rows = at_common_volume(rows[rows["measure"] == "store_bytes"])
+    values = of_rows(tables, rows)
+    one = Criterion(SIZE, "size", "B", False, "summary", rows, "on disk", values=values)
+    return [one] if len(rows) else []
