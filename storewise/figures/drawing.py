@@ -282,8 +282,8 @@ class _PanelDrawing:
             axes.grid(visible=False, axis="y")
         else:
             y_label = f"{panel.y.label} (log.)" if self.y_log else panel.y.label
-            axes.set_ylabel(textwrap.fill(y_label, 20 if low else 34))
-            axes.yaxis.set_label_coords((6 - left) / wide, 0.5)
+            axes.set_ylabel(textwrap.fill(y_label, 20 if low else 34), va="top")
+            axes.yaxis.set_label_coords((3 - left) / wide, 0.5)
         return figure, axes
 
     def _mark(self, series: Series, point: Point) -> str:
