@@ -13,7 +13,9 @@ from storewise.errors import ResultError
 
 
 def compare(
-    old: Annotated[str, typer.Argument(help="A study's name below results/, or a directory.")],
+    old: Annotated[
+        str, typer.Argument(help="A study: its name below results/, a directory, or its file.")
+    ],
     new: Annotated[
         str | None, typer.Argument(help="The one that is set against it; not with --by.")
     ] = None,

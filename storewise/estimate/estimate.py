@@ -116,13 +116,13 @@ def estimate(
     places = {name: class_named(name, classes) if name in known else None for name in used}
     cloud = any(place is not None and place.instance for place in places.values())
     lines = [_line(name, places[name], study, lengths, hosts, cloud=cloud) for name in used]
-    prices = study.prices
+    prices, at_once = study.prices, max(1, min(study.live_sessions, len(trials)))
     return Estimate(
         study=study.name,
         trials=len(trials),
         measured=len(study.trials()) - len(trials),
         engines=list(_by_engine(trials, lengths)),
-        seconds=Amount.total(list(lengths.values())).times(1 / study.live_sessions),
+        seconds=Amount.total(list(lengths.values())).times(1 / at_once),
         lines=lines,
         money=Amount.total([line.money for line in lines if line.money]) if prices else None,
         currency=prices.currency if prices else "",

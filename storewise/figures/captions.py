@@ -139,8 +139,8 @@ FIGURES = (
     FigureSpec(
         "latency_by_node",
         "Latency and load by node",
-        "Service time of the operations on the documents that each node owns: median (bar), "
-        "95th percentile (line) and mean (dot); then what the processors of its host did in the "
+        "Service time of the operations on the documents that each node owns: median (marker), "
+        "mean (dot) and 95th percentile (tick); then what the processors of its host did in the "
         "same time, time spent waiting for the disk (iowait) included; nodes of one host share it.",
         per_node.latency_by_node,
     ),

@@ -17,7 +17,7 @@ from storewise.analysis.common.text import number
 from storewise.analysis.stats.intervals import too_wide
 
 Scale = Literal["value", "linear", "log", "category"]
-Mode = Literal["lines", "level", "markers", "lines+markers", "bars", "stack"]
+Mode = Literal["lines", "level", "markers", "lines+markers", "bars", "stack", "area"]
 Side = Literal["x", "y"]
 #: Ratio of the greatest to the least value from which on an axis is logarithmic.
 FAR = 20
@@ -56,7 +56,7 @@ class Series:
     """Points that belong together.
 
     ``lines`` have neither markers nor intervals; ``level`` is one upright or level line through the
-    whole panel; ``stack`` stands on the series before it.
+    whole panel; ``stack`` (of bars) and ``area`` (of seconds) begin where the series before ends.
     """
 
     name: str
@@ -65,21 +65,17 @@ class Series:
     mode: Mode = "lines+markers"
     record: Mapping[str, Any] = field(default_factory=dict)
     """What a reader of the page chooses it by: engine, phase, factors."""
-    like: str = ""
-    """The engine whose looks it has, where that is not its own."""
     colour: str = ""
     marker: str = ""
-    """One of Matplotlib's; `colour` and `marker` stand in for those of an engine."""
+    """One of Matplotlib's; `colour` and `marker` stand in for those of its engine."""
     dash: int = 0
     """Its place in LINES of `storewise.figures.style`."""
     thin: bool = False
-    width: float = 0.7
-    """Of bars."""
 
     @property
     def engine(self) -> str:
         """The engine whose looks it has; empty for none."""
-        return self.like or str(self.record.get("engine", ""))
+        return str(self.record.get("engine", ""))
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,7 @@ def costs(tables: Tables) -> Chart | None:
     judged = judged[judged["measure"].isin([measure, _YEAR])]
     if judged.empty:
         return None
-    shown = choose(judged, tables.results.factors, ROWS)
+    shown = choose(judged, [*tables.results.factors, "step"], ROWS)
     panels = []
     for (_, phase), rows in shown.rows.groupby(["measure", "phase"], sort=False, dropna=False):
         yearly = rows["measure"].iloc[0] == _YEAR

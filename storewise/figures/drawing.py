@@ -53,6 +53,8 @@ _RC = {
     "grid.color": GRID,
     "grid.linewidth": 0.7,
     "svg.fonttype": "none",
+    # A name with a dollar sign is no formula.
+    "text.parse_math": False,
 }
 
 
@@ -140,14 +142,14 @@ def _entries(chart: Chart) -> dict[str, Any]:
     entries: dict[str, Any] = {}
     for panel in chart.panels:
         for one in panel.series:
-            own_row = panel.sideways and one.mode != "level" and not one.colour
+            own_row = any(point.y == one.name for point in one.points)
             if one.name and not own_row and one.name not in entries:
                 entries[one.name] = _sign(one)
     return entries
 
 
 def _sign(series: Series) -> Any:
-    if series.mode in ("bars", "stack"):
+    if series.mode in ("bars", "stack", "area"):
         return Patch(facecolor=_colour(series))
     joined = series.mode != "markers"
     marker = "" if series.mode in ("lines", "level") else _marker(series)
@@ -232,21 +234,16 @@ class _PanelDrawing:
     def __init__(self, chart: Chart, panel: Panel) -> None:
         self.panel = panel
         self.said: list[tuple[str, str]] = []
-        self.reach: dict[Side, list[float]] = {s: chart.reach(panel, s) for s in ("x", "y")}
-        bars = any(one.mode in ("bars", "stack") for one in panel.series)
-        self.log = {
-            side: axis.logarithmic(reach) and not (bars and axis.scale == "value")
-            for side, reach in self.reach.items()
-            for axis in (getattr(panel, side),)
-        }
+        self.x_log = panel.x.logarithmic(chart.reach(panel, "x")) and not _from_zero(panel)
+        self.y_log = panel.y.logarithmic(chart.reach(panel, "y"))
         self.figure, self.axes = self._frame()
         below: Any = 0.0
         for place, series in enumerate(panel.series):
             before = set(self.axes.get_children())
-            if series.mode == "stack":
-                below = self._stack(series, below)
-            elif series.mode == "bars":
-                self._bars(series)
+            if series.mode in ("bars", "stack"):
+                below = self._bars(series, below)
+            elif series.mode == "area":
+                below = self._area(series, below)
             elif series.mode == "level":
                 self._level(series)
             else:
@@ -255,29 +252,28 @@ class _PanelDrawing:
                 artist.set_gid(f"s{place}")
         if panel.warmup:
             self.axes.axvspan(0, panel.warmup, color=INK, alpha=0.08, lw=0)
-        for side in ("x", "y"):
-            self._scale(side)
+        self._scale(panel.x, chart.reach(panel, "x"), self.x_log, "x")
+        if not panel.sideways:
+            self._scale(panel.y, chart.reach(panel, "y"), self.y_log, "y")
         self.picture = picture_of(self.figure, self.said, [one.record for one in panel.series])
 
     def _frame(self) -> tuple[Figure, Any]:
         """The figure with its axes, title and labels: margins by their texts."""
         panel = self.panel
-        names = [textwrap.fill(str(name), _NAME) for name in panel.y.levels if panel.sideways]
+        names = [textwrap.fill(name, _NAME) for name in panel.y.levels if panel.sideways]
         title = textwrap.wrap(panel.title, _TITLE)
-        log = "(logarithmic)" if self.log["x"] and not panel.x.levels else ""
-        below = textwrap.wrap(" ".join(filter(None, [panel.x.label, log])), _TITLE - 8)
+        x_label = f"{panel.x.label} (logarithmic)" if self.x_log and not panel.x.levels else ""
+        below = textwrap.wrap(x_label or panel.x.label, _TITLE - 8)
         longest = max((len(line) for name in names for line in name.split("\n")), default=0)
-        left = _SIGN * longest + _ROOM if names else 48.0
-        tilted = _SIGN * max(map(len, self._tilted()), default=0)
-        bottom = 18 + _LINE * len(below) + 0.8 * tilted
-        top = _ROOM + 1.1 * _LINE * len(title)
+        left = _SIGN * longest + _ROOM if names else 50.0
+        top, bottom = _ROOM + 1.1 * _LINE * len(title), 18 + _LINE * len(below)
         lines = max((name.count("\n") + 1 for name in names), default=0)
-        plot = len(names) * (_LINE * lines + 6) + 6 if names else _HEIGHT
+        low = any(one.mode == "area" for one in panel.series)
+        plot = len(names) * (_LINE * lines + 6) + 6 if names else 0.6 * _HEIGHT if low else _HEIGHT
         height = top + plot + bottom
         figure = Figure(figsize=(WIDTH / 72, height / 72))
-        axes = figure.add_axes(
-            (left / WIDTH, bottom / height, (WIDTH - left - 12) / WIDTH, plot / height)
-        )
+        wide = WIDTH - left - 12
+        axes = figure.add_axes((left / WIDTH, bottom / height, wide / WIDTH, plot / height))
         figure.text(3 / WIDTH, 1 - 4 / height, "\n".join(title), va="top", fontweight="bold")
         axes.set_xlabel("\n".join(below))
         if names:
@@ -285,56 +281,41 @@ class _PanelDrawing:
             axes.set_ylim(len(names) - 0.4, -0.6)
             axes.grid(visible=False, axis="y")
         else:
-            log = "(log.)" if self.log["y"] else ""
-            text = " ".join(filter(None, [panel.y.label, log]))
-            axes.set_ylabel(textwrap.fill(text, 34), labelpad=2)
+            y_label = f"{panel.y.label} (log.)" if self.y_log else panel.y.label
+            axes.set_ylabel(textwrap.fill(y_label, 20 if low else 34), va="top")
+            axes.yaxis.set_label_coords((3 - left) / wide, 0.5)
         return figure, axes
 
-    def _tilted(self) -> Sequence[str]:
-        """Names at the x axis that need more room than there is."""
-        names = list(map(str, self.panel.x.levels)) if self.panel.x.scale == "category" else []
-        return names if sum(len(name) + 2 for name in names) > _TITLE else []
-
-    def _mark(self, words: str, source: str = "") -> str:
-        """The link of a place, which `picture_of` fills."""
-        self.said.append((words, source))
+    def _mark(self, series: Series, point: Point) -> str:
+        """The link of a point, which `picture_of` fills."""
+        words = "\n".join(filter(None, [series.name, point.words]))
+        self.said.append((words, point.source))
         return str(len(self.said) - 1)
 
-    def _marks(self, series: Series) -> list[str]:
-        return [self._mark(_title(series, one), one.source) for one in series.points]
-
-    def _places(self, series: Series, side: Side) -> list[Any]:
+    def _places(self, series: Series) -> tuple[list[Any], list[Any]]:
         """The coordinates of points as numbers."""
-        values = [getattr(point, side) for point in series.points]
-        axis: Axis = getattr(self.panel, side)
-        if axis.scale != "category":
-            return values
-        place = {name: at for at, name in enumerate(axis.levels)}
-        return [place.get(value, value) for value in values]
+        xs, ys = [point.x for point in series.points], [point.y for point in series.points]
+        return xs, [self.panel.y.levels.index(y) for y in ys] if self.panel.sideways else ys
 
     def _whiskers(self, series: Series, xs: list[Any], ys: list[Any], colour: str) -> None:
-        sideways = self.panel.sideways
+        way = "xerr" if self.panel.sideways else "yerr"
         for point, x, y in zip(series.points, xs, ys, strict=True):
             if point.ends:
-                value = x if sideways else y
-                ends = [[max(0.0, value - point.ends[0])], [max(0.0, point.ends[1] - value)]]
-                way = {"xerr" if sideways else "yerr": ends}
+                value, (low, high) = x if self.panel.sideways else y, point.ends
+                ends = {way: [[max(0.0, value - low)], [max(0.0, high - value)]]}
                 look = {"fmt": "none", "ecolor": colour, "capsize": 3, "elinewidth": 1.1}
-                self.axes.errorbar([x], [y], **way, **look)
+                self.axes.errorbar([x], [y], **ends, **look)
 
     def _line(self, series: Series) -> None:
-        xs, ys = self._places(series, "x"), self._places(series, "y")
-        colour, marked = _colour(series), "markers" in series.mode
-        if marked:
-            aside = self._apart(series)
-            xs = [x * aside if self.log["x"] else x + aside for x in xs]
-        if "lines" in series.mode:
-            dash = LINES[series.dash % len(LINES)]
+        xs, ys = self._places(series)
+        colour, dash = _colour(series), LINES[series.dash % len(LINES)]
+        if series.mode == "lines":
             (line,) = self.axes.plot(xs, ys, color=colour, ls=dash, lw=1.0 if series.thin else 1.6)
-            if not marked and series.points:
-                line.set_url(self._mark(_title(series, series.points[0])))
-        if not marked:
+            line.set_url(self._mark(series, series.points[0]))
             return
+        xs = self._aside(series, xs)
+        if series.mode == "lines+markers":
+            self.axes.plot(xs, ys, color=colour, ls=dash, lw=1.0 if series.thin else 1.6)
         self._whiskers(series, xs, ys, colour)
         marker = _marker(series)
         look: dict[str, Any] = {"color": colour}
@@ -344,95 +325,77 @@ class _PanelDrawing:
             look = {"facecolors": faces, "edgecolors": colour, "linewidths": 1.2}
         size = {"|": 90, ".": 25}.get(marker, 32)
         dots = self.axes.scatter(xs, ys, size, marker=marker, zorder=3, clip_on=False, **look)
-        dots.set_urls(self._marks(series))
+        dots.set_urls([self._mark(series, point) for point in series.points])
 
-    def _apart(self, series: Series) -> float:
-        """By how much (or how many times) its points stand aside, so that intervals at the same
-        level are seen."""
-        axis = self.panel.x
+    def _aside(self, series: Series, xs: list[Any]) -> list[Any]:
+        """Places of points, moved a little so that the intervals of several lines at one level are
+        seen."""
         lines = [one for one in self.panel.series if any(point.ends for point in one.points)]
-        if (
-            self.panel.sideways
-            or not axis.levels
-            or axis.scale == "category"
-            or series not in lines
-        ):
-            return 1.0 if self.log["x"] else 0.0
-        step = min(0.02, 0.12 / len(lines)) * (lines.index(series) - (len(lines) - 1) / 2)
-        low, high = float(axis.levels[0]), float(axis.levels[-1])
-        return (high / low) ** step if self.log["x"] else step * (high - low)
+        levels = self.panel.x.levels
+        if not levels or series not in lines:
+            return xs
+        share = min(0.01, 0.06 / len(lines)) * (lines.index(series) - (len(lines) - 1) / 2)
+        if self.x_log:
+            return [x * (levels[-1] / levels[0]) ** share for x in xs]
+        return [x + share * (levels[-1] - levels[0]) for x in xs]
 
     def _level(self, series: Series) -> None:
-        line = self.axes.axvline if self.panel.sideways else self.axes.axhline
         point = series.points[0]
-        drawn = line(
-            point.x if self.panel.sideways else point.y,
-            color=_colour(series),
-            ls=LINES[series.dash % len(LINES)],
-            lw=1.2,
-        )
-        drawn.set_url(self._mark(_title(series, point), point.source))
+        look = {"color": _colour(series), "ls": LINES[series.dash % len(LINES)], "lw": 1.2}
+        line = self.axes.axvline if self.panel.sideways else self.axes.axhline
+        drawn = line(point.x if self.panel.sideways else point.y, **look)
+        drawn.set_url(self._mark(series, point))
 
-    def _bars(self, series: Series, below: Any = 0.0) -> None:
-        """Bars, from `below` on where they are upright."""
-        xs, ys = self._places(series, "x"), self._places(series, "y")
-        if self.panel.sideways:
-            patches = self.axes.barh(ys, xs, series.width, color=_colour(series))
-        else:
-            patches = self.axes.bar(xs, ys, series.width, bottom=below, color=_colour(series))
-        for patch, mark in zip(patches, self._marks(series), strict=True):
-            patch.set_url(mark)
+    def _bars(self, series: Series, below: Any) -> Any:
+        """Bars of rows; where they are stacked they begin at `below`, and their ends are given
+        back."""
+        xs, ys = self._places(series)
+        left = below if series.mode == "stack" else 0.0
+        bars = self.axes.barh(ys, xs, 0.7, left=left, color=_colour(series))
+        for patch, point in zip(bars, series.points, strict=True):
+            patch.set_url(self._mark(series, point))
         self._whiskers(series, xs, ys, INK)
+        return left + np.array(xs)
 
-    def _stack(self, series: Series, below: Any) -> Any:
-        values = np.array([point.y for point in series.points], dtype=float)
-        base = np.broadcast_to(below, values.shape)
-        if self.panel.x.scale == "category":
-            self._bars(series, base)
-        else:
-            edges = [*self._places(series, "x"), series.points[-1].x + 1]
-            look = {"baseline": base, "fill": True, "facecolor": series.colour}
-            steps = self.axes.stairs(base + values, edges, **look)
-            steps.set_url(self._mark(series.name))
-        return base + values
+    def _area(self, series: Series, below: Any) -> Any:
+        """Means of seconds as an area on `below`; its top is given back."""
+        xs, ys = self._places(series)
+        base = np.broadcast_to(below, len(ys))
+        look = {"baseline": base, "fill": True, "facecolor": _colour(series)}
+        steps = self.axes.stairs(base + ys, [*xs, xs[-1] + 1], **look)
+        steps.set_url(self._mark(series, Point(None, None)))
+        return base + ys
 
-    def _scale(self, side: Side) -> None:
-        """Scale, range and ticks of an axis."""
-        spec: Axis = getattr(self.panel, side)
+    def _scale(self, spec: Axis, reach: Sequence[float], logarithmic: bool, side: Side) -> None:
+        """Scale, range and ticks of an axis that shows all of `reach`."""
         ticks = getattr(self.axes, f"{side}axis")
         limits = getattr(self.axes, f"set_{side}lim")
-        if spec.scale == "category":
-            if side == "x":
-                tilt = {"rotation": 60, "ha": "right"} if self._tilted() else {}
-                self.axes.set_xticks(range(len(spec.levels)), list(map(str, spec.levels)), **tilt)
-            return
-        if self.log[side]:
+        if logarithmic:
             getattr(self.axes, f"set_{side}scale")("log")
         if spec.levels:
             ticks.set_minor_locator(NullLocator())
-            self.axes.set_xticks(list(spec.levels), list(spec.texts or map(str, spec.levels)))
+            ticks.set_ticks(list(spec.levels), list(spec.texts))
             return
-        known = [value for value in self.reach[side] if value > 0]
-        if self.log[side]:
-            low, high = min(known, default=1.0), max(known, default=1.0)
-            limits(low / 1.25, high * 1.25)
+        known = [value for value in reach if value > 0] or [1.0]
+        if logarithmic:
+            limits(min(known) / 1.25, max(known) * 1.25)
         else:
-            limits(0, spec.top if spec.top is not None else 1.05 * max(known, default=1.0))
+            limits(0, spec.top or 1.05 * max(known))
             ticks.set_major_locator(MaxNLocator(5))
         _plain_numbers(ticks)
 
 
-def _title(series: Series, point: Point) -> str:
-    """What is said of a point."""
-    return "\n".join(filter(None, [series.name, point.words]))
+def _from_zero(panel: Panel) -> bool:
+    """Whether it has bars, which begin at 0: a logarithmic axis has none."""
+    return any(one.mode in ("bars", "stack") for one in panel.series)
 
 
 def _plain_numbers(axis: Any) -> None:
     """Ticks as people write numbers, on linear and logarithmic axes."""
     axis.set_major_formatter(FuncFormatter(lambda value, _: tick(value)))
     low, high = sorted(axis.get_view_interval())
-    if axis.get_scale() == "log" and high / low < 30:
-        # Less than two powers of ten would leave one labelled tick.
+    if axis.get_scale() == "log" and high / low < 100:
+        # Powers of ten alone would be one or two labels.
         axis.set_minor_formatter(
             FuncFormatter(lambda value, _: tick(value) if f"{value:e}"[0] in "25" else "")
         )

@@ -69,7 +69,7 @@ def _over_time(heading: str, engine: str, rows: pd.DataFrame) -> Panel:
     means = rows.groupby("second")[[kind for kind, *_ in kinds]].mean()
     record = {"engine": engine, "phase": rows["phase"].iloc[0]}
     stack = [
-        Series(kind, list(map(Point, means.index, means[kind])), "stack", record, colour=colour)
+        Series(kind, list(map(Point, means.index, means[kind])), "area", record, colour=colour)
         for kind, colour in kinds
     ]
     # Each value is the mean of its second.

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pandas as pd
 
 from storewise.analysis.common.engines import title
 from storewise.analysis.common.frames import records
 from storewise.analysis.common.text import number
 from storewise.analysis.model.tables import Tables
-from storewise.figures.chart import Axis, Chart, Panel, Point, Series, point
+from storewise.figures.chart import Axis, Chart, Panel, Point, Series, level_axis, point, rows_axis
 from storewise.figures.hosts import KINDS
 from storewise.figures.selection import choose, engines_in, labelled
-from storewise.figures.style import INK, engine_colour
+from storewise.figures.style import INK
 
 #: Most nodes of a panel; those of a larger cluster that were slowest are shown.
 _NODES = 16
-#: Most engines and phases of the first figure, ways of slowing of the second.
+#: Most ways of slowing.
 _MOST = 3
+#: Columns of times, with what they are called and look like.
+_TIMES = (
+    ("service_p50", "median", "", ""),
+    ("service_mean", "mean", INK, "."),
+    ("service_p95", "95th percentile", INK, "|"),
+)
 
 
 def _rows(tables: Tables) -> pd.DataFrame:
@@ -44,8 +49,10 @@ def _nodes(rows: pd.DataFrame) -> list[str]:
 
 
 def latency_by_node(tables: Tables) -> Chart | None:
-    """Service time by owning node and operation, then the CPU of the nodes' hosts, for each engine
-    and phase, at the phase's last step without slowed nodes (else its last)."""
+    """Service time by owning node, a panel per operation, then the CPU of the nodes' hosts.
+
+    For each engine and phase, at the phase's last step without slowed nodes (else its last).
+    """
     if tables.per_node.empty:
         return None
     rows = _rows(tables)
@@ -58,50 +65,39 @@ def latency_by_node(tables: Tables) -> Chart | None:
             plain = here[here["slowed_nodes"] == 0]
             here = plain if len(plain) else here
             here = here[here["step"] == here["step"].max()]
-            nodes = _nodes(here)
-            record = {"engine": engine, "phase": phase}
-            panels += [_times(here, nodes, record), _load(here, nodes, record)]
-    return Chart(panels[: 2 * _MOST]) if panels else None
+            nodes, record = _nodes(here), {"engine": engine, "phase": phase}
+            for operation, group in here.groupby("operation"):
+                heading = f"{title(engine)}, {phase}: {operation}"
+                panels.append(_times(heading, group, nodes, record))
+            panels.append(_load(here, nodes, record))
+    return Chart(panels) if panels else None
 
 
-def _times(rows: pd.DataFrame, nodes: list[str], record: dict[str, str]) -> Panel:
-    """Median (bar), 95th percentile (line above it) and mean (dot) by node and operation."""
-    engine = record["engine"]
-    operations = sorted(set(rows["operation"]))
-    width = 0.8 / len(operations)
+def _times(heading: str, rows: pd.DataFrame, nodes: list[str], record: dict[str, str]) -> Panel:
+    """Median, mean and 95th percentile of each node."""
+    times = rows.groupby("node")[[column for column, *_ in _TIMES]].median().reindex(nodes) * 1e3
     series = []
-    for place, name in enumerate(operations):
-        times = rows[rows["operation"] == name].groupby("node")
-        times = times[["service_p50", "service_p95", "service_mean"]].median().reindex(nodes) * 1e3
-        at = np.arange(len(nodes)) + (place - (len(operations) - 1) / 2) * width
-        bars, dots = [], []
-        for x, node, (median, high, mean) in zip(at, nodes, times.to_numpy(), strict=True):
-            words = f"{node}: median {number(median)} ms, p95 {number(high)}, mean {number(mean)}"
-            bars.append(Point(x, median, median, high, words=words))
-            dots.append(Point(x, mean, words=words))
-        colour = engine_colour(engine, place)
-        what = f"{title(engine)}: {name}"
-        series += [
-            Series(what, bars, "bars", record, colour=colour, width=0.9 * width),
-            Series("mean", dots, "markers", record, colour=INK, marker="."),
+    for column, name, colour, marker in _TIMES:
+        points = [
+            Point(time, node, words=f"{number(time)} ms")
+            for node, time in zip(nodes, times[column], strict=True)
         ]
-    heading = f"{title(engine)}, {record['phase']}"
-    return Panel(heading, Axis("", "category", nodes), Axis("service time in ms", "linear"), series)
+        series.append(Series(name, points, "markers", record, colour=colour, marker=marker))
+    return Panel(heading, Axis("service time in ms"), rows_axis(nodes), series)
 
 
 def _load(rows: pd.DataFrame, nodes: list[str], record: dict[str, str]) -> Panel:
-    names = [f"cpu_{kind}" for kind, *_ in KINDS]
-    means = rows.groupby("node")[names].mean().reindex(nodes).fillna(0.0)
+    """What the processors of the nodes' hosts did."""
+    means = rows.groupby("node")[[f"cpu_{kind}" for kind, _ in KINDS]].mean().reindex(nodes)
     stack = []
     for kind, colour in KINDS:
         points = [
-            Point(x, value, words=f"{node}: {number(value)} %")
-            for x, (node, value) in enumerate(means[f"cpu_{kind}"].items())
+            Point(share, node, words=f"{number(share)} %")
+            for node, share in zip(nodes, means[f"cpu_{kind}"].fillna(0.0), strict=True)
         ]
         stack.append(Series(kind, points, "stack", record, colour=colour))
     heading = f"{title(record['engine'])}, {record['phase']}: hosts"
-    y = Axis("host CPU in %", "linear", top=100)
-    return Panel(heading, Axis("", "category", nodes), y, stack)
+    return Panel(heading, Axis("host CPU in %", "linear", top=100), rows_axis(nodes), stack)
 
 
 def slowed_nodes(tables: Tables) -> Chart | None:
@@ -131,7 +127,7 @@ def slowed_nodes(tables: Tables) -> Chart | None:
             nodes = nodes[nodes["step"].isin(set(rows["step"]))]
             times.append(_marks(nodes, "service_p95", 1e3, "ms", record))
             waits.append(_marks(nodes, "cpu_iowait", 1.0, "%", record))
-        x = Axis("slowed nodes", "linear", sorted(set(here["slowed_nodes"])))
+        x = level_axis("slowed nodes", here["slowed_nodes"], "linear")
         panels += [
             Panel(f"{phase}: {way}", x, Axis("operations per second", "linear"), rates),
             Panel(f"{phase}: {way}", x, Axis("p95 of each node in ms", "linear"), times),

@@ -72,10 +72,10 @@ def _panel(curves: pd.DataFrame) -> Panel:
                 points.append(
                     Point(row["x"], row["relative"], words=words, source=place, hollow=not here)
                 )
-        looks = str(engine) if here else engines.get(str(system), "")
-        record = {"engine": engine} if here else {}
-        dash = SOLID if here else DASHED
-        lines.append(Series(name, points, record=record, like=looks, dash=dash))
+        # A published curve has the looks of what stands beside it here.
+        beside = engine if here else engines.get(str(system))
+        record = {"engine": beside} if beside else {}
+        lines.append(Series(name, points, record=record, dash=SOLID if here else DASHED))
     one = [Point(curves["x"].min(), 1.0, words="the same")]
     lines.append(Series("", one, "level", colour=GREY, dash=DOTTED))
     first = curves.iloc[0]

@@ -54,7 +54,7 @@ def choose(table: pd.DataFrame, names: Sequence[str], most: int) -> Shown:
             if len(levels):
                 rows = rows[rows[name] == levels.min()]
         kept.append(rows)
-    note = f"Each store at the lowest level of its {', '.join(names)}; the table has all."
+    note = f"At the lowest {', '.join(names)} of each store; the table has all."
     return Shown(pd.concat(kept), [], note)
 
 

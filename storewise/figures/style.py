@@ -45,8 +45,6 @@ LOOKS: Mapping[str, Look] = {
     "valkey": Look("#C070B0", "#B030A0", "h"),
     "sql": Look("#803900", "#CCB300", "p"),
 }
-#: How much of the page's ground is in the shades of a colour.
-_SHADES = (0.0, 0.3, 0.5)
 #: Line styles, for settings of one engine.
 LINES: Sequence[Any] = ("-", "--", "-.", ":", (0, (8, 3)), (0, (8, 3, 2, 3)))
 SOLID, DASHED, DOTTED = 0, 1, 3
@@ -57,28 +55,14 @@ def look(engine: str) -> Look:
     return LOOKS.get(engine, _OTHER)
 
 
-def engine_colour(engine: str, shade: int = 0, *, dark: bool = False) -> str:
-    """The colour of an engine as ``#RRGGBB``: the same in every study, figure and table.
-
-    `shade` is the place among several choices of one engine (levels of consistency or index),
-    `dark` is for a dark ground.
-    """
-    colour = look(engine).dark if dark else look(engine).colour
-    ground, share = 0x14 if dark else 0xFF, _SHADES[shade % len(_SHADES)]
-    parts = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
-    mixed = (round(part + share * (ground - part)) for part in parts)
-    return "#" + "".join(f"{part:02X}" for part in mixed)
+def engine_colour(engine: str, *, dark: bool = False) -> str:
+    """The colour of an engine as ``#RRGGBB``, the same in every study, figure and table; `dark` is
+    for a dark ground."""
+    return look(engine).dark if dark else look(engine).colour
 
 
 #: What stands for colours of figures on a dark page, where they could not be told from it.
-DARK: Mapping[str, str] = {
-    **{
-        engine_colour(name, shade): engine_colour(name, shade, dark=True)
-        for name in LOOKS
-        for shade in range(len(_SHADES))
-    },
-    GREY: _OTHER.dark,
-}
+DARK: Mapping[str, str] = {one.colour: one.dark for one in (_OTHER, *LOOKS.values())}
 
 
 def page_colour(engine: str) -> str:

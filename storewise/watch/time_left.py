@@ -47,4 +47,4 @@ def time_left(
     ages = {**dict.fromkeys(waiting, 0.0), **running}
     left = sum(max(0.0, means.get(engines.get(n, ""), every) - age) for n, age in ages.items())
     # What runs may take longer than trials did before.
-    return left / max(1, live_sessions) if left or not ages else None
+    return left / max(1, min(live_sessions, len(ages))) if left or not ages else None

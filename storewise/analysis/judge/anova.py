@@ -213,7 +213,7 @@ def _analysed(
 
 
 def variance(tables: Tables) -> Judged:
-    """Table `variance` of a study: COLUMNS, one row per term, the residual included; `tukey`."""
+    """Table `variance` of a study: COLUMNS, one row per term, the residual included; `pairs`."""
     groups = study_analyses(tables, Selection()).groups
     rows = [
         {
@@ -232,12 +232,12 @@ def variance(tables: Tables) -> Judged:
     numbers = ["f", "p", "eta_sq_partial", "omega_sq", "normality_p", "equal_variance_p"]
     return Judged(
         table.astype(dict.fromkeys(numbers, float)),
-        beside={"tukey": _tukey_pairs(groups)},
+        beside={"pairs": _tukey_pairs(groups)},
     )
 
 
 def _tukey_pairs(groups: Sequence[Group]) -> pd.DataFrame:
-    """Table `tukey` of a study: PAIR_COLUMNS, each pair of engines in each rate."""
+    """Table `pairs` of a study: PAIR_COLUMNS, each pair of engines in each rate."""
     chosen = [
         replace(group, spec=replace(group.spec, tukey="engine"))
         for group in groups

@@ -118,16 +118,9 @@ class HostUse:
 
     @property
     def who(self) -> str:
-        """Whose host it is."""
-        names = [*sorted(self.servers), *(["clients"] if self.clients else [])]
-        return all_of(names)
-
-    @property
-    def short(self) -> str:
-        """The same, many servers by their number."""
-        if len(self.servers) <= NAMED:
-            return self.who
-        return all_of([f"{len(self.servers)} servers", *(["clients"] if self.clients else [])])
+        """Whose host it is, many servers by their number."""
+        many = [f"{len(self.servers)} servers"] if len(self.servers) > NAMED else []
+        return all_of([*(many or sorted(self.servers)), *(["clients"] if self.clients else [])])
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +136,7 @@ class Cause:
 def causes(use: HostUse) -> list[Cause]:
     """The limits that one host had reached."""
     reached = []
-    where = f"of the host of {use.short}" if use.short else f"of host {use.host}"
+    where = f"of the host of {use.who}" if use.who else f"of host {use.host}"
     if use.swap >= SWAPPING or use.memory >= MEMORY_FULL:
         paging = f", {binary(use.swap)}/s to and from swap" if use.swap >= SWAPPING else ""
         share = f"memory {where} {_percent(use.memory)} in use{paging}"
@@ -177,7 +170,7 @@ def causes(use: HostUse) -> list[Cause]:
 
 
 def _percent(share: float) -> str:
-    return "an unknown part" if math.isnan(share) else f"{100 * share:.0f} %"
+    return "unknown" if math.isnan(share) else f"{100 * share:.0f} %"
 
 
 def limits(tables: Tables) -> Judged:
@@ -254,14 +247,9 @@ def _row(
 
 def _quiet(use: HostUse) -> str:
     """Load of the busiest host where no limit was reached."""
-    network = (
-        "network unknown (its links' speed is not known)"
-        if math.isnan(use.network)
-        else f"network {_percent(use.network)}"
-    )
-    parts = [f"CPU {_percent(use.cpu)}", f"disk {_percent(use.disk)}"]
-    parts += [f"memory {_percent(use.memory)}", network]
-    return f"the busiest host ({use.short or use.host}): {', '.join(parts)}"
+    shares = {"CPU": use.cpu, "disk": use.disk, "memory": use.memory, "network": use.network}
+    words = ", ".join(f"{name} {_percent(share)}" for name, share in shares.items())
+    return f"the busiest host ({use.who or use.host}): {words}"
 
 
 def _warnings(table: pd.DataFrame) -> Iterator[StudyWarning]:

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from storewise.analysis.common.engines import BASELINE, CEILING, title
 from storewise.analysis.common.frames import records
 from storewise.analysis.common.text import all_of
-from storewise.analysis.measure.throughput import FINISH
 from storewise.analysis.model.columns import OTHER
 from storewise.analysis.model.tables import Tables
 
@@ -64,17 +63,6 @@ def headline_rates(tables: Tables, table: pd.DataFrame) -> pd.DataFrame:
     """The rows of a table with the one rate of each phase, without steps whose rate was set."""
     rates = table[of_rates(table, loads(tables.throughput), [LOAD_RATE])]
     return rates[~at_steps(rates, set_rates(tables))]
-
-
-def named_times(latency: pd.DataFrame, percentiles: Collection[str] = ()) -> pd.DataFrame:
-    """Rows of percentiles of times (some or all, without those of a load's end) with their measure:
-    ``get_service_time_p99``."""
-    rows = latency[latency["operation"].astype(str) != FINISH]
-    rows = rows[rows["percentile"].isin(percentiles)] if percentiles else rows
-    operation, time, percentile = (
-        rows[name].astype(str) for name in ("operation", "time", "percentile")
-    )
-    return rows.assign(measure=operation + "_" + time + "_time_" + percentile)
 
 
 def closed_steps(rows: pd.DataFrame) -> pd.DataFrame:

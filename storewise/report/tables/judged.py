@@ -21,7 +21,7 @@ KNOWN: Mapping[str, tuple[str, str]] = {
         "Analysis of variance",
         "What each factor explains of a measure: sums of squares, F, p and effect sizes",
     ),
-    "tukey": (
+    "pairs": (
         "Pairs of engines",
         "Tukey's honestly significant differences, with simultaneous 95 % intervals",
     ),
@@ -36,7 +36,7 @@ KNOWN: Mapping[str, tuple[str, str]] = {
 #: What is shown of a table besides keys and factors; all else is behind the source of its row.
 _READ: Mapping[str, Sequence[str]] = {
     "variance": ("engines", "term", "df", "f", "p", "eta_sq_partial", "omega_sq", "n"),
-    "tukey": ("engines", "factor", "a", "b", "ratio", "p_adj", "reject"),
+    "pairs": ("engines", "factor", "a", "b", "ratio", "p_adj", "reject"),
     "usl": ("factor", "lambda", "sigma", "kappa", "peak", "peak_rate", "r2", "flags"),
     "costs": ("mean", "n", "note"),
     "capacity": ("over", "count", "hours", "bytes", "model", "needed", "needed_hours", "limits"),

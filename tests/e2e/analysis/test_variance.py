@@ -17,7 +17,7 @@ def tables(made):
 
 
 def test_a_study_has_a_table_per_phase_and_measure(tables):
-    table, pairs = tables.judged["variance"], tables.judged["tukey"]
+    table, pairs = tables.judged["variance"], tables.judged["pairs"]
     assert list(table.columns) == list(COLUMNS)
     assert list(pairs.columns) == list(PAIR_COLUMNS)
     # The null engine is no store.
@@ -59,7 +59,7 @@ def test_what_a_study_can_be_asked(tables):
 def test_a_study_that_carries_no_variance_has_empty_tables(made):
     tables = made.tables(engines=["sqlite", "duckdb"], workers=[1], repeats=1)
     assert tables.judged["variance"].empty and list(tables.judged["variance"]) == list(COLUMNS)
-    assert tables.judged["tukey"].empty and list(tables.judged["tukey"]) == list(PAIR_COLUMNS)
+    assert tables.judged["pairs"].empty and list(tables.judged["pairs"]) == list(PAIR_COLUMNS)
     reasons = {reason for _, reason in study_analyses(tables, Selection()).not_possible}
     assert reasons == {"no levels were repeated (`repeats: 2` or more in the study)"}
 

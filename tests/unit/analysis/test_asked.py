@@ -23,11 +23,11 @@ def test_columns_are_times_of_answers_then_load_and_size(tables):
     judged = verdict(tables)
     look_up, load, size = judged.asked
     assert look_up.weight == load.weight > 0
-    times = tables.latency_summary
+    times = tables.summary
     for standing in look_up.stores:
         row = times.iloc[int(standing.source_row)]
-        assert (row["operation"], row["percentile"], row["time"]) == ("get", "p50", "service")
-        assert standing.estimate.mean == row["value"]
+        assert (row["operation"], row["measure"]) == ("get", "service_p50")
+        assert standing.estimate.mean == row["mean"]
         # With the fewest clients of all.
         assert row["workers"] == times["workers"].min()
     assert (look_up.unit, load.unit, size.unit) == ("s", "s", "B")
@@ -38,9 +38,9 @@ def test_columns_are_times_of_answers_then_load_and_size(tables):
 
 @pytest.mark.parametrize("count", [1, 9, 10])
 def test_one_slow_answer_is_a_number_and_a_ratio_of_few_is_hatched(tables, count):
-    times = tables.latency_summary
+    times = tables.summary
     few = times.assign(count=times["count"].where(times["engine"] != "postgres", count))
-    changed = replace(tables, latency_summary=few)
+    changed = replace(tables, summary=few)
     chart = verdict_chart(changed, verdict(changed))
     row = next(row for row in chart.rows if row.name == "PostgreSQL")
     assert row.cells[0].text.endswith("s") and row.cells[0].length > 0

@@ -90,7 +90,7 @@ def test_time_left_by_hand():
     assert left({"a1": 10.0}, ["a2", "a3"], {}, 1) == 20.0
     # The time that running trials have taken is subtracted.
     assert left(ten, ["b1"], {"a3": 4.0}, 1) == 16.0
-    assert left(ten, ["b1"], {"a3": 4.0}, 2) == 8.0
+    assert left(ten, ["b1"], {"a3": 4.0}, 2) == left(ten, ["b1"], {"a3": 4.0}, 3) == 8.0
     assert left({"a1": 10.0, "a2": 20.0, "b1": 99.0}, ["a3"], {}, 1) == 15.0
     # What runs takes longer than trials did before.
     assert left(ten, [], {"a3": 30.0}, 1) is None
