@@ -11,7 +11,7 @@ factors get tables of their own (column `engines`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import pandas as pd
 
@@ -27,13 +27,15 @@ from storewise.analysis.judge.comparable_steps import (
 )
 from storewise.analysis.measure.throughput import FINISH
 from storewise.analysis.model.tables import Judged, Tables
-from storewise.analysis.stats.anova import Interactions, Row, Specification
+from storewise.analysis.stats.anova import COLUMNS as TERM_COLUMNS
+from storewise.analysis.stats.anova import Interactions, Specification
 from storewise.analysis.stats.anova_groups import (
+    PAIR_COLUMNS,
     Analyses,
     Group,
     levels_in_words,
     one_group,
-    pair_columns,
+    pair_table,
 )
 from storewise.analysis.stats.tukey import tukey
 from storewise.errors import AnalysisError
@@ -44,15 +46,9 @@ TIMES = ("p50", "p99")
 #: Factors up to which all interactions are asked for, beyond it pairs only.
 FULL = 3
 _KEYS = ["phase", "step", "measure"]
-_TERM = tuple(one.name for one in fields(Row) if one.name != "factors")
-COLUMNS = (
-    *(*_KEYS, "engines", *_TERM),
-    *("log", "n", "left_out", "normality_p", "equal_variance_p"),
-)
-PAIR_COLUMNS = (
-    *(*_KEYS, "engines", "factor", "a", "b", "difference", "low", "high", "p_adj", "reject"),
-    *("ratio", "ratio_low", "ratio_high", "log"),
-)
+_OF = (*_KEYS, "engines")
+COLUMNS = (*_OF, *TERM_COLUMNS, "log", "n", "left_out", "normality_p", "equal_variance_p")
+PAIRS = (*_OF, *PAIR_COLUMNS, "log")
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,37 +211,35 @@ def _analysed(
 def variance(tables: Tables) -> Judged:
     """Table `variance` of a study: COLUMNS, one row per term, the residual included; `pairs`."""
     groups = study_analyses(tables, Selection()).groups
-    rows = [
-        {
+    found = [
+        group.variance.table.assign(
             **group.by,
-            **row.columns(),
-            "log": group.spec.log,
-            "n": group.variance.n,
-            "left_out": ", ".join(term for term, _ in group.variance.left_out),
-            "normality_p": group.variance.normality.p,
-            "equal_variance_p": group.variance.equal_variance.p,
-        }
+            log=group.spec.log,
+            n=group.variance.n,
+            left_out=", ".join(group.variance.left_out),
+            normality_p=group.variance.normality.p,
+            equal_variance_p=group.variance.equal_variance.p,
+        )
         for group in groups
-        for row in group.variance.rows
     ]
-    table = pd.DataFrame(rows, columns=list(COLUMNS))
-    numbers = ["f", "p", "eta_sq_partial", "omega_sq", "normality_p", "equal_variance_p"]
-    return Judged(
-        table.astype(dict.fromkeys(numbers, float)),
-        beside={"pairs": _tukey_pairs(groups)},
-    )
+    return Judged(_stacked(found, COLUMNS), beside={"pairs": _pairs(groups)})
 
 
-def _tukey_pairs(groups: Sequence[Group]) -> pd.DataFrame:
-    """Table `pairs` of a study: PAIR_COLUMNS, each pair of engines in each rate."""
+def _stacked(frames: Sequence[pd.DataFrame], columns: Sequence[str]) -> pd.DataFrame:
+    table = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=list(columns))
+    return table[list(columns)]
+
+
+def _pairs(groups: Sequence[Group]) -> pd.DataFrame:
+    """Table `pairs` of a study: PAIRS, each pair of engines in each rate."""
     chosen = [
-        replace(group, spec=replace(group.spec, tukey="engine"))
+        replace(
+            group,
+            spec=replace(group.spec, tukey="engine"),
+            pairs=tukey(group.variance, "engine"),
+        )
         for group in groups
         if group.by["measure"] in (*LOAD_RATES, OTHER_RATE) and "engine" in group.spec.factors
     ]
-    rows = [
-        {**group.by, **pair_columns(group, pair), "log": group.spec.log}
-        for group in chosen
-        for pair in tukey(group.variance, "engine")
-    ]
-    return pd.DataFrame(rows, columns=list(PAIR_COLUMNS))
+    found = [pair_table(group).assign(**group.by, log=group.spec.log) for group in chosen]
+    return _stacked(found, PAIRS)

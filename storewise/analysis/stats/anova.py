@@ -23,8 +23,8 @@ the mean square of the residual and SS_t the corrected total sum of squares of t
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -39,6 +39,7 @@ from storewise.errors import AnalysisError
 #: error.
 Interactions = Literal["auto", "all", "none"] | int
 RESIDUAL = "Residual"
+COLUMNS = ("term", "df", "sum_sq", "f", "p", "eta_sq_partial", "omega_sq")
 #: Residual sum of squares, as a share of that of the response itself, that is mere rounding.
 ROUNDING = 1e-24
 #: Cells of the design matrix above which a factor must have been meant as a number.
@@ -72,24 +73,6 @@ class Specification:
     robust: bool = False
     tukey: str | None = None
     highest: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One term of a table of variance; the residual has neither F nor effect sizes."""
-
-    term: str
-    df: int
-    sum_sq: float
-    f: float | None = None
-    p: float | None = None
-    eta_sq_partial: float | None = None
-    omega_sq: float | None = None
-    factors: Term = ()
-
-    def columns(self) -> dict[str, Any]:
-        """The row but for its factors."""
-        return {name: value for name, value in asdict(self).items() if name != "factors"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,23 +110,25 @@ class Design:
 class Variance:
     """A table of variance with what its reader must know.
 
-    `rows` are the terms in their order, the residual last. `left_out` are interactions that the
-    rows cannot carry, with the reason. `parameters` and `n` count before any repeats.
+    `table` has COLUMNS, a row per term in their order, the residual last, which has neither F nor
+    effect sizes; `terms` are the factors of each. `left_out` maps interactions that the rows cannot
+    carry to the reason. `freedom` and `n` count before any repeats.
     """
 
-    rows: tuple[Row, ...]
-    left_out: tuple[tuple[str, str], ...]
+    table: pd.DataFrame
+    terms: Sequence[Term]
+    left_out: Mapping[str, str]
     normality: Check
     equal_variance: Check
     design: Design
     fitted: Any
     n: int
-    parameters: int
+    freedom: int
 
     @property
     def inflation(self) -> float:
         """By how much counting each row `repeats` times makes each F greater."""
-        return self.rows[-1].df / (self.n - self.parameters)
+        return float(self.fitted.df_resid) / self.freedom
 
 
 def analysis_of_variance(table: pd.DataFrame, spec: Specification) -> Variance:
@@ -177,14 +162,15 @@ def analysis_of_variance(table: pd.DataFrame, spec: Specification) -> Variance:
     freedom = int(once.df_resid)
     of_cell = None if spec.numeric else cells(table, spec.factors)
     return Variance(
-        rows=_rows(fitted, spec, {term: design.name(term) for term in terms}),
+        table=_table(fitted, spec, [design.name(term) for term in terms], terms),
+        terms=terms,
         left_out=left_out,
         normality=normality(once.resid.to_numpy(), freedom),
         equal_variance=equal_variance(once.resid.to_numpy(), of_cell, once.fittedvalues.to_numpy()),
         design=design,
         fitted=fitted,
         n=len(y),
-        parameters=len(y) - freedom,
+        freedom=freedom,
     )
 
 
@@ -257,7 +243,7 @@ def sum_coded(codes: Any, levels: int) -> Floats:
     return rows
 
 
-def _terms(design: Design, spec: Specification) -> tuple[list[Term], tuple[tuple[str, str], ...]]:
+def _terms(design: Design, spec: Specification) -> tuple[list[Term], dict[str, str]]:
     """The terms that the rows can carry, by order, and those that they cannot with the reason."""
     n, every = len(design.data), len(spec.factors)
     orders = {"auto": every, "all": every, "none": 1}
@@ -300,25 +286,27 @@ def _terms(design: Design, spec: Specification) -> tuple[list[Term], tuple[tuple
                 f"interaction {':'.join(term)}: {why}; leave it out (--interactions none, or 2 for "
                 "pairs only)"
             )
-    return kept, tuple((":".join(term), why) for term, why in left_out.items())
+    return kept, {":".join(term): why for term, why in left_out.items()}
 
 
-def _rows(fitted: Any, spec: Specification, names: Mapping[Term, str]) -> tuple[Row, ...]:
-    sums = anova_lm(fitted, typ=spec.typ)
-    tests = anova_lm(fitted, typ=spec.typ, robust="hc3") if spec.robust else sums
-    residual, total = float(fitted.ssr), float(fitted.centered_tss)
-    mean_square = residual / float(fitted.df_resid)
-    rows = []
-    for term, formula in names.items():
-        name = ":".join(term)
-        sum_sq, df = (float(sums[column].loc[formula]) for column in ("sum_sq", "df"))
-        f, p = (float(tests[column].loc[formula]) for column in ("F", "PR(>F)"))
-        if not np.isfinite([sum_sq, f, p]).all():
-            raise AnalysisError(
-                f"term {name} cannot be tested: its covariance is singular; leave --robust or "
-                "an interaction away"
-            )
-        eta = sum_sq / (sum_sq + residual)
-        omega = (sum_sq - df * mean_square) / (total + mean_square)
-        rows.append(Row(name, round(df), sum_sq, f, p, eta, omega, term))
-    return (*rows, Row(RESIDUAL, round(float(fitted.df_resid)), residual))
+def _table(
+    fitted: Any, spec: Specification, names: Sequence[str], terms: Sequence[Term]
+) -> pd.DataFrame:
+    sums = anova_lm(fitted, typ=spec.typ).loc[names]
+    tests = anova_lm(fitted, typ=spec.typ, robust="hc3").loc[names] if spec.robust else sums
+    residual, freedom = float(fitted.ssr), int(fitted.df_resid)
+    sum_sq, df, mean_square = sums["sum_sq"], sums["df"].astype(int), residual / freedom
+    if not np.isfinite([sum_sq, tests["F"], tests["PR(>F)"]]).all():
+        raise AnalysisError(
+            "a term cannot be tested: its covariance is singular; leave --robust or an interaction "
+            "away"
+        )
+    columns = (
+        [":".join(term) for term in terms],
+        *(df, sum_sq, tests["F"], tests["PR(>F)"]),
+        sum_sq / (sum_sq + residual),
+        (sum_sq - df * mean_square) / (fitted.centered_tss + mean_square),
+    )
+    last = (RESIDUAL, freedom, residual, *[np.nan] * 4)
+    rows = [*zip(*columns, strict=True), last]
+    return pd.DataFrame(rows, columns=list(COLUMNS))

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from storewise.analysis.common.frames import grouped
+from storewise.analysis.common.frames import grouped, json_value, missing, records
 from storewise.analysis.common.text import all_of, level, some_of
 from storewise.analysis.stats.anova import Specification, Variance, analysis_of_variance
 from storewise.analysis.stats.intervals import holm_adjusted
@@ -22,6 +21,10 @@ from storewise.errors import AnalysisError
 ALPHA = 0.05
 #: Groups that a warning names.
 _SHOWN = 3
+PAIR_COLUMNS = (
+    *("factor", "a", "b", "difference", "low", "high", "p_adj", "reject"),
+    *("ratio", "ratio_low", "ratio_high"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,7 @@ def groups(frame: pd.DataFrame, by: Sequence[str], spec: Specification) -> Analy
     possible: list[Group] = []
     not_possible: list[tuple[str, str]] = []
     for key, part in grouped(frame, by):
-        levels = dict(zip(by, map(_plain, key), strict=True))
+        levels = dict(zip(by, key, strict=True))
         try:
             possible.append(one_group(part, levels, spec))
         except AnalysisError as error:
@@ -85,14 +88,12 @@ def levels_in_words(by: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={level(value)}" for name, value in by.items())
 
 
-def _plain(value: Any) -> Any:
-    return value.item() if hasattr(value, "item") else value
-
-
 def json_rows(analysed: Sequence[Group]) -> list[dict[str, Any]]:
     """The tables as JSON values, one object per term; what the residual has not is null."""
     return [
-        {"by": dict(group.by), **row.columns()} for group in analysed for row in group.variance.rows
+        {"by": json_value(group.by), **json_value(row)}
+        for group in analysed
+        for row in records(group.variance.table)
     ]
 
 
@@ -100,26 +101,19 @@ def json_pairs(analysed: Sequence[Group]) -> list[dict[str, Any]]:
     """The pairs of levels as JSON values; differences are of logarithms where these were taken,
     and `ratio` is then what the difference means."""
     return [
-        {"by": dict(group.by), **pair_columns(group, pair)}
+        {"by": json_value(group.by), **json_value(row)}
         for group in analysed
-        for pair in group.pairs
+        for row in records(pair_table(group))
     ]
 
 
-def pair_columns(group: Group, pair: Pair) -> dict[str, Any]:
-    """One pair with its ratio, which is null without logarithms."""
-    ratios = {"ratio": pair.difference, "ratio_low": pair.low, "ratio_high": pair.high}
-    return {
-        "factor": group.spec.tukey,
-        "a": _plain(pair.a),
-        "b": _plain(pair.b),
-        "difference": pair.difference,
-        "low": pair.low,
-        "high": pair.high,
-        "p_adj": pair.p_adj,
-        "reject": pair.reject,
-        **{name: math.exp(v) if group.spec.log else None for name, v in ratios.items()},
-    }
+def pair_table(group: Group) -> pd.DataFrame:
+    """The pairs of a group with their ratios, which are empty without logarithms."""
+    table = pd.DataFrame([asdict(pair) for pair in group.pairs])
+    table = table.assign(factor=group.spec.tukey, reject=table["p_adj"] < ALPHA)
+    for ratio, end in (("ratio", "difference"), ("ratio_low", "low"), ("ratio_high", "high")):
+        table[ratio] = np.exp(table[end]) if group.spec.log else np.nan
+    return table[list(PAIR_COLUMNS)]
 
 
 def text_lines(analysed: Sequence[Group]) -> list[str]:
@@ -136,11 +130,10 @@ def text_lines(analysed: Sequence[Group]) -> list[str]:
         where = f"{group.name}: " if group.by else ""
         response = f"log({spec.response})" if spec.log else spec.response
         lines += ["", f"{where}{response}, {group.variance.n} rows{times} ({'; '.join(how)})"]
-        lines += _aligned([row.columns() for row in group.variance.rows], _TERM_DIGITS)
+        lines += _aligned(group.variance.table, _TERM_DIGITS)
         if group.pairs:
-            pairs = [pair_columns(group, pair) for pair in group.pairs]
             lines += ["", f"Tukey HSD of {spec.tukey}, intervals of 95 % for all pairs together"]
-            lines += _aligned(pairs, _PAIR_DIGITS)
+            lines += _aligned(pair_table(group), _PAIR_DIGITS)
     return lines[1:]
 
 
@@ -156,11 +149,11 @@ _PAIR_DIGITS = {"a": "", "b": "", "difference": ".5g", "low": ".5g", "high": ".5
 }
 
 
-def _aligned(rows: Sequence[Mapping[str, Any]], digits: Mapping[str, str]) -> list[str]:
-    cells = [
-        {name: "" if row[name] is None else format(row[name], of) for name, of in digits.items()}
-        for row in rows
-    ]
+def _aligned(table: pd.DataFrame, digits: Mapping[str, str]) -> list[str]:
+    cells = {
+        name: ["" if missing(value) else format(value, of) for value in table[name]]
+        for name, of in digits.items()
+    }
     return pd.DataFrame(cells).to_string(index=False).splitlines()
 
 
@@ -189,15 +182,16 @@ def _doubts(group: Group) -> Iterable[str]:
             "variance within repeats is unknown and taken as nothing, so F is too large: "
             f"{variance.inflation:.3g} times that of the rows counted once"
         )
-    interactions = [row for row in variance.rows if len(row.factors) > 1]
-    if spec.typ == 3 and any(set(spec.numeric) & set(row.factors) for row in interactions):
+    p = dict(zip(variance.terms, variance.table["p"], strict=False))  # but of the residual
+    interactions = [term for term in variance.terms if len(term) > 1]
+    if spec.typ == 3 and any(set(spec.numeric) & set(term) for term in interactions):
         yield (
             "with type 3, a factor beside its interaction with a number is tested where that "
             "number is 0; take type 2, or subtract the number's mean in the table"
         )
-    for term, reason in variance.left_out:
-        yield f"interaction {term} is left out ({reason}); what it explains is in the residual"
-    if any(spec.tukey in row.factors and (row.p or 0.0) < ALPHA for row in interactions):
+    for name, reason in variance.left_out.items():
+        yield f"interaction {name} is left out ({reason}); what it explains is in the residual"
+    if any(spec.tukey in term and p[term] < ALPHA for term in interactions):
         yield (
             f"{spec.tukey} is part of an interaction with p < {ALPHA:g}: its pairs are averages "
             "over the other factors, and differ among their levels; take these as --by to see each"

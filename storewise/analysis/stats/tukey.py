@@ -85,6 +85,5 @@ def _mean_rows(variance: Variance, column: str) -> Floats:
         for factor, name in design.columns.items()
     ]
     cells = pd.DataFrame(itertools.product(*places), columns=list(design.columns.values()))
-    terms = [row.factors for row in variance.rows[:-1]]
-    matrix = design.model(terms, cells.assign(y=0.0)).exog
+    matrix = design.model(variance.terms, cells.assign(y=0.0)).exog
     return pd.DataFrame(matrix).groupby(cells[column]).mean().to_numpy()

@@ -4,7 +4,7 @@ must not matter."""
 import pytest
 from support.results.made import GROUP
 
-from storewise.analysis.judge.anova import COLUMNS, PAIR_COLUMNS, Selection, study_analyses
+from storewise.analysis.judge.anova import COLUMNS, PAIRS, Selection, study_analyses
 from storewise.analysis.stats.anova_groups import group_warnings
 from storewise.errors import AnalysisError
 
@@ -19,7 +19,7 @@ def tables(made):
 def test_a_study_has_a_table_per_phase_and_measure(tables):
     table, pairs = tables.judged["variance"], tables.judged["pairs"]
     assert list(table.columns) == list(COLUMNS)
-    assert list(pairs.columns) == list(PAIR_COLUMNS)
+    assert list(pairs.columns) == list(PAIRS)
     # The null engine is no store.
     assert set(table["engines"]) == {"duckdb, sqlite"}
     measures = {"documents_per_s", "operations_per_s", "insert_documents_per_s"}
@@ -59,7 +59,7 @@ def test_what_a_study_can_be_asked(tables):
 def test_a_study_that_carries_no_variance_has_empty_tables(made):
     tables = made.tables(engines=["sqlite", "duckdb"], workers=[1], repeats=1)
     assert tables.judged["variance"].empty and list(tables.judged["variance"]) == list(COLUMNS)
-    assert tables.judged["pairs"].empty and list(tables.judged["pairs"]) == list(PAIR_COLUMNS)
+    assert tables.judged["pairs"].empty and list(tables.judged["pairs"]) == list(PAIRS)
     reasons = {reason for _, reason in study_analyses(tables, Selection()).not_possible}
     assert reasons == {"no levels were repeated (`repeats: 2` or more in the study)"}
 

@@ -14,7 +14,7 @@ from support.paths import ROOT
 
 from storewise.analysis.decision import Conditions, Criterion, decide
 from storewise.analysis.decision.decide import judge
-from storewise.analysis.decision.model import fit, student, tukey
+from storewise.analysis.decision.model import balanced, fit, student, tukey
 
 READ = {"read": Criterion()}
 BOTH = {"load": Criterion(), "read": Criterion()}
@@ -91,6 +91,15 @@ def test_critical_values_are_those_of_tables():
     assert student(4, 5) == pytest.approx(float(stats.t.isf(0.005, 4)))
     # Tukey's range of two means is Student's t, at one half of the level.
     assert tukey(10, 1, 2) == pytest.approx(float(stats.t.isf(0.0125, 10)), rel=1e-4)
+    # The page's sliders have them of the stores that there are: 3 * 2 - 2 degrees of freedom.
+    decision = decide(reads(a=200, b=190, c=100), READ)
+    assert decision.t.loc["a", "b"] == student(4, 1)
+    assert decision.tukey.loc["a", "c"] == tukey(4, 1, 3)
+    assert balanced(3, 3, [1])["t"] == [[student(4, 1), student(2, 1)]]
+    # Two stores with four rounds each have 3 degrees of freedom with rounds: too few.
+    assert (balanced(2, 4, [1])["freedom"], balanced(2, 5, [1])["freedom"]) == (6, 4)
+    assert balanced(2, 5, [1])["rounds"] and not balanced(2, 4, [1])["rounds"]
+    assert balanced(1, 5, [1])["freedom"] == balanced(2, 1, [1])["freedom"] == 0
 
 
 # The rule
@@ -146,13 +155,6 @@ def test_weights_and_directions_make_the_score():
     assert decide(table, criteria).table.loc["b", "score"] == pytest.approx(4**-0.75)
 
 
-def test_the_sliders_of_the_page_have_what_they_need():
-    decision = decide(reads(a=200, b=190, c=100), READ)
-    assert list(decision.rounds.columns) == ["read"]
-    assert decision.t.loc["a", "b"] == student(4, 1)
-    assert decision.tukey.loc["a", "c"] == tukey(4, 1, 3)
-
-
 # One deployment, the largest common volume
 
 
@@ -188,18 +190,6 @@ def test_a_store_has_one_deployment_for_all_criteria(factor):
     assert decision.table.loc["a", "score"] == pytest.approx(math.sqrt(300 * 20) / 150)
 
 
-def test_one_replica_does_not_speak_for_three():
-    # The deployment is named where there were several; that of the better score.
-    table = measures(
-        rows("a", {"load": 100, "read": 100}, replicas=1, consistency="one"),
-        rows("a", {"load": 40, "read": 90}, replicas=3, consistency="quorum"),
-        rows("b", {"load": 50, "read": 50}, replicas=1, consistency="one"),
-    )
-    assert decide(table, BOTH).sentence == "Take a (consistency one, replicas 1)."
-    three = table[(table["replicas"] == 3) | (table["store"] == "b")]
-    assert decide(three, BOTH).table.loc["a", "score"] == pytest.approx(1)
-
-
 def test_the_number_of_clients_may_differ_by_criterion():
     table = measures(
         rows("a", {"load": 100, "read": 10}, clients=1),
@@ -230,17 +220,6 @@ def test_counts_are_as_they_are_and_a_fifth_decides():
     decision = decide(once, files)
     assert (decision.sentence, decision.sure) == ("Take a.", "good")
     assert decision.table[["low", "high"]].isna().all(axis=None)
-
-
-def test_counts_have_no_error_beside_figures_that_have():
-    criteria = {**READ, "files": Criterion(more=False, counted=True)}
-    table = measures(
-        rows("a", {"read": 200}), rows("a", {"files": 10}, (1, 5, 9)),
-        rows("b", {"read": 100}), rows("b", {"files": 5}, (10, 10, 10)),
-    )  # fmt: skip
-    decision = decide(table, criteria)
-    assert decision.rounds["files"].loc["b"].tolist() == pytest.approx([-math.log(50)] * 3)
-    assert decision.rounds["files"].loc["a"].nunique() == 1
 
 
 def test_losses_in_crashes_are_a_condition():
@@ -322,13 +301,6 @@ def test_a_rate_of_0_and_what_was_not_measured():
         "a": "it lacks load",
         "b": "it lacks read",
     }
-
-
-def test_equal_values_have_no_error_and_are_equal():
-    same = measures(*(rows(store, {"read": 7}, (1, 1, 1)) for store in "abc"))
-    decision = decide(same, READ)
-    assert decision.table["named"].all()
-    assert decision.sure == "good"
 
 
 # What holds of any study
