@@ -61,6 +61,8 @@ def compare_levels(
 ) -> Comparison:
     """Two levels of a factor of one study, old and new, in words.
 
+    A round is one repeat of one run: what was added to a study later is of another day.
+
     Raises ResultError where a name is not known, or no setting is at both levels.
     """
     _check("--by", "factor", factor, tables.results.factors)
@@ -68,9 +70,14 @@ def compare_levels(
     words = rows[factor].map(_word)
     for one in levels:
         _check("--by", "level", one, sorted(set(words) - {""}))
+    run_of = {part.trial: part.conditions.get("run") for part in tables.results.parts}
+    rows["round"] = [f"{run_of.get(row['trial'])} {row['round']}" for row in records(rows)]
     sides = [rows[words == one].drop(columns=factor) for one in levels]
+    shared = set(sides[0]["round"]) & set(sides[1]["round"])
+    if shared:
+        sides = [side[side["round"].isin(shared)] for side in sides]
     old, new = (f"{factor} {one} in {tables.results.directory}" for one in levels)
-    found = _compared(sides, tables, selection, same_rounds=True)
+    found = _compared(sides, tables, selection, same_rounds=bool(shared))
     return Comparison(old, new, *found, notes=[warning_words(tables, "the study")])
 
 

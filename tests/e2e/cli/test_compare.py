@@ -88,6 +88,22 @@ def test_two_levels_of_one_study_are_told_apart(both):
     assert back.figures["answer"].to_list() == ["faster"] * 2
 
 
+def test_a_level_that_was_added_later_is_of_another_day(tmp_path, monkeypatch):
+    conditions = synthetic.conditions
+
+    def of_runs(engine, factors, *rest, **named):
+        run = {1: "first", 2: "second"}[factors["workers"]]
+        return {**conditions(engine, factors, *rest, **named), "run": run}
+
+    monkeypatch.setattr(synthetic, "conditions", of_runs)
+    later = tables(study(tmp_path / "later", workers=(1, 2)))
+    result = compare_levels(later, "workers", ("1", "2"), Selection(measures=[LOAD]))
+    assert (
+        result.figures[["basis", "answer"]].to_numpy().tolist()
+        == [["different days", "cannot be told"]] * 2
+    )
+
+
 def test_of_two_days_only_counts_are_told(before, tmp_path, monkeypatch):
     write, read, size = synthetic.SPEEDS["sqlite"]
     monkeypatch.setitem(synthetic.SPEEDS, "sqlite", (write / 3, read / 3, 2 * size))
