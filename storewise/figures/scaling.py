@@ -12,7 +12,7 @@ import pandas as pd
 from storewise.analysis.common.engines import CEILING
 from storewise.analysis.common.frames import missing, records
 from storewise.analysis.common.text import number, setting
-from storewise.analysis.measure.scaling import numeric_factors
+from storewise.analysis.measure.derived import numeric_factors
 from storewise.analysis.model.tables import Tables
 from storewise.analysis.stats.usl import law
 from storewise.figures.chart import Axis, Chart, Panel, Point, Series, level_axis

@@ -14,11 +14,12 @@ from datetime import UTC, datetime
 from storewise.analysis.common.engines import BASELINE, title
 from storewise.analysis.common.text import all_of, binary, count, number, seconds
 from storewise.analysis.files.parts import host_of, part_versions
-from storewise.analysis.measure.breakeven import times_asked
+from storewise.analysis.measure.derived import times_asked
 from storewise.analysis.model.tables import Tables
 from storewise.analysis.verdict.answer import MIN_OPERATIONS
 from storewise.analysis.verdict.asked import LOAD, OF_ONE_FILE
-from storewise.analysis.verdict.criteria import KINDS, Criterion, Standing
+from storewise.analysis.verdict.criteria import KINDS
+from storewise.analysis.verdict.criterion import Criterion, Standing
 from storewise.analysis.verdict.decision import Verdict
 from storewise.analysis.verdict.standings import interval
 from storewise.study.criteria import BY_KEY, INODES

@@ -18,7 +18,7 @@ class CriterionName:
     """Whether more is better."""
     least: float = 0.0
     """Figures below this count as this in scores, which are made of ratios: no store is endlessly
-    better because it needs no servers, or lost nothing."""
+    better because it needs no servers."""
     default: float = 1.0
     """Its weight where the study gives none."""
 
@@ -46,14 +46,6 @@ CRITERIA = (
     CriterionName("cost", "cost", "of a million documents", "", False),
     # A minute once, where jobs wait for minutes, is nothing.
     CriterionName("setup", "set up", "time until servers are ready", "s", False, 60.0),
-    CriterionName(
-        "loss",
-        "crash loss",
-        "acknowledged documents that a crash loses",
-        "documents/crash",
-        False,
-        1.0,
-    ),
 )
 KEYS = tuple(one.key for one in CRITERIA)
 BY_KEY = {one.key: one for one in CRITERIA}

@@ -23,7 +23,7 @@ from storewise.analysis.common.frames import grouped, missing, records
 from storewise.analysis.common.text import number
 from storewise.analysis.judge.comparable_steps import LOAD_RATE, loads
 from storewise.analysis.judge.corpus import VOLUME, FullSize, corpus_disk, full_size
-from storewise.analysis.measure.scaling import as_estimate
+from storewise.analysis.measure.summary import as_estimate
 from storewise.analysis.model.tables import Judged, Tables
 from storewise.analysis.stats.intervals import Estimate, ratio, weaker
 from storewise.analysis.stats.usl import law

@@ -9,7 +9,7 @@ store's own affair.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -100,26 +100,6 @@ def clients_in_words(count: float) -> str:
 def open_phases(steps: pd.DataFrame) -> set[str]:
     """Phases all of whose steps had a target rate."""
     return set(steps["phase"]) - set(steps.loc[steps["rate"].isna(), "phase"])
-
-
-def limits(highest: pd.DataFrame, searches: pd.DataFrame) -> list[tuple[str, str]]:
-    """(phase, limit in words) of the searches, answered or not, in their order."""
-    rows = [*records(searches), *records(highest)]
-    return list(dict.fromkeys((str(row["phase"]), limit_words(row)) for row in rows))
-
-
-def limit_words(row: Mapping[str, Any], of: str = "") -> str:
-    """The limit of a search in words, with `of` what it is."""
-    return f"p{row['percentile']:g} of {row['time']} time{of} within {row['limit_ms']:g} ms"
-
-
-def answers(highest: pd.DataFrame, phase: str, limit: str) -> pd.DataFrame:
-    """The highest rates over repeats that searches of a phase found for a limit."""
-    rows = highest[highest["phase"] == phase]
-    rows = rows.loc[[limit_words(row) == limit for row in records(rows)]]
-    several = rows["clients"].nunique() > 1
-    words = [f"{row['clients']:,.0f} clients" if several else "" for row in records(rows)]
-    return rows.assign(**{WITH: words})
 
 
 def sentences(

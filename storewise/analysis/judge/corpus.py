@@ -23,7 +23,7 @@ from storewise.analysis.common.engines import CEILING, replica_factor
 from storewise.analysis.common.frames import grouped, key_of, records
 from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.files.inputs import has_inputs
-from storewise.analysis.measure.scaling import as_estimate
+from storewise.analysis.measure.summary import as_estimate
 from storewise.analysis.model.tables import Tables
 from storewise.analysis.stats.intervals import ESTIMATE, LEVEL
 from storewise.analysis.stats.models import OLS

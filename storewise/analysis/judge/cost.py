@@ -23,7 +23,7 @@ from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.files.parts import Part, host_of, instance_of
 from storewise.analysis.judge.comparable_steps import LOAD_RATE, OTHER_RATE, loads, set_rates
 from storewise.analysis.judge.corpus import corpus_disk, corpus_warnings, full_size
-from storewise.analysis.measure.scaling import as_estimate
+from storewise.analysis.measure.summary import as_estimate
 from storewise.analysis.model.tables import Judged, Tables
 from storewise.analysis.stats.intervals import ESTIMATE
 from storewise.metrics.ec2_instance import market

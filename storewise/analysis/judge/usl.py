@@ -19,7 +19,7 @@ from storewise.analysis.judge.comparable_steps import (
     headline_rates,
     set_rates,
 )
-from storewise.analysis.measure.scaling import numeric_factors
+from storewise.analysis.measure.derived import numeric_factors
 from storewise.analysis.model.columns import ALL, OTHER
 from storewise.analysis.model.tables import Judged, Tables
 from storewise.analysis.stats.usl import fit, not_fitted

@@ -17,7 +17,7 @@ import pandas as pd
 from storewise.analysis.common.frames import joined
 from storewise.analysis.measure.latency import NS
 from storewise.analysis.measure.reduction import STEP, Reduction
-from storewise.analysis.model.columns import ALL, KEY, RATES
+from storewise.analysis.model.columns import ALL, KEY, RATES, SETUP
 from storewise.analysis.model.results import Key
 from storewise.metrics.hdr import Counted, percentiles
 
@@ -42,6 +42,9 @@ def measures(
     """
     each = samples.table("FROM step_measures WHERE operation <> 'all' OR measure = 'served'")
     means = samples.table("SELECT *, 'mean_service_time' AS measure FROM mean_times")
+    # A result without queue times had no queue.
+    ready = sessions["formed_time"].astype(float) - sessions["queue_time"].astype(float).fillna(0)
+    sessions = sessions.assign(**{SETUP: ready.where(ready > 0)})
     waits = [name for name in sessions if str(name).endswith("_time")]
     of_sessions = sessions.melt(id_vars="trial", value_vars=waits, var_name="measure")
     of_sessions = of_sessions.dropna(subset="value").assign(phase="session", step=0, unit="s")
@@ -56,7 +59,16 @@ def measures(
             of_sessions.assign(operation=ALL),
         ],
     )
-    table = table.reindex(columns=COLUMNS).astype({"step": int, "value": float, "count": float})
+    table = table.reindex(columns=COLUMNS)
+    # A rate is of as many operations as have a time.
+    ended = table[(table["operation"] == ALL) & (table["measure"] == "service_p50")]
+    counts = ended.set_index(STEP)["count"]
+    rated = (table["operation"] == ALL) & table["measure"].isin(
+        ["documents_per_s", "operations_per_s"]
+    )
+    keys = pd.MultiIndex.from_frame(table.loc[rated, STEP])
+    table.loc[rated, "count"] = counts.reindex(keys).to_numpy()
+    table = table.astype({"step": int, "value": float, "count": float})
     return table.sort_values(["trial", *KEY], kind="stable", ignore_index=True)
 
 

@@ -76,6 +76,11 @@ def searches(results: Results) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*columns, "steps", "rate", "verified", "bounded"])
 
 
+def limit_words(row: Mapping[str, Any], of: str = "") -> str:
+    """The limit of a search in words, with `of` what it is."""
+    return f"p{row['percentile']:g} of {row['time']} time{of} within {row['limit_ms']:g} ms"
+
+
 def wide(table: pd.DataFrame, factors: Sequence[str]) -> pd.DataFrame:
     """`steps` with one row per step and operation and one column per measure (its mean), and
     `low` and `high` of the throughput."""

@@ -13,7 +13,8 @@ counts, which have no chance in them, and of a single repeat, which says nothing
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,6 +25,7 @@ from storewise.analysis.common.engines import BASELINE, CEILING
 from storewise.analysis.common.frames import Floats, Integers, keys_of, numbered
 from storewise.analysis.model.columns import COUNTED, KEY, KEYS, MEAN
 from storewise.analysis.model.results import Results
+from storewise.analysis.stats.intervals import Estimate, Resampled
 
 #: As in `storewise.analysis.decision.model`.
 UNEQUAL = 0.5
@@ -97,13 +99,10 @@ def _errors(
     return error, np.where(known, np.where(larger, own_df, df), np.nan)
 
 
-def highest_rates(searched: pd.DataFrame, results: Results) -> pd.DataFrame:
-    """The answers of searches (`steps.searches`) over repeats, in operations/s: factors' levels,
-    phase, clients, percentile, limit_ms, time, measure, unit, MEAN. Trials without an answer are
-    left out."""
-    keys = ["phase", "clients", "percentile", "limit_ms", "time", "measure"]
-    answered = searched[searched["rate"].notna()]
-    table = answered.assign(
-        measure="highest_rate", unit="operations/s", value=answered["rate"].astype(float)
+def as_estimate(row: Mapping[str, Any]) -> Estimate:
+    """A row of a table over repeats as the estimate that it came from."""
+    mean, low, high, error, freedom = (
+        float(row[name]) for name in ("mean", "low", "high", "error", "freedom")
     )
-    return summarise(table, results, keys)
+    basis: Resampled = "repeats" if low <= high else "none"
+    return Estimate(int(row["n"]), mean, low, high, basis, error, freedom, mean > 0)

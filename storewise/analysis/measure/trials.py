@@ -22,8 +22,8 @@ from storewise.analysis.measure import host_load as hosts
 from storewise.analysis.measure import latency as latencies
 from storewise.analysis.measure import per_node as owners
 from storewise.analysis.measure import throughput as rates
-from storewise.analysis.measure.breakeven import clients_at_once, load_times, question_times
 from storewise.analysis.measure.measures import measures
+from storewise.analysis.measure.questions import clients_at_once, load_times, question_times
 from storewise.analysis.measure.reduction import Reduction
 from storewise.analysis.measure.sessions import nodes, sessions
 from storewise.analysis.measure.steps import step_parameters

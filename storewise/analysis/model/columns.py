@@ -17,6 +17,8 @@ KEYS = (*KEY, *PARAMETERS, OTHER)
 #: freedom.
 MEAN = ("n", "mean", "low", "high", "error", "freedom")
 
+#: Measures that only loads have.
+LOAD_MEASURES = ("insert_documents_per_s", "parse_share")
 #: Measures of whole steps, with their units.
 RATES = {
     "errors": "1",
@@ -43,3 +45,13 @@ SIZES = {
 }
 #: Measures without chance: repeats of one setting differ in what they did, or not at all.
 COUNTED = frozenset({"errors", "documents", *SIZES})
+#: The rate of a trial over that of the same round at the lowest level of a factor, over the ratio
+#: of the levels; OTHER says which: ``nodes 4 against 1``.
+EFFICIENCY = "efficiency"
+#: What a search found; OTHER is its limit.
+HIGHEST = "highest_rate"
+#: Of a load, with the start of servers; of a question, over the clients that ask at once; and from
+#: how many questions on the load pays against reading the files again (inf: never).
+LOAD_TIME, QUESTION_TIME, PAYS_FROM = "load_time", "question_time", "pays_from"
+#: From the start of the last server's job to a formed cluster with its tables.
+SETUP = "setup_time"

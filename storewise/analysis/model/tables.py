@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 import pandas as pd
 
 from storewise.analysis.common.warnings import StudyWarning, warning_table
-from storewise.analysis.model.columns import ALL, OTHER, RATES, SIZES
+from storewise.analysis.model.columns import ALL, EFFICIENCY, HIGHEST, OTHER, RATES, SIZES
 from storewise.analysis.model.results import OfTrials, Results
 
 
@@ -36,13 +36,10 @@ class Tables(OfTrials):
     """All figures of trials (`measure.measures`), with what their steps were."""
     summary: pd.DataFrame
     """The same over repeats (`measure.summary`)."""
-    scaling: pd.DataFrame
     searches: pd.DataFrame
-    highest_rates: pd.DataFrame
     slowdown: pd.DataFrame
     client_bound: pd.DataFrame
     questions: pd.DataFrame
-    breakeven: pd.DataFrame
     reference_curves: pd.DataFrame
     reference_agreement: pd.DataFrame
     plans: pd.DataFrame
@@ -74,7 +71,8 @@ class Tables(OfTrials):
     @property
     def steps(self) -> pd.DataFrame:
         """Of the summary: phases of several steps, or with a target rate."""
-        return self.summary[self.summary[OTHER].notna()]
+        derived = self.summary["measure"].isin([EFFICIENCY, HIGHEST])
+        return self.summary[self.summary[OTHER].notna() & ~derived]
 
     @property
     def latency(self) -> pd.DataFrame:

@@ -10,20 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import fields, replace
 
+from storewise.analysis.common.frames import joined
 from storewise.analysis.judge import anova, bottlenecks, capacity, cost
 from storewise.analysis.judge.usl import usl
+from storewise.analysis.measure import derived
 from storewise.analysis.measure import host_load as hosts
 from storewise.analysis.measure import per_node as owners
 from storewise.analysis.measure import throughput as rates
-from storewise.analysis.measure.breakeven import breakeven
 from storewise.analysis.measure.measures import with_steps
 from storewise.analysis.measure.points import points
 from storewise.analysis.measure.query_plans import plan_summary, plan_warnings, plans, questions
 from storewise.analysis.measure.references import compare
 from storewise.analysis.measure.repeats import few_repeats
-from storewise.analysis.measure.scaling import scaling
 from storewise.analysis.measure.steps import searches
-from storewise.analysis.measure.summary import highest_rates, summarise
+from storewise.analysis.measure.summary import summarise
 from storewise.analysis.measure.verification import verification_warnings
 from storewise.analysis.model.columns import ALL, RATES
 from storewise.analysis.model.results import OfTrials, Results
@@ -63,8 +63,15 @@ def measured_tables(results: Results) -> Tables:
     """The tables without those that are made of them."""
     measured = results.measured
     measures = with_steps(measured.measures, measured.parameters)
-    summary = summarise(measures, results)
     searched = searches(results)
+    found = [
+        measures,
+        derived.efficiencies(measures, results),
+        derived.highest_rates(searched, measures),
+        derived.pays(measured.question_times, measured.load_times, measures, results),
+    ]
+    measures = joined(found)
+    summary = summarise(measures, results)
     throughput = measures[(measures["operation"] == ALL) & measures["measure"].isin(RATES)]
     whole = summary[summary["operation"] == ALL]
     bound = hosts.client_bound(measured.load, throughput, whole, results, measured.paced)
@@ -86,14 +93,11 @@ def measured_tables(results: Results) -> Tables:
         results=results,
         trials=results.trials,
         summary=summary,
-        scaling=scaling(whole, results.factors),
         measures=measures,
         searches=searched,
-        highest_rates=highest_rates(searched, results),
         slowdown=owners.slowdown(measures, measured.conditions, results),
         client_bound=bound,
         questions=questions(results, summary),
-        breakeven=breakeven(measured.question_times, measured.load_times, results),
         reference_curves=curves,
         reference_agreement=agreement,
         plans=planned,

@@ -16,9 +16,9 @@ from storewise.analysis.decision import Criterion as Rule
 from storewise.analysis.decision import Decision
 from storewise.analysis.decision.decide import SURE
 from storewise.analysis.judge.bottlenecks import FOREIGN_CPU
-from storewise.analysis.measure.breakeven import times_asked
+from storewise.analysis.measure.derived import times_asked
 from storewise.analysis.model.tables import Tables
-from storewise.analysis.verdict.criteria import Criterion, Standing
+from storewise.analysis.verdict.criterion import Criterion, Standing
 from storewise.analysis.verdict.measures import LONG
 from storewise.analysis.verdict.turn import Turn
 from storewise.analysis.verdict.uses import Choice, names_of

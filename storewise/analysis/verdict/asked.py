@@ -19,7 +19,8 @@ from storewise.analysis.judge.corpus import VOLUME
 from storewise.analysis.measure.throughput import FINISH
 from storewise.analysis.model.columns import ALL
 from storewise.analysis.model.tables import Tables
-from storewise.analysis.verdict.criteria import FINISHED, KINDS, Criterion, with_source
+from storewise.analysis.verdict.criteria import KINDS, with_source
+from storewise.analysis.verdict.criterion import FINISHED, Criterion
 from storewise.analysis.verdict.values import CLIENTS, of_rows
 
 #: Operation -> what it is called over a column, and what it asks.

@@ -1,42 +1,44 @@
-"""What was measured about each criterion: rows of the tables, one list per criterion.
+"""What stores are judged by: one list of criteria, each with rows over repeats and the figures of
+each trial behind them.
 
-Each criterion takes its figures from one table and hands out rows over repeats: factors, ESTIMATE,
-`source_row` (the rows of the table's CSV file, from 0: ``3`` or ``3-5,9``), `with` (what else is
-particular about the step, in words) and `note`. Which phase a criterion is measured in follows from
-the operations that the phase has, not from its name. The null engine and trials at rates that the
-study set are left out.
+Rows are those of `summary` but where nothing is said there: factors, mean, `count` (operations
+behind it), `source_row` (the rows of the table's CSV file, from 0: ``3`` or ``3-5,9``), `with`
+(what else is particular about the step, in words) and `note`. Which phase a criterion is measured
+in follows from the operations that the phase has, not from its name. The null engine and trials at
+rates that the study set are left out.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
 
+import numpy as np
 import pandas as pd
 
-from storewise.analysis.common.engines import BASELINE, CEILING, external
-from storewise.analysis.common.frames import key_of, records
-from storewise.analysis.common.text import count, number
+from storewise.analysis.common.engines import (
+    BASELINE,
+    CEILING,
+    embedded,
+    external,
+    label,
+    varying_promises,
+)
+from storewise.analysis.common.frames import grouped, key_of, missing, records
+from storewise.analysis.common.text import all_of, count, number, rows_as_text
 from storewise.analysis.judge import comparable_steps as comparable
-from storewise.analysis.judge.comparable_steps import headline_rates, loads
+from storewise.analysis.judge.comparable_steps import WITH, clients_in_words, headline_rates, loads
 from storewise.analysis.judge.corpus import VOLUME, files_of_corpus
 from storewise.analysis.judge.cost import AS_PLACED
 from storewise.analysis.measure.throughput import FINISH
-from storewise.analysis.model.columns import ALL
+from storewise.analysis.model.columns import ALL, EFFICIENCY, HIGHEST, OTHER, PARAMETERS, SETUP
 from storewise.analysis.model.tables import Tables
-from storewise.analysis.stats.intervals import Estimate
+from storewise.analysis.verdict.criterion import FINISHED, NOTE, SOURCE_ROW, Criterion
 from storewise.analysis.verdict.values import COLUMNS, of_rows
 from storewise.study.criteria import BY_KEY
 
-#: Column of the rows' places in the CSV file of their table.
-SOURCE_ROW = "source_row"
-NOTE = "note"
-#: Column by which the configuration of a choice is taken, where that is not the figure itself.
-CHOSEN_BY = "chosen_by"
-#: Column: the number of operations that a rate was measured with, over all repeats.
-FINISHED = "finished"
 CLIENT_BOUND = "limited by the client"
 #: Operations by what they ask of a store: `read` one document by its key, `scan` those of a range
 #: of keys or with a field's value or range, `aggregate` counts and histograms.
@@ -49,92 +51,18 @@ _INSERTS = frozenset({"insert", "add"})
 #: Least share of a phase's operations that are of a kind, for it to be of that kind: YCSB's b and
 #: e have 5 % of updates and inserts, drawn at random.
 SHARE = 0.8
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """One store at one criterion; `where` is its deployment and its clients, in words. The interval
-    is as wide as that of its ratio to the best store. `rank` is 1 for the best and what
-    is not told apart from it, 2 for what is behind, 0 for the baseline and for a single run.
-    `source_row` has the rows of the criterion's table behind it."""
-
-    label: str
-    where: str
-    estimate: Estimate
-    rank: int
-    baseline: bool = False
-    note: str = ""
-    source_row: str = ""
-    engine: str = ""
-    finished: float = math.inf
-    """Operations behind a rate, of all repeats."""
-
-    @property
-    def leads(self) -> bool:
-        """Whether no other store was shown to be better."""
-        return self.rank == 1
-
-    @property
-    def single(self) -> bool:
-        """Whether it is judged by a single run, which says nothing of how runs differ."""
-        return self.rank == 0 and not self.baseline
-
-
-@dataclass(frozen=True, slots=True)
-class Criterion:
-    """What was measured about one criterion, and how the choices stand at it.
-
-    `rows` come from the table `table`; `about` says of what (phase, level), in words. `standings`
-    are the baseline, then the choices by rank and figure, `sentence` is about them, `weight` the
-    criterion's share in the scores.
-    """
-
-    name: str
-    title: str
-    unit: str
-    more: bool
-    table: str
-    rows: pd.DataFrame
-    about: str = ""
-    least: float = 0.0
-    counts: bool = True
-    """Whether it counts where the study has no weights: not where others say the same."""
-    standings: Sequence[Standing] = ()
-    sentence: str = ""
-    weight: float = 0.0
-    values: pd.DataFrame = field(default_factory=partial(pd.DataFrame, columns=COLUMNS))
-    """What each trial gives (`values.COLUMNS`)."""
-
-    @property
-    def short(self) -> str:
-        """The title over a narrow column."""
-        return self.title.removeprefix("phase ")
-
-    @property
-    def heading(self) -> str:
-        return f"{self.title} ({self.about})" if self.about else self.title
-
-    @property
-    def stores(self) -> Sequence[Standing]:
-        """All but the baseline."""
-        return [s for s in self.standings if not s.baseline]
-
-    @property
-    def leaders(self) -> tuple[str, ...]:
-        return tuple(s.label for s in self.standings if s.leads)
-
-    def of(self, choice: str) -> Standing | None:
-        """The standing of a choice, if it has any."""
-        return next((s for s in self.standings if s.label == choice), None)
+#: Resources whose efficiency is compared, the first that two stores were measured over.
+RESOURCES = ("nodes", "workers", "processes", "threads", "node_threads")
+Key = tuple[Any, ...]
 
 
 def named(
-    name: str, table: str, rows: pd.DataFrame, *, unit: str = "", about: str = ""
+    name: str, tables: Tables, rows: pd.DataFrame, *, unit: str = "", about: str = ""
 ) -> Criterion:
-    """One of the known criteria."""
+    """One of the known criteria, of rows of the summary."""
     known = BY_KEY[name]
-    unit = unit or known.unit
-    return Criterion(name, known.title, unit, known.more, table, rows, about, known.least)
+    one = Criterion(name, known.title, unit or known.unit, known.more, "summary", rows, about)
+    return replace(one, least=known.least, values=of_rows(tables, rows))
 
 
 def with_source(table: pd.DataFrame) -> pd.DataFrame:
@@ -144,24 +72,22 @@ def with_source(table: pd.DataFrame) -> pd.DataFrame:
     return placed[placed["engine"] != CEILING] if "engine" in placed else placed
 
 
+def of_measure(tables: Tables, measure: str) -> pd.DataFrame:
+    """The rows of one measure, with their places."""
+    return with_source(tables.summary[tables.summary["measure"] == measure])
+
+
 def operations(tables: Tables) -> dict[str, dict[str, float]]:
     """Phase -> operation -> its share of the phase's operations, by the histograms."""
-    counts = _counts(tables)
-    counts = counts[counts["engine"] != CEILING]
+    times = of_measure(tables, "service_p50")
+    times = times[~times["operation"].isin([ALL, FINISH])].astype({"phase": str, "operation": str})
     shares: dict[str, dict[str, float]] = {}
-    for phase, group in counts.groupby("phase"):
+    for phase, group in times.groupby("phase"):
         of_phase = group.groupby("operation", sort=False)["count"].sum()
         if of_phase.sum() > 0:
             total = of_phase.sum()
             shares[str(phase)] = {str(name): count / total for name, count in of_phase.items()}
     return shares
-
-
-def _counts(tables: Tables) -> pd.DataFrame:
-    """The number of operations (column `count`) by factors, phase, step and operation."""
-    times = tables.summary
-    times = times[(times["measure"] == "service_p50") & ~times["operation"].isin([ALL, FINISH])]
-    return times.astype({"phase": str, "operation": str, "count": float})
 
 
 def phases_of_kinds(shares: dict[str, dict[str, float]], order: Sequence[str]) -> dict[str, str]:
@@ -180,15 +106,13 @@ def phases_of_kinds(shares: dict[str, dict[str, float]], order: Sequence[str]) -
 
 def rates(tables: Tables) -> list[Criterion]:
     """Loading, reading, scanning and aggregation, and every other phase with a rate of its own."""
-    headlines = headline_rates(tables, tables.rates)
-    every = _with_counts(_client_bound(with_source(headlines), tables), tables)
+    every = _client_bound(with_source(headline_rates(tables, tables.rates)), tables)
     order = tables.phases_of(every)
     loading = loads(tables.throughput)
     first_load = next((phase for phase in order if phase in loading), None)
     shares = operations(tables)
     kinds = phases_of_kinds(shares, [phase for phase in order if phase not in loading])
     name_phase = tables.results.study.get("workload", "alignments") != "alignments"
-    trials_of = partial(of_rows, tables)
     criteria = []
     for phase in order:
         rows = every[every["phase"] == phase]
@@ -199,72 +123,44 @@ def rates(tables: Tables) -> list[Criterion]:
             rows = rows[rows["engine"] != BASELINE]
         if phase == first_load:
             rows = rows.drop(columns=FINISHED)  # one insert operation is a whole batch
-            one = named("load", "summary", rows, about=about)
-            criteria.append(replace(one, values=trials_of(rows)))
+            criteria.append(named("load", tables, rows, about=about))
             continue
         rows = comparable.closed_steps(rows)
         unit = str(next(iter(rows["unit"]), "operations/s"))
         kind = next((kind for kind, of_kind in kinds.items() if of_kind == phase), None)
         if kind is not None:
             unit = "documents/s" if names == {"get"} else unit
-            criteria.append(named(kind, "summary", rows, unit=unit, about=about))
-        elif names and names <= KINDS["scan"] | KINDS["aggregate"]:
-            criteria.append(Criterion("query", "questions", "questions/s", True, "summary", rows))
-        else:
-            title = f"phase {phase}"
-            criteria.append(Criterion(title, title, unit, True, "summary", rows))
-        criteria[-1] = replace(criteria[-1], values=trials_of(rows))
+            criteria.append(named(kind, tables, rows, unit=unit, about=about))
+            continue
+        asked = bool(names) and names <= KINDS["scan"] | KINDS["aggregate"]
+        name, title = ("query", "questions") if asked else (f"phase {phase}",) * 2
+        unit = "questions/s" if asked else unit
+        values = of_rows(tables, rows)
+        criteria.append(Criterion(name, title, unit, True, "summary", rows, values=values))
     return criteria
 
 
 def _client_bound(rows: pd.DataFrame, tables: Tables) -> pd.DataFrame:
     """The rates with a note where the client limited any repeat."""
-    bound = tables.client_bound
-    if rows.empty or bound.empty:
-        return rows
-    factors = list(tables.results.factors)
-    settings = bound.merge(tables.trials[["trial", *factors]], on="trial")
-    keys = {_place(row, factors) for row in records(settings)}
-    notes = [CLIENT_BOUND if _place(row, factors) in keys else "" for row in records(rows)]
+    keys = [*tables.results.factors, "phase", "step"]
+    bound = tables.client_bound.merge(tables.trials, on="trial")
+    places = {key_of(row, keys) for row in records(bound)}
+    notes = [CLIENT_BOUND if key_of(row, keys) in places else "" for row in records(rows)]
     return rows.assign(**{NOTE: notes})
-
-
-def _with_counts(rows: pd.DataFrame, tables: Tables) -> pd.DataFrame:
-    """The rates with the number of operations that each was measured with (`FINISHED`)."""
-    factors = list(tables.results.factors)
-    finished: dict[tuple[str, ...], float] = {}
-    for row in records(_counts(tables)):
-        place = _place(row, factors)
-        finished[place] = finished.get(place, 0.0) + row["count"]
-    counts = [finished.get(_place(row, factors), math.inf) for row in records(rows)]
-    return rows.assign(**{FINISHED: counts})
-
-
-def _place(row: dict[str, object], factors: Sequence[str]) -> tuple[str, ...]:
-    # As text: a level that some engines lack is a float in one table and an integer in another.
-    levels = [row[f] for f in factors]
-    words = [f"{v:g}" if isinstance(v, int | float) else str(v) for v in levels]
-    return (*words, str(row["phase"]), str(row["step"]))
 
 
 def highest_rates(tables: Tables) -> list[Criterion]:
     """What searches found, per phase and limit."""
-    every = with_source(tables.highest_rates)
-    found = tables.searches.assign(value=tables.searches["rate"]).dropna(subset="value")
+    found = of_measure(tables, HIGHEST)
     criteria = []
-    for phase, limit in comparable.limits(tables.highest_rates, tables.searches):
-        rows = comparable.answers(every, phase, limit)
-        keys = ["phase", "clients", "percentile", "limit_ms", "time"]
+    for (phase, limit), rows in found.groupby(["phase", OTHER], sort=False, observed=True):
+        several = rows["clients"].nunique() > 1
+        words = [clients_in_words(n) if several else "" for n in rows["clients"]]
+        rows = rows.assign(**{WITH: words})
+        name, title = f"highest {phase}: {limit}", f"phase {phase} with {limit}"
+        values = of_rows(tables, rows)
         criteria.append(
-            Criterion(
-                f"highest {phase}: {limit}",
-                f"phase {phase} with {limit}",
-                "operations/s",
-                True,
-                "highest_rates",
-                rows,
-                values=of_rows(tables, rows, found, keys),
-            )
+            Criterion(name, title, "operations/s", True, "summary", rows, values=values)
         )
     return criteria
 
@@ -286,8 +182,7 @@ def disk(tables: Tables) -> Criterion:
         else ""
         for key in (key_of(row, keys) for row in records(rows))
     ]
-    one = named("disk", "summary", rows.assign(**{NOTE: notes}))
-    return replace(one, values=of_rows(tables, rows))
+    return named("disk", tables, rows.assign(**{NOTE: notes}))
 
 
 def inodes(tables: Tables) -> Criterion:
@@ -311,8 +206,250 @@ def inodes(tables: Tables) -> Criterion:
     ]
     least = BY_KEY["inodes"].least
     about = f"fewer than {least:,.0f} count as that many"
-    one = named("inodes", "summary", rows.assign(**{NOTE: notes}), about=about)
-    return replace(one, values=of_rows(tables, rows))
+    return named("inodes", tables, rows.assign(**{NOTE: notes}), about=about)
+
+
+def in_most_choices(
+    rows: pd.DataFrame, key: Callable[[Mapping[str, Any]], Key], promises: Sequence[str]
+) -> tuple[int, Key, pd.DataFrame] | None:
+    """Of the keys that most choices have the highest, after their number, with its rows.
+
+    The baseline counts for none; None where no choice has any.
+    """
+    choices: dict[Key, set[str]] = {}
+    keys = []
+    for row in records(rows):
+        keys.append(key(row))
+        if row["engine"] != BASELINE:
+            choices.setdefault(keys[-1], set()).add(label(row, promises))
+    if not choices:
+        return None
+    best = max(choices, key=lambda one: (len(choices[one]), one))
+    return len(choices[best]), best, rows.loc[[one == best for one in keys]]
+
+
+def latency(tables: Tables) -> Criterion | None:
+    """p99 of the response time at the highest target rate that most choices had; else with the
+    most clients that most choices had, in steps or as factors.
+
+    Only at a target rate does it count: clients that each wait for their answers make as many
+    operations as their latency lets them, so that their rate has said it already.
+    """
+    promises = varying_promises(tables.results.trials, tables.results.factors)
+    searched = set(tables.searches["phase"])
+    steps = with_source(tables.steps)
+    levels = tables.steps.groupby("phase", observed=True)["clients"].nunique()
+    rising = set(levels[levels > 1].index)
+    steps = steps[
+        (steps["operation"] == ALL)
+        & (steps["measure"] == "response_p99")
+        & ~steps["phase"].isin(searched)
+    ]
+    ways = [
+        _at_level(tables, steps[steps["rate"].notna()], "rate", promises),
+        _at_level(
+            tables, steps[steps["rate"].isna() & steps["phase"].isin(rising)], "clients", promises
+        ),
+        _with_all_clients(tables, promises, searched),
+    ]
+    # An open loop shows waiting that a closed one hides, but only between those that had it.
+    possible = (way for way in ways if way is not None)
+    return max(possible, key=lambda way: way[0], default=(0, None))[1]
+
+
+def _at_level(
+    tables: Tables, rows: pd.DataFrame, load: Literal["rate", "clients"], promises: Sequence[str]
+) -> tuple[int, Criterion] | None:
+    def key(row: Mapping[str, Any]) -> Key:
+        counts = load == "clients" and not missing(row["planned"])
+        planned = f"{row['planned']:,.0f} operations" if counts else ""
+        other = "" if missing(row[OTHER]) else str(row[OTHER])
+        return (float(row[load]), str(row["phase"]), other, planned)
+
+    common = in_most_choices(rows, key, promises)
+    if common is None:
+        return None
+    stores, (level_of_load, phase, *others), rows = common
+    if load == "rate":
+        words = ["p99 response", f"phase {phase}", f"{level_of_load:,.0f} operations/s asked"]
+    else:
+        words = ["p99", f"phase {phase}", clients_in_words(level_of_load)]
+    about = ", ".join(filter(None, [*words, *others]))
+    return stores, replace(named("latency", tables, rows, about=about), counts=load == "rate")
+
+
+def _with_all_clients(
+    tables: Tables, promises: Sequence[str], searched: set[str]
+) -> tuple[int, Criterion] | None:
+    """By the factors workers, processes and threads: service times of the operation that a phase
+    has most of."""
+    shares = {phase: of for phase, of in operations(tables).items() if phase not in searched}
+    order = [p for p in tables.phases_of(tables.rates) if p in shares]
+    others = [p for p in order if p not in loads(tables.throughput)] or order
+    phase = next(iter([*phases_of_kinds(shares, others).values(), *others]), "")
+    if not phase:
+        return None
+    operation = max(shares[phase], key=shares[phase].__getitem__)
+    rows = with_source(tables.summary)
+    rows = rows[
+        (rows["phase"] == phase)
+        & (rows["operation"] == operation)
+        & (rows["measure"] == "service_p99")
+        & (rows["engine"] != BASELINE)
+    ]
+    # Where the steps of this phase differ, the table of steps says how.
+    steps = zip(tables.steps["phase"].astype(str), tables.steps["step"].astype(int), strict=True)
+    rows = rows[~comparable.at_steps(rows, set(steps))]
+
+    def key(row: Mapping[str, Any]) -> Key:
+        counts = (row.get(name, 1) for name in ("workers", "processes", "threads"))
+        return (math.prod(1.0 if missing(n) else float(n) for n in counts),)
+
+    common = in_most_choices(rows, key, promises)
+    if common is None:
+        return None
+    stores, (clients,), rows = common
+    words = f"p99 of {operation}, phase {phase}, {clients_in_words(clients)}"
+    return stores, replace(named("latency", tables, rows, about=words), counts=False)
+
+
+def scaling(tables: Tables) -> Criterion | None:
+    """Efficiency at the largest level of nodes (else workers, processes, threads) that most stores
+    reached from the same lowest one."""
+    promises = varying_promises(tables.results.trials, tables.results.factors)
+    rows = of_measure(tables, EFFICIENCY)
+    rows = rows[rows["engine"] != BASELINE]
+    order = tables.phases_of(rows)
+
+    def key(row: Mapping[str, Any]) -> Key:
+        level, _, base = str(row[OTHER]).split(" ", 1)[1].partition(" against ")
+        place = -order.index(str(row["phase"]))
+        return (place, -float(base), float(level), -int(row["step"]))
+
+    by_factor = {
+        factor: common
+        for factor in RESOURCES
+        if (
+            common := in_most_choices(rows[rows[OTHER].str.startswith(f"{factor} ")], key, promises)
+        )
+    }
+    if not by_factor:
+        return None
+    several = [factor for factor, (stores, *_) in by_factor.items() if stores > 1]
+    factor = [*several, *by_factor][0]
+    rows = by_factor[factor][2]
+    row = records(rows)[0]
+    one = named("scaling", tables, rows, about=f"phase {row['phase']}, {row[OTHER]}")
+    # What more clients bring is in the rates; what more nodes bring is a reason to buy them.
+    return replace(one, counts=factor == "nodes")
+
+
+def kinds_of_questions(tables: Tables, known: Sequence[str]) -> list[Criterion]:
+    """Scanning and aggregation of phases that ask both, where no phase is of one kind alone.
+
+    Questions per second of one client: the reciprocal of the median service time, its geometric
+    mean over the questions.
+    """
+    criteria = []
+    rows = with_source(tables.summary)
+    rows = rows[(rows["measure"] == "service_p50") & (rows["operation"] != ALL)]
+    questions = KINDS["scan"] | KINDS["aggregate"]
+    phases = {phase for phase, of in operations(tables).items() if set(of) <= questions}
+    phase = next((p for p in tables.phases_of(rows) if p in phases), None)
+    rows = rows[rows["phase"] == phase]
+    keys = [*tables.results.factors, "step", *PARAMETERS, OTHER]
+    for kind in ("scan", "aggregate"):
+        of_kind = rows[rows["operation"].isin(KINDS[kind])]
+        names = sorted(set(of_kind["operation"]))
+        if kind in known or not names:
+            continue
+        # Each question's logarithm has the same weight.
+        figures = [
+            {
+                **dict(zip(keys, levels, strict=True)),
+                "mean": math.exp(-float(np.log(group["mean"].astype(float)).mean())),
+                "n": int(group["n"].min()),
+                SOURCE_ROW: rows_as_text(map(int, group[SOURCE_ROW])),
+                NOTE: "",
+            }
+            for levels, group in grouped(of_kind, keys)
+            if len(group) == len(names)
+        ]
+        frame = pd.DataFrame(figures, columns=[*keys, "mean", "n", SOURCE_ROW, NOTE])
+        frame = comparable.closed_steps(frame.assign(phase=phase))
+        about = f"median of {all_of(names)}, one client"
+        one = named(kind, tables, frame.iloc[:0], unit="questions/s", about=about)
+        medians = tables.measures[
+            (tables.measures["measure"] == "service_p50")
+            & (tables.measures["phase"] == phase)
+            & tables.measures["operation"].isin(names)
+        ]
+        logs = medians.assign(value=-np.log(medians["value"].astype(float)))
+        groups = logs.groupby(["trial", "phase", "step"], observed=True)["value"]
+        each = groups.mean().map(math.exp)[groups.size() == len(names)]
+        values = of_rows(tables, frame, each.reset_index(), ["phase", "step"])
+        criteria.append(replace(one, rows=frame, values=values))
+    return criteria
+
+
+def slow_node(tables: Tables) -> Criterion | None:
+    """The rate with the fewest slowed nodes over that without, at one number of nodes."""
+    promises = varying_promises(tables.results.trials, tables.results.factors)
+    factors = list(tables.results.factors)
+    rows = []
+    for _, group in grouped(with_source(tables.slowdown), [*factors, "phase"]):
+        steps = records(group)
+        # The first step without a slowed node; more of them are alike.
+        free = next((row for row in steps if row["slowed_nodes"] == 0), None)
+        slowed = [row for row in steps if row["slowed_nodes"] > 0]
+        if free is None or not slowed:
+            continue
+        row = min(slowed, key=lambda one: (one["slowed_nodes"], one["step"]))
+        places = [int(row[SOURCE_ROW]), int(free[SOURCE_ROW])]
+        found = {**row, "mean": row["mean"] / free["mean"], SOURCE_ROW: rows_as_text(places)}
+        rows.append({**found, "free_step": free["step"]})
+
+    def key(row: Mapping[str, Any]) -> tuple[Any, ...]:
+        nodes: Any = row.get("nodes")
+        size = 0.0 if missing(nodes) else float(nodes)
+        return (size, -int(row["slowed_nodes"]), str(row["phase"]), str(row["slow"]))
+
+    common = in_most_choices(pd.DataFrame(rows), key, promises)
+    if common is None:
+        return None
+    _, (nodes, slowed_nodes, phase, how), of_key = common
+    of = f" of {nodes:g}" if nodes else ""
+    about = f"{-slowed_nodes}{of} nodes slowed: {how}, phase {phase}"
+    one = named("slow_node", tables, of_key.iloc[:0], about=about)
+    return replace(one, table="slowdown", rows=of_key, values=_shares_of_trials(tables, of_key))
+
+
+def _shares_of_trials(tables: Tables, rows: pd.DataFrame) -> pd.DataFrame:
+    """Of each trial: its rate in the slowed step over that in the step without a slowed node."""
+    places = [*tables.results.factors, "phase"]
+    rates = tables.throughput[tables.throughput["measure"] == "operations_per_s"]
+    rates = rates[["trial", "phase", "step", "value"]].astype({"phase": str})
+    wanted = rows[[*places, "step", "free_step"]].astype({"phase": str})
+    slowed = rates.merge(tables.trials[["trial", *tables.results.factors]], on="trial")
+    slowed = slowed.merge(wanted, on=[*places, "step"])
+    free = rates.rename(columns={"step": "free_step", "value": "free"})
+    both = slowed.merge(free, on=["trial", "phase", "free_step"])
+    return both.assign(value=both["value"] / both["free"], **{WITH: ""})[COLUMNS]
+
+
+def setup(tables: Tables) -> Criterion | None:
+    """From the start of the last server's job to a formed cluster with its tables, in s: how long
+    the jobs waited in a queue says nothing of the store. Embedded stores need none."""
+    rows = of_measure(tables, SETUP)
+    if rows.empty:
+        return None
+    alone = tables.trials[[embedded(str(name)) for name in tables.trials["engine"]]]
+    alone = alone[~alone["engine"].isin([BASELINE, CEILING])]
+    none: dict[str, Any] = {"mean": 0.0, "n": 1, SOURCE_ROW: "", NOTE: "no servers are needed"}
+    levels = alone[list(tables.results.factors)].drop_duplicates().assign(**none)
+    one = named("setup", tables, rows, about="without waiting in queues")
+    values = pd.concat([one.values, alone[["trial"]].assign(value=0.0, **{WITH: ""})])
+    return replace(one, rows=pd.concat([rows, levels], ignore_index=True), values=values)
 
 
 def cost(tables: Tables) -> Criterion | None:
@@ -338,9 +475,10 @@ def cost(tables: Tables) -> Criterion | None:
                 about += [str(text) for text in costs[NOTE].unique() if text]
                 costs = costs.assign(**{NOTE: ""})
             unit = str(costs["unit"].iloc[0])
-            cost = named("cost", "costs", costs, unit=unit, about="; ".join(about))
+            one = named("cost", tables, costs.iloc[:0], unit=unit, about="; ".join(about))
             counts = measure == "money_per_million" or _hosts_differ(costs)
-            return replace(cost, counts=counts, values=_costs_of_trials(tables, costs))
+            one = replace(one, table="costs", rows=costs, counts=counts)
+            return replace(one, values=_costs_of_trials(tables, costs))
     return None
 
 
@@ -354,7 +492,7 @@ def _costs_of_trials(tables: Tables, costs: pd.DataFrame) -> pd.DataFrame:
     table = tables.throughput.merge(tables.trials[["trial", *tables.results.factors]], on="trial")
     table = table.merge(both, on=[*places, "measure"])
     values = table["cost"] * table["mean"] / table["value"]
-    return table.assign(value=values, **{comparable.WITH: ""})[COLUMNS]
+    return table.assign(value=values, **{WITH: ""})[COLUMNS]
 
 
 def _hosts_differ(costs: pd.DataFrame) -> bool:

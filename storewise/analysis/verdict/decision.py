@@ -23,14 +23,21 @@ from storewise.analysis.common.text import all_of
 from storewise.analysis.decision import Conditions, Decision, decide
 from storewise.analysis.decision import Criterion as Rule
 from storewise.analysis.judge import comparable_steps as comparable
-from storewise.analysis.measure.breakeven import times_asked
+from storewise.analysis.measure.derived import times_asked
+from storewise.analysis.model.columns import PAYS_FROM
 from storewise.analysis.model.tables import Tables
 from storewise.analysis.verdict import criteria as figures_of
 from storewise.analysis.verdict.answer import BUSY, Answer, answer, busy_share
 from storewise.analysis.verdict.asked import SIZE, asked, at_common_volume, counted_by, least_load
-from storewise.analysis.verdict.criteria import Criterion
-from storewise.analysis.verdict.criteria_equal_load import kinds_of_questions, latency, scaling
-from storewise.analysis.verdict.criteria_servers import loss, setup, slow_node
+from storewise.analysis.verdict.criteria import (
+    kinds_of_questions,
+    latency,
+    of_measure,
+    scaling,
+    setup,
+    slow_node,
+)
+from storewise.analysis.verdict.criterion import Criterion
 from storewise.analysis.verdict.measures import (
     crashes_of,
     failed_of,
@@ -189,7 +196,6 @@ def criteria_of(tables: Tables) -> list[Criterion]:
         figures_of.inodes(tables),
         figures_of.cost(tables),
         setup(tables),
-        loss(tables),
     ]
     order = {key: place for place, key in enumerate(KEYS)}
     others = order["aggregate"] + 0.5
@@ -205,10 +211,11 @@ def break_even(
     """Per store and kind of question, how many it takes until it pays against reading the files
     again, with the deployment that it is judged with; inf is never."""
     kinds: dict[str, dict[str, float]] = {}
-    if tables.breakeven.empty:
+    rows = of_measure(tables, PAYS_FROM)
+    if rows.empty:
         return kinds
     deployed = judged.table["deployment"].to_dict() if len(judged.table) else {}
-    rows = at_common_volume(least_load(tables.breakeven))
+    rows = at_common_volume(least_load(rows))
     for row in records(placed(rows, tables)):
         store, deployment = str(row["store"]), str(row["deployment"])
         if (store, deployment) in aside or deployment != deployed.get(store, deployment):

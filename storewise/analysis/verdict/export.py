@@ -6,7 +6,7 @@ import pandas as pd
 
 from storewise.analysis.common.frames import json_value, records
 from storewise.analysis.model.tables import Judged, Tables
-from storewise.analysis.verdict.criteria import Criterion, Standing
+from storewise.analysis.verdict.criterion import Criterion, Standing
 from storewise.analysis.verdict.decision import Verdict, verdict
 from storewise.study.criteria import KEYS
 

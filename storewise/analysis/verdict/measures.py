@@ -14,7 +14,7 @@ from storewise.analysis.common.frames import missing, records
 from storewise.analysis.decision import Criterion as Rule
 from storewise.analysis.measure.verification import wrong_trials
 from storewise.analysis.model.tables import Tables
-from storewise.analysis.verdict.criteria import Criterion
+from storewise.analysis.verdict.criterion import Criterion
 from storewise.analysis.verdict.values import placed
 from storewise.study.criteria import BY_KEY, KEYS
 

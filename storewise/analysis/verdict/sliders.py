@@ -16,7 +16,7 @@ from storewise.analysis.decision import Criterion as Rule
 from storewise.analysis.decision import Decision
 from storewise.analysis.decision.model import balanced
 from storewise.analysis.decision.standing import logarithms
-from storewise.analysis.verdict.criteria import Criterion
+from storewise.analysis.verdict.criterion import Criterion
 
 
 def sliders(

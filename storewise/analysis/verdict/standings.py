@@ -19,7 +19,7 @@ from storewise.analysis.common.text import count, number, seconds
 from storewise.analysis.decision import Conditions, Decision, decide
 from storewise.analysis.decision import Criterion as Rule
 from storewise.analysis.stats.intervals import Estimate
-from storewise.analysis.verdict.criteria import FINISHED, NOTE, SOURCE_ROW, Criterion, Standing
+from storewise.analysis.verdict.criterion import FINISHED, NOTE, SOURCE_ROW, Criterion, Standing
 from storewise.analysis.verdict.measures import no_stores
 from storewise.study.criteria import INODES
 

@@ -14,7 +14,7 @@ import pandas as pd
 from storewise.analysis.common.text import all_of
 from storewise.analysis.decision import Conditions, decide
 from storewise.analysis.decision import Criterion as Rule
-from storewise.analysis.verdict.criteria import Criterion
+from storewise.analysis.verdict.criterion import Criterion
 
 MAIN, BESIDE = 8.0, 1.0
 #: Stores that an answer names.
@@ -44,7 +44,7 @@ USES = (
     _use("questions", "ask a biologist's questions", ["scan", "aggregate"], ["load", "disk"]),
     _use("write", "write from many clients at once", ["load"], ["scaling", "disk"]),
     _use("small", "keep it small", ["disk"], ["inodes"]),
-    _use("crash", "must survive a crash", ["loss"], ["read", "slow_node"]),
+    _use("crash", "must survive a crash", ["read"], ["load", "slow_node"]),
 )
 
 
@@ -102,6 +102,9 @@ def choices(
         if not about or mine.empty:
             continue
         if use.key == "crash":
+            # Asked only where servers were killed.
+            if not conditions.crashes:
+                continue
             safe = [s for s, (lost, _) in conditions.crashes.items() if lost == 0]
             mine = measures[measures["store"].isin(safe)]
         # What not all of these stores have (nodes of embedded ones) is no reason to leave any out.

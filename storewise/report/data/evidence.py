@@ -11,8 +11,8 @@ from typing import Any
 import pandas as pd
 
 from storewise.analysis.common.engines import title
-from storewise.analysis.common.frames import missing, records
-from storewise.analysis.model.columns import ALL, KEY, KEYS
+from storewise.analysis.common.frames import key_of, missing, records
+from storewise.analysis.model.columns import KEYS
 from storewise.analysis.model.tables import Tables
 from storewise.figures.selection import Finder
 from storewise.report.data.embed import columns_of, plain
@@ -21,8 +21,7 @@ from storewise.report.data.embed import columns_of, plain
 MOST_ROWS = 12_000
 #: Long tables per trial that have a value for each repeat of a row, and what names it there.
 _PER_TRIAL = {
-    "summary": ("measures", KEY),
-    "scaling": ("measures", KEY),
+    "summary": ("measures", KEYS),
 }
 
 
@@ -54,9 +53,6 @@ class Evidence:
             return []
         names = tuple(f for f in self._tables.results.factors if f in row)
         trials = list(self._finder(names).find(row))
-        if csv == "scaling" and row["factor"] in names:
-            base = self._finder(names).find({**row, row["factor"]: row["base"]})
-            trials += [trial for trial in base if trial not in trials]
         return trials
 
     def names_of(self, csv: str, row: Mapping[str, Any]) -> list[str]:
@@ -75,10 +71,10 @@ class Evidence:
         name, keys = _PER_TRIAL[csv]
         if name not in self._values:
             self._values[name] = {
-                (one["trial"], *(one[k] for k in keys)): one["value"]
+                (one["trial"], *key_of(one, keys)): one["value"]
                 for one in records(self._frames[name])
             }
-        key = tuple(row.get(k, ALL) for k in keys)  # a ratio of rates is of whole steps
+        key = key_of(row, keys)
         return [self._values[name].get((self._trials[t]["trial"], *key)) for t in trials]
 
     def payload(self, wanted: Iterable[str]) -> dict[str, Any]:

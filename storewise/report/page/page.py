@@ -67,7 +67,7 @@ _TABLES = {
 }
 #: Tables that points of figures come from.
 _DRAWN = (
-    *("summary", "scaling", "plan_summary"),
+    *("summary", "plan_summary"),
     *("reference_curves", "costs"),
 )
 #: Files that were left out whose names stand in the page's text.

@@ -6,12 +6,12 @@ import math
 import re
 
 from storewise.analysis.common.engines import BASELINE, varying_factors
-from storewise.analysis.common.frames import missing, records
+from storewise.analysis.common.frames import missing
 from storewise.analysis.common.text import seconds
-from storewise.analysis.measure.breakeven import times_asked
+from storewise.analysis.measure.derived import times_asked
 from storewise.analysis.measure.query_plans import index_use_sentences, index_word
+from storewise.analysis.model.columns import PAYS_FROM
 from storewise.analysis.model.tables import Tables
-from storewise.report.data.rows import Mark, marks
 from storewise.report.tables import cells
 from storewise.report.tables.cells import Cell, Column, Row, Table
 
@@ -49,52 +49,26 @@ def _questions(tables: Tables) -> Table:
 
 
 def _breakeven(tables: Tables) -> Table:
-    """From how many questions on a store pays; the files themselves are the first row."""
-    names = cells.row_keys(tables.breakeven, tables)
-    stores = tables.breakeven.sort_values(["phase", "operation"], kind="stable")
-    rows: list[Row] = []
-    origins: list[Mark] = []
-    for row, mark in zip(records(stores), marks("breakeven", stores), strict=True):
-        place = (row["phase"], row["operation"])
-        if not rows or place != (rows[-1]["phase"], rows[-1]["operation"]):
-            # The files: nothing to load, and what a question takes is in the rows of the stores.
-            files = {"engine": BASELINE, "store_question": row["files_question"]}
-            rows.append({**row, **dict.fromkeys(names), **files})
-            origins.append(Mark(mark.csv, mark.rows, {"engine": BASELINE, "phase": row["phase"]}))
-        rows.append(row)
-        origins.append(mark)
+    """From how many questions on loading pays."""
+    rows = tables.summary[tables.summary["measure"] == PAYS_FROM]
+    rows = rows.sort_values(["phase", "operation"], kind="stable")
     columns = [
         *cells.texts("phase", operation="question"),
-        *cells.levels(names),
-        Column("load", _load),
-        *cells.figures(seconds, store_question="time of a question"),
+        *cells.levels(cells.row_keys(rows, tables)),
         Column(f"pays from{cells.WITH_INTERVAL}", _pays),
     ]
-    caption = (
-        "Number of questions from which on a store pays against reading the files again. The time "
-        "of a question is its mean over the clients that asked at once"
-    )
-    return Table.of("breakeven", caption, rows, columns, origins)
-
-
-def _load(row: Row) -> Cell:
-    return (
-        cells.text_cell("none")
-        if row["engine"] == BASELINE
-        else cells.number_cell(row["load"], seconds)
-    )
+    caption = "Number of questions from which on loading pays against reading the files again"
+    return cells.table_of("breakeven", caption, rows, "summary", columns)
 
 
 def _pays(row: Row) -> Cell:
-    if row["engine"] == BASELINE:
-        return cells.text_cell("the baseline")
-    note = "no interval"
-    if row["resampled"] != "none":
-        note = f"{times_asked(row['low'])} to {times_asked(row['high'])}"
     if not math.isfinite(row["mean"]):
-        return Cell("never: the files are faster", math.inf, note=note)
+        return Cell("never: the files are faster", math.inf)
     count = times_asked(row["mean"])
     words = f"{count} {'question' if count == '1' else 'questions'} on"
+    if missing(row["low"]):
+        return Cell(words, float(row["mean"]), note="no interval")
+    note = f"{times_asked(row['low'])} to {times_asked(row['high'])}"
     return Cell(words, float(row["mean"]), note=note)
 
 

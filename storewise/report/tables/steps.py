@@ -5,8 +5,7 @@ from __future__ import annotations
 from storewise.analysis.common.engines import varying_factors
 from storewise.analysis.common.frames import missing, records
 from storewise.analysis.common.text import number, seconds
-from storewise.analysis.judge.comparable_steps import limit_words
-from storewise.analysis.measure.steps import wide
+from storewise.analysis.measure.steps import limit_words, wide
 from storewise.analysis.model.columns import OTHER, PARAMETERS
 from storewise.analysis.model.tables import Tables
 from storewise.figures.selection import Finder

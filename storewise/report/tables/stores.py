@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from storewise.analysis.common.engines import BASELINE, CEILING, varying_factors
+from storewise.analysis.common.engines import BASELINE, CEILING
 from storewise.analysis.common.frames import grouped, missing, records
 from storewise.analysis.common.text import binary, count, number, seconds
+from storewise.analysis.model.columns import EFFICIENCY, OTHER
 from storewise.analysis.model.tables import Tables
 from storewise.report.data.rows import ROWS, wide_marks
 from storewise.report.tables import cells
@@ -114,33 +115,16 @@ def wide_of(table: pd.DataFrame, keys: Sequence[str], column: str, value: str) -
 
 
 def scaling_table(tables: Tables) -> Table:
-    """Speed-up and efficiency."""
-    steps = tables.scaling[tables.scaling["measure"] == "documents_per_s"]
-    steps = cells.in_order_of_phases(_of_stores(steps[steps["level"] > steps["base"]]), tables)
-    # The factor of a row has its levels in the row's own column.
-    alone = set(steps["factor"]) if steps["factor"].nunique() == 1 else set()
-    others = varying_factors(tables.scaling, tables.results.factors) if len(steps) else []
-
-    def other(name: str) -> Column:
-        return Column(
-            name,
-            lambda row: cells.level_cell(name, math.nan if name == row["factor"] else row[name]),
-        )
-
-    def change(row: Row) -> str:
-        return f"{row['factor']} {row['base']:g} → {row['level']:g}"
-
-    def quantity(row: Row) -> str:
-        return "speed-up" if row["quantity"] == "speedup" else str(row["quantity"])
-
+    """Efficiency: speed-up over the ratio of the levels."""
+    rows = _of_stores(tables.summary[tables.summary["measure"] == EFFICIENCY])
+    rows = cells.in_order_of_phases(rows, tables)
     columns = [
-        *cells.levels(["phase", "engine"]),
-        *(other(name) for name in others if name not in alone),
-        Column("from → to", lambda row: cells.text_cell(change(row))),
-        Column("quantity", lambda row: cells.text_cell(quantity(row))),
-        cells.mean(),
+        *cells.levels(["phase", *cells.row_keys(rows, tables)]),
+        *cells.texts(**{OTHER: "level"}),
+        cells.mean("efficiency"),
     ]
-    return cells.table_of("scaling", "Scaling", steps, "scaling", columns)
+    caption = "Scaling: speed-up over the ratio of the levels; 1 is ideal"
+    return cells.table_of("scaling", caption, rows, "summary", columns)
 
 
 _SIZES: dict[str, tuple[str, Show]] = {

@@ -12,7 +12,7 @@ from storewise.analysis.common.engines import BASELINE, title
 from storewise.analysis.common.frames import records
 from storewise.analysis.common.text import count, number, seconds
 from storewise.analysis.stats.intervals import Estimate
-from storewise.analysis.verdict.criteria import Criterion, Standing
+from storewise.analysis.verdict.criterion import Criterion, Standing
 from storewise.analysis.verdict.decision import Verdict
 from storewise.report.data.rows import source_label
 from storewise.report.tables.cells import Cell, Table, text_cell

@@ -14,9 +14,7 @@ from storewise.analysis.measure.summary import summarise
 from storewise.analysis.model.columns import ALL
 from storewise.analysis.pipeline.build import build_tables
 from storewise.analysis.pipeline.load import load_results
-from storewise.analysis.verdict.criteria import phases_of_kinds
-from storewise.analysis.verdict.criteria_equal_load import latency, scaling
-from storewise.analysis.verdict.criteria_servers import loss, setup
+from storewise.analysis.verdict.criteria import latency, loss, phases_of_kinds, scaling, setup
 from storewise.analysis.verdict.decision import verdict
 from storewise.analysis.verdict.export import table_of, verdict_data
 

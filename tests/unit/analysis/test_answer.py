@@ -13,7 +13,7 @@ from storewise.analysis.common.remedies import REMEDIES, grouped_warnings
 from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.stats.intervals import Estimate
 from storewise.analysis.verdict.answer import times_better
-from storewise.analysis.verdict.criteria import Criterion, Standing
+from storewise.analysis.verdict.criterion import Criterion, Standing
 from storewise.analysis.verdict.decision import verdict
 from storewise.figures.verdict_chart import FAR, lengths, verdict_chart
 

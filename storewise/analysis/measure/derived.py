@@ -1,0 +1,132 @@
+"""Figures of trials that follow from other figures: speed-up, what a search found, when loading
+pays. Rows as in `measures`, so that they have means over repeats as all others.
+
+*Efficiency* at level n of a resource is the rate there over that of the same round at the lowest
+level m, over n / m (Jain, *The Art of Computer Systems Performance Analysis*, 1991).
+
+*Loading pays* from N questions on: a store costs its load once and then a time per question; the
+engine ``files`` costs no load and more time per question. With L the time of the store's load
+(parsing, inserting, the final flush, the building of its indexes, and before all that the start of
+its servers), F the time that a question takes by reading the files and S that of the store,
+
+    N = L / (F - S)
+
+questions of one kind, asked one after the other; never where F <= S. F is the mean of the fastest
+``files`` configuration with the same clients. With C clients at once in a closed loop, F and S are
+the mean times of a question over C: so long do C clients take for each of their questions, as L is
+the time of all loading clients together. L grows with the corpus. F does, too, where a question
+reads all files: N is then about the same for any corpus. A look-up reads one file however many
+there are: N grows as the corpus does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from storewise.analysis.common.engines import BASELINE, CEILING, client_side
+from storewise.analysis.common.frames import joined, records
+from storewise.analysis.measure.steps import limit_words
+from storewise.analysis.model.columns import (
+    ALL,
+    EFFICIENCY,
+    HIGHEST,
+    LOAD_MEASURES,
+    LOAD_TIME,
+    OTHER,
+    PAYS_FROM,
+    QUESTION_TIME,
+)
+from storewise.analysis.model.results import Results
+
+#: Numbers that are no resource: nobody expects four times the data to be loaded at four times the
+#: rate.
+NO_RESOURCES = frozenset({"volume", "replicas"})
+
+
+def numeric_factors(table: pd.DataFrame, factors: Sequence[str]) -> list[str]:
+    """Factors with at least two levels that are all positive numbers."""
+    return [
+        name
+        for name in factors
+        if pd.api.types.is_numeric_dtype(table[name])
+        and not pd.api.types.is_bool_dtype(table[name])
+        and table[name].nunique() > 1
+        and (table[name].dropna() > 0).all()
+    ]
+
+
+def efficiencies(measures: pd.DataFrame, results: Results) -> pd.DataFrame:
+    """Of the rate of each phase, for each numeric factor and its levels but the lowest."""
+    factors = list(results.factors)
+    rates = measures[(measures["operation"] == ALL) & measures["rate"].isna()]
+    loading = set(rates.loc[rates["measure"].isin(LOAD_MEASURES), "phase"])
+    of_load = rates["phase"].isin(loading)
+    judged_by = np.where(of_load, "documents_per_s", "operations_per_s")
+    rates = rates[rates["measure"] == judged_by]
+    rates = rates.merge(results.trials[["trial", "repeat", *factors]], on="trial")
+    frames = []
+    for factor in numeric_factors(rates, [f for f in factors if f not in NO_RESOURCES]):
+        rows = rates[rates[factor].notna() & (rates["value"] > 0)].astype({factor: float})
+        keys = [*(f for f in factors if f != factor), "phase", "step"]
+        base = rows.groupby(keys, dropna=False, observed=True)[factor].transform("min")
+        lowest = rows[rows[factor] == base].set_index([*keys, "repeat"])["value"]
+        lowest = lowest[~lowest.index.duplicated()].rename("lowest").reset_index()
+        higher = rows.assign(base=base)[rows[factor] > base]
+        rows = higher.merge(lowest, on=[*keys, "repeat"])
+        value = rows["value"] / rows["lowest"] / (rows[factor] / rows["base"])
+        levels = zip(rows[factor], rows["base"], strict=True)
+        words = [f"{factor} {level:g} against {base:g}" for level, base in levels]
+        frames.append(
+            rows.assign(measure=EFFICIENCY, value=value, unit="1", **{OTHER: words})[list(measures)]
+        )
+    return joined([measures.iloc[:0], *frames])
+
+
+def highest_rates(searched: pd.DataFrame, measures: pd.DataFrame) -> pd.DataFrame:
+    """The rates that searches found (`steps.searches`), with their limit in OTHER; trials without
+    an answer have none."""
+    found = searched[searched["rate"].notna()]
+    words = [limit_words(row) for row in records(found)]
+    table = found.assign(step=0, operation=ALL, measure=HIGHEST, value=found["rate"].astype(float))
+    table = table.assign(unit="operations/s", rate=np.nan, **{OTHER: words})
+    return table.reindex(columns=list(measures))
+
+
+def pays(
+    question: pd.DataFrame, load: pd.DataFrame, measures: pd.DataFrame, results: Results
+) -> pd.DataFrame:
+    """The time of each load and of each question, and from how many questions on loading pays; inf
+    is never. Empty for a study without the engine ``files``.
+
+    `question` is `questions.question_times`, `load` is `questions.load_times`.
+    """
+    if BASELINE not in set(results.trials.get("engine", ())):
+        return measures.iloc[:0]
+    factors = list(results.factors)
+    trials = results.trials[["trial", *factors]]
+    rows = question.merge(trials, on="trial")
+    alike = [*(f for f in client_side(factors) if f not in ("index", "engine"))]
+    alike += ["phase", "step", "operation"]
+    files = rows[rows["engine"] == BASELINE].assign(log=np.log(rows["value"].astype(float)))
+    means = files.groupby([*dict.fromkeys([*factors, *alike])], dropna=False, observed=True)["log"]
+    fastest = means.mean().groupby(alike, dropna=False, observed=True).min()
+    stores = rows[~rows["engine"].isin([BASELINE, CEILING])]
+    both = stores.merge(fastest.map(np.exp).rename("files").reset_index(), on=alike)
+    both = both.merge(load[["trial", "value"]].rename(columns={"value": "load"}), on="trial")
+    gain = both["files"] - both["value"]
+    count = (both["load"] / gain).where(gain > 0, np.inf)
+    first = load.groupby("trial", sort=False).head(1)
+    frames = [
+        first.assign(phase="load", step=0, operation=ALL, measure=LOAD_TIME),
+        rows.assign(measure=QUESTION_TIME)[rows["engine"] != CEILING],
+        both.assign(measure=PAYS_FROM, value=count, unit="questions"),
+    ]
+    return joined([one.reindex(columns=list(measures)) for one in frames if len(one)])
+
+
+def times_asked(value: float) -> str:
+    """A number of questions in words: whole, at least one."""
+    return f"{max(1, int(np.ceil(value - 1e-9))):,}" if np.isfinite(value) else "never"
