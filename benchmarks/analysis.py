@@ -506,7 +506,7 @@ def measure(study: Path, *, page: bool) -> None:
     total = time.monotonic() - begin
     rows = {name: len(table) for name, table in tables.frames().items() if len(table) > 20_000}
     if page:
-        from storewise.figures.captions import make_figures
+        from storewise.figures.make import make_figures
         from storewise.report.page.page import render
 
         make_figures(tables, study / "figures")

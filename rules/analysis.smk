@@ -2,6 +2,8 @@
 # `report` stored results are source files: nothing here has an edge to a measuring rule then,
 # whatever changed in code, config, times or inputs. What changed is a warning in the report.
 
+from storewise.figures.texts import texts
+
 
 rule analyse:
     input:
@@ -32,6 +34,7 @@ rule analyse:
         failed=sorted(set(ALL_TRIALS) - set(TRIALS)),
         left_out=LEFT_OUT,
         references=REFERENCES,
+        captions={name: told["caption"] for name, told in texts().items()},
         code=code_digest(
             *("analysis", "figures", "report"),
             *("metrics", "study", "engines", "workloads"),

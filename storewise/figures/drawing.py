@@ -13,7 +13,7 @@ import math
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import matplotlib as mpl
@@ -35,6 +35,7 @@ WIDTH = 300.0
 _HEIGHT, _LINE, _ROOM = 165.0, 12.0, 8.0
 #: A sign's width, and most signs of a row's name and of a title in a line.
 _SIGN, _NAME, _TITLE = 5.3, 19, 48
+_HOLLOW = "Hollow: not measured well enough (an interval of more than a factor of ten)."
 #: Of PNG files.
 _DPI = 160
 _SPACES = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
@@ -72,6 +73,9 @@ class Picture:
 def draw(chart: Chart, name: str) -> list[Picture]:
     """The legend, where there is something in it, then a picture of each panel. `name` keeps the
     ids of two charts on one page apart."""
+    points = [point for panel in chart.panels for one in panel.series for point in one.points]
+    if any(point.unsure for point in points):
+        chart = replace(chart, note=f"{chart.note} {_HOLLOW}".strip())
     with mpl.rc_context({**_RC, "svg.hashsalt": name}):
         pictures = [_legend(chart)] if chart.note or _entries(chart) else []
         for place, panel in enumerate(chart.panels):
@@ -375,6 +379,7 @@ class _PanelDrawing:
         if spec.levels:
             ticks.set_minor_locator(NullLocator())
             ticks.set_ticks(list(spec.levels), list(spec.texts))
+            self.axes.margins(x=0.06)
             return
         known = [value for value in reach if value > 0] or [1.0]
         if logarithmic:

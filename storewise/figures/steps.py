@@ -81,51 +81,25 @@ def clients(tables: Tables) -> Chart | None:
         return None
     rows = without_idle_ceiling(rows[rows[_RATE] > 0], tables)
     shown = choose(rows, tables.results.factors, LINES)
-    axis = Axis("operations per second")
-    panels = [
-        _over_clients(heading, _highest(group, "planned", "rate"), shown, source, axis, _RATE)
-        for heading, group in _alike(tables, shown.rows)
-    ]
-    return _chart(panels, shown)
-
-
-def runtime(tables: Tables) -> Chart | None:
-    """Run time over client threads, a panel per number of operations of a phase."""
-    rows, source = _steps(tables, whole=True)
-    if rows.empty or "duration" not in rows:
-        return None
-    # The interval of a step is that of its throughput.
-    shown = choose(rows.assign(low=None, high=None), tables.results.factors, LINES)
     panels = []
     for heading, group in _alike(tables, shown.rows):
-        counts = sorted(group["planned"].dropna().unique())
-        for count in counts if len(counts) > 1 else ():
-            same = group[group["planned"] == count]
-            text = f"{heading}: {count:,.0f} operations"
-            panels.append(
-                _over_clients(text, same, shown, source, Axis("run time in s"), "duration")
-            )
-    return _chart(panels, shown)
+        group = _highest(group, "planned", "rate").sort_values(["clients", _RATE])
+        if group["clients"].nunique() < 2:
+            continue
+        lines = []
+        for rank, of_line in lines_in(group, shown.names):
+            points = [
+                point(row["clients"], row[_RATE], row, _words(row), source(row, _RATE))
+                for row in records(of_line.drop_duplicates("clients"))
+            ]
+            lines.append(line_of(of_line, shown.names, points, rank))
+        x = level_axis("client threads", group["clients"])
+        panels.append(Panel(heading, x, Axis("operations per second"), lines))
+    return Chart(panels, shown.note) if panels else None
 
 
-def _chart(panels: list[Panel], shown: Shown) -> Chart | None:
-    """Of panels over clients those with several levels."""
-    kept = [one for one in panels if len(one.x.levels) != 1]
-    return Chart(kept, shown.note) if kept else None
-
-
-def _over_clients(
-    heading: str, rows: pd.DataFrame, shown: Shown, source: _Source, y: Axis, measure: str
-) -> Panel:
-    lines = []
-    for rank, group in lines_in(rows, shown.names):
-        group = group.sort_values(["clients", measure]).drop_duplicates("clients")
-        points = []
-        for row in records(group):
-            words = f"{number(row[measure])} {y.label} ({_parameters(row)})"
-            points.append(point(row["clients"], row[measure], row, words, source(row, measure)))
-        lines.append(line_of(group, shown.names, points, rank))
-    return Panel(heading, level_axis("client threads", rows["clients"]), y, lines)
+def _words(row: Mapping[str, Any]) -> str:
+    return f"{number(row[_RATE])} operations/s ({_parameters(row)})"
 
 
 def latency_over_throughput(tables: Tables) -> Chart | None:
@@ -153,7 +127,7 @@ def latency_over_throughput(tables: Tables) -> Chart | None:
                 panels.append(
                     Panel(f"{heading}: {operation}", x, Axis("response time in ms"), lines)
                 )
-    return _chart(panels, shown)
+    return Chart(panels, shown.note) if panels else None
 
 
 def _times(rows: pd.DataFrame, shown: Shown, source: _Source) -> Iterator[Series]:

@@ -20,9 +20,10 @@ from storewise.analysis.verdict.answer import Answer
 from storewise.analysis.verdict.decision import Verdict
 from storewise.atomic import write_aside
 from storewise.errors import ResultError
-from storewise.figures.captions import Made, make_figures, warnings_of
 from storewise.figures.drawing import Picture, for_page
+from storewise.figures.make import Made, make_figures, warnings_of
 from storewise.figures.style import page_colour, page_colours
+from storewise.figures.texts import texts
 from storewise.figures.verdict_chart import VerdictChart, verdict_chart
 from storewise.figures.verdict_picture import write_picture
 from storewise.layout import ANALYSIS, FIGURES, REPORT, SUMMARY
@@ -55,7 +56,6 @@ _TABLES = {
     "scaling": "scaling",
     "clients": "steps",
     "latency_over_throughput": "steps",
-    "runtime": "steps",
     "plans": "plans",
     "storage": "storage",
     "costs": "judged-costs",
@@ -273,11 +273,10 @@ def _figure(made: Made, facets: Facets) -> dict[str, Any]:
         return Markup(re.sub(r'<g id="s(\d+)"', lambda m: f'<g data-f="{of[int(m[1])]}"', svg))
 
     return {
-        "name": made.spec.name,
-        "table": _TABLES.get(made.spec.name, ""),
-        "id": f"figure-{made.spec.name}",
-        "heading": made.spec.heading,
-        "caption": made.spec.caption,
+        "name": made.name,
+        "table": _TABLES.get(made.name, ""),
+        "id": f"figure-{made.name}",
+        **texts()[made.name],
         "legend": [drawn(one) for one in made.pictures if not one.records],
         "panels": [drawn(one) for one in made.pictures if one.records],
     }

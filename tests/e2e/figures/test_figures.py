@@ -12,18 +12,16 @@ from support.results.made import GROUP, ONE
 
 from storewise.analysis.model.tables import Tables
 from storewise.engines.registry import ENGINES
-from storewise.figures import captions, rates
-from storewise.figures.captions import FIGURES, make_figures, warnings_of
+from storewise.figures import make, rates
 from storewise.figures.chart import Axis, Chart, Panel, Point, Series
 from storewise.figures.drawing import draw, to_png, to_svg
+from storewise.figures.make import FIGURES, make_figures, warnings_of
 from storewise.figures.style import engine_colour
 
 #: Figures of what these studies have not: several nodes, steps, slowed nodes, plans, references,
 #: owners in logs.
 OF_SERVERS = {"busy_nodes"}
-OF_OTHERS = {
-    *("clients", "latency_over_throughput", "runtime", "plans", "latency_by_node", "slowed_nodes")
-}
+OF_OTHERS = {*("clients", "latency_over_throughput", "plans", "latency_by_node", "slowed_nodes")}
 SVG = "{http://www.w3.org/2000/svg}"
 
 pytestmark = GROUP
@@ -38,7 +36,7 @@ def tables(paged):
 def test_every_figure_is_made_as_png_and_svg(shown_study):
     directory = shown_study / "figures"
     made = {path.stem for path in directory.glob("*.svg")} - {"verdict"}
-    assert made == {spec.name for spec in FIGURES} - OF_OTHERS
+    assert made == set(FIGURES) - OF_OTHERS
     for name in made:
         png = (directory / f"{name}.png").read_bytes()
         width, height = struct.unpack(">II", png[16:24])
@@ -81,7 +79,7 @@ def test_a_percentile_is_drawn_where_ten_operations_lie_above_it(tables):
 def test_what_a_study_has_not_is_no_figure_and_no_error(made, tmp_path):
     drawn = make_figures(made.tables(**ONE), tmp_path)
     missing = {"scaling", "published", *OF_SERVERS, *OF_OTHERS}
-    assert {m.spec.name for m in drawn if not m.pictures} == missing
+    assert {m.name for m in drawn if not m.pictures} == missing
     assert warnings_of(drawn) == []
     assert not (tmp_path / "scaling.png").exists()
 
@@ -90,7 +88,7 @@ def test_a_figure_that_fails_is_a_warning(tables, monkeypatch, tmp_path):
     def broken(_):
         raise ValueError("odd results")
 
-    monkeypatch.setattr(captions, "FIGURES", (replace(FIGURES[0], make=broken),))
+    monkeypatch.setattr(make, "FIGURES", {"throughput": broken})
     (tmp_path / "throughput.png").write_bytes(b"of an earlier run")
     (made,) = make_figures(tables, tmp_path)
     assert not made.pictures and made.error == "ValueError: odd results"

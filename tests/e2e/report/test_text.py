@@ -9,7 +9,7 @@ from support.results.made import GROUP
 from support.results.pages import FACTORS, TAKEN
 
 from storewise.errors import ResultError
-from storewise.figures import captions
+from storewise.figures import make
 from storewise.report.page.page import make_report
 
 pytestmark = GROUP
@@ -23,7 +23,7 @@ def page(report):
 @pytest.fixture
 def no_figures(monkeypatch):
     """Figures are most of a page's time, and tests/e2e/figures has those of parts of a study."""
-    monkeypatch.setattr(captions, "FIGURES", ())
+    monkeypatch.setattr(make, "FIGURES", {})
 
 
 def test_conditions_warnings_files_and_servers_are_told(page):

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from support.results.made import GROUP, SCALED
 
-from storewise.figures.captions import FIGURES
+from storewise.figures.make import FIGURES
 from storewise.report.data.embed import columns_of, packed, plain, script_json
 from storewise.report.data.evidence import Evidence, headline_id, headlines, with_ids
 from storewise.report.data.filters import Facets
@@ -40,7 +40,7 @@ def facets(tables, evidence):
 @pytest.fixture(scope="module")
 def charts(tables):
     """The charts of a study by their names."""
-    return {spec.name: spec.make(tables) for spec in FIGURES}
+    return {name: build(tables) for name, build in FIGURES.items()}
 
 
 @pytest.mark.parametrize("name", ["throughput", "latency", "scaling", "storage", "costs"])

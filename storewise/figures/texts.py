@@ -1,0 +1,17 @@
+"""What figures are called and say. Snakemake's rules read it, too: it imports no library."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+import yaml
+
+
+@cache
+def texts() -> Mapping[str, Mapping[str, str]]:
+    """Name of a figure -> its ``heading`` and ``caption``."""
+    text = Path(__file__).with_name("captions.yaml").read_text(encoding="utf-8")
+    told: Mapping[str, Mapping[str, str]] = yaml.safe_load(text)
+    return told
