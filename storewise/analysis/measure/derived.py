@@ -69,19 +69,18 @@ def efficiencies(measures: pd.DataFrame, results: Results) -> pd.DataFrame:
     rates = rates.merge(results.trials[["trial", "repeat", *factors]], on="trial")
     frames = []
     for factor in numeric_factors(rates, [f for f in factors if f not in NO_RESOURCES]):
-        rows = rates[rates[factor].notna() & (rates["value"] > 0)].astype({factor: float})
+        known = rates[rates[factor].notna() & (rates["value"] > 0)].astype({factor: float})
         keys = [*(f for f in factors if f != factor), "phase", "step"]
-        base = rows.groupby(keys, dropna=False, observed=True)[factor].transform("min")
-        lowest = rows[rows[factor] == base].set_index([*keys, "repeat"])["value"]
-        lowest = lowest[~lowest.index.duplicated()].rename("lowest").reset_index()
-        higher = rows.assign(base=base)[rows[factor] > base]
-        rows = higher.merge(lowest, on=[*keys, "repeat"])
+        base = known.groupby(keys, dropna=False, observed=True)[factor].transform("min")
+        lowest = known[known[factor] == base].rename(columns={"value": "lowest"})
+        lowest = lowest[[*keys, "repeat", "lowest"]].drop_duplicates([*keys, "repeat"])
+        higher = known.assign(base=base)[known[factor] > base]
+        rows: pd.DataFrame = higher.merge(lowest, on=[*keys, "repeat"])
         value = rows["value"] / rows["lowest"] / (rows[factor] / rows["base"])
         levels = zip(rows[factor], rows["base"], strict=True)
         words = [f"{factor} {level:g} against {base:g}" for level, base in levels]
-        frames.append(
-            rows.assign(measure=EFFICIENCY, value=value, unit="1", **{OTHER: words})[list(measures)]
-        )
+        rows = rows.assign(measure=EFFICIENCY, value=value, unit="1", **{OTHER: words})
+        frames.append(rows[list(measures)])
     return joined([measures.iloc[:0], *frames])
 
 

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.model.results import Results
-from storewise.analysis.stats.intervals import OWN_SPREAD
+
+#: Repeats from which on stores can be judged.
+FEWEST = 3
 
 
 def few_repeats(results: Results) -> Iterator[StudyWarning]:
@@ -23,11 +25,10 @@ def few_repeats(results: Results) -> Iterator[StudyWarning]:
             "nothing is said about differences where no interval can be had",
             "set `repeats: 3` or more",
         )
-    elif low < OWN_SPREAD:
+    elif low < FEWEST:
         yield StudyWarning(
             "few_repeats",
             "",
-            f"{low} repeats say little of one setting's own spread, so intervals take that of all "
-            "settings of a phase together",
-            f"set `repeats: {OWN_SPREAD}` for intervals of each setting's own",
+            f"some figures rest on {low} repeats, which say little of how runs differ",
+            f"set `repeats: {FEWEST}` or more",
         )

@@ -25,7 +25,7 @@ from storewise.analysis.common.engines import BASELINE, CEILING
 from storewise.analysis.common.frames import Floats, Integers, keys_of, numbered
 from storewise.analysis.model.columns import COUNTED, KEY, KEYS, MEAN
 from storewise.analysis.model.results import Results
-from storewise.analysis.stats.intervals import Estimate, Resampled
+from storewise.analysis.stats.intervals import Estimate
 
 #: As in `storewise.analysis.decision.model`.
 UNEQUAL = 0.5
@@ -55,9 +55,9 @@ def summarise(table: pd.DataFrame, results: Results, keys: Sequence[str] = KEYS)
     measure = first["measure"] if "measure" in first else pd.Series("", first.index)
     timed = positive & ~measure.isin(COUNTED).to_numpy()
     rows = timed[of.number]
-    squares = np.bincount(
-        of.number[rows], (logs[rows] - mean_log[of.number[rows]]) ** 2, minlength=len(n)
-    )
+    with np.errstate(invalid="ignore"):  # of what never comes
+        distance = (logs[rows] - mean_log[of.number[rows]]) ** 2
+    squares = np.bincount(of.number[rows], distance, minlength=len(n))
     engine = first["engine"].astype(str) if "engine" in first else pd.Series("", first.index)
     apart = first.assign(_apart=engine.where(engine.isin([BASELINE, CEILING]), ""))
     alike = numbered(apart, [*(key for key in KEY if key in keys), "_apart"])
@@ -101,8 +101,4 @@ def _errors(
 
 def as_estimate(row: Mapping[str, Any]) -> Estimate:
     """A row of a table over repeats as the estimate that it came from."""
-    mean, low, high, error, freedom = (
-        float(row[name]) for name in ("mean", "low", "high", "error", "freedom")
-    )
-    basis: Resampled = "repeats" if low <= high else "none"
-    return Estimate(int(row["n"]), mean, low, high, basis, error, freedom, mean > 0)
+    return Estimate(int(row["n"]), *(float(row[name]) for name in MEAN[1:]))

@@ -56,9 +56,9 @@ def standings(
         source = told.get((*place, clients)) or told[place]
         mean = float(source["mean"])
         low, high = sorted(mean * (row[end] / row["score"]) ** sign for end in ("low", "high"))
-        figure = Estimate.unknown(row["n"], mean)
+        figure = Estimate(row["n"], mean)
         if math.isfinite(low + high):
-            figure = replace(figure, low=low, high=high, resampled="repeats")
+            figure = replace(figure, low=low, high=high)
         single = row["n"] == 1 and not rule.counted
         result.append(
             Standing(
@@ -69,24 +69,29 @@ def standings(
                 note="" if missing(source.get(NOTE)) else str(source[NOTE]),
                 source_row=str(source[SOURCE_ROW]),
                 engine=str(source["engine"]),
-                finished=float(source.get(FINISHED, math.inf)),
+                finished=_finished(source),
             )
         )
     return result
 
 
+def _finished(row: Mapping[str, Any]) -> float:
+    """Operations behind a row; of what is no rate, no number."""
+    count = row.get(FINISHED)
+    return math.inf if missing(count) else float(str(count))
+
+
 def _baseline(row: Mapping[str, object]) -> Standing:
-    finished: object = row.get(FINISHED, math.inf)
     return Standing(
         title(BASELINE),
         str(row["clients"]),
-        Estimate.unknown(int(str(row["n"])), float(str(row["mean"]))),
+        Estimate(int(str(row["n"])), float(str(row["mean"]))),
         0,
         baseline=True,
         note="" if missing(row.get(NOTE)) else str(row[NOTE]),
         source_row=str(row[SOURCE_ROW]),
         engine=BASELINE,
-        finished=float(str(finished)),
+        finished=_finished(row),
     )
 
 

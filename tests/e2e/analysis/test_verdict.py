@@ -14,7 +14,7 @@ from storewise.analysis.measure.summary import summarise
 from storewise.analysis.model.columns import ALL
 from storewise.analysis.pipeline.build import build_tables
 from storewise.analysis.pipeline.load import load_results
-from storewise.analysis.verdict.criteria import latency, loss, phases_of_kinds, scaling, setup
+from storewise.analysis.verdict.criteria import latency, phases_of_kinds, scaling, setup
 from storewise.analysis.verdict.decision import verdict
 from storewise.analysis.verdict.export import table_of, verdict_data
 
@@ -56,7 +56,7 @@ def levels(tables, engine, **others):
 def estimate(mean, half=0.1, n=3):
     """Columns of a mean whose interval goes from mean / (1 + half) to mean * (1 + half)."""
     low, high = mean / (1 + half), mean * (1 + half)
-    return {"n": n, "mean": mean, "low": low, "high": high, "resampled": "repeats"}
+    return {"n": n, "mean": mean, "low": low, "high": high}
 
 
 def counted(tables, **inodes):
@@ -210,14 +210,11 @@ def test_latency_is_compared_at_the_highest_load_that_both_had(embedded):
     assert figures.rows.set_index("engine")["mean"].to_dict() == {"sqlite": 0.002, "parquet": 0.5}
 
 
-def test_scaling_takes_the_fastest_configuration_not_the_one_that_scales_best(servers):
+def test_scaling_is_of_the_nodes_that_most_stores_had(servers):
     figures = scaling(servers)
-    assert figures.about == "efficiency, phase write, 2 nodes against 1"
+    assert figures.about == "phase write, nodes 2 against 1"
     standing = one(verdict(servers), "scaling").of("PostgreSQL")
     assert standing.estimate.mean == pytest.approx(2**-0.3, rel=0.1)
-    rates = servers.summary[servers.summary["measure"] == "documents_per_s"]
-    fastest = rates[rates["nodes"] == 2].set_index("engine")["mean"].to_dict()
-    assert figures.rows.set_index("engine")["chosen_by"].to_dict() == fastest
 
 
 def test_setup_of_servers_leaves_the_queue_out_and_embedded_stores_need_none(servers):
@@ -235,7 +232,7 @@ def test_setup_of_servers_leaves_the_queue_out_and_embedded_stores_need_none(ser
     assert len(named(verdict(weighing(servers, setup=1)))) > 1
 
 
-def test_loss_is_per_crash_and_none_lost_has_its_bound(servers):
+def test_loss_in_crashes_is_a_condition(servers):
     trials = servers.trials[servers.trials["nodes"].isin([1])]
     rows = []
     for engine, lost in (("postgres", [0.0, 0.0]), ("mongodb", [40.0, 44.0])):
@@ -246,12 +243,6 @@ def test_loss_is_per_crash_and_none_lost_has_its_bound(servers):
             for step in (1, 2)
         ]
     crashes = pd.DataFrame(rows).reindex(columns=servers.crashes.columns)
-    figures = loss(replace(servers, crashes=crashes))
-    result = {row["engine"]: row for row in figures.rows.to_dict("records")}
-    # Each trial had two crashes.
-    assert result["mongodb"]["mean"] == pytest.approx(math.sqrt(20 * 22))
-    assert result["postgres"]["mean"] == 0
-    assert "nothing lost in 4 crashes; at most 53 %" in result["postgres"]["note"]
     # It is a condition, no part of the scores.
     found = verdict(replace(servers, crashes=crashes)).decision
     assert "MongoDB in 4 of 4, PostgreSQL in 0 of 4" in found.sentence

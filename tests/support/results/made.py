@@ -79,10 +79,9 @@ def only(tables, **levels):
         return table
 
     results = replace(tables.results, trials=of(tables.results.trials))
-    names = ("summary", "scaling")
-    shown = {name: of(getattr(tables, name)) for name in names}
     judged = {name: of(table) for name, table in tables.judged.items()}
-    return replace(tables, results=results, trials=results.trials, judged=judged, **shown)
+    shown = {"trials": results.trials, "summary": of(tables.summary)}
+    return replace(tables, results=results, judged=judged, **shown)
 
 
 def with_study(tables, **keys):

@@ -10,15 +10,16 @@ from support.results.tables import part, results_of, samples_of
 
 from storewise.analysis.files.inputs import InputTotals
 from storewise.analysis.measure import host_load as host
-from storewise.analysis.measure.measures import measures, with_steps
+from storewise.analysis.measure.derived import highest_rates
+from storewise.analysis.measure.measures import COLUMNS, measures, with_steps
 from storewise.analysis.measure.per_node import crashes, per_node, slowdown, step_conditions
 from storewise.analysis.measure.query_plans import plan_summary, plans
 from storewise.analysis.measure.sessions import NODE_COLUMNS, nodes, sessions
 from storewise.analysis.measure.steps import searches, step_parameters
 from storewise.analysis.measure.storage import node_storage, storage
-from storewise.analysis.measure.summary import highest_rates
+from storewise.analysis.measure.summary import summarise
 from storewise.analysis.measure.throughput import throughput
-from storewise.analysis.model.columns import ALL
+from storewise.analysis.model.columns import ALL, OTHER, PARAMETERS
 from storewise.metrics.hdr import Counted, bucket_indexes
 from storewise.metrics.schema import Sample
 
@@ -194,8 +195,10 @@ def test_searches_are_those_of_the_first_worker_and_answers_are_averaged():
     assert table[["trial", "clients", "steps"]].to_numpy().tolist() == [
         *(["a", 6, 2], ["b", 6, 2], ["c", 6, 2])
     ]
-    (answer,) = highest_rates(table, results).to_dict("records")
+    none = pd.DataFrame(columns=[*COLUMNS, *PARAMETERS, OTHER])
+    (answer,) = summarise(highest_rates(table, none), results).to_dict("records")
     assert (answer["engine"], answer["n"], answer["unit"]) == ("sqlite", 2, "operations/s")
+    assert answer["other"] == "p99 of response time within 5 ms"
     assert answer["mean"] == pytest.approx(200)
 
 

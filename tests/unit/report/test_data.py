@@ -104,9 +104,6 @@ def test_evidence_has_trials_values_and_files(tables, evidence):
         of = statistics.geometric_mean if min(values) > 0 else statistics.fmean
         assert of(values) == pytest.approx(mean)
     assert {"write.0.parquet", "write.0.hlog"} <= set(payload["trials"][0]["files"])
-    # Trials behind a speed-up are those of both levels.
-    rows = tables.scaling[(tables.scaling["level"] > tables.scaling["base"])]
-    assert len(evidence.names_of("scaling", rows.iloc[0].to_dict())) == 4
 
 
 def test_headline_ids_are_stable_and_lead_to_their_rows(tables):
