@@ -18,6 +18,7 @@ from storewise.analysis.common.engines import (
 from storewise.analysis.common.frames import records
 from storewise.analysis.common.text import all_of, binary, level
 from storewise.analysis.files.parts import Part, host_of, instance_of, part_versions
+from storewise.analysis.measure.references import finding
 from storewise.analysis.model.tables import Tables
 from storewise.errors import ConfigError
 from storewise.layout import ANALYSIS, FIGURES, STUDY, SUMMARY, TRIALS
@@ -224,6 +225,23 @@ def _changing(tables: Tables, counts: tuple[int, ...]) -> str:
         "part of the data, while clients of a server share one store: such rates cannot fairly be "
         "held against those of servers."
     )
+
+
+def published(tables: Tables) -> tuple[list[str], list[tuple[str, list[str]]]] | None:
+    """What compares with published figures, and each reference with its citation, hardware and
+    note; None where the study names none."""
+    references = tables.results.references
+    if not references:
+        return None
+    sentences = finding(tables.reference_agreement) or [
+        "Nothing of this study stands beside a published figure: it varied nothing that they "
+        "varied, or its phases or engines are others"
+    ]
+    sources = [
+        (r.name, [r.cited(), f"Hardware: {r.hardware}", *([r.note] if r.note else [])])
+        for r in references
+    ]
+    return sentences, sources
 
 
 def files(tables: Tables) -> list[tuple[str, str]]:

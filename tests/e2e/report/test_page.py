@@ -34,7 +34,8 @@ def column(page, table, head):
             const rows = document.getElementById(table).rows;
             const place = Array.from(rows[0].cells).findIndex(
                 (cell) => cell.innerText.trim().startsWith(head));
-            return Array.from(rows).slice(1).map(row => row.cells[place].innerText.trim());
+            return Array.from(rows).slice(1).filter(row => !row.hidden)
+                .map(row => row.cells[place].innerText.trim());
         }""",
         [table, head],
     )
@@ -59,9 +60,9 @@ def test_choices_reach_all_figures_and_tables(page):
 
     engines = page.locator("[data-choice='engine']")
     engines.get_by_role("button", name=re.compile("none")).click()
-    assert "No row fits" in page.locator("#rates tbody").inner_text()
+    assert "No row fits" in page.locator("[data-table='rates'] .count").inner_text()
     engines.get_by_role("button", name=re.compile("all")).click()
-    assert page.locator("#rates tbody tr").count() > 5
+    assert page.locator("#rates tbody tr:visible").count() > 5
 
 
 @pytest.mark.slow
@@ -104,7 +105,7 @@ def test_timelines_of_one_or_two_trials(page):
 def test_a_number_leads_to_its_row_trials_and_files(kept, study):
     open_table(kept, "rates")
     row = kept.locator("#rates tbody tr").nth(1)
-    mean = row.locator("td[data-label^='mean']").inner_text().split("\n")[0].replace(",", "")
+    mean = row.locator("td:has(small)").inner_text().split()[0].replace(",", "")
     row.locator("a.source").focus()
     kept.keyboard.press("Enter")
     dialog = kept.locator("dialog#source")
@@ -137,7 +138,7 @@ def test_tables_are_sorted_searched_and_paged_by_click_and_by_keyboard(page):
         assert f"sorted by bytes per document, {way}" in page.locator("#said").inner_text()
         head.locator("button").focus()
         page.keyboard.press("Enter")
-    box, rows = open_table(page, "load"), page.locator("#load tbody tr")
+    box, rows = open_table(page, "load"), page.locator("#load tbody tr:visible")
     total = int(re.findall(r"\((\d+) rows\)", box.locator("summary").inner_text())[0])
     assert rows.count() == 25 < total
     box.get_by_role("button", name="Next").click()
@@ -273,18 +274,18 @@ def test_on_paper_all_is_open_and_all_rows_are_there(browser, study):
         assert page.locator("details:not([open]):not(.numbers)").count() == 0
         for hidden in (".choose", "nav"):
             assert page.locator(f"{hidden}:visible").count() == 0
-        assert page.locator("#load tbody tr").count() > 25
+        assert page.locator("#load tbody tr:visible").count() > 25
         assert brightness(page) > 600
         page.emulate_media(media="screen")
         page.evaluate("dispatchEvent(new Event('afterprint'))")
-        assert page.locator("#load tbody tr").count() == 25
+        assert page.locator("#load tbody tr:not([hidden])").count() == 25
 
 
 @pytest.mark.slow
 def test_without_javascript_figures_and_tables_are_there(browser, study):
     with opened(browser, study / "report.html", java_script_enabled=False) as page:
         assert page.locator("figure .panel svg").count() >= 8
-        assert page.locator("#load tbody tr").count() == 25
+        assert page.locator("#load tbody tr").count() > 25
         href = page.locator("#load a.source").first.get_attribute("href")
         assert (study / str(href)).is_file()
         assert page.locator("#choose").is_hidden()

@@ -31,7 +31,7 @@ def test_conditions_warnings_files_and_servers_are_told(page):
         "Example CPU &lt;8&gt; &amp; more",
         "ext4",
         "24 GiB",
-        "Canary before each trial",
+        "How fast the machine was before each trial",
         "Each writing process had a store of its own",
         "summary.csv",
         "few_repeats",
@@ -40,9 +40,9 @@ def test_conditions_warnings_files_and_servers_are_told(page):
         "&lt;b&gt;line 2&lt;/b&gt;",
         # Of servers.
         "PostgreSQL 15.18",
-        "port of data: password",
-        "loopback",
-        "Load of servers and their hosts",
+        "guard password",
+        "127.0.0.1",
+        "Load of servers",
         "What servers and clients used",
     ):
         assert expected in page
