@@ -6,28 +6,18 @@ from collections.abc import Iterator
 
 from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.model.results import Results
-from storewise.analysis.stats.intervals import OWN_SPREAD
+from storewise.study.checks import MIN_REPEATS
 
 
 def few_repeats(results: Results) -> Iterator[StudyWarning]:
-    """A warning where the repeats are too few for a useful interval."""
+    """A warning where a setting has too few repeats to be told from another."""
     if results.trials.empty:
         return
-    counts = results.trials.groupby(list(results.factors), dropna=False).size()
-    low = int(counts.min())
-    if low == 1:
-        yield StudyWarning(
-            "one_repeat",
-            "",
-            "some figures rest on a single repeat; what differs from run to run is unknown, so "
-            "nothing is said about differences where no interval can be had",
-            "set `repeats: 3` or more",
-        )
-    elif low < OWN_SPREAD:
+    low = int(results.trials.groupby(list(results.factors), dropna=False).size().min())
+    if low < MIN_REPEATS:
         yield StudyWarning(
             "few_repeats",
             "",
-            f"{low} repeats say little of one setting's own spread, so intervals take that of all "
-            "settings of a phase together",
-            f"set `repeats: {OWN_SPREAD}` for intervals of each setting's own",
+            f"some settings have {low} of the {MIN_REPEATS} rounds that stores can be judged by",
+            f"set `repeats: {MIN_REPEATS}` or more",
         )

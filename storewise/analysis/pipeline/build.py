@@ -74,7 +74,7 @@ def measured_tables(results: Results) -> Tables:
         *rates.short_phases(throughput),
         *rates.errors(throughput),
         *few_repeats(results),
-        *hosts.bound_warnings(bound),
+        *hosts.bound_warnings(bound, throughput, results),
         *hosts.canary_warnings(measured.canary),
         *verification_warnings(measured.verification),
     ]

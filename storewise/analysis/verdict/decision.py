@@ -26,7 +26,7 @@ from storewise.analysis.judge import comparable_steps as comparable
 from storewise.analysis.measure.breakeven import times_asked
 from storewise.analysis.model.tables import Tables
 from storewise.analysis.verdict import criteria as figures_of
-from storewise.analysis.verdict.answer import BUSY, Answer, answer, busy_share
+from storewise.analysis.verdict.answer import Answer, answer, other_work
 from storewise.analysis.verdict.asked import SIZE, asked, at_common_volume, counted_by, least_load
 from storewise.analysis.verdict.criteria import Criterion
 from storewise.analysis.verdict.criteria_equal_load import kinds_of_questions, latency, scaling
@@ -84,7 +84,7 @@ def verdict(tables: Tables) -> Verdict:
         for (store, deployment), why in aside.items()
     }
     conditions = Conditions(
-        other_work=busy_share(tables) > BUSY,
+        other_work=other_work(tables),
         crashes=crashes_of(tables),
         failed=failed_of(tables),
         no_stores=no_stores(),
