@@ -25,7 +25,7 @@ from storewise.analysis.judge.comparable_steps import LOAD_RATE, loads
 from storewise.analysis.judge.corpus import VOLUME, FullSize, corpus_disk, full_size
 from storewise.analysis.measure.scaling import as_estimate
 from storewise.analysis.model.tables import Judged, Tables
-from storewise.analysis.stats.intervals import Estimate, ratio, weaker
+from storewise.analysis.stats.intervals import Estimate, ratio
 from storewise.analysis.stats.usl import law
 
 #: Hours in which the corpus is to be loaded: a day, so that a failed load can be repeated.
@@ -43,7 +43,7 @@ MOST = 10**6
 USL, LINEAR, MEASURED = "usl", "linear", "measured"
 COLUMNS = (
     *("phase", "step", "over", "documents", "multiple", "count", "documents_per_s"),
-    *("hours", "hours_low", "hours_high", "resampled"),
+    *("hours", "hours_low", "hours_high"),
     *("bytes", "bytes_low", "bytes_high", "bytes_per_count"),
     *("model", "target_hours", "needed", "needed_low", "needed_high"),
     *("needed_hours", "needed_bytes_per_count", "peak", "extrapolated", "limits"),
@@ -205,7 +205,6 @@ def _row(
         "hours": hours,
         "hours_low": hours / high,
         "hours_high": hours / low,
-        "resampled": weaker(*("none" if _wide(one) else one.resampled for one in used)),
         **of_size,
         "bytes_per_count": per_count / counts[best],
         "model": model.kind,

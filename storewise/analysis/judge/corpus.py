@@ -150,9 +150,8 @@ def line(documents: Sequence[float], sizes: Sequence[float], at: float) -> Line 
 def corpus_disk(tables: Tables, full: FullSize) -> pd.DataFrame:
     """What the corpus takes on disk, all replicas included, per setting of a load.
 
-    Columns: factors, phase, step, ESTIMATE (`resampled` is ``line`` for the interval of a fitted
-    line), note. Where the study varied `volume` and a line fits, there is one row over all volumes,
-    whose level of `volume` is empty.
+    Columns: factors, phase, step, ESTIMATE, note. Where the study varied `volume` and a line fits,
+    there is one row over all volumes, whose level of `volume` is empty.
     """
     factors = list(tables.results.factors)
     sizes = tables.storage_summary
@@ -169,7 +168,6 @@ def corpus_disk(tables: Tables, full: FullSize) -> pd.DataFrame:
             figure = {name: getattr(line_of_key, name) for name in ("mean", "low", "high")}
             figure |= {
                 "n": line_of_key.freedom + 2,
-                "resampled": "line",
                 "error": math.nan,
                 "freedom": float(line_of_key.freedom),
             }

@@ -39,7 +39,7 @@ from storewise.analysis.measure.scaling import as_estimate
 from storewise.analysis.measure.summary import summarise
 from storewise.analysis.measure.throughput import StepKey
 from storewise.analysis.model.results import Results
-from storewise.analysis.stats.intervals import ESTIMATE, Estimate, half_width, weaker, welch
+from storewise.analysis.stats.intervals import ESTIMATE, Estimate, half_width, welch
 
 COLUMNS = ["phase", "step", "operation", "load", "files_question", "store_question"]
 COLUMNS += ESTIMATE
@@ -52,18 +52,17 @@ def questions_until_it_pays(load: Estimate, files: Estimate, store: Estimate) ->
     n = min(load.n, files.n, store.n)
     gain = files.mean - store.mean
     mean = load.mean / gain if gain > 0 else math.inf
-    if not all(one.known() and one.log for one in (load, files, store)):
-        return Estimate.unknown(n, mean)
+    if not all(one.known() for one in (load, files, store)):
+        return Estimate(n, mean)
     # In units of the gain; without one the interval alone may tell.
     errors = [(files.mean * files.error, files.freedom), (store.mean * store.error, store.freedom)]
     half = half_width(math.hypot(*(e for e, _ in errors)), welch(errors))
-    resampled = weaker(load.resampled, files.resampled, store.resampled)
     if gain - half <= 0:
         low = load.low / (gain + half) if gain + half > 0 else math.inf
-        return Estimate(n, mean, low, math.inf, resampled)
+        return Estimate(n, mean, low, math.inf)
     parts = [(load.error, load.freedom), *((e / gain, f) for e, f in errors)]
     error = math.sqrt(sum(e * e for e, _ in parts))
-    return Estimate.on_logarithms(n, mean, resampled, error, welch(parts))
+    return Estimate.of(n, mean, error, welch(parts))
 
 
 def clients_at_once(parts: Iterable[Part]) -> dict[StepKey, int]:

@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 
 from storewise.analysis.common.frames import grouped, records
-from storewise.analysis.stats.intervals import ESTIMATE, Estimate, Resampled, ratio
+from storewise.analysis.stats.intervals import ESTIMATE, Estimate, ratio
 
 #: Numbers that are no resource: nobody expects four times the data to be loaded at four times the
 #: rate.
@@ -37,7 +37,7 @@ def scaling(summary: pd.DataFrame, factors: Sequence[str]) -> pd.DataFrame:
     """Speed-up and efficiency of each rate, over each numeric factor with the others held fixed.
 
     `summary` is `repeats.over_repeats`. Columns: factors, phase, step, measure (of the rate),
-    factor, level, base, quantity ("speedup" or "efficiency"), n, mean, low, high, resampled.
+    factor, level, base, quantity ("speedup" or "efficiency"), then ESTIMATE.
     """
     rates = summary[summary["measure"].isin(["documents_per_s", "operations_per_s"])]
     rows: list[dict[str, object]] = []
@@ -52,7 +52,7 @@ def scaling(summary: pd.DataFrame, factors: Sequence[str]) -> pd.DataFrame:
             for row in rising:
                 times = float(row[factor]) / float(base[factor])
                 speedup = (
-                    Estimate(int(base["n"]), 1.0, 1.0, 1.0, "none")
+                    Estimate(int(base["n"]), 1.0)
                     if times == 1
                     else ratio(as_estimate(row), as_estimate(base))
                 )
@@ -76,5 +76,4 @@ def as_estimate(row: Mapping[str, Any]) -> Estimate:
     mean, low, high, error, freedom = (
         float(row[name]) for name in ("mean", "low", "high", "error", "freedom")
     )
-    basis: Resampled = "repeats" if low <= high else "none"
-    return Estimate(int(row["n"]), mean, low, high, basis, error, freedom, mean > 0)
+    return Estimate(int(row["n"]), mean, low, high, error, freedom)

@@ -56,9 +56,9 @@ def standings(
         source = told.get((*place, clients)) or told[place]
         mean = float(source["mean"])
         low, high = sorted(mean * (row[end] / row["score"]) ** sign for end in ("low", "high"))
-        figure = Estimate.unknown(row["n"], mean)
+        figure = Estimate(row["n"], mean)
         if math.isfinite(low + high):
-            figure = replace(figure, low=low, high=high, resampled="repeats")
+            figure = replace(figure, low=low, high=high)
         single = row["n"] == 1 and not rule.counted
         result.append(
             Standing(
@@ -80,7 +80,7 @@ def _baseline(row: Mapping[str, object]) -> Standing:
     return Standing(
         title(BASELINE),
         str(row["clients"]),
-        Estimate.unknown(int(str(row["n"])), float(str(row["mean"]))),
+        Estimate(int(str(row["n"])), float(str(row["mean"]))),
         0,
         baseline=True,
         note="" if missing(row.get(NOTE)) else str(row[NOTE]),

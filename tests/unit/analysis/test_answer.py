@@ -21,7 +21,7 @@ pytestmark = GROUP
 
 
 def figure(mean, spread=0.05):
-    return Estimate.on_logarithms(3, mean, "repeats", spread, 4.0)
+    return Estimate.of(3, mean, spread, 4.0)
 
 
 def criterion(figures, *, more=True):
@@ -41,7 +41,7 @@ def test_bars_by_hand():
     less, _ = lengths(criterion(figures, more=False))
     assert less["a"][0] == pytest.approx(less["b"][0] / 2)
     # Far figures are on a logarithmic scale; what has no interval is drawn to the end.
-    far = {name: Estimate.unknown(1, value) for name, value in (("a", 1e4), ("b", 1e2), ("c", 1e3))}
+    far = {name: Estimate(1, value) for name, value in (("a", 1e4), ("b", 1e2), ("c", 1e3))}
     made, log = lengths(criterion(far))
     assert log and made["a"][0] == 1.0
     assert made["c"][0] == pytest.approx((1.0 + made["b"][0]) / 2)

@@ -23,11 +23,11 @@ from storewise.analysis.stats.intervals import Estimate
 
 
 def sure(mean, spread=0.01):
-    return Estimate(5, mean, mean * (1 - spread), mean * (1 + spread), "repeats", spread / 2, 4.0)
+    return Estimate(5, mean, mean * (1 - spread), mean * (1 + spread), spread / 2, 4.0)
 
 
 def unsure(mean):
-    return Estimate(1, mean, math.nan, math.nan, "none")
+    return Estimate(1, mean)
 
 
 pytestmark = GROUP
@@ -129,13 +129,12 @@ def test_hours_and_bytes_of_the_corpus(tables):
 @pytest.mark.parametrize(("factor", "known"), [(99.0, True), (101.0, False)])
 def test_an_interval_too_wide_is_said_to_be_not_known(tables, factor, known):
     each, half = tables.summary["mean"], math.sqrt(factor)
-    summary = tables.summary.assign(low=each / half, high=each * half, resampled="repeats")
+    summary = tables.summary.assign(low=each / half, high=each * half)
     made = replace(tables, summary=summary, judged={})
     mine = one(capacity(made).table, engine="postgres", workers=1)
     ends = [mine[name] for name in ("hours_low", "hours_high", "needed_low", "needed_high")]
     assert mine["hours"] > 0 and mine["needed"] > 0
     assert ("is not known" in mine["limits"]) is not known
-    assert mine["resampled"] == ("repeats" if known else "none")
     if known:
         assert mine["hours_high"] / mine["hours_low"] == pytest.approx(factor)
         assert mine["needed_high"] > mine["needed"] > mine["needed_low"]

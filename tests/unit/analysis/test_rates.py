@@ -1,6 +1,7 @@
 """Throughput, intervals, scaling and latency against figures worked out by hand."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,8 @@ from support.results.tables import samples_of
 from storewise.analysis.measure import throughput
 from storewise.analysis.measure.latency import counted_tag
 from storewise.analysis.measure.scaling import scaling
-from storewise.analysis.stats.intervals import MIN_SECONDS, estimate, pooled, ratio
+from storewise.analysis.measure.summary import summarise
+from storewise.analysis.stats.intervals import Estimate, ratio, too_wide
 from storewise.metrics.hdr import merge_all, percentiles
 
 
@@ -100,96 +102,35 @@ def test_totals_come_from_seconds_where_there_are_none_and_never_count_twice():
             assert counted["value"].sum() == 30
 
 
-def test_interval_over_repeats_by_hand():
-    values = [100.0, 200.0]
-    result = estimate(values)
-    assert result.n == 2
-    assert result.mean == pytest.approx(math.sqrt(100 * 200))
-    # On logarithms: the bootstrap error of two values is half their distance over sqrt(2), the
-    # correction sqrt(2) makes it the usual standard error of the mean.
-    error = abs(math.log(2)) / 2
-    half = stats.t.ppf(0.975, 1) * error
-    assert math.log(result.high / result.mean) == pytest.approx(half, rel=0.05)
-    assert result.resampled == "repeats"
-    assert estimate(values) == result  # seeded
+def test_ratios_by_hand():
+    # Errors of two variances: degrees of freedom as Welch and Satterthwaite have them.
+    one, other = Estimate.of(3, 200.0, 0.3, 4.0), Estimate.of(3, 100.0, 0.4, 16.0)
+    of = ratio(one, other)
+    welch = 0.5**4 / (0.3**4 / 4 + 0.4**4 / 16)
+    assert (of.mean, of.error, of.freedom) == pytest.approx((2.0, 0.5, welch))
+    assert math.log(of.high / of.mean) == pytest.approx(stats.t.ppf(0.975, welch) * 0.5)
+    assert math.log(of.mean / of.low) == pytest.approx(stats.t.ppf(0.975, welch) * 0.5)
+    # Of one pooled variance they are its own, whatever the numbers of repeats.
+    pooled = ratio(one, Estimate.of(12, 100.0, 0.15, 4.0))
+    assert (pooled.freedom, pooled.error) == (4.0, pytest.approx(math.hypot(0.3, 0.15)))
+    assert ratio(Estimate.of(3, 2.0, 0.0, 2.0), Estimate.of(3, 1.0, 0.0, 3.0)).freedom == 5.0
+    single = ratio(one, Estimate(1, 50.0))
+    assert (single.n, single.mean, single.known()) == (1, 4.0, False)
+    assert math.isnan(ratio(one, Estimate(3, 0.0)).mean)
 
 
-def test_intervals_of_repeats_cover_what_they_claim():
-    rng = np.random.default_rng(3)
-    for n in (2, 3, 6):
-        each = [estimate(list(np.exp(rng.normal(5, 0.1, n)))) for _ in range(200)]
-        assert np.mean([e.low <= math.exp(5) <= e.high for e in each]) > 0.90
-    # So does a shared spread.
-    rows = [pooled(100.0 * np.exp(rng.normal(0, 0.1, size=(8, 2)))) for _ in range(300)]
-    hits = [e.low <= 100.0 <= e.high for row in rows for e in row if e is not None]
-    assert 0.93 < np.mean(hits) < 0.97
-
-
-def test_equal_values_have_a_point_and_one_value_has_no_interval():
-    same = estimate([3.0, 3.0])
-    assert (same.low, same.high) == (pytest.approx(3.0), pytest.approx(3.0))
-    single = estimate([3.0])
-    assert (single.resampled, single.known()) == ("none", False)
-    zero = estimate([0.0, 0.0])
-    assert (zero.mean, zero.log) == (0.0, False)
-    with pytest.raises(ValueError, match="no value"):
-        estimate([])
-
-
-def test_single_repeat_takes_its_interval_from_its_seconds():
-    # 110, 110, 90, 90 ...: neighbours' products are 1, -1, ..., 1 (sum 1) over 12, so r is
-    # (12 / 12 + 1) / 8 = 0.25 and 12 seconds are worth 12 * 0.75 / 1.25 = 7.2.
-    seconds = [110.0, 110, 90, 90] * 3
-    result = estimate([100.0], seconds)
-    error = 0.1 * math.sqrt(12 / 11) / math.sqrt(7.2)
-    assert result.error == pytest.approx(error) and result.freedom == pytest.approx(6.2)
-    assert math.log(result.high / 100) == pytest.approx(stats.t.ppf(0.975, 6.2) * error)
-    assert result.resampled == "seconds"
-    assert estimate([100.0], seconds[: MIN_SECONDS - 1]).resampled == "none"
-
-
-@pytest.mark.parametrize(("r", "least"), [(0.0, 0.92), (0.7, 0.85)])
-def test_intervals_of_few_seconds_cover_what_they_claim(r, least):
-    rng = np.random.default_rng(5)
-    hits = 0
-    for _ in range(300):
-        noise = [float(rng.normal())]
-        for _ in range(19):
-            noise.append(r * noise[-1] + math.sqrt(1 - r * r) * float(rng.normal()))
-        result = estimate([100.0], [100 + 5 * one for one in noise])
-        # About the true rate, not about that of these seconds.
-        mean = 100 + 5 * float(np.mean(noise))
-        hits += result.low / 100 <= 100 / mean <= result.high / 100
-    assert hits / 300 > least
-
-
-def test_a_noisy_setting_keeps_its_own_spread():
-    steady = [[100.0, 101.0, 102.0], [50.0, 50.5, 51.0], [80.0, 80.4, 81.0]]
-    noisy, other = [100.0, 140.0, 70.0], [10.0, 14.0, 7.0]
-    result = pooled([*steady, noisy])
-    # It stays in what the others share, which is on the safe side.
-    assert result[3] is None and [one.freedom for one in result[:3]] == [8, 8, 8]
-    # Two that are like each other share: each has 2 degrees of freedom.
-    result = pooled([*steady, *steady, noisy, other])
-    assert (result[0].freedom, result[6].freedom, result[7].freedom) == (16, 4, 4)
-    squares = [(math.log(v) - float(np.mean(np.log(noisy)))) ** 2 for v in noisy]
-    assert result[6].error == pytest.approx(math.sqrt(sum(squares) / 2 / 3))
-    # Spreads of two kinds are two estimates: degrees of freedom of Welch.
-    both = math.hypot(result[6].error, result[0].error)
-    welch = both**4 / (result[6].error ** 4 / 4 + result[0].error ** 4 / 16)
-    of = ratio(result[6], result[0])
-    quotient = result[6].mean / result[0].mean
-    assert (of.mean, of.error, of.freedom) == pytest.approx((quotient, both, welch))
-    assert math.log(of.high / of.mean) == pytest.approx(stats.t.ppf(0.975, welch) * both)
-    assert ratio(result[6], result[7]).freedom == 4
-    assert not ratio(result[6], estimate([1.0])).known()
+def test_intervals_that_say_too_little():
+    ends = [(1, 10), (1, 10.1), (0, 1), (-1, 1), (1, 1), (None, 1), (math.nan, 1)]
+    assert [too_wide(*pair) for pair in ends] == [False, True, True, True, False, False, False]
+    assert Estimate.of(2, 1.0, 1e6, 1.0).high < math.inf
+    assert Estimate(2, 3.0, 2.0, 4.0).times(2) == Estimate(2, 6.0, 4.0, 8.0)
 
 
 def test_speedup_and_efficiency_by_hand():
     rows = pd.DataFrame({"workers": [2, 4, 8], "mean": [100.0, 150.0, 300.0]})
     rows = rows.assign(engine="sqlite", index="none", low=rows["mean"], high=rows["mean"])
     rows = rows.assign(phase="read", step=0, measure="documents_per_s", n=2)
-    rows = rows.assign(resampled="repeats", error=0.0, freedom=1.0)
+    rows = rows.assign(error=0.0, freedom=1.0)
     table = scaling(rows, ["engine", "workers", "index"])
     shown = table.set_index(["quantity", "level"])["mean"]
     assert shown["speedup"].to_dict() == {2.0: 1.0, 4.0: 1.5, 8.0: 3.0}
@@ -207,18 +148,37 @@ def test_latencies_are_of_merged_logs_without_warm_up(tmp_path):
     assert values == pytest.approx({50: 1000, 90: 1000, 95: 9000}, rel=1e-3)
 
 
-def test_few_repeats_share_the_spread_of_all_settings():
-    settings = [[100.0, 110.0], [1000.0, 900.0], [5.0], [2.0, 2.0], [1.0, 2.0, 3.0, 4.0, 5.0]]
-    result = pooled(settings)
-    assert result[2] is None, "a single repeat has no spread to give or take"
-    assert result[4] is None, "enough repeats for a spread of its own"
-    # By hand: residuals of two values are half their log ratio; n / (n - 1) is 2.
-    squares = [(math.log(b / a) / 2) ** 2 * 2 for a, b in settings[:2] for _ in (0, 1)] + [0, 0]
-    error = math.sqrt(sum(squares) / 6 / 2)
-    first = result[0]
-    assert first.error == pytest.approx(error)
-    assert (first.freedom, first.resampled, first.n) == (3.0, "pooled", 2)
-    assert first.mean == pytest.approx(math.sqrt(100 * 110))
-    half = stats.t.ppf(0.975, 3) * error
-    assert math.log(first.high / first.mean) == pytest.approx(half)
-    assert pooled([[1.0, 2.0], [0.0, 1.0]]) == [None, None], "nobody to share with"
+def means_of(settings, **measure):
+    """`summarise` of one measure of settings, by their engines."""
+    rows = [(e, i, v) for e, values in settings.items() for i, v in enumerate(values)]
+    trials = pd.DataFrame(rows, columns=["engine", "repeat", "value"])
+    trials["trial"] = [f"{e}-{i}" for e, i, _ in rows]
+    key = {"phase": "read", "step": 0, "operation": "all", "measure": "operations_per_s"}
+    table = trials[["trial", "value"]].assign(**{**key, **measure}, unit="1/s")
+    results = SimpleNamespace(factors=["engine"], trials=trials[["trial", "engine"]])
+    return summarise(table, results, list(key)).set_index("engine")
+
+
+def test_means_over_repeats_by_hand():
+    table = means_of({"a": [100.0, 110.0], "b": [1000.0, 900.0], "c": [5.0], "null": [1.0, 9.0]})
+    # Squares of residuals about two means, each half a squared log ratio, on 1 + 1 degrees.
+    squares = [math.log(1.1) ** 2 / 2, math.log(0.9) ** 2 / 2]
+    error = math.sqrt(sum(squares) / 2 / 2)
+    a = table.loc["a"]
+    assert (a["n"], a["mean"]) == (2, pytest.approx(math.sqrt(100 * 110)))
+    assert (a["error"], a["freedom"]) == (pytest.approx(error), 2)
+    half = stats.t.ppf(0.975, 2) * error
+    ends = [math.log(a["high"] / a["mean"]), math.log(a["mean"] / a["low"])]
+    assert ends == pytest.approx([half, half])
+    # One repeat has no interval; what stores nothing is pooled apart.
+    assert table.loc["c", ["low", "high", "error"]].isna().all()
+    assert table.loc["null", "error"] == pytest.approx(math.log(9) / 2)
+    # A setting that spreads more than the others has its own variance and degrees of freedom.
+    steady = {name: [100.0, 101.0, 102.0] for name in "abcd"}
+    wild = means_of({**steady, "e": [100.0, 500.0, 20.0]})
+    own = np.std(np.log([100.0, 500.0, 20.0]), ddof=1) / math.sqrt(3)
+    assert (wild.loc["e", "error"], wild.loc["e", "freedom"]) == (pytest.approx(own), 2)
+    assert wild.loc["a", "freedom"] == 10
+    # A value that is not positive, and a count, has a plain mean or none of an interval.
+    assert means_of({"a": [0.0, 3.0]}).loc["a", "mean"] == 1.5
+    assert means_of({"a": [4.0, 9.0]}, measure="files")["error"].isna().all()
