@@ -16,6 +16,7 @@ import pandas as pd
 
 from storewise import layout
 from storewise.analysis.files.inputs import read_manifest
+from storewise.analysis.model.columns import ALL
 from storewise.engines.registry import engine
 from storewise.errors import StorewiseError
 from storewise.s3.uri import is_remote
@@ -178,6 +179,7 @@ class Rates:
             figures = table[["mean", "low", "high"]].apply(pd.to_numeric, errors="coerce")
             table = table.assign(**figures)
             table = table[table["measure"].isin(DEFAULT_RATES) & (table["mean"] > 0)]
+            table = table[table["operation"] == ALL]
             places = table.groupby(["engine", "phase", "measure"])
             self._tables = {(str(e), str(p), str(m)): rows for (e, p, m), rows in places}
         except (OSError, ValueError, KeyError):
