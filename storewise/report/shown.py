@@ -12,7 +12,7 @@ from storewise.analysis.judge.comparable_steps import (
     set_rates,
 )
 from storewise.analysis.model.tables import Tables
-from storewise.report.tables import SETTING, Column, Spec, columns
+from storewise.report.tables import SETTING, Spec
 
 _SESSION = "session"
 
@@ -64,29 +64,18 @@ def _with_law(table: pd.DataFrame, tables: Tables) -> pd.DataFrame:
     return table[table["lambda"].notna()]
 
 
-_FIGURE = [Column("mean", "mean, 95 % interval"), Column("n", "repeats", "1")]
-_SERVICE = {f"service_{p}": f"service {p}" for p in ("mean", "p50", "p95", "p99")}
-_RESPONSE = {f"response_{p}": f"response {p}" for p in ("mean", "p50", "p95", "p99")}
-_HOST = [
-    *columns(cpu_user="CPU user", cpu_system="CPU system", cpu_iowait="CPU iowait", unit="%"),
-    *columns(memory_used="memory used", unit="B"),
-    *columns(disk_write="disk write", disk_read="disk read", unit="B/s"),
-    *columns(disk_busy="disk busy", unit="%"),
-    *columns(network_received="received", unit="B/s"),
-]
+_SERVICE = ("service_mean", "service_p50", "service_p95", "service_p99")
+_RESPONSE = ("response_mean", "response_p50", "response_p95", "response_p99")
+_CPU = ("cpu_user", "cpu_system", "cpu_iowait")
+_HOST = (*_CPU, "memory_used", "disk_write", "disk_read", "disk_busy", "network_received")
 
 VERDICT = Spec(
     "verdict-table",
     "verdict",
     "Stores by criteria, the best first; the interval is that of the ratio to the best store. Rank "
     "1: best or not told apart; 2: behind",
-    [
-        *columns(title="criterion", choice="store", configuration="deployment"),
-        Column("mean", "figure, 95 % interval"),
-        *columns("rank", unit="1"),
-        *columns("weight", unit="share"),
-        *columns("about", "note"),
-    ],
+    ("title", "choice", "configuration", "mean", "rank", "weight", "about", "note"),
+    heads={"title": "criterion", "choice": "store", "configuration": "deployment"},
 )
 
 MEASURED = (
@@ -94,30 +83,27 @@ MEASURED = (
         "rates",
         "summary",
         "Rates, mean over repeats. SSEARCH files store nothing: their load is parsing",
-        [*columns("measure"), *_FIGURE],
+        ("measure", "mean", "n"),
         _rates,
-        ["phase", SETTING],
+        ("phase", SETTING),
     ),
     Spec(
         "latency",
         "summary",
         "Times of one operation: means over repeats of each trial's percentiles; a dash: fewer "
         "than ten operations of a trial lie above it",
-        columns("p50", "p90", "p95", "p99", "p99.9", "p99.99", "max", unit="s"),
+        ("p50", "p90", "p95", "p99", "p99.9", "p99.99", "max"),
         _times,
-        ["phase", SETTING, "operation", "time"],
+        ("phase", SETTING, "operation", "time"),
         wide="percentile",
     ),
     Spec(
         "questions",
         "questions",
         "Questions: who answered them, and how fast. SSEARCH files are read by the client",
-        [
-            *columns("answered_by", "by", indexes="index that may serve it"),
-            *columns("median", unit="s"),
-            *columns(operations="asked", unit="count"),
-        ],
-        keys=["question", SETTING],
+        ("answered_by", "by", "indexes", "median", "operations"),
+        keys=("question", SETTING),
+        heads={"indexes": "index that may serve it", "operations": "asked"},
     ),
     Spec(
         "breakeven",
@@ -125,95 +111,70 @@ MEASURED = (
         "Number of questions from which on loading pays against reading the files again. The time "
         "of a question is its mean over the clients that asked at once; the load is with the start "
         "of servers",
-        [
-            *columns(
-                "load", files_question="of the files", store_question="of the store", unit="s"
-            ),
-            *columns(mean="pays from, 95 % interval", unit="times"),
-        ],
-        keys=["phase", "operation", SETTING],
+        ("load", "files_question", "store_question", "mean"),
+        keys=("phase", "operation", SETTING),
+        heads={"mean": "pays from"},
+        units={"mean": "times"},
     ),
     Spec(
         "plans",
         "plan_summary",
         "Readings above a value: times and plans",
-        [
-            *columns("threshold", unit="1"),
-            *columns(found="readings found", unit="count"),
-            *columns(mean="mean time", unit="s"),
-            *columns("uses_index", "plan"),
-        ],
-        keys=["query", SETTING, "selectivity_pct"],
+        ("threshold", "found", "mean", "uses_index", "plan"),
+        keys=("query", SETTING, "selectivity_pct"),
+        heads={"found": "readings found"},
+        units={"mean": "s"},
     ),
     Spec(
         "storage",
         "summary",
         "Storage after the load: what the data take, and of servers their whole directories",
-        [
-            *columns(store_bytes="size", unit="B"),
-            *columns("bytes_per_document", unit="1"),
-            *columns(share_of_input="of the inputs on disk", unit="share"),
-            *columns(share_of_raw_input="of the inputs decompressed", unit="share"),
-            *columns(node_bytes="whole directories of servers", unit="B"),
-            *columns(node_bytes_per_document="these per document", unit="1"),
-            *columns("files", inodes="files and directories", unit="count"),
-            *columns(metadata_operations="metadata operations, at least", unit="count"),
-        ],
+        (
+            *("store_bytes", "bytes_per_document", "share_of_input", "share_of_raw_input"),
+            *("node_bytes", "node_bytes_per_document", "files", "inodes", "metadata_operations"),
+        ),
         _sizes,
-        [SETTING],
+        (SETTING,),
         wide="measure",
+        heads={"store_bytes": "size"},
     ),
     Spec(
         "scaling",
         "scaling",
         "Speed-up and efficiency",
-        [
-            *columns("factor"),
-            *columns(base="from", level="to", unit="1"),
-            *columns("quantity"),
-            _FIGURE[0],
-        ],
+        ("factor", "base", "level", "quantity", "mean"),
         _speed_ups,
-        ["phase", SETTING],
+        ("phase", SETTING),
+        heads={"base": "from", "level": "to"},
     ),
     Spec(
         "steps",
         "summary",
         "Steps: rates and times, means over repeats",
-        [
-            *columns(operations_per_s="operations/s, 95 % interval", unit="1"),
-            *columns("served", unit="share"),
-            *columns("errors", unit="count"),
-            *columns(unit="s", **_RESPONSE, **_SERVICE),
-        ],
+        ("operations_per_s", "served", "errors", *_RESPONSE, *_SERVICE),
         _steps,
-        ["phase", SETTING, "clients", "rate", "planned", "other", "operation"],
+        ("phase", SETTING, "clients", "rate", "planned", "other", "operation"),
         wide="measure",
     ),
     Spec(
         "searches",
         "searches",
         "Highest rates within a limit",
-        [
-            *columns("clients", "percentile", limit_ms="limit, ms", unit="1"),
-            *columns("time"),
-            *columns(rate="highest operations/s", unit="1"),
-            *columns(verified="met twice", bounded="a higher rate failed"),
-        ],
-        keys=["trial", "phase"],
+        ("clients", "percentile", "limit_ms", "time", "rate", "verified", "bounded"),
+        keys=("trial", "phase"),
+        heads={
+            "rate": "highest operations/s",
+            "verified": "met twice",
+            "bounded": "a higher rate failed",
+        },
     ),
     Spec(
         "load",
         "host",
         "Load of clients and their hosts: mean and maximum",
-        [
-            *columns(client_cpu="busiest client, cores", unit="1"),
-            *columns(client_rss="memory of clients", unit="B"),
-            *columns(router_cpu="routers, cores", unit="1"),
-            *_HOST,
-        ],
+        ("client_cpu", "client_rss", "router_cpu", *_HOST),
         _of_hosts,
-        ["trial", "phase", "step", "host"],
+        ("trial", "phase", "step", "host"),
         wide="metric",
         note="max",
     ),
@@ -221,55 +182,46 @@ MEASURED = (
         "node-load",
         "host",
         "Load of servers: mean and maximum",
-        [
-            *columns(store_cpu="server, cores", unit="1"),
-            *columns(store_rss="memory of the server", store_bytes="data directory", unit="B"),
-        ],
+        ("store_cpu", "store_rss", "store_bytes"),
         _of_nodes,
-        ["trial", "phase", "step", "node", "host"],
+        ("trial", "phase", "step", "node", "host"),
         wide="metric",
         note="max",
+        heads={"store_bytes": "data directory"},
     ),
     Spec(
         "per-node",
         "per_node",
         "Nodes as their clients saw them, and what they and their hosts did meanwhile",
-        [
-            *columns("slowed"),
-            *columns("operations", "errors", unit="count"),
-            *columns("share", over_limit="over the limit", unit="share"),
-            *columns(unit="s", **_SERVICE),
-            *columns(store_cpu="server, cores", unit="1"),
-            *_HOST,
-        ],
+        ("slowed", "operations", "errors", "share", "over_limit", *_SERVICE, "store_cpu", *_HOST),
         _several_nodes,
-        ["trial", "phase", "step", "operation", "node", "host"],
+        ("trial", "phase", "step", "operation", "node", "host"),
     ),
     Spec(
         "slowdown",
         "slowdown",
         "Throughput with slowed nodes",
-        [*columns(slow="how"), _FIGURE[0], *columns(relative="of none slowed", unit="share")],
-        keys=["phase", SETTING, "slowed_nodes"],
+        ("slow", "mean", "relative"),
+        keys=("phase", SETTING, "slowed_nodes"),
+        heads={"slow": "how", "relative": "of none slowed"},
     ),
     Spec(
         "crashes",
         "crashes",
-        "Servers killed under load: time to the first answer, longest time without a success, and "
-        "acknowledged documents lost",
-        [
-            *columns("after", recovery_time="recovery", unavailable_time="unavailable", unit="s"),
-            *columns(unavailable_time_node="the node's documents", unit="s"),
-            *columns(errors="failed operations", lost_documents="lost documents", unit="count"),
-        ],
-        keys=["trial", "phase", "step", "node"],
+        "Servers killed under load: time to the first answer, longest time without a success (of "
+        "all documents, and of the node's), and acknowledged documents lost",
+        (
+            *("after", "recovery_time", "unavailable_time", "unavailable_time_node"),
+            *("errors", "lost_documents"),
+        ),
+        keys=("trial", "phase", "step", "node"),
     ),
     Spec(
         "verification",
         "verification",
         "Verification: documents by kind",
-        columns("expected", "counted", "checked", "lost", "wrong", unit="count"),
-        keys=["trial", "kind"],
+        ("expected", "counted", "checked", "lost", "wrong"),
+        keys=("trial", "kind"),
     ),
 )
 
@@ -278,65 +230,49 @@ STATISTICS = (
         "variance",
         "variance",
         "Analysis of variance: what each factor explains of a measure",
-        [
-            *columns("engines", "term"),
-            *columns("df", f="F", unit="1"),
-            *columns("p", unit="p"),
-            *columns(eta_sq_partial="partial η²", omega_sq="ω²", n="n", unit="1"),
-        ],
-        keys=["phase", "step", "measure"],
+        ("engines", "term", "df", "f", "p", "eta_sq_partial", "omega_sq", "n"),
+        keys=("phase", "step", "measure"),
+        heads={"f": "F", "eta_sq_partial": "partial η²", "omega_sq": "ω²", "n": "n"},
     ),
     Spec(
         "pairs",
         "pairs",
         "Pairs of levels: Tukey's honestly significant differences, simultaneous 95 % intervals",
-        [
-            *columns("engines", "factor", a="one", b="the other"),
-            *columns("ratio", unit="1"),
-            *columns(p_adj="p, adjusted", unit="p"),
-            *columns(reject="differ"),
-        ],
-        keys=["phase", "step", "measure"],
+        ("engines", "factor", "a", "b", "ratio", "p_adj", "reject"),
+        keys=("phase", "step", "measure"),
+        heads={"a": "one", "b": "the other", "p_adj": "p, adjusted", "reject": "differ"},
     ),
     Spec(
         "usl",
         "usl",
         "Universal Scalability Law: contention (sigma) and coherency (kappa) of rates over nodes, "
         "workers or threads",
-        [
-            *columns("factor"),
-            *columns("lambda", "sigma", "kappa", "peak", "peak_rate", r2="R²", unit="1"),
-            *columns("flags"),
-        ],
+        ("factor", "lambda", "sigma", "kappa", "peak", "peak_rate", "r2", "flags"),
         _with_law,
-        ["phase", "step", "measure", "engine"],
+        ("phase", "step", "measure", "engine"),
+        heads={"r2": "R²"},
     ),
     Spec(
         "costs",
         "costs",
         "Cost: hours of hosts, and money where the study has prices",
-        [*_FIGURE, *columns("note")],
+        ("mean", "n", "note"),
         _of_stores,
-        ["phase", SETTING, "measure"],
+        ("phase", SETTING, "measure"),
     ),
     Spec(
         "capacity",
         "capacity",
         "Capacity: what the full corpus would need, from the measured scaling",
-        [
-            *columns("over", "model"),
-            *columns("count", "hours", "needed", "needed_hours", unit="1"),
-            *columns("bytes", unit="B"),
-            *columns("limits"),
-        ],
-        keys=["phase", SETTING],
+        ("over", "model", "count", "hours", "needed", "needed_hours", "bytes", "limits"),
+        keys=("phase", SETTING),
     ),
     Spec(
         "limits",
         "limits",
         "What limited each trial",
-        columns("limited_by", "also", "evidence", "host"),
-        keys=["trial", "phase", "step"],
+        ("limited_by", "also", "evidence", "host"),
+        keys=("trial", "phase", "step"),
     ),
 )
 
@@ -344,27 +280,27 @@ CANARY = Spec(
     "canary",
     "canary",
     "How fast the machine was before each trial",
-    [
-        *columns(canary_cpu="digests per s", unit="1"),
-        *columns(canary_disk_write="disk write", canary_disk_read="disk read", unit="B/s"),
-    ],
-    keys=["trial", "taken_by", "host"],
+    ("canary_cpu", "canary_disk_write", "canary_disk_read"),
+    keys=("trial", "taken_by", "host"),
     wide="metric",
     value="value",
+    heads={
+        "canary_cpu": "digests per s",
+        "canary_disk_write": "disk write",
+        "canary_disk_read": "disk read",
+    },
 )
 
 SERVERS = Spec(
     "servers",
     "nodes",
     "Servers: where they ran, what guarded their ports, and which of these were open to anybody",
-    [
-        *columns("role", "host", "address", "version", "guard", "ports", open_ports="OPEN PORTS"),
-        *columns("threads", unit="1"),
-        *columns(queue_time="queue", ready_time="start", stop_time="stop", unit="s"),
-        *columns(node_bytes="directory", unit="B"),
-        *columns(kept="kept: remove it by hand"),
-    ],
-    keys=["trial", "node"],
+    (
+        *("role", "host", "address", "version", "guard", "ports", "open_ports", "threads"),
+        *("queue_time", "ready_time", "stop_time", "node_bytes", "kept"),
+    ),
+    keys=("trial", "node"),
+    heads={"open_ports": "OPEN PORTS", "kept": "kept: remove it by hand"},
 )
 
 PUBLISHED = Spec(
@@ -372,10 +308,6 @@ PUBLISHED = Spec(
     "reference_agreement",
     "Published figures and those of this study: slopes of curves with both axes in logarithms "
     "(1: proportional, 0: flat), where each is best, and ratios of two systems",
-    [
-        *columns("reference", title="figure", quantity="what"),
-        *columns("of", "setting", "at"),
-        *columns("published", measured="here", unit="1"),
-        *columns("agree"),
-    ],
+    ("reference", "title", "quantity", "of", "setting", "at", "published", "measured", "agree"),
+    heads={"title": "figure", "quantity": "what", "measured": "here"},
 )

@@ -45,38 +45,70 @@ UNITS: Mapping[str, Callable[[float], str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column of a table: its name there, what stands over it, and its unit; without one that of
-    the row."""
-
-    name: str
-    head: str = ""
-    unit: str = ""
-
-    @property
-    def words(self) -> str:
-        return self.head or self.name.replace("_", " ")
+#: Columns of these units, in whatever table; others have none.
+_COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "s": (
+        *("p50", "p90", "p95", "p99", "p99.9", "p99.99", "max", "median", "load", "after"),
+        *("files_question", "store_question", "recovery_time", "unavailable_time"),
+        *("unavailable_time_node", "queue_time", "ready_time", "stop_time"),
+        *(
+            f"{time}_{of}"
+            for time in ("service", "response")
+            for of in ("mean", "p50", "p95", "p99")
+        ),
+    ),
+    "B": ("store_bytes", "node_bytes", "client_rss", "store_rss", "memory_used", "bytes"),
+    "B/s": (
+        *("disk_write", "disk_read", "network_received"),
+        *("canary_disk_write", "canary_disk_read"),
+    ),
+    "%": ("cpu_user", "cpu_system", "cpu_iowait", "disk_busy"),
+    "share": (
+        *("share", "over_limit", "relative", "served", "weight"),
+        *("share_of_input", "share_of_raw_input"),
+    ),
+    "count": (
+        *("operations", "errors", "lost_documents", "found", "files", "inodes"),
+        *("metadata_operations", "expected", "counted", "checked", "lost", "wrong"),
+    ),
+    "p": ("p", "p_adj"),
+}
+_UNIT_OF = {name: unit for unit, names in _COLUMNS.items() for name in names}
+_HEADS = {
+    "n": "repeats",
+    "mean": "mean, 95 % interval",
+    "operations_per_s": "operations/s, 95 % interval",
+    "inodes": "files and directories",
+    "metadata_operations": "metadata operations, at least",
+    "client_cpu": "busiest client, cores",
+    "client_rss": "memory of clients",
+    "router_cpu": "routers, cores",
+    "store_cpu": "server, cores",
+    "store_rss": "memory of the server",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """A table of the page: rows of ``analysis/<csv>.csv``.
+    """A table of the page: rows of ``analysis/<csv>.csv`` with some of its `columns`.
 
     `keys` stand first; SETTING is the engine, the factors that vary, and the step. `wide` names a
     column whose levels become columns (those of `columns` that are there) with the values of
     `value`; rows are then told by `keys`, and `note` is a column whose value stands under each.
+    `heads` and `units` are those that the columns have here alone.
     """
 
     id: str
     csv: str
     caption: str
-    columns: Sequence[Column]
+    columns: Sequence[str]
     rows: Callable[[pd.DataFrame, Tables], pd.DataFrame] = lambda table, _: table
     keys: Sequence[str] = ()
     wide: str = ""
     value: str = "mean"
     note: str = ""
+    heads: Mapping[str, str] = field(default_factory=dict)
+    units: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,14 +149,6 @@ class Table:
         return any(line.cells[place].numeric for line in self.lines)
 
 
-def columns(*names: str, unit: str = "", **heads: str) -> list[Column]:
-    """Columns of one unit by name, and with a heading."""
-    return [
-        *(Column(name, "", unit) for name in names),
-        *(Column(n, h, unit) for n, h in heads.items()),
-    ]
-
-
 def render(spec: Spec, frames: Mapping[str, pd.DataFrame], tables: Tables, facets: Facets) -> Table:
     """A table; without rows where the study has none."""
     frame = frames.get(spec.csv, pd.DataFrame())
@@ -132,27 +156,30 @@ def render(spec: Spec, frames: Mapping[str, pd.DataFrame], tables: Tables, facet
     if frame.empty:
         return Table(spec.id, spec.caption, [])
     keys = [name for key in spec.keys for name in _key(key, frame, tables)]
-    heads = [Column(name, "", "level") for name in keys if not frame[name].map(missing).all()]
     if spec.wide:
         there = set(frame[spec.wide])
         places = list(_wide(frame, spec, keys))
     else:
         there = {name for name in frame if not frame[name].map(missing).all()}
         places = [({**row}, [int(at)]) for at, row in zip(frame.index, records(frame), strict=True)]
-    listed = [*heads, *(one for one in spec.columns if one.name in there)]
+    named = [name for name in keys if not frame[name].map(missing).all()]
+    units = {**dict.fromkeys(named, "level")}
+    units |= {name: spec.units.get(name, _UNIT_OF.get(name, "")) for name in spec.columns}
+    listed = [*named, *(name for name in spec.columns if name in there)]
+    heads = [spec.heads.get(name, _HEADS.get(name, name.replace("_", " "))) for name in listed]
     lines = []
     for row, labels in places[:MOST_ROWS]:
         source = _source(spec.csv, row, labels)
-        cells = [_cell(one, row) for one in listed]
+        cells = [_cell(name, units[name], row) for name in listed]
         lines.append(Line(cells, source, source_label(source), facets.of(row)))
-    return _condensed(Table(spec.id, spec.caption, [c.words for c in listed], lines, len(places)))
+    return _condensed(Table(spec.id, spec.caption, heads, lines, len(places)))
 
 
 def plain_table(
     id_: str, caption: str, heads: Sequence[str], rows: Iterable[Sequence[Any]]
 ) -> Table:
     """A table of texts and numbers that are in no file of the analysis."""
-    cells = [[_cell(Column("x", "", "level"), {"x": value}) for value in row] for row in rows]
+    cells = [[_cell("x", "level", {"x": value}) for value in row] for row in rows]
     return Table(id_, caption, heads, [Line(one) for one in cells], len(cells))
 
 
@@ -196,21 +223,22 @@ def _source(csv: str, row: Mapping[str, Any], labels: Sequence[int]) -> str:
     return f"{csv}:{rows_as_text(labels)}"
 
 
-def _cell(column: Column, row: Mapping[str, Any]) -> Cell:
-    value, unit = row.get(column.name), column.unit or str(row.get("unit") or "")
+def _cell(name: str, unit: str, row: Mapping[str, Any]) -> Cell:
+    """A cell of a column; the unit of a mean may be in its row."""
+    value = row.get(name)
+    if name in ("mean", "value"):
+        unit = unit or str(row.get("unit") or "")
     if missing(value):
         return Cell("–", "")
     if isinstance(value, bool):
         return Cell("yes" if value else "no", str(value))
-    if isinstance(value, list | tuple | set):
-        value = ", ".join(map(str, value))
     if not isinstance(value, int | float):
-        named = column.name == "engine" or (column.name in "ab" and row.get("factor") == "engine")
+        named = name == "engine" or (name in "ab" and row.get("factor") == "engine")
         text = " ".join(_BOXES.sub(" ", title(str(value)) if named else str(value)).split())
         return Cell(text[:_SIGNS] + ("…" if len(text) > _SIGNS else "") or "–", text)
     if math.isnan(value):
         return Cell("–", -math.inf)
-    return Cell(_number(value, unit), float(value), _note(column, row, unit))
+    return Cell(_number(value, unit), float(value), _note(name, row, unit))
 
 
 def _number(value: float, unit: str) -> str:
@@ -224,14 +252,14 @@ def _number(value: float, unit: str) -> str:
     return f"{text} {unit}" if unit not in ("", "1") else text
 
 
-def _note(column: Column, row: Mapping[str, Any], unit: str) -> str:
+def _note(name: str, row: Mapping[str, Any], unit: str) -> str:
     """What stands under a value: its 95 % interval, or its maximum."""
     low: Any
     high: Any
-    most: Any = row.get(f"{column.name}_note")
+    most: Any = row.get(f"{name}_note")
     if not missing(most):
         return f"max. {_number(float(most), unit)}"
-    prefix = "" if column.name in ("mean", "value") else f"{column.name}_"
+    prefix = "" if name in ("mean", "value") else f"{name}_"
     low, high = row.get(f"{prefix}low"), row.get(f"{prefix}high")
     if missing(low) or missing(high) or low == high:
         return ""

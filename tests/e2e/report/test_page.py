@@ -50,7 +50,7 @@ def open_table(page, table):
 def test_choices_reach_all_figures_and_tables(page):
     before = told(page, "throughput")
     page.get_by_label("SQLite", exact=True).uncheck()
-    assert "3 of 4 engines" in page.locator("#chosen").inner_text()
+    assert "engine 3 of 4" in page.locator("#chosen").inner_text()
     left = [one for one in told(page, "throughput") if one[0] != "client's ceiling"]
     assert left == [o for o in before if not o[0].startswith(("SQLite", "client's ceiling"))]
     open_table(page, "rates")
@@ -114,10 +114,6 @@ def test_a_number_leads_to_its_row_trials_and_files(kept, study):
     with (study / "analysis" / "summary.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert float(rows[place - 1]["mean"]) == pytest.approx(float(mean), rel=0.01)
-    head = dialog.locator("code").inner_text()
-    with (study / "summary.csv").open() as file:
-        rows_of_head = [one for one in csv.DictReader(file) if one["id"] == head]
-    assert [one["mean"] for one in rows_of_head] == [rows[place - 1]["mean"]]
     files = dialog.locator("li a").evaluate_all("all => all.map(a => a.getAttribute('href'))")
     assert len(files) > 4
     # Folders of trials and files in them, beside the page.
@@ -129,7 +125,7 @@ def test_a_number_leads_to_its_row_trials_and_files(kept, study):
 @pytest.mark.slow
 def test_tables_are_sorted_searched_and_paged_by_click_and_by_keyboard(page):
     open_table(page, "storage")
-    head = page.locator("#storage th", has_text="bytes per document")
+    head = page.locator("#storage th", has_text=re.compile("^bytes per document"))
     head.locator("button").click()
     for way in ("ascending", "descending"):
         assert head.get_attribute("aria-sort") == way
@@ -246,7 +242,7 @@ def test_the_keyboard_reaches_every_control_and_shows_where_it_is(page):
     assert all(ring != "none" for _, ring in reached)
     page.locator("[data-choice='engine'] input").first.focus()
     page.keyboard.press("Space")
-    assert "3 of 4 engines" in page.locator("#chosen").inner_text()
+    assert "engine 3 of 4" in page.locator("#chosen").inner_text()
 
 
 @pytest.mark.slow
