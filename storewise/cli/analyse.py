@@ -104,7 +104,9 @@ def analyse(
     source = table or Path(study or "")
     if study is not None and (not source.is_file() or source.suffix in {".yaml", ".yml"}):
         source = results_of(study, results)
-    chosen: Any = 2 if interactions == "2" else interactions
+    order, strict = {"auto": (None, False), "all": (None, True), "none": (1, True)}.get(
+        interactions, (2, True)
+    )
     finding = ""
     if table is not None or source.is_file():
         from storewise.analysis.stats.anova import Specification
@@ -122,7 +124,8 @@ def analyse(
             bool(log_response),
             repeats,
             type_,
-            chosen,
+            order,
+            strict,
             robust,
             tukey,
         )
@@ -132,7 +135,6 @@ def analyse(
             spec.factors,
             numeric=spec.numeric,
             by=_names(by),
-            log=spec.log,
         )
         try:
             analyses = groups(frame, _names(by), spec)
@@ -152,7 +154,8 @@ def analyse(
             tuple(_names(by)),
             log_response,
             type_,
-            chosen,
+            order,
+            strict,
             robust,
             tukey,
             phase,

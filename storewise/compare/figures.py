@@ -1,12 +1,12 @@
 """What is compared of a study: one number per trial and figure.
 
 A figure is the rate of a phase, p99 or the mean time of its operations, or a size. A step is
-known by its parameters, not by its number: those of a search differ between rounds.
+known by its parameters, not by its number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
@@ -14,9 +14,8 @@ import pandas as pd
 from storewise.analysis.common.engines import CEILING
 from storewise.analysis.common.frames import missing, records
 from storewise.analysis.common.text import level
-from storewise.analysis.judge.comparable_steps import LOAD_RATE, at_steps, loads, of_rates
-from storewise.analysis.measure.reduction import STEP
-from storewise.analysis.measure.steps import step_parameters
+from storewise.analysis.judge.comparable_steps import LOAD_RATE, loads, of_rates
+from storewise.analysis.measure.steps import limit_words
 from storewise.analysis.model.columns import ALL, OTHER, PARAMETERS
 from storewise.analysis.model.tables import Tables
 
@@ -32,74 +31,46 @@ def figures_of(tables: Tables) -> pd.DataFrame:
 
     Rates that the study has set are no figures. Of a search only the rate that it found is one.
     """
-    names = _step_names(tables)
-    paced = {step for step, (_, rate) in names.items() if rate}
-    throughput = tables.throughput
-    rates = throughput[of_rates(throughput, loads(throughput), [LOAD_RATE])]
-    sizes = tables.storage[tables.storage["measure"].isin(SIZES)]
-    frames = [
-        rates[~at_steps(rates, paced, STEP)].assign(kind=RATE),
-        _times(tables).assign(kind=TIME),
-        sizes.assign(kind=SIZE),
-    ]
-    every = pd.concat([frame.astype(object) for frame in frames], ignore_index=True)
-    every = every[~at_steps(every, _searched(tables), STEP)]
-    steps = every[STEP].itertuples(index=False, name=None)
-    every = every.assign(step=[names.get(step, ("", False))[0] for step in steps])
-    every = pd.concat([every, _answers(tables)], ignore_index=True)
-    every = every[["trial", *FIGURE, "value"]].astype({"value": float})
-    trials = tables.trials[["trial", "repeat", *tables.results.factors]]
-    every = every.merge(trials.rename(columns={"repeat": "round"}), on="trial")
-    # What stores nothing has no times and no sizes.
-    return every[(every["engine"] != CEILING) | (every["kind"] == RATE)]
-
-
-def _times(tables: Tables) -> pd.DataFrame:
-    """p99 of the response times of each step, and of steps with several operations the mean of
-    each, in s."""
-    every = tables.measures[["trial", "phase", "step", "operation", "measure", "value"]]
-    means = every[(every["measure"] == "response_mean") & (every["operation"] != ALL)]
-    means = means[~means["phase"].isin(loads(tables.throughput))]
-    means = means[means.groupby(STEP)["operation"].transform("size") > 1]
-    p99 = every[(every["measure"] == "response_p99") & (every["operation"] == ALL)]
-    of = "mean time of " + means["operation"].astype(str)
-    return pd.concat([p99.assign(measure="p99"), means.assign(measure=of)])
-
-
-def _searched(tables: Tables) -> set[tuple[str, str, int]]:
-    """The steps of searches."""
-    return {
-        (str(row["trial"]), str(row["phase"]), int(row["first_step"]) + n)
-        for row in records(tables.searches)
-        for n in range(int(row["steps"]))
-    }
-
-
-def _answers(tables: Tables) -> pd.DataFrame:
-    """The rates that searches found."""
+    every = tables.measures[~tables.measures["phase"].isin(set(tables.searches["phase"]))]
+    every = every.assign(step=_steps(every))
+    loading, whole = loads(tables.throughput), every["operation"] == ALL
+    rates = every[whole & of_rates(every, loading, [LOAD_RATE]) & every["rate"].isna()]
+    p99 = every[whole & (every["measure"] == "response_p99")]
+    means = every[~whole & (every["measure"] == "response_mean") & ~every["phase"].isin(loading)]
+    means = means[means.groupby(["trial", "phase", "step"])["operation"].transform("size") > 1]
     found = tables.searches[tables.searches["rate"].notna()]
-    words = [
-        f"clients {level(row['clients'])}, p{level(row['percentile'])} of {row['time']} time up to "
-        f"{level(row['limit_ms'])} ms"
-        for row in records(found)
+    frames = [
+        rates.assign(kind=RATE),
+        p99.assign(kind=TIME, measure="p99"),
+        means.assign(kind=TIME, measure="mean time of " + means["operation"].astype(str)),
+        every[whole & every["measure"].isin(SIZES)].assign(kind=SIZE),
+        found.assign(
+            step=[f"clients {level(row['clients'])}, {limit_words(row)}" for row in records(found)],
+            measure="highest_rate",
+            kind=RATE,
+            value=found["rate"],
+        ),
     ]
-    return found.assign(step=words, measure="highest_rate", kind=RATE, value=found["rate"])
+    columns = ["trial", *FIGURE, "value"]
+    figures = pd.concat([frame[columns].astype(object) for frame in frames], ignore_index=True)
+    trials = tables.trials[["trial", "repeat", *tables.results.factors]]
+    figures = figures.merge(trials.rename(columns={"repeat": "round"}), on="trial")
+    # What stores nothing has no times and no sizes.
+    return figures[(figures["engine"] != CEILING) | (figures["kind"] == RATE)].astype(
+        {"value": float}
+    )
 
 
-def _step_names(tables: Tables) -> dict[tuple[str, str, int], tuple[str, bool]]:
-    """Of steps with parameters these in words, and whether a rate was among them."""
-    names: dict[tuple[str, str, int], tuple[str, bool]] = {}
-    times: dict[tuple[str, str, str], int] = {}
-    for row in records(step_parameters(tables.results.parts)):
-        name = ", ".join(_parameters(row))
-        trial, phase = str(row["trial"]), str(row["phase"])
-        count = times[trial, phase, name] = times.get((trial, phase, name), 0) + 1
-        again = f" (again, {count})" if count > 1 else ""
-        names[trial, phase, int(row["step"])] = (name + again, not missing(row["rate"]))
-    return names
+def _steps(rows: pd.DataFrame) -> pd.Series:
+    """Of each row the parameters of its step in words. Steps with the same ones are counted."""
+    steps = rows.drop_duplicates(["trial", "phase", "step"])
+    words = pd.Series([_words(row) for row in records(steps)], steps.index, dtype=object)
+    again = steps.assign(words=words).groupby(["trial", "phase", "words"]).cumcount() + 1
+    words += [f" (again, {count})" if count > 1 else "" for count in again]
+    named = steps[["trial", "phase", "step"]].assign(words=words)
+    return rows[["trial", "phase", "step"]].merge(named, how="left")["words"].set_axis(rows.index)
 
 
-def _parameters(row: Mapping[str, Any]) -> Iterator[str]:
-    yield from (f"{name} {level(row[name])}" for name in PARAMETERS if not missing(row[name]))
-    if row[OTHER]:
-        yield str(row[OTHER])
+def _words(row: Mapping[str, Any]) -> str:
+    words = [f"{name} {level(row[name])}" for name in PARAMETERS if not missing(row[name])]
+    return ", ".join(words + ([] if missing(row[OTHER]) or not row[OTHER] else [str(row[OTHER])]))

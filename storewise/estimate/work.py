@@ -16,6 +16,7 @@ import pandas as pd
 
 from storewise import layout
 from storewise.analysis.files.inputs import read_manifest
+from storewise.analysis.model.columns import ALL
 from storewise.engines.registry import engine
 from storewise.errors import StorewiseError
 from storewise.s3.uri import is_remote
@@ -114,14 +115,19 @@ def documents_of(study: Study, results: Path) -> Amount:
     if counted is not None:
         return counted
     corpus = study.corpus or PUBLISHED
-    files, each, why = corpus.files, corpus.bytes / corpus.files, "they are searched first"
+    files, each, known = (
+        corpus.files,
+        corpus.bytes / corpus.files,
+        "`corpus`: they are searched first",
+    )
     if study.inputs.paths:
         try:
             paths = list_inputs(study.inputs.paths)
-            files, each, why = len(paths), _text_of(paths), ""
+            files, each, known = len(paths), _text_of(paths), "the sizes of the files"
         except StorewiseError as error:
             # Who asks what it will cost need not have the data yet.
             why = str(error).partition(";")[0]
+            known = f"`corpus`, as the inputs cannot be looked at: {why}"
     sample = study.inputs.sample
     if sample is not None and sample.share is not None:
         taken = files * sample.share
@@ -129,11 +135,8 @@ def documents_of(study: Study, results: Path) -> Amount:
         taken = min(files, sample.files or (sample.bytes or 0) / max(each, 1.0))
     else:
         taken = files
-    source = f"{taken:,.0f} files, {TEXT_PER_DOCUMENT:g} bytes of text a document, from "
-    source += "the sizes of the files"
-    if why:
-        source = source.replace("the sizes of the files", f"`corpus` ({each / 1e6:.3g} MB a file)")
-        source += f", as the inputs cannot be looked at: {why}"
+    source = f"{taken:,.0f} files of {each / 1e6:.3g} MB, {TEXT_PER_DOCUMENT:g} bytes a document"
+    source += f", from {known}"
     return Amount.within(taken * each / TEXT_PER_DOCUMENT, SIZE_FACTOR, source)
 
 
@@ -176,6 +179,7 @@ class Rates:
             figures = table[["mean", "low", "high"]].apply(pd.to_numeric, errors="coerce")
             table = table.assign(**figures)
             table = table[table["measure"].isin(DEFAULT_RATES) & (table["mean"] > 0)]
+            table = table[table["operation"] == ALL]
             places = table.groupby(["engine", "phase", "measure"])
             self._tables = {(str(e), str(p), str(m)): rows for (e, p, m), rows in places}
         except (OSError, ValueError, KeyError):

@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-import pandas as pd
-
 from storewise.analysis.common.engines import CEILING
 from storewise.analysis.common.text import number
 from storewise.analysis.model.tables import Tables
-from storewise.figures.chart import Axis, Chart, Mode, Panel, Point, Series, point, rows_axis
-from storewise.figures.selection import (
-    ROWS,
-    Shown,
-    choose,
-    labelled,
-    line_name,
-    lines_in,
-    phase_title,
-)
+from storewise.figures.chart import Axis, Chart, Panel, Point, Series, rows_axis
+from storewise.figures.selection import ROWS, choose, phase_title, series_of_rows
 from storewise.figures.style import DASHED, GREY
 
 #: Of what was judged, what is drawn: money where the study has prices, else hours of hosts.
@@ -32,7 +22,7 @@ def storage(tables: Tables) -> Chart | None:
         return None
     shown = choose(sizes, tables.results.factors, ROWS)
     label = "bytes on disk per document"
-    bars = _rows(shown, shown.rows, "summary", label, "bars")
+    bars = series_of_rows(shown.rows, shown.names, "summary", label, "bars")
     names = rows_axis(bar.name for bar in bars)
     inputs = tables.results.inputs
     if inputs is not None and inputs.documents:
@@ -62,18 +52,6 @@ def costs(tables: Tables) -> Chart | None:
         what, _, per = str(rows["unit"].iloc[0]).partition("/")
         label = f"{'host hours' if what == 'h' else what} per {per.replace('10^6', 'million')}"
         heading = "keeping the full corpus" if yearly else phase_title(str(phase))
-        dots = _rows(shown, rows, "costs", label, "markers")
+        dots = series_of_rows(rows, shown.names, "costs", label, "markers")
         panels.append(Panel(heading, Axis(label), rows_axis(dot.name for dot in dots), dots))
     return Chart(panels, shown.note)
-
-
-def _rows(shown: Shown, table: pd.DataFrame, csv: str, unit: str, mode: Mode) -> list[Series]:
-    """A series of one point for each row of a table."""
-    rows = []
-    for _, group in lines_in(table, []):
-        for label, row in labelled(group.sort_values(list(shown.names)) if shown.names else group):
-            name = line_name(row, shown.names)
-            words = f"{number(row['mean'])} {unit}"
-            mean = point(row["mean"], name, row, words, f"{csv}:{label}")
-            rows.append(Series(name, [mean], mode, row))
-    return rows

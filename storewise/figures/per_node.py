@@ -8,9 +8,9 @@ from storewise.analysis.common.engines import title
 from storewise.analysis.common.frames import records
 from storewise.analysis.common.text import number
 from storewise.analysis.model.tables import Tables
-from storewise.figures.chart import Axis, Chart, Panel, Point, Series, level_axis, point, rows_axis
+from storewise.figures.chart import Axis, Chart, Panel, Point, Series, level_axis, rows_axis
 from storewise.figures.hosts import KINDS
-from storewise.figures.selection import choose, engines_in, labelled
+from storewise.figures.selection import choose, engines_in, points_of
 from storewise.figures.style import INK
 
 #: Most nodes of a panel; those of a larger cluster that were slowest are shown.
@@ -101,8 +101,8 @@ def _load(rows: pd.DataFrame, nodes: list[str], record: dict[str, str]) -> Panel
 
 
 def slowed_nodes(tables: Tables) -> Chart | None:
-    """Throughput, 95th percentile of each node, and iowait over the number of slowed nodes; three
-    panels for each phase (and way of slowing)."""
+    """Throughput, and the 95th percentile of each node, over the number of slowed nodes; two panels
+    for each phase (and way of slowing)."""
     if tables.slowdown.empty:
         return None
     slow = choose(tables.slowdown, tables.results.factors, 0).rows
@@ -110,46 +110,34 @@ def slowed_nodes(tables: Tables) -> Chart | None:
     ways = slow[slow["slow"] != ""][["phase", "slow"]].drop_duplicates().to_numpy()
     panels = []
     for phase, way in ways[:_MOST]:
-        rates: list[Series] = []
-        times: list[Series] = []
-        waits: list[Series] = []
+        rates, times = [], []
         here = slow[(slow["phase"] == phase) & slow["slow"].isin(["", way])]
         for engine in engines_in(here):
             record = {"engine": engine, "phase": phase}
             rows = here[here["engine"] == engine].sort_values("slowed_nodes")
             rows = rows.drop_duplicates("slowed_nodes")
-            points = [
-                point(r["slowed_nodes"], r["mean"], r, f"{number(r['mean'])}/s", f"slowdown:{at}")
-                for at, r in labelled(rows)
-            ]
+            points = points_of(
+                rows, "slowed_nodes", "mean", "slowdown", lambda row: f"{number(row['mean'])}/s"
+            )
             rates.append(Series(title(engine), points, record=record))
             nodes = each[(each["engine"] == engine) & (each["phase"] == phase)]
             nodes = nodes[nodes["step"].isin(set(rows["step"]))]
-            times.append(_marks(nodes, "service_p95", 1e3, "ms", record))
-            waits.append(_marks(nodes, "cpu_iowait", 1.0, "%", record))
+            times.append(Series(title(engine), _slowest(nodes), "markers", record))
         x = level_axis("slowed nodes", here["slowed_nodes"], "linear")
         panels += [
             Panel(f"{phase}: {way}", x, Axis("operations per second", "linear"), rates),
             Panel(f"{phase}: {way}", x, Axis("p95 of each node in ms", "linear"), times),
-            Panel(f"{phase}: {way}", x, Axis("iowait of each node in %", "linear"), waits),
         ]
     return Chart(panels) if panels else None
 
 
-def _marks(
-    rows: pd.DataFrame, value: str, scale: float, unit: str, record: dict[str, str]
-) -> Series:
-    """A mark for each node: full where it was slowed, hollow where it was not."""
-    rows = rows.assign(slowed=rows["slowed"] != "")
-    highest = rows.groupby(["slowed_nodes", "node", "slowed"])[value].max().dropna().reset_index()
-    points = [
-        Point(
-            row["slowed_nodes"],
-            row[value] * scale,
-            words=f"{row['node']}{' (slowed)' if row['slowed'] else ''}: "
-            f"{number(row[value] * scale)} {unit}",
-            hollow=not row["slowed"],
-        )
-        for row in records(highest)
-    ]
-    return Series(title(record["engine"]), points, "markers", record)
+def _slowest(rows: pd.DataFrame) -> list[Point]:
+    """The 95th percentile of each node: full where it was slowed, hollow where it was not."""
+    times = rows.assign(slowed=rows["slowed"] != "").dropna(subset=["service_p95"])
+    times = times.groupby(["slowed_nodes", "node", "slowed"])["service_p95"].max().reset_index()
+    points = []
+    for row in records(times):
+        time = 1e3 * row["service_p95"]
+        words = f"{row['node']}{' (slowed)' if row['slowed'] else ''}: {number(time)} ms"
+        points.append(Point(row["slowed_nodes"], time, words=words, hollow=not row["slowed"]))
+    return points

@@ -8,21 +8,20 @@ import pandas as pd
 
 from storewise.analysis.common.engines import BASELINE, CEILING, client_side
 from storewise.analysis.common.text import number, seconds
-from storewise.analysis.judge.comparable_steps import WITH, closed_steps
+from storewise.analysis.judge.comparable_steps import closed_steps
 from storewise.analysis.model.tables import Tables
-from storewise.figures.chart import Axis, Chart, Panel, Point, Series, point, rows_axis
+from storewise.figures.chart import Axis, Chart, Panel, Point, Series, rows_axis
 from storewise.figures.selection import (
     CLIENTS_CEILING,
     LINES,
     ROWS,
     Finder,
     choose,
-    labelled,
-    line_name,
     line_of,
     lines_in,
     phase_title,
     points_of,
+    series_of_rows,
     without_idle_ceiling,
 )
 from storewise.figures.style import GREY
@@ -41,33 +40,23 @@ def throughput(tables: Tables) -> Chart | None:
         return None
     ceilings, rates = rates[rates["engine"] == CEILING], rates[rates["engine"] != CEILING]
     factors = tables.results.factors
-    finder = Finder(tables.rates, [*factors, "phase", "step", "measure"])
     ceiling = Finder(ceilings, [*client_side(factors), "phase", "step", "measure"])
     shown = choose(rates, factors, ROWS)
     panels = []
     for phase in tables.phases_of(shown.rows):
-        series: list[Series] = []
-        for _, group in lines_in(shown.rows[shown.rows["phase"] == phase], []):
-            for _, row in labelled(group):
-                name = ", ".join(filter(None, (line_name(row, shown.names), row[WITH])))
-                unit = f"{_counted(row['measure'])}/s"
-                words = f"{number(row['mean'])} {unit}"
-                mean = point(row["mean"], name, row, words, finder.source("summary", row))
-                series.append(Series(name, [mean], "markers", row))
-                for above in ceiling.find(row)[:1]:
-                    most = float(ceilings["mean"][above])
-                    tick = [Point(most, name, words=f"{number(most)} {unit}")]
-                    series.append(
-                        Series(CLIENTS_CEILING, tick, "markers", row, colour=GREY, marker="|")
-                    )
-        names = rows_axis(one.points[0].y for one in series)
-        counted = _counted(series[0].record["measure"])
+        rows = shown.rows[shown.rows["phase"] == phase]
+        counted = str(rows["measure"].iloc[0]).removesuffix("_per_s")
+        series = series_of_rows(rows, shown.names, "summary", f"{counted}/s", "markers")
+        names = rows_axis(one.name for one in series)
+        for one in list(series):
+            for above in ceiling.find(one.record)[:1]:
+                most = float(ceilings["mean"][above])
+                tick = [Point(most, one.name, words=f"{number(most)} {counted}/s")]
+                series.append(
+                    Series(CLIENTS_CEILING, tick, "markers", one.record, colour=GREY, marker="|")
+                )
         panels.append(Panel(phase_title(phase), Axis(f"{counted} per second"), names, series))
     return Chart(panels, shown.note)
-
-
-def _counted(measure: str) -> str:
-    return measure.removesuffix("_per_s")
 
 
 def rates_shown(tables: Tables) -> pd.DataFrame:
@@ -86,7 +75,7 @@ def rates_shown(tables: Tables) -> pd.DataFrame:
             rows = rows[rows["engine"] != BASELINE]
         kept.append(closed_steps(rows))
     kept = [rows for rows in kept if len(rows)]
-    return pd.concat(kept, ignore_index=True) if kept else summary.iloc[:0]
+    return pd.concat(kept) if kept else summary.iloc[:0]
 
 
 def _loads(tables: Tables) -> set[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +20,6 @@ from storewise.figures.rates import rates_shown
 from storewise.figures.selection import (
     FACTOR_LABELS,
     LINES,
-    Finder,
     choose,
     line_of,
     lines_in,
@@ -28,7 +27,7 @@ from storewise.figures.selection import (
     points_of,
     without_idle_ceiling,
 )
-from storewise.figures.style import DASHED, DOTTED, SOLID
+from storewise.figures.style import DASHED, DOTTED
 
 #: Points of a fitted curve.
 _POINTS = 40
@@ -46,10 +45,13 @@ def over_levels(tables: Tables) -> Chart | None:
         shown = choose(rates, [f for f in factors if f != factor], LINES)
         label = FACTOR_LABELS.get(factor, factor)
         for phase in tables.phases_of(shown.rows):
-            rows = shown.rows[shown.rows["phase"] == phase]
+            rows = shown.rows[shown.rows["phase"] == phase].sort_values(factor)
             if rows.groupby("engine")[factor].nunique().max() < 2:
                 continue
-            lines = _lines(tables, rows, factor, shown.names)
+            lines = []
+            for rank, group in lines_in(rows, shown.names):
+                line = _line(group, factor, shown.names, rank)
+                lines += [line, *_law(tables, line, factor)]
             measure = str(rows["measure"].iloc[0]).removesuffix("_per_s")
             x, y = level_axis(label, rows[factor]), Axis(f"{measure} per second")
             panels.append(Panel(f"{phase_title(phase)}, over {label}", x, y, lines))
@@ -57,40 +59,28 @@ def over_levels(tables: Tables) -> Chart | None:
     return Chart(panels, " ".join(dict.fromkeys(filter(None, notes)))) if panels else None
 
 
-def _lines(tables: Tables, rows: pd.DataFrame, factor: str, names: Sequence[str]) -> list[Series]:
-    finder = Finder(tables.rates, [*tables.results.factors, "phase", "step", "measure"])
-    lines = []
-    for rank, group in lines_in(rows, names):
-        group = group.sort_values(factor)
-        record = {k: v for k, v in records(group)[0].items() if k != factor}
-        points = [
-            replace(point, source=finder.source("summary", row))
-            for point, row in zip(
-                points_of(group, factor, "mean", "", lambda row: _words(row, factor)),
-                records(group),
-                strict=True,
-            )
-        ]
-        ceiling = record["engine"] == CEILING
-        look: dict[str, Any] = {"record": record, "dash": DOTTED if ceiling else SOLID}
-        if group[factor].isna().all():
-            look |= {"mode": "level", "dash": DOTTED if ceiling else DASHED}
-        elif rank:
-            look["dash"] = rank
-        line = line_of(group, names, points, rank, **look)
-        lines.append(line)
-        fitted = law_of(tables, record, factor)
-        if fitted is not None:
-            xs = np.linspace(group[factor].min(), group[factor].max(), _POINTS).tolist()
-            words = (
-                f"Universal Scalability Law: sigma {number(fitted['sigma'])}, "
-                f"kappa {number(fitted['kappa'])}, R² {fitted['r2']:.3f}"
-            )
-            ys = [law(x, fitted["lambda"], fitted["sigma"], fitted["kappa"]) for x in xs]
-            curve = [Point(x, y, words=words) for x, y in zip(xs, ys, strict=True)]
-            look = {"mode": "lines", "dash": DASHED, "thin": True, "colour": "", "name": ""}
-            lines.append(replace(line, points=curve, **look))
-    return lines
+def _line(group: pd.DataFrame, factor: str, names: Sequence[str], rank: int) -> Series:
+    points = points_of(group, factor, "mean", "summary", lambda row: _words(row, factor))
+    line = line_of(group, names, points, rank)
+    level = bool(group[factor].isna().all())
+    dash = DOTTED if line.engine == CEILING else DASHED if level else rank
+    # The levels of the factor are its points: who chooses some of them chooses no line.
+    record = {name: value for name, value in line.record.items() if name != factor}
+    return replace(line, record=record, dash=dash, mode="level" if level else line.mode)
+
+
+def _law(tables: Tables, line: Series, factor: str) -> Iterator[Series]:
+    """The law that was fitted through a line."""
+    fitted = law_of(tables, line.record, factor)
+    if fitted is not None:
+        words = (
+            f"Universal Scalability Law: sigma {number(fitted['sigma'])}, "
+            f"kappa {number(fitted['kappa'])}, R² {fitted['r2']:.3f}"
+        )
+        xs = np.linspace(line.points[0].x, line.points[-1].x, _POINTS)
+        ys = law(xs, fitted["lambda"], fitted["sigma"], fitted["kappa"])
+        points = [Point(x, y, words=words) for x, y in zip(xs, ys, strict=True)]
+        yield Series("", points, "lines", line.record, dash=DASHED, thin=True)
 
 
 def _words(row: Mapping[str, Any], factor: str) -> str:

@@ -10,9 +10,10 @@ import pandas as pd
 
 from storewise.analysis.common.engines import BASELINE, CEILING, title, varying_factors
 from storewise.analysis.common.frames import grouped, key_of, records
-from storewise.analysis.common.text import setting
+from storewise.analysis.common.text import number, setting
+from storewise.analysis.judge.comparable_steps import WITH
 from storewise.analysis.model.tables import Tables
-from storewise.figures.chart import Point, Series, point
+from storewise.figures.chart import Mode, Point, Series, point
 
 #: What rates of the null engine are: they store nothing.
 CLIENTS_CEILING = "client's ceiling"
@@ -120,6 +121,22 @@ def line_of(
     first = records(group)[0]
     usual: dict[str, Any] = {"name": line_name(first, names), "record": first, "dash": rank}
     return Series(points=points, **(usual | look))
+
+
+def series_of_rows(
+    table: pd.DataFrame, names: Sequence[str], csv: str, unit: str, mode: Mode
+) -> list[Series]:
+    """A series of one point for each row of a part of a table: the rows of a panel, engine by
+    engine."""
+    rows = []
+    for engine in engines_in(table):
+        group = table[table["engine"] == engine]
+        for label, row in labelled(group.sort_values(list(names)) if names else group):
+            name = ", ".join(filter(None, (line_name(row, names), row.get(WITH))))
+            words = f"{number(row['mean'])} {unit}"
+            mean = point(row["mean"], name, row, words, f"{csv}:{label}")
+            rows.append(Series(name, [mean], mode, row))
+    return rows
 
 
 class Finder:

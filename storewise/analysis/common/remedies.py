@@ -28,17 +28,17 @@ REMEDIES = (
         "Measure what failed or is missing",
         "`storewise run STUDY --retry-failed`",
         (
-            *("failed_trial", "missing_trials", "missing_worker", "missing_log", "missing_node"),
-            *("missing_session", "operation_errors", "unfinished_trial"),
+            *("failed_trial", "missing_trials", "missing_worker", "missing_node"),
+            "operation_errors",
         ),
     ),
     Remedy(
         "Keep other work off the hosts, and measure again",
         "an `exclusive` allocation, or a quiet hour",
-        ("busy_host", "unsteady_host", "shared_host", "mixed_hosts", "mixed_versions"),
+        ("busy_host", "unsteady_host", "mixed_hosts", "mixed_versions"),
     ),
     Remedy("Make phases longer", "`read: {seconds: 10}`", ("short_phase",)),
-    Remedy("Repeat more often", "`repeats: 5`", ("one_repeat", "few_repeats")),
+    Remedy("Repeat more often", "`repeats: 5`", ("few_repeats",)),
     Remedy(
         "Give more clients: the client was the limit",
         "`factors: {workers: [1, 2, 4]}`",
@@ -47,7 +47,7 @@ REMEDIES = (
     Remedy(
         "Look at inputs that were left out",
         "`inputs/quarantine.tsv` beside this page",
-        ("quarantined", "equal_files", "input_warning", "quarantine_unreadable", "no_manifest"),
+        ("quarantined", "equal_files", "input_warning", "no_manifest"),
     ),
     Remedy(
         "Load more of the full corpus before you trust what is said of it",

@@ -22,6 +22,16 @@ class StudyWarning:
     remedy: str
 
 
+#: Cases that happen by chance now and then, also on a quiet machine, are an alarm from so many on,
+#: and where they are so large a share: `benchmarks/alarms.py`.
+FEWEST, LEAST_SHARE = 3, 0.1
+
+
+def often(cases: int, of: int) -> bool:
+    """Whether so many cases are an alarm; all that there are always are."""
+    return cases > 0 and cases >= min(of, max(FEWEST, LEAST_SHARE * of))
+
+
 COLUMNS = ["code", "trial", "message", "remedy"]
 
 

@@ -151,7 +151,7 @@ def read_quarantine(path: Path) -> tuple[list[Quarantined], list[StudyWarning]]:
     except (OSError, KeyError, csv.Error) as error:
         return [], [
             StudyWarning(
-                "quarantine_unreadable",
+                "no_manifest",
                 "",
                 f"{path}: not a table with the columns path, line, offset and reason: {error!r}",
                 "delete it and make the manifest again (`snakemake -R manifest`)",

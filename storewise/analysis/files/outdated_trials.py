@@ -57,17 +57,6 @@ def left_out_warnings(
     ]
 
 
-def unfinished_warnings(trials: Collection[str]) -> Iterator[StudyWarning]:
-    """Yield a warning for each trial that was started and did not finish."""
-    for trial in sorted(trials):
-        yield StudyWarning(
-            "unfinished_trial",
-            trial,
-            "it was started and did not finish; no figure uses it",
-            "run the study again: it measures what is missing",
-        )
-
-
 def stale_warnings(
     expected: Trials | None, stored: Trials, failed: Collection[str]
 ) -> Iterator[StudyWarning]:
@@ -77,7 +66,7 @@ def stale_warnings(
     """
     if expected is None:
         yield StudyWarning(
-            "other_study",
+            "no_study",
             "",
             "study.json is not a study that this version of Storewise understands; trials cannot "
             "be compared with what the study asks for",

@@ -148,7 +148,7 @@ def missing_parts(parts: Sequence[Part], logs: Sequence[HdrLog]) -> Iterator[Stu
     for part in parts:
         if part.worker is not None and (part.trial, part.phase, part.worker) not in logged:
             lost = f"worker {part.worker} has no Hdr log; its latencies are left out"
-            yield StudyWarning("missing_log", part.trial, f"phase {part.phase}: {lost}", again)
+            yield StudyWarning("missing_worker", part.trial, f"phase {part.phase}: {lost}", again)
     for (trial, phase), missing in _missing_workers(parts).items():
         if missing:
             lost = f"no result of worker {', '.join(map(str, missing))}"
@@ -270,8 +270,8 @@ def job_warnings(parts: Sequence[Part]) -> Iterator[StudyWarning]:
             trials.setdefault(key, set()).add(part.trial)
     of_session = {message for code, message, _ in trials if code == "session"}
     for (code, message, remedy), names in trials.items():
-        # What forming found is in the parts of the workers and of the session, but for what
-        # `sessions` finds itself over all trials.
+        # What forming found is in the parts of the workers and of the session. Nodes that share a
+        # host are no alarm: the hosts of servers are shown.
         if message.startswith(_SHARED) or (code == "worker" and message in of_session):
             continue
         if len(names) > 1:

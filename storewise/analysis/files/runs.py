@@ -6,11 +6,8 @@ import json
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import groupby
 from pathlib import Path
 
-from storewise.analysis.common.text import all_of
-from storewise.analysis.common.warnings import StudyWarning
 from storewise.layout import FAILURES, RECORD
 
 
@@ -29,33 +26,14 @@ class FailedAttempt:
         return f"{datetime.fromtimestamp(self.at, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def read_attempts(
-    directory: Path, measured: Collection[str]
-) -> tuple[list[FailedAttempt], list[StudyWarning]]:
-    """Failed attempts at the trials that were `measured`, and a warning for each of these."""
-    attempts = sorted(
+def read_attempts(directory: Path, measured: Collection[str]) -> list[FailedAttempt]:
+    """Failed attempts at the trials that were `measured`."""
+    return sorted(
         attempt
         for path in (directory / FAILURES).glob("*.jsonl")
         if path.stem in measured
         for attempt in _attempts(path)
     )
-    warnings = []
-    for trial, group in groupby(attempts, key=lambda attempt: attempt.trial):
-        reasons = [attempt.reason for attempt in group]
-        number, words = "1 attempt", reasons[0]
-        if len(reasons) > 1:
-            number = f"{len(reasons)} attempts"
-            words = all_of([f"({i}) {reason}" for i, reason in enumerate(reasons, 1)])
-        warnings.append(
-            StudyWarning(
-                "failed_attempt",
-                trial,
-                f"{number} failed before it was measured: {words}",
-                "its figures are those of the attempt that succeeded; where many trials fail so, "
-                "look for the cause before you trust their rates",
-            )
-        )
-    return attempts, warnings
 
 
 def _attempts(path: Path) -> Iterator[FailedAttempt]:

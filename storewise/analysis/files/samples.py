@@ -62,7 +62,7 @@ def read_samples(trials: Sequence[TrialFiles]) -> Samples:
     totals: dict[tuple[str, str], Mapping[str, str]] = {}
     warnings: list[StudyWarning] = []
     for trial in trials:
-        pack = _pack(trial, warnings)
+        pack = _pack(trial)
         if pack is None:
             continue
         begin = 0
@@ -93,22 +93,14 @@ def _runs(read: Sequence[_Read]) -> list[pa.Table]:
     return [table.slice(begin, length) for table, begin, length in runs]
 
 
-def _pack(trial: TrialFiles, warnings: list[StudyWarning]) -> Pack | None:
+def _pack(trial: TrialFiles) -> Pack | None:
     if not trial.packed:
         return None
     of_workers = [n for n in trial.parts if (place := place_of(n)) and place[1] is not None]
     try:
         return read_pack(trial.directory, of_workers, [log.name for log in trial.logs])
-    except ResultError as error:
-        warnings.append(
-            StudyWarning(
-                "unreadable_pack",
-                trial.trial,
-                f"{error}; the figures are from the files beside it",
-                "delete the file: it is only a copy of the files beside it",
-            )
-        )
-        return None
+    except ResultError:
+        return None  # the files beside it have all that is in it
 
 
 def _together(files: Sequence[_File]) -> dict[_File, _Read]:

@@ -28,7 +28,7 @@ from storewise.analysis.judge.comparable_steps import (
 from storewise.analysis.measure.throughput import FINISH
 from storewise.analysis.model.tables import Judged, Tables
 from storewise.analysis.stats.anova import COLUMNS as TERM_COLUMNS
-from storewise.analysis.stats.anova import Interactions, Specification
+from storewise.analysis.stats.anova import Specification
 from storewise.analysis.stats.anova_groups import (
     PAIR_COLUMNS,
     Analyses,
@@ -63,7 +63,8 @@ class Selection:
     log: bool | None = None
     """None: wherever all values are positive."""
     typ: int = 2
-    interactions: Interactions = "auto"
+    order: int | None = None
+    strict: bool = False
     robust: bool = False
     tukey: str | None = None
     phase: str | None = None
@@ -195,10 +196,10 @@ def _analysed(
         tuple(f for f in selection.numeric if f in chosen),
         log,
         typ=selection.typ,
-        interactions=selection.interactions,
+        order=selection.order or (None if len(chosen) <= FULL else 2),
+        strict=selection.strict,
         robust=selection.robust,
         tukey=selection.tukey if selection.tukey in chosen else None,
-        highest=FULL if len(chosen) <= FULL else 2,
     )
     group = one_group(rows.rename(columns={"value": spec.response}), by, spec)
     others = [f for f in varying if f not in chosen and f not in selection.by]

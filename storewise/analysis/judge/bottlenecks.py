@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +21,7 @@ import pandas as pd
 from storewise.analysis.common.engines import CEILING, embedded
 from storewise.analysis.common.frames import grouped, missing, records, rows_of
 from storewise.analysis.common.text import all_of, binary
-from storewise.analysis.common.warnings import StudyWarning
+from storewise.analysis.common.warnings import StudyWarning, often
 from storewise.analysis.files.parts import SESSION, Part
 from storewise.analysis.measure.reduction import STEP
 from storewise.analysis.model.tables import Judged, Tables
@@ -203,7 +203,7 @@ def limits(tables: Tables) -> Judged:
         step_causes += [cause for use in hosts for cause in causes(use)]
         rows.append(_row(key, step_causes, hosts, float(step.value)))
     table = pd.DataFrame(rows, columns=list(COLUMNS))
-    return Judged(table, list(_warnings(table)))
+    return Judged(table, busy_hosts(table))
 
 
 def _row(
@@ -252,18 +252,21 @@ def _quiet(use: HostUse) -> str:
     return f"the busiest host ({use.who or use.host}): {words}"
 
 
-def _warnings(table: pd.DataFrame) -> Iterator[StudyWarning]:
-    """One warning for all steps that other work on the host limited."""
+def busy_hosts(table: pd.DataFrame) -> list[StudyWarning]:
+    """One warning where other work on the hosts limited a good part of all steps."""
     rows = table[(table["limited_by"] == FOREIGN_CPU) | table["also"].str.contains(FOREIGN_CPU)]
-    if len(rows):
-        hosts = sorted(set(rows["host"]) - {""})
-        yield StudyWarning(
+    if not often(len(rows), len(table)):
+        return []
+    hosts = sorted(set(rows["host"]) - {""})
+    return [
+        StudyWarning(
             "busy_host",
             "",
             f"{len(rows)} of {len(table)} steps ran on hosts ({all_of(hosts)}) whose processors "
             "were busy mostly with other work than the trial's",
             "keep other work off the hosts (`exclusive` allocation of nodes) and measure again",
         )
+    ]
 
 
 def host_facts(parts: Sequence[Part]) -> dict[str, HostFacts]:

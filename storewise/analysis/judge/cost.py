@@ -189,10 +189,10 @@ def _phases(tables: Tables, factors: list[str], prices: Prices | None) -> Iterat
             yield {**place, "measure": "host_hours", "unit": "h", **hours}
             continue
         per = f"/10^6 {'documents' if load else 'operations'}"
-        hours = measured.under(count * MILLION / HOUR).columns()
+        hours = measured.reciprocal(count * MILLION / HOUR).columns()
         yield {**place, "measure": "host_hours_per_million", "unit": f"h{per}", **hours}
         if prices is not None:
-            money = measured.under(hosts["price_hour"] * MILLION / HOUR).columns()
+            money = measured.reciprocal(hosts["price_hour"] * MILLION / HOUR).columns()
             place["note"] = _joined(note, hosts["priced"], prices.source)
             unit = f"{prices.currency}{per}"
             yield {**place, "measure": "money_per_million", "unit": unit, **money}

@@ -32,7 +32,7 @@ PARAMETERS = ("lambda", "sigma", "kappa", "peak", "peak_rate")
 COLUMNS = (
     *("phase", "step", "measure", "unit", "factor", "levels", "lowest", "highest"),
     *(name + end for name in PARAMETERS for end in ("", "_low", "_high")),
-    *("r2", "resampled", "flags", "reason"),
+    *("r2", "basis", "flags", "reason"),
 )
 
 
@@ -83,12 +83,11 @@ def _row(named: Mapping[str, Any], factor: str, group: pd.DataFrame) -> dict[str
         "lowest": levels[0],
         "highest": levels[-1],
         "flags": "",
-        "resampled": "none",
         "reason": not_fitted(levels, rates),
     }
     if not row["reason"]:
         law = fit(levels, rates, group["error"].astype(float).to_list())
-        row |= {"r2": law.r2, "resampled": law.basis, "flags": ", ".join(law.flags)}
+        row |= {"r2": law.r2, "basis": law.basis, "flags": ", ".join(law.flags)}
         parameters = (law.rate_of_one, law.sigma, law.kappa, law.peak, law.peak_rate)
         for name, one in zip(PARAMETERS, parameters, strict=True):
             row |= {name: one.value, f"{name}_low": one.low, f"{name}_high": one.high}

@@ -9,13 +9,14 @@ process, so there a busy process is no sign.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 
 import pandas as pd
 
 from storewise.analysis.common.engines import BASELINE, CEILING, client_side, embedded, title
 from storewise.analysis.common.frames import rows_of
-from storewise.analysis.common.warnings import StudyWarning
+from storewise.analysis.common.text import all_of
+from storewise.analysis.common.warnings import StudyWarning, often
 from storewise.analysis.measure.reduction import HOST_METRICS, STEP, Reduction
 from storewise.analysis.measure.throughput import StepKey
 from storewise.analysis.model.results import Results
@@ -24,8 +25,11 @@ from storewise.metrics.schema import METRICS
 BUSY_CLIENT = 0.9
 NEAR_CEILING = 0.8
 OWN_WORK = 0.1
-#: Ratio of the fastest to the slowest canary above which a host is called unsteady.
-UNSTEADY = 1.5
+#: Share of a store's steps from which on that is an alarm.
+MOSTLY = 0.75
+#: How many times slower or faster than its median a canary is that tells of another machine. By
+#: chance a disk's may spread by a quarter.
+UNSTEADY = 2.0
 
 COLUMNS = [*STEP, "host", "node", "metric", "mean", "max", "unit"]
 _UNITS = {name: METRICS[name] for name in HOST_METRICS}
@@ -114,16 +118,30 @@ def _near_ceiling(rates: pd.DataFrame, summary: pd.DataFrame, results: Results) 
     return joined[joined["value"] >= NEAR_CEILING * joined["top"]]
 
 
-def bound_warnings(bound: pd.DataFrame) -> list[StudyWarning]:
-    """One warning per trial and phase that the client limited."""
+def bound_warnings(
+    bound: pd.DataFrame, rates: pd.DataFrame, results: Results
+) -> list[StudyWarning]:
+    """One warning for the phases of which the client limited most of a store's steps; fewer may be
+    chance. `rates` as for `client_bound`."""
+    if bound.empty:
+        return []
+    engines = results.trials.set_index("trial")["engine"]
+
+    def steps(table: pd.DataFrame) -> pd.Series:
+        every = table[list(STEP)].drop_duplicates()
+        return every.groupby([every["trial"].map(engines), every["phase"].astype(str)]).size()
+
+    share = (steps(bound) / steps(rates)).dropna()
+    names = [f"{title(engine)} ({phase})" for engine, phase in share.index[share >= MOSTLY]]
+    if not names:
+        return []
     return [
         StudyWarning(
             "client_bound",
-            str(row.trial),
-            f"phase {row.phase}: limited by the client: {row.reason}",
-            "the store may do more than this figure says: use more processes or workers",
+            "",
+            f"mostly the client was the limit of {all_of(names)}: {bound['reason'].iloc[0]}, say",
+            "the stores may do more than their figures say: use more processes or workers",
         )
-        for row in rows_of(bound)
     ]
 
 
@@ -134,16 +152,20 @@ def canary(samples: Reduction) -> pd.DataFrame:
     return table.assign(unit=table["metric"].map(METRICS))
 
 
-def canary_warnings(table: pd.DataFrame) -> Iterator[StudyWarning]:
-    """A warning per canary that differs much between trials: the machine was not the same."""
+def canary_warnings(table: pd.DataFrame) -> list[StudyWarning]:
+    """One warning where the machine was often much faster or slower than usual."""
+    texts = []
     for (metric, by), group in table.groupby(["metric", "taken_by"]):
-        slow, fast = float(group["value"].min()), float(group["value"].max())
-        if slow > 0 and fast / slow > UNSTEADY:
-            yield StudyWarning(
-                "unsteady_host",
-                "",
-                f"{metric} of hosts with {by} lay between {slow:,.3g} and {fast:,.3g} "
-                f"{group['unit'].iloc[0]} before the trials: the machine was not equally fast all "
-                "the time",
-                "keep other work off the machine, or set more repeats",
+        ratios = group["value"] / group["value"].median()
+        off = int(((ratios < 1 / UNSTEADY) | (ratios > UNSTEADY)).sum())
+        if often(off, len(group)):
+            slow, fast = group["value"].min(), group["value"].max()
+            texts.append(
+                f"{metric} of hosts with {by} from {slow:,.3g} to {fast:,.3g} "
+                f"{group['unit'].iloc[0]}, {off} of {len(group)} times off its median by a factor "
+                f"of {UNSTEADY:g}"
             )
+    if not texts:
+        return []
+    text = f"the machine was not equally fast before all trials: {'; '.join(texts)}"
+    return [StudyWarning("unsteady_host", "", text, "keep other work off it, and measure again")]

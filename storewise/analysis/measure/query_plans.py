@@ -123,23 +123,10 @@ def _list(shares: Sequence[float]) -> str:
 
 
 def plan_warnings(planned: pd.DataFrame, results: Results) -> Iterator[StudyWarning]:
-    """Queries that a client answered for its store, stores that found other numbers than there
-    are, and phases whose rates mix selectivities."""
-    yield from _mixtures(planned)
-    engines = {row["trial"]: row.get("engine", "") for row in records(results.trials)}
+    """Stores that found other numbers than there are."""
     # Not every part tells of the engine: that of the verification does not.
     keeps_none = {p.trial for p in results.parts if not _stores(p.conditions)}
     for (trial,), group in grouped(planned, ["trial"]):
-        by_client = group[group["answered_by"] == "client"]
-        if len(by_client):
-            queries, verbs = (sorted(set(by_client[name])) for name in ("query", "verb"))
-            yield StudyWarning(
-                "answered_by_client",
-                str(trial),
-                f"{title(str(engines[trial]))} knows no conditions on fields: its client "
-                f"answered {all_of(queries)} from what {all_of(verbs)} gave",
-                "compare these times with others of the same kind only",
-            )
         both = group.dropna(subset=["found", "matched"])
         wrong = records(both[both["found"] != both["matched"]])
         if wrong and trial not in keeps_none:
@@ -151,23 +138,6 @@ def plan_warnings(planned: pd.DataFrame, results: Results) -> Iterator[StudyWarn
                 f"readings, there are {row['matched']:.0f} (in {len(wrong)} cases)",
                 "see the trial's verification: what is lost cannot be found",
             )
-
-
-def _mixtures(planned: pd.DataFrame) -> list[StudyWarning]:
-    """Phases that asked for several shares in one step: their rates are of none of them."""
-    shares = planned.groupby(["query", "trial", "step"])["selectivity_pct"].nunique()
-    return [
-        StudyWarning(
-            "mixed_selectivities",
-            "",
-            f"phase {query}: its rates and percentiles are of up to {number} selectivities "
-            "together, of which the largest takes most of the time",
-            "see the table of plans for each of them, or give each a step of its own "
-            "(`sweep: {selectivity_pct: [...]}`)",
-        )
-        for query, number in shares.groupby("query").max().items()
-        if number > 1
-    ]
 
 
 def _stores(conditions: Mapping[str, Any]) -> bool:

@@ -127,15 +127,9 @@ def _inodes(group: pd.DataFrame) -> dict[str, float]:
     return inode_measures(sums)
 
 
-def session_warnings(parts: Sequence[Part]) -> list[StudyWarning]:
-    """Parts of servers that are missing, and servers that shared a host with others."""
+def session_warnings(parts: Sequence[Part]) -> Iterator[StudyWarning]:
+    """Parts of servers that are missing."""
     facts = _facts(parts)
-    return [*_missing(parts, facts), *_shared(parts, facts)]
-
-
-def _missing(
-    parts: Sequence[Part], facts: Mapping[str, Mapping[str, Any]]
-) -> Iterator[StudyWarning]:
     remedy = "delete the trial's directory and run the study again"
     stored = {(part.trial, part.node) for part in parts if part.phase == SESSION}
     # Of the first part of each trial.
@@ -153,40 +147,9 @@ def _missing(
             )
         if expected and (name, None) not in stored:
             yield StudyWarning(
-                "missing_session",
+                "missing_node",
                 name,
                 f"no result of its session ({SESSION_PART}); the times of forming and "
                 "closing are left out",
                 remedy,
             )
-
-
-def _shared(
-    parts: Sequence[Part], facts: Mapping[str, Mapping[str, Mapping[str, Any]]]
-) -> Iterator[StudyWarning]:
-    """One finding for all trials in which a host had more than one server, or clients beside."""
-    clients: dict[str, set[str]] = {}
-    for part in parts:
-        if part.worker is not None:
-            clients.setdefault(part.trial, set()).add(str(_host(part)))
-    worst: list[str] = []
-    trials = 0
-    for trial, nodes_of in sorted(facts.items()):
-        users: dict[str, list[str]] = {}
-        for node, known in sorted(nodes_of.items()):
-            users.setdefault(str(known.get("host")), []).append(node)
-        for host in clients.get(trial, set()) & users.keys():
-            users[host].append("clients")
-        shared = [f"{host}: {', '.join(names)}" for host, names in users.items() if len(names) > 1]
-        if shared:
-            trials += 1
-            worst = max(worst, shared, key=lambda texts: sum(map(len, texts)))
-    if trials:
-        yield StudyWarning(
-            "shared_host",
-            "",
-            f"in {trials} of {len(facts)} trials with servers a host was shared (at most "
-            f"{'; '.join(worst)}): each had less of it than a host of its own would give, and "
-            "the host's figures are of all of them",
-            "for figures that count give each server and the clients a host of their own",
-        )

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from storewise.analysis.common.frames import rows_of
+from storewise.analysis.common.text import all_of
 from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.measure.reduction import STEP, Reduction
 from storewise.analysis.model.columns import RATES
@@ -52,33 +52,31 @@ def throughput(samples: Reduction) -> pd.DataFrame:
 
 
 def short_phases(table: pd.DataFrame) -> list[StudyWarning]:
-    """One warning per phase that has trials too short for a steady part."""
-    walls = table[table["measure"] == "duration"]
-    phases = {str(phase): group["value"] for phase, group in walls.groupby("phase", observed=True)}
-    return [
-        StudyWarning(
-            "short_phase",
-            "",
-            f"phase {phase}: {(wall < MIN_STEADY_SECONDS).sum()} of {len(wall)} runs took less "
-            f"than {MIN_STEADY_SECONDS:g} s (shortest {wall.min():.2g} s); their rates are "
-            "of the whole phase, start included",
-            "give the phase more work (more inputs, operations or seconds)",
-        )
-        for phase, wall in phases.items()
-        if (wall < MIN_STEADY_SECONDS).any()
+    """One warning for all phases that mostly took too short for a steady part."""
+    of_phases = table[table["measure"] == "duration"].groupby("phase", observed=True)["value"]
+    short = [
+        f"{name} ({t:.2g} s)" for name, t in of_phases.median().items() if t < MIN_STEADY_SECONDS
     ]
+    if not short:
+        return []
+    text = (
+        f"phases of less than {MIN_STEADY_SECONDS:g} s (median): {all_of(short)}; their rates are "
+        "of the whole phase, start included"
+    )
+    remedy = "give them more work (more inputs, operations or seconds)"
+    return [StudyWarning("short_phase", "", text, remedy)]
 
 
 def errors(table: pd.DataFrame) -> list[StudyWarning]:
-    """One warning per trial and phase with failed operations."""
-    rows = table[(table["measure"] == "errors") & (table["value"] > 0)]
+    """One warning per phase with failed operations."""
+    rows = table[(table["measure"] == "errors") & (table["value"] > 0)].astype({"phase": str})
     return [
         StudyWarning(
             "operation_errors",
-            str(row.trial),
-            f"phase {row.phase}: {int(row.value)} operations failed; rates and latencies are of "
-            "those that succeeded",
-            "see the trial's log for the first error",
+            group["trial"].iloc[0] if group["trial"].nunique() == 1 else "",
+            f"phase {phase}: {group['value'].sum():.0f} operations failed, in "
+            f"{group['trial'].nunique()} trials; rates and latencies are of those that succeeded",
+            "see the trials' logs for the first errors",
         )
-        for row in rows_of(rows)
+        for phase, group in rows.groupby("phase")
     ]

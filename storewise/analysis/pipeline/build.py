@@ -28,7 +28,6 @@ from storewise.analysis.measure.verification import verification_warnings
 from storewise.analysis.model.columns import ALL, RATES
 from storewise.analysis.model.results import OfTrials, Results
 from storewise.analysis.model.tables import Judged, Tables
-from storewise.analysis.verdict.export import verdict_table
 
 #: Table name -> its judge; later ones may read the tables of earlier ones in `Tables.judged`.
 JUDGES: dict[str, Callable[[Tables], Judged]] = {
@@ -37,8 +36,6 @@ JUDGES: dict[str, Callable[[Tables], Judged]] = {
     "costs": cost.costs,
     "limits": bottlenecks.limits,
     "capacity": capacity.capacity,
-    # Of all the others.
-    "verdict": verdict_table,
 }
 
 
@@ -84,7 +81,7 @@ def measured_tables(results: Results) -> Tables:
         *rates.short_phases(throughput),
         *rates.errors(throughput),
         *few_repeats(results),
-        *hosts.bound_warnings(bound),
+        *hosts.bound_warnings(bound, throughput, results),
         *hosts.canary_warnings(measured.canary),
         *verification_warnings(measured.verification),
     ]

@@ -27,7 +27,6 @@ from storewise.analysis.files.outdated_trials import (
     read_left_out,
     stale_warnings,
     trials_of,
-    unfinished_warnings,
 )
 from storewise.analysis.files.parts import (
     job_warnings,
@@ -36,7 +35,7 @@ from storewise.analysis.files.parts import (
     refused_by_workers,
     trial_files,
 )
-from storewise.analysis.files.runs import read_attempts, record_damage
+from storewise.analysis.files.runs import read_attempts
 from storewise.analysis.files.samples import read_samples
 from storewise.analysis.measure.sessions import session_warnings
 from storewise.analysis.measure.trials import Study, measure, together
@@ -108,9 +107,7 @@ def load_results(
     failures = {one.trial for one in failed}
     paths = [p for p in sorted(directory.glob(f"{TRIALS}/*/")) if p.name not in failures]
     files = [trial_files(path) for path in paths]
-    begun = {one.directory.name for one in files if one.parts}
     files = [one for one in files if (one.directory / VERIFIED).exists()]
-    unfinished = begun - {one.directory.name for one in files}
     read = read_trials(files, about, processes=processes, progress=progress)
     read = read or [Read([], [], measure([], [], read_samples([]).rows, about), [])]
     parts = [part for one in read for part in one.parts]
@@ -133,7 +130,6 @@ def load_results(
     warnings += [*missing_parts(parts, logs), *mixed(parts), *session_warnings(parts)]
     warnings += job_warnings(parts)
     lacking = 0
-    warnings += unfinished_warnings(unfinished)
     if study:
         stored = {p.trial: p.conditions for p in parts}
         expected = expected_trials(study)
@@ -142,16 +138,6 @@ def load_results(
         left_out = trials_of(missing, expected)
         lacking = len(set(expected or ()) - set(stored) - left_out)
         warnings += stale_warnings(expected, stored, failures | left_out)
-    attempts = collect(read_attempts(directory, {part.trial for part in parts}))
-    if problem := record_damage(directory):
-        warnings.append(
-            StudyWarning(
-                "unreadable_record",
-                "",
-                f"{problem}; no figure is of it",
-                "delete the file: the next run that measures writes it anew",
-            )
-        )
     references = (
         collect(_read_references(directory / REFERENCES)) if study.get("references") else []
     )
@@ -169,7 +155,7 @@ def load_results(
         warnings=sorted(set(warnings)),
         lacking=lacking,
         references=references,
-        attempts=attempts,
+        attempts=read_attempts(directory, {part.trial for part in parts}),
     )
 
 

@@ -18,7 +18,7 @@ from storewise.analysis.model.tables import Tables
 from storewise.analysis.pipeline.build import judge, measured_tables
 from storewise.analysis.pipeline.load import load_results
 from storewise.analysis.verdict.decision import Verdict, verdict
-from storewise.analysis.verdict.export import verdict_data
+from storewise.analysis.verdict.export import verdict_data, verdict_table
 from storewise.atomic import aside, write_aside
 from storewise.errors import ResultError
 from storewise.layout import VERDICT
@@ -52,7 +52,8 @@ def write_study(results: Results, outdir: Path) -> tuple[Tables, Verdict]:
 def write_tables(tables: Tables, outdir: Path, but: Collection[str] = ()) -> Verdict:
     """Write the tables, all `but` some, and the verdict, which is returned."""
     decision = verdict(tables)
-    short = {name: table for name, table in tables.frames().items() if name not in but}
+    frames = {**tables.frames(), "verdict": verdict_table(decision)}
+    short = {name: table for name, table in frames.items() if name not in but}
     _write(short, outdir, {VERDICT: json.dumps(verdict_data(decision), indent=1) + "\n"})
     return decision
 

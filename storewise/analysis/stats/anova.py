@@ -25,7 +25,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -35,9 +35,6 @@ from storewise.analysis.stats.models import OLS, anova_lm
 from storewise.analysis.stats.residual_checks import Check, cells, equal_variance, normality
 from storewise.errors import AnalysisError
 
-#: "auto": all that the rows can carry, the others are named; "all" or an order: those, or an
-#: error.
-Interactions = Literal["auto", "all", "none"] | int
 RESIDUAL = "Residual"
 COLUMNS = ("term", "df", "sum_sq", "f", "p", "eta_sq_partial", "omega_sq")
 #: Residual sum of squares, as a share of that of the response itself, that is mere rounding.
@@ -59,8 +56,8 @@ class Specification:
     means of so many equal repeats. `typ` is that of the sums of squares. `robust` takes F and p
     from the covariance HC3 (MacKinnon and White 1985; Long and Ervin, *The American Statistician*
     54, 2000), while the sums of squares and effect sizes stay the ordinary ones. `tukey` is a
-    factor whose levels are compared in pairs. `highest` is the order of the highest interactions
-    that are tried, all by default.
+    factor whose levels are compared in pairs. `order` is that of the highest interactions in the
+    model, all by default; with `strict` those that the rows cannot carry are an error.
     """
 
     response: str
@@ -69,10 +66,10 @@ class Specification:
     log: bool = False
     repeats: int = 1
     typ: int = 2
-    interactions: Interactions = "auto"
+    order: int | None = None
+    strict: bool = False
     robust: bool = False
     tukey: str | None = None
-    highest: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +201,8 @@ def _response(table: pd.DataFrame, spec: Specification) -> Floats:
     if spec.log:
         if (y <= 0).any():
             raise AnalysisError(
-                f"{response}: {int((y <= 0).sum())} values have no logarithm (<= 0)"
+                f"{response}: {int((y <= 0).sum())} values of 0 or less have no logarithm; leave "
+                "--log-response away"
             )
         y = np.log(y)
     with np.errstate(over="ignore"):
@@ -246,12 +244,10 @@ def sum_coded(codes: Any, levels: int) -> Floats:
 def _terms(design: Design, spec: Specification) -> tuple[list[Term], dict[str, str]]:
     """The terms that the rows can carry, by order, and those that they cannot with the reason."""
     n, every = len(design.data), len(spec.factors)
-    orders = {"auto": every, "all": every, "none": 1}
-    wanted = orders.get(str(spec.interactions)) or int(spec.interactions)
     kept: list[Term] = []
     known = np.ones((n, 1))
     left_out: dict[Term, str] = {}
-    for order in range(1, min(every, wanted, spec.highest or every) + 1):
+    for order in range(1, min(every, spec.order or every) + 1):
         terms = list(itertools.combinations(spec.factors, order))
         wider, fitting, reasons = known, list(kept), {}
         for term in terms:
@@ -281,7 +277,7 @@ def _terms(design: Design, spec: Specification) -> tuple[list[Term], dict[str, s
     for term, why in left_out.items():
         if len(term) == 1:
             raise AnalysisError(f"factor {term[0]}: {why}; leave one of them out")
-        if spec.interactions != "auto":
+        if spec.strict:
             raise AnalysisError(
                 f"interaction {':'.join(term)}: {why}; leave it out (--interactions none, or 2 for "
                 "pairs only)"

@@ -16,8 +16,6 @@ from storewise.analysis.common.text import some_of
 from storewise.errors import AnalysisError
 from storewise.yamlfile import nearest
 
-#: Names of digits, such as 007, would not come back as they were.
-_PADDED = r"[+-]?0[0-9]"
 #: Lines that an error lists.
 _SHOWN = 5
 
@@ -29,7 +27,6 @@ def observations(
     *,
     numeric: Sequence[str] = (),
     by: Sequence[str] = (),
-    log: bool = False,
 ) -> pd.DataFrame:
     """The columns that an analysis needs, typed, one row per observation, indexed by its line.
 
@@ -80,13 +77,7 @@ def observations(
                 f"{path}, {_lines(wrong)}: column {column!r} must be a number; found {found!r}"
                 f"{comma}"
             )
-        is_name = column != response and column not in numeric and text.str.match(_PADDED).any()
-        frame[column] = text if wrong.any() or is_name else numbers
-    if log and (frame[response] <= 0).any():
-        raise AnalysisError(
-            f"{path}, {_lines(frame[response] <= 0)}: column {response!r} has values of 0 or less, "
-            "which have no logarithm; leave --log-response away"
-        )
+        frame[column] = text if wrong.any() else numbers
     return frame
 
 

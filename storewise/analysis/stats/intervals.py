@@ -1,14 +1,15 @@
-"""A mean of positive figures with its error, what is made of several, and tests of a family.
+"""Means over repeats with their intervals, ratios of them, and p of many tests.
 
-Errors are standard errors of logarithms: those of ratios add in squares, degrees of freedom as
-Welch (*Biometrika* 34, 1947) and Satterthwaite (*Biometrics Bulletin* 2, 1946) have them.
+Rates, times and sizes are positive and their errors multiply, so errors are of logarithms and a
+mean is the geometric one (Fleming & Wallace, "How not to lie with statistics", *CACM* 29(3), 1986).
+Where they come from, from the spread of repeats, is `storewise.analysis.measure.summary`'s.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -18,19 +19,21 @@ from storewise.analysis.common.frames import Floats
 
 #: Confidence level of every interval.
 LEVEL = 0.95
+#: Of what is drawn.
 SEED = 20190601
 #: An interval whose ends differ by more than this factor says hardly anything.
 WIDEST = 10.0
 #: Greatest logarithm of an interval's end over its mean; `exp` of more is no number.
 _FARTHEST = 700.0
-#: The columns of an estimate in a table.
-ESTIMATE = ("n", "mean", "low", "high", "error", "freedom")
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A mean of `n` values with its 95 % interval, nan where there is none. `error` is the standard
-    error of its logarithm, `freedom` its degrees of freedom."""
+    """A mean of `n` repeats with the ends of its interval, which are nan where there is none.
+
+    `error` is the standard error of the mean's logarithm, `freedom` its degrees of freedom; both
+    serve to carry the interval into ratios.
+    """
 
     n: int
     mean: float
@@ -40,15 +43,15 @@ class Estimate:
     freedom: float = math.nan
 
     @classmethod
-    def on_logarithms(cls, n: int, mean: float, error: float, freedom: float) -> Estimate:
+    def of(cls, n: int, mean: float, error: float, freedom: float) -> Estimate:
         """A positive mean with Student's interval."""
         half = half_width(error, freedom)
         low, high = mean * math.exp(-half), mean * math.exp(min(half, _FARTHEST))
         return cls(n, mean, low, high, error, freedom)
 
     def known(self) -> bool:
-        """Whether there is an interval."""
-        return not math.isnan(self.low)
+        """Whether there is an interval at all."""
+        return self.low <= self.high
 
     def times(self, factor: float) -> Estimate:
         """The estimate times a number; its error stays."""
@@ -56,15 +59,21 @@ class Estimate:
             self, mean=self.mean * factor, low=self.low * factor, high=self.high * factor
         )
 
-    def under(self, number: float) -> Estimate:
-        """A number over the estimate: the interval's ends change places, the error stays."""
-        return replace(
-            self, mean=number / self.mean, low=number / self.high, high=number / self.low
-        )
+    def reciprocal(self, numerator: float) -> Estimate:
+        """A number over the estimate: the interval's ends change places, its error stays. Where the
+        interval reaches 0 there is none."""
+        if not self.low > 0:
+            return Estimate(self.n, numerator / self.mean)
+        low, high = numerator / self.high, numerator / self.low
+        return replace(self, mean=numerator / self.mean, low=low, high=high)
 
     def columns(self) -> dict[str, Any]:
         """The columns ESTIMATE of a row."""
-        return {name: getattr(self, name) for name in ESTIMATE}
+        return asdict(self)
+
+
+#: The columns of an estimate in a table.
+ESTIMATE = tuple(one.name for one in fields(Estimate))
 
 
 def too_wide(low: float | None, high: float | None) -> bool:
@@ -81,18 +90,28 @@ def half_width(error: float, freedom: float) -> float:
 
 
 def ratio(above: Estimate, below: Estimate) -> Estimate:
-    """The ratio of two means with its interval; two with the same degrees of freedom are taken to
-    share one variance."""
-    n = min(above.n, below.n)
-    mean = above.mean / below.mean if below.mean else math.nan
+    """The ratio of two independent means with its interval.
+
+    On logarithms the ratio is a difference: errors add in squares, degrees of freedom as Welch
+    and Satterthwaite have them (`welch`); of errors from one pooled variance they are its own.
+    """
+    n, mean = min(above.n, below.n), above.mean / below.mean if below.mean else math.nan
     if not (above.known() and below.known() and mean > 0):
         return Estimate(n, mean)
-    error = math.hypot(above.error, below.error)
-    freedom = above.freedom
-    if freedom != below.freedom and error > 0:
-        parts = ((one.error, one.freedom) for one in (above, below))
-        freedom = error**4 / sum(e**4 / df for e, df in parts if e > 0)
-    return Estimate.on_logarithms(n, mean, error, freedom)
+    spreads = [one.error * math.sqrt(one.n) for one in (above, below)]
+    pooled = above.freedom == below.freedom and math.isclose(*spreads)
+    errors = [(one.error, one.freedom) for one in (above, below)]
+    freedom = above.freedom if pooled else welch(errors)
+    return Estimate.of(n, mean, math.hypot(above.error, below.error), freedom)
+
+
+def welch(errors: Sequence[tuple[float, float]]) -> float:
+    """Degrees of freedom of a sum of independent values, each with its standard error and degrees
+    of freedom (Welch, Biometrika 34, 1947; Satterthwaite, Biometrics Bulletin 2, 1946)."""
+    total = math.hypot(*(error for error, _ in errors))
+    if total == 0:
+        return sum(freedom for _, freedom in errors)
+    return total**4 / sum(error**4 / freedom for error, freedom in errors if error > 0)
 
 
 def holm_adjusted(p: Sequence[float | None] | Floats) -> Floats:

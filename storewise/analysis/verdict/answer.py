@@ -15,7 +15,6 @@ from storewise.analysis.common.text import all_of, count
 from storewise.analysis.decision import Criterion as Rule
 from storewise.analysis.decision import Decision
 from storewise.analysis.decision.decide import SURE
-from storewise.analysis.judge.bottlenecks import FOREIGN_CPU
 from storewise.analysis.measure.derived import times_asked
 from storewise.analysis.model.tables import Tables
 from storewise.analysis.verdict.criterion import Criterion, Standing
@@ -23,8 +22,6 @@ from storewise.analysis.verdict.measures import LONG
 from storewise.analysis.verdict.turn import Turn
 from storewise.analysis.verdict.uses import Choice, names_of
 
-#: Share of steps whose hosts were busy mostly with other work, from which on nothing is sure.
-BUSY = 0.1
 #: Reasons that are named beside the answer.
 REASONS = 2
 #: Ratio of two figures below which nobody would choose by it.
@@ -129,7 +126,7 @@ def _reasons(
         reasons.append("single runs")
     elif judged.chance < SURE["good"]:
         reasons.append("differences may be chance")
-    if busy_share(tables) > BUSY:
+    if other_work(tables):
         reasons.append("other work on the hosts")
     if short := [titles[str(name)] for name in counted if rules[str(name)].short]:
         reasons.append(f"phases shorter than {LONG:g} s: {all_of(short)}")
@@ -267,10 +264,6 @@ def _between(tables: Tables, criteria: Sequence[Criterion], names: Sequence[str]
             yield f"{best.label}: {_factor(times)} {_better(one)} than {worst.label}."
 
 
-def busy_share(tables: Tables) -> float:
-    """The share of steps that other work on a host limited."""
-    limits = tables.judged.get("limits")
-    if limits is None or limits.empty:
-        return 0.0
-    by_others = (limits["limited_by"] == FOREIGN_CPU) | limits["also"].str.contains(FOREIGN_CPU)
-    return float(by_others.mean())
+def other_work(tables: Tables) -> bool:
+    """Whether other work on the hosts is an alarm of the study."""
+    return any(one.code == "busy_host" for one in tables.warnings)

@@ -27,7 +27,7 @@ from storewise.analysis.measure.derived import times_asked
 from storewise.analysis.model.columns import PAYS_FROM
 from storewise.analysis.model.tables import Tables
 from storewise.analysis.verdict import criteria as figures_of
-from storewise.analysis.verdict.answer import BUSY, Answer, answer, busy_share
+from storewise.analysis.verdict.answer import Answer, answer, other_work
 from storewise.analysis.verdict.asked import SIZE, asked, at_common_volume, counted_by, least_load
 from storewise.analysis.verdict.criteria import (
     kinds_of_questions,
@@ -91,7 +91,7 @@ def verdict(tables: Tables) -> Verdict:
         for (store, deployment), why in aside.items()
     }
     conditions = Conditions(
-        other_work=busy_share(tables) > BUSY,
+        other_work=other_work(tables),
         crashes=crashes_of(tables),
         failed=failed_of(tables),
         no_stores=no_stores(),

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pandas as pd
 
 from storewise.analysis.common.frames import json_value, records
-from storewise.analysis.model.tables import Judged, Tables
 from storewise.analysis.verdict.criterion import Criterion, Standing
-from storewise.analysis.verdict.decision import Verdict, verdict
+from storewise.analysis.verdict.decision import Verdict
 from storewise.study.criteria import KEYS
 
 COLUMNS = (
@@ -17,7 +16,7 @@ COLUMNS = (
 )
 
 
-def verdict_table(tables: Tables) -> Judged:
+def verdict_table(judged: Verdict) -> pd.DataFrame:
     """Table `verdict`: COLUMNS, one row per criterion and store, the best first.
 
     `low` and `high` are the interval of the ratio to the best store, times the best figure. `rank`
@@ -25,11 +24,6 @@ def verdict_table(tables: Tables) -> Judged:
     baseline and for single runs; `weight` is the criterion's share in the scores; `source_row` has
     the rows (from 0, ``3-5,9``) of ``analysis/<source_table>.csv`` behind it.
     """
-    return Judged(table_of(verdict(tables)))
-
-
-def table_of(judged: Verdict) -> pd.DataFrame:
-    """The verdict as a long table."""
     rows = [
         {
             "choice": s.label,

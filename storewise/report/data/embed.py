@@ -10,10 +10,9 @@ import math
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from markupsafe import Markup
 
-from storewise.analysis.common.frames import missing, records
+from storewise.analysis.common.frames import missing
 
 #: In a script element only these could end it, open a comment or end a line of JavaScript.
 _UNSAFE = {
@@ -61,26 +60,3 @@ def packed(value: Any) -> Markup:
     text = json.dumps(plain(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     # Without a time in its head: the same page for the same tables.
     return Markup(base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode("ascii"))
-
-
-def columns_of(table: pd.DataFrame) -> dict[str, Any]:
-    """A table by columns; texts that come again and again are kept once.
-
-    {"columns": names, "values": one list per column, or {"c": the only value}, or {"k": distinct
-    values, "i": places in them}}.
-    """
-    names = list(map(str, table.columns))
-    rows = records(table)
-    columns: list[Any] = []
-    for name in table.columns:
-        values = [plain(row[name]) for row in rows]
-        nested = any(isinstance(value, list | dict) for value in values)
-        kinds: list[Any] = values if nested else list(dict.fromkeys(values))
-        if len(kinds) == 1:
-            columns.append({"c": kinds[0]})
-        elif len(values) > 4 * len(kinds) and any(isinstance(k, str) for k in kinds):
-            place = {k: i for i, k in enumerate(kinds)}
-            columns.append({"k": kinds, "i": [place[v] for v in values]})
-        else:
-            columns.append(values)
-    return {"columns": names, "values": columns, "rows": len(rows)}

@@ -15,14 +15,12 @@ from storewise.analysis.common.frames import key_of, missing, records
 from storewise.analysis.model.columns import KEYS
 from storewise.analysis.model.tables import Tables
 from storewise.figures.selection import Finder
-from storewise.report.data.embed import columns_of, plain
+from storewise.report.data.embed import plain
 
 #: Tables with more rows than this are not in the page; their CSV files are named all the same.
 MOST_ROWS = 12_000
-#: Long tables per trial that have a value for each repeat of a row, and what names it there.
-_PER_TRIAL = {
-    "summary": ("measures", KEYS),
-}
+#: Tables over repeats, whose rows have a value of each in `measures`.
+_OF_REPEATS = ("summary",)
 
 
 class Evidence:
@@ -34,7 +32,7 @@ class Evidence:
         self._trials = records(tables.trials)
         self._place = {row["trial"]: place for place, row in enumerate(self._trials)}
         self._finders: dict[tuple[str, ...], Finder] = {}
-        self._values: dict[str, dict[tuple[Any, ...], float]] = {}
+        self._values: dict[tuple[Any, ...], float] = {}
 
     @property
     def frames(self) -> Mapping[str, pd.DataFrame]:
@@ -55,51 +53,39 @@ class Evidence:
         trials = list(self._finder(names).find(row))
         return trials
 
-    def names_of(self, csv: str, row: Mapping[str, Any]) -> list[str]:
-        """The ids of the trials behind a row."""
-        return [str(self._trials[place]["trial"]) for place in self.trials_of(csv, row)]
-
     def _finder(self, names: tuple[str, ...]) -> Finder:
         if names not in self._finders:
             self._finders[names] = Finder(self._tables.trials.reset_index(drop=True), names)
         return self._finders[names]
 
-    def values_of(self, csv: str, row: Mapping[str, Any], trials: Iterable[int]) -> list[Any]:
-        """The value of each of these trials; empty where the table has none."""
-        if csv not in _PER_TRIAL:
-            return []
-        name, keys = _PER_TRIAL[csv]
-        if name not in self._values:
-            self._values[name] = {
-                (one["trial"], *key_of(one, keys)): one["value"]
-                for one in records(self._frames[name])
+    def values_of(self, row: Mapping[str, Any], trials: Iterable[int]) -> list[Any]:
+        """The value of each of these trials."""
+        if not self._values:
+            self._values = {
+                (one["trial"], *key_of(one, KEYS)): one["value"]
+                for one in records(self._frames["measures"])
             }
-        key = key_of(row, keys)
-        return [self._values[name].get((self._trials[t]["trial"], *key)) for t in trials]
+        key = key_of(row, KEYS)
+        return [self._values.get((self._trials[t]["trial"], *key)) for t in trials]
 
     def payload(self, wanted: Iterable[str]) -> dict[str, Any]:
         """All that the dialog about a source shows: trials with their files, and the rows of the
-        wanted tables with their trials and values."""
-        line = headlines(self._tables)
+        wanted tables (but of those with more than MOST_ROWS) with their trials and values."""
         tables: dict[str, Any] = {}
-        for csv in dict.fromkeys(wanted):
+        for csv in wanted:
             frame = self._frames.get(csv)
-            if frame is None:
+            if frame is None or len(frame) > MOST_ROWS:
                 continue
-            entry: dict[str, Any] = {"rows": len(frame)}
-            if len(frame) <= MOST_ROWS:
-                entry = columns_of(frame)
-                rows = records(frame)
-                entry["trials"] = [self.trials_of(csv, row) for row in rows]
-                if csv in _PER_TRIAL:
-                    entry["each"] = [
-                        self.values_of(csv, row, trials)
-                        for row, trials in zip(rows, entry["trials"], strict=True)
-                    ]
-                    heads = [line.get((csv, place)) for place in range(len(rows))]
-                    if any(heads):
-                        entry["headline"] = heads
-            tables[csv] = entry
+            rows = records(frame)
+            trials = [self.trials_of(csv, row) for row in rows]
+            tables[csv] = {
+                "columns": list(frame.columns),
+                "rows": [list(row.values()) for row in rows],
+                "trials": trials,
+            }
+            if csv in _OF_REPEATS:
+                pairs = zip(rows, trials, strict=True)
+                tables[csv]["each"] = [self.values_of(row, of) for row, of in pairs]
         return {"trials": self._files(), "tables": tables}
 
     def _files(self) -> list[dict[str, Any]]:
@@ -131,9 +117,3 @@ def headline_id(row: Mapping[str, Any], names: list[str]) -> str:
     levels = {n: plain(row[n]) for n in names if not missing(row.get(n))}
     text = json.dumps(levels, sort_keys=True)
     return "h" + hashlib.blake2b(text.encode("utf-8"), digest_size=5).hexdigest()
-
-
-def headlines(tables: Tables) -> dict[tuple[str, int], tuple[int, str]]:
-    """(table, its row) -> (row of ``summary.csv``, id of that headline figure)."""
-    summary = with_ids(tables.summary, tables.results.factors)
-    return {("summary", place): (place, str(one)) for place, one in enumerate(summary["id"])}

@@ -13,19 +13,6 @@ from storewise.figures.selection import engines_in
 from storewise.figures.style import page_colour
 from storewise.report.data.evidence import Evidence
 
-#: Headings of the choices; another factor is called by its own name.
-_HEADINGS = {
-    "engine": "Engines",
-    "phase": "Phases",
-    "nodes": "Data nodes",
-    "replicas": "Replicas",
-    "workers": "Workers",
-    "processes": "Processes",
-    "threads": "Threads",
-    "consistency": "Consistency",
-    "index": "Index",
-}
-
 
 class Facets:
     """The choices of a study, and which of them a row or line belongs to."""
@@ -68,7 +55,7 @@ class Facets:
         return [
             {
                 "name": name,
-                "heading": _HEADINGS.get(name, name.replace("_", " ").capitalize()),
+                "heading": name.replace("_", " ").capitalize(),
                 "levels": [
                     title(str(value)) if name == "engine" else level(value)
                     for value in self._levels[name]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from storewise.analysis.pipeline.output import write_csv, write_study
 from storewise.analysis.pipeline.parallel import Progress
 from storewise.analysis.verdict.answer import Answer
 from storewise.analysis.verdict.decision import Verdict
+from storewise.analysis.verdict.export import verdict_table
 from storewise.atomic import write_aside
 from storewise.errors import ResultError
 from storewise.figures.drawing import Picture, for_page
@@ -31,15 +32,9 @@ from storewise.report.data.embed import packed, script_json
 from storewise.report.data.evidence import Evidence, with_ids
 from storewise.report.data.filters import Facets
 from storewise.report.page import provenance
-from storewise.report.page.table_view import TableViews
 from storewise.report.page.timelines import span, timelines
-from storewise.report.tables import hosts, references, servers, stores
-from storewise.report.tables.cells import Cell, Table, number_cell, text_cell
-from storewise.report.tables.judged import judged_tables
-from storewise.report.tables.per_node import node_tables
-from storewise.report.tables.questions import plan_tables, question_tables
-from storewise.report.tables.steps import step_tables
-from storewise.report.tables.verdict import verdict_tables
+from storewise.report.shown import CANARY, MEASURED, PUBLISHED, SERVERS, STATISTICS, VERDICT
+from storewise.report.tables import Spec, Table, plain_table, render
 
 TEMPLATE = "report.html"
 #: More rows than this are folded away until asked for.
@@ -58,20 +53,15 @@ _TABLES = {
     "latency_over_throughput": "steps",
     "plans": "plans",
     "storage": "storage",
-    "costs": "judged-costs",
+    "costs": "costs",
     "host_cpu": "load",
     "busy_nodes": "node-load",
     "latency_by_node": "per-node",
     "slowed_nodes": "slowdown",
-    "published": "reference-shapes",
+    "published": "published-table",
 }
-#: Tables that points of figures come from.
-_DRAWN = (
-    *("summary", "plan_summary"),
-    *("reference_curves", "costs"),
-)
-#: Files that were left out whose names stand in the page's text.
-_LEFT_OUT = 1000
+#: Tables that points of figures come from, beside those of the page's tables.
+_DRAWN = ("plan_summary", "reference_curves", "summary")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,22 +124,23 @@ def html(tables: Tables, decision: Verdict, made: Sequence[Made], chart: Verdict
     name = str(study.get("name", tables.results.directory.name))
     evidence = Evidence(tables)
     facets = Facets(tables, evidence)
-    views = TableViews(facets)
+    frames = {**evidence.frames, "verdict": verdict_table(decision)}
+
+    def made_of(*specs: Spec) -> list[Table]:
+        every = (render(one, frames, tables, facets) for one in specs)
+        return [table for table in every if table.lines]
+
     trials, series = timelines(tables)
-    sessions, published = servers.section(tables), references.section(tables)
     parts = {
-        "choices": views.all_of(verdict_tables(decision)),
-        "tables": views.all_of(_measured(tables)),
-        "judged": [(heading, views.one(table)) for heading, table in judged_tables(tables)],
-        "session_tables": views.all_of(sessions.tables if sessions else ()),
-        "published_tables": views.all_of(published.tables if published else ()),
-        "canary": views.one(hosts.canary_table(tables)),
-        # What is left out is to be found in the page by any means, without a script too.
-        "quarantine": views.one(_quarantine(tables), _LEFT_OUT),
+        "verdict_table": made_of(VERDICT),
+        "tables": made_of(*MEASURED),
+        "statistics": made_of(*STATISTICS),
+        "hosts": made_of(CANARY, SERVERS),
+        "published_tables": made_of(PUBLISHED),
+        "quarantine": _quarantine(tables),
     }
     data = {
         "facets": facets.payload(),
-        "tables": views.data,
         "trials": trials,
         "weights": _weights(decision),
     }
@@ -172,15 +163,14 @@ def html(tables: Tables, decision: Verdict, made: Sequence[Made], chart: Verdict
         fold=FOLD,
         provenance=provenance.provenance(tables),
         layouts=provenance.layouts(tables),
-        sessions=sessions,
-        published=published,
+        published=provenance.published(tables),
         quarantined=tables.results.quarantined,
         failed=tables.results.failed,
         attempts=tables.results.attempts,
         files=provenance.files(tables),
         trials=len(tables.trials),
         data=script_json(data),
-        evidence=packed(evidence.payload([*views.sources, *_DRAWN])),
+        evidence=packed(evidence.payload([*_sources(parts), *_DRAWN])),
         scripts=SCRIPTS,
     )
     return page
@@ -231,36 +221,23 @@ def _weights(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def _measured(tables: Tables) -> list[Table]:
-    node_load = hosts.node_load_table(tables)
-    return [
-        stores.rate_table(tables),
-        stores.latency_table(tables),
-        *question_tables(tables),
-        *plan_tables(tables),
-        stores.storage_table(tables),
-        stores.scaling_table(tables),
-        *step_tables(tables),
-        hosts.client_load_table(tables),
-        *([node_load] if node_load.rows else []),
-        *node_tables(tables),
-        stores.verification_table(tables),
-    ]
-
-
 def _quarantine(tables: Tables) -> Table:
     rows = [
-        [text_cell(bad.path), _place(bad.line), _place(bad.offset), text_cell(bad.reason)]
+        (
+            bad.path,
+            *(int(at) if at.isdigit() else at or None for at in (bad.line, bad.offset)),
+            bad.reason,
+        )
         for bad in tables.results.quarantined
     ]
-    return Table("quarantine", "Files that were left out", ["file", "line", "byte", "reason"], rows)
+    heads = ["file", "line", "byte", "reason"]
+    return plain_table("quarantine", "Files that were left out", heads, rows)
 
 
-def _place(number: str) -> Cell:
-    """A line or byte of a file; none where it is the file as a whole that is bad."""
-    if number.isdigit():
-        return number_cell(float(number), lambda _: number)
-    return text_cell(number or None)
+def _sources(parts: Mapping[str, Any]) -> set[str]:
+    """The CSV files that rows of tables come from."""
+    tables = [one for of in parts.values() if isinstance(of, list) for one in of]
+    return {line.source.split(":")[0] for one in tables for line in one.lines if line.source}
 
 
 def _figure(made: Made, facets: Facets) -> dict[str, Any]:

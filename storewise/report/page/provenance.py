@@ -7,23 +7,14 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from storewise.analysis.common.engines import (
-    BASELINE,
-    CEILING,
-    consistency,
-    embedded,
-    several_writers,
-    title,
-)
-from storewise.analysis.common.frames import records
+from storewise.analysis.common.engines import BASELINE, CEILING, consistency, embedded, title
 from storewise.analysis.common.text import all_of, binary, level
 from storewise.analysis.files.parts import Part, host_of, instance_of, part_versions
+from storewise.analysis.measure.references import finding
 from storewise.analysis.model.tables import Tables
-from storewise.errors import ConfigError
 from storewise.layout import ANALYSIS, FIGURES, STUDY, SUMMARY, TRIALS
 from storewise.metrics.ec2_instance import market
 from storewise.study.prices import Prices
-from storewise.workloads.registry import workload
 
 
 def provenance(tables: Tables) -> list[tuple[str, list[str]]]:
@@ -181,49 +172,36 @@ def _inputs(tables: Tables) -> list[str]:
     return [text]
 
 
-def layouts(tables: Tables) -> list[str]:
-    """How the embedded stores were laid out, one sentence per engine."""
-    trials = tables.trials
-    if "engine" not in trials:
-        return []
-    by_layout: dict[tuple[bool, tuple[int, ...]], list[str]] = {}
-    for engine in sorted(set(trials["engine"]) - {CEILING, BASELINE}):
-        rows = records(trials[trials["engine"] == engine])
-        counts = {int(row.get("workers", 1)) * int(row.get("processes", 1)) for row in rows}
-        if embedded(engine):
-            key = (several_writers(engine), tuple(sorted(counts)))
-            by_layout.setdefault(key, []).append(title(engine))
-    sentences = []
-    for (several, numbers), names in by_layout.items():
-        why = (
-            "as all embedded stores here, so that they can be compared"
-            if several
-            else "because a file can have only one writing process"
-        )
-        sentences.append(
-            f"{all_of(names)}: embedded, that is inside the client's process. Each writing process "
-            f"had a store of its own, {why}: {all_of([str(n) for n in numbers], 'or')} "
-            f"{'store' if numbers == (1,) else 'stores'} in a trial (workers times processes). "
-            "Readers opened all of them and looked each id up in the one that holds it."
-            f"{_changing(tables, numbers)}"
-        )
-    return sentences
-
-
-def _changing(tables: Tables, counts: tuple[int, ...]) -> str:
-    """What clients of several embedded stores do in a phase that changes data."""
-    try:
-        known = workload(str(tables.results.study.get("workload", "alignments"))).phases
-    except ConfigError:
-        return ""  # results of a version that has another workload
-    names = [n for n in tables.phases_of(tables.rates) if n in known and known[n].changes]
-    if not names or max(counts) < 2:
+def layouts(tables: Tables) -> str:
+    """How the embedded stores were laid out; empty without any."""
+    engines = sorted(set(map(str, tables.trials.get("engine", ()))) - {CEILING, BASELINE})
+    names = [title(engine) for engine in engines if embedded(engine)]
+    if not names:
         return ""
     return (
-        f" In phase {all_of(names)} each process wrote to its own store and read from it alone, a "
-        "part of the data, while clients of a server share one store: such rates cannot fairly be "
-        "held against those of servers."
+        f"{all_of(names)}: embedded, that is inside the client's process. Each writing process had "
+        "a store of its own (workers times processes in a trial), so that embedded stores can be "
+        "compared: most can have only one writer. Readers opened all of them. In a phase that "
+        "changes data each process used its own store alone, a part of the data, while clients of "
+        "a server share one store: such rates cannot fairly be held against those of servers."
     )
+
+
+def published(tables: Tables) -> tuple[list[str], list[tuple[str, list[str]]]] | None:
+    """What compares with published figures, and each reference with its citation, hardware and
+    note; None where the study names none."""
+    references = tables.results.references
+    if not references:
+        return None
+    sentences = finding(tables.reference_agreement) or [
+        "Nothing of this study stands beside a published figure: it varied nothing that they "
+        "varied, or its phases or engines are others"
+    ]
+    sources = [
+        (r.name, [r.cited(), f"Hardware: {r.hardware}", *([r.note] if r.note else [])])
+        for r in references
+    ]
+    return sentences, sources
 
 
 def files(tables: Tables) -> list[tuple[str, str]]:

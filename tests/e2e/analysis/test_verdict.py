@@ -136,7 +136,7 @@ def test_single_runs_recommend_nothing(tmp_path):
     short = {"workers": [1], "repeats": 1, "read_seconds": 2.0, "scale": 20.0}
     synthetic.make_study(tmp_path / "s", engines=["sqlite", "parquet"], **short)
     tables = tables_of(tmp_path / "s")
-    assert {"one_repeat", "short_phase"} <= {w.code for w in tables.warnings}
+    assert {"few_repeats", "short_phase"} <= {w.code for w in tables.warnings}
     assert all(standing.single for standing in one(verdict(tables), "read").stores)
     # A size is counted, so one run is enough to compare it.
     assert one(verdict(tables), "disk").leaders == ("Parquet files",)

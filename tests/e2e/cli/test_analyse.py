@@ -103,10 +103,10 @@ def test_csv_files_of_all_kinds_are_the_same(tmp_path, content):
 
 def test_columns_have_the_types_of_their_cells(tmp_path):
     table = tmp_path / "t.csv"
-    table.write_text("i,f,pad,word,y\n1,1.5,01,null,1\n2,2,02,,2\n")
-    frame = observations(table, "y", ["i"], by=["f", "pad"])
-    values = {name: frame[name].tolist() for name in ("i", "f", "pad")}
-    assert values == {"i": [1, 2], "f": [1.5, 2.0], "pad": ["01", "02"]}
+    table.write_text("i,f,name,word,y\n1,1.5,a1,null,1\n2,2,a2,,2\n")
+    frame = observations(table, "y", ["i"], by=["f", "name"])
+    values = {name: frame[name].tolist() for name in ("i", "f", "name")}
+    assert values == {"i": [1, 2], "f": [1.5, 2.0], "name": ["a1", "a2"]}
     assert [type(one[1]) for one in values.values()] == [int, float, str]
     with pytest.raises(AnalysisError, match=r"line 3: column 'word' is empty"):
         observations(table, "y", ["word"])
@@ -146,7 +146,7 @@ def lines(**cells):
         (lines(line4="sqlite,2,1,nan"), {}, "line 4: column 'ms' must be a number; found 'nan'"),
         (lines(line4="sqlite,2,1,", line6=",1,1,3"), {}, "line 4: column 'ms' is empty"),
         (lines(line5=",2,2,7.5", line6=",1,1,3"), {}, "lines 5, 6: column 'engine' is empty"),
-        (lines(line4="sqlite,2,1,0"), {"log": True}, "line 4: column 'ms' has values of 0 or less"),
+        (lines(line4="sqlite,2,1,0"), {"log": True}, "ms: 1 values of 0 or less have no logarithm"),
         (ROWS, {"numeric": "engine"}, "column 'engine' must be a number; found 'sqlite'"),
         (ROWS, {"numeric": "run"}, "--numeric: 'run' is none of the --factors"),
         (ROWS, {"by": "engine"}, "column 'engine' is in --factors and in --by"),

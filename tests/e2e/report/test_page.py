@@ -34,7 +34,8 @@ def column(page, table, head):
             const rows = document.getElementById(table).rows;
             const place = Array.from(rows[0].cells).findIndex(
                 (cell) => cell.innerText.trim().startsWith(head));
-            return Array.from(rows).slice(1).map(row => row.cells[place].innerText.trim());
+            return Array.from(rows).slice(1).filter(row => !row.hidden)
+                .map(row => row.cells[place].innerText.trim());
         }""",
         [table, head],
     )
@@ -49,7 +50,7 @@ def open_table(page, table):
 def test_choices_reach_all_figures_and_tables(page):
     before = told(page, "throughput")
     page.get_by_label("SQLite", exact=True).uncheck()
-    assert "3 of 4 engines" in page.locator("#chosen").inner_text()
+    assert "engine 3 of 4" in page.locator("#chosen").inner_text()
     left = [one for one in told(page, "throughput") if one[0] != "client's ceiling"]
     assert left == [o for o in before if not o[0].startswith(("SQLite", "client's ceiling"))]
     open_table(page, "rates")
@@ -59,9 +60,9 @@ def test_choices_reach_all_figures_and_tables(page):
 
     engines = page.locator("[data-choice='engine']")
     engines.get_by_role("button", name=re.compile("none")).click()
-    assert "No row fits" in page.locator("#rates tbody").inner_text()
+    assert "No row fits" in page.locator("[data-table='rates'] .count").inner_text()
     engines.get_by_role("button", name=re.compile("all")).click()
-    assert page.locator("#rates tbody tr").count() > 5
+    assert page.locator("#rates tbody tr:visible").count() > 5
 
 
 @pytest.mark.slow
@@ -104,7 +105,7 @@ def test_timelines_of_one_or_two_trials(page):
 def test_a_number_leads_to_its_row_trials_and_files(kept, study):
     open_table(kept, "rates")
     row = kept.locator("#rates tbody tr").nth(1)
-    mean = row.locator("td[data-label^='mean']").inner_text().split("\n")[0].replace(",", "")
+    mean = row.locator("td:has(small)").inner_text().split()[0].replace(",", "")
     row.locator("a.source").focus()
     kept.keyboard.press("Enter")
     dialog = kept.locator("dialog#source")
@@ -113,10 +114,6 @@ def test_a_number_leads_to_its_row_trials_and_files(kept, study):
     with (study / "analysis" / "summary.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert float(rows[place - 1]["mean"]) == pytest.approx(float(mean), rel=0.01)
-    head = dialog.locator("code").inner_text()
-    with (study / "summary.csv").open() as file:
-        rows_of_head = [one for one in csv.DictReader(file) if one["id"] == head]
-    assert [one["mean"] for one in rows_of_head] == [rows[place - 1]["mean"]]
     files = dialog.locator("li a").evaluate_all("all => all.map(a => a.getAttribute('href'))")
     assert len(files) > 4
     # Folders of trials and files in them, beside the page.
@@ -128,7 +125,7 @@ def test_a_number_leads_to_its_row_trials_and_files(kept, study):
 @pytest.mark.slow
 def test_tables_are_sorted_searched_and_paged_by_click_and_by_keyboard(page):
     open_table(page, "storage")
-    head = page.locator("#storage th", has_text="bytes per document")
+    head = page.locator("#storage th", has_text=re.compile("^bytes per document"))
     head.locator("button").click()
     for way in ("ascending", "descending"):
         assert head.get_attribute("aria-sort") == way
@@ -137,7 +134,7 @@ def test_tables_are_sorted_searched_and_paged_by_click_and_by_keyboard(page):
         assert f"sorted by bytes per document, {way}" in page.locator("#said").inner_text()
         head.locator("button").focus()
         page.keyboard.press("Enter")
-    box, rows = open_table(page, "load"), page.locator("#load tbody tr")
+    box, rows = open_table(page, "load"), page.locator("#load tbody tr:visible")
     total = int(re.findall(r"\((\d+) rows\)", box.locator("summary").inner_text())[0])
     assert rows.count() == 25 < total
     box.get_by_role("button", name="Next").click()
@@ -245,7 +242,7 @@ def test_the_keyboard_reaches_every_control_and_shows_where_it_is(page):
     assert all(ring != "none" for _, ring in reached)
     page.locator("[data-choice='engine'] input").first.focus()
     page.keyboard.press("Space")
-    assert "3 of 4 engines" in page.locator("#chosen").inner_text()
+    assert "engine 3 of 4" in page.locator("#chosen").inner_text()
 
 
 @pytest.mark.slow
@@ -273,18 +270,18 @@ def test_on_paper_all_is_open_and_all_rows_are_there(browser, study):
         assert page.locator("details:not([open]):not(.numbers)").count() == 0
         for hidden in (".choose", "nav"):
             assert page.locator(f"{hidden}:visible").count() == 0
-        assert page.locator("#load tbody tr").count() > 25
+        assert page.locator("#load tbody tr:visible").count() > 25
         assert brightness(page) > 600
         page.emulate_media(media="screen")
         page.evaluate("dispatchEvent(new Event('afterprint'))")
-        assert page.locator("#load tbody tr").count() == 25
+        assert page.locator("#load tbody tr:not([hidden])").count() == 25
 
 
 @pytest.mark.slow
 def test_without_javascript_figures_and_tables_are_there(browser, study):
     with opened(browser, study / "report.html", java_script_enabled=False) as page:
         assert page.locator("figure .panel svg").count() >= 8
-        assert page.locator("#load tbody tr").count() == 25
+        assert page.locator("#load tbody tr").count() > 25
         href = page.locator("#load a.source").first.get_attribute("href")
         assert (study / str(href)).is_file()
         assert page.locator("#choose").is_hidden()

@@ -31,18 +31,16 @@ def test_conditions_warnings_files_and_servers_are_told(page):
         "Example CPU &lt;8&gt; &amp; more",
         "ext4",
         "24 GiB",
-        "Canary before each trial",
+        "How fast the machine was before each trial",
         "Each writing process had a store of its own",
         "summary.csv",
-        "few_repeats",
-        "set `repeats: 5`",
         "End of its log",
         "&lt;b&gt;line 2&lt;/b&gt;",
         # Of servers.
         "PostgreSQL 15.18",
-        "port of data: password",
-        "loopback",
-        "Load of servers and their hosts",
+        "guard password",
+        "127.0.0.1",
+        "Load of servers",
         "What servers and clients used",
     ):
         assert expected in page
@@ -66,7 +64,6 @@ def test_attempts_that_failed_of_trials_that_were_measured_in_the_end(study, pag
     (trial,) = (path.stem for path in (study / "failures").iterdir())
     for words in (trial, TAKEN, "2026-03-01 08:22:00 UTC", "tail 0", "measured in the end"):
         assert words in section
-    assert "failed_attempt" in (study / "analysis" / "warnings.csv").read_text()
 
 
 def test_files_of_a_report(study):

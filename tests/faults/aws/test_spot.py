@@ -44,8 +44,6 @@ def test_a_spot_instance_is_taken_back_and_the_report_says_so(tmp_path, monkeypa
     assert "node_hour 1, client_hour 1 EUR; ours; prices of 2026-03-31" in page
     costs = pd.read_csv(place.results / "analysis" / "costs.csv").dropna(subset="note")
     assert any(text.startswith("priced as 1 x i4i.2xlarge spot; ours") for text in costs["note"])
-    warnings = pd.read_csv(place.results / "analysis" / "warnings.csv")
-    assert list(warnings["code"]).count("failed_attempt") == 1
     everything = "".join(
         file.read_text(errors="replace") for file in place.results.rglob("*") if file.is_file()
     )

@@ -21,7 +21,7 @@ pytestmark = GROUP
 
 
 def figure(mean, spread=0.05):
-    return Estimate.on_logarithms(3, mean, spread, 4.0)
+    return Estimate.of(3, mean, spread, 4.0)
 
 
 def criterion(figures, *, more=True):

@@ -15,16 +15,14 @@ def fail(directory, trial, *reasons, broken=""):
 
 
 def test_attempts_are_read_by_trial_and_broken_lines_passed_over(tmp_path):
-    assert read_attempts(tmp_path, {"a"}) == ([], [])
+    assert read_attempts(tmp_path, {"a"}) == []
     fail(tmp_path, "a", "first", "second", broken='{"trial": "a", "rea\n[]\n{"at": "x"}\n')
     fail(tmp_path, "given-up", "never measured")
     fail(tmp_path, "b", "spot")
-    result, warnings = read_attempts(tmp_path, {"a", "b"})
+    result = read_attempts(tmp_path, {"a", "b"})
     assert result == [
         FailedAttempt("a", 1_772_353_320.0, "first", "tail 0"),
         FailedAttempt("a", 1_772_353_321.0, "second", "tail 1"),
         FailedAttempt("b", 1_772_353_320.0, "spot", "tail 0"),
     ]
     assert result[0].when == "2026-03-01 08:22:00 UTC"
-    assert [(w.code, w.trial) for w in warnings] == [("failed_attempt", t) for t in "ab"]
-    assert "(1) first and (2) second" in warnings[0].message

@@ -54,10 +54,14 @@ def test_hosts_are_paid_not_jobs(servers, workers, clients, one_job, expected):
 
 def test_hours_per_million_are_hosts_over_the_rate():
     # 3 hosts at 1,000/s: a million takes 1,000 s, which are 3,000 host seconds.
-    hours = Estimate(3, 1000, 800, 1250, 0.1, 2.0).under(3e6)
+    hours = Estimate(3, 1000, 800, 1250, 0.1, 2.0).reciprocal(3e6)
     assert (hours.mean, hours.low, hours.high) == pytest.approx((3000, 3 * 800, 3 * 1250))
     assert (hours.n, hours.error, hours.freedom) == (3, 0.1, 2.0)
-    assert not Estimate(3, 5).under(1e6).known()
+    # A rate that may be nothing gives a cost without an interval.
+    for low, high in ((math.nan, math.nan), (-1, 11)):
+        unsure = Estimate(3, 5, low, high).reciprocal(1e6)
+        assert (unsure.mean, unsure.known()) == (2e5, False)
+        assert math.isnan(unsure.low) and math.isnan(unsure.high)
 
 
 def test_a_line_and_its_prediction_by_hand():

@@ -72,16 +72,13 @@ def test_gaps_in_the_table_are_those_of_least_squares():
     assert apart.mean.tolist() == pytest.approx([1, 4])
 
 
-def test_a_store_that_spreads_more_has_its_own_degrees_of_freedom():
+def test_whose_errors_are_pooled():
+    # A store that spreads more has its own degrees of freedom.
     steady = np.array([[0.0, 0.01, -0.01]] * 4) + np.arange(4)[:, None]
-    wild = np.array([[9.0, 5.0, 1.0]])
-    freedom = fit(np.vstack([steady, wild]), rounds=False).freedom
-    assert freedom.tolist() == [10, 10, 10, 10, 2]
-
-
-def test_other_settings_tell_of_the_error_alone():
-    stores, others = np.array([[0.0, 1, 2], [3.0, 4, 5]]), np.array([[7.0, 8, 9], [5.0, 6, 7]])
-    found = fit(np.vstack([stores, others]), 2, rounds=False)
+    wild = fit(np.vstack([steady, [[9.0, 5.0, 1.0]]]), rounds=False)
+    assert wild.freedom.tolist() == [10, 10, 10, 10, 2]
+    # Settings that no store stands with tell of the error alone.
+    found = fit(np.array([[0.0, 1, 2], [3.0, 4, 5], [7.0, 8, 9], [5.0, 6, 7]]), 2, rounds=False)
     assert found.mean.tolist() == pytest.approx([1, 4])
     assert found.freedom.tolist() == [8, 8]
 
@@ -107,20 +104,14 @@ def test_critical_values_are_those_of_tables():
 
 def test_one_store_is_taken_with_its_interval():
     decision = decide(reads(a=200, b=100), READ)
-    assert decision.sentence == "Take a."
-    assert decision.sure == "good"
-    assert decision.reasons == [
-        "The chance that no store is over 1.2 times as good: at least 99.9 %."
-    ]
+    chance = "The chance that no store is over 1.2 times as good: at least 99.9 %."
+    assert (decision.sentence, decision.sure, decision.reasons) == ("Take a.", "good", [chance])
     table = decision.table
-    assert list(table.index) == ["a", "b"]
-    assert table["named"].tolist() == [True, False]
+    assert table["named"].to_dict() == {"a": True, "b": False}
     assert table["n"].tolist() == [3, 3]
-    assert table["score"].tolist() == pytest.approx([1, 0.5])
-    logs = np.log(NOISE)
-    half = student(4, 1) * math.sqrt(2 * np.var(logs, ddof=1) / 3)
-    assert table.loc["b", "low"] == pytest.approx(0.5 * math.exp(-half))
-    assert table.loc["b", "high"] == pytest.approx(0.5 * math.exp(half))
+    half = student(4, 1) * math.sqrt(2 * np.var(np.log(NOISE), ddof=1) / 3)
+    row = table.loc["b", ["score", "low", "high"]].tolist()
+    assert row == pytest.approx([0.5, 0.5 * math.exp(-half), 0.5 * math.exp(half)])
     assert math.isnan(table.loc["a", "low"])
 
 
@@ -235,18 +226,16 @@ def test_losses_in_crashes_are_a_condition():
     assert math.isnan(one.crash_p)
 
 
-def test_a_store_whose_trials_failed_is_set_aside():
+def test_what_is_measured_but_never_recommended():
+    table = reads(a=900, b=200, c=100)
     conditions = Conditions(failed={"a": (1, 15), "b": (0, 15)})
-    decision = decide(reads(a=900, b=200, c=100), READ, conditions)
-    assert decision.sentence == "Take b."
-    assert decision.aside == {"a": "1 of 15 trials failed by its own fault"}
-
-
-def test_the_files_and_the_null_engine_are_no_stores():
-    plain = decide(reads(a=200, b=100), READ)
+    failed = decide(table, READ, conditions)
+    assert failed.sentence == "Take b."
+    assert failed.aside == {"a": "1 of 15 trials failed by its own fault"}
+    # The files and the null engine are no stores, and no part of the error.
     noisy = [rows(name, {"read": 900}, (1, 9, 30)) for name in ("files", "null")]
-    beside = decide(pd.concat([reads(a=200, b=100), measures(*noisy)]), READ)
-    pd.testing.assert_frame_equal(plain.table, beside.table)
+    beside = decide(pd.concat([table, measures(*noisy)]), READ, conditions)
+    pd.testing.assert_frame_equal(failed.table, beside.table)
 
 
 @pytest.mark.parametrize(
@@ -262,12 +251,11 @@ def test_what_repeats_do_not_show_caps_how_sure_it_is(short, other_work, sure):
 
 def test_a_store_that_lacks_a_criterion_is_named():
     table = measures(
-        rows("a", {"load": 100, "read": 100}), rows("b", {"load": 50, "read": 50}),
+        *(rows(store, {"load": v, "read": v}) for store, v in (("a", 100), ("b", 50))),
         rows("c", {"load": 900}),
-    )  # fmt: skip
+    )
     decision = decide(table, BOTH)
-    assert decision.sentence == "Take a."
-    assert decision.aside == {"c": "it lacks read"}
+    assert (decision.sentence, decision.aside) == ("Take a.", {"c": "it lacks read"})
     assert "c is not judged: it lacks read." in decision.reasons
     # Of two stores one of which lacks it, both are judged by what both have.
     two = decide(table[table["store"] != "b"], BOTH)
@@ -276,16 +264,18 @@ def test_a_store_that_lacks_a_criterion_is_named():
     nobody = decide(reads(a=200, b=100), BOTH)
     assert nobody.sentence == "Take a."
     assert nobody.reasons[-1] == "No store is judged by load: only none has it."
+    apart = decide(measures(rows("a", {"read": 1}), rows("b", {"load": 1})), BOTH)
+    assert apart.aside == {"a": "it lacks load", "b": "it lacks read"}
 
 
 def test_single_rounds_are_not_judged():
-    one = decide(measures(rows("a", {"read": 9}, [1]), rows("b", {"read": 1}, [1])), READ)
+    single = measures(rows("a", {"read": 9}, [1]))
+    one = decide(pd.concat([single, measures(rows("b", {"read": 1}, [1]))]), READ)
     assert (one.sentence, one.sure) == ("No store is clearly better: a or b.", "low")
     assert one.reasons == ["Single rounds do not tell how far scores are off."]
     assert one.table["chance"].isna().all()
-    beside = decide(pd.concat([reads(b=200, c=100), measures(rows("a", {"read": 9}, [1]))]), READ)
-    assert beside.sentence == "Take b."
-    assert beside.aside == {"a": "it has a single round"}
+    beside = decide(pd.concat([reads(b=200, c=100), single]), READ)
+    assert (beside.sentence, beside.aside) == ("Take b.", {"a": "it has a single round"})
 
 
 def test_a_rate_of_0_and_what_was_not_measured():
@@ -293,14 +283,10 @@ def test_a_rate_of_0_and_what_was_not_measured():
     assert decide(stopped, READ).aside == {"a": "it lacks read"}
     gap = measures(rows("a", {"read": 900}, (1, math.nan, 1.01)), rows("b", {"read": 100}))
     assert decide(gap, READ).table["n"].to_dict() == {"a": 2, "b": 3}
-    nothing = decide(gap[gap["store"] == "c"], READ, Conditions(crashes={"a": (1, 2)}))
+    nothing = decide(gap[:0], READ, Conditions(crashes={"a": (1, 2)}))
     assert nothing.sentence == (
         "No store can be judged. Documents were lost in crashes: a in 1 of 2."
     )
-    assert decide(measures(rows("a", {"read": 1}), rows("b", {"load": 1})), BOTH).aside == {
-        "a": "it lacks load",
-        "b": "it lacks read",
-    }
 
 
 # What holds of any study

@@ -9,7 +9,6 @@ from scipy import stats
 from support.results.tables import results_of
 
 from storewise.analysis.measure.summary import as_estimate, summarise
-from storewise.analysis.stats.intervals import Estimate, ratio
 
 
 def summary_of(settings, measure="operations_per_s"):
@@ -81,13 +80,6 @@ def test_intervals_cover_what_they_claim():
     assert 0.92 < np.mean(hits) < 0.98
 
 
-def test_a_ratio_adds_the_errors():
-    one, other = Estimate.on_logarithms(3, 8.0, 0.3, 10), Estimate.on_logarithms(3, 2.0, 0.4, 10)
-    both = ratio(one, other)
-    assert (both.mean, both.error, both.freedom) == pytest.approx((4.0, 0.5, 10))
-    apart = ratio(one, Estimate.on_logarithms(3, 2.0, 0.4, 2))
-    assert apart.freedom == pytest.approx(0.5**4 / (0.3**4 / 10 + 0.4**4 / 2))
-    assert not ratio(one, Estimate(1, 2.0)).known()
-    assert one.under(16).mean == 2 and one.under(16).low == pytest.approx(16 / one.high)
+def test_a_row_is_the_estimate_that_it_came_from():
     row = summary_of({"sqlite": [1.0, 2.0]}).loc["sqlite"]
     assert as_estimate(row).times(3).high == pytest.approx(3 * row["high"])

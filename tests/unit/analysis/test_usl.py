@@ -120,7 +120,7 @@ def test_a_study_has_a_law_per_curve(made):
     assert list(table["factor"]) == ["workers", "workers"]
     read = table[table["phase"] == "read"].iloc[0]
     assert (read["measure"], read["levels"], read["highest"]) == ("operations_per_s", 5, 8.0)
-    assert read["reason"] == "" and read["resampled"] == "repeats"
+    assert read["reason"] == "" and read["basis"] == "repeats"
     # Synthetic stores read workers ** 0.8 times as fast as one.
     assert read["lambda"] == pytest.approx(9000, rel=0.1) and read["sigma"] > 0.01
     fewer = replace(tables, summary=tables.summary[tables.summary["workers"] < 8])

@@ -194,10 +194,10 @@ def test_without_repeats_the_interaction_is_left_out_and_named():
     assert term == "a:b"
     assert "6 rows leave no residual degrees of freedom" in reason
     with pytest.raises(AnalysisError, match="interaction a:b: 6 rows leave no residual"):
-        analysed(single, "y", ["a", "b"], interactions="all")
-    assert analysed(single, "y", ["a", "b"], interactions="none").left_out == {}
+        analysed(single, "y", ["a", "b"], strict=True)
+    assert analysed(single, "y", ["a", "b"], order=1, strict=True).left_out == {}
     more = BALANCED.assign(c=list("xyyx") * 3)
-    pairs = analysed(more, "y", ["a", "b", "c"], interactions=2)
+    pairs = analysed(more, "y", ["a", "b", "c"], order=2, strict=True)
     assert list(by_term(pairs)) == ["a", "b", "c", "a:b", "a:c", "b:c", "Residual"]
 
 

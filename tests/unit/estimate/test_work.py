@@ -82,12 +82,13 @@ def test_sizes_of_many_files_are_those_of_some_evenly_taken(tmp_path, monkeypatc
     assert documents_of(study, tmp_path).mean == pytest.approx((1 + 4 + 7 + 6.6) / 4 * 10)
 
 
-SUMMARY = """engine,workers,phase,step,measure,mean,low,high
-sqlite,1,read,0,operations_per_s,100,90,110
-sqlite,1,read,1,operations_per_s,400,380,420
-sqlite,2,read,0,operations_per_s,900,800,1000
-sqlite,1,once,0,operations_per_s,100,,
-sqlite,1,never,0,operations_per_s,0,0,0
+SUMMARY = """engine,workers,phase,step,operation,measure,mean,low,high
+sqlite,1,read,0,all,operations_per_s,100,90,110
+sqlite,1,read,0,get,operations_per_s,7,7,7
+sqlite,1,read,1,all,operations_per_s,400,380,420
+sqlite,2,read,0,all,operations_per_s,900,800,1000
+sqlite,1,once,0,all,operations_per_s,100,,
+sqlite,1,never,0,all,operations_per_s,0,0,0
 """
 ABOUT = "measured, 2 times more or less"
 OTHERS = "measured with other levels, 2 times more or less"

@@ -14,8 +14,8 @@ import pytest
 from support.results.made import GROUP, SCALED
 
 from storewise.figures.make import FIGURES
-from storewise.report.data.embed import columns_of, packed, plain, script_json
-from storewise.report.data.evidence import Evidence, headline_id, headlines, with_ids
+from storewise.report.data.embed import packed, plain, script_json
+from storewise.report.data.evidence import Evidence, headline_id, with_ids
 from storewise.report.data.filters import Facets
 from storewise.report.page.timelines import span, timelines
 
@@ -89,9 +89,6 @@ def test_json_in_a_script_cannot_be_left():
     assert json.loads(raw) == [evil]
     values = [np.int64(3), np.float64(2.0), 1 / 3, np.bool_(False), None, pd.NA]
     assert plain(values) == [3, 2, 0.333333, False, None, None]
-    frame = pd.DataFrame({"a": ["x", "y"] * 5, "b": [1.0] * 10, "c": range(10)})
-    columns = [{"k": ["x", "y"], "i": [0, 1] * 5}, {"c": 1}, list(range(10))]
-    assert columns_of(frame)["values"] == columns
 
 
 def test_evidence_has_trials_values_and_files(tables, evidence):
@@ -106,16 +103,9 @@ def test_evidence_has_trials_values_and_files(tables, evidence):
     assert {"write.0.parquet", "write.0.hlog"} <= set(payload["trials"][0]["files"])
 
 
-def test_headline_ids_are_stable_and_lead_to_their_rows(tables):
+def test_ids_of_figures_are_stable(tables):
     summary = with_ids(tables.summary, tables.results.factors)
     assert summary["id"].is_unique
-    result = headlines(tables)
-    for (csv, row), (line, name) in result.items():
-        expected = getattr(tables, csv).iloc[row]
-        value = expected["value"] if csv == "latency_summary" else expected["mean"]
-        assert summary.iloc[line]["id"] == name
-        assert summary.iloc[line]["mean"] == pytest.approx(value, nan_ok=True)
-    assert len(result) == len(summary)
     # A number that is whole: the same name.
     one = {"engine": "sqlite", "workers": 2.0, "nodes": math.nan, "phase": "read", "measure": "m"}
     ids = [headline_id({**one, "workers": n}, list(one)) for n in (2.0, 2, 3)]

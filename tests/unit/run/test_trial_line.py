@@ -46,7 +46,8 @@ def test_a_measured_trial_has_the_rate_of_each_phase(tmp_path):
         trial.id: finished_line(study, trial, stored / "trials" / trial.id)
         for trial in study.trials()
     }
-    rates = pd.read_csv(DATA / "stored" / "tables" / "throughput.csv")
+    rates = pd.read_csv(DATA / "stored" / "tables" / "measures.csv")
+    rates = rates[rates.operation == "all"]
     for name, line in lines.items():
         title, *parts = re.split("   +", line.removeprefix("ok   "))
         assert title.startswith(("SQLite, repeat ", "SSEARCH files, repeat "))

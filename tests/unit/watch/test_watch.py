@@ -1,20 +1,17 @@
 """`storewise watch`: states, rates, time left and warnings of a run, from its files."""
 
 import json
-import logging
 import math
+import os
 import time
 from dataclasses import replace
 
 import pytest
 from rich.console import Console
-from support.fake_time import FakeTime
 
 from storewise.cli.watch import find
-from storewise.driver.progress import SharedCounters, StepProgress
 from storewise.errors import ResultError
 from storewise.session.coordination.liveness import Process, Session
-from storewise.session.coordination.progress import progress_of
 from storewise.session.coordination.run import Lease
 from storewise.session.coordination.run_record import RunRecord, begin, end, read_record
 from storewise.watch.render import as_json, line, screen
@@ -31,52 +28,6 @@ def text(frame):
 
 def as_read(frame):
     return json.loads(json.dumps(as_json(frame), allow_nan=False))
-
-
-LOG = logging.getLogger("test")
-
-
-def test_a_worker_tells_its_rates(tmp_path):
-    shared = SharedCounters(2, 2, ["data0", "data1"])
-    shared.report(0, 1, 10, 100, {"data0": 4, "data1": 6})
-    shared.report(1, 0, 5, 50, {"data1": 5, "elsewhere": 9})
-    assert shared.totals() == (15, 150)
-    assert shared.owned() == {"data0": 4, "data1": 11}
-    assert not shared.stopped()
-    shared.clear()
-    assert (shared.totals(), shared.owned()) == ((0, 0), {})
-    own_time = FakeTime()
-    progress = StepProgress(tmp_path, "read.0", LOG, clock=own_time.clock)
-
-    def told():
-        return progress_of(tmp_path)["read.0"][0]
-
-    progress.state("waits", 3)
-    assert told().state == "waits"
-    progress.begin(shared, 3, lambda: {"client_cpu": 0.5})
-    own_time.spend(2.0)
-    shared.report(0, 0, 300, 600, {"data0": 200})
-    progress()
-    message = told()
-    assert (message.state, message.step, message.seconds) == ("works", 3, 2.0)
-    assert (message.operations, message.documents) == (300, 600)
-    assert (message.operations_per_s, message.documents_per_s) == (150.0, 300.0)
-    assert (message.owners["data0"], message.figures) == (100.0, {"client_cpu": 0.5})
-    own_time.spend(0.5)  # a record a second is enough
-    shared.report(0, 0, 900, 900, {"data0": 200})
-    progress()
-    assert told() == message
-    progress.remove()
-    assert progress_of(tmp_path) == {}
-
-
-def test_a_record_that_cannot_be_written_ends_no_measurement(tmp_path, caplog):
-    (tmp_path / "progress").write_text("in the way")
-    progress = StepProgress(tmp_path, "read.0", LOG)
-    progress.state("prepares", 0)
-    progress.state("waits", 0)
-    (record,) = caplog.records
-    assert "will not see this job" in record.message
 
 
 def test_time_left_by_hand():
@@ -197,3 +148,23 @@ def test_files_that_cannot_be_read_are_no_end(study, content):
         path.write_text(content)
         frame = look(study)
         assert text(frame) and as_read(frame)
+
+
+def test_workers_and_nodes_are_shown_with_what_they_do(study):
+    """A node's operations are those that the clients say it answered."""
+    worker = {"job": "read.0", "host": "c1", "state": "works", "at": 1, "step": 2}
+    worker |= {"operations_per_s": 300.0, "documents_per_s": 600.0, "owners": {"data0": 120.0}}
+    worker["figures"] = {"client_cpu": 0.5}
+    node = {"job": "data0", "host": "s1", "state": "serves", "at": 1}
+    node["figures"] = {"store_cpu": 1.25, "store_rss": 2.0**30, "disk_write": 4096.0}
+    progress = study / "live" / "null-r1" / "progress"
+    for one in (worker, node):
+        (progress / f"{one['job']}.json").write_text(json.dumps(one))
+    frame = look(study)
+    shown = text(frame)
+    assert "read.0 c1 works, step 2 300 600 0.50" in shown
+    assert "data0 s1 serves 120 1.25 1.00 GiB 4.00 KiB" in shown
+    assert "300 operations/s" in line(frame)
+    os.utime(progress / "read.0.json", (1, 1))
+    old = look(study)
+    assert "silent for" in text(old) and "0 operations/s" in line(old)

@@ -22,7 +22,7 @@ DATA.facets.forEach((facet, place) => {
     ] : [])));
 });
 function update() {
-  const parts = DATA.facets.map((facet, place) => `${chosen[place].size} of ${facet.levels.length} ${facet.heading.toLowerCase()}`)
+  const parts = DATA.facets.map((facet, place) => `${facet.heading.toLowerCase()} ${chosen[place].size} of ${facet.levels.length}`)
     .filter((_, place) => chosen[place].size < DATA.facets[place].levels.length);
   byId("chosen").textContent = parts.length ? `shown: ${parts.join(", ")}` : "all is shown";
   changed();

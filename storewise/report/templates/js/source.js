@@ -15,13 +15,6 @@ function labelOf(source) {
   const told = ranges.split(",").map((run) => run.split("-").map((end) => Number(end) + 1).join("–"));
   return `${csv} ${told.slice(0, 2).join(", ")}${told.length > 2 ? ", …" : ""}`;
 }
-function sourceLink(source, label = labelOf(source)) {
-  return make("a", { class: "source", href: `analysis/${source.split(":")[0]}.csv`, "data-source": source }, label);
-}
-function columnValue(column, place) {
-  if (Array.isArray(column)) return column[place];
-  return "c" in column ? column.c : column.k[column.i[place]];
-}
 
 /** The trials behind a row with their values and result files. */
 function trialList(all, table, row, values) {
@@ -57,21 +50,19 @@ async function openSource(source) {
   const file = make("a", { href: `analysis/${csv}.csv` }, `analysis/${csv}.csv`);
   const lines = rows.length > 6 ? `${rows[0] + 2} to ${rows.at(-1) + 2}` : rows.map((row) => row + 2).join(", ");
   body.append(make("p", {}, file, `, ${rows.length === 1 ? "row" : "rows"} ${ranges.split(",").map((run) => run.split("-").map((e) => Number(e) + 1).join("–")).join(", ")} (${rows.length === 1 ? "line" : "lines"} ${lines} of the file, its heading counted).`));
-  if (!table || !table.columns) {
+  if (!table) {
     body.append(make("p", {}, "The table is too long to be in this page; the file has all of it."));
     return;
   }
   for (const row of rows.slice(0, 12)) {
-    const values = Object.fromEntries(table.columns.map((name, place) => [name, columnValue(table.values[place], row)]));
+    const values = Object.fromEntries(table.columns.map((name, place) => [name, table.rows[row][place]]));
     const list = make("dl", { class: "row" });
     for (const [name, value] of Object.entries(values)) {
       if (value === null || value === "") continue;
       list.append(make("div", {}, make("dt", {}, name), make("dd", {}, Array.isArray(value) ? value.join(", ") : String(value))));
     }
-    const head = table.headline?.[row];
     body.append(
       rows.length > 1 ? make("h3", {}, `Row ${row + 1}`) : null ?? "",
-      head ? make("p", {}, "Headline figure ", make("code", {}, head[1]), ": row ", String(head[0] + 1), " of ", make("a", { href: "summary.csv" }, "summary.csv"), ".") : "",
       list);
     if (row === rows[0] || table.each) body.append(trialList(all, table, row, values));
   }

@@ -5,7 +5,7 @@ function paper(on) {
   if (on) folded = Array.from(document.querySelectorAll("details:not([open]):not(.numbers)"));
   for (const one of folded) one.open = on;
   if (!on) folded = [];
-  views.forEach((view) => view.print(on));
+  views.forEach((view) => { view.all = on; view.turn(0); });
 }
 addEventListener("beforeprint", () => paper(true));
 addEventListener("afterprint", () => paper(false));

@@ -17,12 +17,13 @@ function plotOf(heading, lines, last, warm) {
   const top = heading.includes("%") ? 100 : Math.max(...lines.flatMap(({ values }) => values.filter((value) => value !== null))) || 1;
   const x = (second) => LEFT + ((WIDE - LEFT - 4) * second) / last;
   const y = (value) => 8 + (HIGH - 24) * (1 - value / top);
-  const text = (at, words, anchor) => svg("text", { ...at, "font-size": 10, "text-anchor": anchor }, words);
+  const text = (at, words, anchor) => svg("text", { ...at, "font-size": 10, "text-anchor": anchor, fill: "currentColor" }, words);
+  const most = top.toLocaleString("en", { notation: "compact", maximumSignificantDigits: 3 });
   const picture = svg("svg", { viewBox: `0 0 ${WIDE} ${HIGH}`, role: "img", "aria-label": heading },
     svg("rect", { x: x(0), y: y(top), width: x(warm) - x(0), height: y(0) - y(top), fill: "currentColor", opacity: 0.1 }),
     svg("path", { d: `M${LEFT} ${y(top)}V${y(0)}H${WIDE - 4}`, fill: "none", stroke: "currentColor" }),
-    text({ x: LEFT - 4, y: y(top) + 4 }, spoken(Number(top.toPrecision(3))), "end"), text({ x: LEFT - 4, y: y(0) }, "0", "end"),
-    text({ x: LEFT, y: HIGH - 4 }, "0 s", "start"), text({ x: WIDE - 4, y: HIGH - 4 }, `${spoken(last)} s`, "end"));
+    text({ x: LEFT - 4, y: y(top) + 4 }, most, "end"), text({ x: LEFT - 4, y: y(0) }, "0", "end"),
+    text({ x: LEFT, y: HIGH - 4 }, "0 s", "start"), text({ x: WIDE - 4, y: HIGH - 4 }, `${Math.round(last)} s`, "end"));
   for (const { name, colour, dashes, values, x0, dx } of lines) {
     const way = values.map((value, i) => (value === null ? "" : `${i && values[i - 1] !== null ? "L" : "M"}${x(x0 + i * dx).toFixed(1)} ${y(value).toFixed(1)}`)).join("");
     picture.append(svg("path", { d: way, fill: "none", stroke: colour, "stroke-width": 1.4, "stroke-dasharray": dashes }, svg("title", {}, name)));

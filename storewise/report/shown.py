@@ -1,0 +1,319 @@
+"""Which tables the page shows, with which columns."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from storewise.analysis.common.engines import CEILING
+from storewise.analysis.judge.comparable_steps import (
+    LOAD_RATES,
+    at_steps,
+    headline_rates,
+    set_rates,
+)
+from storewise.analysis.model.columns import EFFICIENCY, PAYS_FROM
+from storewise.analysis.model.tables import Tables
+from storewise.report.tables import SETTING, Spec
+
+_SESSION = "session"
+
+
+def _rates(table: pd.DataFrame, tables: Tables) -> pd.DataFrame:
+    """The rate of each phase, and of loads that without parsing; `null` stores nothing."""
+    stores = tables.rates[tables.rates["engine"] != CEILING]
+    return pd.concat([headline_rates(tables, stores), stores[stores["measure"] == LOAD_RATES[1]]])
+
+
+def _times(table: pd.DataFrame, tables: Tables) -> pd.DataFrame:
+    """Service times; response times where a rate was set: else these are the same."""
+    times = tables.latency_summary
+    waits = at_steps(times.astype({"phase": str}), set_rates(tables))
+    return times[(times["time"] == "service") | waits]
+
+
+def _sizes(table: pd.DataFrame, tables: Tables) -> pd.DataFrame:
+    return tables.storage_summary
+
+
+def _steps(table: pd.DataFrame, tables: Tables) -> pd.DataFrame:
+    return tables.steps
+
+
+def _efficiencies(table: pd.DataFrame, tables: Tables) -> pd.DataFrame:
+    table = table[table["measure"] == EFFICIENCY]
+    return table[table["engine"] != CEILING]
+
+
+def _pays(table: pd.DataFrame, tables: Tables) -> pd.DataFrame:
+    return table[table["measure"] == PAYS_FROM]
+
+
+def _of_hosts(table: pd.DataFrame, tables: Tables) -> pd.DataFrame:
+    return table[(table["node"] == "") & (table["phase"] != _SESSION)]
+
+
+def _of_nodes(table: pd.DataFrame, tables: Tables) -> pd.DataFrame:
+    return table[(table["node"] != "") & (table["phase"] != _SESSION)]
+
+
+def _several_nodes(table: pd.DataFrame, tables: Tables) -> pd.DataFrame:
+    nodes = table.groupby(["trial", "phase", "step"], observed=True)["node"].transform("nunique")
+    return table[nodes > 1]
+
+
+def _of_stores(table: pd.DataFrame, tables: Tables) -> pd.DataFrame:
+    return table[table["engine"] != CEILING]
+
+
+def _with_law(table: pd.DataFrame, tables: Tables) -> pd.DataFrame:
+    return table[table["lambda"].notna()]
+
+
+_SERVICE = ("service_mean", "service_p50", "service_p95", "service_p99")
+_RESPONSE = ("response_mean", "response_p50", "response_p95", "response_p99")
+_CPU = ("cpu_user", "cpu_system", "cpu_iowait")
+_HOST = (*_CPU, "memory_used", "disk_write", "disk_read", "disk_busy", "network_received")
+
+VERDICT = Spec(
+    "verdict-table",
+    "verdict",
+    "Stores by criteria, the best first; the interval is that of the ratio to the best store. Rank "
+    "1: best or not told apart; 2: behind",
+    ("title", "choice", "configuration", "mean", "rank", "weight", "about", "note"),
+    heads={"title": "criterion", "choice": "store", "configuration": "deployment"},
+)
+
+MEASURED = (
+    Spec(
+        "rates",
+        "summary",
+        "Rates, mean over repeats. SSEARCH files store nothing: their load is parsing",
+        ("measure", "mean", "n"),
+        _rates,
+        ("phase", SETTING),
+    ),
+    Spec(
+        "latency",
+        "summary",
+        "Times of one operation: means over repeats of each trial's percentiles; a dash: fewer "
+        "than ten operations of a trial lie above it",
+        ("p50", "p90", "p95", "p99", "p99.9", "p99.99", "max"),
+        _times,
+        ("phase", SETTING, "operation", "time"),
+        wide="percentile",
+    ),
+    Spec(
+        "questions",
+        "questions",
+        "Questions: who answered them, and how fast. SSEARCH files are read by the client",
+        ("answered_by", "by", "indexes", "median", "operations"),
+        keys=("question", SETTING),
+        heads={"indexes": "index that may serve it", "operations": "asked"},
+    ),
+    Spec(
+        "breakeven",
+        "summary",
+        "Number of questions from which on loading pays against reading the files again. The time "
+        "of a question is its mean over the clients that asked at once; the load is with the start "
+        "of servers",
+        ("mean",),
+        _pays,
+        ("phase", "operation", SETTING),
+        heads={"mean": "pays from"},
+        units={"mean": "times"},
+    ),
+    Spec(
+        "plans",
+        "plan_summary",
+        "Readings above a value: times and plans",
+        ("threshold", "found", "mean", "uses_index", "plan"),
+        keys=("query", SETTING, "selectivity_pct"),
+        heads={"found": "readings found"},
+        units={"mean": "s"},
+    ),
+    Spec(
+        "storage",
+        "summary",
+        "Storage after the load: what the data take, and of servers their whole directories",
+        (
+            *("store_bytes", "bytes_per_document", "share_of_input", "share_of_raw_input"),
+            *("node_bytes", "node_bytes_per_document", "files", "inodes", "metadata_operations"),
+        ),
+        _sizes,
+        (SETTING,),
+        wide="measure",
+        heads={"store_bytes": "size"},
+    ),
+    Spec(
+        "scaling",
+        "summary",
+        "Efficiency: the speed-up over the ratio of the levels",
+        ("mean",),
+        _efficiencies,
+        ("phase", SETTING, "other"),
+        heads={"other": "levels", "mean": "efficiency"},
+    ),
+    Spec(
+        "steps",
+        "summary",
+        "Steps: rates and times, means over repeats",
+        ("operations_per_s", "served", "errors", *_RESPONSE, *_SERVICE),
+        _steps,
+        ("phase", SETTING, "clients", "rate", "planned", "other", "operation"),
+        wide="measure",
+    ),
+    Spec(
+        "searches",
+        "searches",
+        "Highest rates within a limit",
+        ("clients", "percentile", "limit_ms", "time", "rate", "verified", "bounded"),
+        keys=("trial", "phase"),
+        heads={
+            "rate": "highest operations/s",
+            "verified": "met twice",
+            "bounded": "a higher rate failed",
+        },
+    ),
+    Spec(
+        "load",
+        "host",
+        "Load of clients and their hosts: mean and maximum",
+        ("client_cpu", "client_rss", "router_cpu", *_HOST),
+        _of_hosts,
+        ("trial", "phase", "step", "host"),
+        wide="metric",
+        note="max",
+    ),
+    Spec(
+        "node-load",
+        "host",
+        "Load of servers: mean and maximum",
+        ("store_cpu", "store_rss", "store_bytes"),
+        _of_nodes,
+        ("trial", "phase", "step", "node", "host"),
+        wide="metric",
+        note="max",
+        heads={"store_bytes": "data directory"},
+    ),
+    Spec(
+        "per-node",
+        "per_node",
+        "Nodes as their clients saw them, and what they and their hosts did meanwhile",
+        ("slowed", "operations", "errors", "share", "over_limit", *_SERVICE, "store_cpu", *_HOST),
+        _several_nodes,
+        ("trial", "phase", "step", "operation", "node", "host"),
+    ),
+    Spec(
+        "slowdown",
+        "slowdown",
+        "Throughput with slowed nodes",
+        ("slow", "mean", "relative"),
+        keys=("phase", SETTING, "slowed_nodes"),
+        heads={"slow": "how", "relative": "of none slowed"},
+    ),
+    Spec(
+        "crashes",
+        "crashes",
+        "Servers killed under load: time to the first answer, longest time without a success (of "
+        "all documents, and of the node's), and acknowledged documents lost",
+        (
+            *("after", "recovery_time", "unavailable_time", "unavailable_time_node"),
+            *("errors", "lost_documents"),
+        ),
+        keys=("trial", "phase", "step", "node"),
+    ),
+    Spec(
+        "verification",
+        "verification",
+        "Verification: documents by kind",
+        ("expected", "counted", "checked", "lost", "wrong"),
+        keys=("trial", "kind"),
+    ),
+)
+
+STATISTICS = (
+    Spec(
+        "variance",
+        "variance",
+        "Analysis of variance: what each factor explains of a measure",
+        ("engines", "term", "df", "f", "p", "eta_sq_partial", "omega_sq", "n"),
+        keys=("phase", "step", "measure"),
+        heads={"f": "F", "eta_sq_partial": "partial η²", "omega_sq": "ω²", "n": "n"},
+    ),
+    Spec(
+        "pairs",
+        "pairs",
+        "Pairs of levels: Tukey's honestly significant differences, simultaneous 95 % intervals",
+        ("engines", "factor", "a", "b", "ratio", "p_adj", "reject"),
+        keys=("phase", "step", "measure"),
+        heads={"a": "one", "b": "the other", "p_adj": "p, adjusted", "reject": "differ"},
+    ),
+    Spec(
+        "usl",
+        "usl",
+        "Universal Scalability Law: contention (sigma) and coherency (kappa) of rates over nodes, "
+        "workers or threads",
+        ("factor", "lambda", "sigma", "kappa", "peak", "peak_rate", "r2", "flags"),
+        _with_law,
+        ("phase", "step", "measure", "engine"),
+        heads={"r2": "R²"},
+    ),
+    Spec(
+        "costs",
+        "costs",
+        "Cost: hours of hosts, and money where the study has prices",
+        ("mean", "n", "note"),
+        _of_stores,
+        ("phase", SETTING, "measure"),
+    ),
+    Spec(
+        "capacity",
+        "capacity",
+        "Capacity: what the full corpus would need, from the measured scaling",
+        ("over", "model", "count", "hours", "needed", "needed_hours", "bytes", "limits"),
+        keys=("phase", SETTING),
+    ),
+    Spec(
+        "limits",
+        "limits",
+        "What limited each trial",
+        ("limited_by", "also", "evidence", "host"),
+        keys=("trial", "phase", "step"),
+    ),
+)
+
+CANARY = Spec(
+    "canary",
+    "canary",
+    "How fast the machine was before each trial",
+    ("canary_cpu", "canary_disk_write", "canary_disk_read"),
+    keys=("trial", "taken_by", "host"),
+    wide="metric",
+    value="value",
+    heads={
+        "canary_cpu": "digests per s",
+        "canary_disk_write": "disk write",
+        "canary_disk_read": "disk read",
+    },
+)
+
+SERVERS = Spec(
+    "servers",
+    "nodes",
+    "Servers: where they ran, what guarded their ports, and which of these were open to anybody",
+    (
+        *("role", "host", "address", "version", "guard", "ports", "open_ports", "threads"),
+        *("queue_time", "ready_time", "stop_time", "node_bytes", "kept"),
+    ),
+    keys=("trial", "node"),
+    heads={"open_ports": "OPEN PORTS", "kept": "kept: remove it by hand"},
+)
+
+PUBLISHED = Spec(
+    "published-table",
+    "reference_agreement",
+    "Published figures and those of this study: slopes of curves with both axes in logarithms "
+    "(1: proportional, 0: flat), where each is best, and ratios of two systems",
+    ("reference", "title", "quantity", "of", "setting", "at", "published", "measured", "agree"),
+    heads={"title": "figure", "quantity": "what", "measured": "here"},
+)

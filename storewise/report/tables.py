@@ -1,0 +1,296 @@
+"""The evidence tables of the page: rows of the analysis's tables, each with some of its columns.
+
+One renderer makes all of them: what a cell looks like follows from the unit of its column, or from
+the column `unit` of its row. What is the same in all rows stands in the caption. A row keeps the
+rows of the CSV file that it was made of.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from storewise.analysis.common.engines import title, varying_factors
+from storewise.analysis.common.frames import grouped, missing, records
+from storewise.analysis.common.text import binary, count, level, number, rows_as_text, seconds
+from storewise.analysis.measure.derived import times_asked
+from storewise.analysis.model.tables import Tables
+from storewise.report.data.filters import Facets
+
+#: Rows of a table that are in the page; the file has all.
+MOST_ROWS = 2_000
+#: Signs of a text in a cell: plans and evidence are longer.
+_SIGNS = 160
+#: Lines of the plans that DuckDB draws.
+_BOXES = re.compile(r"[\u2500-\u257f]+")
+#: The engine and the factors that tell rows from each other, as a key of a `Spec`.
+SETTING = "setting"
+#: Unit -> how a number of it is written; others stand behind the number.
+UNITS: Mapping[str, Callable[[float], str]] = {
+    "s": seconds,
+    "B": binary,
+    "bytes": binary,
+    "B/s": lambda value: f"{binary(value)}/s",
+    "%": lambda value: f"{number(value)} %",
+    "share": "{:.3g} %".format,
+    "count": count,
+    "level": level,
+    "times": times_asked,
+    "p": lambda value: "< 0.001" if value < 0.001 else f"{value:.3f}",
+}
+
+
+#: Columns of these units, in whatever table; others have none.
+_COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "s": (
+        *("p50", "p90", "p95", "p99", "p99.9", "p99.99", "max", "median", "load", "after"),
+        *("files_question", "store_question", "recovery_time", "unavailable_time"),
+        *("unavailable_time_node", "queue_time", "ready_time", "stop_time"),
+        *(
+            f"{time}_{of}"
+            for time in ("service", "response")
+            for of in ("mean", "p50", "p95", "p99")
+        ),
+    ),
+    "B": ("store_bytes", "node_bytes", "client_rss", "store_rss", "memory_used", "bytes"),
+    "B/s": (
+        *("disk_write", "disk_read", "network_received"),
+        *("canary_disk_write", "canary_disk_read"),
+    ),
+    "%": ("cpu_user", "cpu_system", "cpu_iowait", "disk_busy"),
+    "share": (
+        *("share", "over_limit", "relative", "served", "weight"),
+        *("share_of_input", "share_of_raw_input"),
+    ),
+    "count": (
+        *("operations", "errors", "lost_documents", "found", "files", "inodes"),
+        *("metadata_operations", "expected", "counted", "checked", "lost", "wrong"),
+    ),
+    "p": ("p", "p_adj"),
+}
+_UNIT_OF = {name: unit for unit, names in _COLUMNS.items() for name in names}
+_HEADS = {
+    "n": "repeats",
+    "mean": "mean, 95 % interval",
+    "operations_per_s": "operations/s, 95 % interval",
+    "inodes": "files and directories",
+    "metadata_operations": "metadata operations, at least",
+    "client_cpu": "busiest client, cores",
+    "client_rss": "memory of clients",
+    "router_cpu": "routers, cores",
+    "store_cpu": "server, cores",
+    "store_rss": "memory of the server",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """A table of the page: rows of ``analysis/<csv>.csv`` with some of its `columns`.
+
+    `keys` stand first; SETTING is the engine, the factors that vary, and the step. `wide` names a
+    column whose levels become columns (those of `columns` that are there) with the values of
+    `value`; rows are then told by `keys`, and `note` is a column whose value stands under each.
+    `heads` and `units` are those that the columns have here alone.
+    """
+
+    id: str
+    csv: str
+    caption: str
+    columns: Sequence[str]
+    rows: Callable[[pd.DataFrame, Tables], pd.DataFrame] = lambda table, _: table
+    keys: Sequence[str] = ()
+    wide: str = ""
+    value: str = "mean"
+    note: str = ""
+    heads: Mapping[str, str] = field(default_factory=dict)
+    units: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Its text, what it sorts by, and a second line."""
+
+    text: str
+    order: str | float
+    note: str = ""
+
+    @property
+    def numeric(self) -> bool:
+        return isinstance(self.order, float)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A row of the page: its cells, where it comes from (``csv:3-5``), and its choices' places."""
+
+    cells: Sequence[Cell]
+    source: str = ""
+    label: str = ""
+    facets: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table as the template draws it; `count` are all rows that it has, also in the file only."""
+
+    id: str
+    caption: str
+    heads: Sequence[str]
+    lines: Sequence[Line] = field(default_factory=list)
+    count: int = 0
+
+    def numeric(self, place: int) -> bool:
+        """Whether a column holds numbers."""
+        return any(line.cells[place].numeric for line in self.lines)
+
+
+def render(spec: Spec, frames: Mapping[str, pd.DataFrame], tables: Tables, facets: Facets) -> Table:
+    """A table; without rows where the study has none."""
+    frame = frames.get(spec.csv, pd.DataFrame())
+    frame = spec.rows(frame, tables) if len(frame) else frame
+    if frame.empty:
+        return Table(spec.id, spec.caption, [])
+    keys = [name for key in spec.keys for name in _key(key, frame, tables)]
+    if spec.wide:
+        there = set(frame[spec.wide])
+        places = list(_wide(frame, spec, keys))
+    else:
+        there = {name for name in frame if not frame[name].map(missing).all()}
+        places = [({**row}, [int(at)]) for at, row in zip(frame.index, records(frame), strict=True)]
+    named = [name for name in keys if not frame[name].map(missing).all()]
+    units = {**dict.fromkeys(named, "level")}
+    units |= {name: spec.units.get(name, _UNIT_OF.get(name, "")) for name in spec.columns}
+    listed = [*named, *(name for name in spec.columns if name in there)]
+    heads = [spec.heads.get(name, _HEADS.get(name, name.replace("_", " "))) for name in listed]
+    lines = []
+    for row, labels in places[:MOST_ROWS]:
+        source = _source(spec.csv, row, labels)
+        cells = [_cell(name, units[name], row) for name in listed]
+        lines.append(Line(cells, source, source_label(source), facets.of(row)))
+    return _condensed(Table(spec.id, spec.caption, heads, lines, len(places)))
+
+
+def plain_table(
+    id_: str, caption: str, heads: Sequence[str], rows: Iterable[Sequence[Any]]
+) -> Table:
+    """A table of texts and numbers that are in no file of the analysis."""
+    cells = [[_cell("x", "level", {"x": value}) for value in row] for row in rows]
+    return Table(id_, caption, heads, [Line(one) for one in cells], len(cells))
+
+
+def source_label(source: str) -> str:
+    """What a source is called: the table, and its rows as people count them (from 1)."""
+    if not source:
+        return ""
+    csv, rows = source.split(":", 1)
+    ends = [[int(end) + 1 for end in run.split("-")] for run in rows.split(",")]
+    parts = [f"{run[0]}" if len(run) == 1 else f"{run[0]}–{run[1]}" for run in ends]
+    return f"{csv} {', '.join(parts[:2])}{', …' if len(parts) > 2 else ''}"
+
+
+def _key(key: str, frame: pd.DataFrame, tables: Tables) -> list[str]:
+    """A key; of SETTING the engine, factors that vary, and the step where there are several."""
+    if key != SETTING:
+        return [key]
+    names = ["engine", *varying_factors(frame, tables.results.factors)]
+    return [*names, "step"] if "step" in frame and frame["step"].nunique() > 1 else names
+
+
+def _wide(
+    frame: pd.DataFrame, spec: Spec, keys: Sequence[str]
+) -> Iterable[tuple[dict[str, Any], list[int]]]:
+    """One row per keys; keys may be missing in some rows, such as the factors of servers in those
+    of embedded stores. Bounds of an interval and notes go with their column."""
+    more = {"low": "_low", "high": "_high", spec.note: "_note"}
+    more = {name: end for name, end in more.items() if name in frame}
+    for levels, group in grouped(frame, keys):
+        row = dict(zip(keys, levels, strict=True))
+        for one in records(group):
+            name = str(one[spec.wide])
+            row[name] = one[spec.value]
+            row |= {f"{name}{end}": one[of] for of, end in more.items()}
+        yield row, list(map(int, group.index))
+
+
+def _source(csv: str, row: Mapping[str, Any], labels: Sequence[int]) -> str:
+    if "source_row" in row:  # of the verdict: what it was made of
+        return f"{row['source_table']}:{row['source_row']}" if row["source_row"] else ""
+    return f"{csv}:{rows_as_text(labels)}"
+
+
+def _cell(name: str, unit: str, row: Mapping[str, Any]) -> Cell:
+    """A cell of a column; the unit of a mean may be in its row."""
+    value = row.get(name)
+    if name in ("mean", "value"):
+        unit = unit or str(row.get("unit") or "")
+    if missing(value):
+        return Cell("–", "")
+    if isinstance(value, bool):
+        return Cell("yes" if value else "no", str(value))
+    if not isinstance(value, int | float):
+        named = name == "engine" or (name in "ab" and row.get("factor") == "engine")
+        text = " ".join(_BOXES.sub(" ", title(str(value)) if named else str(value)).split())
+        return Cell(text[:_SIGNS] + ("…" if len(text) > _SIGNS else "") or "–", text)
+    if math.isnan(value):
+        return Cell("–", -math.inf)
+    return Cell(_number(value, unit), float(value), _note(name, row, unit))
+
+
+def _number(value: float, unit: str) -> str:
+    if value == 0 or math.isinf(value):
+        return "0" if value == 0 else "never" if unit == "times" else "unbounded"
+    if unit == "share":
+        value *= 100
+    if unit in UNITS:
+        return UNITS[unit](value)
+    text = f"{value:,.0f}" if float(value).is_integer() and abs(value) < 1e6 else number(value)
+    return f"{text} {unit}" if unit not in ("", "1") else text
+
+
+def _note(name: str, row: Mapping[str, Any], unit: str) -> str:
+    """What stands under a value: its 95 % interval, or its maximum."""
+    low: Any
+    high: Any
+    most: Any = row.get(f"{name}_note")
+    if not missing(most):
+        return f"max. {_number(float(most), unit)}"
+    prefix = "" if name in ("mean", "value") else f"{name}_"
+    low, high = row.get(f"{prefix}low"), row.get(f"{prefix}high")
+    if missing(low) or missing(high) or low == high:
+        return ""
+    unit = unit if unit in UNITS else ""  # that of the value stands above already
+    return f"{_number(float(low), unit)} to {_number(float(high), unit)}"
+
+
+def _condensed(table: Table) -> Table:
+    """The table without columns that say the same in all rows: these are in its caption."""
+    same = [
+        len(table.lines) > 1 and len({line.cells[place] for line in table.lines}) == 1
+        for place in range(len(table.heads))
+    ]
+    first = table.lines[0].cells if table.lines else []
+    said = [
+        f"{head} {cell.text}"
+        for head, cell, out in zip(table.heads, first, same, strict=False)
+        if out and cell.text not in ("–", "")
+    ]
+    return Table(
+        table.id,
+        f"{table.caption}; all rows: {', '.join(said)}" if said else table.caption,
+        [head for head, out in zip(table.heads, same, strict=True) if not out],
+        [
+            Line(
+                [c for c, out in zip(one.cells, same, strict=True) if not out],
+                one.source,
+                one.label,
+                one.facets,
+            )
+            for one in table.lines
+        ],
+        table.count,
+    )
