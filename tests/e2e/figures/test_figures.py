@@ -45,8 +45,13 @@ def test_every_figure_is_made_as_png_and_svg(shown_study):
         # The panels of a chart are one picture, and what is in it has its own name.
         ids = [one.get("id") for one in svg.iter() if one.get("id", "s0")[1:].isdigit() is False]
         assert len(ids) == len(set(ids))
-        ends = [[float(v) for v in one.get("viewBox").split()] for one in svg.iter(f"{SVG}svg")]
-        assert all(wide <= ends[0][2] and high <= ends[0][3] for _, _, wide, high in ends)
+        whole, *panels = (one.attrib for one in svg.iter(f"{SVG}svg"))
+        assert panels
+        size = [float(number) for number in whole["viewBox"].split()[2:]]
+        for one in panels:
+            assert one["viewBox"] == f"0 0 {one['width']} {one['height']}"
+            assert float(one["x"]) + float(one["width"]) <= size[0] + 0.1
+            assert float(one["y"]) + float(one["height"]) <= size[1] + 0.1
 
 
 def test_throughput_says_and_shows_the_means(tables):
