@@ -107,6 +107,7 @@ def to_svg(pictures: Sequence[Picture]) -> str:
     ]
     size = f'width="{width:g}pt" height="{height:g}pt" viewBox="0 0 {width:g} {height:g}"'
     ground = '<rect width="100%" height="100%" fill="#ffffff"/>'
+    ground += "<style>*{stroke-linejoin:round;stroke-linecap:butt}</style>"
     return "\n".join([f"<svg {_SPACES} {size}>", ground, *inner, "</svg>\n"])
 
 
@@ -213,7 +214,9 @@ def picture_of(
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
     FigureCanvasSVG(figure).print_svg(buffer, metadata=nothing)
     svg = buffer.getvalue().decode()
-    svg = re.sub(r"<!--.*?-->\s*", "", svg[svg.index("<svg") :])
+    svg = re.sub(r"<!--.*?-->\s*|<defs>\s*<style.*?</style>\s*</defs>", "", svg, flags=re.DOTALL)
+    # Beside others it is measured in the units of what is around it.
+    svg = re.sub(r'="([\d.]+)pt"', r'="\1"', svg[svg.index("<svg") :])
     svg = re.sub(r'<g id="(?!s\d)[^"]*"', "<g", svg)
     svg = re.sub(r'<a xlink:href="(\d+)" target="_blank">', link, svg)
     svg = re.sub(r"\s*\n\s*", "\n", svg)
@@ -362,11 +365,11 @@ class _PanelDrawing:
         return left + np.array(xs)
 
     def _area(self, series: Series, below: Any) -> Any:
-        """Means of seconds as an area on `below`; its top is given back."""
+        """Means over equal times as an area on `below`; its top is given back."""
         xs, ys = self._places(series)
         base = np.broadcast_to(below, len(ys))
         look = {"baseline": base, "fill": True, "facecolor": _colour(series)}
-        steps = self.axes.stairs(base + ys, [*xs, xs[-1] + 1], **look)
+        steps = self.axes.stairs(base + ys, [*xs, 2 * xs[-1] - xs[-2]], **look)
         steps.set_url(self._mark(series, Point(None, None)))
         return base + ys
 
@@ -379,7 +382,11 @@ class _PanelDrawing:
         if spec.levels:
             ticks.set_minor_locator(NullLocator())
             ticks.set_ticks(list(spec.levels), list(spec.texts))
-            self.axes.margins(x=0.06)
+            low, high = spec.levels[0], spec.levels[-1]
+            if logarithmic:
+                limits(low / (high / low) ** 0.07, high * (high / low) ** 0.07)
+            elif high > low:
+                limits(low - 0.07 * (high - low), high + 0.07 * (high - low))
             return
         known = [value for value in reach if value > 0] or [1.0]
         if logarithmic:

@@ -12,8 +12,8 @@ from storewise.figures.rates import LEAST_SECONDS
 from storewise.figures.selection import engines_in
 from storewise.figures.style import GREY, INK
 
-#: Most phases of a figure.
-_PHASES = 3
+#: Most phases of a figure, and means over time of a panel.
+_PHASES, _STEPS = 3, 60
 #: Most nodes that all have a row, and rows of an engine where there are more.
 _ROWS, _BUSIEST = 20, 3
 #: Kinds of use from below, with the colour of each.
@@ -66,14 +66,16 @@ def host_cpu(tables: Tables) -> Chart | None:
 
 def _over_time(heading: str, engine: str, rows: pd.DataFrame) -> Panel:
     kinds = [*KINDS, *([_STEAL] if (rows["steal"] > 0.5).any() else [])]
-    means = rows.groupby("second")[[kind for kind, *_ in kinds]].mean()
+    # More steps than pixels would only make the picture large.
+    span = 1 + int(rows["second"].max()) // _STEPS
+    spans = rows["second"] // span * span
+    means = rows.groupby(spans)[[kind for kind, _ in kinds]].mean()
     record = {"engine": engine, "phase": rows["phase"].iloc[0]}
     stack = [
         Series(kind, list(map(Point, means.index, means[kind])), "area", record, colour=colour)
         for kind, colour in kinds
     ]
-    # Each value is the mean of its second.
-    end = float(means.index.max()) + 1
+    end = float(means.index.max()) + span
     x = Axis("seconds since the start of the phase", "linear", top=end)
     return Panel(heading, x, Axis("host CPU in %", "linear", top=100), stack)
 

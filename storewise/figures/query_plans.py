@@ -22,7 +22,8 @@ def over_selectivity(tables: Tables) -> Chart | None:
     if plans.empty or plans["selectivity_pct"].nunique() < 2:
         return None
     # Least and greatest of the executions are no interval of their mean.
-    shown = choose(plans.drop(columns=["low", "high"]), tables.results.factors, LINES)
+    plans = plans.drop(columns=["low", "high"])
+    shown = choose(plans, tables.results.factors, LINES, "query")
     panels = []
     for query in sorted(set(shown.rows["query"])):
         rows = shown.rows[shown.rows["query"] == query]

@@ -40,12 +40,12 @@ class Shown:
     note: str
 
 
-def choose(table: pd.DataFrame, names: Sequence[str], most: int) -> Shown:
-    """All rows of a table, or of more lines than `most` in a panel those of each engine at the
-    lowest level of each of these factors; a factor that an engine does not have leaves out none
-    of its rows."""
+def choose(table: pd.DataFrame, names: Sequence[str], most: int, panel: str = "phase") -> Shown:
+    """All rows of a table, or of more lines than `most` in a panel (there is one for each level of
+    column `panel`) those of each engine at the lowest level of each of these factors; a factor
+    that an engine does not have leaves out none of its rows."""
     names = [n for n in varying_factors(table, names) if n in table]
-    lines = table[["phase", "engine", *names]].drop_duplicates().groupby("phase").size()
+    lines = table[[panel, "engine", *names]].drop_duplicates().groupby(panel).size()
     if not names or lines.max() <= most:
         return Shown(table, names, "")
     kept = []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -135,16 +134,18 @@ def _times(rows: pd.DataFrame, shown: Shown, source: _Source) -> Iterator[Series
         # Steps are joined in the order of their load.
         load = "rate" if group["rate"].nunique() > 1 else "clients"
         group = group.sort_values([load, "reached"])
-        mean, tail = (
-            list(map(partial(_time, measure, source), records(group)))
-            for measure in ("response_mean", "response_p99")
-        )
-        line = line_of(group, shown.names, mean, rank, dash=SOLID)
+        points = [_time(row, "response_mean", source) for row in records(group)]
+        line = line_of(group, shown.names, points, rank, dash=SOLID)
         yield line
-        yield replace(line, name=f"{line.name}: p99", points=tail, dash=DASHED, thin=True)
+        # Of few operations there is none.
+        tail = group.dropna(subset="response_p99") if "response_p99" in group else group.iloc[:0]
+        points = [_time(row, "response_p99", source) for row in records(tail)]
+        if points:
+            name = f"{line.name}: p99"
+            yield replace(line, name=name, points=points, dash=DASHED, thin=True)
 
 
-def _time(measure: str, source: _Source, row: Mapping[str, Any]) -> Point:
+def _time(row: Mapping[str, Any], measure: str, source: _Source) -> Point:
     words = f"{seconds(row[measure])} at {number(row['reached'])} operations/s"
     words += f" ({_parameters(row)})"
     return point(row["reached"], row[measure] * 1e3, row, words, source(row, measure))

@@ -21,6 +21,7 @@ from storewise.analysis.verdict.asked import LOAD, OF_ONE_FILE
 from storewise.analysis.verdict.criteria import KINDS
 from storewise.analysis.verdict.criterion import Criterion, Standing
 from storewise.analysis.verdict.decision import Verdict
+from storewise.analysis.verdict.measures import rounds_in_words
 from storewise.analysis.verdict.standings import interval
 from storewise.study.criteria import BY_KEY, INODES
 
@@ -285,7 +286,6 @@ def _facts(tables: Tables) -> list[str]:
     opened = [float(p.conditions["opened"]) for p in results.parts if p.conditions.get("opened")]
     hosts = sorted({host_of(part.conditions)[0] for part in results.parts} - {"", "unknown"})
     day = datetime.fromtimestamp(max(opened), UTC) if opened else None
-    rounds = tables.trials["repeat"].nunique() if len(tables.trials) else 0
     trials = f"{len(tables.trials):,} of {len(tables.trials) + results.lacking:,} trials"
     return [
         text
@@ -293,7 +293,7 @@ def _facts(tables: Tables) -> list[str]:
             f"{day.day} {day:%B %Y}" if day else "",
             f"host {hosts[0]}" if len(hosts) == 1 else f"{len(hosts)} hosts" if hosts else "",
             _inputs(tables),
-            f"{trials}, {rounds} round{'s' if rounds != 1 else ''}",
+            f"{trials}, {rounds_in_words(tables)}",
         )
         if text
     ]

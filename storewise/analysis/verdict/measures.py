@@ -144,6 +144,13 @@ def whole_rounds(tables: Tables) -> tuple[list[int], int]:
     return sorted(whole), len(sizes)
 
 
+def rounds_in_words(tables: Tables) -> str:
+    """``3 rounds``, or ``2 of 3 rounds`` where the rest does not count."""
+    whole, every = whole_rounds(tables)
+    counted = f"{len(whole)} of " if len(whole) < every else ""
+    return f"{counted}{every} round{'s' if every != 1 else ''}"
+
+
 def failed_of(tables: Tables) -> dict[str, tuple[int, int]]:
     """Store -> trials that failed by its own fault, and all its trials; of stores with such ones.
 

@@ -12,6 +12,7 @@ from storewise.analysis.common.text import all_of, binary, level
 from storewise.analysis.files.parts import Part, host_of, instance_of, part_versions
 from storewise.analysis.measure.references import finding
 from storewise.analysis.model.tables import Tables
+from storewise.analysis.verdict.measures import rounds_in_words
 from storewise.layout import ANALYSIS, FIGURES, STUDY, SUMMARY, TRIALS
 from storewise.metrics.ec2_instance import market
 from storewise.study.prices import Prices
@@ -62,7 +63,6 @@ def methods(tables: Tables) -> str:
     known = {term: "; ".join(values) for term, values in provenance(tables)}
     inputs = tables.results.inputs
     hits = f" ({inputs.kinds['align']:,} hits)" if inputs and "align" in inputs.kinds else ""
-    rounds = tables.trials["repeat"].nunique() if len(tables.trials) else 0
     sentences = [
         f"Stores were compared with Storewise ({known.get('versions', 'versions unknown')})",
         f"on {known.get('hosts', 'unknown hosts')}, {known.get('operating system', '')}, "
@@ -71,8 +71,8 @@ def methods(tables: Tables) -> str:
         f"Settings: {known['engine settings']}." if "engine settings" in known else "",
         f"Factors: {known['factors']}." if "factors" in known else "",
         f"Phases: {known['phases']}." if "phases" in known else "",
-        f"{len(tables.trials):,} trials in {rounds} rounds; a round measures every setting once, "
-        f"in an order drawn with seed {known.get('seed', 'unknown')}.",
+        f"{len(tables.trials):,} trials, {rounds_in_words(tables)}; a round measures every setting "
+        f"once, in an order drawn with seed {known.get('seed', 'unknown')}.",
         "The score of a store in a round is the weighted sum of the logarithms of its figures [2]; "
         "score = store + round + error, with the variance pooled over the stores, or a store's own "
         "where larger. A store was recommended alone where the 95 % t interval of its ratio to "

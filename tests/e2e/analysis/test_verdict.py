@@ -16,7 +16,8 @@ from storewise.analysis.pipeline.build import build_tables
 from storewise.analysis.pipeline.load import load_results
 from storewise.analysis.verdict.criteria import latency, phases_of_kinds, scaling, setup
 from storewise.analysis.verdict.decision import verdict
-from storewise.analysis.verdict.export import table_of, verdict_data
+from storewise.analysis.verdict.export import verdict_data, verdict_table
+from storewise.analysis.verdict.measures import rounds_in_words
 
 pytestmark = GROUP
 
@@ -79,7 +80,7 @@ def test_criteria_ranks_and_sources_of_embedded_stores(embedded):
     assert list(leaders) == ["load", "read", "latency", "scaling", "disk", "cost"]
     assert (leaders["read"], leaders["load"]) == (("SQLite",), ("Parquet files",))
     assert one(result, "latency").about == "p99 of get, phase read, 2 clients"
-    table = table_of(result)
+    table = verdict_table(result)
     assert set(table["choice"]) == {"SQLite", "Parquet files"}
     for row in table.to_dict("records"):
         source = embedded.frames()[row["source_table"]].loc[int(row["source_row"])]
@@ -154,7 +155,7 @@ def test_one_store_alone_and_none(embedded, tmp_path):
     nothing = verdict(tables_of(tmp_path / "none"))
     assert "No store can be judged" in nothing.finding
     assert nothing.criteria == []
-    assert table_of(nothing).empty
+    assert verdict_table(nothing).empty
     json.dumps(verdict_data(nothing), allow_nan=False)
 
 
@@ -177,8 +178,11 @@ def test_a_round_that_is_not_whole_does_not_count(embedded):
     of_last = (trials["engine"] == "sqlite") & (trials["repeat"] == 3)
     left = trials.drop(trials.index[of_last][0])
     results = replace(embedded.results, trials=left)
-    result = verdict(replace(embedded, results=results, trials=left))
+    tables = replace(embedded, results=results, trials=left)
+    result = verdict(tables)
     assert result.decision.table["n"].to_dict() == {"SQLite": 2, "Parquet files": 2}
+    assert rounds_in_words(tables) == "2 of 3 rounds"
+    assert rounds_in_words(embedded) == "3 rounds"
     assert result.text[0].startswith("Stores are judged by the 2 of 3 rounds that are whole;")
     # What is missing of a store that is set aside is missing for nobody.
     failed = FailedTrial("t", 3, levels(embedded, "sqlite"), "locked", "", 2)

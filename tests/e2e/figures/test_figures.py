@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import cast
 
 import numpy as np
+import pandas as pd
 import pytest
 from support.results.made import GROUP, ONE
 
@@ -45,8 +46,13 @@ def test_every_figure_is_made_as_png_and_svg(shown_study):
         # The panels of a chart are one picture, and what is in it has its own name.
         ids = [one.get("id") for one in svg.iter() if one.get("id", "s0")[1:].isdigit() is False]
         assert len(ids) == len(set(ids))
-        ends = [[float(v) for v in one.get("viewBox").split()] for one in svg.iter(f"{SVG}svg")]
-        assert all(wide <= ends[0][2] and high <= ends[0][3] for _, _, wide, high in ends)
+        whole, *panels = (one.attrib for one in svg.iter(f"{SVG}svg"))
+        assert panels
+        size = [float(number) for number in whole["viewBox"].split()[2:]]
+        for one in panels:
+            assert one["viewBox"] == f"0 0 {one['width']} {one['height']}"
+            assert float(one["x"]) + float(one["width"]) <= size[0] + 0.1
+            assert float(one["y"]) + float(one["height"]) <= size[1] + 0.1
 
 
 def test_throughput_says_and_shows_the_means(tables):
@@ -95,6 +101,75 @@ def test_a_figure_that_fails_is_a_warning(tables, monkeypatch, tmp_path):
     (warning,) = warnings_of([made])
     assert warning.code == "figure" and "odd results" in warning.message
     assert not (tmp_path / "throughput.png").exists()
+
+
+def charted(tables, name, **frames):
+    """The panels of a figure from other tables, as title -> lines by name, with their points."""
+    chart = FIGURES[name](replace(tables, **frames))
+    assert draw(chart, name)
+    return {
+        panel.title: {one.name: [(p.x, p.y, p.hollow) for p in one.points] for one in panel.series}
+        for panel in chart.panels
+    }
+
+
+def test_figures_of_steps(tables):
+    rates = tables.rates.query("phase == 'read' and measure == 'operations_per_s' and workers == 1")
+    (row,) = rates[rates["engine"] == "sqlite"].to_dict("records")
+    rows = []
+    for step, clients in enumerate((4, 1, 2)):
+        done = {**row, "step": step, "clients": clients, "other": "", "mean": 100.0 * clients}
+        rows.append(done)
+        for measure, mean in (("response_mean", 1e-3 * clients), ("response_p99", 5e-3 * clients)):
+            rows.append({**done, "operation": "get", "measure": measure, "mean": mean})
+    # So few operations tell no 99th percentile.
+    rows = [row for row in rows if (row["measure"], row["step"]) != ("response_p99", 1)]
+    summary = pd.DataFrame(rows)
+    assert charted(tables, "clients", summary=summary) == {
+        "read": {"SQLite": [(1, 100, False), (2, 200, False), (4, 400, False)]}
+    }
+    times = charted(tables, "latency_over_throughput", summary=summary)["read: get"]
+    assert times["SQLite"] == [(100, 1, False), (200, 2, False), (400, 4, False)]
+    assert times["SQLite: p99"] == [(200, 10, False), (400, 20, False)]
+
+
+def test_figures_of_plans_and_nodes(tables):
+    trial = tables.trials.query("engine == 'postgres' and nodes == 2").iloc[0]
+    plans = [
+        {**trial, "query": "q2", "selectivity_pct": share, "mean": time, "uses_index": used}
+        for share, time, used in ((10.0, 2.0, False), (0.1, 0.5, True))
+    ]
+    frame = pd.DataFrame(plans).assign(low=0.1, high=9.0, n=2)
+    assert charted(tables, "plans", plan_summary=frame) == {
+        "q2": {"PostgreSQL": [(0.1, 0.5, False), (10, 2, True)]}
+    }
+    step = {"trial": trial["trial"], "phase": "read", "operation": "get"}
+    nodes = [
+        {**step, "step": slow, "slowed_nodes": slow, "node": node, "slowed": is_slow}
+        for slow, node, is_slow in ((0, "data0", ""), (0, "data1", ""), (1, "data1", "cpu"))
+    ]
+    kinds = dict.fromkeys(("cpu_user", "cpu_system", "cpu_iowait"), 20.0)
+    times = {"service_p50": 1e-3, "service_mean": 2e-3, "service_p95": 4e-3}
+    per_node = pd.DataFrame(nodes).assign(engine="postgres", **times, **kinds)
+    drawn = charted(tables, "latency_by_node", per_node=per_node.drop(columns="engine"))
+    assert drawn["PostgreSQL, read: get"]["95th percentile"] == [
+        *((4.0, "data0", False), (4.0, "data1", False))
+    ]
+    assert set(drawn["PostgreSQL, read: hosts"]) == {"user", "system", "iowait"}
+    slow = [
+        {**trial, **step, "step": n, "slowed_nodes": n, "slow": "cpu" * n, "mean": 9.0 - n}
+        for n in (0, 1)
+    ]
+    chart = FIGURES["slowed_nodes"](
+        replace(
+            tables,
+            slowdown=pd.DataFrame(slow).assign(low=1.0, high=9.0, n=2),
+            per_node=per_node.drop(columns="engine"),
+        )
+    )
+    rates, slowest = (one.series[0].points for one in chart.panels)
+    assert [(p.x, p.y) for p in rates] == [(0, 9), (1, 8)]
+    assert [(p.x, p.hollow) for p in slowest] == [(0, True), (0, True), (1, False)]
 
 
 @pytest.mark.parametrize("dark", [False, True])

@@ -51,8 +51,8 @@ def test_settings_share_their_error_and_the_chance_of_a_false_answer():
 
 def test_another_day_is_measured_by_settings_that_are_unchanged():
     # Controls changed by 0.1, 0.2, 0.3: the day made all faster by 0.2, give or take 0.1.
-    old = {store: [0.0, 0.0] for store in "abcxy"}
-    new = {"a": [0.1] * 2, "b": [0.2] * 2, "c": [0.3] * 2, "x": [0.25] * 2, "y": [2.2] * 2}
+    old = {store: [1.0, 1.0] for store in "abcxy"}
+    new = {"a": [1.1] * 2, "b": [1.2] * 2, "c": [1.3] * 2, "x": [1.25] * 2, "y": [3.2] * 2}
     table = compare(both(old, new, control="abc"), same_rounds=False).set_index("store")
     assert list(table.index) == ["x", "y"]
     assert table["ratio"].tolist() == pytest.approx([math.exp(0.05), math.exp(2)])
@@ -62,7 +62,7 @@ def test_another_day_is_measured_by_settings_that_are_unchanged():
     )
     assert table["told"].tolist() == ["not told apart", "different"]
     # What scatters from round to round by more than the controls do, does so from day to day.
-    new["y"] = [1.2, 3.2]
+    new["y"] = [2.2, 4.2]
     wide = compare(both(old, new, control="abc"), same_rounds=False).set_index("store")
     assert wide.loc["y", "told"] == "not told apart"
 
@@ -79,10 +79,14 @@ def test_different_days_tell_a_ratio_and_no_more(control):
 
 
 def test_counts_differ_from_a_fifth_on():
-    counts = {"a": [math.log(100)], "b": [math.log(100)]}, {"a": [math.log(119)], "b": [4.0]}
-    table = compare(both(*counts, criterion="files"), same_rounds=False, counted=["files"])
-    assert table["told"].tolist() == ["not told apart", "different"]
-    assert table["basis"].tolist() == ["counted"] * 2
+    old, new = (
+        {s: [math.log(n)] for s, n in zip("abc", counts, strict=True)}
+        for counts in ((100, 100, 120), (119, 120, 100))
+    )
+    table = compare(both(old, new, criterion="files"), same_rounds=False, counted=["files"])
+    assert table["told"].tolist() == ["not told apart", "different", "different"]
+    assert table["ratio"].tolist() == pytest.approx([1.19, 1.2, 1 / 1.2])
+    assert set(table["basis"]) == {"counted"}
 
 
 def test_what_only_one_side_has_and_what_has_no_ratio_is_left_out():
@@ -98,16 +102,15 @@ def test_what_only_one_side_has_and_what_has_no_ratio_is_left_out():
     assert single["told"].tolist() == ["cannot be told"]
 
 
-def test_what_has_no_p_counts_for_nothing():
-    # Holm's correction by hand: sorted, the four p-values are multiplied by 4, 3, 2 and 1.
+def test_holms_correction_by_hand():
+    # From the smallest: 0.01 * 4, 0.02 * 3, 0.03 * 2, 0.5; what has no p counts for nothing.
     result = holm_adjusted([0.03, math.nan, 0.01, 0.5, 0.02]).tolist()
     assert result == pytest.approx([0.06, math.nan, 0.04, 0.5, 0.06], nan_ok=True)
-    assert len(holm_adjusted([])) == 0 and math.isnan(holm_adjusted([None])[0])
+    assert len(holm_adjusted([])) == 0 and holm_adjusted([0.9, 0.8]).tolist() == [1, 1]
 
 
 def test_days_that_differ_are_seldom_called_different():
-    rng = np.random.default_rng(10)
-    false = 0
+    rng, false = np.random.default_rng(10), 0
     for _ in range(100):
         old = dict(zip("abcdxyz", 0.05 * rng.standard_normal((7, 3)), strict=True))
         day = 0.2 + 0.1 * rng.standard_normal((7, 1)) + 0.05 * rng.standard_normal((7, 3))
