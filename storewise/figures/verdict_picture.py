@@ -42,16 +42,18 @@ def _drawn(answer: Answer, chart: VerdictChart) -> Picture:
     axes.axis("off")
     text = partial(axes.text, color=INK, va="baseline")
     text(0, 0.32, chart.title, fontsize=10, color=SOFT)
-    text(0, 0.72, answer.sentence, fontsize=18, fontweight="bold")
-    text(0, 0.98, answer.beside, fontsize=9)
-    text(0, 1.17, answer.sureness, fontsize=8, color=SOFT)
+    weight = "normal" if answer.sure == "low" else "bold"  # as quiet as it is unsure
+    text(0, 0.68, answer.sentence, fontsize=16, fontweight=weight)
+    text(0, 0.98, "\n".join(textwrap.wrap(answer.beside, 125)[:2]), fontsize=8, va="center")
+    text(0, 1.27, answer.sureness, fontsize=8, color=SOFT)
     width = (1 - NAMES) / len(chart.columns)
     for place, column in enumerate(chart.columns):
         x = NAMES + place * width
         small = f"{column.about} (log)" if column.log else column.about
         weight = "bold" if column.counts else "normal"
-        text(x, ABOVE - 0.27, column.name, fontsize=9, fontweight=weight)
-        text(x, ABOVE - 0.1, textwrap.shorten(small, 26), fontsize=5.5, color=SOFT)
+        text(x, ABOVE - 0.27, column.name, fontsize=8, fontweight=weight)
+        about = textwrap.shorten(small, 190 // len(chart.columns))
+        text(x, ABOVE - 0.1, about, fontsize=5.5, color=SOFT)
     for number, row in enumerate(chart.rows):
         y = ABOVE + number * ROW
         axes.plot([0, 1], [y, y], color="#D0D7DE", linewidth=0.6)
@@ -62,7 +64,8 @@ def _drawn(answer: Answer, chart: VerdictChart) -> Picture:
     y = ABOVE + len(chart.rows) * ROW + 0.2
     small_print = [
         chart.key,
-        f"{', '.join(chart.facts)}. {', '.join(chart.versions)}.",
+        f"{', '.join([*chart.facts, *(text for text, _ in chart.left_out)])}. "
+        f"{', '.join(chart.versions)}.",
     ]
     for line in (part for one in small_print for part in textwrap.wrap(one, _SIGNS)):
         text(0, y, line, fontsize=6.5, color=SOFT)
@@ -93,7 +96,6 @@ def _cell(axes: Axes, entry: Entry, x: float, y: float, width: float) -> None:
     weight = "bold" if entry.state == "best" else "normal"
     ink = SOFT if entry.state == "none" else INK
     axes.text(x, y + 0.19, entry.text, fontsize=8, fontweight=weight, color=ink)
-    axes.text(x + width, y + 0.19, entry.runs, fontsize=5.5, color=SOFT, ha="right")
     if entry.length != entry.length:
         return
     middle, unit = y + 0.31, width / 100

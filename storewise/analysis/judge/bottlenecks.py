@@ -80,15 +80,6 @@ COLUMNS = (*STEP, "limited_by", "also", "evidence", "host", "node", *SHARES, "se
 
 
 @dataclass(frozen=True, slots=True)
-class HostFacts:
-    """What a host has; nan where it is not known. `link` is bytes/s in one direction."""
-
-    cpus: float = math.nan
-    memory: float = math.nan
-    link: float = math.nan
-
-
-@dataclass(frozen=True, slots=True)
 class HostUse:
     """What one host was busy with in one step. Shares are of 1 and nan where unknown.
 
@@ -207,29 +198,21 @@ def limits(tables: Tables) -> Judged:
 
 
 def _row(
-    key: tuple[str, str, int],
-    step_causes: Sequence[Cause],
-    uses: Sequence[HostUse],
-    seconds: float,
+    key: tuple[str, str, int], causes: Sequence[Cause], uses: Sequence[HostUse], seconds: float
 ) -> dict[str, Any]:
-    ranked = sorted(
-        step_causes,
-        key=lambda c: (ORDER.index(c.kind), -c.share if not math.isnan(c.share) else 0.0),
-    )
+    ranked = sorted(causes, key=lambda c: (ORDER.index(c.kind), -np.nan_to_num(c.share)))
     kinds = list(dict.fromkeys(c.kind for c in ranked))
+    shown = next((use for use in uses if ranked and use.host == ranked[0].host), None)
+    evidence = "; ".join(dict.fromkeys(c.evidence for c in ranked)) or "no figures of any host"
     seen = [use for use in uses if not math.isnan(use.cpu)]
-    shown: HostUse | None = None
-    if ranked and ranked[0].host:
-        shown = next(use for use in uses if use.host == ranked[0].host)
-    elif seen:
+    if shown is None and seen:
         # The nearest to any of its limits.
         shown = max(seen, key=lambda use: np.nanmax([use.cpu, use.disk, use.memory, use.network]))
-    if ranked:
-        evidence = "; ".join(dict.fromkeys(c.evidence for c in ranked))
-    elif shown is not None:
-        evidence = _quiet(shown)
-    else:
-        evidence = "no figures of any host"
+    if shown is not None and not ranked:
+        shares = {"CPU": shown.cpu, "disk": shown.disk}
+        shares |= {"memory": shown.memory, "network": shown.network}
+        words = ", ".join(f"{name} {_percent(share)}" for name, share in shares.items())
+        evidence = f"the busiest host ({shown.who or shown.host}): {words}"
     if seconds < 1:
         # A second's sample is all there is, and the last one may have been left out.
         evidence += f"; the step took {seconds:.2g} s only"
@@ -243,13 +226,6 @@ def _row(
         **{name: getattr(shown, name) if shown else math.nan for name in SHARES},
         "seconds": seconds,
     }
-
-
-def _quiet(use: HostUse) -> str:
-    """Load of the busiest host where no limit was reached."""
-    shares = {"CPU": use.cpu, "disk": use.disk, "memory": use.memory, "network": use.network}
-    words = ", ".join(f"{name} {_percent(share)}" for name, share in shares.items())
-    return f"the busiest host ({use.who or use.host}): {words}"
 
 
 def busy_hosts(table: pd.DataFrame) -> list[StudyWarning]:
@@ -269,23 +245,16 @@ def busy_hosts(table: pd.DataFrame) -> list[StudyWarning]:
     ]
 
 
-def host_facts(parts: Sequence[Part]) -> dict[str, HostFacts]:
-    """What each host has, as the jobs on it recorded."""
-    facts: dict[str, HostFacts] = {}
-    for part in parts:
-        host = part.conditions.get("host")
-        if isinstance(host, Mapping) and host.get("name"):
-            facts[str(host["name"])] = HostFacts(
-                cpus=float(host.get("cpus") or math.nan),
-                memory=float(host.get("memory_bytes") or math.nan),
-                link=float(host.get("link_mbit") or math.nan) * 1e6 / 8,
-            )
-    return facts
+def _host_facts(parts: Sequence[Part]) -> pd.DataFrame:
+    """What each host has, as the jobs on it recorded, by its name; nan where it is not known."""
+    hosts = [part.conditions.get("host") for part in parts]
+    named = {str(h["name"]): h for h in hosts if isinstance(h, Mapping) and h.get("name")}
+    columns = ["cpus", "memory_bytes", "link_mbit"]
+    return pd.DataFrame.from_dict(named, "index").reindex(columns=columns).astype(float)
 
 
 def host_uses(tables: Tables) -> dict[tuple[str, str, int], list[HostUse]]:
     """What every host of a trial was busy with, by trial, phase and step."""
-    facts = host_facts(tables.results.parts)
     trials = {str(row["trial"]): row for row in records(tables.trials)}
     #: Servers and the processors that each was given, by trial and host.
     placed: dict[tuple[str, str], dict[str, float]] = {}
@@ -299,7 +268,7 @@ def host_uses(tables: Tables) -> dict[tuple[str, str, int], list[HostUse]]:
     for row in rows_of(load[of_node & (load["metric"] == "store_cpu").to_numpy()]):
         key = (str(row.trial), str(row.phase), int(row.step), str(row.host))
         cores.setdefault(key, {})[str(row.node)] = float(row.mean)
-    means = _means(load[~of_node], facts)
+    means = _means(load[~of_node], _host_facts(tables.results.parts))
     spread = Counter(means[means["client_cpu"].notna()][STEP].itertuples(index=False, name=None))
     uses: dict[tuple[str, str, int], list[HostUse]] = {}
     for row in records(means):
@@ -312,7 +281,7 @@ def host_uses(tables: Tables) -> dict[tuple[str, str, int], list[HostUse]]:
         work = _client_cores(row, trial, spread[step])
         work += sum(used for used, _ in servers.values())
         clients = not math.isnan(row["client_cpu"])
-        own_cpu = min(1.0, work / facts.get(host, HostFacts()).cpus)
+        own_cpu = min(1.0, work / row["cpus"])
         use = {name: row[name] for name in _USES}
         uses.setdefault(step, []).append(
             HostUse(host, own_cpu=own_cpu, clients=clients, servers=servers, **use)
@@ -320,22 +289,21 @@ def host_uses(tables: Tables) -> dict[tuple[str, str, int], list[HostUse]]:
     return uses
 
 
-def _means(load: pd.DataFrame, facts: Mapping[str, HostFacts]) -> pd.DataFrame:
-    """One row per trial, phase, step and host with the means of _METRICS, and _USES."""
+def _means(load: pd.DataFrame, facts: pd.DataFrame) -> pd.DataFrame:
+    """One row per trial, phase, step and host with the means of _METRICS, its facts and _USES."""
     load = load[load["metric"].isin(_METRICS)]
     wide = load.pivot_table(index=[*STEP, "host"], columns="metric", values="mean", observed=True)
-    wide = wide.reindex(columns=list(_METRICS)).reset_index()
-    of_host = [facts.get(host, HostFacts()) for host in wide["host"]]
+    wide = wide.reindex(columns=list(_METRICS)).reset_index().join(facts, on="host")
     traffic = np.fmax(wide["network_received"], wide["network_sent"])
     return wide.assign(
         cpu=(wide["cpu_user"] + wide["cpu_system"] + wide["cpu_steal"]) / 100,
         iowait=wide["cpu_iowait"] / 100,
         steal=wide["cpu_steal"] / 100,
         disk=wide["disk_busy"] / 100,
-        memory=wide["memory_used"] / np.array([one.memory for one in of_host]),
+        memory=wide["memory_used"] / wide["memory_bytes"],
         swap=wide["swap_in"] + wide["swap_out"],
         traffic=traffic,
-        network=traffic / np.array([one.link for one in of_host]),
+        network=traffic / (wide["link_mbit"] * 1e6 / 8),
     )
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -49,13 +49,13 @@ class Curve:
     series: Series
     system: str
     """As published; of a measured curve the one that it stands beside."""
-    engine: str
-    """Ours; empty in a published curve."""
     same: tuple[tuple[str, str], ...]
     """Levels that a published curve fixes, with their values."""
-    setting: str
-    """What else our study varied."""
     values: Mapping[float, float]
+    engine: str = ""
+    """Ours; empty in a published curve."""
+    setting: str = ""
+    """What else our study varied."""
 
     def best(self) -> float:
         """The level of the best value."""
@@ -78,10 +78,8 @@ def published(reference: Reference) -> list[Curve]:
             reference.name,
             by_id[name],
             system,
-            "",
             same,
-            "",
-            {x: geometric(values[x]) for x in sorted(values)},
+            {x: geometric(v) for x, v in sorted(values.items())},
         )
         for (name, system, same), values in curves.items()
     ]
@@ -118,19 +116,11 @@ def measured(reference: Reference, curve: Curve, points: Sequence[Point]) -> lis
             tried = tuple(str(point.levels.get(name)) for name in series.over)
             at_x = settings.setdefault(text, {}).setdefault(x, {})
             at_x.setdefault(tried, []).append(point.value)
-        curves += [
-            Curve(
-                reference.name,
-                series,
-                curve.system,
-                str(target["engine"]),
-                curve.same,
-                text,
-                {x: best(map(geometric, values[x].values())) for x in sorted(values)},
-            )
-            for text, values in sorted(settings.items())
-            if series.x is None or len(values) > 1
-        ]
+        for text, values in sorted(settings.items()):
+            if series.x is None or len(values) > 1:
+                bests = {x: best(map(geometric, values[x].values())) for x in sorted(values)}
+                engine = str(target["engine"])
+                curves.append(replace(curve, engine=engine, setting=text, values=bests))
     return curves
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from storewise.analysis.common.text import all_of, level, some_of
 from storewise.analysis.stats.anova import Specification, Variance, analysis_of_variance
 from storewise.analysis.stats.intervals import holm_adjusted
 from storewise.analysis.stats.residual_checks import Check
-from storewise.analysis.stats.tukey import Pair, tukey
+from storewise.analysis.stats.tukey import tukey
 from storewise.errors import AnalysisError
 
 #: Probability below which a check of the residuals counts as failed.
@@ -34,7 +34,7 @@ class Group:
     by: Mapping[str, Any]
     spec: Specification
     variance: Variance
-    pairs: Sequence[Pair] = ()
+    pairs: pd.DataFrame = field(default_factory=pd.DataFrame)
     note: str = ""
     """What else its reader must know."""
 
@@ -55,8 +55,9 @@ class Analyses:
 def one_group(frame: pd.DataFrame, by: Mapping[str, Any], spec: Specification) -> Group:
     """The analysis of the rows of one group."""
     variance = analysis_of_variance(frame, spec)
-    pairs = tukey(variance, spec.tukey, robust=spec.robust) if spec.tukey else []
-    return Group(by, spec, variance, pairs)
+    if spec.tukey is None:
+        return Group(by, spec, variance)
+    return Group(by, spec, variance, tukey(variance, spec.tukey, robust=spec.robust))
 
 
 def groups(frame: pd.DataFrame, by: Sequence[str], spec: Specification) -> Analyses:
@@ -103,14 +104,14 @@ def json_pairs(analysed: Sequence[Group]) -> list[dict[str, Any]]:
     return [
         {"by": json_value(group.by), **json_value(row)}
         for group in analysed
+        if len(group.pairs)
         for row in records(pair_table(group))
     ]
 
 
 def pair_table(group: Group) -> pd.DataFrame:
     """The pairs of a group with their ratios, which are empty without logarithms."""
-    table = pd.DataFrame([asdict(pair) for pair in group.pairs])
-    table = table.assign(factor=group.spec.tukey, reject=table["p_adj"] < ALPHA)
+    table = group.pairs.assign(factor=group.spec.tukey, reject=group.pairs["p_adj"] < ALPHA)
     for ratio, end in (("ratio", "difference"), ("ratio_low", "low"), ("ratio_high", "high")):
         table[ratio] = np.exp(table[end]) if group.spec.log else np.nan
     return table[list(PAIR_COLUMNS)]
@@ -131,7 +132,7 @@ def text_lines(analysed: Sequence[Group]) -> list[str]:
         response = f"log({spec.response})" if spec.log else spec.response
         lines += ["", f"{where}{response}, {group.variance.n} rows{times} ({'; '.join(how)})"]
         lines += _aligned(group.variance.table, _TERM_DIGITS)
-        if group.pairs:
+        if len(group.pairs):
             lines += ["", f"Tukey HSD of {spec.tukey}, intervals of 95 % for all pairs together"]
             lines += _aligned(pair_table(group), _PAIR_DIGITS)
     return lines[1:]

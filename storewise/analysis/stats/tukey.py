@@ -12,9 +12,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -28,25 +26,12 @@ from storewise.errors import AnalysisError
 LEVEL = 0.95
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """Level `a` minus level `b`: the difference with its interval, in the model's units."""
-
-    a: Any
-    b: Any
-    difference: float
-    low: float
-    high: float
-    p_adj: float
-
-    @property
-    def reject(self) -> bool:
-        """Whether the interval leaves out no difference at all."""
-        return self.p_adj < 1 - LEVEL
+#: Level `a` minus level `b`: the difference with its interval, in the model's units.
+COLUMNS = ("a", "b", "difference", "low", "high", "p_adj")
 
 
-def tukey(variance: Variance, factor: str, *, robust: bool = False) -> list[Pair]:
-    """All pairs of levels of a factor of a fitted model; AnalysisError for a number."""
+def tukey(variance: Variance, factor: str, *, robust: bool = False) -> pd.DataFrame:
+    """All pairs of levels of a factor of a fitted model: COLUMNS; AnalysisError for a number."""
     design, fitted = variance.design, variance.fitted
     if factor not in design.columns:
         raise AnalysisError(f"{factor} is no factor of the model ({', '.join(design.columns)})")
@@ -63,11 +48,9 @@ def tukey(variance: Variance, factor: str, *, robust: bool = False) -> list[Pair
     ranges = np.abs(differences) / errors
     adjusted = np.clip(stats.studentized_range.sf(ranges, len(levels), freedom), 0.0, 1.0)
     half = _critical(len(levels), freedom) * errors
-    pairs = itertools.combinations(levels, 2)
-    return [
-        Pair(a, b, float(d), float(d - h), float(d + h), float(p))
-        for (a, b), d, h, p in zip(pairs, differences, half, adjusted, strict=True)
-    ]
+    one, other = zip(*itertools.combinations(levels, 2), strict=True)
+    columns = (one, other, differences, differences - half, differences + half, adjusted)
+    return pd.DataFrame(dict(zip(COLUMNS, columns, strict=True)))
 
 
 @lru_cache(maxsize=1024)

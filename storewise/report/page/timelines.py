@@ -10,12 +10,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from storewise.analysis.common.engines import title
-from storewise.analysis.common.frames import Floats, grouped, records
+from storewise.analysis.common.frames import grouped, records
 from storewise.analysis.common.text import setting
 from storewise.analysis.model.tables import Tables
 from storewise.figures.rates import LEAST_SECONDS
@@ -47,7 +45,7 @@ def span(tables: Tables) -> int:
 
 
 def _kept(cpu: pd.DataFrame) -> float:
-    """Rows that are shown: of too many hosts only two curves are (`_few`)."""
+    """Rows that are shown: of too many hosts only two curves are."""
     if cpu.empty:
         return 0
     groups = cpu.groupby(_STEP, observed=True)["host"].agg(["size", "nunique"])
@@ -105,55 +103,30 @@ def _part(
     part: dict[str, Any] = {"phase": key[1], "step": key[2], "dx": joined, "x0": joined / 2}
     if series is not None:
         kept = series[(series["length"] >= 0.2) | (series["second"] == 0)]
-        place = kept["second"].to_numpy(dtype=np.int64) // joined
-        rates = kept["operations_per_s"].to_numpy(dtype=float)
-        part["operations"] = _curve(place, rates)
+        part["operations"] = _curve(
+            kept.groupby(kept["second"] // joined)["operations_per_s"].mean()
+        )
         part["warm"] = int(series["warmup"].sum())
     part["hosts"] = _hosts(hosts, joined) if hosts is not None else {}
     return part
 
 
 def _hosts(group: pd.DataFrame, joined: int) -> dict[str, dict[str, list[float]]]:
-    """The curves of hosts, or of too many of them their mean and the highest."""
-    if not len(group):
-        return {}
-    codes, names = pd.factorize(group["host"], sort=True)
-    place = group["second"].to_numpy(dtype=np.int64) // joined
-    size = int(place.max()) + 1
+    """The curves of hosts, or of more than MOST_HOSTS their mean and the highest."""
+    means = group.groupby(["host", group["second"] // joined], observed=True)[list(METRICS)].mean()
     by_host: dict[str, dict[str, list[float]]] = {}
     for metric in METRICS:
-        values = group[metric].to_numpy(dtype=float)
-        if not np.isfinite(values).any():
-            continue
-        means = _means(codes * size + place, values, len(names) * size).reshape(-1, size)
-        for name, curve in _few(dict(zip(map(str, names), means, strict=True))).items():
-            if np.isfinite(curve).any():
-                by_host.setdefault(name, {})[metric] = _digits(curve)
+        curves = means[metric].unstack("host").dropna(axis=1, how="all")
+        if (n := curves.shape[1]) > MOST_HOSTS:
+            both = {"mean": curves.mean(axis=1), "highest": curves.max(axis=1)}
+            curves = pd.DataFrame({f"{name} of {n} hosts": one for name, one in both.items()})
+        for name in curves:
+            by_host.setdefault(str(name), {})[metric] = _curve(curves[name])
     return by_host
 
 
-def _few(curves: dict[str, Floats]) -> dict[str, Floats]:
-    """These curves, or of more than MOST_HOSTS their mean and the highest."""
-    if len(curves) <= MOST_HOSTS:
-        return curves
-    together, hosts = pd.DataFrame(curves), f"{len(curves)} hosts"
-    return {
-        f"mean of {hosts}": together.mean(axis=1).to_numpy(),
-        f"highest of {hosts}": together.max(axis=1).to_numpy(),
-    }
-
-
-def _curve(place: NDArray[np.int64], values: Floats) -> list[float]:
-    return _digits(_means(place, values, int(place.max(initial=-1)) + 1))
-
-
-def _means(place: NDArray[np.int64], values: Floats, size: int) -> Floats:
-    """The mean of the values at each of `size` places; nan where none was taken."""
-    means = pd.Series(values).groupby(place).mean().reindex(range(size))
-    return np.asarray(means, dtype=np.float64)
-
-
-def _digits(curve: Floats) -> list[float]:
+def _curve(means: pd.Series) -> list[float]:
     """Four digits are more than a screen shows; what is missing at the end is left away."""
-    last = np.flatnonzero(np.isfinite(curve))
-    return [float(f"{v:.4g}") for v in curve[: last[-1] + 1 if len(last) else 0].tolist()]
+    known = means.dropna()
+    values = means.reindex(range(int(known.index.max()) + 1)) if len(known) else known
+    return [float(f"{value:.4g}") for value in values]

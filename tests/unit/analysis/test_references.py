@@ -117,7 +117,7 @@ def test_slopes_trends_and_sides():
     assert geometric([1, 4]) == pytest.approx(2) and geometric([0, 4]) == 2
     one, two = ours.published(reference())
     assert ours.base_of(one, [one, two]) == 1
-    other = ours.Curve("r", one.series, "x", "x", (), "", {3.0: 1.0, 5.0: 1.0})
+    other = ours.Curve("r", one.series, "x", (), {3.0: 1.0, 5.0: 1.0})
     assert ours.base_of(other, [one]) == 3
 
 

@@ -2,7 +2,7 @@
 document.documentElement.classList.remove("plain");
 let folded = [];
 function paper(on) {
-  if (on) folded = Array.from(document.querySelectorAll("details:not([open]):not(.numbers)"));
+  if (on) folded = Array.from(document.querySelectorAll("details:not([open])"));
   for (const one of folded) one.open = on;
   if (!on) folded = [];
   views.forEach((view) => { view.all = on; view.turn(0); });
