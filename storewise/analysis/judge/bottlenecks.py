@@ -250,7 +250,8 @@ def _host_facts(parts: Sequence[Part]) -> pd.DataFrame:
     hosts = [part.conditions.get("host") for part in parts]
     named = {str(h["name"]): h for h in hosts if isinstance(h, Mapping) and h.get("name")}
     columns = ["cpus", "memory_bytes", "link_mbit"]
-    return pd.DataFrame.from_dict(named, "index").reindex(columns=columns).astype(float)
+    rows = [[host.get(name) for name in columns] for host in named.values()]
+    return pd.DataFrame(rows, pd.Index(list(named), dtype=str), columns, dtype=float)
 
 
 def host_uses(tables: Tables) -> dict[tuple[str, str, int], list[HostUse]]:

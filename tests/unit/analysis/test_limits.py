@@ -139,3 +139,11 @@ def test_the_speed_of_a_hosts_links(monkeypatch, links, expected):
     result = {name: SimpleNamespace(isup=up, speed=speed) for name, (up, speed) in links.items()}
     monkeypatch.setattr(psutil, "net_if_stats", lambda: result)
     assert link_mbit() == facts()["link_mbit"] == expected
+
+
+def test_what_hosts_have_may_not_be_known(served):
+    results = replace(served.results, parts=[])
+    quiet = row_of(
+        replace(load(served, "node-7", cpu_user=30.0), results=results), "sqlite", "read"
+    )
+    assert "memory unknown" in quiet["evidence"]
