@@ -69,6 +69,8 @@ class Decision:
     that sum to 1 are the scores."""
     t: pd.DataFrame = field(default_factory=pd.DataFrame)
     """Best x other store: the standard errors that a gap must exceed for "Take X"."""
+    apart: Sequence[str] = ()
+    """Stores that were measured in other rounds than the best."""
     tukey: pd.DataFrame = field(default_factory=pd.DataFrame)
     """The same for leaving the other store out of "A or B"."""
 
@@ -155,6 +157,12 @@ def decide(
     tries = [one.tries for one in standing]
     rows = np.vstack([scores, *(one.others for one in standing)])
     found = judge(rows, len(standing), tries, counts=counts)
+    best, known = names[found.best], ~np.isnan(scores)
+    apart = [s for s, of in zip(names, known, strict=True) if not (of & known[found.best]).any()]
+    if apart and not counts:
+        words = f"{', '.join(apart)} and {best} have no round in common: the machine may differ."
+        caps[words] = "low"
+        reasons.insert(0, words)
     each = [critical(found.fit, i, tries[i]) for i in range(len(standing))]
     ratio = -found.fit.gap[found.best]
     half = each[found.best][0] * found.fit.error[found.best] * (np.nan if counts else 1.0)
@@ -187,6 +195,7 @@ def decide(
         crash_p,
         float(found.chance[found.named].min()),
         table,
+        apart=[] if counts else apart,
         clients=pd.DataFrame([one.clients for one in standing], names).loc[table.index],
         rounds=rounds.dropna().loc[table.index],
         t=pd.DataFrame([t for t, _ in each], names, names),

@@ -126,6 +126,8 @@ def _reasons(
         reasons.append("single runs")
     elif judged.chance < SURE["good"]:
         reasons.append("differences may be chance")
+    if judged.apart:
+        reasons.append("measured in different runs")
     if other_work(tables):
         reasons.append("other work on the hosts")
     if short := [titles[str(name)] for name in counted if rules[str(name)].short]:

@@ -36,7 +36,8 @@ def measures_of(
 ) -> pd.DataFrame:
     """What the decision is made of: store, deployment, clients, volume, criterion, round, value.
 
-    Left out are rounds that are not whole (`whole_rounds`), stores with trials that failed by their
+    A round is one repeat of one run: what was added to a study later is of another day. Left out
+    are repeats that are not whole (`whole_rounds`), stores with trials that failed by their
     own fault, deployments that are set `aside` (store, deployment), and levels of consistency
     that may lose what was acknowledged, of stores that were measured at another one too: they do
     not promise the same, however fast they are.
@@ -45,9 +46,12 @@ def measures_of(
     if not every:
         return pd.DataFrame(columns=[*PLACE, "round", "value"])
     rows = pd.concat(every).merge(tables.trials, on="trial")
-    rows = placed(rows, tables).rename(columns={"repeat": "round"})
+    rows = placed(rows, tables)
+    run_of = {part.trial: part.conditions.get("run") for part in tables.results.parts}
+    rounds = zip(rows["trial"], rows["repeat"], strict=True)
+    rows["round"] = [f"{run_of.get(trial)} {repeat}" for trial, repeat in rounds]
     whole, _ = whole_rounds(tables)
-    rows = rows[(rows["engine"] != CEILING) & rows["round"].isin(whole)]
+    rows = rows[(rows["engine"] != CEILING) & rows["repeat"].isin(whole)]
     rows = rows[~rows["store"].isin(list(failed_of(tables)))]
     if "consistency" in rows:
         pairs = zip(rows["engine"], rows["consistency"], strict=True)

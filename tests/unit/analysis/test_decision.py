@@ -274,6 +274,16 @@ def test_single_rounds_are_not_judged():
     assert (beside.sentence, beside.aside) == ("Take b.", {"a": "it has a single round"})
 
 
+def test_stores_of_different_rounds_may_have_had_different_machines():
+    late = [{**row, "round": row["round"] + 3} for row in rows("b", {"read": 50})]
+    early = measures(rows("a", {"read": 100}), late)
+    judged = decide(early, READ)
+    assert (judged.sure, list(judged.apart)) == ("low", ["b"])
+    assert any("b and a have no round in common" in text for text in judged.reasons)
+    both = measures(rows("a", {"read": 100}), rows("b", {"read": 50}), late)
+    assert (decide(both, READ).sure, decide(both, READ).apart) == ("good", [])
+
+
 def test_a_rate_of_0_and_what_was_not_measured():
     stopped = measures(rows("a", {"read": 900}, (1, 0, 1)), rows("b", {"read": 100}))
     assert decide(stopped, READ).aside == {"a": "it lacks read"}
