@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -104,67 +105,51 @@ def analyse(
     source = table or Path(study or "")
     if study is not None and (not source.is_file() or source.suffix in {".yaml", ".yml"}):
         source = results_of(study, results)
+    from storewise.analysis.stats.anova import Specification
+
     order, strict = {"auto": (None, False), "all": (None, True), "none": (1, True)}.get(
         interactions, (2, True)
     )
     finding = ""
+    spec = Specification(
+        response or "",
+        tuple(_names(factors)),
+        tuple(_names(numeric)),
+        log_response,
+        repeats,
+        type_,
+        order,
+        strict,
+        robust,
+        tukey,
+    )
     if table is not None or source.is_file():
-        from storewise.analysis.stats.anova import Specification
         from storewise.analysis.stats.anova_groups import groups
         from storewise.analysis.stats.csv_table import observations
 
-        if response is None or not _names(factors):
+        if not (spec.response and spec.factors):
             raise AnalysisError(f"{source}: a table needs --response COLUMN and --factors A,B")
         if phase is not None:
             raise AnalysisError("--phase is for a study's results; of a table give --by COLUMN")
-        spec = Specification(
-            response,
-            tuple(_names(factors)),
-            tuple(_names(numeric)),
-            bool(log_response),
-            repeats,
-            type_,
-            order,
-            strict,
-            robust,
-            tukey,
-        )
         frame = observations(
-            source,
-            spec.response,
-            spec.factors,
-            numeric=spec.numeric,
-            by=_names(by),
+            source, spec.response, spec.factors, numeric=spec.numeric, by=_names(by)
         )
         try:
-            analyses = groups(frame, _names(by), spec)
+            analyses = groups(frame, _names(by), replace(spec, log=bool(log_response)))
         except AnalysisError as error:
             raise AnalysisError(f"{source}: {error}") from error
     else:
-        from storewise.analysis.judge.anova import Selection, study_analyses
+        from storewise.analysis.judge.anova import study_analyses
         from storewise.analysis.pipeline.load import load_results
         from storewise.analysis.pipeline.output import write_study
 
         if repeats > 1:
             raise AnalysisError("--repeats is for tables of means; a study's repeats are all there")
-        selection = Selection(
-            response,
-            tuple(_names(factors)),
-            tuple(_names(numeric)),
-            tuple(_names(by)),
-            log_response,
-            type_,
-            order,
-            strict,
-            robust,
-            tukey,
-            phase,
-        )
         with shown("reading trials") as update:
             stored = load_results(source, progress=update)
         tables, verdict = write_study(stored, source / ANALYSIS)
         finding = verdict.finding
-        analyses = study_analyses(tables, selection)
+        analyses = study_analyses(tables, spec, by=_names(by), phase=phase)
     _say_not_possible(analyses.not_possible)
     if not analyses.groups and (response is not None or factors is not None):
         raise AnalysisError(f"{source}: no analysis of variance is possible of what was asked")

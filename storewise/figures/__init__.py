@@ -1,1 +1,1 @@
-"""One function per figure; ``captions.FIGURES`` lists them with their captions."""
+"""One function per figure; ``make.FIGURES`` lists them."""

@@ -47,11 +47,13 @@ def costs(tables: Tables) -> Chart | None:
         return None
     shown = choose(judged, [*tables.results.factors, "step"], ROWS)
     panels = []
-    for (_, phase), rows in shown.rows.groupby(["measure", "phase"], sort=False, dropna=False):
-        yearly = rows["measure"].iloc[0] == _YEAR
-        what, _, per = str(rows["unit"].iloc[0]).partition("/")
-        label = f"{'host hours' if what == 'h' else what} per {per.replace('10^6', 'million')}"
-        heading = "keeping the full corpus" if yearly else phase_title(str(phase))
-        dots = series_of_rows(rows, shown.names, "costs", label, "markers")
-        panels.append(Panel(heading, Axis(label), rows_axis(dot.name for dot in dots), dots))
+    for kind in (measure, _YEAR):
+        of_kind = shown.rows[shown.rows["measure"] == kind]
+        for phase in tables.phases_of(of_kind):
+            rows = of_kind[of_kind["phase"].astype(str) == phase]
+            what, _, per = str(rows["unit"].iloc[0]).partition("/")
+            label = f"{'host hours' if what == 'h' else what} per {per.replace('10^6', 'million')}"
+            heading = "keeping the full corpus" if kind == _YEAR else phase_title(phase)
+            dots = series_of_rows(rows, shown.names, "costs", label, "markers")
+            panels.append(Panel(heading, Axis(label), rows_axis(dot.name for dot in dots), dots))
     return Chart(panels, shown.note)

@@ -157,7 +157,7 @@ def _sign(series: Series) -> Any:
     if series.mode in ("bars", "stack", "area"):
         return Patch(facecolor=_colour(series))
     joined = series.mode != "markers"
-    marker = "" if series.mode in ("lines", "level") else _marker(series)
+    marker = "" if series.mode == "level" else _marker(series)
     hollow = any(point.hollow for point in series.points) and all(p.hollow for p in series.points)
     return Line2D(
         [], [],
@@ -316,15 +316,18 @@ class _PanelDrawing:
     def _line(self, series: Series) -> None:
         xs, ys = self._places(series)
         colour, dash = _colour(series), LINES[series.dash % len(LINES)]
+        marker, wide = _marker(series), 1.0 if series.thin else 1.6
         if series.mode == "lines":
-            (line,) = self.axes.plot(xs, ys, color=colour, ls=dash, lw=1.0 if series.thin else 1.6)
+            (line,) = self.axes.plot(xs, ys, color=colour, ls=dash, lw=wide)
             line.set_url(self._mark(series, series.points[0]))
+            if not series.thin:
+                # Some markers: lines differ without their colours, too.
+                line.set(marker=marker, markersize=4.5, markevery=max(1, len(xs) // 8))
             return
         xs = self._aside(series, xs)
         if series.mode == "lines+markers":
-            self.axes.plot(xs, ys, color=colour, ls=dash, lw=1.0 if series.thin else 1.6)
+            self.axes.plot(xs, ys, color=colour, ls=dash, lw=wide)
         self._whiskers(series, xs, ys, colour)
-        marker = _marker(series)
         look: dict[str, Any] = {"color": colour}
         if marker not in ("|", "."):
             hollow = [one.hollow or one.unsure for one in series.points]

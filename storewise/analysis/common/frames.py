@@ -55,20 +55,6 @@ def grouped(
     return [(tuple(map(_level, key)), group) for key, group in groups]
 
 
-def grouped_rows(
-    table: pd.DataFrame, keys: Sequence[str]
-) -> list[tuple[tuple[Any, ...], NDArray[np.int64]]]:
-    """The keys of `grouped` with the places of their rows, without a table for each."""
-    if table.empty:
-        return []
-    groups = numbered(table, keys)
-    order = np.argsort(groups.number, kind="stable")
-    ends = np.cumsum(np.bincount(groups.number, minlength=groups.groups))
-    first = table[list(keys)].iloc[groups.first].itertuples(index=False, name=None)
-    places = np.split(order, ends[:-1])
-    return [(tuple(map(_level, key)), rows) for key, rows in zip(first, places, strict=True)]
-
-
 def key_of(row: Mapping[str, Any], names: Iterable[str]) -> tuple[Any, ...]:
     """The cells of a row as a key of a dict, None for those that are missing or not there."""
     return tuple(_level(row.get(name)) for name in names)

@@ -256,24 +256,24 @@ def refused_by_workers(parts: Sequence[Part]) -> list[Quarantined]:
 
 
 def job_warnings(parts: Sequence[Part]) -> Iterator[StudyWarning]:
-    """Warnings that jobs left in their conditions; one that several trials share is one finding."""
-    trials: dict[tuple[str, str, str], set[str]] = {}
+    """Warnings that jobs left in their conditions; those that differ in numbers only are one."""
+    alike: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
     for part in parts:
         for warning in part.conditions.get("warnings") or ():
             fields = warning if isinstance(warning, Mapping) else {"message": warning}
             code = "session" if part.phase == SESSION else "worker"
-            key = (
-                str(fields.get("code", code)),
-                str(fields.get("message", warning)),
-                str(fields.get("remedy", "")),
-            )
-            trials.setdefault(key, set()).add(part.trial)
-    of_session = {message for code, message, _ in trials if code == "session"}
-    for (code, message, remedy), names in trials.items():
+            message = str(fields.get("message", warning))
+            kind = re.sub(r"\d+", "#", message)
+            key = (str(fields.get("code", code)), kind, str(fields.get("remedy", "")))
+            alike.setdefault(key, []).append((message, part.trial))
+    of_session = {kind for code, kind, _ in alike if code == "session"}
+    for (code, kind, remedy), found in alike.items():
         # What forming found is in the parts of the workers and of the session. Nodes that share a
         # host are no alarm: the hosts of servers are shown.
-        if message.startswith(_SHARED) or (code == "worker" and message in of_session):
+        if kind.startswith(_SHARED) or (code == "worker" and kind in of_session):
             continue
-        if len(names) > 1:
-            message = f"in {len(names)} trials: {message}"
-        yield StudyWarning(code, "" if len(names) > 1 else min(names), message, remedy)
+        message, trial = min(found)
+        if (number := len({trial for _, trial in found})) > 1:
+            same = len({message for message, _ in found}) == 1
+            message = f"in {number} trials{'' if same else ', such as'}: {message}"
+        yield StudyWarning(code, trial if number == 1 else "", message, remedy)

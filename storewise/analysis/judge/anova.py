@@ -10,8 +10,8 @@ factors get tables of their own (column `engines`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import pandas as pd
 
@@ -51,23 +51,8 @@ COLUMNS = (*_OF, *TERM_COLUMNS, "log", "n", "left_out", "normality_p", "equal_va
 PAIRS = (*_OF, *PAIR_COLUMNS, "log")
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """What of a study is analysed; the defaults are those of its judged tables."""
-
-    response: str | None = None
-    factors: tuple[str, ...] = ()
-    """All that vary where none are named."""
-    numeric: tuple[str, ...] = ()
-    by: tuple[str, ...] = ()
-    log: bool | None = None
-    """None: wherever all values are positive."""
-    typ: int = 2
-    order: int | None = None
-    strict: bool = False
-    robust: bool = False
-    tukey: str | None = None
-    phase: str | None = None
+#: What of a study is analysed in its judged tables: all rates and times over all factors that vary.
+ALL_FIGURES = Specification("", (), log=None)
 
 
 def responses(tables: Tables) -> pd.DataFrame:
@@ -95,13 +80,23 @@ def responses(tables: Tables) -> pd.DataFrame:
     return rows[~(rows["rate"] & at_steps(rows, set_rates(tables)))]
 
 
-def study_analyses(tables: Tables, selection: Selection) -> Analyses:
-    """The analyses of variance of a study; AnalysisError for names that it does not have."""
+def study_analyses(
+    tables: Tables,
+    spec: Specification = ALL_FIGURES,
+    *,
+    by: Sequence[str] = (),
+    phase: str | None = None,
+) -> Analyses:
+    """The analyses of variance of a study; AnalysisError for names that it does not have.
+
+    Without a response of `spec` they are of all rates and times, without factors over all that
+    vary. A table for each level of `by`, and of one `phase` if it is given.
+    """
     factors = list(tables.results.factors)
     for option, names in (
-        ("--factors", selection.factors),
-        ("--by", selection.by),
-        ("--tukey", [selection.tukey] if selection.tukey else []),
+        ("--factors", spec.factors),
+        ("--by", by),
+        ("--tukey", [spec.tukey] if spec.tukey else []),
     ):
         for name in names:
             if name not in factors:
@@ -109,14 +104,14 @@ def study_analyses(tables: Tables, selection: Selection) -> Analyses:
                     f"{option}: the study has no factor {name!r}{nearest(name, factors)}; its "
                     f"factors are {', '.join(factors)}"
                 )
-            if option == "--by" and name in selection.factors:
+            if option == "--by" and name in spec.factors:
                 raise AnalysisError(f"factor {name!r} is in --factors and in --by")
-    for name in selection.numeric:
-        if name not in (selection.factors or factors):
+    for name in spec.numeric:
+        if name not in (spec.factors or factors):
             raise AnalysisError(f"--numeric: {name!r} is none of the factors")
         if not pd.api.types.is_numeric_dtype(tables.trials[name]):
             raise AnalysisError(f"--numeric: the levels of {name!r} are no numbers")
-    rows = _selected_rows(tables, selection)
+    rows = _selected_rows(tables, spec.response, phase)
     if rows.empty or "engine" not in tables.trials:
         return Analyses(())
     trials = tables.trials[["trial", *factors]]
@@ -128,37 +123,36 @@ def study_analyses(tables: Tables, selection: Selection) -> Analyses:
     keyed = sorted(grouped(joined, _KEYS), key=lambda item: order[str(item[0][0])])
     for (phase, step, measure), part in keyed:
         named = {"phase": str(phase), "step": int(step), "measure": str(measure)}
-        for by, frame in _comparable(part, factors, selection.by):
-            by = {**named, **by}
+        for levels, frame in _comparable(part, factors, by):
+            place = {**named, **levels}
             try:
-                groups.append(_analysed(frame, by, factors, selection))
+                groups.append(_analysed(frame, place, [f for f in factors if f not in by], spec))
             except AnalysisError as error:
-                not_possible.append((levels_in_words(by), str(error)))
+                not_possible.append((levels_in_words(place), str(error)))
     return Analyses(groups, not_possible)
 
 
-def _selected_rows(tables: Tables, selection: Selection) -> pd.DataFrame:
+def _selected_rows(tables: Tables, response: str, phase: str | None) -> pd.DataFrame:
     rows = responses(tables)
     phases = tables.phases_of(rows)
-    if selection.phase is not None:
-        if selection.phase not in phases:
+    if phase is not None:
+        if phase not in phases:
             raise AnalysisError(
-                f"--phase: there is no phase {selection.phase!r}{nearest(selection.phase, phases)};"
-                f" phases with results are {', '.join(phases)}"
+                f"--phase: there is no phase {phase!r}{nearest(phase, phases)}; phases with "
+                f"results are {', '.join(phases)}"
             )
-        rows = rows[rows["phase"] == selection.phase]
+        rows = rows[rows["phase"] == phase]
     names = rows["measure"].astype(str)
-    if selection.response is None:
+    if not response:
         times = tuple(f"_service_time_{p}" for p in TIMES)
         rates = of_rates(rows, loads(rows))
         return rows[(rates | names.str.endswith(times)) & ~names.str.startswith(f"{FINISH}_")]
     measures = sorted(set(names))
-    ending = f"_time_{selection.response}"
-    chosen = [m for m in measures if m == selection.response or m.endswith(ending)]
+    chosen = [m for m in measures if m == response or m.endswith(f"_time_{response}")]
     if not chosen:
         raise AnalysisError(
-            f"--response: there is no measure {selection.response!r}"
-            f"{nearest(selection.response, measures)}; measures are {', '.join(measures)}"
+            f"--response: there is no measure {response!r}{nearest(response, measures)}; measures "
+            f"are {', '.join(measures)}"
         )
     return rows[rows["measure"].isin(chosen)]
 
@@ -180,38 +174,33 @@ def _comparable(
 
 
 def _analysed(
-    rows: pd.DataFrame, by: dict[str, object], factors: Sequence[str], selection: Selection
+    rows: pd.DataFrame, by: Mapping[str, object], factors: Sequence[str], asked: Specification
 ) -> Group:
     varying = [f for f in factors if rows[f].nunique() > 1]
-    chosen = [f for f in selection.factors if f in varying] if selection.factors else varying
+    chosen = [f for f in asked.factors if f in varying] if asked.factors else varying
     if not chosen:
         raise AnalysisError("no factor has two levels with results")
     cells = rows.groupby(chosen, observed=True).ngroups
     if len(rows) == cells:
         raise AnalysisError("no levels were repeated (`repeats: 2` or more in the study)")
-    log = selection.log if selection.log is not None else bool((rows["value"] > 0).all())
-    spec = Specification(
-        str(by["measure"]),
-        tuple(chosen),
-        tuple(f for f in selection.numeric if f in chosen),
-        log,
-        typ=selection.typ,
-        order=selection.order or (None if len(chosen) <= FULL else 2),
-        strict=selection.strict,
-        robust=selection.robust,
-        tukey=selection.tukey if selection.tukey in chosen else None,
+    spec = replace(
+        asked,
+        response=str(by["measure"]),
+        factors=tuple(chosen),
+        numeric=tuple(f for f in asked.numeric if f in chosen),
+        log=asked.log if asked.log is not None else bool((rows["value"] > 0).all()),
+        order=asked.order or (None if len(chosen) <= FULL else 2),
+        tukey=asked.tukey if asked.tukey in chosen else None,
     )
     group = one_group(rows.rename(columns={"value": spec.response}), by, spec)
-    others = [f for f in varying if f not in chosen and f not in selection.by]
-    note = (
-        f"{', '.join(others)} vary, too, and what they explain is in the residual" if others else ""
-    )
+    others = ", ".join(f for f in varying if f not in chosen)
+    note = f"{others} vary, too, and what they explain is in the residual" if others else ""
     return replace(group, note=note)
 
 
 def variance(tables: Tables) -> Judged:
     """Table `variance` of a study: COLUMNS, one row per term, the residual included; `pairs`."""
-    groups = study_analyses(tables, Selection()).groups
+    groups = study_analyses(tables).groups
     found = [
         group.variance.table.assign(
             **group.by,

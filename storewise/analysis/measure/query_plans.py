@@ -5,14 +5,13 @@ Of workload `measures` (``mv > ?``) there is one note per client, step, query an
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pandas as pd
 
-from storewise.analysis.common.engines import BASELINE, title
-from storewise.analysis.common.frames import grouped, missing, records
-from storewise.analysis.common.text import all_of
+from storewise.analysis.common.engines import BASELINE
+from storewise.analysis.common.frames import grouped, records
 from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.model.columns import ALL
 from storewise.analysis.model.results import Results
@@ -86,42 +85,6 @@ def plan_summary(planned: pd.DataFrame, results: Results) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*factors, *SUMMARY_COLUMNS])
 
 
-def index_use_sentences(summary: pd.DataFrame, factors: Sequence[str]) -> list[str]:
-    """For each engine with a secondary index, a sentence that says at which selectivities it used
-    the index."""
-    if summary.empty or "index" not in summary:
-        return []
-    indexed = summary[(summary["index"] != "none") & summary["uses_index"].notna()]
-    sentences: dict[tuple[str, str], list[str]] = {}
-    for (engine, query), group in grouped(indexed, ["engine", "query"]):
-        shares = {
-            share: set(map(bool, rows["uses_index"]))
-            for (share,), rows in grouped(group, ["selectivity_pct"])
-        }
-        # A share counts as left only where no setting used the index.
-        without = [share for share, used in shares.items() if used == {False}]
-        mixed = [share for share, used in shares.items() if len(used) == 2]
-        if not without and not mixed:
-            text = f"used the index at every selectivity, up to {max(shares):g} %"
-        elif len(without) == len(shares):
-            text = "never used the index"
-        elif without and without == list(shares)[-len(without) :] and not mixed:
-            text = f"left the index from {without[0]:g} % on"
-        else:
-            parts = [f"did not use the index at {_list(without)}"] if without else []
-            parts += [f"used it only in some settings at {_list(mixed)}"] if mixed else []
-            text = " and ".join(parts)
-        sentences.setdefault((str(engine), text), []).append(str(query))
-    return [
-        f"{title(engine)} {text} ({all_of(queries)})."
-        for (engine, text), queries in sentences.items()
-    ]
-
-
-def _list(shares: Sequence[float]) -> str:
-    return all_of([f"{share:g} %" for share in shares])
-
-
 def plan_warnings(planned: pd.DataFrame, results: Results) -> Iterator[StudyWarning]:
     """Stores that found other numbers than there are."""
     # Not every part tells of the engine: that of the verification does not.
@@ -143,15 +106,6 @@ def plan_warnings(planned: pd.DataFrame, results: Results) -> Iterator[StudyWarn
 def _stores(conditions: Mapping[str, Any]) -> bool:
     engine = conditions.get("engine")
     return not isinstance(engine, Mapping) or bool(engine.get("stores", True))
-
-
-def index_word(row: Mapping[str, Any]) -> str:
-    """How a query was answered, in a word or two."""
-    if row["answered_by"] == "client":
-        return "no: by the client"
-    if missing(row["uses_index"]):
-        return "not told"
-    return "yes" if row["uses_index"] else "no"
 
 
 def questions(results: Results, summary: pd.DataFrame) -> pd.DataFrame:

@@ -52,10 +52,11 @@ class Specification:
     """What is analysed and how.
 
     `numeric` factors enter as numbers (a straight line), all others as levels. `log` takes the
-    natural logarithm of the response. `repeats` counts each row so many times, for rows that are
-    means of so many equal repeats. `typ` is that of the sums of squares. `robust` takes F and p
-    from the covariance HC3 (MacKinnon and White 1985; Long and Ervin, *The American Statistician*
-    54, 2000), while the sums of squares and effect sizes stay the ordinary ones. `tukey` is a
+    natural logarithm of the response (None, of a study: where all values are positive). `repeats`
+    counts each row so many times, for rows that are means of so many equal repeats. `typ` is that
+    of the sums of squares. `robust` takes F and p from the covariance HC3 (MacKinnon and White
+    1985; Long and Ervin, *The American Statistician* 54, 2000), while the sums of squares and
+    effect sizes stay the ordinary ones. `tukey` is a
     factor whose levels are compared in pairs. `order` is that of the highest interactions in the
     model, all by default; with `strict` those that the rows cannot carry are an error.
     """
@@ -63,7 +64,7 @@ class Specification:
     response: str
     factors: tuple[str, ...]
     numeric: tuple[str, ...] = ()
-    log: bool = False
+    log: bool | None = False
     repeats: int = 1
     typ: int = 2
     order: int | None = None

@@ -1,14 +1,20 @@
 """Analysis of variance and Tukey's pairs: cases worked out by hand, other implementations, and what
 must not matter."""
 
+from dataclasses import replace
+
 import pytest
 from support.results.made import GROUP
 
-from storewise.analysis.judge.anova import COLUMNS, PAIRS, Selection, study_analyses
+from storewise.analysis.judge.anova import ALL_FIGURES, COLUMNS, PAIRS, study_analyses
 from storewise.analysis.stats.anova_groups import group_warnings
 from storewise.errors import AnalysisError
 
 pytestmark = GROUP
+
+
+def asked(**changed):
+    return replace(ALL_FIGURES, **changed)
 
 
 @pytest.fixture
@@ -39,28 +45,30 @@ def test_a_study_has_a_table_per_phase_and_measure(tables):
 
 
 def test_what_a_study_can_be_asked(tables):
-    result = study_analyses(tables, Selection(response="p99", factors=("workers",), by=("engine",)))
+    result = study_analyses(tables, asked(response="p99", factors=("workers",)), by=["engine"])
     assert {(g.by["measure"], g.by["engine"]) for g in result.groups} == {
         ("get_service_time_p99", engine) for engine in ("sqlite", "duckdb")
     }
-    pooled = study_analyses(tables, Selection(response="operations_per_s", factors=("workers",)))
+    pooled = study_analyses(tables, asked(response="operations_per_s", factors=("workers",)))
     assert all("engine vary, too" in text for text in group_warnings(pooled.groups)[:1])
-    for selection, message in (
-        (Selection(factors=("worker",)), "no factor 'worker'.*workers"),
-        (Selection(phase="red"), "no phase 'red'.*read"),
-        (Selection(response="operation_per_s"), "no measure 'operation_per_s'.*operations_per_s"),
-        (Selection(numeric=("consistency",)), "are no numbers"),
-        (Selection(factors=("engine",), by=("engine",)), "in --factors and in --by"),
+    for spec, message in (
+        (asked(factors=("worker",)), "no factor 'worker'.*workers"),
+        (asked(response="operation_per_s"), "no measure 'operation_per_s'.*operations_per_s"),
+        (asked(numeric=("consistency",)), "are no numbers"),
     ):
         with pytest.raises(AnalysisError, match=message):
-            study_analyses(tables, selection)
+            study_analyses(tables, spec)
+    with pytest.raises(AnalysisError, match="no phase 'red'"):
+        study_analyses(tables, phase="red")
+    with pytest.raises(AnalysisError, match="in --factors and in --by"):
+        study_analyses(tables, asked(factors=("engine",)), by=["engine"])
 
 
 def test_a_study_that_carries_no_variance_has_empty_tables(made):
     tables = made.tables(engines=["sqlite", "duckdb"], workers=[1], repeats=1)
     assert tables.judged["variance"].empty and list(tables.judged["variance"]) == list(COLUMNS)
     assert tables.judged["pairs"].empty and list(tables.judged["pairs"]) == list(PAIRS)
-    reasons = {reason for _, reason in study_analyses(tables, Selection()).not_possible}
+    reasons = {reason for _, reason in study_analyses(tables).not_possible}
     assert reasons == {"no levels were repeated (`repeats: 2` or more in the study)"}
 
 
