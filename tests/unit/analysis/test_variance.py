@@ -14,7 +14,7 @@ from scipy import stats
 from statsmodels.stats.anova import anova_lm
 
 from storewise.analysis.stats.anova import ALIASED, Specification, analysis_of_variance
-from storewise.analysis.stats.anova_groups import group_warnings, groups, one_group
+from storewise.analysis.stats.anova_groups import group_warnings, groups, one_group, text_lines
 from storewise.analysis.stats.residual_checks import equal_variance, normality
 from storewise.analysis.stats.tukey import tukey
 from storewise.errors import AnalysisError
@@ -318,3 +318,26 @@ def test_tukey_beside_a_number_compares_at_its_mean():
     for name, why in (("x", "x is a number"), ("z", "z is no factor")):
         with pytest.raises(AnalysisError, match=why):
             tukey(model, name)
+
+
+def test_tables_and_warnings_of_groups():
+    rng = np.random.default_rng(3)
+    table = pd.DataFrame(itertools.product("pqr", "uv", range(20)), columns=["g", "a", "repeat"])
+    table["y"] = np.exp(2 + rng.normal(size=120) * np.where(table["a"] == "u", 0.2, 0.5))
+    table = pd.concat([table, pd.DataFrame({"g": ["s"], "a": ["u"], "y": [1.0]})])
+    spec = Specification("y", ("a",), tukey="a")
+    found = groups(table, ["g"], spec)
+    assert found.not_possible == [("g=s", "y has one row; nothing varies")]
+    lines = text_lines(found.groups)
+    assert lines[0].startswith("g=p: y, 40 rows (type 2 sums of squares")
+    assert lines[1].split() == ["term", "df", "sum_sq", "f", "p", "eta_sq_partial", "omega_sq"]
+    normal, spread = group_warnings(found.groups)
+    assert normal.startswith("residuals are not normal in all groups (least p ")
+    assert normal.endswith("remedy: --log-response or look at the extreme rows")
+    assert "do not spread alike" in spread and "--log-response or --robust" in spread
+    # Logarithms are taken already; robust tests need no equal variance. A group has no "in ...".
+    (of_logs,) = group_warnings(groups(table, ["g"], replace(spec, log=True)).groups)
+    assert "alike" in of_logs and of_logs.endswith("remedy: --robust (without --repeats)")
+    assert group_warnings(groups(table, ["g"], replace(spec, log=True, robust=True)).groups) == []
+    with pytest.raises(AnalysisError, match=r"g=s: y has one row; nothing varies$"):
+        groups(table[table["g"] == "s"], ["g"], spec)
