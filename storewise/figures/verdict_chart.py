@@ -118,7 +118,7 @@ def verdict_chart(tables: Tables, verdict: Verdict) -> VerdictChart:
         _facts(tables),
         _left_out(tables, verdict),
         _versions(tables),
-        [Column(one.short, one.about, log, one.weight > 0) for one, _, log in drawn],
+        [Column(one.title, one.about, log, one.weight > 0) for one, _, log in drawn],
         _rows(drawn, verdict),
         _pays(verdict),
         _words(columns, verdict),
@@ -274,9 +274,9 @@ def _words(columns: Sequence[Criterion], verdict: Verdict) -> list[str]:
     """What the words of the answer mean that stand over no column."""
     lines = []
     for one in verdict.criteria:
-        of = [c.short for c in columns if c.name in KINDS.get(one.name, ())]
-        if one.weight > 0 and one.name in BY_KEY and one.short not in {c.short for c in columns}:
-            lines.append(f"{one.short}: {all_of(of) or BY_KEY[one.name].about}")
+        of = [c.title for c in columns if c.name in KINDS.get(one.name, ())]
+        if one.weight > 0 and one.name in BY_KEY and one.title not in {c.title for c in columns}:
+            lines.append(f"{one.title}: {all_of(of) or BY_KEY[one.name].about}")
     return lines
 
 

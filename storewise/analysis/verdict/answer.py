@@ -120,7 +120,7 @@ def _reasons(
     if judged.sure == "good":
         return []
     counted = [name for name in judged.rounds if not rules[str(name)].counted]
-    titles = {one.name: one.short for one in criteria}
+    titles = {one.name: one.title for one in criteria}
     reasons = []
     if len(judged.table) and (judged.table["n"] == 1).all() and counted:
         reasons.append("single runs")
@@ -142,18 +142,18 @@ def _use(used: Sequence[Criterion]) -> str:
     shares = {c.weight for c in used}
     equal = max(shares) - min(shares) < 1e-9
     if equal:
-        words = all_of([c.short for c in used])
+        words = all_of([c.title for c in used])
         return f"{words}, equally" if len(used) > 1 else words
-    return all_of([f"{c.short} {c.weight * 100:.0f} %" for c in used])
+    return all_of([f"{c.title} {c.weight * 100:.0f} %" for c in used])
 
 
 def _change(criteria: Sequence[Criterion], turn: Turn | None) -> str:
     """``DuckDB instead, if count weighs more than 45 %``."""
     if turn is None:
         return ""
-    short = next(c.short for c in criteria if c.name == turn.criterion)
+    name = next(c.title for c in criteria if c.name == turn.criterion)
     way = "more" if turn.share > turn.now else "less"
-    return f"{turn.store} instead, if {short} weighs {way} than {turn.share * 100:.0f} %"
+    return f"{turn.store} instead, if {name} weighs {way} than {turn.share * 100:.0f} %"
 
 
 def _factor(value: float) -> str:
@@ -165,7 +165,7 @@ def _factor(value: float) -> str:
 
 
 def _better(criterion: Criterion) -> str:
-    return _BETTER.get(criterion.name, f"better at {criterion.short}")
+    return _BETTER.get(criterion.name, f"better at {criterion.title}")
 
 
 def times_better(criterion: Criterion, one: Standing, other: Standing) -> float:

@@ -74,11 +74,6 @@ class Criterion:
     """What each trial gives (`values.COLUMNS`)."""
 
     @property
-    def short(self) -> str:
-        """The title over a narrow column."""
-        return self.title.removeprefix("phase ")
-
-    @property
     def heading(self) -> str:
         return f"{self.title} ({self.about})" if self.about else self.title
 

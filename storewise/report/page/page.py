@@ -151,7 +151,7 @@ def html(tables: Tables, decision: Verdict, made: Sequence[Made], chart: Verdict
         verdict=decision,
         chart=chart,
         groups=grouped_warnings([*tables.warnings, *warnings_of(made)]),
-        short={c.name: c.short for c in decision.criteria},
+        titles={c.name: c.title for c in decision.criteria},
         colour=page_colour,
         colours=Markup(page_colours()),
         summary_text=summary_text(chart, decision.answer),
@@ -215,7 +215,7 @@ def _weights(verdict: Verdict) -> dict[str, Any]:
     table = verdict.decision.table
     return {
         **verdict.sliders,
-        "titles": {c.name: c.short for c in verdict.criteria},
+        "titles": {c.name: c.title for c in verdict.criteria},
         "named": list(map(str, table.index[table["named"]])) if len(table) else [],
         "uses": [dict(one.shares) for one in verdict.answer.uses],
     }
