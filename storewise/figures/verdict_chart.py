@@ -98,7 +98,7 @@ class VerdictChart:
             "Times: median of one answer.",
             "Bar: relative to the best of its column, longer is better"
             f"{'; log: in powers of ten' if any(c.log for c in self.columns) else ''}.",
-            "Dark: best, or not told apart from it; light: behind.",
+            "Full colour: best, or not told apart from it; pale: behind.",
             "Outlined: single run, not judged." if "single" in states else "",
             f"Hatched: from under {MIN_OPERATIONS} runs." if any(c.few for c in cells) else "",
             "Line: 95 % interval of the ratio to the best."
