@@ -36,7 +36,7 @@ def test_exact_data_give_their_parameters_back():
     ("sigma", "kappa", "peak", "rate", "flags"),
     [
         pytest.param(0.0, 0.0, math.inf, math.inf, ("no peak",), id="linear"),
-        pytest.param(0.25, 0.0, None, 40, None, id="contention alone, lambda / sigma"),
+        pytest.param(0.25, 0.0, math.inf, 40, ("no peak",), id="contention alone, lambda / sigma"),
         pytest.param(0.5, 0.8, 1, 10, (), id="best at one"),
         pytest.param(0.1, 0.009, 10, None, ("extrapolated",), id="a peak beyond the levels"),
     ],
@@ -46,11 +46,9 @@ def test_where_a_law_has_its_peak(sigma, kappa, peak, rate, flags):
     result = fit(levels, [float(law(n, 10, sigma, kappa)) for n in levels])
     fitted = (result.sigma.value, result.kappa.value)
     assert fitted == pytest.approx((sigma, kappa), rel=1e-5, abs=1e-9)
-    if peak is not None:
-        assert result.peak.value == pytest.approx(peak, rel=1e-5)
-    if rate is not None and (peak is not None or math.isinf(result.peak.value)):
-        assert result.peak_rate.value == pytest.approx(rate, rel=1e-6)
-    assert flags is None or result.flags == flags
+    assert result.peak.value == pytest.approx(peak, rel=1e-5)
+    assert result.peak_rate.value == pytest.approx(rate or result.peak_rate.value, rel=1e-6)
+    assert result.flags == flags
 
 
 def test_superlinear_rates_are_told():

@@ -14,7 +14,13 @@ from scipy import stats
 from statsmodels.stats.anova import anova_lm
 
 from storewise.analysis.stats.anova import ALIASED, Specification, analysis_of_variance
-from storewise.analysis.stats.anova_groups import group_warnings, groups, one_group, text_lines
+from storewise.analysis.stats.anova_groups import (
+    group_warnings,
+    groups,
+    json_pairs,
+    one_group,
+    text_lines,
+)
 from storewise.analysis.stats.residual_checks import equal_variance, normality
 from storewise.analysis.stats.tukey import tukey
 from storewise.errors import AnalysisError
@@ -235,6 +241,8 @@ ROWS = {"a": ["p", "p", "q", "q"], "b": ["p", "p", "q", "q"], "y": [1.0, 2.0, 3.
         ({"a": ["p"] * 4}, {}, r"factor a has only one level \(p\)"),
         ({"a": ["p", None, "q", "q"]}, {}, "1 rows have no level"),
         ({"a": ["p", "q", "r", "s"]}, {}, "no residual degrees of freedom: 4 rows"),
+        ({"a": ["p", "q"], "b": 0, "y": [1.0, 2]}, {}, "no residual degrees of freedom: 2 rows"),
+        ({"a": ["p"], "b": 0, "y": [1.0]}, {}, "y has one row; nothing varies"),
         ({}, {"factors": ["a", "b"]}, "factor b: its levels go together"),
         ({}, {"typ": 1, "robust": True}, "no robust test"),
         (
@@ -255,8 +263,9 @@ def test_residuals_are_tested():
     normal, skewed = rng.normal(size=200), rng.lognormal(sigma=1.0, size=200)
     assert normality(normal, 190).p == pytest.approx(stats.shapiro(normal).pvalue)
     assert normality(skewed, 190).p < 1e-6
-    assert normality(rng.normal(size=6000), 5990).test == "D'Agostino-Pearson"
-    assert normality(normal[:3], 2).p is None
+    assert normality(rng.normal(size=5000), 4990).test == "Shapiro-Wilk"
+    assert normality(rng.normal(size=5001), 4990).test == "D'Agostino-Pearson"
+    assert normality(normal[:3], 2).p is None and normality(normal[:4], 3).p is not None
     cell = np.repeat([0, 1], 100)
     spread = normal * (1 + 8 * cell)
     levene = stats.levene(spread[:100], spread[100:], center="median")
@@ -268,8 +277,11 @@ def test_residuals_are_tested():
     ):
         result = equal_variance(spread, of_cell, cell * 1.0)
         assert result.test == test and result.p < 1e-6
+    three = equal_variance(normal[:6], np.repeat([0, 1], 3), cell[:6] * 1.0)
+    assert three.test == "Brown-Forsythe"
     assert equal_variance(spread, cell, cell * 1.0).p == pytest.approx(levene.pvalue)
     assert equal_variance(normal[:4], None, normal[:4]).p is None
+    assert equal_variance(normal[:5], None, skewed[:5]).test == "Breusch-Pagan"
 
 
 def test_tukey_of_one_factor_is_scipys():
@@ -331,6 +343,11 @@ def test_tables_and_warnings_of_groups():
     lines = text_lines(found.groups)
     assert lines[0].startswith("g=p: y, 40 rows (type 2 sums of squares")
     assert lines[1].split() == ["term", "df", "sum_sq", "f", "p", "eta_sq_partial", "omega_sq"]
+    assert lines[2].split()[:2] == ["a", "1"] and lines[3].split()[:2] == ["Residual", "38"]
+    assert lines[7].split()[:2] == ["u", "v"] and text_lines(found.groups[:1])[0] == lines[0]
+    (whole,) = groups(table, [], replace(spec, repeats=3, log=True)).groups
+    assert text_lines([whole])[0].startswith("log(y), 121 rows, each counted 3 times (type 2")
+    assert len(group_warnings([whole])) >= 1
     normal, spread = group_warnings(found.groups)
     assert normal.startswith("residuals are not normal in all groups (least p ")
     assert normal.endswith("remedy: --log-response or look at the extreme rows")
@@ -339,5 +356,16 @@ def test_tables_and_warnings_of_groups():
     (of_logs,) = group_warnings(groups(table, ["g"], replace(spec, log=True)).groups)
     assert "alike" in of_logs and of_logs.endswith("remedy: --robust (without --repeats)")
     assert group_warnings(groups(table, ["g"], replace(spec, log=True, robust=True)).groups) == []
-    with pytest.raises(AnalysisError, match=r"g=s: y has one row; nothing varies$"):
-        groups(table[table["g"] == "s"], ["g"], spec)
+    pairs = json_pairs(groups(table, ["g"], replace(spec, log=True)).groups)
+    assert [pair["ratio"] for pair in pairs] == pytest.approx(
+        [np.exp(pair["difference"]) for pair in pairs]
+    )
+    assert {pair["ratio"] for pair in json_pairs(found.groups)} == {None}
+    single = table.drop_duplicates("g")
+    for names, more in (
+        ("s", r"varies$"),
+        ("qs", r"\(nor can the other"),
+        ("pqs", "other 2 groups"),
+    ):
+        with pytest.raises(AnalysisError, match=f"g={names[0]}: y has one row; nothing .*{more}"):
+            groups(single[single["g"].isin(list(names))], ["g"], spec)
