@@ -31,14 +31,6 @@ def _times(table: pd.DataFrame, tables: Tables) -> pd.DataFrame:
     return times[(times["time"] == "service") | waits]
 
 
-def _sizes(table: pd.DataFrame, tables: Tables) -> pd.DataFrame:
-    return tables.storage_summary
-
-
-def _steps(table: pd.DataFrame, tables: Tables) -> pd.DataFrame:
-    return tables.steps
-
-
 def _efficiencies(table: pd.DataFrame, tables: Tables) -> pd.DataFrame:
     table = table[table["measure"] == EFFICIENCY]
     return table[table["engine"] != CEILING]
@@ -139,7 +131,7 @@ MEASURED = (
             *("store_bytes", "bytes_per_document", "share_of_input", "share_of_raw_input"),
             *("node_bytes", "node_bytes_per_document", "files", "inodes", "metadata_operations"),
         ),
-        _sizes,
+        lambda _, tables: tables.storage_summary,
         (SETTING,),
         wide="measure",
         heads={"store_bytes": "size"},
@@ -158,7 +150,7 @@ MEASURED = (
         "summary",
         "Steps: rates and times, means over repeats",
         ("operations_per_s", "served", "errors", *_RESPONSE, *_SERVICE),
-        _steps,
+        lambda _, tables: tables.steps,
         ("phase", SETTING, "clients", "rate", "planned", "other", "operation"),
         wide="measure",
     ),

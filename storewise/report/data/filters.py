@@ -46,10 +46,6 @@ class Facets:
             for name in self.names
         ]
 
-    def place(self, name: str) -> int:
-        """The place of a choice among all; -1 where it is none."""
-        return self.names.index(name) if name in self.names else -1
-
     def payload(self) -> list[dict[str, Any]]:
         """Name, heading and levels of each choice; of engines with their colours and markers."""
         return [
@@ -60,11 +56,7 @@ class Facets:
                     title(str(value)) if name == "engine" else level(value)
                     for value in self._levels[name]
                 ],
-                **(
-                    {"colours": [page_colour(str(v)) for v in self._levels[name]]}
-                    if name == "engine"
-                    else {}
-                ),
+                "colours": [page_colour(str(v)) for v in self._levels[name] if name == "engine"],
             }
             for name in self.names
         ]

@@ -66,7 +66,7 @@ def test_lines_know_what_they_are_chosen_by(facets, charts):
     assert levels["engine"][named["engine"]] == "PostgreSQL"
     assert (levels["phase"][named["phase"]], levels["nodes"][named["nodes"]]) == ("read", "2")
     embedded = next(s for s in charts["storage"].panels[0].series if "SQLite" in s.name)
-    assert facets.of(embedded.record)[facets.place("nodes")] == -1
+    assert facets.of(embedded.record)[facets.names.index("nodes")] == -1
 
 
 def test_the_law_is_drawn_through_the_rates(charts):

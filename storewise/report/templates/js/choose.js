@@ -14,7 +14,7 @@ DATA.facets.forEach((facet, place) => {
     update();
   };
   const labels = inputs.map((input, level) => make("label", {}, input,
-    facet.colours ? make("span", { class: "swatch", style: `background:${facet.colours[level]}`, "aria-hidden": "true" }) : null, facet.levels[level]));
+    facet.colours.length ? make("span", { class: "swatch", style: `background:${facet.colours[level]}`, "aria-hidden": "true" }) : null, facet.levels[level]));
   box.append(make("fieldset", { "data-choice": facet.name }, make("legend", {}, facet.heading), ...labels,
     ...(facet.levels.length > 2 ? [
       make("button", { type: "button", onclick: () => set(true) }, "all", make("span", { class: "unseen" }, ` of ${facet.heading}`)),

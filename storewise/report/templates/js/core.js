@@ -1,7 +1,6 @@
 // What all parts of the page share: its data, what is chosen, small helpers.
 const byId = (id) => document.getElementById(id);
 const DATA = JSON.parse(byId("data").textContent);
-const REDUCED = matchMedia("(prefers-reduced-motion: reduce)");
 
 /** An element with attributes and children; texts stay text. */
 function make(name, attributes = {}, ...children) {
