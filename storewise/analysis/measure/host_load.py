@@ -139,7 +139,8 @@ def bound_warnings(
         StudyWarning(
             "client_bound",
             "",
-            f"mostly the client was the limit of {all_of(names)}: {bound['reason'].iloc[0]}, say",
+            f"the client was the limit of most steps of {all_of(names)}, the first time because "
+            f"{bound['reason'].iloc[0]}",
             "the stores may do more than their figures say: use more processes or workers",
         )
     ]
