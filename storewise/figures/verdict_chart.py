@@ -260,14 +260,13 @@ def _pays(verdict: Verdict) -> str:
             continue
         each = {s: kinds[of.name] for s, kinds in verdict.pays.items() if of.name in kinds}
         told = [f"{s} {times_asked(n)}" for s, n in sorted(each.items(), key=lambda one: one[1])]
-        law = "more in a larger corpus: loading takes longer, but this reads one file"
+        law = "of a larger corpus more: loading takes longer, but this reads one file"
         if not of_one:
             law = (
-                "about the same in a larger corpus: loading and reading all files take longer alike"
+                "of a larger corpus about as many: loading and reading all files take longer alike"
             )
         lines.append(f"{of.title} – {', '.join(told)} ({law})")
-    start = "Loading, the start of servers included, pays from so many questions on: "
-    return f"{start}{'; '.join(lines)}." if lines else ""
+    return f"Loading pays from so many questions on: {'; '.join(lines)}." if lines else ""
 
 
 def _words(columns: Sequence[Criterion], verdict: Verdict) -> list[str]:

@@ -26,11 +26,11 @@ NO_SPACE = re.compile(
     re.IGNORECASE,
 )
 #: Reasons of which no store is to blame: a host was lost or taken back, the scheduler refused or
-#: ended a job, or somebody killed a process.
+#: ended a job, a program is not installed, or somebody killed a process.
 _OF_HOST = re.compile(
     r"EC2 takes back host|lost its host|its host could not be started|was refused: |did not take|"
     r"cancelled it|took its place|wall time|deadline|never started|was it killed|"
-    r"was ended by SIG(HUP|INT|KILL|TERM)"
+    r"was ended by SIG(HUP|INT|KILL|TERM)|\(looked on PATH"
 )
 #: Of lack of memory the store is to blame: others had no more.
 _OF_MEMORY = re.compile(r"lack of memory(, says| meanwhile)|more memory than")

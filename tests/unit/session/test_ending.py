@@ -153,6 +153,7 @@ def test_the_end_of_a_log_is_short_and_without_the_places_of_exceptions(tmp_path
             "load ended early: it used more memory than it asked for: give its rule more mem_mb",
             False,
         ),
+        ("data0: MongoDB: no mongod (looked on PATH, in $STOREWISE_MONGODB_BIN)", True),
         ("c.0: database is locked", False),
         ("data0: the server of PostgreSQL on host n7 ended with status 1", False),
     ],
