@@ -90,6 +90,8 @@ def test_critical_values_are_those_of_tables():
     assert decision.t.loc["a", "b"] == student(4, 1)
     assert decision.tukey.loc["a", "c"] == tukey(4, 1, 3)
     assert balanced(3, 3, [1])["t"] == [[student(4, 1), student(2, 1)]]
+    # A store's variance has 4 / 3 of the 4 degrees of freedom, the others' 8 / 3.
+    assert balanced(3, 3, [1])["limit"] == pytest.approx(stats.f.isf(0.5 / 9, 4 / 3, 8 / 3), 1e-5)
     # Two stores with four rounds each have 3 degrees of freedom with rounds: too few.
     assert (balanced(2, 4, [1])["freedom"], balanced(2, 5, [1])["freedom"]) == (6, 4)
     assert balanced(2, 5, [1])["rounds"] and not balanced(2, 4, [1])["rounds"]
@@ -166,6 +168,9 @@ def test_stores_are_judged_at_the_largest_volume_that_all_have():
     decision = decide(more, READ)
     assert decision.sentence == "Take a."
     assert decision.aside == {"c": "it has no volume 0.1"}
+    # A store without a volume has all data.
+    whole = pd.concat([table[table["store"] == "a"], measures(rows("b", {"read": 150}))])
+    assert decide(whole, READ).sentence == "Take b."
 
 
 @pytest.mark.parametrize("factor", ["nodes", "replicas", "index", "consistency"])
@@ -192,6 +197,10 @@ def test_the_number_of_clients_may_differ_by_criterion():
     decision = decide(table, BOTH)
     assert decision.sentence == "Take a."
     assert decision.clients.loc["a"].to_dict() == {"load": "1", "read": "8"}
+    # Of two deployments the one that it stands with is named.
+    other = measures(rows("a", {"load": 9, "read": 9}, clients=1, nodes=2))
+    named = decide(pd.concat([table.assign(nodes=1), other]), BOTH)
+    assert named.sentence == "Take a (nodes 1)."
     # The best of six settings needs a clearer lead; seven settings in three rounds have 6 * 2
     # degrees of freedom, whichever two are compared.
     many = [rows("a", {"read": 100 - i}, clients=2**i) for i in range(6)]
