@@ -224,7 +224,7 @@ def _losses(crashes: Mapping[str, tuple[int, int]]) -> tuple[str, float]:
     if len(known) == 2:
         p = float(stats.fisher_exact([[k, n - k] for _, k, n in known]).pvalue)
         words += f" (Fisher's exact test: p = {p:.2g})"
-    return (f" Documents were lost in crashes: {words}." if known else ""), p
+    return (f" Crashes that lost documents: {words}." if known else ""), p
 
 
 def _sentence(named: Sequence[str], field: Field) -> str:

@@ -225,10 +225,10 @@ def test_losses_in_crashes_are_a_condition():
     )
     assert both.crash_p == pytest.approx(2 / 252)
     assert both.sentence == (
-        "Take a. Documents were lost in crashes: a in 5 of 5, b in 0 of 5 (Fisher's exact test: "
+        "Take a. Crashes that lost documents: a in 5 of 5, b in 0 of 5 (Fisher's exact test: "
         "p = 0.0079)."
     )
-    assert one.sentence.endswith("lost in crashes: b in 0 of 3.") and math.isnan(one.crash_p)
+    assert one.sentence.endswith("lost documents: b in 0 of 3.") and math.isnan(one.crash_p)
 
 
 def test_what_is_measured_but_never_recommended():
