@@ -101,3 +101,9 @@ def test_files_and_modules_that_documents_name_are_there(document: Path) -> None
         # A file, and the example that `docs/adding-a-store.md` makes.
         others = {"storewise.yaml", "storewise.tar.gz", "storewise.engines.dictionary.engine"}
         assert there or name in others, name
+
+
+def test_the_page_of_the_analysis_has_the_columns_of_all_tables() -> None:
+    """`python docs/tables.py` writes them, with the words of docs/tables.yaml."""
+    tables = runpy.run_path(str(ROOT / "docs" / "tables.py"))
+    assert tables["page"]() == tables["PAGE"].read_text(encoding="utf-8")

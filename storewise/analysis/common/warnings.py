@@ -12,7 +12,7 @@ import pandas as pd
 class StudyWarning:
     """One warning of a study.
 
-    `code` is stable (``docs/analysis.md`` lists them all), `trial` names the trial it is about or
+    `code` is stable (``docs/report.md`` lists them all), `trial` names the trial it is about or
     is empty for the whole study, `remedy` says what to do.
     """
 

@@ -176,7 +176,7 @@ def test_references_that_are_lost_are_a_warning(tmp_path, monkeypatch):
 
 
 def test_every_warning_code_is_documented():
-    text = (ROOT / "docs" / "analysis.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "report.md").read_text(encoding="utf-8")
     source = "".join(
         p.read_text(encoding="utf-8") for p in (ROOT / "storewise" / "analysis").rglob("*.py")
     )
