@@ -212,11 +212,6 @@ def _conditions(path: Path, schema: pa.Schema) -> dict[str, Any]:
     raw = (schema.metadata or {}).get(METADATA_KEY)
     if raw is None:
         raise ResultError(f"{path}: a Parquet file, but not a Storewise result part")
-    return parse_conditions(raw)
-
-
-def parse_conditions(raw: bytes) -> dict[str, Any]:
-    """The conditions of a part from the JSON in its metadata."""
     try:
         meta: dict[str, Any] = orjson.loads(raw)
     except orjson.JSONDecodeError:
@@ -228,7 +223,7 @@ def parse_conditions(raw: bytes) -> dict[str, Any]:
 def read_part(path: Path) -> tuple[pa.Table, dict[str, Any]]:
     """A part's table and its conditions; raises ResultError where it does not fit the schema."""
     try:
-        table = pq.read_table(path)
+        table = pq.ParquetFile(path).read()
     except (OSError, pa.ArrowException) as error:
         raise ResultError(f"{path}: not a readable result part: {error}") from error
     meta = _conditions(path, table.schema)

@@ -71,8 +71,6 @@ embedded = partial(_flag, "embedded")
 external = partial(_flag, "external")
 #: Whether the size that a store tells has every replica in it.
 counts_copies = partial(_flag, "size_has_copies", unknown=True)
-#: Whether servers of this engine ask who connects.
-guarded = partial(_flag, "authentication", unknown=True)
 
 
 def replica_factor(row: Mapping[str, Any]) -> int:

@@ -86,14 +86,8 @@ def read_manifest(path: Path) -> tuple[InputTotals | None, list[StudyWarning]]:
         size = pc.sum(table["bytes"], skip_nulls=False).as_py() or 0
         return InputTotals(table.num_rows, size, _sum(table, "documents"), kinds), warnings
     except (OSError, KeyError, pa.ArrowException) as error:
-        return None, [
-            StudyWarning(
-                "no_manifest",
-                "",
-                f"{path}: {error}",
-                "sizes are not set against the inputs; run `storewise manifest` and the analysis",
-            )
-        ]
+        remedy = "sizes are not set against the inputs; run `storewise manifest` and the analysis"
+        return None, [StudyWarning("no_manifest", "", f"{path}: {error}", remedy)]
 
 
 def _equal_files(table: pa.Table) -> list[StudyWarning]:
@@ -101,14 +95,9 @@ def _equal_files(table: pa.Table) -> list[StudyWarning]:
         return []
     files = table.select(["path", "duplicate_of"]).to_pylist()
     names = some_of([f"{file['path']} = {file['duplicate_of']}" for file in files], _NAMED)
-    return [
-        StudyWarning(
-            "equal_files",
-            "",
-            f"input files that are equal to others and were used once: {names}",
-            "remove the copies, or search again what was meant to differ",
-        )
-    ]
+    text = f"input files that are equal to others and were used once: {names}"
+    remedy = "remove the copies, or search again what was meant to differ"
+    return [StudyWarning("equal_files", "", text, remedy)]
 
 
 def _input_warnings(table: pa.Table) -> list[StudyWarning]:
@@ -116,14 +105,10 @@ def _input_warnings(table: pa.Table) -> list[StudyWarning]:
     paths: dict[str, list[str]] = {}
     for file in table.select(["path", "warning"]).to_pylist():
         paths.setdefault(file["warning"], []).append(file["path"])
+    remedy = "look at the command line in the file's first line"
     return [
-        StudyWarning(
-            "input_warning",
-            "",
-            f"{first}: {text}" + (f" (and {len(more)} files more)" if more else ""),
-            "look at the command line in the file's first line",
-        )
-        for text, (first, *more) in paths.items()
+        StudyWarning("input_warning", "", f"{some_of(files, 1)}: {text}", remedy)
+        for text, files in paths.items()
     ]
 
 
@@ -141,32 +126,19 @@ def read_quarantine(path: Path) -> tuple[list[Quarantined], list[StudyWarning]]:
         return [], []
     try:
         with path.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
-            rows = list(csv.DictReader(file, delimiter="\t"))
-        files = [
-            Quarantined(
-                row["path"], row.get("line") or "", row.get("offset") or "", row["reason"] or ""
-            )
-            for row in rows
-        ]
+            files = [
+                Quarantined(*(row[name] or "" for name in ("path", "line", "offset", "reason")))
+                for row in csv.DictReader(file, delimiter="\t")
+            ]
     except (OSError, KeyError, csv.Error) as error:
-        return [], [
-            StudyWarning(
-                "no_manifest",
-                "",
-                f"{path}: not a table with the columns path, line, offset and reason: {error!r}",
-                "delete it and make the manifest again (`snakemake -R manifest`)",
-            )
-        ]
+        text = f"{path}: not a table with the columns path, line, offset and reason: {error!r}"
+        remedy = "delete it and make the manifest again (`snakemake -R manifest`)"
+        return [], [StudyWarning("no_manifest", "", text, remedy)]
     if not files:
         return [], []
-    return files, [
-        StudyWarning(
-            "quarantined",
-            "",
-            f"input files that were left out because they are not complete: {len(files)}",
-            "see the list of quarantined files; search them again or remove them from the inputs",
-        )
-    ]
+    text = f"input files that were left out because they are not complete: {len(files)}"
+    remedy = "see the list of quarantined files; search them again or remove them from the inputs"
+    return files, [StudyWarning("quarantined", "", text, remedy)]
 
 
 def read_failed(path: Path) -> tuple[FailedTrial, list[StudyWarning]]:
@@ -185,11 +157,6 @@ def read_failed(path: Path) -> tuple[FailedTrial, list[StudyWarning]]:
         )
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         failed = FailedTrial(trial, None, {}, f"unknown: {path} is not readable: {error}", "", 1)
-    return failed, [
-        StudyWarning(
-            "failed_trial",
-            trial,
-            f"failed after {failed.attempts} attempts: {failed.reason}",
-            "see its log; `storewise run --retry-failed` measures it again",
-        )
-    ]
+    text = f"failed after {failed.attempts} attempts: {failed.reason}"
+    remedy = "see its log; `storewise run --retry-failed` measures it again"
+    return failed, [StudyWarning("failed_trial", trial, text, remedy)]

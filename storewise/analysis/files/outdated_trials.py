@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from storewise.analysis.common.engines import title
+from storewise.analysis.common.text import some_of
 from storewise.analysis.common.warnings import StudyWarning
 from storewise.study.study import Study
 
@@ -36,13 +37,23 @@ def read_left_out(path: Path) -> dict[str, str]:
         return {}
 
 
-def trials_of(engines: Collection[str], expected: Trials | None) -> set[str]:
+def trials_of(engines: Collection[str], expected: Trials) -> set[str]:
     """The trials of some engines."""
-    return {name for name, trial in (expected or {}).items() if trial.get("engine") in engines}
+    return {name for name, trial in expected.items() if trial.get("engine") in engines}
+
+
+def no_study(problem: str) -> StudyWarning:
+    """The study's own file cannot be used."""
+    return StudyWarning(
+        "no_study",
+        "",
+        f"{problem}; trials cannot be compared with what the study asks for",
+        "run `snakemake report` with the study's file, which writes it again",
+    )
 
 
 def left_out_warnings(
-    engines: Mapping[str, str], expected: Trials | None, stored: Collection[str]
+    engines: Mapping[str, str], expected: Trials, stored: Collection[str]
 ) -> list[StudyWarning]:
     """One for each engine of which trials were left out."""
     return [
@@ -58,21 +69,12 @@ def left_out_warnings(
 
 
 def stale_warnings(
-    expected: Trials | None, stored: Trials, failed: Collection[str]
+    expected: Trials, stored: Trials, failed: Collection[str]
 ) -> Iterator[StudyWarning]:
     """Trials that the study no longer has, that have no results yet, or that ran otherwise.
 
     `stored` maps each trial with results to the conditions of one of its parts.
     """
-    if expected is None:
-        yield StudyWarning(
-            "no_study",
-            "",
-            "study.json is not a study that this version of Storewise understands; trials cannot "
-            "be compared with what the study asks for",
-            "run `snakemake report` with the study's file, which writes it again",
-        )
-        return
     for trial in sorted(set(stored) - set(expected)):
         yield StudyWarning(
             "other_config",
@@ -85,15 +87,12 @@ def stale_warnings(
         yield StudyWarning(
             "missing_trials",
             "",
-            f"{len(missing)} of {len(expected)} trials have no results yet: "
-            f"{', '.join(missing[:6])}{' ...' if len(missing) > 6 else ''}",
+            f"{len(missing)} of {len(expected)} trials have no results yet: {some_of(missing, 6)}",
             "run the study again: it measures what is missing",
         )
     for trial in sorted(set(stored) & set(expected)):
-        measured = stored[trial].get("trial")
-        if not isinstance(measured, Mapping):
-            continue
-        if changed := ", ".join(sorted(_differences(measured, expected[trial]))):
+        measured = stored[trial].get("trial") or expected[trial]
+        if changed := ", ".join(_differences(measured, expected[trial])):
             yield StudyWarning(
                 "older_config",
                 trial,

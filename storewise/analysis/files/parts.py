@@ -23,6 +23,8 @@ _NODE = re.compile(r"node\.(?P<node>[A-Za-z0-9_-]+)\.parquet")
 _LOG = re.compile(r"(?P<phase>[a-z][a-z0-9_]*)\.(?P<worker>\d+)\.hlog")
 #: Files of a trial that hold no samples: the write workers' lists of what they wrote.
 _NO_PARTS = ("written",)
+#: Bytes that a log counts for: reading its sums takes as long as this much of parts.
+_LOG_BYTES = 4_000
 #: How the warning of a session begins whose nodes share a host.
 _SHARED = "nodes share a host"
 VERIFY = "verify"
@@ -48,10 +50,6 @@ class Part(NamedTuple):
     node: str | None = None
 
     @property
-    def path(self) -> Path:
-        return self.directory / self.name
-
-    @property
     def factors(self) -> Mapping[str, Any]:
         """The levels of the trial's factors."""
         return self.conditions.get("factors") or {}
@@ -73,16 +71,16 @@ class HdrLog(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TrialFiles:
-    """The result files of one trial, by their names: nothing of them has been read.
+    """The result files of one trial: nothing of them has been read.
 
-    `part_bytes` is about the size of all parts, `packed` says whether there is a pack of them.
+    `parts` has phase, worker and node of each by its name, in the order of the names; `size` is
+    about that of what is to be read, in bytes of parts.
     """
 
     directory: Path
-    parts: Sequence[str]
+    parts: Mapping[str, tuple[str, int | None, str | None]]
     logs: Sequence[HdrLog]
-    part_bytes: int
-    packed: bool = False
+    size: int
 
     @property
     def trial(self) -> str:
@@ -90,25 +88,23 @@ class TrialFiles:
 
 
 def trial_files(directory: Path) -> TrialFiles:
-    """What lies in a trial's directory, in the order of the names."""
+    """What lies in a trial's directory."""
     with os.scandir(directory) as listing:
         entries = {entry.name: entry for entry in listing}
     logs = [
         HdrLog(directory, log[0], directory.name, log["phase"], int(log["worker"]))
         for log in filter(None, map(_LOG.fullmatch, sorted(entries)))
     ]
-    parts = [name for name in sorted(entries) if place_of(name) is not None]
-    packed = PACK in entries
-    # Of packed samples a byte holds about four times as many.
-    size = (
-        4 * entries[PACK].stat().st_size
-        if packed
-        else sum(entries[n].stat().st_size for n in parts)
-    )
-    return TrialFiles(directory, parts, logs, size, packed)
+    parts = {name: place for name in sorted(entries) if (place := _place_of(name)) is not None}
+    if PACK in entries:
+        # Of packed samples a byte holds about four times as many.
+        size = 4 * entries[PACK].stat().st_size
+    else:
+        size = sum(entries[name].stat().st_size for name in parts) + _LOG_BYTES * len(logs)
+    return TrialFiles(directory, parts, logs, size)
 
 
-def place_of(name: str) -> tuple[str, int | None, str | None] | None:
+def _place_of(name: str) -> tuple[str, int | None, str | None] | None:
     """Phase, worker and node of a part by its file's name; None for what is no part."""
     if name in (f"{VERIFY}.parquet", f"{SESSION}.parquet"):
         return name.removesuffix(".parquet"), None, None
@@ -167,10 +163,9 @@ def _missing_workers(parts: Sequence[Part]) -> dict[tuple[str, str], list[int]]:
     workers: dict[tuple[str, str], int] = {}
     for part in parts:
         if part.worker is not None:
-            phase, trial = (part.trial, part.phase), part.conditions.get("trial")
-            levels = trial if isinstance(trial, Mapping) and "workers" in trial else part.factors
-            present.setdefault(phase, set()).add(part.worker)
-            workers[phase] = max(int(levels.get("workers", 1)), workers.get(phase, 0))
+            levels = {**part.factors, **(part.conditions.get("trial") or {})}
+            workers[part.trial, part.phase] = int(levels.get("workers", 1))
+            present.setdefault((part.trial, part.phase), set()).add(part.worker)
     return {key: sorted({*range(workers[key])} - numbers) for key, numbers in present.items()}
 
 
@@ -182,23 +177,14 @@ def mixed(parts: Sequence[Part]) -> Iterator[StudyWarning]:
     """
     versions: dict[str, set[str]] = {}
     systems: dict[str, set[str]] = {}
-    seen: set[tuple[object, ...]] = set()
     for part in parts:
-        # Parts share what their conditions have in common: a hundred thousand have few versions.
-        shared = (id(part.conditions.get(name)) for name in ("versions", "host", "factors"))
-        key = (*shared, part.node is None, part.phase == SESSION)
-        if key in seen:
-            continue
-        seen.add(key)
         for name, version in part_versions(part):
             versions.setdefault(name, set()).add(version)
-        if part.phase == SESSION and part.node is None:
-            continue
-        level = part.factors.get("node_class")
-        nodes = f"nodes of class {level}" if level else "nodes"
-        systems.setdefault("trials" if part.node is None else nodes, set()).add(
-            host_of(part.conditions)[1]
-        )
+        if part.phase != SESSION or part.node is not None:
+            level = part.factors.get("node_class")
+            nodes = f"nodes of class {level}" if level else "nodes"
+            jobs = "trials" if part.node is None else nodes
+            systems.setdefault(jobs, set()).add(host_of(part.conditions)[1])
     for name, different in sorted(versions.items()):
         if len(different) > 1:
             text = f"{name} differs between trials: {', '.join(sorted(different))}"
@@ -257,17 +243,13 @@ def refused_by_workers(parts: Sequence[Part]) -> list[Quarantined]:
 
 def job_warnings(parts: Sequence[Part]) -> Iterator[StudyWarning]:
     """Warnings that jobs left in their conditions; those that differ in numbers only are one."""
-    alike: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
+    alike: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for part in parts:
         for warning in part.conditions.get("warnings") or ():
-            fields = warning if isinstance(warning, Mapping) else {"message": warning}
             code = "session" if part.phase == SESSION else "worker"
-            message = str(fields.get("message", warning))
-            kind = re.sub(r"\d+", "#", message)
-            key = (str(fields.get("code", code)), kind, str(fields.get("remedy", "")))
-            alike.setdefault(key, []).append((message, part.trial))
-    of_session = {kind for code, kind, _ in alike if code == "session"}
-    for (code, kind, remedy), found in alike.items():
+            alike.setdefault((code, re.sub(r"\d+", "#", warning)), []).append((warning, part.trial))
+    of_session = {kind for code, kind in alike if code == "session"}
+    for (code, kind), found in alike.items():
         # What forming found is in the parts of the workers and of the session. Nodes that share a
         # host are no alarm: the hosts of servers are shown.
         if kind.startswith(_SHARED) or (code == "worker" and kind in of_session):
@@ -276,4 +258,4 @@ def job_warnings(parts: Sequence[Part]) -> Iterator[StudyWarning]:
         if (number := len({trial for _, trial in found})) > 1:
             same = len({message for message, _ in found}) == 1
             message = f"in {number} trials{'' if same else ', such as'}: {message}"
-        yield StudyWarning(code, trial if number == 1 else "", message, remedy)
+        yield StudyWarning(code, trial if number == 1 else "", message, "")

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.special import fdtrc, stdtrit
 
 from storewise.analysis.common.engines import BASELINE, CEILING
-from storewise.analysis.common.frames import Floats, Integers, keys_of, numbered
+from storewise.analysis.common.frames import Floats, Integers
 from storewise.analysis.model.columns import COUNTED, KEY, KEYS, MEAN
 from storewise.analysis.model.results import Results
 from storewise.analysis.stats.intervals import Estimate
@@ -44,41 +44,51 @@ def summarise(table: pd.DataFrame, results: Results, keys: Sequence[str] = KEYS)
     if table.empty:
         more = ["count"] if "count" in table else []
         return pd.DataFrame(columns=[*groups, "unit", *MEAN, *more])
-    of = numbered(table, groups)
-    first = table.iloc[of.first]
+    number = _numbered(table, groups)
+    first = table.iloc[np.unique(number, return_index=True)[1]]
     values = table["value"].to_numpy(dtype=float)
-    n = np.bincount(of.number).astype(float)
+    n = np.bincount(number).astype(float)
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = np.log(values)
-        mean_log = np.bincount(of.number, logs) / n
-    positive = np.bincount(of.number, ~(values > 0)) == 0
+        mean_log = np.bincount(number, logs) / n
+    positive = np.bincount(number, ~(values > 0)) == 0
     measure = first["measure"] if "measure" in first else pd.Series("", first.index)
     timed = positive & ~measure.isin(COUNTED).to_numpy()
-    rows = timed[of.number]
+    rows = timed[number]
     with np.errstate(invalid="ignore"):  # of what never comes
-        distance = (logs[rows] - mean_log[of.number[rows]]) ** 2
-    squares = np.bincount(of.number[rows], distance, minlength=len(n))
+        distance = (logs[rows] - mean_log[number[rows]]) ** 2
+    squares = np.bincount(number[rows], distance, minlength=len(n))
     engine = first["engine"].astype(str) if "engine" in first else pd.Series("", first.index)
     apart = first.assign(_apart=engine.where(engine.isin([BASELINE, CEILING]), ""))
-    alike = numbered(apart, [*(key for key in KEY if key in keys), "_apart"])
-    error, freedom = _errors(n, np.asarray(squares, float), alike.number, timed)
+    alike = _numbered(apart, [*(key for key in KEY if key in keys), "_apart"])
+    error, freedom = _errors(n, np.asarray(squares, float), alike, timed)
     with np.errstate(invalid="ignore", over="ignore"):
-        mean = np.where(positive, np.exp(mean_log), np.bincount(of.number, values) / n)
+        mean = np.where(positive, np.exp(mean_log), np.bincount(number, values) / n)
         half = stdtrit(freedom, 0.975) * error
         low, high = mean * np.exp(-half), mean * np.exp(half)
-    result = keys_of(table, groups, of.first).assign(
-        unit=first["unit"].to_numpy(),
-        n=n.astype(int),
-        mean=mean,
-        low=low,
-        high=high,
-        error=error,
-        freedom=freedom,
+    result = (
+        first[groups]
+        .reset_index(drop=True)
+        .assign(
+            unit=first["unit"].to_numpy(),
+            n=n.astype(int),
+            mean=mean,
+            low=low,
+            high=high,
+            error=error,
+            freedom=freedom,
+        )
     )
     if "count" in table:
-        count = np.bincount(of.number, table["count"].fillna(0))
+        count = np.bincount(number, table["count"].fillna(0))
         result["count"] = np.where(first["count"].notna(), count, np.nan)
     return result
+
+
+def _numbered(table: pd.DataFrame, keys: Sequence[str]) -> Integers:
+    """The number of each row's group, in the order of the keys."""
+    groups = table.groupby(list(keys), dropna=False, observed=True)
+    return np.asarray(groups.ngroup(), dtype=np.int64)
 
 
 def _errors(

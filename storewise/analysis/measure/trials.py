@@ -118,20 +118,12 @@ def together(lots: Sequence[Measured]) -> Measured:
 
 def _trials(samples: Reduction) -> pd.DataFrame:
     """One row per trial with anything but what its nodes measured, and where that was."""
-    # In the order in which they come.
-    each = samples.table(
-        "SELECT trial, repeat, phase, host, min(place) AS place FROM "
-        "(SELECT trial, repeat, phase, host, row_number() OVER () AS place FROM every_sample) "
-        "WHERE phase <> 'session' GROUP BY ALL ORDER BY place"
+    return samples.table(
+        "SELECT trial, min(repeat) AS repeat, "
+        "string_agg(DISTINCT phase, ', ' ORDER BY phase) AS phases, "
+        "string_agg(DISTINCT host, ', ' ORDER BY host) AS host "
+        "FROM every_sample WHERE phase <> 'session' GROUP BY trial ORDER BY trial"
     )
-    table = each.groupby("trial", sort=False).agg(
-        repeat=("repeat", "first"), phases=("phase", _listed), host=("host", _listed)
-    )
-    return table.reset_index()
-
-
-def _listed(names: pd.Series) -> str:
-    return ", ".join(names.unique())
 
 
 def _by_trial(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:

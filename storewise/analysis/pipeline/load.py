@@ -24,6 +24,7 @@ from storewise.analysis.files.inputs import has_inputs, read_failed, read_manife
 from storewise.analysis.files.outdated_trials import (
     expected_trials,
     left_out_warnings,
+    no_study,
     read_left_out,
     stale_warnings,
     trials_of,
@@ -130,13 +131,16 @@ def load_results(
     warnings += [*missing_parts(parts, logs), *mixed(parts), *session_warnings(parts)]
     warnings += job_warnings(parts)
     lacking = 0
-    if study:
-        stored = {p.trial: p.conditions for p in parts}
-        expected = expected_trials(study)
+    expected = expected_trials(study)
+    if study and expected is None:
+        path = directory / STUDY
+        warnings.append(no_study(f"{path} is not a study that this version of Storewise reads"))
+    if expected is not None:
+        stored = {part.trial: part.conditions for part in parts}
         missing = read_left_out(directory / LEFT_OUT)
-        warnings += left_out_warnings(missing, expected, stored)
         left_out = trials_of(missing, expected)
-        lacking = len(set(expected or ()) - set(stored) - left_out)
+        lacking = len(set(expected) - set(stored) - left_out)
+        warnings += left_out_warnings(missing, expected, stored)
         warnings += stale_warnings(expected, stored, failures | left_out)
     references = (
         collect(_read_references(directory / REFERENCES)) if study.get("references") else []
@@ -169,14 +173,11 @@ def _read_study(path: Path) -> tuple[dict[str, Any], list[StudyWarning]]:
         problem = f"cannot be read: {error.strerror}"
     except (ValueError, RecursionError) as error:
         problem = f"cut short or changed: {error}"
-    return {}, [
-        StudyWarning(
-            "no_study",
-            "",
-            f"{path}: {problem}; trials cannot be compared with what the study asks for",
-            "run `snakemake report` with the study's file, which writes it again",
-        )
-    ]
+    return {}, [no_study(f"{path}: {problem}")]
+
+
+#: What a damaged file may lead to besides.
+_NO_REFERENCE = (AttributeError, RecursionError, ConfigError)
 
 
 def _read_references(path: Path) -> tuple[list[Reference], list[StudyWarning]]:
@@ -186,23 +187,10 @@ def _read_references(path: Path) -> tuple[list[Reference], list[StudyWarning]]:
         for name, texts in json.loads(path.read_text(encoding="utf-8")).items():
             where = f"{path}: {name}"
             references.append(parse_reference(name, texts["yaml"], texts["csv"], where))
-    except (
-        OSError,
-        ValueError,
-        KeyError,
-        TypeError,
-        AttributeError,
-        RecursionError,
-        ConfigError,
-    ) as error:
-        return references, [
-            StudyWarning(
-                "no_reference",
-                "",
-                f"published figures cannot be shown: {error}",
-                "run `snakemake analysis` with the study's file, which writes them again",
-            )
-        ]
+    except (OSError, ValueError, LookupError, TypeError, *_NO_REFERENCE) as error:
+        text = f"published figures cannot be shown: {error}"
+        remedy = "run `snakemake analysis` with the study's file, which writes them again"
+        return references, [StudyWarning("no_reference", "", text, remedy)]
     return references, []
 
 

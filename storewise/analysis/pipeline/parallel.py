@@ -29,8 +29,6 @@ LOT = 64_000_000
 WORTH = 16_000_000
 #: Processes at most, unless the caller says how many.
 MOST = 4
-#: Bytes that a log counts for: reading its totals takes as long as this much of parts.
-_LOG_BYTES = 4_000
 #: Parameters of the C library's mallopt(3): what one lot has freed is used again for the next. By
 #: default each large array is given back, and its pages are asked for anew: a sixth of a child's
 #: time.
@@ -52,24 +50,22 @@ class Read:
 
 def read_trials(
     trials: Sequence[TrialFiles],
-    study: Study | None = None,
+    study: Study,
     *,
     processes: int | None = None,
-    lot: int | None = None,
     progress: Progress | None = None,
 ) -> list[Read]:
-    """Read trials, at most about `lot` bytes (LOT) at a time, in the order in which they are given.
+    """Read trials, at most about LOT bytes at a time, in the order in which they are given.
 
     At most `processes` read at once (by default as many as there are processors, but MOST, for each
     takes memory), and only one where there is little to read. Raises ResultError where a child
     process is ended from outside.
     """
-    study = study or Study()
-    total = sum(map(_size, trials))
+    total = sum(trial.size for trial in trials)
     processes = processes or min(MOST, processors())
     if total <= WORTH or len(trials) < 2:
         processes = 1
-    limit = (lot or LOT) * 2 // max(2, processes)
+    limit = LOT * 2 // max(2, processes)
     if processes > 1:
         # Several lots for each, lest one has the last of them alone.
         limit = min(limit, max(1, total // (4 * processes)))
@@ -105,20 +101,16 @@ def _begin() -> None:
         mallopt(_M_TOP_PAD, 1 << 26)
 
 
-def _size(trial: TrialFiles) -> int:
-    return trial.part_bytes + (0 if trial.packed else _LOG_BYTES * len(trial.logs))
-
-
 def _lots(trials: Sequence[TrialFiles], limit: int) -> Iterator[list[TrialFiles]]:
     """Trials in their order in lots of at most about `limit` bytes."""
     lot: list[TrialFiles] = []
     size = 0
     for one in trials:
-        if lot and size + _size(one) > limit:
+        if lot and size + one.size > limit:
             yield lot
             lot, size = [], 0
         lot.append(one)
-        size += _size(one)
+        size += one.size
     if lot:
         yield lot
 

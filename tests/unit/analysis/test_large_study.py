@@ -1,4 +1,4 @@
-"""Packs of a trial's parts, sums of logs, groups and long tables: the same as without them."""
+"""Packs of a trial's parts, sums of logs and tables in files: the same as without them."""
 
 import os
 
@@ -8,10 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 from support.results import synthetic
 
-from storewise.analysis.common.frames import numbered
 from storewise.analysis.files.parts import trial_files
 from storewise.analysis.files.samples import read_samples
-from storewise.analysis.pipeline.output import LONG, write_csv
+from storewise.analysis.pipeline.output import write_csv
 from storewise.errors import ResultError
 from storewise.metrics import hdr
 from storewise.metrics.pack import read_pack, write_pack
@@ -118,28 +117,9 @@ def test_a_log_ends_with_the_sums_of_its_intervals(tmp_path, owners, size):
             hdr.merge_all([path], lambda tag: True)
 
 
-@pytest.mark.parametrize("keys", [["a"], ["c"], ["c", "d", "b"], ["e", "a", "c"]])
-def test_groups_are_those_of_pandas(keys):
-    rng = np.random.default_rng(4)
-    n = 400
-    columns = {
-        "a": pd.Categorical.from_codes(rng.integers(-1, 3, n), ["z", "x", "y"]),
-        "b": rng.integers(-2, 3, n),
-        "c": np.where(rng.random(n) < 0.2, np.nan, rng.integers(0, 5, n)),
-        "d": rng.random(n) < 0.5,
-        "e": np.round(rng.random(n), 1) * 1e9,
-    }
-    table = pd.DataFrame(columns).assign(value=rng.random(n))
-    result = numbered(table, keys)
-    groups = table.groupby(keys, dropna=False, observed=True, sort=True)
-    assert result.highest(table["value"]) == pytest.approx(groups["value"].max().to_numpy())
-    assert sorted(result.first) == sorted(groups.head(1).index)
-    assert numbered(table.iloc[:0], keys).groups == 0
-
-
-def test_long_tables_are_written_as_short_ones(tmp_path):
+def test_cells_are_written_as_pandas_does(tmp_path):
     rng = np.random.default_rng(5)
-    n = LONG
+    n = 400
     numbers = rng.random(n) * 10.0 ** rng.integers(-12, 14, n)
     numbers[:6] = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e9]
     texts = ["a", "", "x,y", 'q"', "line\nend", " blank ", "null", "é"]
@@ -150,6 +130,8 @@ def test_long_tables_are_written_as_short_ones(tmp_path):
         "flag": rng.random(n) < 0.5,
         "whole": rng.integers(-5, 5, n),
         "second": rng.integers(0, 100, n).astype(float),
+        "mixed": pd.Series(rng.choice(np.array([None, 1, 2.5, True, "u"], dtype=object), n)),
+        "nothing": pd.Series([None] * n, dtype=object),
     }
     table = pd.DataFrame(columns).assign(number=numbers)
     write_csv(table, tmp_path / "long.csv")
