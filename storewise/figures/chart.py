@@ -64,7 +64,7 @@ class Series:
     points: Sequence[Point]
     mode: Mode = "lines+markers"
     record: Mapping[str, Any] = field(default_factory=dict)
-    """What a reader of the page chooses it by: engine, phase, factors."""
+    """The row that it is of: its engine, phase and factors."""
     colour: str = ""
     marker: str = ""
     """One of Matplotlib's; `colour` and `marker` stand in for those of its engine."""

@@ -12,7 +12,7 @@ import io
 import math
 import re
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -61,13 +61,12 @@ _RC = {
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A panel, or the legend, as drawn. In `svg` the group of each series has the id ``s`` and its
-    place in `records`, what a reader chooses it by."""
+    """A panel, or the legend, as drawn."""
 
     svg: str
     pixels: Any
     size: tuple[float, float]
-    records: Sequence[Mapping[str, Any]] = ()
+    panel: bool = False
 
 
 def draw(chart: Chart, name: str) -> list[Picture]:
@@ -127,8 +126,8 @@ def for_page(svg: str) -> str:
 
 def _arranged(pictures: Sequence[Picture]) -> tuple[list[tuple[float, float]], tuple[float, float]]:
     """(place of each picture, size of all), in points: the legend above, the panels in rows."""
-    heads = [one for one in pictures if not one.records]
-    panels = [one for one in pictures if one.records]
+    heads = [one for one in pictures if not one.panel]
+    panels = [one for one in pictures if one.panel]
     columns = len(panels) if len(panels) < 2 else 2 if len(panels) in (2, 4) else 3
     rows = [[one] for one in heads]
     rows += [panels[at : at + columns] for at in range(0, len(panels), columns or 1)]
@@ -198,9 +197,7 @@ def _legend(chart: Chart) -> Picture:
 
 
 def picture_of(
-    figure: Figure,
-    said: Sequence[tuple[str, str]] = (),
-    records: Sequence[Mapping[str, Any]] = (),
+    figure: Figure, said: Sequence[tuple[str, str]] = (), *, panel: bool = False
 ) -> Picture:
     """A figure as SVG and pixels. `said` are (words, source) of the places that a link names."""
 
@@ -217,14 +214,14 @@ def picture_of(
     svg = re.sub(r"<!--.*?-->\s*|<defs>\s*<style.*?</style>\s*</defs>", "", svg, flags=re.DOTALL)
     # Beside others it is measured in the units of what is around it.
     svg = re.sub(r'="([\d.]+)pt"', r'="\1"', svg[svg.index("<svg") :])
-    svg = re.sub(r'<g id="(?!s\d)[^"]*"', "<g", svg)
+    svg = re.sub(r'<g id="[^"]*"', "<g", svg)
     svg = re.sub(r'<a xlink:href="(\d+)" target="_blank">', link, svg)
     svg = re.sub(r"\s*\n\s*", "\n", svg)
     figure.set_dpi(_DPI)
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     size = (72 * figure.get_figwidth(), 72 * figure.get_figheight())
-    return Picture(svg, np.asarray(canvas.buffer_rgba()), size, records)
+    return Picture(svg, np.asarray(canvas.buffer_rgba()), size, panel)
 
 
 def _colour(series: Series) -> str:
@@ -245,8 +242,7 @@ class _PanelDrawing:
         self.y_log = panel.y.logarithmic(chart.reach(panel, "y"))
         self.figure, self.axes = self._frame()
         below: Any = 0.0
-        for place, series in enumerate(panel.series):
-            before = set(self.axes.get_children())
+        for series in panel.series:
             if series.mode in ("bars", "stack"):
                 below = self._bars(series, below)
             elif series.mode == "area":
@@ -255,14 +251,12 @@ class _PanelDrawing:
                 self._level(series)
             else:
                 self._line(series)
-            for artist in set(self.axes.get_children()) - before:
-                artist.set_gid(f"s{place}")
         if panel.warmup:
             self.axes.axvspan(0, panel.warmup, color=INK, alpha=0.08, lw=0)
         self._scale(panel.x, chart.reach(panel, "x"), self.x_log, "x")
         if not panel.sideways:
             self._scale(panel.y, chart.reach(panel, "y"), self.y_log, "y")
-        self.picture = picture_of(self.figure, self.said, [one.record for one in panel.series])
+        self.picture = picture_of(self.figure, self.said, panel=True)
 
     def _frame(self) -> tuple[Figure, Any]:
         """The figure with its axes, title and labels: margins by their texts."""

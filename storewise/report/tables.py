@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pandas as pd
@@ -20,7 +20,6 @@ from storewise.analysis.common.frames import grouped, missing, records
 from storewise.analysis.common.text import binary, count, level, number, rows_as_text, seconds
 from storewise.analysis.measure.derived import times_asked
 from storewise.analysis.model.tables import Tables
-from storewise.report.data.filters import Facets
 
 #: Rows of a table that are in the page; the file has all.
 MOST_ROWS = 2_000
@@ -126,12 +125,11 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A row of the page: its cells, where it comes from (``csv:3-5``), and its choices' places."""
+    """A row of the page: its cells, and where it comes from (``csv:3-5``)."""
 
     cells: Sequence[Cell]
     source: str = ""
     label: str = ""
-    facets: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +147,7 @@ class Table:
         return any(line.cells[place].numeric for line in self.lines)
 
 
-def render(spec: Spec, frames: Mapping[str, pd.DataFrame], tables: Tables, facets: Facets) -> Table:
+def render(spec: Spec, frames: Mapping[str, pd.DataFrame], tables: Tables) -> Table:
     """A table; without rows where the study has none."""
     frame = frames.get(spec.csv, pd.DataFrame())
     frame = spec.rows(frame, tables) if len(frame) else frame
@@ -171,7 +169,7 @@ def render(spec: Spec, frames: Mapping[str, pd.DataFrame], tables: Tables, facet
     for row, labels in places[:MOST_ROWS]:
         source = _source(spec.csv, row, labels)
         cells = [_cell(name, units[name], row) for name in listed]
-        lines.append(Line(cells, source, source_label(source), facets.of(row)))
+        lines.append(Line(cells, source, source_label(source)))
     return _condensed(Table(spec.id, spec.caption, heads, lines, len(places)))
 
 
@@ -284,12 +282,7 @@ def _condensed(table: Table) -> Table:
         f"{table.caption}; all rows: {', '.join(said)}" if said else table.caption,
         [head for head, out in zip(table.heads, same, strict=True) if not out],
         [
-            Line(
-                [c for c, out in zip(one.cells, same, strict=True) if not out],
-                one.source,
-                one.label,
-                one.facets,
-            )
+            replace(one, cells=[c for c, out in zip(one.cells, same, strict=True) if not out])
             for one in table.lines
         ],
         table.count,

@@ -29,10 +29,8 @@ def chromium():
         browser.close()
 
 
-#: Opens the parts of a page, and its choices.
-OPEN_ALL = (
-    "for (const one of document.querySelectorAll('details.part, .choose details')) one.open = true"
-)
+#: Opens the parts of a page.
+OPEN_ALL = "for (const one of document.querySelectorAll('details.part')) one.open = true"
 
 
 @contextmanager

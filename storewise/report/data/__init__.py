@@ -1,1 +1,1 @@
-"""What the page embeds: rows, filters, evidence."""
+"""What the page embeds: rows and evidence."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,7 @@ from storewise.analysis.verdict.decision import Verdict
 from storewise.analysis.verdict.export import verdict_table
 from storewise.atomic import write_aside
 from storewise.errors import ResultError
-from storewise.figures.drawing import Picture, for_page
+from storewise.figures.drawing import for_page
 from storewise.figures.make import Made, make_figures, warnings_of
 from storewise.figures.style import page_colour, page_colours
 from storewise.figures.texts import texts
@@ -30,7 +29,6 @@ from storewise.figures.verdict_picture import write_picture
 from storewise.layout import ANALYSIS, FIGURES, REPORT, SUMMARY
 from storewise.report.data.embed import packed, script_json
 from storewise.report.data.evidence import Evidence, with_ids
-from storewise.report.data.filters import Facets
 from storewise.report.page import provenance
 from storewise.report.page.timelines import span, timelines
 from storewise.report.shown import CANARY, MEASURED, PUBLISHED, SERVERS, STATISTICS, VERDICT
@@ -41,7 +39,7 @@ TEMPLATE = "report.html"
 FOLD = 25
 #: The page's script, in the order in which its parts build on each other.
 SCRIPTS = (
-    *("core.js", "source.js", "tables.js", "choose.js", "scores.js", "weights.js"),
+    *("core.js", "source.js", "tables.js", "scores.js", "weights.js"),
     *("timelines.js", "start.js"),
 )
 #: Figure -> the table of the page that has its numbers.
@@ -123,11 +121,10 @@ def html(tables: Tables, decision: Verdict, made: Sequence[Made], chart: Verdict
     study = tables.results.study
     name = str(study.get("name", tables.results.directory.name))
     evidence = Evidence(tables)
-    facets = Facets(tables, evidence)
     frames = {**evidence.frames, "verdict": verdict_table(decision)}
 
     def made_of(*specs: Spec) -> list[Table]:
-        every = (render(one, frames, tables, facets) for one in specs)
+        every = (render(one, frames, tables) for one in specs)
         return [table for table in every if table.lines]
 
     trials, series = timelines(tables)
@@ -139,11 +136,7 @@ def html(tables: Tables, decision: Verdict, made: Sequence[Made], chart: Verdict
         "published_tables": made_of(PUBLISHED),
         "quarantine": _quarantine(tables),
     }
-    data = {
-        "facets": facets.payload(),
-        "trials": trials,
-        "weights": _weights(decision),
-    }
+    data = {"trials": trials, "weights": _weights(decision)}
     page: str = environment.get_template(TEMPLATE).render(
         **parts,
         name=name,
@@ -157,7 +150,7 @@ def html(tables: Tables, decision: Verdict, made: Sequence[Made], chart: Verdict
         summary_text=summary_text(chart, decision.answer),
         markdown=markdown(chart),
         methods=provenance.methods(tables),
-        figures=[_figure(one, facets) for one in made if one.pictures],
+        figures=[_figure(one) for one in made if one.pictures],
         timelines=[packed(one) for one in series],
         span=span(tables),
         fold=FOLD,
@@ -240,20 +233,13 @@ def _sources(parts: Mapping[str, Any]) -> set[str]:
     return {line.source.split(":")[0] for one in tables for line in one.lines if line.source}
 
 
-def _figure(made: Made, facets: Facets) -> dict[str, Any]:
-    """A figure as the template takes it: the legend and each panel as SVG, whose groups say what
-    they can be chosen by."""
-
-    def drawn(picture: Picture) -> Markup:
-        of = [facets.of(record) for record in picture.records]
-        svg = for_page(picture.svg)
-        return Markup(re.sub(r'<g id="s(\d+)"', lambda m: f'<g data-f="{of[int(m[1])]}"', svg))
-
+def _figure(made: Made) -> dict[str, Any]:
+    """A figure as the template takes it: the legend and each panel as SVG."""
     return {
         "name": made.name,
         "table": _TABLES.get(made.name, ""),
         "id": f"figure-{made.name}",
         **texts()[made.name],
-        "legend": [drawn(one) for one in made.pictures if not one.records],
-        "panels": [drawn(one) for one in made.pictures if one.records],
+        "legend": [Markup(for_page(one.svg)) for one in made.pictures if not one.panel],
+        "panels": [Markup(for_page(one.svg)) for one in made.pictures if one.panel],
     }

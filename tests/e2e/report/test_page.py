@@ -22,8 +22,8 @@ def until(page, condition):
 
 
 def told(page, figure):
-    """What the points and lines of a figure say that are shown now, and whose they are."""
-    titles = f"#figure-{figure} .panel:not([hidden]) [data-f]:not([hidden]) title"
+    """What the points and lines of a figure say, and whose they are."""
+    titles = f"#figure-{figure} .panel title"
     return [text.split("\n") for text in page.locator(titles).all_text_contents()]
 
 
@@ -45,24 +45,6 @@ def open_table(page, table):
     result = page.locator(f"[data-table='{table}']")
     result.evaluate("box => { if (box.tagName === 'DETAILS') box.open = true; }")
     return result
-
-
-def test_choices_reach_all_figures_and_tables(page):
-    before = told(page, "throughput")
-    page.get_by_label("SQLite", exact=True).uncheck()
-    assert "engine 3 of 4" in page.locator("#chosen").inner_text()
-    left = [one for one in told(page, "throughput") if one[0] != "client's ceiling"]
-    assert left == [o for o in before if not o[0].startswith(("SQLite", "client's ceiling"))]
-    open_table(page, "rates")
-    assert "SQLite" not in column(page, "rates", "engine")
-    page.get_by_label("SQLite", exact=True).check()
-    assert "SQLite" in column(page, "rates", "engine")
-
-    engines = page.locator("[data-choice='engine']")
-    engines.get_by_role("button", name=re.compile("none")).click()
-    assert "No row fits" in page.locator("[data-table='rates'] .count").inner_text()
-    engines.get_by_role("button", name=re.compile("all")).click()
-    assert page.locator("#rates tbody tr:visible").count() > 5
 
 
 @pytest.mark.slow
@@ -158,8 +140,7 @@ def saved(page, table):
 @pytest.mark.slow
 def test_saved_tables_have_the_rows_that_are_shown(page):
     box = open_table(page, "rates")
-    box.get_by_label(re.compile("Search")).fill("postgresql")
-    page.locator("[data-choice='phase']").get_by_label("write").uncheck()
+    box.get_by_label(re.compile("Search")).fill("postgresql read")
     rows = saved(page, "rates")
     assert [row["engine"] for row in rows] == column(page, "rates", "engine")
     assert {row["phase"] for row in rows} == {"read"}
@@ -240,9 +221,6 @@ def test_the_keyboard_reaches_every_control_and_shows_where_it_is(page):
         reached.append(page.evaluate(f"[document.activeElement.textContent, {ring}]"))
     assert reached[0][0].strip() == "Skip to the verdict"
     assert all(ring != "none" for _, ring in reached)
-    page.locator("[data-choice='engine'] input").first.focus()
-    page.keyboard.press("Space")
-    assert "engine 3 of 4" in page.locator("#chosen").inner_text()
 
 
 @pytest.mark.slow
@@ -268,8 +246,7 @@ def test_on_paper_all_is_open_and_all_rows_are_there(browser, study):
         page.evaluate("dispatchEvent(new Event('beforeprint'))")
         page.emulate_media(media="print")
         assert page.locator("details:not([open]):not(.numbers)").count() == 0
-        for hidden in (".choose", "nav"):
-            assert page.locator(f"{hidden}:visible").count() == 0
+        assert page.locator("nav:visible").count() == 0
         assert page.locator("#load tbody tr:visible").count() > 25
         assert brightness(page) > 600
         page.emulate_media(media="screen")
@@ -284,7 +261,6 @@ def test_without_javascript_figures_and_tables_are_there(browser, study):
         assert page.locator("#load tbody tr").count() > 25
         href = page.locator("#load a.source").first.get_attribute("href")
         assert (study / str(href)).is_file()
-        assert page.locator("#choose").is_hidden()
 
 
 @pytest.mark.slow

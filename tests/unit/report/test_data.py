@@ -16,7 +16,6 @@ from support.results.made import GROUP, SCALED
 from storewise.figures.make import FIGURES
 from storewise.report.data.embed import packed, plain, script_json
 from storewise.report.data.evidence import Evidence, headline_id, with_ids
-from storewise.report.data.filters import Facets
 from storewise.report.page.timelines import span, timelines
 
 pytestmark = GROUP
@@ -30,11 +29,6 @@ def tables(made):
 @pytest.fixture(scope="module")
 def evidence(tables):
     return Evidence(tables)
-
-
-@pytest.fixture(scope="module")
-def facets(tables, evidence):
-    return Facets(tables, evidence)
 
 
 @pytest.fixture(scope="module")
@@ -53,20 +47,6 @@ def test_points_of_figures_name_their_rows(evidence, charts, name):
         csv, row = point.source.split(":")
         value = point.x if isinstance(point.y, str) else point.y
         assert value == pytest.approx(evidence.frames[csv].iloc[int(row)]["mean"] * scale)
-
-
-def test_lines_know_what_they_are_chosen_by(facets, charts):
-    assert facets.names == ["engine", "phase", "nodes", "workers"]
-    levels = {one["name"]: one["levels"] for one in facets.payload()}
-    assert levels["workers"] == ["1", "2", "4", "6", "8"]
-    assert levels["phase"] == ["write", "read"]
-    rows = charts["throughput"].panels[1].series
-    row = next(one for one in rows if one.name.startswith("PostgreSQL, 2 nodes"))
-    named = dict(zip(facets.names, facets.of(row.record), strict=True))
-    assert levels["engine"][named["engine"]] == "PostgreSQL"
-    assert (levels["phase"][named["phase"]], levels["nodes"][named["nodes"]]) == ("read", "2")
-    embedded = next(s for s in charts["storage"].panels[0].series if "SQLite" in s.name)
-    assert facets.of(embedded.record)[facets.names.index("nodes")] == -1
 
 
 def test_the_law_is_drawn_through_the_rates(charts):

@@ -6,8 +6,6 @@ import pandas as pd
 import pytest
 from support.results.made import GROUP, SCALED
 
-from storewise.report.data.evidence import Evidence
-from storewise.report.data.filters import Facets
 from storewise.report.shown import CANARY, MEASURED, SERVERS, STATISTICS
 from storewise.report.tables import Spec, render
 
@@ -21,10 +19,8 @@ def tables(made):
 
 @pytest.fixture(scope="module")
 def draw(tables):
-    facets = Facets(tables, Evidence(tables))
-
     def one(spec, frame):
-        return render(spec, {spec.csv: frame}, tables, facets)
+        return render(spec, {spec.csv: frame}, tables)
 
     return one
 

@@ -1,4 +1,4 @@
-// What all parts of the page share: its data, what is chosen, small helpers.
+// What all parts of the page share: its data, small helpers.
 const byId = (id) => document.getElementById(id);
 const DATA = JSON.parse(byId("data").textContent);
 
@@ -54,13 +54,6 @@ for (const button of document.querySelectorAll("[data-copy]")) {
   button.hidden = false;
   button.addEventListener("click", () => copyText(shown.textContent.trim(), shown));
 }
-
-// One set of chosen levels per choice; all of them at first.
-const chosen = DATA.facets.map((facet) => new Set(facet.levels.keys()));
-const choice = { listeners: [] };
-/** Whether levels (one place per choice, -1: not concerned) are all chosen. */
-const passes = (levels) => !levels || levels.every((place, facet) => place < 0 || chosen[facet].has(place));
-function changed() { for (const listener of choice.listeners) listener(); }
 
 /** A number as people read it: three digits, thousands apart. */
 function spoken(value) {

@@ -1,4 +1,4 @@
-// Last: paper, anchors, and the first sight.
+// Last: paper, anchors, light or dark.
 document.documentElement.classList.remove("plain");
 let folded = [];
 function paper(on) {
@@ -19,9 +19,7 @@ function unfold() {
 addEventListener("hashchange", unfold);
 unfold();
 
-/** What has the focus must not lie under the choices that stay in view. */
-const stays = byId("choose");
-new ResizeObserver(() => {
-  const fixed = getComputedStyle(stays).position === "sticky" && !stays.hidden;
-  document.documentElement.style.scrollPaddingTop = fixed ? `${stays.offsetHeight + 8}px` : "";
-}).observe(stays);
+byId("scheme").addEventListener("change", (event) => {
+  if (event.target.value) document.documentElement.dataset.scheme = event.target.value;
+  else delete document.documentElement.dataset.scheme;
+});

@@ -1,4 +1,4 @@
-// Tables: the rows that are there are sorted, searched, chosen, paged, saved and copied.
+// Tables: the rows that are there are sorted, searched, paged, saved and copied.
 const PAGE = 25;
 const views = new Map();
 const collator = new Intl.Collator("en", { numeric: true });
@@ -30,14 +30,14 @@ class View {
       this.told, this.pager), this.copied);
     this.draw();
   }
-  /** Shows the rows that are searched for and chosen, a page of them at once. */
+  /** Shows the rows that are searched for, a page of them at once. */
   draw() {
     const words = this.words.split(/\s+/).filter(Boolean);
-    this.kept = this.rows.filter((row) => passes(row.dataset.f && JSON.parse(row.dataset.f)) && words.every((word) => row.textContent.toLowerCase().includes(word)));
+    this.kept = this.rows.filter((row) => words.every((word) => row.textContent.toLowerCase().includes(word)));
     const [from, to] = this.all ? [0, Infinity] : [this.page * PAGE, (this.page + 1) * PAGE];
     const shown = new Set(this.kept.slice(from, to));
     for (const row of this.rows) row.hidden = !shown.has(row);
-    const none = this.kept.length ? "" : " No row fits the search and what is chosen.";
+    const none = this.kept.length ? "" : " No row fits the search.";
     const of = this.kept.length === this.rows.length ? `${this.rows.length}` : `${this.kept.length} (of ${this.rows.length})`;
     this.told.textContent = shown.size < this.kept.length ? `rows ${from + 1} to ${from + shown.size} of ${of}` : `${of} ${this.kept.length === 1 ? "row" : "rows"}.${none}`;
     this.pager.hidden = this.kept.length <= PAGE;
@@ -79,4 +79,3 @@ for (const box of document.querySelectorAll("[data-table]")) {
   const scroll = box.querySelector(".scroll");
   views.set(box.dataset.table, new View(box.dataset.table, scroll.querySelector("table"), scroll));
 }
-choice.listeners.push(() => views.forEach((view) => view.turn(0)));
