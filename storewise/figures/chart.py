@@ -107,8 +107,6 @@ class Panel:
     x: Axis
     y: Axis
     series: Sequence[Series]
-    warmup: float = 0.0
-    """Seconds from 0 on that are shaded."""
 
     @property
     def sideways(self) -> bool:

@@ -251,8 +251,6 @@ class _PanelDrawing:
                 self._level(series)
             else:
                 self._line(series)
-        if panel.warmup:
-            self.axes.axvspan(0, panel.warmup, color=INK, alpha=0.08, lw=0)
         self._scale(panel.x, chart.reach(panel, "x"), self.x_log, "x")
         if not panel.sideways:
             self._scale(panel.y, chart.reach(panel, "y"), self.y_log, "y")
@@ -314,9 +312,6 @@ class _PanelDrawing:
         if series.mode == "lines":
             (line,) = self.axes.plot(xs, ys, color=colour, ls=dash, lw=wide)
             line.set_url(self._mark(series, series.points[0]))
-            if not series.thin:
-                # Some markers: lines differ without their colours, too.
-                line.set(marker=marker, markersize=4.5, markevery=max(1, len(xs) // 8))
             return
         xs = self._aside(series, xs)
         if series.mode == "lines+markers":

@@ -19,7 +19,6 @@ from storewise.figures.texts import texts
 #: has its heading and caption.
 FIGURES: Mapping[str, Callable[[Tables], Chart | None]] = {
     "throughput": rates.throughput,
-    "over_time": rates.over_time,
     "latency": rates.latency,
     "scaling": scaling.over_levels,
     "clients": steps.clients,
@@ -28,7 +27,6 @@ FIGURES: Mapping[str, Callable[[Tables], Chart | None]] = {
     "storage": costs.storage,
     "costs": costs.costs,
     "host_cpu": hosts.host_cpu,
-    "busy_nodes": hosts.busy_nodes,
     "latency_by_node": per_node.latency_by_node,
     "slowed_nodes": per_node.slowed_nodes,
     "published": published,

@@ -1,4 +1,4 @@
-"""Rates and times of phases: throughput, operations over time, latency."""
+"""Rates and times of phases: throughput and latency."""
 
 from __future__ import annotations
 
@@ -28,8 +28,6 @@ from storewise.figures.style import GREY
 
 #: Percentile -> one of how many operations takes longer: the axis of latency curves.
 _TAILS = {"p50": 2, "p90": 10, "p99": 100, "p99.9": 1_000, "p99.99": 10_000}
-#: Seconds from which on a line over time is one.
-LEAST_SECONDS = 5
 
 
 def throughput(tables: Tables) -> Chart | None:
@@ -82,44 +80,6 @@ def _loads(tables: Tables) -> set[str]:
     """The phases that load."""
     summary = tables.rates
     return set(summary.loc[summary["measure"] == "insert_documents_per_s", "phase"])
-
-
-def over_time(tables: Tables) -> Chart | None:
-    """Operations per second over time, mean over repeats, a panel per phase, a line per engine
-    and setting of LEAST_SECONDS or more; warm-up is shaded."""
-    factors = tables.results.factors
-    series = tables.series.merge(tables.trials[["trial", *factors]], on="trial")
-    # Too short a last second would give a wild rate.
-    series = series[(series["length"] >= 0.2) | (series["second"] == 0)]
-    series = series[series["engine"] != CEILING]
-    if series.empty:
-        return None
-    shown = choose(series, [*factors, "step"], LINES)
-    loads = _loads(tables)
-    panels = []
-    for phase in tables.phases_of(shown.rows):
-        lines, warmup = [], 0
-        rows = shown.rows[shown.rows["phase"] == phase]
-        for rank, group in lines_in(rows, shown.names):
-            by_second = group.groupby("second")
-            means = by_second["operations_per_s"].mean()
-            if len(means) < LEAST_SECONDS:
-                continue
-            warm = by_second["warmup"].max().astype(bool)
-            if warm.any():
-                warmup = max(warmup, int(means[warm].index.max()) + 1)
-            words = f"mean of n = {group['trial'].nunique()}"
-            points = [
-                Point(second + 0.5, value, words=words)
-                for second, value in zip(means.index, means, strict=True)
-            ]
-            lines.append(line_of(group, shown.names, points, rank, mode="lines"))
-        if lines:
-            end = max(point.x for line in lines for point in line.points) + 0.5
-            x = Axis("seconds since the start of the phase", "linear", top=end)
-            y = Axis(f"{'batches' if phase in loads else 'operations'} per second")
-            panels.append(Panel(phase_title(phase), x, y, lines, warmup))
-    return Chart(panels, shown.note) if panels else None
 
 
 def latency(tables: Tables) -> Chart | None:

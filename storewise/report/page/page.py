@@ -53,7 +53,6 @@ _TABLES = {
     "storage": "storage",
     "costs": "costs",
     "host_cpu": "load",
-    "busy_nodes": "node-load",
     "latency_by_node": "per-node",
     "slowed_nodes": "slowdown",
     "published": "published-table",

@@ -16,7 +16,7 @@ from storewise.analysis.common.engines import title
 from storewise.analysis.common.frames import grouped, records
 from storewise.analysis.common.text import setting
 from storewise.analysis.model.tables import Tables
-from storewise.figures.rates import LEAST_SECONDS
+from storewise.figures.hosts import LEAST_SECONDS
 from storewise.figures.style import page_colour
 
 #: Most values of all timelines of a page, and most points of one curve.

@@ -21,7 +21,6 @@ from storewise.figures.style import engine_colour
 
 #: Figures of what these studies have not: several nodes, steps, slowed nodes, plans, references,
 #: owners in logs.
-OF_SERVERS = {"busy_nodes"}
 OF_OTHERS = {*("clients", "latency_over_throughput", "plans", "latency_by_node", "slowed_nodes")}
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -84,7 +83,7 @@ def test_a_percentile_is_drawn_where_ten_operations_lie_above_it(tables):
 
 def test_what_a_study_has_not_is_no_figure_and_no_error(made, tmp_path):
     drawn = make_figures(made.tables(**ONE), tmp_path)
-    missing = {"scaling", "published", *OF_SERVERS, *OF_OTHERS}
+    missing = {"scaling", "published", *OF_OTHERS}
     assert {m.name for m in drawn if not m.pictures} == missing
     assert warnings_of(drawn) == []
     assert not (tmp_path / "scaling.png").exists()

@@ -41,7 +41,6 @@ def test_conditions_warnings_files_and_servers_are_told(page):
         "guard password",
         "127.0.0.1",
         "Load of servers",
-        "What servers and clients used",
     ):
         assert expected in page
     assert not re.search(r"""(src|href)=["'](https?:)?//""", page)
