@@ -1,10 +1,7 @@
 """Throughput and latency against figures worked out by hand."""
 
 import math
-from types import SimpleNamespace
 
-import numpy as np
-import pandas as pd
 import pytest
 from scipy import stats
 from support.results import synthetic
@@ -12,7 +9,6 @@ from support.results.tables import samples_of
 
 from storewise.analysis.measure import throughput
 from storewise.analysis.measure.latency import counted_tag
-from storewise.analysis.measure.summary import summarise
 from storewise.analysis.stats.intervals import Estimate, ratio, too_wide
 from storewise.metrics.hdr import merge_all, percentiles
 
@@ -133,39 +129,3 @@ def test_latencies_are_of_merged_logs_without_warm_up(tmp_path):
     assert set(merged) == {"get.service_time", "get.response_time"}
     values = percentiles(merged["get.service_time"], [50, 90, 95])
     assert values == pytest.approx({50: 1000, 90: 1000, 95: 9000}, rel=1e-3)
-
-
-def means_of(settings, **measure):
-    """`summarise` of one measure of settings, by their engines."""
-    rows = [(e, i, v) for e, values in settings.items() for i, v in enumerate(values)]
-    trials = pd.DataFrame(rows, columns=["engine", "repeat", "value"])
-    trials["trial"] = [f"{e}-{i}" for e, i, _ in rows]
-    key = {"phase": "read", "step": 0, "operation": "all", "measure": "operations_per_s"}
-    table = trials[["trial", "value"]].assign(**{**key, **measure}, unit="1/s")
-    results = SimpleNamespace(factors=["engine"], trials=trials[["trial", "engine"]])
-    return summarise(table, results, list(key)).set_index("engine")
-
-
-def test_means_over_repeats_by_hand():
-    table = means_of({"a": [100.0, 110.0], "b": [1000.0, 900.0], "c": [5.0], "null": [1.0, 9.0]})
-    # Squares of residuals about two means, each half a squared log ratio, on 1 + 1 degrees.
-    squares = [math.log(1.1) ** 2 / 2, math.log(0.9) ** 2 / 2]
-    error = math.sqrt(sum(squares) / 2 / 2)
-    a = table.loc["a"]
-    assert (a["n"], a["mean"]) == (2, pytest.approx(math.sqrt(100 * 110)))
-    assert (a["error"], a["freedom"]) == (pytest.approx(error), 2)
-    half = stats.t.ppf(0.975, 2) * error
-    ends = [math.log(a["high"] / a["mean"]), math.log(a["mean"] / a["low"])]
-    assert ends == pytest.approx([half, half])
-    # One repeat has no interval; what stores nothing is pooled apart.
-    assert table.loc["c", ["low", "high", "error"]].isna().all()
-    assert table.loc["null", "error"] == pytest.approx(math.log(9) / 2)
-    # A setting that spreads more than the others has its own variance and degrees of freedom.
-    steady = {name: [100.0, 101.0, 102.0] for name in "abcd"}
-    wild = means_of({**steady, "e": [100.0, 500.0, 20.0]})
-    own = np.std(np.log([100.0, 500.0, 20.0]), ddof=1) / math.sqrt(3)
-    assert (wild.loc["e", "error"], wild.loc["e", "freedom"]) == (pytest.approx(own), 2)
-    assert wild.loc["a", "freedom"] == 10
-    # A value that is not positive, and a count, has a plain mean or none of an interval.
-    assert means_of({"a": [0.0, 3.0]}).loc["a", "mean"] == 1.5
-    assert means_of({"a": [4.0, 9.0]}, measure="files")["error"].isna().all()

@@ -1,19 +1,19 @@
-"""Packs of a trial's parts, sums of logs and tables in files: the same as without them."""
+"""Packs of a trial's parts, and logs: what they hold, and that no damage goes unnoticed."""
 
 import os
+import re
 
 import numpy as np
-import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from support.results import synthetic
 
 from storewise.analysis.files.parts import trial_files
 from storewise.analysis.files.samples import read_samples
-from storewise.analysis.pipeline.output import write_csv
 from storewise.errors import ResultError
+from storewise.layout import PACK
 from storewise.metrics import hdr
-from storewise.metrics.pack import read_pack, write_pack
+from storewise.metrics.pack import Pack, read_pack, write_pack
 
 
 @pytest.fixture
@@ -117,26 +117,59 @@ def test_a_log_ends_with_the_sums_of_its_intervals(tmp_path, owners, size):
             hdr.merge_all([path], lambda tag: True)
 
 
-def test_cells_are_written_as_pandas_does(tmp_path):
-    rng = np.random.default_rng(5)
-    n = 400
-    numbers = rng.random(n) * 10.0 ** rng.integers(-12, 14, n)
-    numbers[:6] = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e9]
-    texts = ["a", "", "x,y", 'q"', "line\nend", " blank ", "null", "é"]
-    columns = {
-        "text": rng.choice(texts, n),
-        "level": pd.Categorical(rng.choice(["one", "two"], n)),
-        "maybe": pd.Series(rng.choice(np.array([None, "u"], dtype=object), n)),
-        "flag": rng.random(n) < 0.5,
-        "whole": rng.integers(-5, 5, n),
-        "second": rng.integers(0, 100, n).astype(float),
-        "mixed": pd.Series(rng.choice(np.array([None, 1, 2.5, True, "u"], dtype=object), n)),
-        "nothing": pd.Series([None] * n, dtype=object),
-    }
-    table = pd.DataFrame(columns).assign(number=numbers)
-    write_csv(table, tmp_path / "long.csv")
-    text = table.to_csv(index=False, float_format="%.9g", lineterminator="\n")
-    (written,) = tmp_path.iterdir()
-    assert written.read_bytes() == text.encode()
-    with pytest.raises(OSError, match="no-such"):
-        write_csv(table, tmp_path / "no-such" / "long.csv")
+def changed(content, at, bit):
+    return content[:at] + bytes([content[at] ^ 1 << bit]) + content[at + 1 :]
+
+
+@pytest.fixture
+def log(tmp_path):
+    result = []
+    for second in range(3):
+        histogram = hdr.new_histogram()
+        for value in (1000, 20_000, 300_000 + second):
+            histogram.record_value(value)
+        result.append(hdr.Interval(hdr.Tag("get", "service_time"), float(second), 1.0, histogram))
+    hdr.write_log(tmp_path / "read.0.hlog", 1_700_000_000.0, result)
+    return tmp_path / "read.0.hlog"
+
+
+def test_no_byte_and_no_end_of_a_log_change_unnoticed(log):
+    content = log.read_bytes()
+    for at in range(0, len(content), 2):
+        log.write_bytes(changed(content, at, at % 7))
+        with pytest.raises(ResultError, match=re.escape(str(log))):
+            hdr.merge_all([log], lambda tag: True)
+    for length in range(content.index(b"\n#[StartTime") + 1, len(content), 2):
+        log.write_bytes(content[:length])
+        with pytest.raises(ResultError, match=r"read\.0\.hlog: the log was cut short"):
+            hdr.tags(log)
+    log.write_bytes(content + b"#[more]\n")
+    with pytest.raises(ResultError, match="cut short or changed"):
+        hdr.merge_all([log], lambda tag: True)
+
+
+def packed(trial):
+    parts = [name for name in trial_files(trial).parts if not name.startswith("verify")]
+    assert write_pack([trial / name for name in parts]) == trial / PACK
+    return trial, parts, [one.name for one in trial_files(trial).logs]
+
+
+def test_a_damaged_pack_is_an_error_or_the_same(tmp_path):
+    synthetic.make_study(tmp_path, engines=["sqlite"], workers=[1], repeats=1)
+    trial, parts, logs = packed(next((tmp_path / "trials").iterdir()))
+    content = (trial / PACK).read_bytes()
+    whole = read_pack(trial, parts, logs)
+    assert isinstance(whole, Pack)
+    generator = np.random.default_rng(5)
+    places = generator.integers(0, len(content), 150).tolist()
+    damaged = [changed(content, at, at % 8) for at in places]
+    for one in [*damaged, *(content[:at] for at in places[:30]), b""]:
+        (trial / PACK).write_bytes(one)
+        try:
+            result = read_pack(trial, parts, logs)
+        except ResultError as error:
+            assert str(trial / PACK) in str(error)
+            continue
+        if result is not None:  # None is one of another version
+            assert result.rows.equals(whole.rows)
+            assert (result.conditions, result.totals) == (whole.conditions, whole.totals)
