@@ -19,8 +19,6 @@ from storewise.report.data.embed import plain
 
 #: Tables with more rows than this are not in the page; their CSV files are named all the same.
 MOST_ROWS = 12_000
-#: Tables over repeats, whose rows have a value of each in `measures`.
-_OF_REPEATS = ("summary",)
 
 
 class Evidence:
@@ -43,15 +41,14 @@ class Evidence:
         """The row of a trial; empty where there is none."""
         return self._trials[self._place[name]] if name in self._place else {}
 
-    def trials_of(self, csv: str, row: Mapping[str, Any]) -> list[int]:
+    def trials_of(self, row: Mapping[str, Any]) -> list[int]:
         """The places in `trials` of those behind a row; none where it cannot be told."""
         if "trial" in row:
             return [self._place[row["trial"]]] if row["trial"] in self._place else []
         if missing(row.get("engine")):
             return []
         names = tuple(f for f in self._tables.results.factors if f in row)
-        trials = list(self._finder(names).find(row))
-        return trials
+        return list(self._finder(names).find(row))
 
     def _finder(self, names: tuple[str, ...]) -> Finder:
         if names not in self._finders:
@@ -77,13 +74,13 @@ class Evidence:
             if frame is None or len(frame) > MOST_ROWS:
                 continue
             rows = records(frame)
-            trials = [self.trials_of(csv, row) for row in rows]
+            trials = [self.trials_of(row) for row in rows]
             tables[csv] = {
                 "columns": list(frame.columns),
                 "rows": [list(row.values()) for row in rows],
                 "trials": trials,
             }
-            if csv in _OF_REPEATS:
+            if csv == "summary":  # over repeats: `measures` has the value of each
                 pairs = zip(rows, trials, strict=True)
                 tables[csv]["each"] = [self.values_of(row, of) for row, of in pairs]
         return {"trials": self._files(), "tables": tables}

@@ -7,6 +7,8 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import pandas as pd
+
 from storewise.analysis.common.engines import BASELINE, CEILING, consistency, embedded, title
 from storewise.analysis.common.text import all_of, binary, level
 from storewise.analysis.files.parts import Part, host_of, instance_of, part_versions
@@ -14,7 +16,6 @@ from storewise.analysis.measure.references import finding
 from storewise.analysis.model.tables import Tables
 from storewise.analysis.verdict.measures import rounds_in_words
 from storewise.layout import ANALYSIS, FIGURES, STUDY, SUMMARY, TRIALS
-from storewise.metrics.ec2_instance import market
 from storewise.study.prices import Prices
 
 
@@ -45,7 +46,7 @@ def provenance(tables: Tables) -> list[tuple[str, list[str]]]:
         ("consistency", _levels(tables)),
         ("versions", _versions(measured)),
         ("inputs", _inputs(tables)),
-        ("prices", _prices(study, measured)),
+        ("prices", _prices(study)),
     ]
     return [(term, values) for term, values in terms if values]
 
@@ -104,18 +105,17 @@ def _phase(phase: Mapping[str, Any]) -> str:
     return f"{text} ({len(steps)} steps: {json.dumps(steps)})" if steps else text
 
 
-def _order(value: Any) -> tuple[bool, float, str]:
-    number = isinstance(value, int | float)
-    return (number, float(value) if number else 0.0, str(value))
-
-
 def _factors(tables: Tables) -> list[str]:
     trials = tables.trials
     return [
-        f"{name}: {', '.join(map(level, sorted(trials[name].dropna().unique(), key=_order)))}"
+        f"{name}: {', '.join(map(level, _in_order(trials[name])))}"
         for name in tables.results.factors
         if len(trials)
     ]
+
+
+def _in_order(levels: pd.Series) -> list[Any]:
+    return sorted(levels.dropna().unique(), key=lambda one: (not isinstance(one, str), one))
 
 
 def _settings(study: Mapping[str, Any]) -> list[str]:
@@ -148,19 +148,15 @@ def _versions(parts: list[Part]) -> list[str]:
     return [f"{name} {', '.join(sorted(versions))}" for name, versions in sorted(by_name.items())]
 
 
-def _prices(study: Mapping[str, Any], parts: list[Part]) -> list[str]:
-    """The prices that costs are told by, those of the instances that were used among them; none
-    where the study has none, or none that are valid."""
+def _prices(study: Mapping[str, Any]) -> list[str]:
+    """The prices of the study; none where it has none, or none that are valid. Which of them a cost
+    was told by stands beside the cost."""
     try:
         prices = Prices.model_validate(study.get("prices"))
     except ValueError:
         return []
     hours = f"node_hour {prices.node_hour:g}, client_hour {prices.client_hour:g} {prices.currency}"
-    used = filter(None, (instance_of(part.conditions) for part in parts))
-    kinds = {(str(one.get("type", "")), market(str(one.get("life_cycle", "")))) for one in used}
-    hosts = {prices.host("node", *kind) for kind in kinds if kind[0] in prices.instances}
-    texts = [f"{host.basis}: {host.hour:g} {prices.currency} an hour" for host in hosts]
-    return ["; ".join(filter(None, (hours, prices.source))), *sorted(texts)]
+    return ["; ".join(filter(None, (hours, prices.source)))]
 
 
 def _inputs(tables: Tables) -> list[str]:

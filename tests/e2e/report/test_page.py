@@ -175,7 +175,7 @@ def contrasts(page):
                     .map((v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
                 return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2];
             };
-            return ["--text", "--soft", "--accent"].flatMap((text) => ["--page", "--card", "--mark"]
+            return ["--text", "--soft", "--accent"].flatMap((text) => ["--page", "--card"]
                 .map((ground) => [light(text), light(ground)].sort((a, b) => b - a))
                 .map(([high, low]) => (high + 0.05) / (low + 0.05)));
         }"""

@@ -1,30 +1,23 @@
 // Where a number comes from: its row of a CSV file, the trials behind it, the value of each.
 let evidence = null;
-async function evidenceOf() {
-  evidence ??= JSON.parse(await unpack("evidence"));
-  return evidence;
-}
 function rowsOf(ranges) {
   return ranges.split(",").flatMap((run) => {
     const [first, last = first] = run.split("-").map(Number);
     return Array.from({ length: last - first + 1 }, (_, place) => first + place);
   });
 }
-function labelOf(source) {
-  const [csv, ranges] = source.split(":");
-  const told = ranges.split(",").map((run) => run.split("-").map((end) => Number(end) + 1).join("–"));
-  return `${csv} ${told.slice(0, 2).join(", ")}${told.length > 2 ? ", …" : ""}`;
-}
+/** Rows as people count them, from 1. */
+const counted = (ranges) => ranges.split(",").map((run) => run.split("-").map((end) => Number(end) + 1).join("–"));
 
 /** The trials behind a row with their values and result files. */
-function trialList(all, table, row, values) {
+function trialList(table, row, values) {
   const places = table.trials?.[row] ?? [];
   if (!places.length) return make("p", {}, "It was made of several rows of other tables, which its columns name.");
   const each = table.each?.[row] ?? [];
   const phase = values.phase;
   const list = make("ul", { class: "trials" });
   places.forEach((place, number) => {
-    const trial = all.trials[place];
+    const trial = evidence.trials[place];
     const files = trial.files.filter((file) => !phase || file.startsWith(`${phase}.`) || /^(node|session|verify)/.test(file));
     const folder = `trials/${encodeURIComponent(trial.id)}/`;
     const links = files.slice(0, 24).flatMap((file, i) => [i ? ", " : " ", make("a", { href: folder + encodeURIComponent(file) }, file)]);
@@ -42,14 +35,15 @@ async function openSource(source) {
   const body = byId("source-body");
   const [csv, ranges] = source.split(":");
   const rows = rowsOf(ranges);
-  body.replaceChildren(make("h2", { id: "source-heading", tabindex: "-1" }, `Source: ${labelOf(source)}`), make("p", {}, "Reading …"));
+  const told = counted(ranges);
+  body.replaceChildren(make("h2", { id: "source-heading", tabindex: "-1" }, `Source: ${csv} ${told.slice(0, 2).join(", ")}${told.length > 2 ? ", …" : ""}`), make("p", {}, "Reading …"));
   if (!dialog.open) dialog.showModal();
-  const all = await evidenceOf();
-  const table = all.tables[csv];
+  evidence ??= JSON.parse(await unpack("evidence"));
+  const table = evidence.tables[csv];
   body.lastChild.remove();
   const file = make("a", { href: `analysis/${csv}.csv` }, `analysis/${csv}.csv`);
   const lines = rows.length > 6 ? `${rows[0] + 2} to ${rows.at(-1) + 2}` : rows.map((row) => row + 2).join(", ");
-  body.append(make("p", {}, file, `, ${rows.length === 1 ? "row" : "rows"} ${ranges.split(",").map((run) => run.split("-").map((e) => Number(e) + 1).join("–")).join(", ")} (${rows.length === 1 ? "line" : "lines"} ${lines} of the file, its heading counted).`));
+  body.append(make("p", {}, file, `, ${rows.length === 1 ? "row" : "rows"} ${told.join(", ")} (${rows.length === 1 ? "line" : "lines"} ${lines} of the file, its heading counted).`));
   if (!table) {
     body.append(make("p", {}, "The table is too long to be in this page; the file has all of it."));
     return;
@@ -61,10 +55,9 @@ async function openSource(source) {
       if (value === null || value === "") continue;
       list.append(make("div", {}, make("dt", {}, name), make("dd", {}, Array.isArray(value) ? value.join(", ") : String(value))));
     }
-    body.append(
-      rows.length > 1 ? make("h3", {}, `Row ${row + 1}`) : null ?? "",
-      list);
-    if (row === rows[0] || table.each) body.append(trialList(all, table, row, values));
+    if (rows.length > 1) body.append(make("h3", {}, `Row ${row + 1}`));
+    body.append(list);
+    if (row === rows[0] || table.each) body.append(trialList(table, row, values));
   }
   if (rows.length > 12) body.append(make("p", {}, `${rows.length - 12} further rows are in the file.`));
   byId("source-heading").focus();
