@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, Literal
 
@@ -63,19 +63,14 @@ class Series:
     """What the legend and the titles of points call it; without one it is in no legend."""
     points: Sequence[Point]
     mode: Mode = "lines+markers"
-    record: Mapping[str, Any] = field(default_factory=dict)
-    """The row that it is of: its engine, phase and factors."""
+    engine: str = ""
+    """The engine whose looks it has; empty for none."""
     colour: str = ""
     marker: str = ""
     """One of Matplotlib's; `colour` and `marker` stand in for those of its engine."""
     dash: int = 0
     """Its place in LINES of `storewise.figures.style`."""
     thin: bool = False
-
-    @property
-    def engine(self) -> str:
-        """The engine whose looks it has; empty for none."""
-        return str(self.record.get("engine", ""))
 
 
 @dataclass(frozen=True, slots=True)

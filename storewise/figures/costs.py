@@ -6,7 +6,7 @@ from storewise.analysis.common.engines import CEILING
 from storewise.analysis.common.text import number
 from storewise.analysis.model.tables import Tables
 from storewise.figures.chart import Axis, Chart, Panel, Point, Series, rows_axis
-from storewise.figures.selection import ROWS, choose, phase_title, series_of_rows
+from storewise.figures.selection import ROWS, by_phase, choose, phase_title, series_of_rows
 from storewise.figures.style import DASHED, GREY
 
 #: Of what was judged, what is drawn: money where the study has prices, else hours of hosts.
@@ -49,8 +49,7 @@ def costs(tables: Tables) -> Chart | None:
     panels = []
     for kind in (measure, _YEAR):
         of_kind = shown.rows[shown.rows["measure"] == kind]
-        for phase in tables.phases_of(of_kind):
-            rows = of_kind[of_kind["phase"].astype(str) == phase]
+        for phase, rows in by_phase(tables, of_kind):
             what, _, per = str(rows["unit"].iloc[0]).partition("/")
             label = f"{'host hours' if what == 'h' else what} per {per.replace('10^6', 'million')}"
             heading = "keeping the full corpus" if kind == _YEAR else phase_title(phase)

@@ -7,7 +7,7 @@ import pandas as pd
 from storewise.analysis.common.engines import title, varying_factors
 from storewise.analysis.model.tables import Tables
 from storewise.figures.chart import Axis, Chart, Panel, Point, Series
-from storewise.figures.selection import engines_in
+from storewise.figures.selection import by_engine
 from storewise.figures.style import GREY
 
 #: Most phases of a figure, and means over time of a panel.
@@ -49,27 +49,25 @@ def host_cpu(tables: Tables) -> Chart | None:
     seconds = cpu.groupby(["engine", "phase"])["second"].transform("nunique")
     cpu = cpu[seconds >= LEAST_SECONDS]
     panels = []
-    for engine in engines_in(cpu) if len(cpu) else ():
-        rows = cpu[cpu["engine"] == engine]
+    for engine, rows in by_engine(cpu):
         apart = "nodes" in set(rows["who"])
         for who in sorted(set(rows["who"])):
             name = f"{title(engine)} {who}" if apart else title(engine)
             for phase in tables.phases_of(cpu)[:_PHASES]:
                 here = rows[(rows["who"] == who) & (rows["phase"] == phase)]
                 if len(here):
-                    panels.append(_over_time(f"{name}, {phase}", engine, here))
-    return Chart(panels) if panels else None
+                    panels.append(_over_time(f"{name}, {phase}", here))
+    return Chart(panels)
 
 
-def _over_time(heading: str, engine: str, rows: pd.DataFrame) -> Panel:
+def _over_time(heading: str, rows: pd.DataFrame) -> Panel:
     kinds = [*KINDS, *([_STEAL] if (rows["steal"] > 0.5).any() else [])]
     # More steps than pixels would only make the picture large.
     span = 1 + int(rows["second"].max()) // _STEPS
     spans = rows["second"] // span * span
     means = rows.groupby(spans)[[kind for kind, _ in kinds]].mean()
-    record = {"engine": engine, "phase": rows["phase"].iloc[0]}
     stack = [
-        Series(kind, list(map(Point, means.index, means[kind])), "area", record, colour=colour)
+        Series(kind, list(map(Point, means.index, means[kind])), "area", colour=colour)
         for kind, colour in kinds
     ]
     end = float(means.index.max()) + span

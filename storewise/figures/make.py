@@ -76,7 +76,7 @@ def make_figures(tables: Tables, outdir: Path) -> list[Made]:
 def _made(name: str, tables: Tables) -> Made:
     try:
         chart = FIGURES[name](tables)
-        if chart is None:
+        if chart is None or not chart.panels:
             return Made(name)
         return Made(name, draw(Chart(chart.panels[:_MOST], chart.note), name))
     except (ValueError, KeyError, IndexError, TypeError, ArithmeticError) as error:

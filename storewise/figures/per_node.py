@@ -10,7 +10,7 @@ from storewise.analysis.common.text import number
 from storewise.analysis.model.tables import Tables
 from storewise.figures.chart import Axis, Chart, Panel, Point, Series, level_axis, rows_axis
 from storewise.figures.hosts import KINDS
-from storewise.figures.selection import choose, engines_in, points_of
+from storewise.figures.selection import by_engine, by_phase, choose, points_of
 from storewise.figures.style import INK
 
 #: Most nodes of a panel; those of a larger cluster that were slowest are shown.
@@ -59,21 +59,19 @@ def latency_by_node(tables: Tables) -> Chart | None:
     rows = rows[rows["service_p95"].notna()]
     rows = rows[rows.groupby(["engine", "phase"])["node"].transform("nunique") > 1]
     panels: list[Panel] = []
-    for engine in engines_in(rows):
-        for phase in tables.phases_of(rows[rows["engine"] == engine]):
-            here = rows[(rows["engine"] == engine) & (rows["phase"] == phase)]
+    for engine, of_engine in by_engine(rows):
+        for phase, here in by_phase(tables, of_engine):
             plain = here[here["slowed_nodes"] == 0]
             here = plain if len(plain) else here
             here = here[here["step"] == here["step"].max()]
-            nodes, record = _nodes(here), {"engine": engine, "phase": phase}
+            nodes, heading = _nodes(here), f"{title(engine)}, {phase}"
             for operation, group in here.groupby("operation"):
-                heading = f"{title(engine)}, {phase}: {operation}"
-                panels.append(_times(heading, group, nodes, record))
-            panels.append(_load(here, nodes, record))
-    return Chart(panels) if panels else None
+                panels.append(_times(f"{heading}: {operation}", group, nodes, engine))
+            panels.append(_load(f"{heading}: hosts", here, nodes))
+    return Chart(panels)
 
 
-def _times(heading: str, rows: pd.DataFrame, nodes: list[str], record: dict[str, str]) -> Panel:
+def _times(heading: str, rows: pd.DataFrame, nodes: list[str], engine: str) -> Panel:
     """Median, mean and 95th percentile of each node."""
     times = rows.groupby("node")[[column for column, *_ in _TIMES]].median().reindex(nodes) * 1e3
     series = []
@@ -82,11 +80,11 @@ def _times(heading: str, rows: pd.DataFrame, nodes: list[str], record: dict[str,
             Point(time, node, words=f"{number(time)} ms")
             for node, time in zip(nodes, times[column], strict=True)
         ]
-        series.append(Series(name, points, "markers", record, colour=colour, marker=marker))
+        series.append(Series(name, points, "markers", engine, colour, marker))
     return Panel(heading, Axis("service time in ms"), rows_axis(nodes), series)
 
 
-def _load(rows: pd.DataFrame, nodes: list[str], record: dict[str, str]) -> Panel:
+def _load(heading: str, rows: pd.DataFrame, nodes: list[str]) -> Panel:
     """What the processors of the nodes' hosts did."""
     means = rows.groupby("node")[[f"cpu_{kind}" for kind, _ in KINDS]].mean().reindex(nodes)
     stack = []
@@ -95,8 +93,7 @@ def _load(rows: pd.DataFrame, nodes: list[str], record: dict[str, str]) -> Panel
             Point(share, node, words=f"{number(share)} %")
             for node, share in zip(nodes, means[f"cpu_{kind}"].fillna(0.0), strict=True)
         ]
-        stack.append(Series(kind, points, "stack", record, colour=colour))
-    heading = f"{title(record['engine'])}, {record['phase']}: hosts"
+        stack.append(Series(kind, points, "stack", colour=colour))
     return Panel(heading, Axis("host CPU in %", "linear", top=100), rows_axis(nodes), stack)
 
 
@@ -112,23 +109,21 @@ def slowed_nodes(tables: Tables) -> Chart | None:
     for phase, way in ways[:_MOST]:
         rates, times = [], []
         here = slow[(slow["phase"] == phase) & slow["slow"].isin(["", way])]
-        for engine in engines_in(here):
-            record = {"engine": engine, "phase": phase}
-            rows = here[here["engine"] == engine].sort_values("slowed_nodes")
-            rows = rows.drop_duplicates("slowed_nodes")
+        for engine, of_engine in by_engine(here):
+            rows = of_engine.sort_values("slowed_nodes").drop_duplicates("slowed_nodes")
             points = points_of(
                 rows, "slowed_nodes", "mean", "slowdown", lambda row: f"{number(row['mean'])}/s"
             )
-            rates.append(Series(title(engine), points, record=record))
+            rates.append(Series(title(engine), points, engine=engine))
             nodes = each[(each["engine"] == engine) & (each["phase"] == phase)]
             nodes = nodes[nodes["step"].isin(set(rows["step"]))]
-            times.append(Series(title(engine), _slowest(nodes), "markers", record))
+            times.append(Series(title(engine), _slowest(nodes), "markers", engine))
         x = level_axis("slowed nodes", here["slowed_nodes"], "linear")
         panels += [
             Panel(f"{phase}: {way}", x, Axis("operations per second", "linear"), rates),
             Panel(f"{phase}: {way}", x, Axis("p95 of each node in ms", "linear"), times),
         ]
-    return Chart(panels) if panels else None
+    return Chart(panels)
 
 
 def _slowest(rows: pd.DataFrame) -> list[Point]:

@@ -74,8 +74,7 @@ def _panel(curves: pd.DataFrame) -> Panel:
                 )
         # A published curve has the looks of what stands beside it here.
         beside = engine if here else engines.get(str(system))
-        record = {"engine": beside} if beside else {}
-        lines.append(Series(name, points, record=record, dash=SOLID if here else DASHED))
+        lines.append(Series(name, points, engine=str(beside or ""), dash=SOLID if here else DASHED))
     one = [Point(curves["x"].min(), 1.0, words="the same")]
     lines.append(Series("", one, "level", colour=GREY, dash=DOTTED))
     first = curves.iloc[0]

@@ -25,8 +25,7 @@ def over_selectivity(tables: Tables) -> Chart | None:
     plans = plans.drop(columns=["low", "high"])
     shown = choose(plans, tables.results.factors, LINES, "query")
     panels = []
-    for query in sorted(set(shown.rows["query"])):
-        rows = shown.rows[shown.rows["query"] == query]
+    for query, rows in shown.rows.groupby("query", observed=True):
         lines = []
         for rank, group in lines_in(rows, shown.names):
             group = group.sort_values("selectivity_pct")
@@ -37,7 +36,7 @@ def over_selectivity(tables: Tables) -> Chart | None:
             ]
             lines.append(line_of(group, shown.names, points, rank))
         x = level_axis("selectivity (% of the readings)", rows["selectivity_pct"], "log")
-        panels.append(Panel(query, x, Axis("seconds"), lines))
+        panels.append(Panel(str(query), x, Axis("seconds"), lines))
     return Chart(panels, shown.note)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 
 from storewise.analysis.common.engines import BASELINE, CEILING, client_side
+from storewise.analysis.common.frames import records
 from storewise.analysis.common.text import number, seconds
 from storewise.analysis.judge.comparable_steps import closed_steps
 from storewise.analysis.model.tables import Tables
@@ -16,11 +17,13 @@ from storewise.figures.selection import (
     LINES,
     ROWS,
     Finder,
+    by_phase,
     choose,
     line_of,
     lines_in,
     phase_title,
     points_of,
+    row_name,
     series_of_rows,
     without_idle_ceiling,
 )
@@ -41,18 +44,16 @@ def throughput(tables: Tables) -> Chart | None:
     ceiling = Finder(ceilings, [*client_side(factors), "phase", "step", "measure"])
     shown = choose(rates, factors, ROWS)
     panels = []
-    for phase in tables.phases_of(shown.rows):
-        rows = shown.rows[shown.rows["phase"] == phase]
+    for phase, rows in by_phase(tables, shown.rows):
         counted = str(rows["measure"].iloc[0]).removesuffix("_per_s")
         series = series_of_rows(rows, shown.names, "summary", f"{counted}/s", "markers")
         names = rows_axis(one.name for one in series)
-        for one in list(series):
-            for above in ceiling.find(one.record)[:1]:
+        for row in records(rows):
+            for above in ceiling.find(row)[:1]:
                 most = float(ceilings["mean"][above])
-                tick = [Point(most, one.name, words=f"{number(most)} {counted}/s")]
-                series.append(
-                    Series(CLIENTS_CEILING, tick, "markers", one.record, colour=GREY, marker="|")
-                )
+                words = f"{number(most)} {counted}/s"
+                tick = [Point(most, row_name(row, shown.names), words=words)]
+                series.append(Series(CLIENTS_CEILING, tick, "markers", colour=GREY, marker="|"))
         panels.append(Panel(phase_title(phase), Axis(f"{counted} per second"), names, series))
     return Chart(panels, shown.note)
 
@@ -65,9 +66,9 @@ def rates_shown(tables: Tables) -> pd.DataFrame:
     loads = _loads(tables)
     other = tables.results.study.get("workload", "alignments") != "alignments"
     kept = []
-    for phase in tables.phases_of(summary):
+    for phase, rows in by_phase(tables, summary):
         measure = "operations_per_s" if other and phase not in loads else "documents_per_s"
-        rows = summary[(summary["phase"] == phase) & (summary["measure"] == measure)]
+        rows = rows[rows["measure"] == measure]
         if phase in loads:
             # The files themselves load nothing: what was timed there is parsing alone.
             rows = rows[rows["engine"] != BASELINE]
@@ -94,10 +95,8 @@ def latency(tables: Tables) -> Chart | None:
     tails = {text: at for text, at in _TAILS.items() if at <= summary["tail"].max()}
     x = Axis("percentile", "log", list(tails.values()), [text[1:] for text in tails])
     panels = []
-    for phase in tables.phases_of(shown.rows):
-        in_phase = shown.rows[shown.rows["phase"] == phase]
-        for operation in sorted(set(in_phase["operation"])):
-            rows = in_phase[in_phase["operation"] == operation]
+    for phase, in_phase in by_phase(tables, shown.rows):
+        for operation, rows in in_phase.groupby("operation", observed=True):
             lines = [
                 line_of(group, shown.names, _percentiles(group), rank)
                 for rank, group in lines_in(rows, shown.names)
@@ -107,7 +106,7 @@ def latency(tables: Tables) -> Chart | None:
                 panels.append(
                     Panel(f"{phase}: one {operation}", x, Axis("service time in ms"), lines)
                 )
-    return Chart(panels, shown.note) if panels else None
+    return Chart(panels, shown.note)
 
 
 def _percentiles(group: pd.DataFrame) -> list[Point]:

@@ -20,6 +20,7 @@ from storewise.figures.rates import rates_shown
 from storewise.figures.selection import (
     FACTOR_LABELS,
     LINES,
+    by_phase,
     choose,
     line_of,
     lines_in,
@@ -44,19 +45,19 @@ def over_levels(tables: Tables) -> Chart | None:
     for factor in numeric_factors(rates, factors):
         shown = choose(rates, [f for f in factors if f != factor], LINES)
         label = FACTOR_LABELS.get(factor, factor)
-        for phase in tables.phases_of(shown.rows):
-            rows = shown.rows[shown.rows["phase"] == phase].sort_values(factor)
+        for phase, in_phase in by_phase(tables, shown.rows):
+            rows = in_phase.sort_values(factor)
             if rows.groupby("engine")[factor].nunique().max() < 2:
                 continue
             lines = []
             for rank, group in lines_in(rows, shown.names):
                 line = _line(group, factor, shown.names, rank)
-                lines += [line, *_law(tables, line, factor)]
+                lines += [line, *_law(tables, line, records(group)[0], factor)]
             measure = str(rows["measure"].iloc[0]).removesuffix("_per_s")
             x, y = level_axis(label, rows[factor]), Axis(f"{measure} per second")
             panels.append(Panel(f"{phase_title(phase)}, over {label}", x, y, lines))
             notes.append(shown.note)
-    return Chart(panels, " ".join(dict.fromkeys(filter(None, notes)))) if panels else None
+    return Chart(panels, " ".join(dict.fromkeys(filter(None, notes))))
 
 
 def _line(group: pd.DataFrame, factor: str, names: Sequence[str], rank: int) -> Series:
@@ -64,14 +65,12 @@ def _line(group: pd.DataFrame, factor: str, names: Sequence[str], rank: int) -> 
     line = line_of(group, names, points, rank)
     level = bool(group[factor].isna().all())
     dash = DOTTED if line.engine == CEILING else DASHED if level else rank
-    # The levels of the factor are its points: who chooses some of them chooses no line.
-    record = {name: value for name, value in line.record.items() if name != factor}
-    return replace(line, record=record, dash=dash, mode="level" if level else line.mode)
+    return replace(line, dash=dash, mode="level" if level else line.mode)
 
 
-def _law(tables: Tables, line: Series, factor: str) -> Iterator[Series]:
+def _law(tables: Tables, line: Series, row: Mapping[str, Any], factor: str) -> Iterator[Series]:
     """The law that was fitted through a line."""
-    fitted = law_of(tables, line.record, factor)
+    fitted = law_of(tables, row, factor)
     if fitted is not None:
         words = (
             f"Universal Scalability Law: sigma {number(fitted['sigma'])}, "
@@ -80,7 +79,7 @@ def _law(tables: Tables, line: Series, factor: str) -> Iterator[Series]:
         xs = np.linspace(line.points[0].x, line.points[-1].x, _POINTS)
         ys = law(xs, fitted["lambda"], fitted["sigma"], fitted["kappa"])
         points = [Point(x, y, words=words) for x, y in zip(xs, ys, strict=True)]
-        yield Series("", points, "lines", line.record, dash=DASHED, thin=True)
+        yield Series("", points, "lines", line.engine, dash=DASHED, thin=True)
 
 
 def _words(row: Mapping[str, Any], factor: str) -> str:

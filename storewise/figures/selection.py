@@ -70,9 +70,21 @@ def line_name(row: Mapping[str, Any], names: Sequence[str]) -> str:
     return ", ".join(filter(None, (name, setting(row, names))))
 
 
-def engines_in(table: pd.DataFrame) -> list[str]:
-    """Engines in the order of the legend: the baseline first, the ceiling last."""
-    return sorted(set(table["engine"]), key=lambda e: (e == CEILING, e != BASELINE, e))
+def row_name(row: Mapping[str, Any], names: Sequence[str]) -> str:
+    """The name of a row of a panel."""
+    return ", ".join(filter(None, (line_name(row, names), row.get(WITH))))
+
+
+def by_engine(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    """(engine, its rows) in the order of the legend: the baseline first, the ceiling last."""
+    for engine in sorted(set(table["engine"]), key=lambda e: (e == CEILING, e != BASELINE, e)):
+        yield str(engine), table[table["engine"] == engine]
+
+
+def by_phase(tables: Tables, table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    """(phase, its rows) in the order in which they ran."""
+    for phase in tables.phases_of(table):
+        yield phase, table[table["phase"] == phase]
 
 
 def without_idle_ceiling(rates: pd.DataFrame, tables: Tables) -> pd.DataFrame:
@@ -88,8 +100,7 @@ def without_idle_ceiling(rates: pd.DataFrame, tables: Tables) -> pd.DataFrame:
 
 def lines_in(table: pd.DataFrame, names: Sequence[str]) -> Iterator[tuple[int, pd.DataFrame]]:
     """(place among the settings of its engine, rows) of each line of a panel."""
-    for engine in engines_in(table):
-        rows = table[table["engine"] == engine]
+    for _, rows in by_engine(table):
         groups = [group for _, group in grouped(rows, names)] if names else [rows]
         yield from enumerate(groups)
 
@@ -119,8 +130,8 @@ def line_of(
 ) -> Series:
     """The line of one setting of an engine, told from its others by its dashes."""
     first = records(group)[0]
-    usual: dict[str, Any] = {"name": line_name(first, names), "record": first, "dash": rank}
-    return Series(points=points, **(usual | look))
+    usual: dict[str, Any] = {"name": line_name(first, names), "engine": str(first["engine"])}
+    return Series(points=points, **(usual | {"dash": rank} | look))
 
 
 def series_of_rows(
@@ -129,13 +140,12 @@ def series_of_rows(
     """A series of one point for each row of a part of a table: the rows of a panel, engine by
     engine."""
     rows = []
-    for engine in engines_in(table):
-        group = table[table["engine"] == engine]
+    for engine, group in by_engine(table):
         for label, row in labelled(group.sort_values(list(names)) if names else group):
-            name = ", ".join(filter(None, (line_name(row, names), row.get(WITH))))
+            name = row_name(row, names)
             words = f"{number(row['mean'])} {unit}"
             mean = point(row["mean"], name, row, words, f"{csv}:{label}")
-            rows.append(Series(name, [mean], mode, row))
+            rows.append(Series(name, [mean], mode, engine))
     return rows
 
 

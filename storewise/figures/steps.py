@@ -19,6 +19,7 @@ from storewise.figures.selection import (
     LINES,
     Finder,
     Shown,
+    by_phase,
     choose,
     line_of,
     lines_in,
@@ -45,8 +46,7 @@ def _steps(tables: Tables, *, whole: bool) -> tuple[pd.DataFrame, _Source]:
 def _alike(tables: Tables, rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     """(phase, and what else its steps differ in; steps that differ in nothing but PARAMETERS): no
     line joins steps of different work."""
-    for phase in tables.phases_of(rows):
-        in_phase = rows[rows["phase"] == phase]
+    for phase, in_phase in by_phase(tables, rows):
         for other in dict.fromkeys(map(str, in_phase[OTHER])):
             heading = f"{phase}, {other}" if other else phase
             yield heading, in_phase[in_phase[OTHER] == other]
@@ -94,7 +94,7 @@ def clients(tables: Tables) -> Chart | None:
             lines.append(line_of(of_line, shown.names, points, rank))
         x = level_axis("client threads", group["clients"])
         panels.append(Panel(heading, x, Axis("operations per second"), lines))
-    return Chart(panels, shown.note) if panels else None
+    return Chart(panels, shown.note)
 
 
 def _words(row: Mapping[str, Any]) -> str:
@@ -118,15 +118,15 @@ def latency_over_throughput(tables: Tables) -> Chart | None:
     shown = choose(rows, tables.results.factors, LINES)
     panels = []
     for heading, alike in _alike(tables, shown.rows):
-        for operation in sorted(set(alike["operation"])):
-            group = _highest(alike[alike["operation"] == operation], "planned")
+        for operation, rows in alike.groupby("operation", observed=True):
+            group = _highest(rows, "planned")
             if group.groupby("engine")["reached"].nunique().max() > 1:
                 x = Axis("operations per second, all together")
                 lines = list(_times(group, shown, source))
                 panels.append(
                     Panel(f"{heading}: {operation}", x, Axis("response time in ms"), lines)
                 )
-    return Chart(panels, shown.note) if panels else None
+    return Chart(panels, shown.note)
 
 
 def _times(rows: pd.DataFrame, shown: Shown, source: _Source) -> Iterator[Series]:

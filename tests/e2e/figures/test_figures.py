@@ -219,7 +219,7 @@ def test_a_whisker_is_never_cut(mode):
 
 def test_values_that_are_no_numbers_are_left_out():
     lines = [
-        Series(name, [Point(1.0, 1.0), Point(3.0, y)], record={"engine": name})
+        Series(name, [Point(1.0, 1.0), Point(3.0, y)], engine=name)
         for name, y in (("valkey", float("nan")), ("sqlite", 2.0), ("parquet", float("nan")))
     ]
     pictures = draw(Chart([Panel("reads", Axis(), Axis(), lines)]), "reads")
