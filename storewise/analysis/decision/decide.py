@@ -74,6 +74,24 @@ class Decision:
     tukey: pd.DataFrame = field(default_factory=pd.DataFrame)
     """The same for leaving the other store out of "A or B"."""
 
+    @property
+    def named(self) -> list[str]:
+        """The stores that are best, or not told apart from it."""
+        return (
+            [str(store) for store in self.table.index[self.table["named"]]]
+            if len(self.table)
+            else []
+        )
+
+    def deployed(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """The rows (store, deployment) without other deployments of the stores than those that they
+        are judged with."""
+        if self.table.empty:
+            return rows
+        own = rows["store"].map(self.table["deployment"].to_dict()).fillna(rows["deployment"])
+        kept: pd.DataFrame = rows[rows["deployment"] == own]
+        return kept
+
 
 @dataclass(frozen=True, slots=True)
 class Judgement:

@@ -82,9 +82,7 @@ def answer(
 ) -> Answer:
     """The answer of a verdict, of which all arguments are parts."""
     used = sorted((c for c in criteria if c.weight > 0), key=lambda c: -c.weight)
-    sentence, names = judged.sentence, []
-    if len(judged.table):
-        names = [str(name) for name in judged.table.index[judged.table["named"]]]
+    sentence, names = judged.sentence, judged.named
     if len(judged.table) == 1:
         beside = " ".join(_against_files(asked, names[0], pays)) or (
             "Measure a second store, or `files`, to compare."

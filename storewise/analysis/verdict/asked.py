@@ -9,7 +9,6 @@ first step, where the load is least, with the fewest clients that most engines w
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 
 import pandas as pd
 
@@ -47,7 +46,8 @@ def asked(tables: Tables) -> list[Criterion]:
     """The questions in the order in which the study asks them, then load and size."""
     if "engine" not in tables.results.factors:
         return []
-    return [*_questions(tables), *_load(tables), *_size(tables)]
+    every = [*_questions(tables), _load(tables), _size(tables)]
+    return [one for one in every if len(one.rows)]
 
 
 def counted_by(one: Criterion, criteria: Sequence[Criterion]) -> float:
@@ -102,26 +102,27 @@ def _questions(tables: Tables) -> list[Criterion]:
             rows = at_common_volume(least_load(of_phase[of_phase["operation"] == name]))
             rows = rows.assign(**{FINISHED: rows["count"].astype(float)})
             title, about = QUESTIONS.get(name, (name, f"phase {phase}"))
-            one = Criterion(name, title, "s", False, "summary", rows, about)
-            columns.append(replace(one, values=of_rows(tables, rows)))
+            columns.append(_column(tables, rows, name, title, "s", about))
     return columns
 
 
-def _load(tables: Tables) -> list[Criterion]:
+def _load(tables: Tables) -> Criterion:
     """How long the first load takes."""
     loading = loads(tables.throughput)
     rows = with_source(tables.rates)
     rows = rows[(rows["measure"] == "duration") & rows["phase"].isin(loading)]
     first = tables.phases_of(rows)[:1]
     rows = at_common_volume(rows[rows["phase"].isin(first) & (rows["engine"] != BASELINE)])
-    values = of_rows(tables, rows)
-    one = Criterion(LOAD, "load", "s", False, "summary", rows, "everything, once", values=values)
-    return [one] if len(rows) else []
+    return _column(tables, rows, LOAD, "load", "s", "everything, once")
 
 
-def _size(tables: Tables) -> list[Criterion]:
+def _size(tables: Tables) -> Criterion:
     rows = with_source(tables.storage_summary)
     rows = at_common_volume(rows[rows["measure"] == "store_bytes"])
-    values = of_rows(tables, rows)
-    one = Criterion(SIZE, "size", "B", False, "summary", rows, "on disk", values=values)
-    return [one] if len(rows) else []
+    return _column(tables, rows, SIZE, "size", "B", "on disk")
+
+
+def _column(
+    tables: Tables, rows: pd.DataFrame, name: str, title: str, unit: str, about: str
+) -> Criterion:
+    return Criterion(name, title, unit, False, rows, about, values=of_rows(tables, rows))

@@ -37,7 +37,7 @@ from storewise.analysis.model.columns import ALL, EFFICIENCY, HIGHEST, OTHER, PA
 from storewise.analysis.model.tables import Tables
 from storewise.analysis.verdict.criterion import FINISHED, NOTE, SOURCE_ROW, Criterion
 from storewise.analysis.verdict.values import COLUMNS, of_rows
-from storewise.study.criteria import BY_KEY
+from storewise.study.criteria import BY_KEY, CriterionName
 
 CLIENT_BOUND = "limited by the client"
 #: Operations by what they ask of a store: `read` one document by its key, `scan` those of a range
@@ -57,12 +57,21 @@ Key = tuple[Any, ...]
 
 
 def named(
-    name: str, tables: Tables, rows: pd.DataFrame, *, unit: str = "", about: str = ""
+    name: str,
+    tables: Tables,
+    rows: pd.DataFrame,
+    *,
+    title: str = "",
+    unit: str = "",
+    values: pd.DataFrame | None = None,
+    **more: Any,
 ) -> Criterion:
-    """One of the known criteria, of rows of the summary."""
-    known = BY_KEY[name]
-    one = Criterion(name, known.title, unit or known.unit, known.more, "summary", rows, about)
-    return replace(one, least=known.least, values=of_rows(tables, rows))
+    """A criterion: one of the known, or another one where more is better. Without `values` they
+    are those behind the rows."""
+    known = BY_KEY.get(name, CriterionName(name, title, "", "operations/s", True))
+    values = of_rows(tables, rows) if values is None else values
+    one = Criterion(name, known.title, unit or known.unit, known.more, rows, **more)
+    return replace(one, least=known.least, values=values)
 
 
 def with_source(table: pd.DataFrame) -> pd.DataFrame:
@@ -135,8 +144,7 @@ def rates(tables: Tables) -> list[Criterion]:
         asked = bool(names) and names <= KINDS["scan"] | KINDS["aggregate"]
         name, title = ("query", "questions") if asked else (f"phase {phase}",) * 2
         unit = "questions/s" if asked else unit
-        values = of_rows(tables, rows)
-        criteria.append(Criterion(name, title, unit, True, "summary", rows, values=values))
+        criteria.append(named(name, tables, rows, title=title, unit=unit))
     return criteria
 
 
@@ -158,10 +166,7 @@ def highest_rates(tables: Tables) -> list[Criterion]:
         words = [clients_in_words(n) if several else "" for n in rows["clients"]]
         rows = rows.assign(**{WITH: words})
         name, title = f"highest {phase}: {limit}", f"phase {phase} with {limit}"
-        values = of_rows(tables, rows)
-        criteria.append(
-            Criterion(name, title, "operations/s", True, "summary", rows, values=values)
-        )
+        criteria.append(named(name, tables, rows, title=title))
     return criteria
 
 
@@ -170,19 +175,27 @@ def disk(tables: Tables) -> Criterion:
     servers' whole directories, and the number of documents from which on 90 % of it is data."""
     sizes = with_source(tables.storage_summary)
     rows = sizes[sizes["measure"] == "bytes_per_document"]
-    keys = [*tables.results.factors, "phase", "step"]
-    whole, least = (
-        {key_of(row, keys): row["mean"] for row in records(sizes[sizes["measure"] == measure])}
-        for measure in ("node_bytes_per_document", "holds_from")
-    )
+    beside = [
+        _beside(tables, sizes, rows, name) for name in ("node_bytes_per_document", "holds_from")
+    ]
     notes = [
-        f"its whole directories {number(whole[key])} B; 90 % of them is data from about "
-        f"{count(float(f'{least[key]:.2g}'))} documents on"
-        if key in whole and key in least
+        f"its whole directories {number(whole)} B; 90 % of them is data from about "
+        f"{count(float(f'{least:.2g}'))} documents on"
+        if whole is not None and least is not None
         else ""
-        for key in (key_of(row, keys) for row in records(rows))
+        for whole, least in zip(*beside, strict=True)
     ]
     return named("disk", tables, rows.assign(**{NOTE: notes}))
+
+
+def _beside(
+    tables: Tables, table: pd.DataFrame, rows: pd.DataFrame, measure: str
+) -> list[float | None]:
+    """What else was measured where each row was: the means of another measure of the table."""
+    keys = [*tables.results.factors, "phase", "step"]
+    others = records(table[table["measure"] == measure])
+    means = {key_of(other, keys): float(other["mean"]) for other in others}
+    return [means.get(key_of(row, keys)) for row in records(rows)]
 
 
 def inodes(tables: Tables) -> Criterion:
@@ -193,19 +206,15 @@ def inodes(tables: Tables) -> Criterion:
     if VOLUME in sizes:
         sizes = sizes[sizes[VOLUME] == sizes[VOLUME].max()]
     rows = sizes[sizes["measure"] == "inodes"]
-    keys = [*tables.results.factors, "phase", "step"]
-    operations = {
-        key_of(row, keys): f"at least {count(row['mean'])} metadata operations in the load"
-        for row in records(sizes[sizes["measure"] == "metadata_operations"])
-    }
+    made = _beside(tables, sizes, rows, "metadata_operations")
+    notes = [f"at least {count(n)} metadata operations in the load" if n else "" for n in made]
     files = files_of_corpus(tables)
     of_files = f"the full corpus has {files:,} files" if files is not None else ""
     notes = [
-        of_files if row["engine"] == BASELINE else operations.get(key_of(row, keys), "")
-        for row in records(rows)
+        of_files if engine == BASELINE else note
+        for engine, note in zip(rows["engine"], notes, strict=True)
     ]
-    least = BY_KEY["inodes"].least
-    about = f"fewer than {least:,.0f} count as that many"
+    about = f"fewer than {BY_KEY['inodes'].least:,.0f} count as that many"
     return named("inodes", tables, rows.assign(**{NOTE: notes}), about=about)
 
 
@@ -275,7 +284,7 @@ def _at_level(
     else:
         words = ["p99", f"phase {phase}", clients_in_words(level_of_load)]
     about = ", ".join(filter(None, [*words, *others]))
-    return stores, replace(named("latency", tables, rows, about=about), counts=load == "rate")
+    return stores, named("latency", tables, rows, about=about, counts=load == "rate")
 
 
 def _with_all_clients(
@@ -310,7 +319,7 @@ def _with_all_clients(
         return None
     stores, (clients,), rows = common
     words = f"p99 of {operation}, phase {phase}, {clients_in_words(clients)}"
-    return stores, replace(named("latency", tables, rows, about=words), counts=False)
+    return stores, named("latency", tables, rows, about=words, counts=False)
 
 
 def scaling(tables: Tables) -> Criterion | None:
@@ -326,22 +335,19 @@ def scaling(tables: Tables) -> Criterion | None:
         place = -order.index(str(row["phase"]))
         return (place, -float(base), float(level), -int(row["step"]))
 
-    by_factor = {
-        factor: common
+    ways = [
+        (found, factor)
         for factor in RESOURCES
-        if (
-            common := in_most_choices(rows[rows[OTHER].str.startswith(f"{factor} ")], key, promises)
-        )
-    }
-    if not by_factor:
+        if (found := in_most_choices(rows[rows[OTHER].str.startswith(f"{factor} ")], key, promises))
+    ]
+    if not ways:
         return None
-    several = [factor for factor, (stores, *_) in by_factor.items() if stores > 1]
-    factor = [*several, *by_factor][0]
-    rows = by_factor[factor][2]
+    # The first that compares several stores.
+    (_, _, rows), factor = max(ways, key=lambda way: way[0][0] > 1)
     row = records(rows)[0]
-    one = named("scaling", tables, rows, about=f"phase {row['phase']}, {row[OTHER]}")
+    about = f"phase {row['phase']}, {row[OTHER]}"
     # What more clients bring is in the rates; what more nodes bring is a reason to buy them.
-    return replace(one, counts=factor == "nodes")
+    return named("scaling", tables, rows, about=about, counts=factor == "nodes")
 
 
 def kinds_of_questions(tables: Tables, known: Sequence[str]) -> list[Criterion]:
@@ -363,11 +369,10 @@ def kinds_of_questions(tables: Tables, known: Sequence[str]) -> list[Criterion]:
         names = sorted(set(of_kind["operation"]))
         if kind in known or not names:
             continue
-        # Each question's logarithm has the same weight.
         figures = [
             {
                 **dict(zip(keys, levels, strict=True)),
-                "mean": math.exp(-float(np.log(group["mean"].astype(float)).mean())),
+                "mean": _per_second(group["mean"]),
                 "n": int(group["n"].min()),
                 SOURCE_ROW: rows_as_text(map(int, group[SOURCE_ROW])),
                 NOTE: "",
@@ -377,19 +382,22 @@ def kinds_of_questions(tables: Tables, known: Sequence[str]) -> list[Criterion]:
         ]
         frame = pd.DataFrame(figures, columns=[*keys, "mean", "n", SOURCE_ROW, NOTE])
         frame = comparable.closed_steps(frame.assign(phase=phase))
-        about = f"median of {all_of(names)}, one client"
-        one = named(kind, tables, frame.iloc[:0], unit="questions/s", about=about)
         medians = tables.measures[
             (tables.measures["measure"] == "service_p50")
             & (tables.measures["phase"] == phase)
             & tables.measures["operation"].isin(names)
         ]
-        logs = medians.assign(value=-np.log(medians["value"].astype(float)))
-        groups = logs.groupby(["trial", "phase", "step"], observed=True)["value"]
-        each = groups.mean().map(math.exp)[groups.size() == len(names)]
-        values = of_rows(tables, frame, each.reset_index(), ["phase", "step"])
-        criteria.append(replace(one, rows=frame, values=values))
+        groups = medians.groupby(["trial", "phase", "step"], observed=True)["value"]
+        each = groups.agg(_per_second)[groups.size() == len(names)].reset_index()
+        values = of_rows(tables, frame, each, ["phase", "step"])
+        about = f"median of {all_of(names)}, one client"
+        criteria.append(named(kind, tables, frame, unit="questions/s", about=about, values=values))
     return criteria
+
+
+def _per_second(times: pd.Series) -> float:
+    """The reciprocal of the geometric mean: each question's logarithm has the same weight."""
+    return math.exp(-float(np.log(times.astype(float)).mean()))
 
 
 def slow_node(tables: Tables) -> Criterion | None:
@@ -420,8 +428,8 @@ def slow_node(tables: Tables) -> Criterion | None:
     _, (nodes, slowed_nodes, phase, how), of_key = common
     of = f" of {nodes:g}" if nodes else ""
     about = f"{-slowed_nodes}{of} nodes slowed: {how}, phase {phase}"
-    one = named("slow_node", tables, of_key.iloc[:0], about=about)
-    return replace(one, table="slowdown", rows=of_key, values=_shares_of_trials(tables, of_key))
+    values = _shares_of_trials(tables, of_key)
+    return named("slow_node", tables, of_key, about=about, table="slowdown", values=values)
 
 
 def _shares_of_trials(tables: Tables, rows: pd.DataFrame) -> pd.DataFrame:
@@ -475,10 +483,16 @@ def cost(tables: Tables) -> Criterion | None:
                 about += [str(text) for text in costs[NOTE].unique() if text]
                 costs = costs.assign(**{NOTE: ""})
             unit = str(costs["unit"].iloc[0])
-            one = named("cost", tables, costs.iloc[:0], unit=unit, about="; ".join(about))
-            counts = measure == "money_per_million" or _hosts_differ(costs)
-            one = replace(one, table="costs", rows=costs, counts=counts)
-            return replace(one, values=_costs_of_trials(tables, costs))
+            return named(
+                "cost",
+                tables,
+                costs,
+                unit=unit,
+                about="; ".join(about),
+                table="costs",
+                counts=measure == "money_per_million" or _hosts_differ(costs),
+                values=_costs_of_trials(tables, costs),
+            )
     return None
 
 

@@ -42,11 +42,6 @@ class Standing:
         """Whether no other store was shown to be better."""
         return self.rank == 1
 
-    @property
-    def single(self) -> bool:
-        """Whether it is judged by a single run, which says nothing of how runs differ."""
-        return self.rank == 0 and not self.baseline
-
 
 @dataclass(frozen=True, slots=True)
 class Criterion:
@@ -61,9 +56,9 @@ class Criterion:
     title: str
     unit: str
     more: bool
-    table: str
     rows: pd.DataFrame
     about: str = ""
+    table: str = "summary"
     least: float = 0.0
     counts: bool = True
     """Whether it counts where the study has no weights: not where others say the same."""

@@ -101,14 +101,17 @@ def verdict(tables: Tables) -> Verdict:
     shares = {name: weight / sum(raw.values()) for name, weight in raw.items()}
     criteria = []
     for one in measured:
-        rows = placed(one.rows, tables)
-        stood = standings(one, measures, rows, judged, every[one.name])
+        stood = standings(one, measures, tables, judged, every[one.name])
         if any(not s.baseline for s in stood):
             one = replace(one, standings=stood, weight=shares.get(one.name, 0.0))
             criteria.append(replace(one, sentence=_sentence(one)))
-    shown = asked(tables)
-    values = measures_of(tables, shown, aside)
-    shown = [_answer_times(one, values, tables, judged, criteria) for one in shown]
+    columns = asked(tables)
+    values = measures_of(tables, columns, aside)
+    shown = []
+    for one in columns:
+        rule = Rule(1.0, one.more, counted=one.name == SIZE)
+        stood = standings(one, values, tables, judged, rule)
+        shown.append(replace(one, standings=stood, weight=counted_by(one, criteria)))
     pays = break_even(tables, judged, aside)
     left_out = {**of_aside, **judged.aside}
     uses = choices(
@@ -119,13 +122,16 @@ def verdict(tables: Tables) -> Verdict:
         one_writer=_with_one_client(tables),
         apart={title(name) for name in _engines(tables) if embedded(name)},
     )
-    change = turn(judged, every)
     weighted = any(c.name in weights for c in criteria)
     loading = comparable.loads(tables.throughput)
     phases = [p for p in tables.phases_of(tables.rates) if p not in loading]
     whole, rounds = whole_rounds(tables)
+    unfinished = (
+        f"Stores are judged by the {len(whole)} of {rounds} rounds that are whole; "
+        "the next run measures what is missing."
+    )
     text = [
-        *_unfinished(len(whole), rounds),
+        *([unfinished] if len(whole) < rounds else []),
         *judged.reasons,
         *_weights(criteria, weights),
         *(c.sentence for c in criteria),
@@ -136,7 +142,7 @@ def verdict(tables: Tables) -> Verdict:
     of_files = tables.results.study.get("workload", "alignments") == "alignments"
     what = "these inputs" if of_files else "this workload"
     return Verdict(
-        answer(tables, criteria, shown, judged, every, change, pays, uses),
+        answer(tables, criteria, shown, judged, every, turn(judged, shares), pays, uses),
         judged,
         f"For {what}, on {_where(tables.trials)}: {judged.sentence}",
         text,
@@ -147,28 +153,6 @@ def verdict(tables: Tables) -> Verdict:
         weighted,
         sliders(criteria, measures, judged, every),
     )
-
-
-def _unfinished(whole: int, rounds: int) -> list[str]:
-    if whole == rounds:
-        return []
-    return [
-        f"Stores are judged by the {whole} of {rounds} rounds that are whole; "
-        "the next run measures what is missing."
-    ]
-
-
-def _answer_times(
-    one: Criterion,
-    values: pd.DataFrame,
-    tables: Tables,
-    judged: Decision,
-    criteria: Sequence[Criterion],
-) -> Criterion:
-    """A column of the first screen with its stores, and the weight of what it belongs to."""
-    rule = Rule(1.0, one.more, counted=one.name == SIZE)
-    stood = standings(one, values, placed(one.rows, tables), judged, rule)
-    return replace(one, standings=stood, weight=counted_by(one, criteria))
 
 
 def _label(store: str, deployment: str) -> str:
@@ -214,11 +198,10 @@ def break_even(
     rows = of_measure(tables, PAYS_FROM)
     if rows.empty:
         return kinds
-    deployed = judged.table["deployment"].to_dict() if len(judged.table) else {}
     rows = at_common_volume(least_load(rows))
-    for row in records(placed(rows, tables)):
-        store, deployment = str(row["store"]), str(row["deployment"])
-        if (store, deployment) in aside or deployment != deployed.get(store, deployment):
+    for row in records(judged.deployed(placed(rows, tables))):
+        store = str(row["store"])
+        if (store, str(row["deployment"])) in aside:
             continue
         of_store = kinds.setdefault(store, {})
         of_store[row["operation"]] = min(of_store.get(row["operation"], math.inf), row["mean"])

@@ -30,22 +30,14 @@ def verdict_table(judged: Verdict) -> pd.DataFrame:
             "criterion": c.name,
             "title": c.title,
             "about": c.about,
-            "configuration": s.where,
-            "mean": s.estimate.mean,
-            "low": s.estimate.low,
-            "high": s.estimate.high,
-            "unit": c.unit,
-            "n": s.estimate.n,
-            "rank": s.rank or None,
             "weight": c.weight,
-            "note": s.note,
-            "source_table": c.table if s.source_row else "",
-            "source_row": s.source_row,
+            **_figure(c, s),
         }
         for c in judged.criteria
         for s in c.standings
     ]
-    return pd.DataFrame(rows, columns=COLUMNS).astype({"rank": "Int64"})
+    table = pd.DataFrame(rows, columns=COLUMNS).astype({"rank": "Int64"})
+    return table.fillna({"source_table": "", "source_row": ""})
 
 
 def verdict_data(judged: Verdict) -> dict[str, object]:
@@ -94,7 +86,10 @@ def verdict_data(judged: Verdict) -> dict[str, object]:
                 "more_is_better": c.more,
                 "weight": c.weight,
                 "leaders": list(c.leaders),
-                "standings": [_standing_data(c, s) for s in c.standings],
+                "standings": [
+                    {"store": s.label, "baseline": s.baseline, **json_value(_figure(c, s))}
+                    for s in c.standings
+                ],
             }
             for c in judged.criteria
         ],
@@ -103,17 +98,15 @@ def verdict_data(judged: Verdict) -> dict[str, object]:
     }
 
 
-def _standing_data(criterion: Criterion, s: Standing) -> dict[str, object]:
+def _figure(criterion: Criterion, s: Standing) -> dict[str, object]:
     return {
-        "store": s.label,
         "configuration": s.where,
-        "n": s.estimate.n,
         "mean": s.estimate.mean,
-        "low": json_value(s.estimate.low),
-        "high": json_value(s.estimate.high),
+        "low": s.estimate.low,
+        "high": s.estimate.high,
         "unit": criterion.unit,
+        "n": s.estimate.n,
         "rank": s.rank or None,
-        "baseline": s.baseline,
         "note": s.note,
         "source_table": criterion.table if s.source_row else None,
         "source_row": s.source_row or None,

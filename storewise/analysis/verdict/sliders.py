@@ -30,20 +30,16 @@ def sliders(
     ``critical``: for 1, 2, ... stores what `balanced` says."""
     several = [one for one in criteria if len(one.stores) > 1]
     stores = sorted({s.label for one in several for s in one.stores})
-    deployed = judged.table["deployment"].to_dict() if len(judged.table) else {}
-    mine = measures[
-        measures["store"].isin(stores)
-        & measures["criterion"].isin([one.name for one in several])
-        & (measures["deployment"] == measures["store"].map(deployed).fillna(measures["deployment"]))
-    ]
+    names = [one.name for one in several]
+    mine = measures[measures["store"].isin(stores) & measures["criterion"].isin(names)]
+    mine = judged.deployed(mine)
     parts: list[list[list[float] | None]] = [[None] * len(several) for _ in stores]
     if len(mine):
         logs = logarithms(mine, rules)
         best = logs.loc[logs.mean(axis=1).groupby(level=["store", "criterion"]).idxmax()]
         best = best.droplevel(["deployment", "clients"]).dropna(axis=1)
         for (store, name), row in zip(best.index, best.to_numpy(), strict=True):
-            place = [one.name for one in several].index(name)
-            parts[stores.index(store)][place] = [float(value) for value in row]
+            parts[stores.index(store)][names.index(name)] = [float(value) for value in row]
     n = max((len(p) for of in parts for p in of if p is not None), default=0)
     settings = measures.drop_duplicates(["store", "deployment", "clients"])
     tries = settings.groupby("store").size()

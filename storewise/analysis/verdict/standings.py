@@ -13,40 +13,40 @@ from typing import Any
 
 import pandas as pd
 
-from storewise.analysis.common.engines import BASELINE, title
+from storewise.analysis.common.engines import BASELINE
 from storewise.analysis.common.frames import missing, records
 from storewise.analysis.common.text import count, number, seconds
 from storewise.analysis.decision import Conditions, Decision, decide
 from storewise.analysis.decision import Criterion as Rule
+from storewise.analysis.model.tables import Tables
 from storewise.analysis.stats.intervals import Estimate
 from storewise.analysis.verdict.criterion import FINISHED, NOTE, SOURCE_ROW, Criterion, Standing
 from storewise.analysis.verdict.measures import no_stores
+from storewise.analysis.verdict.values import placed
 from storewise.study.criteria import INODES
 
 _PLACE = ("store", "deployment", "clients")
 
 
 def standings(
-    criterion: Criterion, measures: pd.DataFrame, rows: pd.DataFrame, judged: Decision, rule: Rule
+    criterion: Criterion, measures: pd.DataFrame, tables: Tables, judged: Decision, rule: Rule
 ) -> list[Standing]:
     """The baseline if it has a figure, then the stores from the best figure down.
 
-    `measures` are the values of all criteria (`measures.measures_of`), `rows` those of the table
-    over repeats, both with the columns of `values.placed`.
+    `measures` are the values of all criteria (`measures.measures_of`).
     """
-    mine = measures[measures["criterion"] == criterion.name]
-    deployed = judged.table["deployment"].to_dict() if len(judged.table) else {}
-    mine = mine[mine["deployment"] == mine["store"].map(deployed).fillna(mine["deployment"])]
+    mine = judged.deployed(measures[measures["criterion"] == criterion.name])
     one = {criterion.name: replace(rule, weight=1.0)}
     found = decide(mine, one, Conditions(no_stores=no_stores()))
     told: dict[tuple[str, ...], dict[str, Any]] = {}
-    for row in records(rows):
+    rows = records(placed(criterion.rows, tables))
+    for row in rows:
         place = tuple(str(row[name]) for name in _PLACE)
         # A criterion of servers alone has a row for any number of clients.
         told |= {place[:2]: row, place: row}
-    base = [row for row in records(rows) if row["engine"] == BASELINE and row["mean"] > 0]
+    base = [row for row in rows if row["engine"] == BASELINE and row["mean"] > 0]
     base.sort(key=lambda row: -row["mean"] if criterion.more else row["mean"])
-    result = [_baseline(row) for row in base[:1]]
+    result = [_of(row, row["clients"], Estimate(row["n"], row["mean"]), 0) for row in base[:1]]
     if found.table.empty:
         return result
     sign = 1.0 if criterion.more else -1.0
@@ -60,38 +60,23 @@ def standings(
         if math.isfinite(low + high):
             figure = replace(figure, low=low, high=high)
         single = row["n"] == 1 and not rule.counted
-        result.append(
-            Standing(
-                str(store),
-                ", ".join(filter(None, [str(row["deployment"]), clients])),
-                figure,
-                0 if single else 1 if row["named"] else 2,
-                note="" if missing(source.get(NOTE)) else str(source[NOTE]),
-                source_row=str(source[SOURCE_ROW]),
-                engine=str(source["engine"]),
-                finished=_finished(source),
-            )
-        )
+        where = ", ".join(filter(None, [place[1], clients]))
+        result.append(_of(source, where, figure, 0 if single else 1 if row["named"] else 2))
     return result
 
 
-def _finished(row: Mapping[str, Any]) -> float:
-    """Operations behind a row; of what is no rate, no number."""
-    count = row.get(FINISHED)
-    return math.inf if missing(count) else float(str(count))
-
-
-def _baseline(row: Mapping[str, object]) -> Standing:
+def _of(row: Mapping[str, Any], where: str, figure: Estimate, rank: int) -> Standing:
+    """The standing of a row's store; of what is no rate, no number of operations is told."""
     return Standing(
-        title(BASELINE),
-        str(row["clients"]),
-        Estimate(int(str(row["n"])), float(str(row["mean"]))),
-        0,
-        baseline=True,
+        str(row["store"]),
+        where,
+        figure,
+        rank,
+        baseline=row["engine"] == BASELINE,
         note="" if missing(row.get(NOTE)) else str(row[NOTE]),
         source_row=str(row[SOURCE_ROW]),
-        engine=BASELINE,
-        finished=_finished(row),
+        engine=str(row["engine"]),
+        finished=math.inf if missing(row.get(FINISHED)) else float(row[FINISHED]),
     )
 
 

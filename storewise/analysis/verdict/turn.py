@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from storewise.analysis.decision import Criterion as Rule
 from storewise.analysis.decision import Decision
 
 
@@ -21,24 +20,22 @@ class Turn:
     now: float
 
 
-def turn(judged: Decision, rules: Mapping[str, Rule]) -> Turn | None:
-    """The smallest change of one weight that would do so; None without a named store alone.
+def turn(judged: Decision, weights: Mapping[str, float]) -> Turn | None:
+    """The smallest change of one of the weights (shares) that would do so; None without a named
+    store alone.
 
     The gap of two scores is the sum of weights times gaps: it is 0 where the weight of one
     criterion is minus the sum of the others over its own gap.
     """
-    if judged.table.empty or judged.table["named"].sum() != 1:
+    if len(judged.named) != 1:
         return None
-    names = [str(name) for name in judged.rounds.columns]
-    total = sum(rules[name].weight for name in names)
-    weights = {name: rules[name].weight / total for name in names}
     means = judged.rounds.groupby(level="store", sort=False).mean()
     first, *others = judged.table.index
     found: list[Turn] = []
     for other in others:
         gaps = (means.loc[first] - means.loc[other]).to_dict()
-        for name in names:
-            rest = sum(weights[one] * gaps[one] for one in names if one != name)
+        for name in weights:
+            rest = sum(weights[one] * gaps[one] for one in weights if one != name)
             if not gaps[name] or weights[name] == 1:  # nothing else has a weight
                 continue
             level = -rest / gaps[name]

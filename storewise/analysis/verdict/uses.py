@@ -117,9 +117,7 @@ def choices(
         }
         weighted = {n: replace(rules[n], weight=w) for n, w in weights.items() if w > 0}
         judged = decide(mine, weighted, replace(conditions, crashes={}))
-        names = (
-            [str(s) for s in judged.table.index[judged.table["named"]]] if len(judged.table) else []
-        )
+        names = judged.named
         if use.key == "crash" and not names:
             names = sorted(compared)
         total = sum(weights.values())

@@ -204,11 +204,10 @@ def markdown(chart: VerdictChart) -> str:
 
 def _weights(verdict: Verdict) -> dict[str, Any]:
     """What the page needs to judge the stores by other weights: see ``js/scores.js``."""
-    table = verdict.decision.table
     return {
         **verdict.sliders,
         "titles": {c.name: c.title for c in verdict.criteria},
-        "named": list(map(str, table.index[table["named"]])) if len(table) else [],
+        "named": verdict.decision.named,
         "uses": [dict(one.shares) for one in verdict.answer.uses],
     }
 

@@ -138,7 +138,7 @@ def test_single_runs_recommend_nothing(tmp_path):
     synthetic.make_study(tmp_path / "s", engines=["sqlite", "parquet"], **short)
     tables = tables_of(tmp_path / "s")
     assert {"few_repeats", "short_phase"} <= {w.code for w in tables.warnings}
-    assert all(standing.single for standing in one(verdict(tables), "read").stores)
+    assert all(standing.rank == 0 for standing in one(verdict(tables), "read").stores)
     # A size is counted, so one run is enough to compare it.
     assert one(verdict(tables), "disk").leaders == ("Parquet files",)
     for weighted in (tables, weighing(tables, read=3, disk=1)):
