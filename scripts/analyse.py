@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from storewise.cli.progress import lines
-from storewise.report import make_report
+from storewise.report.page.page import make_report
 from storewise.session.coordination.trial_job import plain_job
 from storewise.study.kept import keep_study
 

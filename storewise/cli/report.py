@@ -33,7 +33,7 @@ def report(
 
     from storewise.cli.progress import working
     from storewise.publish.bundle import write_bundle
-    from storewise.report import make_report
+    from storewise.report.page.page import make_report
 
     directory = results_of(study, results)
     with working(f"analysing {directory} and drawing its figures"):

@@ -70,7 +70,6 @@ class Series:
     """One of Matplotlib's; `colour` and `marker` stand in for those of its engine."""
     dash: int = 0
     """Its place in LINES of `storewise.figures.style`."""
-    thin: bool = False
 
 
 @dataclass(frozen=True, slots=True)

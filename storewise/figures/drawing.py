@@ -308,7 +308,7 @@ class _PanelDrawing:
     def _line(self, series: Series) -> None:
         xs, ys = self._places(series)
         colour, dash = _colour(series), LINES[series.dash % len(LINES)]
-        marker, wide = _marker(series), 1.0 if series.thin else 1.6
+        marker, wide = _marker(series), 1.0 if series.mode == "lines" else 1.6
         if series.mode == "lines":
             (line,) = self.axes.plot(xs, ys, color=colour, ls=dash, lw=wide)
             line.set_url(self._mark(series, series.points[0]))

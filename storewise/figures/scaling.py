@@ -79,7 +79,7 @@ def _law(tables: Tables, line: Series, row: Mapping[str, Any], factor: str) -> I
         xs = np.linspace(line.points[0].x, line.points[-1].x, _POINTS)
         ys = law(xs, fitted["lambda"], fitted["sigma"], fitted["kappa"])
         points = [Point(x, y, words=words) for x, y in zip(xs, ys, strict=True)]
-        yield Series("", points, "lines", line.engine, dash=DASHED, thin=True)
+        yield Series("", points, "lines", line.engine, dash=DASHED)
 
 
 def _words(row: Mapping[str, Any], factor: str) -> str:

@@ -142,7 +142,7 @@ def _times(rows: pd.DataFrame, shown: Shown, source: _Source) -> Iterator[Series
         points = [_time(row, "response_p99", source) for row in records(tail)]
         if points:
             name = f"{line.name}: p99"
-            yield replace(line, name=name, points=points, dash=DASHED, thin=True)
+            yield replace(line, name=name, points=points, dash=DASHED)
 
 
 def _time(row: Mapping[str, Any], measure: str, source: _Source) -> Point:

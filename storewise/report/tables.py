@@ -129,7 +129,16 @@ class Line:
 
     cells: Sequence[Cell]
     source: str = ""
-    label: str = ""
+
+    @property
+    def label(self) -> str:
+        """What its source is called: the table, and its rows as people count them (from 1)."""
+        if not self.source:
+            return ""
+        csv, rows = self.source.split(":", 1)
+        ends = [[str(int(end) + 1) for end in run.split("-")] for run in rows.split(",")]
+        parts = ["–".join(run) for run in ends]
+        return f"{csv} {', '.join(parts[:2])}{', …' if len(parts) > 2 else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,9 +176,8 @@ def render(spec: Spec, frames: Mapping[str, pd.DataFrame], tables: Tables) -> Ta
     heads = [spec.heads.get(name, _HEADS.get(name, name.replace("_", " "))) for name in listed]
     lines = []
     for row, labels in places[:MOST_ROWS]:
-        source = _source(spec.csv, row, labels)
         cells = [_cell(name, units[name], row) for name in listed]
-        lines.append(Line(cells, source, source_label(source)))
+        lines.append(Line(cells, _source(spec.csv, row, labels)))
     return _condensed(Table(spec.id, spec.caption, heads, lines, len(places)))
 
 
@@ -179,16 +187,6 @@ def plain_table(
     """A table of texts and numbers that are in no file of the analysis."""
     cells = [[_cell("x", "level", {"x": value}) for value in row] for row in rows]
     return Table(id_, caption, heads, [Line(one) for one in cells], len(cells))
-
-
-def source_label(source: str) -> str:
-    """What a source is called: the table, and its rows as people count them (from 1)."""
-    if not source:
-        return ""
-    csv, rows = source.split(":", 1)
-    ends = [[int(end) + 1 for end in run.split("-")] for run in rows.split(",")]
-    parts = [f"{run[0]}" if len(run) == 1 else f"{run[0]}–{run[1]}" for run in ends]
-    return f"{csv} {', '.join(parts[:2])}{', …' if len(parts) > 2 else ''}"
 
 
 def _key(key: str, frame: pd.DataFrame, tables: Tables) -> list[str]:

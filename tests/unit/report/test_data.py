@@ -54,7 +54,7 @@ def test_the_law_is_drawn_through_the_rates(charts):
         (one.engine, one.points)
         for panel in charts["scaling"].panels
         for one in panel.series
-        if one.thin and one.points[0].words.startswith("Universal Scalability Law")
+        if one.mode == "lines" and one.points[0].words.startswith("Universal Scalability Law")
     ]
     assert {"sqlite"} <= {engine for engine, _ in laws}
     assert all(a.x < b.x and b.y > 0 for _, points in laws for a, b in pairwise(points))
