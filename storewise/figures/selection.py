@@ -126,12 +126,11 @@ def points_of(
 
 
 def line_of(
-    group: pd.DataFrame, names: Sequence[str], points: Sequence[Point], rank: int, **look: Any
+    group: pd.DataFrame, names: Sequence[str], points: Sequence[Point], dash: int
 ) -> Series:
     """The line of one setting of an engine, told from its others by its dashes."""
     first = records(group)[0]
-    usual: dict[str, Any] = {"name": line_name(first, names), "engine": str(first["engine"])}
-    return Series(points=points, **(usual | {"dash": rank} | look))
+    return Series(line_name(first, names), points, engine=str(first["engine"]), dash=dash)
 
 
 def series_of_rows(

@@ -130,19 +130,18 @@ def latency_over_throughput(tables: Tables) -> Chart | None:
 
 
 def _times(rows: pd.DataFrame, shown: Shown, source: _Source) -> Iterator[Series]:
-    for rank, group in lines_in(rows, shown.names):
+    for _, group in lines_in(rows, shown.names):
         # Steps are joined in the order of their load.
         load = "rate" if group["rate"].nunique() > 1 else "clients"
         group = group.sort_values([load, "reached"])
         points = [_time(row, "response_mean", source) for row in records(group)]
-        line = line_of(group, shown.names, points, rank, dash=SOLID)
+        line = line_of(group, shown.names, points, SOLID)
         yield line
         # Of few operations there is none.
         tail = group.dropna(subset="response_p99") if "response_p99" in group else group.iloc[:0]
         points = [_time(row, "response_p99", source) for row in records(tail)]
         if points:
-            name = f"{line.name}: p99"
-            yield replace(line, name=name, points=points, dash=DASHED)
+            yield replace(line, name=f"{line.name}: p99", points=points, dash=DASHED)
 
 
 def _time(row: Mapping[str, Any], measure: str, source: _Source) -> Point:
