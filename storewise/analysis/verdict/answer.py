@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from storewise.analysis.common.engines import BASELINE, embedded, title
+from storewise.analysis.common.engines import BASELINE, title
 from storewise.analysis.common.text import all_of, count
 from storewise.analysis.decision import Criterion as Rule
 from storewise.analysis.decision import Decision
@@ -18,7 +18,7 @@ from storewise.analysis.decision.decide import SURE
 from storewise.analysis.measure.derived import times_asked
 from storewise.analysis.model.tables import Tables
 from storewise.analysis.verdict.criterion import Criterion, Standing
-from storewise.analysis.verdict.measures import LONG
+from storewise.analysis.verdict.measures import LONG, without_server
 from storewise.analysis.verdict.turn import Turn
 from storewise.analysis.verdict.uses import Choice, names_of
 
@@ -247,21 +247,17 @@ def _fewer_files(criteria: Sequence[Criterion], name: str) -> Iterator[str]:
 
 
 def _between(tables: Tables, criteria: Sequence[Criterion], names: Sequence[str]) -> Iterator[str]:
-    """What decides between stores that are level: servers to run, disk, what a crash costs."""
-    engines = tables.trials.get("engine", ())
-    plain = {title(str(name)) for name in set(engines) if embedded(str(name))}
-    alone = [name for name in names if name in plain]
+    """What decides between stores that are level: servers to run, disk."""
+    alone = [name for name in names if name in without_server(tables)]
     if 0 < len(alone) < len(names):
         yield f"Without a server: {all_of(alone)}."
-    for key in ("disk", "loss"):
-        one = next((c for c in criteria if c.name == key), None)
-        standings = [s for s in one.stores if s.label in names] if one is not None else []
-        if one is None or len(standings) < 2:
-            continue
-        best, worst = standings[0], standings[-1]
-        times = times_better(one, best, worst)
-        if times >= WORTH:
-            yield f"{best.label}: {_factor(times)} {_better(one)} than {worst.label}."
+    for disk in (c for c in criteria if c.name == "disk"):
+        standings = [s for s in disk.stores if s.label in names]
+        if len(standings) > 1:
+            best, worst = standings[0], standings[-1]
+            times = times_better(disk, best, worst)
+            if times >= WORTH:
+                yield f"{best.label}: {_factor(times)} {_better(disk)} than {worst.label}."
 
 
 def other_work(tables: Tables) -> bool:

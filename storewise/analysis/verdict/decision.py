@@ -17,7 +17,7 @@ from typing import Any
 
 import pandas as pd
 
-from storewise.analysis.common.engines import BASELINE, embedded, title
+from storewise.analysis.common.engines import BASELINE, title
 from storewise.analysis.common.frames import records
 from storewise.analysis.common.text import all_of
 from storewise.analysis.decision import Conditions, Decision, decide
@@ -47,6 +47,7 @@ from storewise.analysis.verdict.measures import (
     set_aside,
     study_weights,
     whole_rounds,
+    without_server,
 )
 from storewise.analysis.verdict.sliders import sliders
 from storewise.analysis.verdict.standings import figure, standings
@@ -87,7 +88,7 @@ def verdict(tables: Tables) -> Verdict:
     every = rules(tables, measured, measures, weights)
     stores = set(measures["store"])
     of_aside = {
-        _label(store, deployment if store in stores else ""): why
+        f"{store} ({deployment})" if deployment and store in stores else store: why
         for (store, deployment), why in aside.items()
     }
     conditions = Conditions(
@@ -120,7 +121,7 @@ def verdict(tables: Tables) -> Verdict:
         every,
         conditions,
         one_writer=_with_one_client(tables),
-        apart={title(name) for name in _engines(tables) if embedded(name)},
+        apart=without_server(tables),
     )
     weighted = any(c.name in weights for c in criteria)
     loading = comparable.loads(tables.throughput)
@@ -153,10 +154,6 @@ def verdict(tables: Tables) -> Verdict:
         weighted,
         sliders(criteria, measures, judged, every),
     )
-
-
-def _label(store: str, deployment: str) -> str:
-    return f"{store} ({deployment})" if deployment else store
 
 
 def criteria_of(tables: Tables) -> list[Criterion]:
@@ -242,10 +239,6 @@ def _weights(criteria: Sequence[Criterion], weights: Mapping[str, float]) -> lis
     return [text]
 
 
-def _engines(tables: Tables) -> list[str]:
-    return sorted(set(map(str, tables.trials.get("engine", ()))))
-
-
 def _with_one_client(tables: Tables) -> set[str]:
     """The numbers of clients, in words, with which one alone loads."""
     names = [name for name in CLIENTS if name in tables.trials]
@@ -270,8 +263,8 @@ def _sentence(criterion: Criterion) -> str:
         for s in criterion.standings
         if s.baseline
     )
-    if len(stores) > 1 and len(criterion.leaders) == 1:
-        return f"{start}: best is {told}.{without}"
     if len(criterion.leaders) > 1:
-        return f"{start}: {all_of(criterion.leaders)} are not told apart: {told}.{without}"
+        told = f"{all_of(criterion.leaders)} are not told apart: {told}"
+    elif criterion.leaders and len(stores) > 1:
+        told = f"best is {told}"
     return f"{start}: {told}.{without}"

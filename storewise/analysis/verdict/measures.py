@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from storewise.analysis.common.engines import BASELINE, CEILING, may_lose, title
+from storewise.analysis.common.engines import BASELINE, CEILING, embedded, may_lose, title
 from storewise.analysis.common.frames import missing, records
 from storewise.analysis.decision import Criterion as Rule
 from storewise.analysis.measure.verification import wrong_trials
@@ -29,6 +29,12 @@ LONG = 5.0
 def no_stores() -> tuple[str, ...]:
     """What is measured beside the stores: never recommended."""
     return (title(BASELINE), title(CEILING))
+
+
+def without_server(tables: Tables) -> set[str]:
+    """The stores that need no server: each process that writes has its own."""
+    engines = set(map(str, tables.trials.get("engine", ())))
+    return {title(name) for name in engines if embedded(name)}
 
 
 def measures_of(
@@ -182,7 +188,7 @@ def set_aside(tables: Tables) -> dict[tuple[str, str], str]:
 
 def _lossy_crashes(tables: Tables) -> set[str]:
     """Trials that lost documents only, in crashes, without having promised to keep them: the
-    criterion "loss on a crash" tells how many."""
+    decision's sentence tells how many."""
     crashed = set(map(str, tables.crashes["trial"]))
     trials = tables.results.trials
     if not crashed or "consistency" not in trials:

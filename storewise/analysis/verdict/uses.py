@@ -99,14 +99,11 @@ def choices(
         mine = measures
         if use.key == "write":
             mine = measures[~measures["clients"].isin(one_writer)]
-        if not about or mine.empty:
-            continue
-        if use.key == "crash":
-            # Asked only where servers were killed.
-            if not conditions.crashes:
-                continue
+        elif use.key == "crash":  # asked only where servers were killed
             safe = [s for s, (lost, _) in conditions.crashes.items() if lost == 0]
             mine = measures[measures["store"].isin(safe)]
+        if not about or mine.empty:
+            continue
         # What not all of these stores have (nodes of embedded ones) is no reason to leave any out.
         compared = set(mine["store"]) - set(conditions.no_stores)
         has = mine.groupby("criterion")["store"].agg(set).to_dict()
