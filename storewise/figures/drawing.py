@@ -13,6 +13,7 @@ import math
 import re
 import textwrap
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -69,13 +70,17 @@ class Picture:
     panel: bool = False
 
 
+def styled(name: str) -> AbstractContextManager[None]:
+    """Figures as here; `name` keeps the ids of two on one page apart, and the same in each run."""
+    return mpl.rc_context({**_RC, "svg.hashsalt": name})
+
+
 def draw(chart: Chart, name: str) -> list[Picture]:
-    """The legend, where there is something in it, then a picture of each panel. `name` keeps the
-    ids of two charts on one page apart."""
+    """The legend, where there is something in it, then a picture of each panel."""
     points = [point for panel in chart.panels for one in panel.series for point in one.points]
     if any(point.unsure for point in points):
         chart = replace(chart, note=f"{chart.note} {_HOLLOW}".strip())
-    with mpl.rc_context({**_RC, "svg.hashsalt": name}):
+    with styled(name):
         pictures = [_legend(chart)] if chart.note or _entries(chart) else []
         for place, panel in enumerate(chart.panels):
             mpl.rcParams["svg.hashsalt"] = f"{name}-{place}"

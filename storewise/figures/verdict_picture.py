@@ -13,7 +13,7 @@ from matplotlib.patches import Rectangle
 
 from storewise.analysis.verdict.answer import Answer
 from storewise.errors import ResultError
-from storewise.figures.drawing import Picture, picture_of, to_png, to_svg
+from storewise.figures.drawing import Picture, picture_of, styled, to_png, to_svg
 from storewise.figures.style import GREY
 from storewise.figures.verdict_chart import Entry, VerdictChart
 
@@ -78,7 +78,8 @@ def write_picture(answer: Answer, chart: VerdictChart, folder: Path) -> None:
     written. Nothing where the chart has no rows."""
     if not chart.rows or not chart.columns:
         return
-    pictures = [_drawn(answer, chart)]
+    with styled(NAME):
+        pictures = [_drawn(answer, chart)]
     caption = "\n".join([chart.title, *answer.lines, chart.key, ""])
     try:
         (folder / f"{NAME}.png").write_bytes(to_png(pictures))
