@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from storewise.analysis.common.frames import missing, records
@@ -26,52 +27,43 @@ _OF_CLIENTS = ("workers", "processes", "threads")
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One value of one step of one trial, in our units (s, 1/s)."""
+    """One value of one step of one trial, in our units (s, 1/s); the engine is one of the levels.
 
-    engine: str
+    The operation is ALL of figures of all operations together.
+    """
+
     phase: str
-    step: int
     measure: str
     value: float
-    operation: str = ""
+    operation: str = ALL
     levels: Mapping[str, Any] = field(default_factory=dict)
 
 
 def points(results: Results, measures: pd.DataFrame) -> list[Point]:
     """All points of a study: of its rates, and the mean service time in s of each operation."""
-    factors = {
-        row["trial"]: {name: row[name] for name in results.factors if not missing(row[name])}
-        for row in records(results.trials)
-    }
+    names = list(results.factors)
+    factors = {row["trial"]: row for row in records(results.trials[["trial", *names]])}
     steps = steps_of(results.parts)
-    points = []
     wanted = (measures["operation"] == ALL) & measures["measure"].isin(RATES)
     wanted |= measures["measure"] == "mean_service_time"
-    for row in records(measures[wanted]):
-        trial, phase, step = row["trial"], row["phase"], row["step"]
-        if trial not in factors or not math.isfinite(row["value"]):
-            continue
-        parameters = dict(enumerate(steps.get((trial, phase), []))).get(step, {})
-        points.append(
-            Point(
-                engine=str(factors[trial].get("engine", "")),
-                phase=phase,
-                step=step,
-                measure=row["measure"],
-                value=row["value"],
-                operation="" if row["operation"] == ALL else row["operation"],
-                levels=levels_of(factors[trial], parameters),
-            )
-        )
-    return points
+    found = []
+    for row in records(measures[wanted & np.isfinite(measures["value"])]):
+        levels = {name: factors[row["trial"]][name] for name in names}
+        parameters = dict(enumerate(steps.get((row["trial"], row["phase"]), ())))
+        levels = levels_of(levels, parameters.get(row["step"], {}))
+        found.append(Point(row["phase"], row["measure"], row["value"], row["operation"], levels))
+    return found
 
 
 def levels_of(factors: Mapping[str, Any], step: Mapping[str, Any]) -> dict[str, Any]:
     """All levels of a step: factors, then the step's parameters, then the number of clients."""
-    levels = {k: v for k, v in factors.items() if "." not in k}
-    levels |= {k: _plain(v) for k, v in step.items() if not missing_level(v)}
-    if missing_level(levels.get(CLIENTS)):
-        levels[CLIENTS] = math.prod(int(levels.get(name, 1)) for name in _OF_CLIENTS)
+    levels = {
+        name: _plain(value)
+        for given in (factors, step)
+        for name, value in given.items()
+        if "." not in name and (isinstance(value, list | dict) or not missing(value))
+    }
+    levels.setdefault(CLIENTS, math.prod(int(levels.get(name, 1)) for name in _OF_CLIENTS))
     return levels
 
 
@@ -85,18 +77,6 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def missing_level(value: Any) -> bool:
-    return not isinstance(value, list | dict | str) and missing(value)
-
-
-def same_level(ours: Any, theirs: Any) -> bool:
-    """Whether two levels are the same, numbers as numbers."""
-    try:
-        return math.isclose(float(ours), float(theirs), rel_tol=1e-9)
-    except (TypeError, ValueError):
-        return str(ours) == str(theirs)
-
-
 def within(levels: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     """Whether levels are as wanted: one value, one of a list, or {from:, to:} (both included)."""
     return all(name in levels and _as(levels[name], want) for name, want in wanted.items())
@@ -106,7 +86,12 @@ def _as(level: Any, wanted: Any) -> bool:
     if isinstance(wanted, Mapping):
         low, high = wanted.get("from", -math.inf), wanted.get("to", math.inf)
         return isinstance(level, int | float) and bool(low <= level <= high)
-    return any(same_level(level, one) for one in (wanted if isinstance(wanted, list) else [wanted]))
+    if isinstance(wanted, list):
+        return any(_as(level, one) for one in wanted)
+    try:
+        return math.isclose(float(level), float(wanted), rel_tol=1e-9)
+    except (TypeError, ValueError):
+        return str(level) == str(wanted)
 
 
 def geometric(values: Iterable[float]) -> float:

@@ -95,15 +95,14 @@ def measured(reference: Reference, curve: Curve, points: Sequence[Point]) -> lis
     best = max if series.better == "more" else min
     curves: list[Curve] = []
     for target in reference.systems.get(curve.system, [{"engine": curve.system}]):
-        wanted = {k: v for k, v in target.items() if k != "engine"} | dict(curve.same)
+        wanted = {**target, **dict(curve.same)}
         alike = [
             p
             for p in points
-            if p.engine == target["engine"]
+            if p.measure == series.measure
+            and p.operation == (series.operation or p.operation)
             and p.phase in series.phases
             and within(p.levels, series.phases[p.phase])
-            and p.measure == series.measure
-            and p.operation == (series.operation if series.operation else p.operation)
             and within(p.levels, wanted)
             # A flag is no number, though Python has it as one.
             and (series.x is None or type(p.levels.get(series.x.level)) in (int, float))
@@ -149,9 +148,8 @@ def slope(values: Mapping[float, float]) -> float:
     pairs = [(math.log(x), math.log(y)) for x, y in values.items() if x > 0 and y > 0]
     if len(pairs) < 2:
         return math.nan
-    x, y = np.asarray(pairs).T
-    x = x - x.mean()
-    return float((x * (y - y.mean())).sum() / (x * x).sum())
+    x, y = np.transpose(pairs)
+    return float(np.polyfit(x, y, 1)[0])
 
 
 def trend(slope: float) -> str:

@@ -52,8 +52,7 @@ def summarise(table: pd.DataFrame, results: Results, keys: Sequence[str] = KEYS)
         logs = np.log(values)
         mean_log = np.bincount(number, logs) / n
     positive = np.bincount(number, ~(values > 0)) == 0
-    measure = first["measure"] if "measure" in first else pd.Series("", first.index)
-    timed = positive & ~measure.isin(COUNTED).to_numpy()
+    timed = positive & ~first["measure"].isin(COUNTED).to_numpy()
     rows = timed[number]
     with np.errstate(invalid="ignore"):  # of what never comes
         distance = (logs[rows] - mean_log[number[rows]]) ** 2
@@ -66,19 +65,9 @@ def summarise(table: pd.DataFrame, results: Results, keys: Sequence[str] = KEYS)
         mean = np.where(positive, np.exp(mean_log), np.bincount(number, values) / n)
         half = stdtrit(freedom, 0.975) * error
         low, high = mean * np.exp(-half), mean * np.exp(half)
-    result = (
-        first[groups]
-        .reset_index(drop=True)
-        .assign(
-            unit=first["unit"].to_numpy(),
-            n=n.astype(int),
-            mean=mean,
-            low=low,
-            high=high,
-            error=error,
-            freedom=freedom,
-        )
-    )
+    result = first[[*groups, "unit"]].reset_index(drop=True)
+    result = result.assign(n=n.astype(int), mean=mean, low=low, high=high)
+    result = result.assign(error=error, freedom=freedom)
     if "count" in table:
         count = np.bincount(number, table["count"].fillna(0))
         result["count"] = np.where(first["count"].notna(), count, np.nan)
@@ -102,11 +91,11 @@ def _errors(
         own, pooled = squares / own_df, total / df
         others = (total - squares) / (df - own_df)
         p = fdtrc(own_df, df - own_df, own / others)
-    larger = (own_df > 0) & (df > own_df) & (p < UNEQUAL / np.maximum(settings, 1) ** 2)
-    known = timed & (df > 0) & (n > 1)
-    variance = np.fmax(pooled, np.where(own_df > 0, own, 0.0))
-    error = np.where(known, np.sqrt(variance / n), np.nan)
-    return error, np.where(known, np.where(larger, own_df, df), np.nan)
+        # Neither where nothing was repeated nor where nothing else was.
+        larger = p < UNEQUAL / settings**2
+        error = np.sqrt(np.fmax(pooled, own) / n)
+    known = own_df > 0
+    return np.where(known, error, np.nan), np.where(known, np.where(larger, own_df, df), np.nan)
 
 
 def as_estimate(row: Mapping[str, Any]) -> Estimate:

@@ -15,9 +15,8 @@ def reference(yaml=YAML, csv=CSV):
 
 
 def point(engine, nodes, value, phase="read", **levels):
-    return Point(
-        engine, phase, 0, "operations_per_s", value, "", {"nodes": nodes, "key": "a", **levels}
-    )
+    levels = {"engine": engine, "nodes": nodes, "key": "a", **levels}
+    return Point(phase, "operations_per_s", value, levels=levels)
 
 
 def test_published_curves_are_in_our_units():

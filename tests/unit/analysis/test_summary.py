@@ -83,3 +83,19 @@ def test_intervals_cover_what_they_claim():
 def test_a_row_is_the_estimate_that_it_came_from():
     row = summary_of({"sqlite": [1.0, 2.0]}).loc["sqlite"]
     assert as_estimate(row).times(3).high == pytest.approx(3 * row["high"])
+
+
+def test_unlike_operations_are_not_pooled_and_missing_counts_are_none():
+    results = results_of(pd.DataFrame({"trial": ["a", "b"], "engine": "sqlite"}))
+    values = {("get", "a"): (1.0, 3.0), ("get", "b"): (2.0, None), ("put", "a"): (1.0, None)}
+    values["put", "b"] = (9.0, None)
+    rows = [(trial, name, *pair) for (name, trial), pair in values.items()]
+    table = pd.DataFrame(rows, columns=["trial", "operation", "value", "count"])
+    table = table.assign(phase="read", step=0, measure="operations_per_s", unit="1/s")
+    keys = ["phase", "step", "operation", "measure"]
+    result = summarise(table, results, keys).set_index("operation")
+    assert result["freedom"].to_list() == [1, 1]
+    assert result["error"].to_list() == pytest.approx([math.log(2) / 2, math.log(9) / 2])
+    assert result["count"].fillna(-1).to_list() == [3, -1]
+    nothing = summarise(table.iloc[:0], results, keys)
+    assert list(nothing) == list(summarise(table, results, keys))
