@@ -88,10 +88,10 @@ rule shard:
     # All lists are made before a trial opens: a trial whose list is there must not overtake those
     # of earlier rounds, nor be measured beside this work.
     priority: 1
-    resources:
-        opening=1,
     conda:
         "../envs/storewise.yaml"
+    resources:
+        opening=1,
     params:
         state=lambda wildcards: f"{R}/inputs/cache/shards.{wildcards.shards}.parquet",
         seed=STUDY.seed,
