@@ -81,7 +81,8 @@ def test_the_page_sets_the_stores_beside_the_files(page):
     chart = page[page.index('<table id="chart">') :]
     chart = chart[: chart.index("</table>")]
     assert chart.index("SSEARCH files") < chart.index("nothing to load") < chart.index("SQLite")
-    for piece in ('id="questions"', 'id="breakeven"', "client (reads the files)", "store (find)"):
+    found = ("<td>client</td><td>find</td>", "<td>store</td><td>find</td>")
+    for piece in ('id="questions"', 'id="breakeven"', *found):
         assert piece in page
 
 
@@ -95,7 +96,7 @@ def test_an_engine_that_is_left_out_is_named(measured, page):
 @pytest.fixture
 def sizes(place):
     """Measures by engine."""
-    table = pd.read_csv(place.results / "analysis" / "storage_summary.csv")
+    table = pd.read_csv(place.results / "analysis" / "summary.csv")
     return table.pivot_table(index="engine", columns="measure", values="mean")
 
 
@@ -119,13 +120,9 @@ def test_find_counts_the_same(place, sizes):
     assert 0 < operations["sqlite"] < operations["parquet"]
 
 
-def test_the_verdict_and_the_page_tell_them(verdict, page, sizes):
+def test_the_verdict_tells_them(verdict, sizes):
     (criterion,) = [one for one in verdict["criteria"] if one["name"] == "inodes"]
     stand = {one["store"]: one["mean"] for one in criterion["standings"]}
     assert stand["SQLite"] == pytest.approx(sizes["inodes"]["sqlite"])
     (sentence,) = [text for text in verdict["text"] if text.startswith("Files (")]
     assert "the full corpus has 1,119,820 files" in sentence
-    (shown,) = re.findall(
-        r'"engine">SQLite.*data-label="files and directories" class="number">([^<]+)<', page
-    )
-    assert shown == f"{sizes['inodes']['sqlite']:.0f}"

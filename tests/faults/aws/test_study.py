@@ -139,7 +139,7 @@ def test_from_a_prefix_to_a_publication_and_back(place, s3, instances, monkeypat
     assert gone in QUEUES["data"]
     place.verified(2)
     page = (place.results / "report.html").read_text()
-    assert f"1 attempt failed before it was measured: {reason}" in page
+    assert reason in page
 
     # What the hosts were, and what that costs, is as each of them says.
     for kind, life_cycle in INSTANCES.values():

@@ -77,11 +77,10 @@ def test_a_study_of_servers_on_slurm(place: SlurmWorkspace) -> None:
         result.setdefault(trial, {})[node] = host
     assert result == seen, "hosts in the tables are those that were seen"
     page = (place.results / "report.html").read_text()
-    section = page[page.index('<section id="sessions"') :]
-    section = section[: section.index("</section>")]
+    servers = page[page.index('<table id="servers">') :]
+    servers = servers[: servers.index("</table>")]
     for hosts in seen.values():
-        assert f"on {', '.join(sorted(hosts.values()))}, reached over the network" in section
-    assert "Warnings about sessions" not in section
+        assert all(f"<td>{host}</td>" in servers for host in hosts.values())
 
 
 #: Thousands of transactions; a phase that lasts.
