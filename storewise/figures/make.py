@@ -31,7 +31,7 @@ FIGURES: Mapping[str, Callable[[Tables], Chart | None]] = {
     "slowed_nodes": per_node.slowed_nodes,
     "published": published,
 }
-#: Most panels of a figure; more are no longer read.
+#: Panels of a figure, at most: nobody reads more.
 _MOST = 18
 
 

@@ -206,7 +206,7 @@ def _configuration(criteria: Sequence[Criterion], name: str) -> str:
 
 
 def short_number(value: float, unit: str) -> str:
-    """A figure in few signs: ``2,560``, ``168k``, ``1.9M``, ``0.63 ms``, ``2.6 MiB``."""
+    """A figure in a few characters: ``2,560``, ``168k``, ``1.9M``, ``0.63 ms``, ``2.6 MiB``."""
     if unit in ("s", "B"):
         return (seconds if unit == "s" else binary)(value) if value > 0 else f"0 {unit}"
     for letter, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):

@@ -53,7 +53,7 @@ class Curve:
     """Levels that a published curve fixes, with their values."""
     values: Mapping[float, float]
     engine: str = ""
-    """Ours; empty in a published curve."""
+    """The engine of a measured curve; empty for a published one."""
     setting: str = ""
     """What else our study varied."""
 
