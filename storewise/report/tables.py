@@ -184,8 +184,11 @@ def render(spec: Spec, frames: Mapping[str, pd.DataFrame], tables: Tables) -> Ta
 def plain_table(
     id_: str, caption: str, heads: Sequence[str], rows: Iterable[Sequence[Any]]
 ) -> Table:
-    """A table of texts and numbers that are in no file of the analysis."""
-    cells = [[_cell("x", "level", {"x": value}) for value in row] for row in rows]
+    """A table of texts and numbers that are in no file of the analysis: its texts are whole."""
+    cells = [
+        [Cell(x, x) if x and isinstance(x, str) else _cell("x", "level", {"x": x}) for x in row]
+        for row in rows
+    ]
     return Table(id_, caption, heads, [Line(one) for one in cells], len(cells))
 
 

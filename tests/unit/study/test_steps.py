@@ -210,6 +210,11 @@ def summary_of(means):
     return pd.DataFrame(rows, columns=["engine", "phase", "step", "mean"])
 
 
+def at(steps, rows):
+    """The rows with the columns that say what their step did."""
+    return rows.merge(steps.drop(columns="operation"), on=["phase", "step"], how="left")
+
+
 def told_steps(*steps):
     """Rows of `tables.steps` of phase c: (clients, rate, other) of each step."""
     rows = [("c", n, "all", clients, rate, NONE, other) for n, (clients, rate, other) in
@@ -228,7 +233,7 @@ def test_stores_are_compared_at_the_same_question_with_any_number_of_clients():
     steps = told_steps(
         (1.0, NONE, "distribution uniform"), (1.0, NONE, zipfian), (4.0, NONE, zipfian)
     )
-    result = closed_steps(rows, steps)
+    result = closed_steps(at(steps, rows))
     found = list(zip(result["engine"], result["step"], strict=True))
     assert found == [("a", 1), ("a", 2), ("b", 1), ("b", 2)]
     assert list(result["with"]) == [f"{zipfian}, 1 client", f"{zipfian}, 4 clients"] * 2
@@ -237,13 +242,13 @@ def test_stores_are_compared_at_the_same_question_with_any_number_of_clients():
 def test_a_target_rate_ranks_no_store():
     rows = summary_of({("a", 0): 99, ("a", 1): 700, ("b", 0): 100, ("b", 1): 100})
     steps = told_steps((2.0, 100.0, ""), (2.0, 900.0, ""))
-    assert closed_steps(rows, steps).empty
+    assert closed_steps(at(steps, rows)).empty
     assert open_phases(steps) == {"c"}
     mixed = told_steps((2.0, NONE, ""), (2.0, 900.0, ""))
-    assert set(closed_steps(rows, mixed)["step"]) == {0}
+    assert set(closed_steps(at(mixed, rows))["step"]) == {0}
     assert open_phases(mixed) == set()
     # A phase of one step is not among the steps.
-    assert list(closed_steps(rows, steps.iloc[:0])["with"]) == [""] * 4
+    assert list(closed_steps(at(steps.iloc[:0], rows))["with"]) == [""] * 4
 
 
 def test_searches_without_an_answer_are_said():
