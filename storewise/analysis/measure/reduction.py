@@ -47,14 +47,17 @@ class Reduction:
         # With one thread rows stay in their order.
         self._connection = duckdb.connect(":memory:", config={"threads": 1})
         give = self._connection.register
-        give("every_sample", samples)
+        give("stored", _frame(samples))
+        self._connection.execute("CREATE TEMP TABLE every_sample AS FROM stored")
         give("host_metrics", pa.table({"metric": HOST_METRICS}))
         give("inode_metrics", pa.table({"metric": INODE_METRICS}))
-        samples_of = "FROM every_sample"
-        if whole is not None:
-            give("whole", _table(["trial", "phase"], whole))
-            samples_of += " SEMI JOIN whole USING (trial, phase)"
-        self._connection.execute(f"CREATE TEMP VIEW samples AS {samples_of}")
+        # Few studies have phases that are not whole, and each look at them costs time.
+        every = self.table("SELECT DISTINCT trial, phase FROM every_sample")
+        known = set(every.itertuples(index=False, name=None))
+        lacking = known - set(whole) if whole is not None else set()
+        give("lacking", _table(["trial", "phase"], lacking))
+        but = " ANTI JOIN lacking USING (trial, phase)" if lacking else ""
+        self._connection.execute(f"CREATE TEMP VIEW samples AS FROM every_sample{but}")
         rows = [(*key, *counts) for key, counts in (clients or {}).items()]
         give("clients", _table(["trial", "phase", "threads", "processes"], rows))
         for name in _FILES:
@@ -63,7 +66,19 @@ class Reduction:
     def table(self, query: str) -> pd.DataFrame:
         """The result of a query; text as ``str``."""
         table: pd.DataFrame = self._connection.sql(query).df()
-        return table.astype({n: str for n in table if table[n].dtype == object})
+        return table.astype({n: str for n in table if table[n].dtype in (object, "category")})
+
+
+def _frame(samples: pa.Table) -> pd.DataFrame:
+    """The samples with texts as categories, which SQL groups and joins by as by numbers, in half
+    the time. They are in the order of the texts."""
+    frame: pd.DataFrame = samples.unify_dictionaries().to_pandas(
+        types_mapper={pa.int32(): pd.Int32Dtype()}.get
+    )
+    for name in frame.select_dtypes("category"):
+        texts = frame[name].cat
+        frame[name] = texts.reorder_categories(sorted(texts.categories))
+    return frame
 
 
 def _table(columns: list[str], rows: Collection[tuple[object, ...]]) -> pa.Table:

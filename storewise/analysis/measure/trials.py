@@ -72,7 +72,7 @@ def measure(
         "SELECT DISTINCT trial, phase, step FROM samples WHERE metric = 'target_rate'"
     )
     texts = dict.fromkeys(("trial", "phase", "host"), "category")
-    nothing = Reduction(rows.slice(0, 0))
+    beside_files = samples if study.files else Reduction(rows.slice(0, 0))
     return Measured(
         trials=_trials(samples),
         series=rates.series(samples),
@@ -83,8 +83,8 @@ def measure(
             _by_trial([stored, node_storage(session_table, samples, stored, times)]),
             session_table,
         ),
-        question_times=question_times(samples if study.files else nothing, clients_at_once(parts)),
-        load_times=load_times(samples if study.files else nothing, session_table),
+        question_times=question_times(beside_files, clients_at_once(parts)),
+        load_times=load_times(beside_files, session_table),
         parameters=parameters,
         load=load,
         host=host,

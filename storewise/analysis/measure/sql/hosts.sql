@@ -3,7 +3,7 @@
 -- Samples too brief to say anything are left out, but for a step's only one: the kernel counts
 -- processor time in ticks of 10 ms. `length` in s, 1 where none was taken.
 CREATE TEMP TABLE host_samples AS
-WITH rows AS (
+WITH rows AS MATERIALIZED (
     SELECT trial, phase, step, host, second, metric, value FROM samples
     WHERE second IS NOT NULL AND phase <> 'session'
         AND metric IN (FROM host_metrics UNION ALL SELECT 'sample_length')
