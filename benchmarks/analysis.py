@@ -501,18 +501,19 @@ def measure(study: Path, *, page: bool) -> None:
     stage("imports")
     results = load_results(study)
     stage("read and reduce")
-    tables, _ = write_study(results, study / "analysis")
+    tables, decision = write_study(results, study / "analysis")
     stage("tables, verdict, CSV")
     total = time.monotonic() - begin
     rows = {name: len(table) for name, table in tables.frames().items() if len(table) > 20_000}
     if page:
         from storewise.figures.make import make_figures
-        from storewise.report.page.page import render
+        from storewise.figures.verdict_chart import verdict_chart
+        from storewise.report.page.page import html
 
-        make_figures(tables, study / "figures")
+        made = make_figures(tables, study / "figures")
         stage("figures")
-        render(study, study / "report.html")
-        stage("page, all read again")
+        html(tables, decision, made, verdict_chart(tables, decision))
+        stage("page")
     place_of_shard = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     print(json.dumps({"stages": stages, "total": total, "own_peak": place_of_shard, "rows": rows}))
 

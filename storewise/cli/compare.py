@@ -63,9 +63,6 @@ def compare(
     format_: Annotated[
         Literal["text", "json"], typer.Option("--format", help="Of the output.")
     ] = "text",
-    html: Annotated[
-        Path | None, typer.Option("--html", help="Also write the text as a page, to mail.")
-    ] = None,
     results: Results = RESULTS,
 ) -> None:
     """Set new against old: two levels of a factor of one study, or two studies.
@@ -83,7 +80,7 @@ def compare(
     from storewise.compare.compare import Selection, compare_levels, compare_studies
     from storewise.compare.gate import gate as gate_of
     from storewise.compare.gate import parse_limit
-    from storewise.compare.render import as_json, gate_lines, print_text, varying, write_page
+    from storewise.compare.render import as_json, gate_lines, print_text, varying
 
     factor, levels = _by(by) if by is not None else ("", ())
     if (by is None) == (new is None):
@@ -101,9 +98,6 @@ def compare(
     else:
         comparison = compare_studies(before, _tables(results_of(new, results)), selection)
     gate = gate_of(comparison, limit) if limit is not None else None
-    if html is not None:
-        write_page(comparison, gate, html)
-        say(f"wrote {html}")
     if format_ == "json":
         print_json(as_json(comparison, gate))
         for line in gate_lines(gate, varying(comparison)) if gate is not None else ():

@@ -7,7 +7,7 @@ rule is `storewise.analysis.decision.compare`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +17,8 @@ import pandas as pd
 from storewise.analysis.common.frames import missing, records
 from storewise.analysis.common.text import level
 from storewise.analysis.decision import compare as ratios_of
+from storewise.analysis.measure.conditions import conditions
 from storewise.analysis.model.tables import Tables
-from storewise.compare.conditions import Difference, canary_words, differences, warning_words
 from storewise.compare.figures import FIGURE, RATE, SIZE, figures_of
 from storewise.errors import ResultError
 from storewise.yamlfile import nearest
@@ -43,7 +43,8 @@ class Comparison:
     `figures` has a row per setting and figure that both have: a column per factor that rows are
     matched by, FIGURE, n_old, old, n_new, new (rounds and geometric means), answer, and the columns
     of `storewise.analysis.decision.compare`. `only` has what one side lacks: the factors, FIGURE,
-    and side (that has it).
+    and side (that has it). `differences` are conditions that differ: the term, what of it only old
+    has, and what only new has.
     """
 
     old: str
@@ -51,8 +52,7 @@ class Comparison:
     factors: Sequence[str]
     figures: pd.DataFrame
     only: pd.DataFrame
-    differences: Sequence[Difference] = ()
-    notes: Sequence[str] = ()
+    differences: Sequence[tuple[str, str, str]] = ()
     machines: str = ""
 
 
@@ -77,8 +77,7 @@ def compare_levels(
     if shared:
         sides = [side[side["round"].isin(shared)] for side in sides]
     old, new = (f"{factor} {one} in {tables.results.directory}" for one in levels)
-    found = _compared(sides, tables, selection, same_rounds=bool(shared))
-    return Comparison(old, new, *found, notes=[warning_words(tables, "the study")])
+    return Comparison(old, new, *_compared(sides, tables, selection, same_rounds=bool(shared)))
 
 
 def compare_studies(before: Tables, after: Tables, selection: Selection) -> Comparison:
@@ -100,10 +99,31 @@ def compare_studies(before: Tables, after: Tables, selection: Selection) -> Comp
         str(old),
         str(new),
         *_compared(sides, before, selection, same_rounds=False),
-        differences=differences(before, after),
-        notes=[warning_words(before, "old"), warning_words(after, "new")],
-        machines=canary_words(before, after),
+        differences=list(_differences(conditions(before), conditions(after))),
+        machines=_canary_words(before, after),
     )
+
+
+def _differences(
+    old: Mapping[str, Sequence[str]], new: Mapping[str, Sequence[str]]
+) -> Iterator[tuple[str, str, str]]:
+    for term in {**old, **new}:
+        before, after = old.get(term, ()), new.get(term, ())
+        gone = "; ".join(value for value in before if value not in after)
+        come = "; ".join(value for value in after if value not in before)
+        if gone or come:
+            yield term, gone, come
+
+
+def _canary_words(old: Tables, new: Tables) -> str:
+    """How fast the machines were, by the canary: a small fixed piece of work that each trial begins
+    with. Empty where one has none."""
+    means = []
+    for canary in (old.canary, new.canary):
+        values = canary.loc[(canary["metric"] == "canary_cpu") & (canary["value"] > 0), "value"]
+        means.append(np.log(values.astype(float)).mean())
+    ratio = float(np.exp(means[1] - means[0]))
+    return "" if np.isnan(ratio) else f"New's processor was {ratio:.2f} times as fast as old's"
 
 
 def _compared(

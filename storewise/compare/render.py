@@ -1,12 +1,10 @@
-"""A comparison as text for people, which is also the page, and as plain data."""
+"""A comparison as text for people, and as plain data."""
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, astuple
-from pathlib import Path
+from dataclasses import asdict
 from typing import Any
 
 import pandas as pd
@@ -18,11 +16,9 @@ from rich.text import Text
 from storewise.analysis.common.frames import grouped, json_value, records
 from storewise.analysis.common.text import number, seconds, setting, some_of
 from storewise.analysis.decision.compare import CONTROLS, COUNTED, DAYS, SAME_ROUNDS
-from storewise.atomic import write_aside
 from storewise.compare.compare import Comparison
 from storewise.compare.figures import TIME
 from storewise.compare.gate import DIFFERENT_DAYS, Gate
-from storewise.errors import ResultError
 
 _HEADINGS = {
     SAME_ROUNDS: "Measured in the same rounds",
@@ -31,16 +27,6 @@ _HEADINGS = {
     COUNTED: "Counted: different from 1.2 times on",
 }
 _COLOURS = {"faster": "green", "slower": "red", "smaller": "green", "larger": "yellow"}
-_PAGE = """<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<title>Old and new – Storewise</title>
-<style>{stylesheet}
-:root {{ color-scheme: light dark; }}
-pre {{ margin: 2em; line-height: 1.4; font-family: ui-monospace, monospace; }}</style>
-</head><body><pre>{code}</pre></body></html>
-"""
 
 
 def print_text(comparison: Comparison, gate: Gate | None, console: Console) -> None:
@@ -50,9 +36,9 @@ def print_text(comparison: Comparison, gate: Gate | None, console: Console) -> N
     console.print(Text(f"Old: {comparison.old}\nNew: {comparison.new}"))
     if comparison.differences:
         _head("What differs beside the figures", console)
-        table = Table("", "old", "new", box=None)
+        table = Table("", "only old", "only new", box=None)
         for one in comparison.differences:
-            table.add_row(*(Text(word or "-", overflow="fold") for word in astuple(one)))
+            table.add_row(*(Text(word or "-", overflow="fold") for word in one))
         _put(table, console)
     shown = varying(comparison)
     for basis, title in _HEADINGS.items():
@@ -63,21 +49,9 @@ def print_text(comparison: Comparison, gate: Gate | None, console: Console) -> N
     for (side,), rows in grouped(comparison.only, ["side"]):
         words = "; ".join(_words(row, shown) for row in records(rows))
         console.print(Text(f"\nOnly in {side}: {words}."))
-    for note in filter(None, comparison.notes):
-        console.print(Text(f"\n{note}."))
     console.print(Text(f"\n{statement(comparison)}"))
     for line in gate_lines(gate, shown) if gate is not None else ():
         console.print(Text(line))
-
-
-def write_page(comparison: Comparison, gate: Gate | None, out: Path) -> None:
-    """The text as one page; ResultError where it cannot be written."""
-    console = Console(file=io.StringIO(), record=True, width=90, highlight=False)
-    print_text(comparison, gate, console)
-    try:
-        write_aside(out, console.export_html(code_format=_PAGE))
-    except OSError as error:
-        raise ResultError(f"{out}: cannot be written: {error.strerror or error}") from error
 
 
 def _head(title: str, console: Console) -> None:

@@ -77,9 +77,5 @@ def themed(colour: str) -> str:
 
 def page_colours() -> str:
     """The variables of `themed`, for a page that is dark by choice or by its reader's system."""
-    dark = "".join(f"--c{light[1:]}:{colour};" for light, colour in DARK.items())
-    return (
-        f'@media screen {{ :root[data-scheme="dark"] {{ {dark} }} }}\n'
-        "@media screen and (prefers-color-scheme: dark) "
-        f"{{ :root:not([data-scheme]) {{ {dark} }} }}"
-    )
+    both = (f"--c{light[1:]}: light-dark({light}, {dark});" for light, dark in DARK.items())
+    return f":root {{ {' '.join(both)} }}"

@@ -11,6 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 from markupsafe import Markup
 
 from storewise.analysis.common.remedies import grouped_warnings
+from storewise.analysis.measure.conditions import conditions
 from storewise.analysis.model.tables import Tables
 from storewise.analysis.pipeline.load import load_results
 from storewise.analysis.pipeline.output import write_csv, write_study
@@ -28,7 +29,7 @@ from storewise.figures.verdict_chart import VerdictChart, verdict_chart
 from storewise.figures.verdict_picture import write_picture
 from storewise.layout import ANALYSIS, FIGURES, REPORT, SUMMARY
 from storewise.report.data.embed import packed, script_json
-from storewise.report.data.evidence import Evidence, with_ids
+from storewise.report.data.evidence import evidence
 from storewise.report.page import provenance
 from storewise.report.page.timelines import span, timelines
 from storewise.report.shown import CANARY, MEASURED, PUBLISHED, SERVERS, STATISTICS, VERDICT
@@ -89,8 +90,7 @@ def make_report(
     write_picture(decision.answer, chart, study_dir / FIGURES)
     page = study_dir / REPORT
     try:
-        summary = with_ids(tables.summary, tables.results.factors)
-        write_csv(summary, study_dir / SUMMARY)
+        write_csv(tables.summary, study_dir / SUMMARY)
         write_aside(page, html(tables, decision, made, chart))
     except OSError as error:
         raise ResultError(
@@ -119,8 +119,8 @@ def html(tables: Tables, decision: Verdict, made: Sequence[Made], chart: Verdict
     environment.filters["ticks"] = ticks
     study = tables.results.study
     name = str(study.get("name", tables.results.directory.name))
-    evidence = Evidence(tables)
-    frames = {**evidence.frames, "verdict": verdict_table(decision)}
+    frames = {**tables.frames(), "verdict": verdict_table(decision)}
+    measured = conditions(tables)
 
     def made_of(*specs: Spec) -> list[Table]:
         every = (render(one, frames, tables) for one in specs)
@@ -148,21 +148,19 @@ def html(tables: Tables, decision: Verdict, made: Sequence[Made], chart: Verdict
         colours=Markup(page_colours()),
         summary_text=summary_text(chart, decision.answer),
         markdown=markdown(chart),
-        methods=provenance.methods(tables),
+        methods=provenance.methods(tables, measured),
+        conditions=measured,
         figures=[_figure(one) for one in made if one.pictures],
         timelines=[packed(one) for one in series],
         span=span(tables),
         fold=FOLD,
-        provenance=provenance.provenance(tables),
-        layouts=provenance.layouts(tables),
         published=provenance.published(tables),
         quarantined=tables.results.quarantined,
         failed=tables.results.failed,
         attempts=tables.results.attempts,
-        files=provenance.files(tables),
         trials=len(tables.trials),
         data=script_json(data),
-        evidence=packed(evidence.payload([*_sources(parts), *_DRAWN])),
+        evidence=packed(evidence(tables, frames, sorted({*_sources(parts), *_DRAWN}))),
         scripts=SCRIPTS,
     )
     return page

@@ -32,7 +32,6 @@ def test_conditions_warnings_files_and_servers_are_told(page):
         "ext4",
         "24 GiB",
         "How fast the machine was before each trial",
-        "Each writing process had a store of its own",
         "summary.csv",
         "End of its log",
         "&lt;b&gt;line 2&lt;/b&gt;",

@@ -15,7 +15,7 @@ from support.results.made import GROUP, SCALED
 
 from storewise.figures.make import FIGURES
 from storewise.report.data.embed import packed, plain, script_json
-from storewise.report.data.evidence import Evidence, headline_id, with_ids
+from storewise.report.data.evidence import evidence
 from storewise.report.page.timelines import span, timelines
 
 pytestmark = GROUP
@@ -27,18 +27,14 @@ def tables(made):
 
 
 @pytest.fixture(scope="module")
-def evidence(tables):
-    return Evidence(tables)
-
-
-@pytest.fixture(scope="module")
 def charts(tables):
     """The charts of a study by their names."""
     return {name: build(tables) for name, build in FIGURES.items()}
 
 
 @pytest.mark.parametrize("name", ["throughput", "latency", "scaling", "storage", "costs"])
-def test_points_of_figures_name_their_rows(evidence, charts, name):
+def test_points_of_figures_name_their_rows(tables, charts, name):
+    frames = tables.frames()
     scale = 1e3 if name == "latency" else 1.0
     series = [one for panel in charts[name].panels for one in panel.series]
     points = [point for one in series for point in one.points if point.source]
@@ -46,7 +42,7 @@ def test_points_of_figures_name_their_rows(evidence, charts, name):
     for point in points:
         csv, row = point.source.split(":")
         value = point.x if isinstance(point.y, str) else point.y
-        assert value == pytest.approx(evidence.frames[csv].iloc[int(row)]["mean"] * scale)
+        assert value == pytest.approx(frames[csv].iloc[int(row)]["mean"] * scale)
 
 
 def test_the_law_is_drawn_through_the_rates(charts):
@@ -71,8 +67,8 @@ def test_json_in_a_script_cannot_be_left():
     assert plain(values) == [3, 2, 0.333333, False, None, None]
 
 
-def test_evidence_has_trials_values_and_files(tables, evidence):
-    payload = evidence.payload(["summary", "nothing of this name"])
+def test_evidence_has_trials_values_and_files(tables):
+    payload = evidence(tables, tables.frames(), ["summary", "nothing of this name"])
     (summary,) = payload["tables"].values()
     rows = tables.summary[["n", "mean"]].to_numpy().tolist()
     for (n, mean), trials, values in zip(rows, summary["trials"], summary["each"], strict=True):
@@ -81,15 +77,6 @@ def test_evidence_has_trials_values_and_files(tables, evidence):
         of = statistics.geometric_mean if min(values) > 0 else statistics.fmean
         assert of(values) == pytest.approx(mean)
     assert {"write.0.parquet", "write.0.hlog"} <= set(payload["trials"][0]["files"])
-
-
-def test_ids_of_figures_are_stable(tables):
-    summary = with_ids(tables.summary, tables.results.factors)
-    assert summary["id"].is_unique
-    # A number that is whole: the same name.
-    one = {"engine": "sqlite", "workers": 2.0, "nodes": math.nan, "phase": "read", "measure": "m"}
-    ids = [headline_id({**one, "workers": n}, list(one)) for n in (2.0, 2, 3)]
-    assert ids[0] == ids[1] != ids[2]
 
 
 def test_timelines_have_what_was_sampled(tables):

@@ -8,10 +8,9 @@ function make(name, attributes = {}, ...children) {
   for (const [key, value] of Object.entries(attributes)) {
     if (key === "class") element.className = value;
     else if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
-    else if (value === true) element.setAttribute(key, "");
-    else if (value !== false && value !== null && value !== undefined) element.setAttribute(key, value);
+    else element.setAttribute(key, value === true ? "" : value);
   }
-  element.append(...children.filter((child) => child !== null && child !== undefined));
+  element.append(...children);
   return element;
 }
 
@@ -53,26 +52,4 @@ for (const button of document.querySelectorAll("[data-copy]")) {
   const shown = byId(button.dataset.copy);
   button.hidden = false;
   button.addEventListener("click", () => copyText(shown.textContent.trim(), shown));
-}
-
-/** A number as people read it: three digits, thousands apart. */
-function spoken(value) {
-  if (typeof value !== "number") return value === null || value === undefined ? "–" : String(value);
-  if (value !== 0 && (Math.abs(value) < 1e-4 || Math.abs(value) >= 1e12)) return value.toExponential(2);
-  return value.toLocaleString("en", { maximumSignificantDigits: Math.abs(value) >= 1000 ? 15 : 4, maximumFractionDigits: Math.abs(value) >= 1000 ? 0 : 8 });
-}
-/** A value as a cell of a CSV file; text that a spreadsheet would run is made plain text. */
-function csvCell(value) {
-  let text = value === null || value === undefined ? "" : String(value);
-  if (/^[=+@\t\r]/.test(text) || (/^-/.test(text) && Number.isNaN(Number(text)))) text = `'${text}`;
-  return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
-}
-function saveText(name, text, type) {
-  const url = URL.createObjectURL(new Blob([text], { type }));
-  const link = make("a", { href: url, download: name });
-  document.body.append(link);
-  link.click();
-  link.remove();
-  // The download has its data once the event loop has turned.
-  setTimeout(() => URL.revokeObjectURL(url), 10000);
 }

@@ -4,8 +4,6 @@ let folded = [];
 function paper(on) {
   if (on) folded = Array.from(document.querySelectorAll("details:not([open])"));
   for (const one of folded) one.open = on;
-  if (!on) folded = [];
-  views.forEach((view) => { view.all = on; view.turn(0); });
 }
 addEventListener("beforeprint", () => paper(true));
 addEventListener("afterprint", () => paper(false));
@@ -19,7 +17,4 @@ function unfold() {
 addEventListener("hashchange", unfold);
 unfold();
 
-byId("scheme").addEventListener("change", (event) => {
-  if (event.target.value) document.documentElement.dataset.scheme = event.target.value;
-  else delete document.documentElement.dataset.scheme;
-});
+byId("scheme").addEventListener("change", (event) => { document.documentElement.style.colorScheme = event.target.value; });
