@@ -63,8 +63,10 @@ def _trials_of(
 def _files(tables: Tables) -> list[dict[str, Any]]:
     """The trials with the names of their result files."""
     files: dict[str, list[str]] = {}
-    for file in (*tables.results.parts, *tables.results.logs):
-        files.setdefault(file.trial, []).append(file.name)
+    for part in tables.results.parts:
+        files.setdefault(part.trial, []).append(part.name)
+    for log in tables.results.logs:
+        files.setdefault(log.trial, []).append(log.name)
     return [
         {
             "id": row["trial"],
