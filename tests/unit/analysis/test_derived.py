@@ -2,15 +2,21 @@
 
 import math
 
-import numpy as np
 import pandas as pd
-import pytest
 from support.results.tables import results_of, samples_of
 
-from storewise.analysis.measure.derived import efficiencies, pays, times_asked
+from storewise.analysis.measure.derived import efficiencies, numeric_factors, pays, times_asked
 from storewise.analysis.measure.measures import COLUMNS
 from storewise.analysis.measure.questions import question_times
-from storewise.analysis.model.columns import ALL, EFFICIENCY, OTHER, PARAMETERS, PAYS_FROM
+from storewise.analysis.model.columns import (
+    ALL,
+    EFFICIENCY,
+    LOAD_TIME,
+    OTHER,
+    PARAMETERS,
+    PAYS_FROM,
+    QUESTION_TIME,
+)
 from storewise.metrics.schema import Sample
 
 MEASURES = pd.DataFrame(columns=[*COLUMNS, *PARAMETERS, OTHER])
@@ -53,43 +59,63 @@ def test_files_at_their_fastest_are_what_a_store_must_beat():
         columns=["trial", "engine", "workers", "index"],
     )
     asked = {"plain": 2.0, "slow": 6.0, "many": 1.0, "store": 0.5, "two": 0.2, "alone": 0.1}
-    asked["late"] = 2.0
+    asked |= {"late": 2.0, "empty": 0.01}
     question = pd.DataFrame({"trial": asked.keys(), "value": asked.values()})
     question = question.assign(phase="query", step=0, operation="top_genes", unit="s")
-    load = pd.DataFrame({"trial": ["store", "two", "alone", "empty", "late"]})
-    load = load.assign(value=[60.0, 40, 30, 1, 5], unit="s")
+    loads = {"store": 60.0, "two": 40.0, "alone": 30.0, "empty": 1.0, "late": 5.0}
+    load = pd.DataFrame({"trial": loads.keys(), "value": loads.values(), "unit": "s"})
     table = pays(question, load, MEASURES, results_of(trials))
-    counts = table[table["measure"] == PAYS_FROM].set_index("trial")["value"].to_dict()
-    # 60 / (2 - 0.5) and 40 / (1 - 0.2); nobody asked the files with four workers.
-    assert counts == {"store": pytest.approx(40), "two": pytest.approx(50), "late": math.inf}
+    of = table.groupby("measure")[["trial", "value"]]
+    assert {name: dict(rows.to_numpy().tolist()) for name, rows in of} == {
+        LOAD_TIME: loads,
+        QUESTION_TIME: {trial: t for trial, t in asked.items() if trial != "empty"},
+        # Nobody asked the files with four workers.
+        PAYS_FROM: {"store": 60 / (2 - 0.5), "two": 40 / (1 - 0.2), "late": math.inf},
+    }
+    places = table[["measure", "phase", "step", "operation", "unit"]].drop_duplicates()
+    assert places.to_numpy().tolist() == [
+        [LOAD_TIME, "load", 0, ALL, "s"],
+        [QUESTION_TIME, "query", 0, "top_genes", "s"],
+        [PAYS_FROM, "query", 0, "top_genes", "questions"],
+    ]
     without = trials[trials["engine"] != "files"]
     assert pays(question, load, MEASURES, results_of(without)).empty
     assert [times_asked(n) for n in (0.2, 39.1, 1234.0, math.inf)] == ["1", "40", "1,234", "never"]
 
 
 def test_efficiency_is_that_of_a_round_against_its_lowest_level():
-    trials = pd.DataFrame(
-        {
-            "trial": list("abcdefgh"),
-            "repeat": [1, 1, 1, 2, 2, 2, 1, 1],
-            "engine": ["sqlite"] * 6 + ["duckdb"] * 2,
-            "workers": [2, 4, 8, 2, 4, 8, 4, 8],
-            "nodes": np.nan,
-        }
-    )
-    rates = [100.0, 150.0, 300.0, 200.0, 200.0, 400.0, 50.0, 0.0]
-    table = pd.DataFrame({"trial": trials["trial"], "value": rates, "unit": "documents/s"})
-    table = table.assign(phase="write", step=0, operation=ALL, measure="documents_per_s")
-    own = table.assign(measure="operations_per_s", value=1.0)
-    parsed = table.assign(measure="parse_share", value=0.5)
-    measures = pd.concat([table, own, parsed]).reindex(columns=list(MEASURES))
-    result = efficiencies(measures, results_of(trials))
-    assert set(result["measure"]) == {EFFICIENCY}
-    shown = {row.trial: (row.value, row.other) for row in result.itertuples()}
-    # A load is judged by its documents; a rate of nothing has no ratio.
-    assert shown == {
-        "b": (pytest.approx(0.75), "workers 4 against 2"),
-        "c": (pytest.approx(0.75), "workers 8 against 2"),
-        "e": (pytest.approx(0.5), "workers 4 against 2"),
-        "f": (pytest.approx(0.5), "workers 8 against 2"),
-    }
+    names = ["trial", "repeat", "engine", "workers", "replicas", "volume", "value"]
+    rows = [
+        *(("a", 1, "sqlite", 2, 1, 1, 100.0), ("b", 1, "sqlite", 4, 1, 1, 150.0)),
+        *(("c", 1, "sqlite", 8, 1, 1, 300.0), ("d", 2, "sqlite", 2, 1, 1, 200.0)),
+        *(("e", 2, "sqlite", 4, 1, 1, 200.0), ("f", 2, "sqlite", 8, 1, 1, 400.0)),
+        *(("g", 1, "duckdb", 4, 1, 1, 50.0), ("h", 1, "duckdb", 8, 1, 1, 0.0)),
+        # More replicas and more data are no resources.
+        *(("i", 1, "mongodb", 2, 1, 1, 9.0), ("j", 1, "mongodb", 2, 2, 1, 9.0)),
+        ("k", 1, "mongodb", 2, 1, 0.5, 9.0),
+    ]
+    table = pd.DataFrame(rows, columns=names)
+    place = {"step": 0, "operation": ALL, "unit": "1/s"}
+    load = table[["trial", "value"]].assign(**place, phase="write", measure="documents_per_s")
+    parsed = load.assign(measure="parse_share", value=0.5)
+    # A load is judged by its documents, all else by operations; not by those of one kind, or at a
+    # rate that was asked for. A rate of nothing has no ratio.
+    own = load.assign(measure="operations_per_s", value=1.0)
+    reads = own[own["trial"].isin(["g", "h"])].assign(phase="read", value=[2.0, 3.0])
+    asked, kind = reads.assign(rate=5.0, step=1), reads.assign(operation="get", step=2)
+    measures = pd.concat([load, own, parsed, reads, asked, kind]).reindex(columns=list(MEASURES))
+    result = efficiencies(measures, results_of(table[names[:-1]]))
+    assert set(result["measure"]) == {EFFICIENCY} and set(result["unit"]) == {"1"}
+    assert result[["trial", "phase", "step", "value", "other"]].to_numpy().tolist() == [
+        ["b", "write", 0, 0.75, "workers 4 against 2"],
+        ["c", "write", 0, 0.75, "workers 8 against 2"],
+        ["e", "write", 0, 0.5, "workers 4 against 2"],
+        ["f", "write", 0, 0.5, "workers 8 against 2"],
+        ["h", "read", 0, 0.75, "workers 8 against 4"],
+    ]
+
+
+def test_what_a_resource_is():
+    levels = {"two": [0.5, 2], "one": [1, 1], "zero": [0, 1], "flag": [True, False]}
+    levels |= {"word": ["a", "b"], "gap": [None, 1.0]}
+    assert numeric_factors(pd.DataFrame(levels), list(levels)) == ["two"]

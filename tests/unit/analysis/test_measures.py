@@ -180,6 +180,55 @@ def test_steps_by_hand():
     assert set(zip(table["step"], table["clients"], strict=True)) == {(0, 4.0), (1, 8.0)}
 
 
+def test_times_are_told_of_each_operation_and_of_all_together():
+    rng = np.random.default_rng(1)
+    drawn = {"get": rng.lognormal(15, 1, 99_900), "put": rng.lognormal(17, 1, 100), "scan": []}
+    drawn = {name: np.rint(times).astype(np.int64) for name, times in drawn.items()}
+    histograms = {
+        ("t", "read", 0, name, "service"): Counted(
+            *np.unique(bucket_indexes(times), return_counts=True)
+        )
+        for name, times in drawn.items()
+    }
+    samples = samples_of(synthetic.times("read", 2.0))
+    formed = pd.DataFrame({"trial": list("tuvw"), "other": 1.0, "formed_time": [9.0, 4, 2, None]})
+    formed["queue_time"] = [2.0, None, 2.0, None]
+    none = pd.DataFrame(columns=["trial", "phase", "step", "operation", "measure", "value", "unit"])
+    rates = pd.DataFrame(
+        [("t", "read", 0, "operations_per_s", 9.0, "1/s")], columns=none.columns.drop("operation")
+    )
+    table = measures(samples, rates, histograms, none, formed)
+    told = {"p50": 50, "p90": 90, "p95": 95, "p99": 99, "p99.9": 99.9, "p99.99": 99.99, "max": 100}
+    # Ten of 100,000 are above the last of them, ten of 100 above the second.
+    for name, times, least in (
+        ("get", drawn["get"], 99.9),
+        ("put", drawn["put"], 90),
+        (ALL, np.concatenate(list(drawn.values())), 99.99),
+    ):
+        rows = table[(table["phase"] == "read") & (table["unit"] == "s")]
+        rows = rows[rows["operation"] == name]
+        assert set(rows["count"]) == {len(times)}
+        values = dict(zip(rows["measure"], rows["value"] * 1e9, strict=True))
+        assert values == pytest.approx(
+            {
+                f"service_{word}": np.percentile(times, at, method="inverted_cdf")
+                for word, at in told.items()
+                if at <= least or at == 100
+            }
+            | {"service_mean": times.mean()},
+            rel=2e-3,
+        )
+    (rate,) = table[table["measure"] == "operations_per_s"].to_dict("records")
+    assert (rate["count"], rate["operation"]) == (100_000, ALL)
+    waits = table[table["phase"] == "session"]
+    assert waits[["trial", "measure", "value"]].to_numpy().tolist() == [
+        *(["t", "formed_time", 9], ["t", "queue_time", 2], ["t", "setup_time", 7]),
+        *(["u", "formed_time", 4], ["u", "setup_time", 4]),
+        *(["v", "formed_time", 2], ["v", "queue_time", 2]),
+    ]
+    assert set(waits["unit"]) == {"s"} and set(waits["step"]) == {0}
+
+
 def test_searches_are_those_of_the_first_worker_and_answers_are_averaged():
     def searched(trial, rate, worker=0):
         tried = [{"rate": 1}, {"rate": 2}]

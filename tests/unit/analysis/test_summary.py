@@ -1,5 +1,6 @@
 """Means over repeats and their intervals, by hand and in simulations."""
 
+import itertools
 import math
 
 import numpy as np
@@ -10,50 +11,60 @@ from support.results.tables import results_of
 
 from storewise.analysis.measure.summary import as_estimate, summarise
 
-
-def summary_of(settings, measure="operations_per_s"):
-    """Means of values by engine."""
-    rows = [
-        (f"{engine}{number}", engine, value)
-        for engine, values in settings.items()
-        for number, value in enumerate(values)
-    ]
-    table = pd.DataFrame(rows, columns=["trial", "engine", "value"])
-    keys = {"phase": "read", "step": 0, "operation": "all", "measure": measure, "unit": "1/s"}
-    measures = table[["trial", "value"]].assign(**keys, count=2.0)
-    results = results_of(table[["trial", "engine"]])
-    names = ["phase", "step", "operation", "measure"]
-    return summarise(measures, results, names).set_index("engine")
+KEYS = ["phase", "step", "operation", "measure"]
+NAMES = ["engine", "operation", "measure", "trial", "value", "count"]
 
 
-def test_an_interval_by_hand():
-    table = summary_of({"sqlite": [100.0, 200.0], "duckdb": [10.0, 14.0]})
-    row = table.loc["sqlite"]
-    assert row["mean"] == pytest.approx(math.sqrt(100 * 200))
-    # The variance of two values is half the square of their distance; the larger one is its own,
-    # though with so few repeats not shown to be larger.
-    own, other = math.log(2) ** 2 / 2, math.log(1.4) ** 2 / 2
-    assert (row["error"], row["freedom"]) == (pytest.approx(math.sqrt(own / 2)), 2)
-    assert table.loc["duckdb", "error"] == pytest.approx(math.sqrt((own + other) / 2 / 2))
-    half = stats.t.ppf(0.975, 2) * row["error"]
-    assert math.log(row["high"] / row["mean"]) == pytest.approx(half)
-    assert row["low"] * row["high"] == pytest.approx(row["mean"] ** 2)
-    assert (row["n"], row["count"], row["unit"]) == (2, 4, "1/s")
+def summary_of(*rows):
+    """Means of rows of NAMES."""
+    table = pd.DataFrame(rows, columns=NAMES)
+    results = results_of(table[["trial", "engine"]].drop_duplicates())
+    table = table.drop(columns="engine").assign(phase="read", step=0, unit="1/s")
+    return summarise(table, results, KEYS).set_index(NAMES[:3])
 
 
-def test_a_noisy_setting_has_its_own_degrees_of_freedom():
-    steady = {f"s{n}": [100.0, 101.0, 102.0] for n in range(5)}
-    table = summary_of({**steady, "noisy": [100.0, 140.0, 70.0]})
-    assert table.loc["noisy", "freedom"] == 2
-    assert set(table.drop("noisy")["freedom"]) == {12}
-    assert table.loc["noisy", "error"] > 2 * table.loc["s0", "error"]
+def setting(engine, values, operation="all", measure="operations_per_s", count=2.0):
+    return [(engine, operation, measure, f"{engine}{i}", v, count) for i, v in enumerate(values)]
 
 
-def test_what_stores_nothing_is_pooled_apart_and_a_single_run_has_no_interval():
-    table = summary_of({"null": [1.0, 9.0], "files": [5.0, 5.0], "a": [1.0, 1.1], "b": [7.0]})
-    assert table["freedom"].drop("b").to_dict() == {"null": 1, "files": 1, "a": 1}
-    assert table.loc["b", "mean"] == pytest.approx(7)
-    assert math.isnan(table.loc["b", "error"]) and math.isnan(table.loc["b", "low"])
+def by_scipy(settings):
+    """(mean, error, freedom) of settings that spread alike: (their values) each."""
+    logs = [np.log(values) for values in settings]
+    own_df = [len(one) - 1 for one in logs]
+    own = [np.var(one, ddof=1) if len(one) > 1 else 0.0 for one in logs]
+    squares, df = np.dot(own, own_df), sum(own_df)
+    k = np.count_nonzero(own_df)
+    for one, v, n in zip(logs, own, own_df, strict=True):
+        mean, error, freedom = stats.gmean(np.exp(one)), np.nan, np.nan
+        if n:
+            others = (squares - v * n) / (df - n) if df > n else np.nan
+            own_limit = stats.f.isf(0.5 / k**2, n, df - n) * others
+            error = math.sqrt(max(v, squares / df) / len(one))
+            freedom = n if v > own_limit else df
+        yield mean, error, freedom
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_errors_are_pooled_over_settings_that_spread_alike(seed):
+    """Not those of another operation, nor of what stores nothing; a single run has none."""
+    rng = np.random.default_rng(seed)
+    pools = [["null"], ["files"], list("abcde"[: rng.integers(1, 6)])]
+    drawn = {
+        (engine, name): np.exp(rng.normal(5, rng.choice([0.02, 0.1, 1]), rng.integers(1, 5)))
+        for name in ("get", "put")
+        for engine in itertools.chain(*pools)
+    }
+    table = summary_of(*itertools.chain(*(setting(e, v, name) for (e, name), v in drawn.items())))
+    for pool, name in itertools.product(pools, ("get", "put")):
+        settings = [drawn[engine, name] for engine in pool]
+        for engine, values, expected in zip(pool, settings, by_scipy(settings), strict=True):
+            row = table.loc[engine, name, "operations_per_s"]
+            found = (row["mean"], row["error"], row["freedom"])
+            assert found == pytest.approx(expected, nan_ok=True)
+            half = stats.t.ppf(0.975, row["freedom"]) * row["error"]
+            ends = (math.log(row["high"] / row["mean"]), math.log(row["mean"] / row["low"]))
+            assert ends == pytest.approx((half, half), nan_ok=True)
+            assert (row["n"], row["count"], row["unit"]) == (len(values), 2 * len(values), "1/s")
 
 
 @pytest.mark.parametrize(
@@ -65,37 +76,16 @@ def test_what_stores_nothing_is_pooled_apart_and_a_single_run_has_no_interval():
     ],
 )
 def test_zeros_counts_and_what_never_comes_have_no_interval(values, measure, mean):
-    row = summary_of({"sqlite": values}, measure).loc["sqlite"]
+    beside = setting("duckdb", [1.0, 3.0], measure=measure)
+    (row,) = summary_of(*setting("sqlite", values, measure=measure), *beside).loc[["sqlite"]].iloc
     assert row["mean"] == pytest.approx(mean)
     assert not row["low"] > 0 and not row["high"] < math.inf
 
 
-def test_intervals_cover_what_they_claim():
-    rng = np.random.default_rng(3)
-    hits = []
-    for _ in range(60):
-        draws = 100.0 * np.exp(rng.normal(0, 0.1, size=(8, 3)))
-        table = summary_of({f"s{n}": list(row) for n, row in enumerate(draws)})
-        hits += list((table["low"] <= 100) & (table["high"] >= 100))
-    assert 0.92 < np.mean(hits) < 0.98
-
-
-def test_a_row_is_the_estimate_that_it_came_from():
-    row = summary_of({"sqlite": [1.0, 2.0]}).loc["sqlite"]
+def test_missing_counts_are_none_and_a_row_is_the_estimate_that_it_came_from():
+    rows = setting("sqlite", [1.0], count=1.0), setting("sqlite", [2.0, 4.0], "put", count=None)
+    table = summary_of(*itertools.chain(*rows))
+    assert table["count"].fillna(-1).to_list() == [1, -1]
+    row = table.iloc[1]
     assert as_estimate(row).times(3).high == pytest.approx(3 * row["high"])
-
-
-def test_unlike_operations_are_not_pooled_and_missing_counts_are_none():
-    results = results_of(pd.DataFrame({"trial": ["a", "b"], "engine": "sqlite"}))
-    values = {("get", "a"): (1.0, 3.0), ("get", "b"): (2.0, None), ("put", "a"): (1.0, None)}
-    values["put", "b"] = (9.0, None)
-    rows = [(trial, name, *pair) for (name, trial), pair in values.items()]
-    table = pd.DataFrame(rows, columns=["trial", "operation", "value", "count"])
-    table = table.assign(phase="read", step=0, measure="operations_per_s", unit="1/s")
-    keys = ["phase", "step", "operation", "measure"]
-    result = summarise(table, results, keys).set_index("operation")
-    assert result["freedom"].to_list() == [1, 1]
-    assert result["error"].to_list() == pytest.approx([math.log(2) / 2, math.log(9) / 2])
-    assert result["count"].fillna(-1).to_list() == [3, -1]
-    nothing = summarise(table.iloc[:0], results, keys)
-    assert list(nothing) == list(summarise(table, results, keys))
+    assert set(summary_of().reset_index()) == {*table.reset_index()}
