@@ -225,7 +225,7 @@ def _entry(
     ranked = "best" if standing.leads else "behind" if standing.rank else "single"
     state = "baseline" if standing.baseline else ranked
     rank = {"best": "best or not told apart", "behind": "behind", "single": "single run"}.get(state)
-    told = [rank, interval(standing.estimate, criterion.unit), standing.where, standing.note]
+    told = [rank, interval(standing.estimate, criterion.unit), standing.where]
     best = min((s.finished for s in criterion.standings), default=math.inf)
     length, low, high = (100 * end for end in bars[name])
     return Entry(

@@ -71,7 +71,7 @@ VERDICT = Spec(
     "verdict",
     "Stores by criteria, the best first; the interval is that of the ratio to the best store. Rank "
     "1: best or not told apart; 2: behind",
-    ("title", "choice", "configuration", "mean", "rank", "weight", "about", "note"),
+    ("title", "choice", "configuration", "mean", "rank", "weight", "about"),
     heads={"title": "criterion", "choice": "store", "configuration": "deployment"},
 )
 

@@ -67,7 +67,7 @@ def gather(
     measures = measures[~measures["store"].isin(list(failed))]
     stores, aside = sorted(set(measures["store"])), dict(failed)
     measures = measures[measures["criterion"].isin(list(used)) & measures["value"].notna()]
-    measures, volume = _at_common_volume(measures)
+    measures, volume = at_common_volume(measures)
     logs = logarithms(measures, used)
     rows = {str(store): group for store, group in logs.groupby(level="store")}
     has = {store: set(group.index.get_level_values("criterion")) for store, group in rows.items()}
@@ -95,7 +95,7 @@ def gather(
     return Field(judged, weights, list(logs.columns), aside, notes)
 
 
-def _at_common_volume(measures: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+def at_common_volume(measures: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     """The measures at the largest volume that all stores have, else at the largest of those that
     most have; and that volume where there are several. A store without a volume has all data."""
     if "volume" not in measures or measures.empty:

@@ -11,15 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from storewise.analysis.common.engines import BASELINE, title
-from storewise.analysis.common.text import all_of, count
+from storewise.analysis.common.text import all_of
 from storewise.analysis.decision import Criterion as Rule
 from storewise.analysis.decision import Decision
 from storewise.analysis.decision.decide import SURE
 from storewise.analysis.measure.derived import times_asked
 from storewise.analysis.model.tables import Tables
 from storewise.analysis.verdict.criterion import Criterion, Standing
-from storewise.analysis.verdict.measures import LONG, without_server
-from storewise.analysis.verdict.turn import Turn
+from storewise.analysis.verdict.measures import LONG, conditions_of, without_server
 from storewise.analysis.verdict.uses import Choice, names_of
 
 #: Reasons that are named beside the answer.
@@ -76,7 +75,6 @@ def answer(
     asked: Sequence[Criterion],
     judged: Decision,
     rules: Mapping[str, Rule],
-    change: Turn | None,
     pays: Mapping[str, Mapping[str, float]],
     uses: Sequence[Choice],
 ) -> Answer:
@@ -91,8 +89,7 @@ def answer(
         if pays and not math.isfinite(min(pays.get(names[0], {}).values(), default=math.inf)):
             sentence = f"Keep the files: {names[0]} never pays for its load."
         against = list(_against_files(asked, names[0], pays))
-        words = [*against, *_beside(used, names[0], found=bool(against))]
-        beside = " ".join([*words, *_fewer_files(criteria, names[0])])
+        beside = " ".join([*against, *_beside(used, names[0], found=bool(against))])
     elif names:
         sentence = f"No store is clearly better: {names_of(names)}."
         beside = " ".join(_between(tables, criteria, names)) or (
@@ -104,7 +101,7 @@ def answer(
         sentence,
         beside,
         _use(used),
-        _change(criteria, change),
+        _change(judged, used),
         judged.sure,
         _reasons(tables, judged, rules, criteria),
         uses,
@@ -126,7 +123,7 @@ def _reasons(
         reasons.append("differences may be chance")
     if judged.apart:
         reasons.append("measured in different runs")
-    if other_work(tables):
+    if conditions_of(tables).other_work:
         reasons.append("other work on the hosts")
     if short := [titles[str(name)] for name in counted if rules[str(name)].short]:
         reasons.append(f"phases shorter than {LONG:g} s: {all_of(short)}")
@@ -145,13 +142,28 @@ def _use(used: Sequence[Criterion]) -> str:
     return all_of([f"{c.title} {c.weight * 100:.0f} %" for c in used])
 
 
-def _change(criteria: Sequence[Criterion], turn: Turn | None) -> str:
-    """``DuckDB instead, if count weighs more than 45 %``."""
-    if turn is None:
+def _change(judged: Decision, used: Sequence[Criterion]) -> str:
+    """The least change of one weight that would put another store level with the one that is
+    taken: ``DuckDB instead, if count weighs more than 45 %``.
+
+    The gap of two scores is the sum of weights times gaps: it is 0 where the weight of one
+    criterion is minus the sum of the others over its own gap.
+    """
+    if len(judged.named) != 1:
         return ""
-    name = next(c.title for c in criteria if c.name == turn.criterion)
-    way = "more" if turn.share > turn.now else "less"
-    return f"{turn.store} instead, if {name} weighs {way} than {turn.share * 100:.0f} %"
+    means = judged.rounds.groupby(level="store", sort=False).mean()
+    first, *others = judged.table.index
+    least, text = math.inf, ""
+    for other in others:
+        gaps = means.loc[first] - means.loc[other]
+        for one in used:
+            rest = sum(c.weight * gaps[c.name] for c in used if c is not one)
+            level = -rest / gaps[one.name] if gaps[one.name] else -1.0
+            share = level / (1 - one.weight + level) if level >= 0 and one.weight < 1 else math.inf
+            if share < 1 and abs(share - one.weight) < least:
+                least, way = abs(share - one.weight), "more" if share > one.weight else "less"
+                text = f"{other} instead, if {one.title} weighs {way} than {share:.0%}"
+    return text.replace("%", " %")
 
 
 def _factor(value: float) -> str:
@@ -232,20 +244,6 @@ def _beside(used: Sequence[Criterion], name: str, *, found: bool) -> Iterator[st
         yield f"But {one.stores[0].label}: {_factor(times)} {_better(one)} than {name}."
 
 
-def _fewer_files(criteria: Sequence[Criterion], name: str) -> Iterator[str]:
-    """What is left of the input files in a store, where there are so many that quotas matter."""
-    one = next((c for c in criteria if c.name == "inodes"), None)
-    if (
-        one is None
-        or (standing := one.of(name)) is None
-        or (base := one.of(title(BASELINE))) is None
-    ):
-        return
-    if base.estimate.mean > max(one.least, standing.estimate.mean):
-        mine, files = count(standing.estimate.mean), count(base.estimate.mean)
-        yield f"{mine} files and directories instead of {files}."
-
-
 def _between(tables: Tables, criteria: Sequence[Criterion], names: Sequence[str]) -> Iterator[str]:
     """What decides between stores that are level: servers to run, disk."""
     alone = [name for name in names if name in without_server(tables)]
@@ -258,8 +256,3 @@ def _between(tables: Tables, criteria: Sequence[Criterion], names: Sequence[str]
             times = times_better(disk, best, worst)
             if times >= WORTH:
                 yield f"{best.label}: {_factor(times)} {_better(disk)} than {worst.label}."
-
-
-def other_work(tables: Tables) -> bool:
-    """Whether other work on the hosts is an alarm of the study."""
-    return any(one.code == "busy_host" for one in tables.warnings)

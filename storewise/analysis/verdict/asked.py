@@ -8,19 +8,17 @@ first step, where the load is least, with the fewest clients that most engines w
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
 from storewise.analysis.common.engines import BASELINE
 from storewise.analysis.judge.comparable_steps import loads
-from storewise.analysis.judge.corpus import VOLUME
 from storewise.analysis.measure.throughput import FINISH
 from storewise.analysis.model.columns import ALL
 from storewise.analysis.model.tables import Tables
-from storewise.analysis.verdict.criteria import KINDS, with_source
-from storewise.analysis.verdict.criterion import FINISHED, Criterion
-from storewise.analysis.verdict.values import CLIENTS, of_rows
+from storewise.analysis.verdict.criteria import KINDS, client_threads, of_measure, of_rows, rows_of
+from storewise.analysis.verdict.criterion import Criterion, figures
 
 #: Operation -> what it is called over a column, and what it asks.
 QUESTIONS: Mapping[str, tuple[str, str]] = {
@@ -46,15 +44,16 @@ def asked(tables: Tables) -> list[Criterion]:
     """The questions in the order in which the study asks them, then load and size."""
     if "engine" not in tables.results.factors:
         return []
-    every = [*_questions(tables), _load(tables), _size(tables)]
-    return [one for one in every if len(one.rows)]
+    size = _column(SIZE, of_measure(tables, "store_bytes"), "size", "B", "on disk")
+    every = [*_questions(tables), _load(tables), size]
+    return [one for one in every if len(one.values)]
 
 
 def counted_by(one: Criterion, criteria: Sequence[Criterion]) -> float:
     """The weight of the criterion that a column of this page belongs to."""
     kinds = [kind for kind, operations in KINDS.items() if one.name in operations]
     known = {LOAD: "load", SIZE: "disk"}.get(one.name)
-    phases = {f"phase {phase}" for phase in one.rows.get("phase", ())}
+    phases = {f"phase {phase}" for phase in one.values["phase"]}
     names = {known} if known else {*kinds, "query", *phases}
     return max((c.weight for c in criteria if c.name in names), default=0.0)
 
@@ -65,8 +64,7 @@ def least_load(rows: pd.DataFrame) -> pd.DataFrame:
     if rows.empty:
         return rows
     rows = rows[rows["step"] == rows.groupby("phase", observed=True)["step"].transform("min")]
-    names = [name for name in CLIENTS if name in rows]
-    clients: pd.Series = rows[names].astype(float).fillna(1).prod(axis=1)
+    clients = client_threads(rows)
     engines = rows.groupby(clients)["engine"].nunique()
     common = min(engines.index, key=lambda count: (-engines[count], count))
     has = rows["engine"].isin(rows.loc[clients == common, "engine"])
@@ -74,55 +72,30 @@ def least_load(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[clients == fewest.mask(has, common)]
 
 
-def at_common_volume(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows of the largest volume that most engines have."""
-    if VOLUME not in rows or rows.empty:
-        return rows
-    engines = rows.groupby(VOLUME)["engine"].nunique()
-    chosen = max(engines.index, key=lambda volume: (engines[volume], volume))
-    common: pd.DataFrame = rows[rows[VOLUME] == chosen]
-    return common
-
-
 def _questions(tables: Tables) -> list[Criterion]:
-    times = with_source(tables.summary)
-    loading: Collection[str] = loads(tables.throughput)
+    times = rows_of(tables, "service_p50")
     times = times[
-        (times["measure"] == "service_p50")
-        & ~times["phase"].isin(loading)
-        & ~times["operation"].isin(_NO_QUESTIONS)
+        ~times["phase"].isin(loads(tables.throughput)) & ~times["operation"].isin(_NO_QUESTIONS)
     ]
-    columns: list[Criterion] = []
+    columns: dict[str, Criterion] = {}
     for phase in tables.phases_of(times):
         of_phase = times[times["phase"] == phase]
         order = [name for name in QUESTIONS if name in set(of_phase["operation"])]
         for name in dict.fromkeys([*order, *map(str, of_phase["operation"])]):
-            if name in {one.name for one in columns}:
-                continue
-            rows = at_common_volume(least_load(of_phase[of_phase["operation"] == name]))
-            rows = rows.assign(**{FINISHED: rows["count"].astype(float)})
-            title, about = QUESTIONS.get(name, (name, f"phase {phase}"))
-            columns.append(_column(tables, rows, name, title, "s", about))
-    return columns
+            if name not in columns:
+                rows = least_load(of_phase[of_phase["operation"] == name])
+                title, about = QUESTIONS.get(name, (name, f"phase {phase}"))
+                columns[name] = _column(name, of_rows(tables, rows), title, "s", about)
+    return list(columns.values())
 
 
 def _load(tables: Tables) -> Criterion:
     """How long the first load takes."""
-    loading = loads(tables.throughput)
-    rows = with_source(tables.rates)
-    rows = rows[(rows["measure"] == "duration") & rows["phase"].isin(loading)]
-    first = tables.phases_of(rows)[:1]
-    rows = at_common_volume(rows[rows["phase"].isin(first) & (rows["engine"] != BASELINE)])
-    return _column(tables, rows, LOAD, "load", "s", "everything, once")
+    rows = rows_of(tables, "duration")
+    rows = rows[rows["phase"].isin(loads(tables.throughput)) & (rows["engine"] != BASELINE)]
+    rows = rows[rows["phase"].isin(tables.phases_of(rows)[:1])]
+    return _column(LOAD, of_rows(tables, rows), "load", "s", "everything, once")
 
 
-def _size(tables: Tables) -> Criterion:
-    rows = with_source(tables.storage_summary)
-    rows = at_common_volume(rows[rows["measure"] == "store_bytes"])
-    return _column(tables, rows, SIZE, "size", "B", "on disk")
-
-
-def _column(
-    tables: Tables, rows: pd.DataFrame, name: str, title: str, unit: str, about: str
-) -> Criterion:
-    return Criterion(name, title, unit, False, rows, about, values=of_rows(tables, rows))
+def _column(name: str, values: pd.DataFrame, title: str, unit: str, about: str) -> Criterion:
+    return Criterion(name, title, unit, False, figures(values), about=about)

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 
 import pandas as pd
 
+from storewise.analysis.judge.comparable_steps import WITH
 from storewise.analysis.stats.intervals import Estimate
-from storewise.analysis.verdict.values import COLUMNS
 
-#: Column of the rows' places in the CSV file of their table.
+#: Column of the rows' places in the CSV file of their table, from 0: ``3`` or ``3-5,9``.
 SOURCE_ROW = "source_row"
-NOTE = "note"
 #: Column: the number of operations behind a figure, over all repeats.
 FINISHED = "count"
+#: What each trial gives for a criterion, and of which phase. WITH is what else is particular about
+#: the step, in words.
+VALUES = ["trial", "phase", "value", WITH, FINISHED, SOURCE_ROW]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,18 +25,16 @@ class Standing:
     """One store at one criterion; `where` is its deployment and its clients, in words. The interval
     is as wide as that of its ratio to the best store. `rank` is 1 for the best and what
     is not told apart from it, 2 for what is behind, 0 for the baseline and for a single run.
-    `source_row` has the rows of the criterion's table behind it."""
+    `source_row` has the rows of the criterion's table behind it, `finished` the operations."""
 
     label: str
+    engine: str
     where: str
     estimate: Estimate
     rank: int
-    baseline: bool = False
-    note: str = ""
+    finished: float
     source_row: str = ""
-    engine: str = ""
-    finished: float = math.inf
-    """Operations behind a rate, of all repeats."""
+    baseline: bool = False
 
     @property
     def leads(self) -> bool:
@@ -47,30 +46,22 @@ class Standing:
 class Criterion:
     """What was measured about one criterion, and how the choices stand at it.
 
-    `rows` come from the table `table`; `about` says of what (phase, level), in words. `standings`
-    are the baseline, then the choices by rank and figure, `sentence` is about them, `weight` the
-    criterion's share in the scores.
+    `values` (VALUES) come from the table `table`; `about` says of what (phase, level), in words;
+    `counts` whether it counts where the study has no weights: not where others say the same.
+    `standings` are the baseline, then the choices by figure; `weight` is the share in the scores.
     """
 
     name: str
     title: str
     unit: str
     more: bool
-    rows: pd.DataFrame
+    values: pd.DataFrame
+    least: float = 0.0
     about: str = ""
     table: str = "summary"
-    least: float = 0.0
     counts: bool = True
-    """Whether it counts where the study has no weights: not where others say the same."""
     standings: Sequence[Standing] = ()
-    sentence: str = ""
     weight: float = 0.0
-    values: pd.DataFrame = field(default_factory=partial(pd.DataFrame, columns=COLUMNS))
-    """What each trial gives (`values.COLUMNS`)."""
-
-    @property
-    def heading(self) -> str:
-        return f"{self.title} ({self.about})" if self.about else self.title
 
     @property
     def stores(self) -> Sequence[Standing]:
@@ -84,3 +75,9 @@ class Criterion:
     def of(self, choice: str) -> Standing | None:
         """The standing of a choice, if it has any."""
         return next((s for s in self.standings if s.label == choice), None)
+
+
+def figures(table: pd.DataFrame) -> pd.DataFrame:
+    """VALUES of a table that has some of them; it is not told how many operations times are of."""
+    table = table.reindex(columns=VALUES).astype({WITH: object})
+    return table.fillna({WITH: "", FINISHED: math.inf})

@@ -12,7 +12,7 @@ from storewise.study.criteria import KEYS
 COLUMNS = (
     *("choice", "criterion", "title", "about", "configuration"),
     *("mean", "low", "high", "unit", "n"),
-    *("rank", "weight", "note", "source_table", "source_row"),
+    *("rank", "weight", "source_table", "source_row"),
 )
 
 
@@ -107,7 +107,6 @@ def _figure(criterion: Criterion, s: Standing) -> dict[str, object]:
         "unit": criterion.unit,
         "n": s.estimate.n,
         "rank": s.rank or None,
-        "note": s.note,
         "source_table": criterion.table if s.source_row else None,
         "source_row": s.source_row or None,
     }

@@ -11,15 +11,20 @@ import pandas as pd
 
 from storewise.analysis.common.engines import BASELINE, CEILING, embedded, may_lose, title
 from storewise.analysis.common.frames import missing, records
+from storewise.analysis.common.text import setting
+from storewise.analysis.decision import Conditions
 from storewise.analysis.decision import Criterion as Rule
+from storewise.analysis.judge.comparable_steps import WITH
+from storewise.analysis.judge.corpus import VOLUME
 from storewise.analysis.measure.verification import wrong_trials
 from storewise.analysis.model.tables import Tables
-from storewise.analysis.verdict.criterion import Criterion
-from storewise.analysis.verdict.values import placed
+from storewise.analysis.verdict.criteria import CLIENTS
+from storewise.analysis.verdict.criterion import FINISHED, SOURCE_ROW, Criterion
 from storewise.study.criteria import BY_KEY, KEYS
 
-#: Columns that tell a measure's setting and what it is of; `round` and `value` follow.
-PLACE = ["store", "deployment", "clients", "volume", "criterion"]
+#: Columns that tell a measure's setting and what it is of; `round`, `value` and what it was made of
+#: follow.
+PLACE = ["store", "engine", "deployment", "clients", "volume", "criterion"]
 #: Criteria whose figures are counted: without error.
 COUNTED = ("disk", "inodes")
 #: Seconds from which on a phase is long enough for a rate that is not that of its start.
@@ -37,22 +42,38 @@ def without_server(tables: Tables) -> set[str]:
     return {title(name) for name in engines if embedded(name)}
 
 
-def measures_of(
-    tables: Tables, criteria: Sequence[Criterion], aside: Mapping[tuple[str, str], str]
-) -> pd.DataFrame:
-    """What the decision is made of: store, deployment, clients, volume, criterion, round, value.
+def placed(frame: pd.DataFrame, tables: Tables) -> pd.DataFrame:
+    """A frame with the factors' columns, and `store`, `deployment` and `clients` (in words) and
+    `volume` (a share of all inputs) of each row."""
+    trials = tables.trials[tables.trials["engine"] != CEILING].groupby("engine", observed=True)
+    factors = [f for f in tables.results.factors if f not in ("engine", VOLUME)]
+    varying = [f for f in factors if bool((trials[f].nunique() > 1).any())]
+    deployed = [f for f in varying if f not in CLIENTS]
+    clients = [f for f in varying if f in CLIENTS]
+    rows = records(frame)
+    counts = ((setting(row, clients), str(row.get(WITH) or "")) for row in rows)
+    return frame.assign(
+        store=[title(str(row["engine"])) for row in rows],
+        deployment=["" if row["engine"] == BASELINE else setting(row, deployed) for row in rows],
+        clients=[", ".join(filter(None, pair)) for pair in counts],
+        volume=frame[VOLUME].astype(float).fillna(1.0) if VOLUME in frame else 1.0,
+    )
+
+
+def measures_of(tables: Tables, criteria: Sequence[Criterion]) -> pd.DataFrame:
+    """What the decision is made of: PLACE, round, value, FINISHED, SOURCE_ROW.
 
     A round is one repeat of one run: what was added to a study later is of another day. Left out
     are repeats that are not whole (`whole_rounds`), stores with trials that failed by their
-    own fault, deployments that are set `aside` (store, deployment), and levels of consistency
+    own fault, deployments that are set aside (`set_aside`), and levels of consistency
     that may lose what was acknowledged, of stores that were measured at another one too: they do
     not promise the same, however fast they are.
     """
-    every = [one.values.assign(criterion=one.name) for one in criteria if len(one.values)]
-    if not every:
-        return pd.DataFrame(columns=[*PLACE, "round", "value"])
-    rows = pd.concat(every).merge(tables.trials, on="trial")
-    rows = placed(rows, tables)
+    columns = [*PLACE, "round", "value", FINISHED, SOURCE_ROW]
+    if not criteria:
+        return pd.DataFrame(columns=columns)
+    rows = pd.concat([one.values.assign(criterion=one.name) for one in criteria])
+    rows = placed(rows.merge(tables.trials, on="trial"), tables)
     run_of = {part.trial: part.conditions.get("run") for part in tables.results.parts}
     rounds = zip(rows["trial"], rows["repeat"], strict=True)
     rows["round"] = [f"{run_of.get(trial)} {repeat}" for trial, repeat in rounds]
@@ -66,9 +87,19 @@ def measures_of(
         )
         safe = set(rows.loc[~lossy, "store"])
         rows = rows[~lossy | ~rows["store"].isin(safe)]
+    aside = set_aside(tables)
     gone = [place in aside for place in zip(rows["store"], rows["deployment"], strict=True)]
-    rows = rows[~np.array(gone, dtype=bool)]
-    return rows[[*PLACE, "round", "value"]].reset_index(drop=True)
+    return rows.loc[~np.array(gone, dtype=bool), columns].reset_index(drop=True)
+
+
+def conditions_of(tables: Tables) -> Conditions:
+    """What the scores do not show."""
+    return Conditions(
+        other_work=any(one.code == "busy_host" for one in tables.warnings),
+        crashes=crashes_of(tables),
+        failed=failed_of(tables),
+        no_stores=no_stores(),
+    )
 
 
 def rules(
@@ -100,7 +131,7 @@ def rules(
             turned = one.name == "cost" and _turned_over(of_stores)
             default = BY_KEY[one.name].default if one.name in BY_KEY else 1.0
             weight = default if known and differ and not turned else 0.0
-        phases = set(map(str, one.rows["phase"])) if "phase" in one.rows else set()
+        phases = set(map(str, one.values["phase"]))
         counted = one.name in COUNTED
         short = not counted and bool((wall.reindex(sorted(phases)) < LONG).any())
         every[one.name] = Rule(weight, one.more, one.least, counted, short)
@@ -109,7 +140,7 @@ def rules(
 
 def _turned_over(measures: pd.DataFrame) -> bool:
     """Whether cost times rate is the same for all stores: hosts and prices are, too."""
-    wide = measures.pivot_table(index=[*PLACE[:4], "round"], columns="criterion", values="value")
+    wide = measures.pivot_table(index=[*PLACE[:-1], "round"], columns="criterion", values="value")
     load = next((name for name in ("load", "read") if name in wide), None)
     if load is None or "cost" not in wide:
         return False

@@ -15,7 +15,7 @@ import pandas as pd
 from storewise.analysis.decision import Criterion as Rule
 from storewise.analysis.decision import Decision
 from storewise.analysis.decision.model import balanced
-from storewise.analysis.decision.standing import logarithms
+from storewise.analysis.decision.standing import at_common_volume, logarithms
 from storewise.analysis.verdict.criterion import Criterion
 
 
@@ -32,7 +32,7 @@ def sliders(
     stores = sorted({s.label for one in several for s in one.stores})
     names = [one.name for one in several]
     mine = measures[measures["store"].isin(stores) & measures["criterion"].isin(names)]
-    mine = judged.deployed(mine)
+    mine, _ = at_common_volume(judged.deployed(mine))
     parts: list[list[list[float] | None]] = [[None] * len(several) for _ in stores]
     if len(mine):
         logs = logarithms(mine, rules)

@@ -6,7 +6,7 @@ use is about weighs eight times as much as one that matters beside it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pandas as pd
@@ -14,7 +14,10 @@ import pandas as pd
 from storewise.analysis.common.text import all_of
 from storewise.analysis.decision import Conditions, decide
 from storewise.analysis.decision import Criterion as Rule
+from storewise.analysis.model.tables import Tables
+from storewise.analysis.verdict.criteria import client_threads
 from storewise.analysis.verdict.criterion import Criterion
+from storewise.analysis.verdict.measures import placed, without_server
 
 MAIN, BESIDE = 8.0, 1.0
 #: Stores that an answer names.
@@ -78,28 +81,27 @@ def names_of(stores: Sequence[str]) -> str:
 
 
 def choices(
+    tables: Tables,
     criteria: Sequence[Criterion],
     measures: pd.DataFrame,
     rules: Mapping[str, Rule],
     conditions: Conditions,
-    *,
-    one_writer: Collection[str],
-    apart: Collection[str],
 ) -> list[Choice]:
     """The answer for each use about which something was measured for several stores.
 
-    `one_writer` are the numbers of clients, as `measures` has them, with which one client loads
-    alone: nothing follows from these for many. `apart` are the stores of which each process that
-    writes has its own. What must survive a crash is asked of stores only that lost nothing in any.
+    From a single client that loads nothing follows for many. What must survive a crash is asked of
+    stores only that lost nothing in any, so only where servers were killed.
     """
     several = {one.name for one in criteria if len(one.stores) > 1}
+    alone = tables.trials[client_threads(tables.trials) < 2]
+    one_writer = set(placed(alone, tables)["clients"]) if len(alone) else set()
     answers = []
     for use in USES:
         about = [one for one in criteria if one.name in several & set(use.about)]
         mine = measures
         if use.key == "write":
             mine = measures[~measures["clients"].isin(one_writer)]
-        elif use.key == "crash":  # asked only where servers were killed
+        elif use.key == "crash":
             safe = [s for s, (lost, _) in conditions.crashes.items() if lost == 0]
             mine = measures[measures["store"].isin(safe)]
         if not about or mine.empty:
@@ -108,20 +110,19 @@ def choices(
         compared = set(mine["store"]) - set(conditions.no_stores)
         has = mine.groupby("criterion")["store"].agg(set).to_dict()
         weights = {
-            name: use.weights.get(name, 0.0)
-            for name in several
-            if name in use.about or compared <= has.get(name, set())
+            name: weight
+            for name, weight in use.weights.items()
+            if name in several and (name in use.about or compared <= has.get(name, set()))
         }
-        weighted = {n: replace(rules[n], weight=w) for n, w in weights.items() if w > 0}
-        judged = decide(mine, weighted, replace(conditions, crashes={}))
-        names = judged.named
+        weighted = {name: replace(rules[name], weight=w) for name, w in weights.items()}
+        names = decide(mine, weighted, replace(conditions, crashes={})).named
         if use.key == "crash" and not names:
             names = sorted(compared)
-        total = sum(weights.values())
-        shares = {name: weight / total for name, weight in weights.items() if weight > 0}
         if names:
-            own = tuple(name for name in names if use.key == "write" and name in apart)
-            answers.append(Choice(use, tuple(names), shares, all(map(_files_lead, about)), own))
+            shares = {name: weight / sum(weights.values()) for name, weight in weights.items()}
+            own = without_server(tables) if use.key == "write" else ()
+            apart = tuple(name for name in names if name in own)
+            answers.append(Choice(use, tuple(names), shares, all(map(_files_lead, about)), apart))
     return answers
 
 

@@ -1,7 +1,6 @@
 """The verdict on made-up studies: criteria, ranks, weights, the two sentences, what is left out."""
 
 import json
-import math
 from dataclasses import replace
 
 import pandas as pd
@@ -54,12 +53,6 @@ def levels(tables, engine, **others):
     return {**rows.iloc[0][list(tables.results.factors)].to_dict(), **others}
 
 
-def estimate(mean, half=0.1, n=3):
-    """Columns of a mean whose interval goes from mean / (1 + half) to mean * (1 + half)."""
-    low, high = mean / (1 + half), mean * (1 + half)
-    return {"n": n, "mean": mean, "low": low, "high": high}
-
-
 def counted(tables, **inodes):
     """The tables with files and directories of engines, and twice as many metadata operations."""
     sizes = tables.storage[tables.storage["measure"] == "bytes_per_document"]
@@ -84,7 +77,7 @@ def test_criteria_ranks_and_sources_of_embedded_stores(embedded):
     assert set(table["choice"]) == {"SQLite", "Parquet files"}
     for row in table.to_dict("records"):
         source = embedded.frames()[row["source_table"]].loc[int(row["source_row"])]
-        assert source["value" if "value" in source else "mean"] == row["mean"]
+        assert source["mean"] == pytest.approx(row["mean"])
 
 
 def test_operations_tell_what_a_phase_is():
@@ -191,27 +184,26 @@ def test_a_round_that_is_not_whole_does_not_count(embedded):
     assert result.decision.table["n"].to_dict() == {"Parquet files": 3}
 
 
-def step_rows(tables, engine, rate, p99):
-    return {
-        **levels(tables, engine),
-        **{"phase": "read", "step": int(rate), "operation": ALL, "clients": 4.0, "rate": rate},
-        **{"planned": math.nan, "other": "", "measure": "response_p99", "unit": "s"},
-        **{**estimate(p99), "error": 0.05, "freedom": 4.0},
-    }
-
-
 def test_latency_is_compared_at_the_highest_load_that_both_had(embedded):
+    p99 = {
+        "sqlite": {1000: 0.001, 4000: 0.002, 9000: 0.900},
+        "parquet": {1000: 0.010, 4000: 0.500},
+    }
     rows = [
-        step_rows(embedded, "sqlite", 1000, 0.001),
-        step_rows(embedded, "sqlite", 4000, 0.002),
-        step_rows(embedded, "sqlite", 9000, 0.900),
-        step_rows(embedded, "parquet", 1000, 0.010),
-        step_rows(embedded, "parquet", 4000, 0.500),
+        {
+            **{"trial": trial, "phase": "read", "step": rate, "operation": ALL},
+            **{"measure": "response_p99", "value": value, "unit": "s"},
+            **{"clients": 4.0, "rate": float(rate), "other": ""},
+        }
+        for trial, engine in zip(embedded.trials["trial"], embedded.trials["engine"], strict=True)
+        for rate, value in p99.get(engine, {}).items()
     ]
-    tables = replace(embedded, summary=pd.concat([embedded.summary, pd.DataFrame(rows)]))
-    figures = latency(tables)
+    measures = pd.concat([embedded.measures, pd.DataFrame(rows)], ignore_index=True)
+    summary = summarise(measures, embedded.results)
+    figures = latency(replace(embedded, measures=measures, summary=summary))
     assert figures.about == "p99 response, phase read, 4,000 operations/s asked"
-    assert figures.rows.set_index("engine")["mean"].to_dict() == {"sqlite": 0.002, "parquet": 0.5}
+    values = figures.values.merge(embedded.trials, on="trial").groupby("engine")["value"]
+    assert values.unique().map(list).to_dict() == {"sqlite": [0.002], "parquet": [0.5]}
 
 
 def test_scaling_is_of_the_nodes_that_most_stores_had(servers):
@@ -223,12 +215,11 @@ def test_scaling_is_of_the_nodes_that_most_stores_had(servers):
 
 def test_setup_of_servers_leaves_the_queue_out_and_embedded_stores_need_none(servers):
     figures = setup(servers)
-    rows = figures.rows[figures.rows["engine"] == "postgres"]
+    rows = figures.values.merge(servers.trials[["trial", "engine"]], on="trial")
+    rows = rows[rows["engine"] == "postgres"]
     message = servers.sessions.merge(servers.trials[["trial", "engine"]], on="trial")
     waited = message["formed_time"] - message["queue_time"].fillna(0)
-    assert rows["mean"].min() == pytest.approx(
-        waited[message["engine"] == "postgres"].min(), rel=0.2
-    )
+    assert rows["value"].min() == pytest.approx(waited[message["engine"] == "postgres"].min())
     criterion = one(verdict(servers), "setup")
     # All below a minute: nothing to choose by.
     assert len(criterion.leaders) == 3

@@ -8,8 +8,9 @@ from support.browsing import opened
 from support.results.made import GROUP
 
 from storewise.analysis.decision import Conditions, decide
-from storewise.analysis.verdict.decision import criteria_of, verdict
-from storewise.analysis.verdict.measures import measures_of, no_stores, rules, set_aside
+from storewise.analysis.verdict.criteria import criteria_of
+from storewise.analysis.verdict.decision import verdict
+from storewise.analysis.verdict.measures import measures_of, no_stores, rules
 
 pytestmark = [pytest.mark.needs("chromium"), GROUP]
 
@@ -41,7 +42,7 @@ def test_the_first_screen_has_the_answer_the_chart_and_the_uses(browser, study, 
 def test_weights_are_judged_on_the_page_as_by_the_analysis(kept, paged):
     tables = paged.tables
     criteria = criteria_of(tables)
-    measures = measures_of(tables, criteria, set_aside(tables))
+    measures = measures_of(tables, criteria)
     plain = rules(tables, criteria, measures, {})
     # As the page does: with the deployments of the verdict.
     deployed = verdict(tables).decision.table["deployment"].to_dict()

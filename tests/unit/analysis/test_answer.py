@@ -25,7 +25,7 @@ def figure(mean, spread=0.05):
 
 
 def criterion(figures, *, more=True):
-    standings = [Standing(name, "", one, 1) for name, one in figures.items()]
+    standings = [Standing(name, "", "", one, 1, math.inf) for name, one in figures.items()]
     place = ("read", "reading", "1/s", more, pd.DataFrame())
     return Criterion(*place, standings=standings)
 

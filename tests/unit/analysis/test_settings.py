@@ -37,7 +37,7 @@ def judged(tables, factor, levels, times):
         faster &= measures["measure"] == measure
         measures.loc[faster, "value"] *= number
     measures = measures.drop(columns=["engine", factor])
-    made = replace(tables, trials=trials, results=results, measures=measures)
+    made = replace(tables, trials=trials, results=results, measures=measures, judged={})
     return verdict(replace(made, summary=summarise(measures, results)))
 
 
