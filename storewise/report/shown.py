@@ -15,13 +15,12 @@ from storewise.analysis.model.columns import EFFICIENCY, PAYS_FROM
 from storewise.analysis.model.tables import Tables
 from storewise.report.tables import SETTING, Spec
 
-_SESSION = "session"
-
 
 def _rates(table: pd.DataFrame, tables: Tables) -> pd.DataFrame:
-    """The rate of each phase, and of loads that without parsing; `null` stores nothing."""
-    stores = tables.rates[tables.rates["engine"] != CEILING]
-    return pd.concat([headline_rates(tables, stores), stores[stores["measure"] == LOAD_RATES[1]]])
+    """The rate of each phase, and what follows from rates; `null` stores nothing."""
+    more = table["measure"].isin([LOAD_RATES[1], EFFICIENCY, PAYS_FROM])
+    shown = pd.concat([headline_rates(tables, tables.rates), table[more]])
+    return _of_stores(shown, tables)
 
 
 def _times(table: pd.DataFrame, tables: Tables) -> pd.DataFrame:
@@ -31,23 +30,6 @@ def _times(table: pd.DataFrame, tables: Tables) -> pd.DataFrame:
     return times[(times["time"] == "service") | waits]
 
 
-def _efficiencies(table: pd.DataFrame, tables: Tables) -> pd.DataFrame:
-    table = table[table["measure"] == EFFICIENCY]
-    return table[table["engine"] != CEILING]
-
-
-def _pays(table: pd.DataFrame, tables: Tables) -> pd.DataFrame:
-    return table[table["measure"] == PAYS_FROM]
-
-
-def _of_hosts(table: pd.DataFrame, tables: Tables) -> pd.DataFrame:
-    return table[(table["node"] == "") & (table["phase"] != _SESSION)]
-
-
-def _of_nodes(table: pd.DataFrame, tables: Tables) -> pd.DataFrame:
-    return table[(table["node"] != "") & (table["phase"] != _SESSION)]
-
-
 def _several_nodes(table: pd.DataFrame, tables: Tables) -> pd.DataFrame:
     nodes = table.groupby(["trial", "phase", "step"], observed=True)["node"].transform("nunique")
     return table[nodes > 1]
@@ -55,10 +37,6 @@ def _several_nodes(table: pd.DataFrame, tables: Tables) -> pd.DataFrame:
 
 def _of_stores(table: pd.DataFrame, tables: Tables) -> pd.DataFrame:
     return table[table["engine"] != CEILING]
-
-
-def _with_law(table: pd.DataFrame, tables: Tables) -> pd.DataFrame:
-    return table[table["lambda"].notna()]
 
 
 _SERVICE = ("service_mean", "service_p50", "service_p95", "service_p99")
@@ -72,17 +50,19 @@ VERDICT = Spec(
     "Stores by criteria, the best first; the interval is that of the ratio to the best store. Rank "
     "1: best or not told apart; 2: behind",
     ("title", "choice", "configuration", "mean", "rank", "weight", "about"),
-    heads={"title": "criterion", "choice": "store", "configuration": "deployment"},
 )
 
 MEASURED = (
     Spec(
         "rates",
         "summary",
-        "Rates, mean over repeats. SSEARCH files store nothing: their load is parsing",
-        ("measure", "mean", "n"),
+        "Rates, mean over repeats (SSEARCH files store nothing: their load is parsing); "
+        "efficiency: the speed-up over the ratio of the levels; pays from: how many questions it "
+        "takes until loading, with the start of servers, pays against reading the files again, by "
+        "the mean time of a question over the clients that asked at once",
+        ("mean", "n"),
         _rates,
-        ("phase", SETTING),
+        ("phase", "measure", SETTING, "operation", "other"),
     ),
     Spec(
         "latency",
@@ -100,28 +80,14 @@ MEASURED = (
         "Questions: who answered them, and how fast. SSEARCH files are read by the client",
         ("answered_by", "by", "indexes", "median", "operations"),
         keys=("question", SETTING),
-        heads={"indexes": "index that may serve it", "operations": "asked"},
-    ),
-    Spec(
-        "breakeven",
-        "summary",
-        "Number of questions from which on loading pays against reading the files again. The time "
-        "of a question is its mean over the clients that asked at once; the load is with the start "
-        "of servers",
-        ("mean",),
-        _pays,
-        ("phase", "operation", SETTING),
-        heads={"mean": "pays from"},
-        units={"mean": "times"},
     ),
     Spec(
         "plans",
         "plan_summary",
         "Readings above a value: times and plans",
         ("threshold", "found", "mean", "uses_index", "plan"),
-        keys=("query", SETTING, "selectivity_pct"),
-        heads={"found": "readings found"},
-        units={"mean": "s"},
+        lambda table, _: table.assign(unit="s"),
+        ("query", SETTING, "selectivity_pct"),
     ),
     Spec(
         "storage",
@@ -134,16 +100,6 @@ MEASURED = (
         lambda _, tables: tables.storage_summary,
         (SETTING,),
         wide="measure",
-        heads={"store_bytes": "size"},
-    ),
-    Spec(
-        "scaling",
-        "summary",
-        "Efficiency: the speed-up over the ratio of the levels",
-        ("mean",),
-        _efficiencies,
-        ("phase", SETTING, "other"),
-        heads={"other": "levels", "mean": "efficiency"},
     ),
     Spec(
         "steps",
@@ -157,35 +113,21 @@ MEASURED = (
     Spec(
         "searches",
         "searches",
-        "Highest rates within a limit",
+        "Highest rates within a limit; verified: met twice; bounded: a higher rate failed",
         ("clients", "percentile", "limit_ms", "time", "rate", "verified", "bounded"),
         keys=("trial", "phase"),
-        heads={
-            "rate": "highest operations/s",
-            "verified": "met twice",
-            "bounded": "a higher rate failed",
-        },
     ),
     Spec(
         "load",
         "host",
-        "Load of clients and their hosts: mean and maximum",
-        ("client_cpu", "client_rss", "router_cpu", *_HOST),
-        _of_hosts,
-        ("trial", "phase", "step", "host"),
-        wide="metric",
-        note="max",
-    ),
-    Spec(
-        "node-load",
-        "host",
-        "Load of servers: mean and maximum",
-        ("store_cpu", "store_rss", "store_bytes"),
-        _of_nodes,
+        "Load of clients, servers and their hosts: mean and maximum",
+        (
+            *("client_cpu", "client_rss", "router_cpu", "store_cpu", "store_rss", "store_bytes"),
+            *_HOST,
+        ),
+        lambda table, _: table[table["phase"] != "session"],
         ("trial", "phase", "step", "node", "host"),
         wide="metric",
-        note="max",
-        heads={"store_bytes": "data directory"},
     ),
     Spec(
         "per-node",
@@ -198,10 +140,9 @@ MEASURED = (
     Spec(
         "slowdown",
         "slowdown",
-        "Throughput with slowed nodes",
+        "Throughput with slowed nodes; relative: to none slowed",
         ("slow", "mean", "relative"),
         keys=("phase", SETTING, "slowed_nodes"),
-        heads={"slow": "how", "relative": "of none slowed"},
     ),
     Spec(
         "crashes",
@@ -230,7 +171,6 @@ STATISTICS = (
         "Analysis of variance: what each factor explains of a measure",
         ("engines", "term", "df", "f", "p", "eta_sq_partial", "omega_sq", "n"),
         keys=("phase", "step", "measure"),
-        heads={"f": "F", "eta_sq_partial": "partial η²", "omega_sq": "ω²", "n": "n"},
     ),
     Spec(
         "pairs",
@@ -238,7 +178,6 @@ STATISTICS = (
         "Pairs of levels: Tukey's honestly significant differences, simultaneous 95 % intervals",
         ("engines", "factor", "a", "b", "ratio", "p_adj", "reject"),
         keys=("phase", "step", "measure"),
-        heads={"a": "one", "b": "the other", "p_adj": "p, adjusted", "reject": "differ"},
     ),
     Spec(
         "usl",
@@ -246,9 +185,8 @@ STATISTICS = (
         "Universal Scalability Law: contention (sigma) and coherency (kappa) of rates over nodes, "
         "workers or threads",
         ("factor", "lambda", "sigma", "kappa", "peak", "peak_rate", "r2", "flags"),
-        _with_law,
+        lambda table, _: table[table["lambda"].notna()],
         ("phase", "step", "measure", "engine"),
-        heads={"r2": "R²"},
     ),
     Spec(
         "costs",
@@ -274,31 +212,26 @@ STATISTICS = (
     ),
 )
 
-CANARY = Spec(
-    "canary",
-    "canary",
-    "How fast the machine was before each trial",
-    ("canary_cpu", "canary_disk_write", "canary_disk_read"),
-    keys=("trial", "taken_by", "host"),
-    wide="metric",
-    value="value",
-    heads={
-        "canary_cpu": "digests per s",
-        "canary_disk_write": "disk write",
-        "canary_disk_read": "disk read",
-    },
-)
-
-SERVERS = Spec(
-    "servers",
-    "nodes",
-    "Servers: where they ran, what guarded their ports, and which of these were open to anybody",
-    (
-        *("role", "host", "address", "version", "guard", "ports", "open_ports", "threads"),
-        *("queue_time", "ready_time", "stop_time", "node_bytes", "kept"),
+HOSTS = (
+    Spec(
+        "canary",
+        "canary",
+        "How fast the machine was before each trial",
+        ("canary_cpu", "canary_disk_write", "canary_disk_read"),
+        keys=("trial", "taken_by", "host"),
+        wide="metric",
+        value="value",
     ),
-    keys=("trial", "node"),
-    heads={"open_ports": "OPEN PORTS", "kept": "kept: remove it by hand"},
+    Spec(
+        "servers",
+        "nodes",
+        "Servers: where they ran, what guarded their ports, which of these were open to anybody",
+        (
+            *("role", "host", "address", "version", "guard", "ports", "open_ports", "threads"),
+            *("queue_time", "ready_time", "stop_time", "node_bytes", "kept"),
+        ),
+        keys=("trial", "node"),
+    ),
 )
 
 PUBLISHED = Spec(
@@ -307,5 +240,4 @@ PUBLISHED = Spec(
     "Published figures and those of this study: slopes of curves with both axes in logarithms "
     "(1: proportional, 0: flat), where each is best, and ratios of two systems",
     ("reference", "title", "quantity", "of", "setting", "at", "published", "measured", "agree"),
-    heads={"title": "figure", "quantity": "what", "measured": "here"},
 )

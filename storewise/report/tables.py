@@ -39,7 +39,7 @@ UNITS: Mapping[str, Callable[[float], str]] = {
     "share": "{:.3g} %".format,
     "count": count,
     "level": level,
-    "times": times_asked,
+    "questions": times_asked,
     "p": lambda value: "< 0.001" if value < 0.001 else f"{value:.3f}",
 }
 
@@ -48,13 +48,10 @@ UNITS: Mapping[str, Callable[[float], str]] = {
 _COLUMNS: Mapping[str, tuple[str, ...]] = {
     "s": (
         *("p50", "p90", "p95", "p99", "p99.9", "p99.99", "max", "median", "load", "after"),
-        *("files_question", "store_question", "recovery_time", "unavailable_time"),
-        *("unavailable_time_node", "queue_time", "ready_time", "stop_time"),
-        *(
-            f"{time}_{of}"
-            for time in ("service", "response")
-            for of in ("mean", "p50", "p95", "p99")
-        ),
+        *("recovery_time", "unavailable_time", "unavailable_time_node"),
+        *("queue_time", "ready_time", "stop_time"),
+        *("service_mean", "service_p50", "service_p95", "service_p99"),
+        *("response_mean", "response_p50", "response_p95", "response_p99"),
     ),
     "B": ("store_bytes", "node_bytes", "client_rss", "store_rss", "memory_used", "bytes"),
     "B/s": (
@@ -84,6 +81,24 @@ _HEADS = {
     "router_cpu": "routers, cores",
     "store_cpu": "server, cores",
     "store_rss": "memory of the server",
+    "store_bytes": "size of the store",
+    "node_bytes": "size of servers' directories",
+    "canary_cpu": "digests per s",
+    "indexes": "index that may serve it",
+    "open_ports": "OPEN PORTS",
+    "kept": "kept: remove it by hand",
+    "other": "step",
+    "title": "what",
+    "choice": "store",
+    "configuration": "deployment",
+    "a": "one",
+    "b": "the other",
+    "p_adj": "p, adjusted",
+    "reject": "differ",
+    "f": "F",
+    "eta_sq_partial": "partial η²",
+    "omega_sq": "ω²",
+    "r2": "R²",
 }
 
 
@@ -93,8 +108,7 @@ class Spec:
 
     `keys` stand first; SETTING is the engine, the factors that vary, and the step. `wide` names a
     column whose levels become columns (those of `columns` that are there) with the values of
-    `value`; rows are then told by `keys`, and `note` is a column whose value stands under each.
-    `heads` and `units` are those that the columns have here alone.
+    `value`; rows are then told by `keys`.
     """
 
     id: str
@@ -105,9 +119,6 @@ class Spec:
     keys: Sequence[str] = ()
     wide: str = ""
     value: str = "mean"
-    note: str = ""
-    heads: Mapping[str, str] = field(default_factory=dict)
-    units: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,25 +182,13 @@ def render(spec: Spec, frames: Mapping[str, pd.DataFrame], tables: Tables) -> Ta
         places = [({**row}, [int(at)]) for at, row in zip(frame.index, records(frame), strict=True)]
     named = [name for name in keys if not frame[name].map(missing).all()]
     units = {**dict.fromkeys(named, "level")}
-    units |= {name: spec.units.get(name, _UNIT_OF.get(name, "")) for name in spec.columns}
-    listed = [*named, *(name for name in spec.columns if name in there)]
-    heads = [spec.heads.get(name, _HEADS.get(name, name.replace("_", " "))) for name in listed]
+    units |= {name: _UNIT_OF.get(name, "") for name in spec.columns if name in there}
+    heads = [_HEADS.get(name, name.replace("_", " ")) for name in units]
     lines = []
     for row, labels in places[:MOST_ROWS]:
-        cells = [_cell(name, units[name], row) for name in listed]
+        cells = [_cell(name, unit, row) for name, unit in units.items()]
         lines.append(Line(cells, _source(spec.csv, row, labels)))
     return _condensed(Table(spec.id, spec.caption, heads, lines, len(places)))
-
-
-def plain_table(
-    id_: str, caption: str, heads: Sequence[str], rows: Iterable[Sequence[Any]]
-) -> Table:
-    """A table of texts and numbers that are in no file of the analysis: its texts are whole."""
-    cells = [
-        [Cell(x, x) if x and isinstance(x, str) else _cell("x", "level", {"x": x}) for x in row]
-        for row in rows
-    ]
-    return Table(id_, caption, heads, [Line(one) for one in cells], len(cells))
 
 
 def _key(key: str, frame: pd.DataFrame, tables: Tables) -> list[str]:
@@ -204,15 +203,14 @@ def _wide(
     frame: pd.DataFrame, spec: Spec, keys: Sequence[str]
 ) -> Iterable[tuple[dict[str, Any], list[int]]]:
     """One row per keys; keys may be missing in some rows, such as the factors of servers in those
-    of embedded stores. Bounds of an interval and notes go with their column."""
-    more = {"low": "_low", "high": "_high", spec.note: "_note"}
-    more = {name: end for name, end in more.items() if name in frame}
+    of embedded stores. Bounds of an interval and maxima go with their column."""
+    more = [name for name in ("low", "high", "max") if name in frame]
     for levels, group in grouped(frame, keys):
         row = dict(zip(keys, levels, strict=True))
         for one in records(group):
             name = str(one[spec.wide])
             row[name] = one[spec.value]
-            row |= {f"{name}{end}": one[of] for of, end in more.items()}
+            row |= {f"{name}_{of}": one[of] for of in more}
         yield row, list(map(int, group.index))
 
 
@@ -242,7 +240,7 @@ def _cell(name: str, unit: str, row: Mapping[str, Any]) -> Cell:
 
 def _number(value: float, unit: str) -> str:
     if value == 0 or math.isinf(value):
-        return "0" if value == 0 else "never" if unit == "times" else "unbounded"
+        return "0" if value == 0 else "never" if unit == "questions" else "unbounded"
     if unit == "share":
         value *= 100
     if unit in UNITS:
@@ -255,7 +253,7 @@ def _note(name: str, row: Mapping[str, Any], unit: str) -> str:
     """What stands under a value: its 95 % interval, or its maximum."""
     low: Any
     high: Any
-    most: Any = row.get(f"{name}_note")
+    most: Any = row.get(f"{name}_max")
     if not missing(most):
         return f"max. {_number(float(most), unit)}"
     prefix = "" if name in ("mean", "value") else f"{name}_"

@@ -31,9 +31,9 @@ from storewise.layout import ANALYSIS, FIGURES, REPORT, SUMMARY
 from storewise.report.data.embed import packed, script_json
 from storewise.report.data.evidence import evidence
 from storewise.report.page import provenance
-from storewise.report.page.timelines import span, timelines
-from storewise.report.shown import CANARY, MEASURED, PUBLISHED, SERVERS, STATISTICS, VERDICT
-from storewise.report.tables import Spec, Table, plain_table, render
+from storewise.report.page.timelines import timelines
+from storewise.report.shown import HOSTS, MEASURED, PUBLISHED, STATISTICS, VERDICT
+from storewise.report.tables import Cell, Line, Spec, Table, render
 
 TEMPLATE = "report.html"
 #: More rows than this are folded away until asked for.
@@ -47,7 +47,7 @@ SCRIPTS = (
 _TABLES = {
     "throughput": "rates",
     "latency": "latency",
-    "scaling": "scaling",
+    "scaling": "rates",
     "clients": "steps",
     "latency_over_throughput": "steps",
     "plans": "plans",
@@ -126,12 +126,12 @@ def html(tables: Tables, decision: Verdict, made: Sequence[Made], chart: Verdict
         every = (render(one, frames, tables) for one in specs)
         return [table for table in every if table.lines]
 
-    trials, series = timelines(tables)
+    span, trials, series = timelines(tables)
     parts = {
         "verdict_table": made_of(VERDICT),
         "tables": made_of(*MEASURED),
         "statistics": made_of(*STATISTICS),
-        "hosts": made_of(CANARY, SERVERS),
+        "hosts": made_of(*HOSTS),
         "published_tables": made_of(PUBLISHED),
         "quarantine": _quarantine(tables),
     }
@@ -152,7 +152,7 @@ def html(tables: Tables, decision: Verdict, made: Sequence[Made], chart: Verdict
         conditions=measured,
         figures=[_figure(one) for one in made if one.pictures],
         timelines=[packed(one) for one in series],
-        span=span(tables),
+        span=span,
         fold=FOLD,
         published=provenance.published(tables),
         quarantined=tables.results.quarantined,
@@ -211,16 +211,12 @@ def _weights(verdict: Verdict) -> dict[str, Any]:
 
 
 def _quarantine(tables: Tables) -> Table:
-    rows = [
-        (
-            bad.path,
-            *(int(at) if at.isdigit() else at or None for at in (bad.line, bad.offset)),
-            bad.reason,
-        )
+    lines = [
+        Line([Cell(text or "–", text) for text in (bad.path, bad.line, bad.offset, bad.reason)])
         for bad in tables.results.quarantined
     ]
     heads = ["file", "line", "byte", "reason"]
-    return plain_table("quarantine", "Files that were left out", heads, rows)
+    return Table("quarantine", "Files that were left out", heads, lines, len(lines))
 
 
 def _sources(parts: Mapping[str, Any]) -> set[str]:

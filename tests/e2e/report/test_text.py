@@ -39,7 +39,7 @@ def test_conditions_warnings_files_and_servers_are_told(page):
         "PostgreSQL 15.18",
         "guard password",
         "127.0.0.1",
-        "Load of servers",
+        "Load of clients, servers and their hosts",
     ):
         assert expected in page
     assert not re.search(r"""(src|href)=["'](https?:)?//""", page)

@@ -82,7 +82,7 @@ def test_the_page_sets_the_stores_beside_the_files(page):
     chart = chart[: chart.index("</table>")]
     assert chart.index("SSEARCH files") < chart.index("nothing to load") < chart.index("SQLite")
     found = ("<td>client</td><td>find</td>", "<td>store</td><td>find</td>")
-    for piece in ('id="questions"', 'id="breakeven"', *found):
+    for piece in ('id="questions"', ">pays_from<", *found):
         assert piece in page
 
 

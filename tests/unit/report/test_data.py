@@ -16,7 +16,7 @@ from support.results.made import GROUP, SCALED
 from storewise.figures.make import FIGURES
 from storewise.report.data.embed import packed, plain, script_json
 from storewise.report.data.evidence import evidence
-from storewise.report.page.timelines import span, timelines
+from storewise.report.page.timelines import timelines
 
 pytestmark = GROUP
 
@@ -80,9 +80,9 @@ def test_evidence_has_trials_values_and_files(tables):
 
 
 def test_timelines_have_what_was_sampled(tables):
-    message, data = timelines(tables)
+    joined, message, data = timelines(tables)
     assert len(message) == len(data) == len(tables.trials)
-    assert span(tables) == 1
+    assert joined == 1
     place = next(i for i, one in enumerate(message) if one["id"].startswith("sqlite-w1-r1"))
     assert message[place]["name"] == "SQLite, 1 worker, repeat 1"
     read = data[place]["parts"][1]

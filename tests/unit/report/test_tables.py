@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from support.results.made import GROUP, SCALED
 
-from storewise.report.shown import CANARY, MEASURED, SERVERS, STATISTICS
+from storewise.report.shown import HOSTS, MEASURED, STATISTICS
 from storewise.report.tables import Spec, render
 
 pytestmark = GROUP
@@ -67,7 +67,7 @@ def test_levels_of_a_column_become_columns(draw):
         ],
         columns=["trial", "metric", "mean", "max"],
     )
-    spec = Spec("t", "t", "", ("cpu_user", "disk_read"), keys=("trial",), wide="metric", note="max")
+    spec = Spec("t", "t", "", ("cpu_user", "disk_read"), keys=("trial",), wide="metric")
     made = draw(spec, frame)
     assert texts(made) == [["t1", "10.0 %", "2.00 KiB/s"], ["t2", "5.00 %", "–"]]
     assert made.lines[0].cells[1].note == "max. 20.0 %"
@@ -77,7 +77,7 @@ def test_levels_of_a_column_become_columns(draw):
 def test_every_table_names_columns_that_the_analysis_has(tables):
     """A renamed column would only be missing on the page."""
     frames = tables.frames()
-    for spec in (*MEASURED, *STATISTICS, CANARY, SERVERS):
+    for spec in (*MEASURED, *STATISTICS, *HOSTS):
         if not spec.wide:
             there = set(frames[spec.csv].columns)
             wanted = {*spec.columns, *spec.keys} - {"setting", "memory_used"}
