@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import math
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from storewise.cli.console import RESULTS, Results
-from storewise.cli.progress import EVERY as LINE_EVERY
 from storewise.errors import ResultError
 from storewise.layout import RECORD
 from storewise.session.coordination.run import lease_files, looks_stale
@@ -29,54 +25,35 @@ def watch(
         ),
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="One frame, then end.")] = False,
-    format_: Annotated[
-        Literal["text", "json"],
-        typer.Option("--format", help="json: an object a line, for each frame."),
-    ] = "text",
     results: Results = RESULTS,
 ) -> None:
     """Follow a run: trials done and left with the time they will take, operations per second of
     each worker and node, live sessions, failures, the end of the newest log.
 
-    It only reads, and never disturbs the run. It ends with the run, or by Ctrl-C. Where
-    standard output is no terminal it prints a line every ten seconds.
+    It only reads, and never disturbs the run. It ends with the run, or by Ctrl-C. Where standard
+    output is no terminal it shows one frame.
 
-    Example: `storewise watch`, or `storewise watch demo --once --format json`
+    Example: `storewise watch`, or `storewise watch demo --once`
     """
     from rich.console import Console
     from rich.live import Live
 
-    from storewise.watch.render import as_json, line, screen
-    from storewise.watch.snapshot import Frame, Seen, look
+    from storewise.watch.render import screen
+    from storewise.watch.snapshot import Seen, look
 
-    directory = find(study, results)
-    seen = Seen()
-
-    def frames() -> Iterator[Frame]:
-        while True:
-            frame = look(directory, seen)
-            yield frame
-            if once or frame.over:
-                return
-            time.sleep(EVERY)
-
+    directory, seen = find(study, results), Seen()
     console = Console(highlight=False)
+    if once or not console.is_terminal:
+        console.print(screen(look(directory, seen)))
+        return
     try:
-        if format_ == "json":
-            for frame in frames():
-                typer.echo(json.dumps(as_json(frame), ensure_ascii=False, allow_nan=False))
-        elif once:
-            console.print(screen(look(directory, seen)))
-        elif not console.is_terminal:
-            last_line = -math.inf
-            for frame in frames():
-                if frame.over or time.monotonic() - last_line >= LINE_EVERY:
-                    last_line = time.monotonic()
-                    typer.echo(line(frame))
-        else:
-            with Live(console=console, auto_refresh=False) as live:
-                for frame in frames():
-                    live.update(screen(frame), refresh=True)
+        with Live(console=console, auto_refresh=False) as live:
+            while True:
+                frame = look(directory, seen)
+                live.update(screen(frame), refresh=True)
+                if frame.over:
+                    return
+                time.sleep(EVERY)
     except KeyboardInterrupt:
         return
 

@@ -1,17 +1,16 @@
-"""A frame of `storewise watch` for people, in one line, and as plain data."""
+"""A frame of `storewise watch` for a terminal."""
 
 from __future__ import annotations
 
 import datetime
-from dataclasses import asdict
-from typing import Any
+from collections import Counter
+from collections.abc import Mapping
 
 from rich.console import Group, RenderableType
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from storewise.analysis.common.frames import json_value
 from storewise.analysis.common.text import binary, number
 from storewise.watch.snapshot import Frame, JobStatus, trial_of
 
@@ -19,8 +18,6 @@ from storewise.watch.snapshot import Frame, JobStatus, trial_of
 _BAR = 30
 #: Jobs of a trial that are shown one by one.
 MAX_JOBS = 32
-#: Unix time beyond which a file has no time (the year 3000).
-_LATEST = 32_503_680_000.0
 
 
 def duration(seconds: float) -> str:
@@ -64,23 +61,10 @@ def state_words(frame: Frame) -> str:
             "`storewise run` goes on with what is missing"
         )
     if record is not None and record.ended is not None:
-        at = "at an unknown time"
-        if 0 <= record.ended < _LATEST:
-            at = f"{datetime.datetime.fromtimestamp(record.ended).astimezone():%Y-%m-%d %H:%M:%S}"
-        return f"nothing runs; the last run ended {at}: {record.reason or 'in order'}"
+        at = datetime.datetime.fromtimestamp(record.ended).astimezone()
+        words = record.reason or "in order"
+        return f"nothing runs; the last run ended {at:%Y-%m-%d %H:%M:%S}: {words}"
     return "nothing runs"
-
-
-def line(frame: Frame) -> str:
-    """The frame in one line, for logs."""
-    of = f"/{frame.total}" if frame.total is not None else ""
-    counts = f"{frame.done}{of} trials, {len(frame.running)} running, {len(frame.failed)} failed"
-    parts = [f"{frame.study}: {state_words(frame)}", counts]
-    if not frame.over:
-        parts.append(f"{number(frame.operations_per_s)} operations/s")
-        if frame.seconds_left is not None:
-            parts.append(f"about {duration(frame.seconds_left)} left")
-    return "; ".join(parts)
 
 
 def screen(frame: Frame) -> RenderableType:
@@ -115,21 +99,24 @@ def _jobs(frame: Frame, trial: str) -> Table:
     table.add_column("", no_wrap=True)
     for name in ("ops/s", "docs/s", "CPU", "memory", "written/s"):
         table.add_column(name, justify="right", no_wrap=True)
-    owned = frame.owned()
+    # Operations/s by the node that answered, over all workers that can tell.
+    answered: Counter[str] = Counter()
+    for one in frame.jobs:
+        answered.update(one.progress.owners if one.fresh else {})
     jobs = [one for one in frame.jobs if one.trial == trial]
     for one in jobs[:MAX_JOBS]:
-        table.add_row(*_job(one, owned))
+        table.add_row(*_job(one, answered))
     if len(jobs) > MAX_JOBS:
         table.add_row(f"and {len(jobs) - MAX_JOBS} more")
     return table
 
 
-def _job(one: JobStatus, owned: dict[str, float]) -> list[str]:
+def _job(one: JobStatus, answered: Mapping[str, float]) -> list[str]:
     job, figures = one.progress, one.progress.figures
     if not one.fresh:
         return [job.job, job.host, f"silent for {one.age:.0f} s"]
     node = job.state == "serves"
-    rate = owned.get(job.job) if node else job.operations_per_s
+    rate = answered.get(job.job) if node else job.operations_per_s
     cpu = figures.get("store_cpu" if node else "client_cpu")
     return [
         job.job,
@@ -141,10 +128,3 @@ def _job(one: JobStatus, owned: dict[str, float]) -> list[str]:
         binary(figures["store_rss"]) if "store_rss" in figures else "",
         binary(figures["disk_write"]) if "disk_write" in figures else "",
     ]
-
-
-def as_json(frame: Frame) -> dict[str, Any]:
-    """The frame as plain data; what is no finite number is None."""
-    paths = {"directory": str(frame.directory), "log": str(frame.log) if frame.log else None}
-    data = {**asdict(frame), **paths, "total": frame.total}
-    return {name: json_value(value) for name, value in data.items()}

@@ -98,18 +98,6 @@ class Frame:
             return None
         return self.done + len(self.failed) + len(self.running) + self.left
 
-    @property
-    def operations_per_s(self) -> float:
-        return sum(one.progress.operations_per_s for one in self.jobs if one.fresh)
-
-    def owned(self) -> dict[str, float]:
-        """Operations/s by the node that answered, over all workers that can tell."""
-        rates: dict[str, float] = {}
-        for one in self.jobs:
-            for node, rate in one.progress.owners.items() if one.fresh else ():
-                rates[node] = rates.get(node, 0.0) + rate
-        return rates
-
 
 @dataclass
 class Seen:

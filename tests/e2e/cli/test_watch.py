@@ -1,6 +1,5 @@
 """`storewise watch`: what there is to see of a run, while it lives and after."""
 
-import json
 import os
 import signal
 from contextlib import suppress
@@ -51,16 +50,13 @@ def test_a_run_is_watched_to_its_end(tmp_path):
         assert (len(frame.running), frame.left) == (1, 1)
         assert all(worker.fresh for worker in frame.jobs)
         assert frame.sessions[0].phase == "read"
-        once = place.storewise("watch", "s.yaml", "--once", "--format", "json")
+        once = place.storewise("watch", "s.yaml", "--once")
         assert once.returncode == 0, once.stderr
-        message = json.loads(once.stdout)
-        assert (message["state"], message["total"]) == ("runs", 2)
-        # It ends by itself, a moment after the run.
-        follow = place.storewise("watch", "--results", "results", timeout=600)
-        assert follow.returncode == 0, follow.stderr
-        last = follow.stdout.splitlines()[-1]
-        assert "nothing runs; the last run ended" in last
-        assert "2/2 trials, 0 running, 0 failed" in last
+        assert "0/2 trials" in once.stdout and "read.1" in once.stdout
+        exit_code(run, 120)
+        after = place.storewise("watch", "--results", "results")
+        assert after.returncode == 0, after.stderr
+        assert "nothing runs; the last run ended" in after.stdout and "2/2 trials" in after.stdout
     finally:
         if run.poll() is None:
             os.killpg(run.pid, signal.SIGKILL)

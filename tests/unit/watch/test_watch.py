@@ -1,7 +1,6 @@
 """`storewise watch`: states, rates, time left and warnings of a run, from its files."""
 
 import json
-import math
 import os
 import time
 from dataclasses import replace
@@ -14,7 +13,7 @@ from storewise.errors import ResultError
 from storewise.session.coordination.liveness import Process, Session
 from storewise.session.coordination.run import Lease
 from storewise.session.coordination.run_record import RunRecord, begin, end, read_record
-from storewise.watch.render import as_json, line, screen
+from storewise.watch.render import screen
 from storewise.watch.snapshot import look
 from storewise.watch.time_left import time_left
 
@@ -24,10 +23,6 @@ def text(frame):
     with console.capture() as captured:
         console.print(screen(frame))
     return " ".join(captured.get().split())
-
-
-def as_read(frame):
-    return json.loads(json.dumps(as_json(frame), allow_nan=False))
 
 
 def test_time_left_by_hand():
@@ -95,8 +90,7 @@ def test_a_run_lives_ends_and_is_killed(study):
     end(study, "r", "the run ended with an error")
     frame = look(study)
     assert frame.over
-    assert "the last run ended" in text(frame)
-    assert "with an error" in line(frame)
+    assert "the last run ended" in text(frame) and "with an error" in text(frame)
     record = read_record(study)
     fields = {name: getattr(record, name) for name in RunRecord.__slots__}
     # A `storewise run` that lives will call it again.
@@ -110,7 +104,6 @@ def test_a_run_lives_ends_and_is_killed(study):
     (study / "run.json").write_text("{")
     frame = look(study)
     assert (frame.state, frame.left, frame.total) == ("unknown", None, None)
-    assert as_read(frame)
 
 
 def test_warnings_and_rates_of_running_trials_are_shown(study):
@@ -120,14 +113,9 @@ def test_warnings_and_rates_of_running_trials_are_shown(study):
         logs.mkdir(parents=True)
         (logs / "read.0.log").write_text(f"{at} INFO begins\n{at} WARNING slow {trial}\n")
         (logs / "data0.server.log").write_text(f"{at} WARNING of its own\n")
-    message = {"job": "read.0", "host": "h", "state": "works", "at": 1}
-    message["operations_per_s"] = math.nan
-    (study / "live/null-r1/progress/read.0.json").write_text(json.dumps(message))
     frame = look(study)
     assert frame.warnings == [f"read.0: {at} WARNING slow null-r1"]
     assert "WARNING slow null-r1" in text(frame)
-    (worker,) = as_read(frame)["jobs"]
-    assert worker["progress"]["operations_per_s"] is None, "numbers that are none are null"
 
 
 @pytest.mark.parametrize(
@@ -146,8 +134,7 @@ def test_files_that_cannot_be_read_are_no_end(study, content):
     others = (live / "owner.json", live / "session.json", study / "run.json", study / "leases/r")
     for path in others:
         path.write_text(content)
-        frame = look(study)
-        assert text(frame) and as_read(frame)
+        assert text(look(study))
 
 
 def test_workers_and_nodes_are_shown_with_what_they_do(study):
@@ -160,11 +147,8 @@ def test_workers_and_nodes_are_shown_with_what_they_do(study):
     progress = study / "live" / "null-r1" / "progress"
     for one in (worker, node):
         (progress / f"{one['job']}.json").write_text(json.dumps(one))
-    frame = look(study)
-    shown = text(frame)
+    shown = text(look(study))
     assert "read.0 c1 works, step 2 300 600 0.50" in shown
     assert "data0 s1 serves 120 1.25 1.00 GiB 4.00 KiB" in shown
-    assert "300 operations/s" in line(frame)
     os.utime(progress / "read.0.json", (1, 1))
-    old = look(study)
-    assert "silent for" in text(old) and "0 operations/s" in line(old)
+    assert "silent for" in text(look(study))
