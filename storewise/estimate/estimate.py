@@ -7,7 +7,7 @@ or at its highest, at once: no interval of a statistic.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -110,12 +110,13 @@ def estimate(
     one_host = study.embedded == "one_host"
     hosts = {t.id: {WORK: 1} if here else hosts_of(t, one_host=one_host) for t in trials}
     names = {name for needed in hosts.values() for name in needed}
-    used = sorted(names, key=lambda name: (name == WORK, name))  # servers first
-    # A profile may know classes of servers' hosts only; workers are then where its default is.
-    known = {name for name in used if classes and (name != WORK or WORK in classes)}
-    places = {name: class_named(name, classes) if name in known else None for name in used}
+    places: dict[str, NodeClass | None] = {}
+    for name in sorted(names, key=lambda name: (name == WORK, name)):  # servers first
+        # A profile may know classes of servers' hosts only; workers are then where its default is.
+        known = classes and (name != WORK or WORK in classes)
+        places[name] = class_named(name, classes) if known else None
     cloud = any(place is not None and place.instance for place in places.values())
-    lines = [_line(name, places[name], study, lengths, hosts, cloud=cloud) for name in used]
+    lines = [_line(name, place, study, lengths, hosts, cloud) for name, place in places.items()]
     prices, at_once = study.prices, max(1, min(study.live_sessions, len(trials)))
     return Estimate(
         study=study.name,
@@ -134,7 +135,7 @@ def estimate(
         ),
         guessed=any(r.source == DEFAULT for one in works.values() for r in one.rates.values()),
         assumptions=[
-            *_of_work(trials, works, documents),
+            *_of_work(works.values(), documents),
             *_of_hosts(study, trials, beside, cloud=cloud, here=here),
         ],
     )
@@ -146,7 +147,6 @@ def _line(
     study: Study,
     lengths: Mapping[str, Amount],
     hosts: Mapping[str, Mapping[str, int]],
-    *,
     cloud: bool,
 ) -> Line:
     numbers = {trial: needed.get(name, 0) for trial, needed in hosts.items()}
@@ -206,19 +206,17 @@ def _by_engine(trials: Sequence[Trial], lengths: Mapping[str, Amount]) -> Iterat
         yield EngineLine(name, len(mine), Amount.total(mine).times(1 / len(mine)))
 
 
-def _of_work(
-    trials: Sequence[Trial], works: Mapping[str, Work], documents: Amount | None
-) -> Iterator[tuple[str, str]]:
+def _of_work(works: Iterable[Work], documents: Amount | None) -> Iterator[tuple[str, str]]:
     """What the times of phases take for granted, as a term and a sentence."""
     if documents is not None:
         yield "documents", f"{documents.text()}; {documents.source}"
-    for phase in dict.fromkeys(name for trial in trials for name in works[trial.id].rates):
-        rates = [work.rates[phase] for work in works.values() if phase in work.rates]
-        for source in dict.fromkeys(rate.source for rate in rates):
-            same = [rate for rate in rates if rate.source == source]
-            low, high = min(rate.low for rate in same), max(rate.high for rate in same)
-            text = f"{low:,.0f} to {high:,.0f} a second in {len(same)} of {len(rates)} trials"
-            yield f"rate of {phase}", f"{text}; {source}"
+    by_source: dict[tuple[str, str], list[Amount]] = {}
+    for phase, rate in (one for work in works for one in work.rates.items()):
+        by_source.setdefault((phase, rate.source), []).append(rate)
+    for (phase, source), rates in by_source.items():
+        low, high = min(rate.low for rate in rates), max(rate.high for rate in rates)
+        number = "1 trial" if len(rates) == 1 else f"{len(rates)} trials"
+        yield f"rate of {phase}", f"{low:,.0f} to {high:,.0f} a second in {number}; {source}"
 
 
 def _of_hosts(
@@ -235,16 +233,15 @@ def _of_hosts(
         yield f"beside the phases of {which}", f"{beside[servers].text()} s, to start, verify, end"
     each = "one for each server and each worker, as long as the trial lives"
     yield "hosts", "this machine, for one trial after the other" if here else each
-    if outside := sorted({t.engine for t in trials if engine(t.engine).flags.external}):
-        yield "databases", f"the own hosts of {', '.join(outside)} are not counted"
     if cloud:
         words = f"{START_UP:g} s to start and {IDLE:g} s idle are paid, mostly for several trials"
         yield "hosts of a cloud", f"{words}: {WAITING.text()} s for each host of a trial"
-    yield "failed attempts", f"none; each costs its trial once more (`retries`: {study.retries})"
     if study.prices is not None and study.prices.source:
         yield "prices", study.prices.source
+    others = [f"the own hosts of {name}" for name in study.engines if engine(name).flags.external]
     on_a_cluster = "head node, disks, shared file system, S3, traffic, listing, analysis"
-    yield "not counted", "reading the inputs once, analysis, page" if here else on_a_cluster
+    rest = "reading the inputs once, analysis, page" if here else on_a_cluster
+    yield "not counted", ", ".join(["failed attempts", *others, rest])
 
 
 def still_to_measure(study: Study, results: Path) -> list[Trial]:

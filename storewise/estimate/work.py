@@ -33,8 +33,8 @@ TEXT_PER_DOCUMENT, COMPRESSION = 163.0, 6.6
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 #: Files whose sizes stand for all.
 _LOOKED_AT = 200
-#: How far off, either way, may be a default; a rate that was measured with other levels, or once
-#: only; and a number of documents that follows from sizes.
+#: How far off, either way, may be a default; a rate that was measured once only or tried out; and a
+#: number of documents that follows from sizes.
 DEFAULT_FACTOR, MEASURED_FACTOR, SIZE_FACTOR = 4.0, 2.0, 1.5
 
 
@@ -111,15 +111,14 @@ class Probe:
 def documents_of(study: Study, results: Path) -> Amount:
     """The documents of a study's inputs: counted by its manifest, else by the sizes of the files,
     else by the files and bytes of `corpus`."""
-    counted = _by_manifest(study, results)
-    if counted is not None:
-        return counted
+    counted, _ = read_manifest(results / layout.MANIFEST)
+    # `digest: sampled` counts no documents.
+    if counted and counted.documents is not None and counted.files and _same(study, results):
+        source = f"the manifest of {counted.files:,} files"
+        return Amount.exact(float(counted.documents), source)
     corpus = study.corpus or PUBLISHED
-    files, each, known = (
-        corpus.files,
-        corpus.bytes / corpus.files,
-        "`corpus`: they are searched first",
-    )
+    files, each = corpus.files, corpus.bytes / corpus.files
+    known = "`corpus`: they are searched first"
     if study.inputs.paths:
         try:
             paths = list_inputs(study.inputs.paths)
@@ -128,33 +127,26 @@ def documents_of(study: Study, results: Path) -> Amount:
             # Who asks what it will cost need not have the data yet.
             why = str(error).partition(";")[0]
             known = f"`corpus`, as the inputs cannot be looked at: {why}"
-    sample = study.inputs.sample
+    taken, sample = float(files), study.inputs.sample
     if sample is not None and sample.share is not None:
         taken = files * sample.share
     elif sample is not None:
         taken = min(files, sample.files or (sample.bytes or 0) / max(each, 1.0))
-    else:
-        taken = files
     source = f"{taken:,.0f} files of {each / 1e6:.3g} MB, {TEXT_PER_DOCUMENT:g} bytes a document"
     source += f", from {known}"
     return Amount.within(taken * each / TEXT_PER_DOCUMENT, SIZE_FACTOR, source)
 
 
-def _by_manifest(study: Study, results: Path) -> Amount | None:
-    """What the manifest of these very inputs counted."""
+def _same(study: Study, results: Path) -> bool:
+    """Whether the results are of these very inputs."""
     kept = results / layout.STUDY
     try:
-        if kept.is_file():
-            stored = Study.model_validate_json(kept.read_text(encoding="utf-8"))
-            if stored.inputs != study.inputs:
-                return None
+        text = kept.read_text(encoding="utf-8")
+        return Study.model_validate_json(text).inputs == study.inputs
+    except FileNotFoundError:
+        return True  # inputs are listed before the first run writes its study
     except (OSError, ValueError):
-        return None  # what is wrong with it is the analysis's to say
-    counted, _ = read_manifest(results / layout.MANIFEST)
-    # `digest: sampled` counts no documents.
-    if counted is None or counted.documents is None or not counted.files:
-        return None
-    return Amount.exact(float(counted.documents), f"the manifest of {counted.files:,} files")
+        return False  # what is wrong with it is the analysis's to say
 
 
 def _text_of(paths: Sequence[str]) -> float:
@@ -173,42 +165,30 @@ class Rates:
 
     def __init__(self, results: Path, probe: Probe | None = None) -> None:
         self._probe = probe or Probe("", {})
+        self._measured: dict[tuple[str, str, str], Amount] = {}
         try:
             path = results / layout.ANALYSIS / layout.SUMMARY
-            table = pd.read_csv(path, dtype=str, keep_default_na=False)
-            figures = table[["mean", "low", "high"]].apply(pd.to_numeric, errors="coerce")
-            table = table.assign(**figures)
+            table = pd.read_csv(path, keep_default_na=False, na_values=[""])
             table = table[table["measure"].isin(DEFAULT_RATES) & (table["mean"] > 0)]
-            table = table[table["operation"] == ALL]
-            places = table.groupby(["engine", "phase", "measure"])
-            self._tables = {(str(e), str(p), str(m)): rows for (e, p, m), rows in places}
+            places = table[table["operation"] == ALL].groupby(["engine", "phase", "measure"])
+            for (name, phase, measure), rows in places:
+                self._measured[str(name), str(phase), str(measure)] = _measured(rows)
         except (OSError, ValueError, KeyError):
-            self._tables = {}  # nothing was measured yet, or what is wrong is not ours to say
-        #: What was looked up before: thousands of trials share engines, levels and phases.
-        self._known: dict[tuple[object, ...], Amount] = {}
+            pass  # nothing was measured yet, or what is wrong is not ours to say
 
-    def of(self, trial: Trial, phase: str, step: int, measure: str) -> Amount:
-        """A rate of a phase: measured with the trial's own levels, else with others of its engine,
-        else tried out on this machine, else the default."""
-        table = self._tables.get((trial.engine, phase, measure))
-        if table is None:
-            return self._expected(trial, phase, measure)
-        levels = {name: str(one) for name, one in trial.factors.items() if name in table}
-        place = (phase, measure, step, *levels.values())
-        if place not in self._known:
-            self._known[place] = _measured(table, levels, str(step))
-        return self._known[place]
+    def of(self, trial: Trial, phase: str, measure: str) -> Amount:
+        """A rate of a phase: measured with the trial's engine, whatever the other levels and the
+        step, else tried out on this machine, else the default.
 
-    def _expected(self, trial: Trial, phase: str, measure: str) -> Amount:
-        """The rate if no earlier result has it: measured briefly on this machine, else the default.
-        If the store waits for the disk after each document, it is the rate of a slow disk."""
-        store = engine(trial.engine)
+        If the store waits for the disk after each document, it is the rate of a slow disk.
+        """
+        if known := self._measured.get((trial.engine, phase, measure)):
+            return known
+        store, spec = engine(trial.engine), workload(trial.workload).phases[phase]
         level = store.level(trial.consistency)
-        if level in store.slow_levels:
-            spec = workload(trial.workload).phases[phase]
-            if spec.loads or spec.changes:
-                rate = store.slow_levels[level] * DEFAULT_FACTOR
-                return Amount.within(rate, DEFAULT_FACTOR, slow_disk_note(trial.engine, level))
+        if level in store.slow_levels and (spec.loads or spec.changes):
+            rate = store.slow_levels[level] * DEFAULT_FACTOR
+            return Amount.within(rate, DEFAULT_FACTOR, slow_disk_note(trial.engine, level))
         return self._probe.rate(trial.engine, phase, measure)
 
 
@@ -221,22 +201,17 @@ def slow_disk_note(name: str, level: str) -> str:
     )
 
 
-def _measured(table: pd.DataFrame, levels: Mapping[str, str], step: str) -> Amount:
-    """The rate of a step at some levels, of the rows of its engine, phase and measure."""
-    of_step = table[table["step"] == step]
-    rows = of_step if len(of_step) else table
-    same = rows[(rows[list(levels)] == pd.Series(levels, dtype=object)).all(axis=1)]
-    rows = same if len(same) else rows
+def _measured(rows: pd.DataFrame) -> Amount:
+    """The geometric mean of rates, from the lowest to the highest bound of their intervals.
+
+    A single repeat has no interval.
+    """
     middle = geometric_mean(rows["mean"])
-    source = "measured" if len(same) else "measured with other levels"
-    # An interval is of its own levels only, and a single repeat has none.
-    known = len(same) > 0 and bool((rows[["low", "high"]] > 0).all(axis=None))
-    factor = 1.0 if known else MEASURED_FACTOR
-    if not known:
-        source += f", {factor:g} times more or less"
-    low = float(rows["low"].where(rows["low"] > 0, rows["mean"]).min()) / factor
-    high = float(rows["high"].where(rows["high"] > 0, rows["mean"]).max()) * factor
-    return Amount(middle, min(low, middle), max(high, middle), source)
+    if not (rows[["low", "high"]] > 0).all(axis=None):
+        source = f"measured, {MEASURED_FACTOR:g} times more or less"
+        low, high = rows["mean"].min() / MEASURED_FACTOR, rows["mean"].max() * MEASURED_FACTOR
+        return Amount(middle, low, high, source)
+    return Amount(middle, rows["low"].min(), rows["high"].max(), "measured")
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,13 +226,13 @@ def work_of(trial: Trial, documents: Amount | None, rates: Rates) -> Work:
     """The time of all phases of a trial; `documents` are those of the study's inputs."""
     seconds, used = [], {}
     for phase in trial.phases:
-        for number, override in enumerate(phase.step_overrides()):
+        for override in phase.step_overrides():
             step = _step(trial, phase, override, documents)
             if isinstance(step, Amount):
                 seconds.append(step)
                 continue
             amount, measure, most = step
-            rate = used[phase.name] = rates.of(trial, phase.name, number, measure)
+            rate = used[phase.name] = rates.of(trial, phase.name, measure)
             time = amount.over(rate)
             seconds.append(Amount(min(most, time.mean), min(most, time.low), min(most, time.high)))
     return Work(Amount.total(seconds), used)

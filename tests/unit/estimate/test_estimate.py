@@ -182,9 +182,10 @@ def test_earlier_results_take_the_place_of_defaults(tmp_path, made):
     assert of(documents) == (synthetic.DOCUMENTS * 10 // synthetic.FILES * synthetic.FILES,) * 3
     assert "manifest" in documents.source
     trial = next(t for t in study.trials() if (t.engine, t.workers) == ("sqlite", 1))
-    rate = Rates(results).of(trial, "write", 0, "documents_per_s")
+    rate = Rates(results).of(trial, "write", "documents_per_s")
     assert rate.source == "measured" and rate.low < rate.mean < rate.high
-    assert rate.mean == pytest.approx(3 * synthetic.SPEEDS["sqlite"][0], rel=0.5)
+    # From one worker on to the most that were measured.
+    assert rate.low < 3 * synthetic.SPEEDS["sqlite"][0] < rate.mean
     # All of its trials have results or were given up; one is to be measured again.
     assert still_to_measure(study, results) == []
     (results / "trials" / trial.id / "verify.parquet").unlink()
@@ -206,7 +207,7 @@ def test_above_its_limit_a_run_is_refused_with_the_estimate(tmp_path):
     # The hosts of a database that is there are not known.
     url = "{sql: {url: 'postgresql://u@h/d'}}"
     result = estimated(tmp_path, f"workload: ycsb\nphases: [load]\nengines: {url}\n")
-    assert dict(result.assumptions)["databases"] == "the own hosts of sql are not counted"
+    assert "the own hosts of sql" in dict(result.assumptions)["not counted"]
     assert [line.name for line in result.lines] == ["work"] and result.money is None
     refuse_above(result, 1.0)
 
