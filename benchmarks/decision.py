@@ -232,7 +232,7 @@ def decisions(
     """Decisions of three rounds, through tables, of stores that choose their settings; one of them
     is better in all. By study: alone (the store that is, or nothing), named, sure."""
     settings = [
-        {"store": store, "nodes": nodes, "clients": clients}
+        {"store": store, "deployment": f"{nodes} nodes", "clients": str(clients)}
         for store, levels in grid.items()
         for nodes, clients in itertools.product(*levels)
     ]

@@ -54,8 +54,6 @@ class Decision:
     reasons: Sequence[str]
     aside: Mapping[str, str]
     """Store -> why it is not judged."""
-    crash_p: float
-    """Of a difference in losses between two stores (Fisher's exact test, two-sided); else nan."""
     chance: float = np.nan
     """Whichever named store is taken, at least so likely is no other over 1.2 times as good."""
     table: pd.DataFrame = field(default_factory=pd.DataFrame)
@@ -67,21 +65,13 @@ class Decision:
     rounds: pd.DataFrame = field(default_factory=pd.DataFrame)
     """(store, round) x criterion: natural logarithms, greater is better. Their sums with weights
     that sum to 1 are the scores."""
-    t: pd.DataFrame = field(default_factory=pd.DataFrame)
-    """Best x other store: the standard errors that a gap must exceed for "Take X"."""
     apart: Sequence[str] = ()
     """Stores that were measured in other rounds than the best."""
-    tukey: pd.DataFrame = field(default_factory=pd.DataFrame)
-    """The same for leaving the other store out of "A or B"."""
 
     @property
     def named(self) -> list[str]:
         """The stores that are best, or not told apart from it."""
-        return (
-            [str(store) for store in self.table.index[self.table["named"]]]
-            if len(self.table)
-            else []
-        )
+        return [] if self.table.empty else list(map(str, self.table.index[self.table["named"]]))
 
     def deployed(self, rows: pd.DataFrame) -> pd.DataFrame:
         """The rows (store, deployment) without other deployments of the stores than those that they
@@ -103,6 +93,9 @@ class Judgement:
     chance: Floats
     """(k,): at least so likely is no other store more than WORTH times as good; nan: not known."""
     sure: str
+    t: Floats
+    """(k,): the standard errors that the best store's gap must exceed to be better than each; nan
+    where nothing was repeated."""
 
 
 def judge(
@@ -119,12 +112,16 @@ def judge(
         found = Fit(found.mean, found.gap, 0 * found.gap, 0 * found.mean, np.full(k, np.inf))
     choices = np.array(tries or [1] * k)
     best = int(found.mean.round(9).argmax())  # of equal ones the first
-    t, q = critical(found, best, int(choices[best]))
+    freedom = np.minimum(found.freedom[:, None], found.freedom)
+    t = q = np.full(k, np.nan)
+    if k > 1 and found.freedom.min() > 0:
+        of_best = int(choices[best])
+        t = np.array([student(df, of_best) for df in freedom[best].tolist()])
+        q = np.maximum(t, [tukey(df, of_best, k) for df in freedom[best].tolist()])
     behind = found.gap[best] >= np.log(WORTH) - ROUNDING
     named = ~(behind & (found.gap[best] > t * found.error[best]))
     if named.sum() > 1:
         named = ~(behind & (found.gap[best] > q * found.error[best]))
-    freedom = np.minimum(found.freedom[:, None], found.freedom)
     distance = (np.log(WORTH) + ROUNDING + found.gap) / np.maximum(found.error, ROUNDING)
     # The best of many settings looks better than it is: each is a chance to be wrong.
     doubt = choices[:, None] * stdtr(np.where(freedom > 0, freedom, np.nan), -distance)
@@ -132,17 +129,7 @@ def judge(
     chance = 1 - doubt.max(axis=1).clip(max=1) if k > 1 else np.array([np.nan])
     least = chance[named].min()
     sure = next((name for name, needed in SURE.items() if least >= needed), "low")
-    return Judgement(found, best, named, chance, sure)
-
-
-def critical(found: Fit, best: int, tries: int) -> tuple[Floats, Floats]:
-    """(k,) twice: the standard errors that the best store's gap to each other must exceed, to be
-    alone and to leave the other out. nan where nothing was repeated."""
-    freedom = [min(df, found.freedom[best]) for df in found.freedom.tolist()]
-    if len(freedom) == 1 or min(freedom) == 0:
-        return np.full(len(freedom), np.nan), np.full(len(freedom), np.nan)
-    t = np.array([student(df, tries) for df in freedom])
-    return t, np.maximum(t, [tukey(df, tries, len(freedom)) for df in freedom])
+    return Judgement(found, best, named, chance, sure, t)
 
 
 def decide(
@@ -152,9 +139,9 @@ def decide(
 ) -> Decision:
     """Which store to take.
 
-    `measures` has a row per trial and criterion: store, criterion, round, value (in any unit, the
-    same for all stores; nan: not measured), where they were varied clients and volume (a share of
-    all data), and each other factor, which is part of the deployment. The order of rows is nothing.
+    `measures` has a row per trial and criterion: store, deployment and clients (in words), volume
+    (a share of all data; nan: all), criterion, round, value (in any unit, the same for all stores;
+    nan: not measured). The order of rows is nothing.
     """
     conditions = conditions or Conditions()
     of_stores = measures[~measures["store"].isin(list(conditions.no_stores))]
@@ -162,28 +149,27 @@ def decide(
     failed = {s: fault.format(*of) for s, of in conditions.failed.items() if of[0] > 0}
     field = gather(of_stores, criteria, failed)
     standing = list(field.stores.values())
-    names = pd.Index(list(field.stores), name="store")
     counts = all(criteria[name].counted for name in field.weights)
-    single = not counts and all((~np.isnan(one.parts[0])).sum() == 1 for one in standing)
-    caps = _caps(field, criteria, conditions, single=single)
-    reasons = [*caps, *field.notes, *(f"{s} is not judged: {w}." for s, w in field.aside.items())]
-    losses, crash_p = _losses(conditions.crashes)
+    caps = _caps(field, criteria, conditions, counts=counts)
+    told = [*field.notes, *(f"{s} is not judged: {w}." for s, w in field.aside.items())]
+    losses = _losses(conditions.crashes)
     if not standing:
-        return Decision(f"No store can be judged.{losses}", "low", reasons, field.aside, crash_p)
+        words = f"No store can be judged.{losses}"
+        return Decision(words, "low", [*caps, *told], field.aside)
+    names = pd.Index(list(field.stores), name="store")
     weights = np.array(list(field.weights.values()))
     scores = np.array([weights @ one.parts for one in standing])
-    tries = [one.tries for one in standing]
     rows = np.vstack([scores, *(one.others for one in standing)])
-    found = judge(rows, len(standing), tries, counts=counts)
-    best, known = names[found.best], ~np.isnan(scores)
-    apart = [s for s, of in zip(names, known, strict=True) if not (of & known[found.best]).any()]
-    if apart and not counts:
+    found = judge(rows, len(standing), [one.tries for one in standing], counts=counts)
+    best, known, apart = names[found.best], ~np.isnan(scores), []
+    if not counts:
+        alike = (known & known[found.best]).any(axis=1)
+        apart = [str(store) for store in names[~alike]]
+    if apart:
         words = f"{', '.join(apart)} and {best} have no round in common: the machine may differ."
-        caps[words] = "low"
-        reasons.insert(0, words)
-    each = [critical(found.fit, i, tries[i]) for i in range(len(standing))]
+        caps = {words: "low"} | caps
     ratio = -found.fit.gap[found.best]
-    half = each[found.best][0] * found.fit.error[found.best] * (np.nan if counts else 1.0)
+    half = found.t * found.fit.error[found.best] * (np.nan if counts else 1.0)
     half[found.best] = np.nan
     table = pd.DataFrame(
         {
@@ -197,52 +183,47 @@ def decide(
         },
         index=names,
     ).sort_values("score", ascending=False, kind="stable", key=lambda score: score.round(9))
-    named = [str(store) for store in table.index[table["named"]]]
-    if not np.isnan(found.chance).any():
-        least = np.floor(1000 * found.chance[found.named].min()) / 10
-        reasons.insert(
-            0, f"The chance that no store is over 1.2 times as good: at least {least:g} %."
-        )
+    chance = float(found.chance[found.named].min())
+    at_least = "The chance that no store is over 1.2 times as good: at least {:g} %."
+    likely = [] if np.isnan(chance) else [at_least.format(np.floor(1000 * chance) / 10)]
     parts = {s: pd.DataFrame(one.parts.T, list(field.rounds)) for s, one in field.stores.items()}
     rounds = pd.concat(parts, names=["store", "round"]).set_axis(list(field.weights), axis=1)
     return Decision(
-        _sentence(named, field) + losses,
+        _sentence(list(table.index[table["named"]]), field) + losses,
         max([found.sure, *caps.values()], key=list(SURE).index),
-        reasons,
+        [*likely, *caps, *told],
         field.aside,
-        crash_p,
-        float(found.chance[found.named].min()),
+        chance,
         table,
-        apart=[] if counts else apart,
+        apart=apart,
         clients=pd.DataFrame([one.clients for one in standing], names).loc[table.index],
         rounds=rounds.dropna().loc[table.index],
-        t=pd.DataFrame([t for t, _ in each], names, names),
-        tukey=pd.DataFrame([q for _, q in each], names, names),
     )
 
 
 def _caps(
-    field: Field, criteria: Mapping[str, Criterion], conditions: Conditions, *, single: bool
+    field: Field, criteria: Mapping[str, Criterion], conditions: Conditions, *, counts: bool
 ) -> dict[str, str]:
     """Sentence -> the surest that it lets a decision be."""
+    rounds = [(~np.isnan(one.parts[0])).sum() for one in field.stores.values()]
     caps = {}
     if short := [name for name in field.weights if criteria[name].short]:
         caps[f"Phases of less than 5 s: {', '.join(short)}."] = "fair"
     if conditions.other_work:
         caps["Other work was on the hosts."] = "low"
-    if single and field.stores:
+    if not counts and rounds and max(rounds) == 1:
         caps["Single rounds do not tell how far scores are off."] = "low"
     return caps
 
 
-def _losses(crashes: Mapping[str, tuple[int, int]]) -> tuple[str, float]:
-    """The condition in words, and p of the difference where there are two stores."""
+def _losses(crashes: Mapping[str, tuple[int, int]]) -> str:
+    """The condition in words, with p of the difference where there are two stores."""
     known = [(store, k, n) for store, (k, n) in sorted(crashes.items()) if n > 0]
-    p, words = np.nan, ", ".join(f"{store} in {k} of {n}" for store, k, n in known)
+    words = ", ".join(f"{store} in {k} of {n}" for store, k, n in known)
     if len(known) == 2:
         p = float(stats.fisher_exact([[k, n - k] for _, k, n in known]).pvalue)
         words += f" (Fisher's exact test: p = {p:.2g})"
-    return (f" Crashes that lost documents: {words}." if known else ""), p
+    return f" Crashes that lost documents: {words}." if known else ""
 
 
 def _sentence(named: Sequence[str], field: Field) -> str:

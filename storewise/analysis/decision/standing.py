@@ -1,8 +1,8 @@
 """With what each store stands: one deployment, at the largest volume that all stores have.
 
-A deployment is all that a user sets up once (nodes, replicas, consistency, index, ...): every
-column of the measures that has no other meaning. Only the number of clients may differ from
-criterion to criterion. So the figures of a store can be had together, and all are of equal data.
+A deployment is all that a user sets up once (nodes, replicas, consistency, index, ...). Only the
+number of clients may differ from criterion to criterion. So the figures of a store can be had
+together, and all are of equal data.
 """
 
 from __future__ import annotations
@@ -15,9 +15,6 @@ import numpy as np
 import pandas as pd
 
 from storewise.analysis.decision.model import Floats
-
-#: Columns of the measures that are no factor of a deployment.
-NO_FACTORS = ("store", "volume", "clients", "criterion", "round", "value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,26 +103,6 @@ def at_common_volume(measures: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     return measures[volume == chosen], f"{chosen:g}" if len(stores) > 1 else ""
 
 
-def level(value: Any) -> str:
-    """A level of a factor in words; empty where a store does not have the factor."""
-    if pd.isna(value):
-        return ""
-    return f"{value:.12g}" if isinstance(value, int | float | np.number) else str(value)
-
-
-def deployments(measures: pd.DataFrame) -> list[str]:
-    """Of each row what its store was deployed with, in words: its column `deployment`, else the
-    factors that vary."""
-    if "deployment" in measures:
-        return list(measures["deployment"])
-    factors = sorted(set(measures.columns.astype(str)) - set(NO_FACTORS))
-    several = [c for c in factors if measures[c].nunique(dropna=False) > 1]
-    if not several:
-        return [""] * len(measures)
-    levels = zip(*(measures[c].map(level) for c in several), strict=True)
-    return [", ".join(f"{c} {v}" for c, v in zip(several, of, strict=True) if v) for of in levels]
-
-
 def logarithms(measures: pd.DataFrame, criteria: Mapping[str, Criterion]) -> pd.DataFrame:
     """Rows (store, deployment, clients, criterion) x rounds: logarithms, greater is better.
 
@@ -136,13 +113,8 @@ def logarithms(measures: pd.DataFrame, criteria: Mapping[str, Criterion]) -> pd.
     values = measures["value"].astype(float).clip(lower=np.array([one.least for one in known]))
     with np.errstate(divide="ignore"):
         logs = np.log(values.mask(values <= 0, 0.0)) * [1 if one.more else -1 for one in known]
-    table = measures[["store", "criterion", "round"]].assign(
-        deployment=deployments(measures),
-        clients=measures["clients"].map(level) if "clients" in measures else "",
-        log=logs,
-    )
     keys = ["store", "deployment", "clients", "criterion", "round"]
-    wide = table.groupby(keys)["log"].mean().unstack("round")
+    wide = measures.assign(log=logs).groupby(keys)["log"].mean().unstack("round")
     wide = wide[~np.isinf(wide.to_numpy()).any(axis=1)].dropna(how="all")
     counted = [criteria[name].counted for name in wide.index.get_level_values("criterion")]
     means = wide.mean(axis=1).to_numpy()[:, None]

@@ -162,8 +162,8 @@ def _change(judged: Decision, used: Sequence[Criterion]) -> str:
             share = level / (1 - one.weight + level) if level >= 0 and one.weight < 1 else math.inf
             if share < 1 and abs(share - one.weight) < least:
                 least, way = abs(share - one.weight), "more" if share > one.weight else "less"
-                text = f"{other} instead, if {one.title} weighs {way} than {share:.0%}"
-    return text.replace("%", " %")
+                text = f"{other} instead, if {one.title} weighs {way} than {share * 100:.0f} %"
+    return text
 
 
 def _factor(value: float) -> str:
@@ -222,26 +222,24 @@ def _asked(times: float) -> str:
 def _beside(used: Sequence[Criterion], name: str, *, found: bool) -> Iterator[str]:
     """What speaks for a choice most, unless that is `found`, and who is better in something that
     counts."""
-    if not found:
-        leads = [
-            (times, one, other)
-            for one in used
-            if (standing := one.of(name)) is not None and standing.leads
-            for other in [next((s for s in one.stores if s.rank > 1), None)]
-            if other is not None and (times := times_better(one, standing, other)) >= WORTH
-        ]
-        if leads:
-            times, one, other = max(leads, key=lambda lead: (lead[1].weight, lead[0]))
-            yield f"{_factor(times)} {_better(one)} than {other.label}."
-    behind = [
-        (times, one)
-        for one in used
-        if (standing := one.of(name)) is not None and standing.rank > 1
-        if (times := times_better(one, one.stores[0], standing)) >= WORTH
-    ]
+    ahead, behind = [], []
+    for one in used:
+        first, standing = one.stores[0], one.of(name)
+        worse = next((s for s in one.stores if s.rank > 1), None)
+        if standing is not None and standing.leads and worse is not None:
+            times = times_better(one, standing, worse)
+            ahead.append((times, one.weight, f"{_better(one)} than {worse.label}."))
+        elif standing is not None and standing.rank > 1:
+            times = times_better(one, first, standing)
+            behind.append((times, f"But {first.label}: ", f"{_better(one)} than {name}."))
+    ahead = [] if found else [reason for reason in ahead if reason[0] >= WORTH]
+    if ahead:
+        times, _, words = max(ahead, key=lambda reason: (reason[1], reason[0]))
+        yield f"{_factor(times)} {words}"
+    behind = [reason for reason in behind if reason[0] >= WORTH]
     if behind:
-        times, one = max(behind, key=lambda item: item[0])
-        yield f"But {one.stores[0].label}: {_factor(times)} {_better(one)} than {name}."
+        times, who, words = max(behind, key=lambda reason: reason[0])
+        yield f"{who}{_factor(times)} {words}"
 
 
 def _between(tables: Tables, criteria: Sequence[Criterion], names: Sequence[str]) -> Iterator[str]:

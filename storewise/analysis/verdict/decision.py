@@ -64,8 +64,6 @@ class Verdict:
     pays: Mapping[str, Mapping[str, float]]
     """Store -> kind of question -> from how many on it pays against reading the files again; inf is
     never. Empty without engine ``files``."""
-    weighted: bool
-    """Whether the study gave the weights."""
     sliders: Mapping[str, Any]
 
     @property
@@ -116,7 +114,6 @@ def verdict(tables: Tables) -> Verdict:
         sorted({**aside, **judged.aside}.items()),
         shown,
         pays,
-        any(c.name in weights for c in criteria),
         sliders(criteria, measures, judged, every),
     )
 

@@ -69,8 +69,8 @@ def test_the_results_that_the_readme_names_are_there(place):
 
 def test_questions_and_break_even_through_the_workflow(place, verdict):
     by_name = {c["name"]: c["standings"] for c in verdict["criteria"]}
-    assert by_name["query"][0]["store"] == "SSEARCH files"
-    assert all(s["store"] != "SSEARCH files" for s in by_name["load"])
+    assert by_name["query"][0]["choice"] == "SSEARCH files"
+    assert all(s["choice"] != "SSEARCH files" for s in by_name["load"])
     assert "Parquet files" in verdict["pays_from"]
     assert "SSEARCH files" not in verdict["pays_from"]
     lines = (place.results / "analysis" / "questions.csv").read_text().splitlines()
@@ -122,6 +122,6 @@ def test_find_counts_the_same(place, sizes):
 
 def test_the_verdict_tells_them(verdict, sizes):
     (criterion,) = [one for one in verdict["criteria"] if one["name"] == "inodes"]
-    stand = {one["store"]: one["mean"] for one in criterion["standings"]}
+    stand = {one["choice"]: one["mean"] for one in criterion["standings"]}
     assert stand["SQLite"] == pytest.approx(sizes["inodes"]["sqlite"])
     assert "the full corpus has 1,119,820 files" in criterion["about"]
