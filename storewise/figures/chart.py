@@ -6,21 +6,15 @@ the page and for files. Numbers are in the unit of their axis.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from numbers import Real
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from storewise.analysis.common.frames import missing
-from storewise.analysis.common.text import number
 from storewise.analysis.stats.intervals import too_wide
 
-Scale = Literal["value", "linear", "log", "category"]
-Mode = Literal["lines", "level", "markers", "lines+markers", "bars", "stack", "area"]
-Side = Literal["x", "y"]
-#: Ratio of the greatest to the least value from which on an axis is logarithmic.
-FAR = 20
+Scale = Literal["value", "linear", "log"]
+Mode = Literal["lines", "level", "markers", "lines+markers", "bars", "area"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +50,8 @@ class Series:
     """Points that belong together.
 
     ``lines`` have neither markers nor intervals; ``level`` is one upright or level line through the
-    whole panel; ``stack`` (of bars) and ``area`` (of seconds) begin where the series before ends.
+    whole panel; ``bars`` of one row and an ``area`` (over seconds) begin where the series before
+    ends.
     """
 
     name: str
@@ -78,45 +73,24 @@ class Axis:
 
     label: str = ""
     scale: Scale = "value"
-    levels: Sequence[Any] = ()
-    """Ticks, or the order of categories."""
+    levels: Sequence[float] = ()
+    """Where its ticks are; by the values where there are none."""
     texts: Sequence[str] = ()
-    """Texts of the ticks."""
+    """Texts of the ticks; the levels themselves where there are none."""
     top: float | None = None
     """Its end; None: by the values."""
-
-    def logarithmic(self, values: Iterable[Any]) -> bool:
-        """Whether it is logarithmic with these values."""
-        if self.scale != "value":
-            return self.scale == "log"
-        known = [v for v in finite(values) if v != 0]
-        return bool(known) and min(known) > 0 and max(known) / min(known) > FAR
 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One plot. Where `y` has categories, each row is one, the first at the top."""
+    """One plot. Where it has `rows`, the `y` of each point is the name of one; the first is at the
+    top."""
 
     title: str
     x: Axis
     y: Axis
     series: Sequence[Series]
-
-    @property
-    def sideways(self) -> bool:
-        """Whether values go from left to right, a row for each name."""
-        return self.y.scale == "category"
-
-    def reach(self, side: Side) -> list[float]:
-        """All that an axis must show: values, and the ends of their intervals along it."""
-        points = [point for one in self.series for point in one.points]
-        ends = [getattr(point, side) for point in points]
-        if self.sideways == (side == "x"):
-            drawn = [
-                p for one in self.series if one.mode not in ("lines", "level") for p in one.points
-            ]
-            ends += [end for point in drawn for end in point.ends or ()]
-        return finite(ends)
+    rows: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,55 +101,10 @@ class Chart:
     note: str = ""
     """What holds for all panels."""
 
-    def reach(self, panel: Panel, side: Side) -> list[float]:
-        """`Panel.reach` of all panels whose axis shows the same measure: one scale for all of
-        them, so that they can be compared."""
-        axis: Axis = getattr(panel, side)
-        alone = not axis.label or axis.levels or axis.top is not None
-        peers = [one for one in self.panels if getattr(one, side).label == axis.label]
-        return [end for one in ([panel] if alone else peers) for end in one.reach(side)]
-
-
-def point(
-    x: Any, y: Any, row: Mapping[str, Any], words: str, source: str = "", *, scale: float = 1.0
-) -> Point:
-    """The point of a row with its value in words; its interval is that of the row times
-    `scale`."""
-    low, high = (
-        math.nan if missing(row.get(end)) else scale * float(row[end]) for end in ("low", "high")
-    )
-    made = Point(x, y, low, high, source=source) if low <= high else Point(x, y, source=source)
-    lines = [words]
-    if low < high:
-        lines.append(f"95 % interval {number(low)} to {number(high)}")
-        lines += ["not measured well enough"] if made.unsure else []
-    if not missing(row.get("n")):
-        lines.append(f"n = {int(row['n'])}")
-    return replace(made, words="\n".join(lines))
-
-
-def finite(values: Iterable[Any]) -> list[float]:
-    """Those of some values that are finite numbers."""
-    return [float(v) for v in values if isinstance(v, Real) and math.isfinite(v)]
-
 
 def level_axis(label: str, levels: Iterable[Any], scale: Scale | None = None) -> Axis:
     """An axis of a numeric factor's levels, which are its ticks; without a `scale` it is
-    logarithmic where they span a factor of eight or more. Texts that would lie on the one before
-    are empty."""
+    logarithmic where they span a factor of eight or more."""
     known = sorted({float(v) for v in levels if not missing(v)})
     wide = bool(known) and known[0] > 0 and known[-1] / known[0] >= 8
-    scale = scale or ("log" if wide else "linear")
-    places = [math.log(v) if scale == "log" else v for v in known]
-    texts: list[str] = []
-    last = -math.inf
-    for place, value in zip(places, known, strict=True):
-        room = place - last > (places[-1] - places[0]) / 9
-        texts.append(f"{value:,.10g}" if room else "")
-        last = place if room else last
-    return Axis(label, scale, known, texts)
-
-
-def rows_axis(names: Iterable[str]) -> Axis:
-    """An axis with a row for each name."""
-    return Axis("", "category", list(dict.fromkeys(names)))
+    return Axis(label, scale or ("log" if wide else "linear"), known)

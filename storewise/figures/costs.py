@@ -5,8 +5,8 @@ from __future__ import annotations
 from storewise.analysis.common.engines import CEILING
 from storewise.analysis.common.text import number
 from storewise.analysis.model.tables import Tables
-from storewise.figures.chart import Axis, Chart, Panel, Point, Series, rows_axis
-from storewise.figures.selection import ROWS, by_phase, choose, phase_title, series_of_rows
+from storewise.figures.chart import Axis, Chart, Panel, Point, Series
+from storewise.figures.selection import ROWS, by_phase, choose, phase_title, rows_of_panel
 from storewise.figures.style import DASHED, GREY
 
 #: Of what was judged, what is drawn: money where the study has prices, else hours of hosts.
@@ -17,20 +17,21 @@ def storage(tables: Tables) -> Chart | None:
     """Bytes on disk per document, against what the inputs take as they lie on disk."""
     sizes = tables.storage_summary
     sizes = sizes[(sizes["measure"] == "bytes_per_document") & (sizes["mean"] > 0)]
-    sizes = sizes[sizes["engine"] != CEILING] if len(sizes) else sizes
+    sizes = sizes[sizes["engine"] != CEILING]
     if sizes.empty:
         return None
     shown = choose(sizes, tables.results.factors, ROWS)
     label = "bytes on disk per document"
-    bars = series_of_rows(shown.rows, shown.names, "summary", label, "bars")
-    names = rows_axis(bar.name for bar in bars)
+    bars = rows_of_panel(shown.rows, shown.names, label, "summary", "bars")
+    names = [bar.name for bar in bars]
     inputs = tables.results.inputs
     if inputs is not None and inputs.documents:
         share = inputs.bytes / inputs.documents
-        line = [Point(share, None, words=f"{number(share)} {label}")]
+        line = [Point(share, names[0], words=f"{number(share)} {label}")]
         name = "inputs as they lie on disk"
         bars.append(Series(name, line, "level", colour=GREY, dash=DASHED))
-    return Chart([Panel("Storage after the load", Axis(label, "linear"), names, bars)], shown.note)
+    panel = Panel("Storage after the load", Axis(label, "linear"), Axis(), bars, names)
+    return Chart([panel], shown.note)
 
 
 def costs(tables: Tables) -> Chart | None:
@@ -48,11 +49,10 @@ def costs(tables: Tables) -> Chart | None:
     shown = choose(judged, [*tables.results.factors, "step"], ROWS)
     panels = []
     for kind in (measure, _YEAR):
-        of_kind = shown.rows[shown.rows["measure"] == kind]
-        for phase, rows in by_phase(tables, of_kind):
+        for phase, rows in by_phase(tables, shown.rows[shown.rows["measure"] == kind]):
             what, _, per = str(rows["unit"].iloc[0]).partition("/")
             label = f"{'host hours' if what == 'h' else what} per {per.replace('10^6', 'million')}"
             heading = "keeping the full corpus" if kind == _YEAR else phase_title(phase)
-            dots = series_of_rows(rows, shown.names, "costs", label, "markers")
-            panels.append(Panel(heading, Axis(label), rows_axis(dot.name for dot in dots), dots))
+            dots = rows_of_panel(rows, shown.names, label, "costs", "markers")
+            panels.append(Panel(heading, Axis(label), Axis(), dots, [dot.name for dot in dots]))
     return Chart(panels, shown.note)

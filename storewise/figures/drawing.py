@@ -1,5 +1,5 @@
-"""Charts as pictures, by Matplotlib: each panel a picture of its own, which the page puts beside or
-below the others, and all of them together as one PNG and one SVG file.
+"""Charts as pictures, by Matplotlib: each panel is a part (a subfigure) of one picture. The files
+have the picture as a whole, the page has its parts, which stand beside or below each other.
 
 Everything is the same byte for byte for the same chart. Margins are counted from the texts, not
 laid out: all panels of a chart get the same, in a tenth of the time.
@@ -7,47 +7,55 @@ laid out: all panels of a chart get the same, in a tenth of the time.
 
 from __future__ import annotations
 
-import html
 import io
+import json
 import math
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from xml.etree import ElementTree
 
 import matplotlib as mpl
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.figure import Figure
-from matplotlib.image import imsave
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure, SubFigure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter, NullLocator
+from matplotlib.ticker import (
+    FixedLocator,
+    FuncFormatter,
+    LogLocator,
+    MaxNLocator,
+    NullFormatter,
+    NullLocator,
+)
+from matplotlib.transforms import ScaledTranslation
 
-from storewise.figures.chart import Axis, Chart, Panel, Point, Series, Side
+from storewise.figures.chart import Chart, Panel, Point, Series
 from storewise.figures.style import GREY, GRID, INK, LINES, engine_colour, look, themed
 
 #: Of a panel, in points (1/72 inch): 400 pixels, which a phone shows without making it smaller.
 WIDTH = 300.0
 #: Of the plot in a panel without rows, of a line of text, and of the room around it.
 _HEIGHT, _LINE, _ROOM = 165.0, 12.0, 8.0
-#: A sign's width, and most signs of a row's name and of a title in a line.
-_SIGN, _NAME, _TITLE = 5.3, 19, 48
+#: A sign's width, and most signs of a row's name, and of a title or label in a line.
+_SIGN, _NAME, _TITLE = 5.3, 19, 46
+#: Ratio of the greatest to the least value from which on an axis is logarithmic.
+_FAR = 20
 _HOLLOW = "Hollow: not measured well enough (an interval of more than a factor of ten)."
-#: Of PNG files.
+#: Dots per inch of PNG files.
 _DPI = 160
-_SPACES = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
+_SVG, _HREF = "{http://www.w3.org/2000/svg}", "{http://www.w3.org/1999/xlink}href"
+ElementTree.register_namespace("", "http://www.w3.org/2000/svg")
+ElementTree.register_namespace("xlink", "http://www.w3.org/1999/xlink")
 _RC = {
     "font.family": "sans-serif",
     # Verdana is as wide as DejaVu Sans, for readers of an SVG who have no DejaVu.
     "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial"],
     "font.size": 9,
-    "axes.titlesize": 9.5,
-    "axes.titlelocation": "left",
-    "axes.labelsize": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
@@ -62,12 +70,11 @@ _RC = {
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A panel, or the legend, as drawn."""
+    """A figure as drawn; `parts` are its legend and then its panels, as SVG."""
 
+    png: bytes
     svg: str
-    pixels: Any
-    size: tuple[float, float]
-    panel: bool = False
+    parts: Sequence[str] = ()
 
 
 def styled(name: str) -> AbstractContextManager[None]:
@@ -75,49 +82,85 @@ def styled(name: str) -> AbstractContextManager[None]:
     return mpl.rc_context({**_RC, "svg.hashsalt": name})
 
 
-def draw(chart: Chart, name: str) -> list[Picture]:
-    """The legend, where there is something in it, then a picture of each panel."""
-    points = [point for panel in chart.panels for one in panel.series for point in one.points]
-    if any(point.unsure for point in points):
-        chart = replace(chart, note=f"{chart.note} {_HOLLOW}".strip())
-    with styled(name):
-        pictures = [_legend(chart)] if chart.note or _entries(chart) else []
-        for place, panel in enumerate(chart.panels):
-            mpl.rcParams["svg.hashsalt"] = f"{name}-{place}"
-            pictures.append(_PanelDrawing(chart, panel).picture)
-    return pictures
-
-
-def to_png(pictures: Sequence[Picture]) -> bytes:
-    """All pictures as one PNG file."""
-    scale = _DPI / 72
-    places, (width, height) = _arranged(pictures)
-    sheet = np.full((math.ceil(height * scale), math.ceil(width * scale), 4), 255, np.uint8)
-    for picture, (x, y) in zip(pictures, places, strict=True):
-        top, left = round(y * scale), round(x * scale)
-        part = sheet[top : top + len(picture.pixels), left : left + picture.pixels.shape[1]]
-        part[:] = picture.pixels[: len(part), : part.shape[1]]
-    buffer = io.BytesIO()
-    imsave(buffer, sheet, format="png", dpi=_DPI)
-    return buffer.getvalue()
-
-
-def to_svg(pictures: Sequence[Picture]) -> str:
-    """All pictures as one SVG file."""
-    places, (width, height) = _arranged(pictures)
-    inner = [
-        one.svg.replace("<svg", f'<svg x="{x:g}" y="{y:g}"', 1)
-        for one, (x, y) in zip(pictures, places, strict=True)
+def draw(chart: Chart, name: str) -> Picture:
+    """The legend, where there is something in it, then the panels in rows of up to three."""
+    panels, signs, note = chart.panels, _signs(chart), _note(chart)
+    places = range(len(panels))
+    columns = {1: 1, 2: 2, 4: 2}.get(len(panels), 3)
+    rooms = [_room(panel) for panel in panels]
+    heights = [
+        max(room.top + room.plot + room.bottom for room in rooms[at : at + columns])
+        for at in places[::columns]
     ]
-    size = f'width="{width:g}pt" height="{height:g}pt" viewBox="0 0 {width:g} {height:g}"'
-    ground = '<rect width="100%" height="100%" fill="#ffffff"/>'
-    ground += "<style>*{stroke-linejoin:round;stroke-linecap:butt}</style>"
-    return "\n".join([f"<svg {_SPACES} {size}>", ground, *inner, "</svg>\n"])
+    # Most names that fit beside each other in the width of a panel.
+    beside = int(WIDTH // (max(map(len, signs), default=1) * _SIGN + 38)) or 1
+    lines = len(note) + 1.15 * math.ceil(len(signs) / beside)
+    heights.insert(0, _ROOM + _LINE * lines)
+    with styled(name):
+        figure = Figure(figsize=(columns * WIDTH / 72, sum(heights) / 72))
+        grid = figure.add_gridspec(len(heights), columns, height_ratios=heights)
+        legend = figure.add_subfigure(grid[0, 0])
+        legend.legend(
+            list(signs.values()),
+            [textwrap.shorten(one, 60) for one in signs],
+            title="\n".join(note),
+            loc="upper left",
+            alignment="left",
+            ncols=beside,
+            frameon=False,
+            fontsize=8.5,
+            title_fontsize=8.5,
+            borderaxespad=0.2,
+            borderpad=0.1,
+            labelspacing=0.35,
+            columnspacing=1.2,
+        )
+        parts = [figure.add_subfigure(grid[1 + n // columns, n % columns]) for n in places]
+        plots = [_plot(*of) for of in zip(parts, panels, rooms, strict=True)]
+        for panel, axes in zip(panels, plots, strict=True):
+            for side in ("x",) if panel.rows else ("x", "y"):
+                _scale(chart, plots, panel, axes, side)
+        return picture_of(figure, [legend, *parts])
+
+
+def picture_of(figure: Figure, parts: Sequence[SubFigure] = ()) -> Picture:
+    """A figure as PNG and as SVG, and its parts as SVG. Links of the figure are JSON of [what the
+    place says, its source]."""
+    for place, part in enumerate(parts):
+        part.set_gid(f"part-{place}")
+    png, svg = io.BytesIO(), io.BytesIO()
+    figure.savefig(png, format="png", dpi=_DPI)
+    figure.savefig(svg, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
+    root = ElementTree.fromstring(svg.getvalue())
+    for link in root.iter(f"{_SVG}a"):
+        words, source = json.loads(link.attrib[_HREF])
+        link.attrib.clear()
+        if source:
+            table = source.partition(":")[0]
+            link.attrib.update({"href": f"../analysis/{table}.csv", "data-source": source})
+        title = ElementTree.Element(f"{_SVG}title")
+        title.text = words
+        link.insert(0, title)
+    ElementTree.indent(root, "")
+    groups = {group.attrib.pop("id", ""): group for group in root.iter(f"{_SVG}g")}
+    # The parts of a page share what is defined once: the first has the areas that are drawn on.
+    shared = [one for one in root.iter(f"{_SVG}defs") if one.find(f"{_SVG}clipPath") is not None]
+    texts = []
+    for place, part in enumerate(parts):
+        box = part.bbox.transformed(figure.dpi_scale_trans.inverted())
+        x, y = 72 * box.x0, 72 * (figure.get_figheight() - box.y1)
+        width, height = 72 * box.width, 72 * box.height
+        look = {"width": f"{width:g}", "height": f"{height:g}"}
+        look["viewBox"] = f"{x:g} {y:g} {width:g} {height:g}"
+        own = ElementTree.Element(f"{_SVG}svg", look)
+        own.extend([*(shared if place == 0 else []), groups[f"part-{place}"]])
+        texts.append(ElementTree.tostring(own, encoding="unicode"))
+    return Picture(png.getvalue(), ElementTree.tostring(root, encoding="unicode"), texts)
 
 
 def for_page(svg: str) -> str:
-    """A picture as the page has it: its colours are the page's, light or dark, and its links lead
-    from the page."""
+    """A part as the page has it: its colours are the page's, light or dark, and its links lead from
+    the page."""
     page = {INK: "currentColor", "#FFFFFF": "var(--page)", GRID: "var(--line)"}
 
     def colour(match: re.Match[str]) -> str:
@@ -129,104 +172,34 @@ def for_page(svg: str) -> str:
     return svg.replace('href="../', 'href="')
 
 
-def _arranged(pictures: Sequence[Picture]) -> tuple[list[tuple[float, float]], tuple[float, float]]:
-    """(place of each picture, size of all), in points: the legend above, the panels in rows."""
-    heads = [one for one in pictures if not one.panel]
-    panels = [one for one in pictures if one.panel]
-    columns = len(panels) if len(panels) < 2 else 2 if len(panels) in (2, 4) else 3
-    rows = [[one] for one in heads]
-    rows += [panels[at : at + columns] for at in range(0, len(panels), columns or 1)]
-    places, wide, y = [], 0.0, 0.0
-    for row in rows:
-        x = 0.0
-        for one in row:
-            places.append((x, y))
-            x += one.size[0]
-        wide, y = max(wide, x), y + max(one.size[1] for one in row)
-    return places, (wide, y)
+def _note(chart: Chart) -> list[str]:
+    """What is said above the legend, in lines."""
+    points = [point for panel in chart.panels for one in panel.series for point in one.points]
+    hollow = _HOLLOW if any(point.unsure for point in points) else ""
+    return textwrap.wrap(f"{chart.note} {hollow}".strip(), 56)
 
 
-def _entries(chart: Chart) -> dict[str, Any]:
-    """Name -> its sign in the legend, each name once."""
-    entries: dict[str, Any] = {}
+def _signs(chart: Chart) -> Mapping[str, Any]:
+    """Name -> its sign in the legend; names of rows stand beside their rows."""
+    signs: dict[str, Any] = {}
     for panel in chart.panels:
         for one in panel.series:
-            own_row = any(point.y == one.name for point in one.points)
-            if one.name and not own_row and one.name not in entries:
-                entries[one.name] = _sign(one)
-    return entries
+            if one.name and one.name not in panel.rows:
+                signs.setdefault(one.name, _sign(one))
+    return signs
 
 
 def _sign(series: Series) -> Any:
-    if series.mode in ("bars", "stack", "area"):
-        return Patch(facecolor=_colour(series))
-    joined = series.mode != "markers"
-    marker = "" if series.mode == "level" else _marker(series)
-    hollow = any(point.hollow for point in series.points) and all(p.hollow for p in series.points)
+    colour = _colour(series)
+    if series.mode in ("bars", "area"):
+        return Patch(facecolor=colour)
     return Line2D(
         [], [],
-        color=_colour(series),
-        ls=LINES[series.dash % len(LINES)] if joined else "none",
-        marker=marker,
-        markerfacecolor="#FFFFFF" if hollow else _colour(series),
+        color=colour,
+        ls="none" if series.mode == "markers" else LINES[series.dash % len(LINES)],
+        marker="" if series.mode == "level" else _marker(series),
+        markerfacecolor="#FFFFFF" if all(point.hollow for point in series.points) else colour,
     )  # fmt: skip
-
-
-def _legend(chart: Chart) -> Picture:
-    """The legend and the note of a chart."""
-    entries = _entries(chart)
-    longest = max(map(len, entries), default=1)
-    columns = max(1, min(len(entries), int(WIDTH // (longest * _SIGN + 38))))
-    note = textwrap.wrap(chart.note, 56)
-    lines = math.ceil(len(entries) / columns) if entries else 0
-    height = _ROOM + _LINE * len(note) + 1.25 * _LINE * lines
-    figure = Figure(figsize=(WIDTH / 72, height / 72))
-    if note:
-        figure.text(0.02, 1 - 3 / height, "\n".join(note), va="top", fontsize=8.5)
-    if entries:
-        names = [textwrap.shorten(one, 60) for one in entries]
-        top = 1 - (2 + _LINE * len(note)) / height
-        figure.legend(
-            list(entries.values()),
-            names,
-            loc="upper left",
-            bbox_to_anchor=(0, top),
-            ncols=columns,
-            frameon=False,
-            fontsize=8.5,
-            borderpad=0.1,
-            labelspacing=0.35,
-            columnspacing=1.2,
-        )
-    return picture_of(figure)
-
-
-def picture_of(
-    figure: Figure, said: Sequence[tuple[str, str]] = (), *, panel: bool = False
-) -> Picture:
-    """A figure as SVG and pixels. `said` are (words, source) of the places that a link names."""
-
-    def link(match: re.Match[str]) -> str:
-        words, source = said[int(match[1])]
-        table = source.partition(":")[0]
-        way = f' href="../analysis/{table}.csv" data-source="{source}"' if source else ""
-        return f"<a{way}><title>{html.escape(words)}</title>"
-
-    buffer = io.BytesIO()
-    nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-    FigureCanvasSVG(figure).print_svg(buffer, metadata=nothing)
-    svg = buffer.getvalue().decode()
-    svg = re.sub(r"<!--.*?-->\s*|<defs>\s*<style.*?</style>\s*</defs>", "", svg, flags=re.DOTALL)
-    # Beside others it is measured in the units of what is around it.
-    svg = re.sub(r'="([\d.]+)pt"', r'="\1"', svg[svg.index("<svg") :])
-    svg = re.sub(r'<g id="[^"]*"', "<g", svg)
-    svg = re.sub(r'<a xlink:href="(\d+)" target="_blank">', link, svg)
-    svg = re.sub(r"\s*\n\s*", "\n", svg)
-    figure.set_dpi(_DPI)
-    canvas = FigureCanvasAgg(figure)
-    canvas.draw()
-    size = (72 * figure.get_figwidth(), 72 * figure.get_figheight())
-    return Picture(svg, np.asarray(canvas.buffer_rgba()), size, panel)
 
 
 def _colour(series: Series) -> str:
@@ -237,182 +210,152 @@ def _marker(series: Series) -> str:
     return series.marker or (look(series.engine).marker if series.engine else "o")
 
 
-class _PanelDrawing:
-    """One panel on its way to a picture."""
+class _Room(NamedTuple):
+    """Of a panel, in points: left of the plot, above it, its height, and below it."""
 
-    def __init__(self, chart: Chart, panel: Panel) -> None:
-        self.panel = panel
-        self.said: list[tuple[str, str]] = []
-        self.x_log = panel.x.logarithmic(chart.reach(panel, "x")) and not _from_zero(panel)
-        self.y_log = panel.y.logarithmic(chart.reach(panel, "y"))
-        self.figure, self.axes = self._frame()
-        below: Any = 0.0
-        for series in panel.series:
-            if series.mode in ("bars", "stack"):
-                below = self._bars(series, below)
-            elif series.mode == "area":
-                below = self._area(series, below)
-            elif series.mode == "level":
-                self._level(series)
-            else:
-                self._line(series)
-        self._scale(panel.x, chart.reach(panel, "x"), self.x_log, "x")
-        if not panel.sideways:
-            self._scale(panel.y, chart.reach(panel, "y"), self.y_log, "y")
-        self.picture = picture_of(self.figure, self.said, panel=True)
+    left: float
+    top: float
+    plot: float
+    bottom: float
 
-    def _frame(self) -> tuple[Figure, Any]:
-        """The figure with its axes, title and labels: margins by their texts."""
-        panel = self.panel
-        names = [textwrap.fill(name, _NAME) for name in panel.y.levels if panel.sideways]
-        title = textwrap.wrap(panel.title, _TITLE)
-        x_label = f"{panel.x.label} (logarithmic)" if self.x_log and not panel.x.levels else ""
-        below = textwrap.wrap(x_label or panel.x.label, _TITLE - 8)
-        longest = max((len(line) for name in names for line in name.split("\n")), default=0)
-        left = _SIGN * longest + _ROOM if names else 50.0
-        top, bottom = _ROOM + 1.1 * _LINE * len(title), 18 + _LINE * len(below)
-        lines = max((name.count("\n") + 1 for name in names), default=0)
-        low = any(one.mode == "area" for one in panel.series)
-        plot = len(names) * (_LINE * lines + 6) + 6 if names else 0.6 * _HEIGHT if low else _HEIGHT
-        height = top + plot + bottom
-        figure = Figure(figsize=(WIDTH / 72, height / 72))
-        wide = WIDTH - left - 12
-        axes = figure.add_axes((left / WIDTH, bottom / height, wide / WIDTH, plot / height))
-        figure.text(3 / WIDTH, 1 - 4 / height, "\n".join(title), va="top", fontweight="bold")
-        axes.set_xlabel("\n".join(below))
-        if names:
-            axes.set_yticks(range(len(names)), names)
-            axes.set_ylim(len(names) - 0.4, -0.6)
-            axes.grid(visible=False, axis="y")
-        else:
-            y_label = f"{panel.y.label} (log.)" if self.y_log else panel.y.label
-            axes.set_ylabel(textwrap.fill(y_label, 20 if low else 34), va="top")
-            axes.yaxis.set_label_coords((3 - left) / wide, 0.5)
-        return figure, axes
 
-    def _mark(self, series: Series, point: Point) -> str:
-        """The link of a point, which `picture_of` fills."""
-        words = "\n".join(filter(None, [series.name, point.words]))
-        self.said.append((words, point.source))
-        return str(len(self.said) - 1)
+def _room(panel: Panel) -> _Room:
+    """What the texts of a panel need."""
+    names = [line for name in panel.rows for line in textwrap.wrap(name, _NAME)]
+    top = _ROOM + 1.1 * _LINE * len(textwrap.wrap(panel.title, _TITLE))
+    label = f"{panel.x.label} (log)" if panel.x.scale == "value" else panel.x.label
+    bottom = 18 + _LINE * len(textwrap.wrap(label, _TITLE - 6))
+    if names:
+        most = max(len(textwrap.wrap(name, _NAME)) for name in panel.rows)
+        plot = len(panel.rows) * (_LINE * most + 6) + 6
+        return _Room(_SIGN * max(map(len, names)) + _ROOM, top, plot, bottom)
+    low = any(one.mode == "area" for one in panel.series)
+    return _Room(50, top, 0.6 * _HEIGHT if low else _HEIGHT, bottom)
 
-    def _places(self, series: Series) -> tuple[list[Any], list[Any]]:
-        """The coordinates of points as numbers."""
-        xs, ys = [point.x for point in series.points], [point.y for point in series.points]
-        return xs, [self.panel.y.levels.index(y) for y in ys] if self.panel.sideways else ys
 
-    def _whiskers(self, series: Series, xs: list[Any], ys: list[Any], colour: str) -> None:
-        way = "xerr" if self.panel.sideways else "yerr"
-        for point, x, y in zip(series.points, xs, ys, strict=True):
-            if point.ends:
-                value, (low, high) = x if self.panel.sideways else y, point.ends
-                ends = {way: [[max(0.0, value - low)], [max(0.0, high - value)]]}
-                look = {"fmt": "none", "ecolor": colour, "capsize": 3, "elinewidth": 1.1}
-                self.axes.errorbar([x], [y], **ends, **look)
+def _plot(part: SubFigure, panel: Panel, room: _Room) -> Axes:
+    """The plot of a panel without its scales."""
+    wide, high = WIDTH - room.left - 12, 72 * part.bbox.height / part.dpi
+    place = (room.left / WIDTH, 1 - (room.top + room.plot) / high, wide / WIDTH, room.plot / high)
+    axes = part.add_axes(place)
+    title = textwrap.fill(panel.title, _TITLE)
+    part.text(3 / WIDTH, 1 - 4 / high, title, va="top", fontsize=9.5, fontweight="bold")
+    if panel.rows:
+        names = [textwrap.fill(name, _NAME) for name in panel.rows]
+        axes.set_yticks(range(len(names)), names)
+        axes.set_ylim(len(names) - 0.4, -0.6)
+        axes.grid(visible=False, axis="y")
+    else:
+        axes.yaxis.set_label_coords((3 - room.left) / wide, 0.5)
+        axes.yaxis.label.set_verticalalignment("top")
+    below: dict[float, float] = {}
+    several = [one for one in panel.series if any(point.ends for point in one.points)]
+    for series in panel.series:
+        # Intervals of several lines at one level stand beside each other.
+        moved = series in several and panel.x.levels
+        aside = 3 * (several.index(series) - (len(several) - 1) / 2) if moved else 0.0
+        _draw(axes, panel, series, below, aside)
+    return axes
 
-    def _line(self, series: Series) -> None:
-        xs, ys = self._places(series)
-        colour, dash = _colour(series), LINES[series.dash % len(LINES)]
-        marker, wide = _marker(series), 1.0 if series.mode == "lines" else 1.6
-        if series.mode == "lines":
-            (line,) = self.axes.plot(xs, ys, color=colour, ls=dash, lw=wide)
-            line.set_url(self._mark(series, series.points[0]))
-            return
-        xs = self._aside(series, xs)
+
+def _draw(
+    axes: Axes, panel: Panel, series: Series, below: dict[float, float], aside: float
+) -> None:
+    """A series in its panel. `below` has the ends of bars by their row, and of areas by their
+    second; `aside` is in points."""
+    points, colour, dash = series.points, _colour(series), LINES[series.dash % len(LINES)]
+    xs = [point.x for point in points]
+    ys = [panel.rows.index(point.y) for point in points] if panel.rows else [p.y for p in points]
+    links = [
+        json.dumps(["\n".join(filter(None, [series.name, point.words])), point.source])
+        for point in points
+    ]
+    if series.mode == "level":
+        line = axes.axvline(xs[0]) if panel.rows else axes.axhline(ys[0])
+        line.set(color=colour, ls=dash, lw=1.2, url=links[0])
+    elif series.mode == "lines":
+        axes.plot(xs, ys, color=colour, ls=dash, lw=1, url=links[0])
+    elif series.mode == "area":
+        base = np.array([below.get(x, 0.0) for x in xs])
+        edges = [*xs, 2 * xs[-1] - xs[-2]]
+        axes.stairs(base + ys, edges, baseline=base, fill=True, fc=colour, url=links[0])
+        below.update(zip(xs, base + ys, strict=True))
+    elif series.mode == "bars":
+        base = np.array([below.get(y, 0.0) for y in ys])
+        for bar, link in zip(axes.barh(ys, xs, 0.7, left=base, color=colour), links, strict=True):
+            bar.set_url(link)
+        below.update(zip(ys, base + xs, strict=True))
+        _whiskers(axes, panel, points, xs, ys, ecolor=INK)
+    else:
+        moved = ScaledTranslation(aside / 72, 0, axes.figure.dpi_scale_trans)
+        place: dict[str, Any] = {"transform": axes.transData + moved}
+        axes.update_datalim(list(zip(xs, ys, strict=True)))
         if series.mode == "lines+markers":
-            self.axes.plot(xs, ys, color=colour, ls=dash, lw=wide)
-        self._whiskers(series, xs, ys, colour)
-        look: dict[str, Any] = {"color": colour}
+            axes.plot(xs, ys, color=colour, ls=dash, lw=1.6, **place)
+        _whiskers(axes, panel, points, xs, ys, ecolor=colour, **place)
+        marker, look = _marker(series), dict[str, Any](color=colour)
         if marker not in ("|", "."):
-            hollow = [one.hollow or one.unsure for one in series.points]
-            faces = ["#FFFFFF" if empty else colour for empty in hollow]
+            faces = ["#FFFFFF" if one.hollow or one.unsure else colour for one in points]
             look = {"facecolors": faces, "edgecolors": colour, "linewidths": 1.2}
         size = {"|": 90, ".": 25}.get(marker, 32)
-        dots = self.axes.scatter(xs, ys, size, marker=marker, zorder=3, clip_on=False, **look)
-        dots.set_urls([self._mark(series, point) for point in series.points])
-
-    def _aside(self, series: Series, xs: list[Any]) -> list[Any]:
-        """Places of points, moved a little so that the intervals of several lines at one level are
-        seen."""
-        lines = [one for one in self.panel.series if any(point.ends for point in one.points)]
-        levels = self.panel.x.levels
-        if not levels or series not in lines:
-            return xs
-        share = min(0.01, 0.06 / len(lines)) * (lines.index(series) - (len(lines) - 1) / 2)
-        if self.x_log:
-            return [x * (levels[-1] / levels[0]) ** share for x in xs]
-        return [x + share * (levels[-1] - levels[0]) for x in xs]
-
-    def _level(self, series: Series) -> None:
-        point = series.points[0]
-        look = {"color": _colour(series), "ls": LINES[series.dash % len(LINES)], "lw": 1.2}
-        line = self.axes.axvline if self.panel.sideways else self.axes.axhline
-        drawn = line(point.x if self.panel.sideways else point.y, **look)
-        drawn.set_url(self._mark(series, point))
-
-    def _bars(self, series: Series, below: Any) -> Any:
-        """Bars of rows; where they are stacked they begin at `below`, and their ends are given
-        back."""
-        xs, ys = self._places(series)
-        left = below if series.mode == "stack" else 0.0
-        bars = self.axes.barh(ys, xs, 0.7, left=left, color=_colour(series))
-        for patch, point in zip(bars, series.points, strict=True):
-            patch.set_url(self._mark(series, point))
-        self._whiskers(series, xs, ys, INK)
-        return left + np.array(xs)
-
-    def _area(self, series: Series, below: Any) -> Any:
-        """Means over equal times as an area on `below`; its top is given back."""
-        xs, ys = self._places(series)
-        base = np.broadcast_to(below, len(ys))
-        look = {"baseline": base, "fill": True, "facecolor": _colour(series)}
-        steps = self.axes.stairs(base + ys, [*xs, 2 * xs[-1] - xs[-2]], **look)
-        steps.set_url(self._mark(series, Point(None, None)))
-        return base + ys
-
-    def _scale(self, spec: Axis, reach: Sequence[float], logarithmic: bool, side: Side) -> None:
-        """Scale, range and ticks of an axis that shows all of `reach`."""
-        ticks = getattr(self.axes, f"{side}axis")
-        limits = getattr(self.axes, f"set_{side}lim")
-        if logarithmic:
-            getattr(self.axes, f"set_{side}scale")("log")
-        if spec.levels:
-            ticks.set_minor_locator(NullLocator())
-            ticks.set_ticks(list(spec.levels), list(spec.texts))
-            low, high = spec.levels[0], spec.levels[-1]
-            if logarithmic:
-                limits(low / (high / low) ** 0.07, high * (high / low) ** 0.07)
-            elif high > low:
-                limits(low - 0.07 * (high - low), high + 0.07 * (high - low))
-            return
-        known = [value for value in reach if value > 0] or [1.0]
-        if logarithmic:
-            limits(min(known) / 1.25, max(known) * 1.25)
-        else:
-            limits(0, spec.top or 1.05 * max(known))
-            ticks.set_major_locator(MaxNLocator(5))
-        _plain_numbers(ticks)
+        dots = axes.scatter(xs, ys, size, marker=marker, zorder=3, clip_on=False, **look, **place)
+        dots.set_urls(links)
 
 
-def _from_zero(panel: Panel) -> bool:
-    """Whether it has bars, which begin at 0: a logarithmic axis has none."""
-    return any(one.mode in ("bars", "stack") for one in panel.series)
+def _whiskers(
+    axes: Axes, panel: Panel, points: Sequence[Point], xs: Any, ys: Any, **look: Any
+) -> None:
+    """The intervals of those points that have one."""
+    ends = np.array([point.ends or (np.nan, np.nan) for point in points]).T
+    if np.isfinite(ends).any():
+        values = np.array(xs if panel.rows else ys)
+        lengths = np.clip([values - ends[0], ends[1] - values], 0, None)
+        for end in ends:
+            axes.update_datalim(np.column_stack([end, ys] if panel.rows else [xs, end]))
+        way = {"xerr" if panel.rows else "yerr": lengths}
+        axes.errorbar(xs, ys, **way, fmt="none", capsize=3, elinewidth=1.1, **look)
 
 
-def _plain_numbers(axis: Any) -> None:
-    """Ticks as people write numbers, on linear and logarithmic axes."""
-    axis.set_major_formatter(FuncFormatter(lambda value, _: tick(value)))
-    low, high = sorted(axis.get_view_interval())
-    if axis.get_scale() == "log" and high / low < 100:
-        # Powers of ten alone would be one or two labels.
-        axis.set_minor_formatter(
-            FuncFormatter(lambda value, _: tick(value) if f"{value:e}"[0] in "25" else "")
-        )
-    else:
+def _scale(chart: Chart, plots: Sequence[Axes], panel: Panel, axes: Axes, side: str) -> None:
+    """Scale, range, ticks and label of an axis, ``x`` or ``y``. All panels that show the same
+    measure have one scale, so that they can be compared."""
+    spec, axis = getattr(panel, side), getattr(axes, f"{side}axis")
+    reach = [
+        plot.dataLim
+        for one, plot in zip(chart.panels, plots, strict=True)
+        if getattr(one, side).label == spec.label
+    ]
+    low = min(getattr(one, f"minpos{side}") for one in reach)
+    high = max(getattr(one, f"interval{side}")[1] for one in reach)
+    log = spec.scale == "log" or (spec.scale == "value" and high > _FAR * low)
+    label = f"{spec.label} (log)" if log and not spec.levels else spec.label
+    axis.set_label_text(textwrap.fill(label, _TITLE - 6 if side == "x" else 34))
+    if log:
+        getattr(axes, f"set_{side}scale")("log")
+    if spec.levels:
+        low, high = spec.levels[0], spec.levels[-1]
+        room = (high / low) ** 0.07 if log else 0.07 * (high - low) or 1
+        ends = (low / room, high * room) if log else (low - room, high + room)
+        axis.set_minor_locator(NullLocator())
+        axis.set_major_locator(FixedLocator(spec.levels, nbins=9))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+        if spec.texts:
+            axis.set_ticks(spec.levels, spec.texts)
+    elif log:
+        ends = (low / 1.25, high * 1.25)
+        # Powers of ten alone would be one or two ticks.
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 100 * low else (1,)))
         axis.set_minor_formatter(NullFormatter())
+        axis.set_major_formatter(FuncFormatter(tick))
+    else:
+        ends = (0, spec.top or (1.05 * high if high > 0 and math.isfinite(high) else 1))
+        axis.set_major_locator(MaxNLocator(5))
+        axis.set_major_formatter(FuncFormatter(tick))
+    getattr(axes, f"set_{side}lim")(*ends)
 
 
-def tick(value: float) -> str:
+def tick(value: float, _: Any = None) -> str:
+    """A number as people write it: ``2.5 k``."""
     for factor, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= factor:
             return f"{value / factor:.4g} {letter}"

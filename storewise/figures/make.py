@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.model.tables import Tables
-from storewise.errors import ResultError
 from storewise.figures import costs, hosts, per_node, query_plans, rates, scaling, steps
 from storewise.figures.chart import Chart
-from storewise.figures.drawing import Picture, draw, to_png, to_svg
+from storewise.figures.drawing import Picture, draw
 from storewise.figures.published import published
 from storewise.figures.texts import texts
 
@@ -21,7 +20,6 @@ FIGURES: Mapping[str, Callable[[Tables], Chart | None]] = {
     "throughput": rates.throughput,
     "latency": rates.latency,
     "scaling": scaling.over_levels,
-    "clients": steps.clients,
     "latency_over_throughput": steps.latency_over_throughput,
     "plans": query_plans.over_selectivity,
     "storage": costs.storage,
@@ -37,11 +35,11 @@ _MOST = 18
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A figure as made: no `pictures` where the study has nothing of it, and where it could not be
+    """A figure as made: no `picture` where the study has nothing of it, and where it could not be
     drawn; then `error` says why."""
 
     name: str
-    pictures: Sequence[Picture] = ()
+    picture: Picture | None = None
     error: str = ""
 
 
@@ -49,28 +47,25 @@ def make_figures(tables: Tables, outdir: Path) -> list[Made]:
     """All figures, written to `outdir` as PNG and SVG, with the caption as text beside them.
 
     A figure that cannot be drawn is given back with its error, so that a report never fails over
-    it. Files of an earlier run are removed. Raises ResultError where `outdir` cannot be written.
+    it. Files of an earlier run are removed. Raises OSError where `outdir` cannot be written.
     """
+    outdir.mkdir(parents=True, exist_ok=True)
+    for form in ("png", "svg", "txt"):
+        for old in outdir.glob(f"*.{form}"):
+            old.unlink()
     made = [_made(name, tables) for name in FIGURES]
-    told = texts()
-    try:
-        outdir.mkdir(parents=True, exist_ok=True)
-        for one in made:
-            name = one.name
-            if not one.pictures:
-                for form in ("png", "svg", "txt"):
-                    (outdir / f"{name}.{form}").unlink(missing_ok=True)
-                continue
-            (outdir / f"{name}.png").write_bytes(to_png(one.pictures))
-            (outdir / f"{name}.svg").write_text(to_svg(one.pictures), encoding="utf-8")
-            text = f"{told[name]['heading']}. {told[name]['caption']}\n"
-            (outdir / f"{name}.txt").write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ResultError(
-            f"{outdir}: cannot be written: {error.strerror or error}; check its rights and the "
-            "free space"
-        ) from error
+    for one in made:
+        if one.picture:
+            told = texts()[one.name]
+            write(one.picture, f"{told['heading']}. {told['caption']}\n", outdir / one.name)
     return made
+
+
+def write(picture: Picture, caption: str, place: Path) -> None:
+    """A figure as PNG, as SVG, and its caption as text."""
+    place.with_suffix(".png").write_bytes(picture.png)
+    place.with_suffix(".svg").write_text(picture.svg, encoding="utf-8")
+    place.with_suffix(".txt").write_text(caption, encoding="utf-8")
 
 
 def _made(name: str, tables: Tables) -> Made:
@@ -78,10 +73,10 @@ def _made(name: str, tables: Tables) -> Made:
         chart = FIGURES[name](tables)
         if chart is None or not chart.panels:
             return Made(name)
-        return Made(name, draw(Chart(chart.panels[:_MOST], chart.note), name))
+        return Made(name, draw(replace(chart, panels=chart.panels[:_MOST]), name))
     except (ValueError, KeyError, IndexError, TypeError, ArithmeticError) as error:
         # Whatever odd results a plot meets, the page must come, with a warning.
-        return Made(name, (), f"{type(error).__name__}: {error}")
+        return Made(name, error=f"{type(error).__name__}: {error}")
 
 
 def warnings_of(made: Iterable[Made]) -> list[StudyWarning]:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from storewise.analysis.common.engines import CEILING
-from storewise.analysis.common.frames import missing, records
 from storewise.analysis.common.text import seconds
 from storewise.analysis.model.tables import Tables
 from storewise.figures.chart import Axis, Chart, Panel, level_axis
-from storewise.figures.selection import LINES, choose, line_of, lines_in, points_of
+from storewise.figures.selection import LINES, choose, curves
 
 
 def over_selectivity(tables: Tables) -> Chart | None:
@@ -22,29 +20,17 @@ def over_selectivity(tables: Tables) -> Chart | None:
     if plans.empty or plans["selectivity_pct"].nunique() < 2:
         return None
     # Least and greatest of the executions are no interval of their mean.
-    plans = plans.drop(columns=["low", "high"])
-    shown = choose(plans, tables.results.factors, LINES, "query")
+    plans = plans.drop(columns=["low", "high"]).assign(hollow=plans["uses_index"].eq(False))
+    shown = choose(plans.sort_values("selectivity_pct"), tables.results.factors, LINES, "query")
     panels = []
     for query, rows in shown.rows.groupby("query", observed=True):
-        lines = []
-        for rank, group in lines_in(rows, shown.names):
-            group = group.sort_values("selectivity_pct")
-            points = points_of(group, "selectivity_pct", "mean", "plan_summary", _words)
-            points = [
-                replace(point, hollow=_unused(row))
-                for point, row in zip(points, records(group), strict=True)
-            ]
-            lines.append(line_of(group, shown.names, points, rank))
+        drawn = curves(rows, shown.names, "selectivity_pct", "mean", _words, "plan_summary")
+        lines = [line for line, _ in drawn]
         x = level_axis("selectivity (% of the readings)", rows["selectivity_pct"], "log")
         panels.append(Panel(str(query), x, Axis("seconds"), lines))
     return Chart(panels, shown.note)
 
 
-def _unused(row: Mapping[str, Any]) -> bool:
-    """Whether the plan did without the index."""
-    return not missing(row["uses_index"]) and not row["uses_index"]
-
-
 def _words(row: Mapping[str, Any]) -> str:
     words = f"{seconds(row['mean'])} at {row['selectivity_pct']:g} %"
-    return words + ("\ndid not use the index" if _unused(row) else "")
+    return words + ("\ndid not use the index" if row["hollow"] else "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,93 +10,93 @@ import numpy as np
 import pandas as pd
 
 from storewise.analysis.common.engines import CEILING
-from storewise.analysis.common.frames import missing, records
-from storewise.analysis.common.text import number, setting
+from storewise.analysis.common.frames import key_of, records
+from storewise.analysis.common.text import number
 from storewise.analysis.measure.derived import numeric_factors
 from storewise.analysis.model.tables import Tables
 from storewise.analysis.stats.usl import law
 from storewise.figures.chart import Axis, Chart, Panel, Point, Series, level_axis
-from storewise.figures.rates import rates_shown
-from storewise.figures.selection import (
-    FACTOR_LABELS,
-    LINES,
-    by_phase,
-    choose,
-    line_of,
-    lines_in,
-    phase_title,
-    points_of,
-    without_idle_ceiling,
-)
+from storewise.figures.rates import measure_of, rates_shown
+from storewise.figures.selection import LINES, Shown, by_phase, choose, curves, phase_title
+from storewise.figures.steps import of_equal_work, steps_of
 from storewise.figures.style import DASHED, DOTTED
 
 #: Points of a fitted curve.
 _POINTS = 40
+#: What levels are called on their axis.
+_LABELS = {
+    "nodes": "data nodes",
+    "node_threads": "threads per node",
+    "node_memory_mb": "memory per node in MiB",
+    "processes": "processes per worker",
+    "threads": "threads per process",
+    "clients": "client threads",
+}
 
 
-def over_levels(tables: Tables) -> Chart | None:
-    """Rates over the levels of each numeric factor, a panel per factor and phase, with the fitted
-    law. Stores that do not have the factor (no servers: no nodes) are level lines."""
-    rates = without_idle_ceiling(rates_shown(tables), tables)
-    if rates.empty:
-        return None
-    factors = tables.results.factors
-    panels, notes = [], []
+def over_levels(tables: Tables) -> Chart:
+    """Rates over the levels of each numeric factor, a panel per factor and phase, then of phases
+    of several steps over client threads, each with the fitted law. Stores that do not have the
+    factor (no servers: no nodes) are level lines."""
+    rates, factors = rates_shown(tables), tables.results.factors
+    panels: list[Panel] = []
+    notes = []
     for factor in numeric_factors(rates, factors):
         shown = choose(rates, [f for f in factors if f != factor], LINES)
-        label = FACTOR_LABELS.get(factor, factor)
-        for phase, in_phase in by_phase(tables, shown.rows):
-            rows = in_phase.sort_values(factor)
-            if rows.groupby("engine")[factor].nunique().max() < 2:
-                continue
-            lines = []
-            for rank, group in lines_in(rows, shown.names):
-                line = _line(group, factor, shown.names, rank)
-                lines += [line, *_law(tables, line, records(group)[0], factor)]
-            measure = str(rows["measure"].iloc[0]).removesuffix("_per_s")
-            x, y = level_axis(label, rows[factor]), Axis(f"{measure} per second")
-            panels.append(Panel(f"{phase_title(phase)}, over {label}", x, y, lines))
-            notes.append(shown.note)
+        notes.append(shown.note)
+        for phase, rows in by_phase(tables, shown.rows):
+            panels += _panels(tables, phase_title(phase), rows, shown, factor)
+    steps = steps_of(tables, "operations_per_s")
+    if len(steps):
+        shown = choose(steps, factors, LINES)
+        notes.append(shown.note)
+        for heading, rows in of_equal_work(tables, shown.rows, "planned", "rate"):
+            panels += _panels(tables, heading, rows, shown, "clients")
     return Chart(panels, " ".join(dict.fromkeys(filter(None, notes))))
 
 
-def _line(group: pd.DataFrame, factor: str, names: Sequence[str], rank: int) -> Series:
-    points = points_of(group, factor, "mean", "summary", lambda row: _words(row, factor))
-    line = line_of(group, names, points, rank)
-    level = bool(group[factor].isna().all())
-    dash = DOTTED if line.engine == CEILING else DASHED if level else rank
-    return replace(line, dash=dash, mode="level" if level else line.mode)
+def _panels(
+    tables: Tables, heading: str, rows: pd.DataFrame, shown: Shown, factor: str
+) -> Iterator[Panel]:
+    """The panel of a phase; none where no engine has two levels."""
+    if rows.groupby("engine")[factor].nunique().max() < 2:
+        return
+    # Of steps that differ in nothing shown the best: how many clients reach it is a store's affair.
+    rows = rows.sort_values("mean").drop_duplicates(["engine", *shown.names, factor], keep="last")
+    rows = rows.sort_values(factor)
+    counted = measure_of(rows)
+
+    def words(row: Mapping[str, Any]) -> str:
+        return f"{number(row['mean'])} {counted}/s"
+
+    lines = []
+    for line, group in curves(rows, shown.names, factor, "mean", words, "summary"):
+        if group[factor].isna().all():
+            line = replace(line, mode="level", dash=DASHED)
+        if line.engine == CEILING:
+            line = replace(line, dash=DOTTED)
+        lines += [line, *_law(tables, line, group, factor)]
+    label = _LABELS.get(factor, factor)
+    x, y = level_axis(label, rows[factor]), Axis(f"{counted} per second")
+    yield Panel(f"{heading}, over {label}", x, y, lines)
 
 
-def _law(tables: Tables, line: Series, row: Mapping[str, Any], factor: str) -> Iterator[Series]:
-    """The law that was fitted through a line."""
-    fitted = law_of(tables, row, factor)
-    if fitted is not None:
-        words = (
-            f"Universal Scalability Law: sigma {number(fitted['sigma'])}, "
-            f"kappa {number(fitted['kappa'])}, R² {fitted['r2']:.3f}"
-        )
-        xs = np.linspace(line.points[0].x, line.points[-1].x, _POINTS)
-        ys = law(xs, fitted["lambda"], fitted["sigma"], fitted["kappa"])
-        points = [Point(x, y, words=words) for x, y in zip(xs, ys, strict=True)]
-        yield Series("", points, "lines", line.engine, dash=DASHED)
+def _law(tables: Tables, line: Series, rows: pd.DataFrame, factor: str) -> Iterator[Series]:
+    """The law (a row of the judged table `usl`) that was fitted through a line over `factor`."""
+    laws = tables.judged.get("usl", pd.DataFrame(columns=["factor", "lambda", "step"]))
+    laws = laws[(laws["factor"] == factor) & laws["lambda"].notna()]
+    keys = [k for k in (*tables.results.factors, "phase", "measure") if k != factor]
+    for fitted in records(laws[laws["step"].isin(set(rows["step"]))]):
+        if key_of(fitted, keys) == key_of(records(rows)[0], keys):
+            xs = np.linspace(line.points[0].x, line.points[-1].x, _POINTS)
+            ys = law(xs, fitted["lambda"], fitted["sigma"], fitted["kappa"])
+            points = [Point(x, y, words=_words(fitted)) for x, y in zip(xs, ys, strict=True)]
+            yield Series("", points, "lines", line.engine, dash=DASHED)
+            return
 
 
-def _words(row: Mapping[str, Any], factor: str) -> str:
-    unit = str(row["measure"]).removesuffix("_per_s")
-    at = setting(row, [factor])
-    return f"{number(row['mean'])} {unit}/s" + (f" with {at}" if at else "")
-
-
-def law_of(tables: Tables, row: Mapping[str, Any], factor: str) -> Mapping[str, Any] | None:
-    """The fitted law (a row of the judged table `usl`) of the engine, phase and other factors of
-    `row` over `factor`; None where none was fitted."""
-    fitted = tables.judged.get("usl")
-    if fitted is None or fitted.empty:
-        return None
-    laws = fitted[(fitted["factor"] == factor) & fitted["lambda"].notna()]
-    keys = [k for k in ("engine", "phase", "measure", *tables.results.factors) if k != factor]
-    for one in records(laws):
-        if all(one[k] == row[k] or (missing(one[k]) and missing(row[k])) for k in keys):
-            return one
-    return None
+def _words(fitted: Mapping[str, Any]) -> str:
+    return (
+        f"Universal Scalability Law: sigma {number(fitted['sigma'])}, "
+        f"kappa {number(fitted['kappa'])}, R² {fitted['r2']:.3f}"
+    )

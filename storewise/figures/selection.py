@@ -1,34 +1,25 @@
-"""Which rows of the tables a figure shows, in which order, and what they are called there."""
+"""Which rows of the tables a figure shows, and the points and lines that are made of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
 
 from storewise.analysis.common.engines import BASELINE, CEILING, title, varying_factors
-from storewise.analysis.common.frames import grouped, key_of, records
+from storewise.analysis.common.frames import grouped, missing, records
 from storewise.analysis.common.text import number, setting
 from storewise.analysis.judge.comparable_steps import WITH
 from storewise.analysis.model.tables import Tables
-from storewise.figures.chart import Mode, Point, Series, point
+from storewise.analysis.stats.intervals import too_wide
+from storewise.figures.chart import Mode, Point, Series
 
 #: What rates of the null engine are: they store nothing.
 CLIENTS_CEILING = "client's ceiling"
-#: Seconds of work from which on such a rate is told.
-_LEAST_WORK = 1.0
 #: Lines of a panel, and rows of one, beyond which each engine is shown at its lowest setting.
 LINES, ROWS = 9, 24
-#: Axis labels of numeric factors.
-FACTOR_LABELS = {
-    "nodes": "data nodes",
-    "node_threads": "threads per node",
-    "node_memory_mb": "memory per node in MiB",
-    "processes": "processes per worker",
-    "threads": "threads per process",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,19 +39,15 @@ def choose(table: pd.DataFrame, names: Sequence[str], most: int, panel: str = "p
     lines = table[[panel, "engine", *names]].drop_duplicates().groupby(panel).size()
     if not names or lines.max() <= most:
         return Shown(table, names, "")
-    kept = []
-    for _, rows in table.groupby("engine", sort=False):
-        for name in names:
-            levels = rows[name].dropna()
-            if len(levels):
-                rows = rows[rows[name] == levels.min()]
-        kept.append(rows)
+    for name in names:
+        lowest = table.groupby("engine", sort=False)[name].transform("min")
+        table = table[(table[name] == lowest) | lowest.isna()]
     note = f"At the lowest {', '.join(names)} of each store; the table has all."
-    return Shown(pd.concat(kept), [], note)
+    return Shown(table, [], note)
 
 
 def phase_title(phase: str) -> str:
-    return {"write": "write (parsing and loading)"}.get(phase, phase)
+    return "write (parsing and loading)" if phase == "write" else phase
 
 
 def line_name(row: Mapping[str, Any], names: Sequence[str]) -> str:
@@ -71,7 +58,7 @@ def line_name(row: Mapping[str, Any], names: Sequence[str]) -> str:
 
 
 def row_name(row: Mapping[str, Any], names: Sequence[str]) -> str:
-    """The name of a row of a panel."""
+    """The name of a row of a panel: engine, setting and step."""
     return ", ".join(filter(None, (line_name(row, names), row.get(WITH))))
 
 
@@ -87,80 +74,70 @@ def by_phase(tables: Tables, table: pd.DataFrame) -> Iterator[tuple[str, pd.Data
         yield phase, table[table["phase"] == phase]
 
 
-def without_idle_ceiling(rates: pd.DataFrame, tables: Tables) -> pd.DataFrame:
-    """Rates without those of the null engine where its phase had less than _LEAST_WORK to do: such
-    a rate is that of a clock."""
-    if rates.empty:
-        return rates
-    walls = tables.throughput.merge(tables.trials[["trial", "engine"]], on="trial")
-    walls = walls[(walls["measure"] == "duration") & (walls["engine"] == CEILING)]
-    idle = set(walls.loc[walls["value"] < _LEAST_WORK, "phase"])
-    return rates[~((rates["engine"] == CEILING) & rates["phase"].isin(idle))]
-
-
-def lines_in(table: pd.DataFrame, names: Sequence[str]) -> Iterator[tuple[int, pd.DataFrame]]:
-    """(place among the settings of its engine, rows) of each line of a panel."""
-    for _, rows in by_engine(table):
-        groups = [group for _, group in grouped(rows, names)] if names else [rows]
-        yield from enumerate(groups)
-
-
-def labelled(table: pd.DataFrame) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(label in the index, row) of each row."""
-    return zip(table.index, records(table), strict=True)
+#: What is said of a row.
+Words = Callable[[Mapping[str, Any]], str]
 
 
 def points_of(
-    group: pd.DataFrame,
+    rows: pd.DataFrame,
     x: str,
     y: str,
-    table: str,
-    words: Callable[[dict[str, Any]], str],
+    words: Words,
+    table: str = "",
     scale: float = 1.0,
 ) -> list[Point]:
-    """A point per row of a part of a table, its value in words, and `table` as its source."""
-    return [
-        point(row[x], row[y] * scale, row, words(row), f"{table}:{label}", scale=scale)
-        for label, row in labelled(group)
-    ]
+    """A point per row at `x` and `scale` times `y`, as are the ends of its interval; `words` say
+    its value. It is hollow where the row's `hollow` says so; `table` is the one that the rows are
+    of, by their labels."""
+    points = []
+    for label, row in zip(rows.index, records(rows), strict=True):
+        low, high = (
+            None if missing(row.get(end)) else scale * float(row[end]) for end in ("low", "high")
+        )
+        lines = [words(row)]
+        if low is not None and high is not None and low < high:
+            lines.append(f"95 % interval {number(low)} to {number(high)}")
+            lines += ["not measured well enough"] if too_wide(low, high) else []
+        lines += [] if missing(row.get("n")) else [f"n = {int(row['n'])}"]
+        source = f"{table}:{label}" if table else ""
+        hollow = bool(row.get("hollow"))
+        points.append(Point(row[x], row[y] * scale, low, high, "\n".join(lines), source, hollow))
+    return points
 
 
-def line_of(
-    group: pd.DataFrame, names: Sequence[str], points: Sequence[Point], dash: int
-) -> Series:
-    """The line of one setting of an engine, told from its others by its dashes."""
-    first = records(group)[0]
-    return Series(line_name(first, names), points, engine=str(first["engine"]), dash=dash)
+def curves(
+    rows: pd.DataFrame,
+    names: Sequence[str],
+    x: str,
+    y: str,
+    words: Words,
+    table: str = "",
+    scale: float = 1.0,
+) -> Iterator[tuple[Series, pd.DataFrame]]:
+    """(line, its rows) of each engine and setting, told from the others of its engine by its
+    dashes; the rest as in `points_of`."""
+    for engine, of_engine in by_engine(rows):
+        groups = grouped(of_engine, names) if names else [((), of_engine)]
+        for dash, (_, group) in enumerate(groups):
+            points = points_of(group, x, y, words, table, scale)
+            name = line_name(records(group)[0], names)
+            yield Series(name, points, engine=engine, dash=dash), group
 
 
-def series_of_rows(
-    table: pd.DataFrame, names: Sequence[str], csv: str, unit: str, mode: Mode
+def rows_of_panel(
+    table: pd.DataFrame, names: Sequence[str], unit: str, source: str, mode: Mode
 ) -> list[Series]:
-    """A series of one point for each row of a part of a table: the rows of a panel, engine by
-    engine."""
-    rows = []
-    for engine, group in by_engine(table):
-        for label, row in labelled(group.sort_values(list(names)) if names else group):
+    """A series of one point for each row of a part of a table, by its mean: the rows of a panel,
+    engine by engine."""
+
+    def words(row: Mapping[str, Any]) -> str:
+        return f"{number(row['mean'])} {unit}"
+
+    series = []
+    for engine, of_engine in by_engine(table):
+        rows = of_engine.sort_values(list(names)) if names else of_engine
+        points = points_of(rows, "mean", "mean", words, source)
+        for row, point in zip(records(rows), points, strict=True):
             name = row_name(row, names)
-            words = f"{number(row['mean'])} {unit}"
-            mean = point(row["mean"], name, row, words, f"{csv}:{label}")
-            rows.append(Series(name, [mean], mode, engine))
-    return rows
-
-
-class Finder:
-    """Rows of a table by the values of some columns."""
-
-    def __init__(self, table: pd.DataFrame, keys: Sequence[str]) -> None:
-        self._keys = [k for k in keys if k in table]
-        self._rows: dict[tuple[Any, ...], list[int]] = {}
-        for label, row in zip(table.index, records(table[self._keys]), strict=True):
-            self._rows.setdefault(key_of(row, self._keys), []).append(int(label))
-
-    def find(self, row: Mapping[str, Any]) -> tuple[int, ...]:
-        """The rows that have the values of `row`; none where there are none."""
-        return tuple(self._rows.get(key_of(row, self._keys), ()))
-
-    def source(self, csv: str, row: Mapping[str, Any]) -> str:
-        """``csv:row`` of the first row that has the values of `row`; empty where none has."""
-        return next((f"{csv}:{label}" for label in self.find(row)), "")
+            series.append(Series(name, [replace(point, y=name)], mode, engine))
+    return series

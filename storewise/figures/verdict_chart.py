@@ -11,7 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+import numpy as np
+
 from storewise.analysis.common.engines import BASELINE, title
+from storewise.analysis.common.frames import records
 from storewise.analysis.common.text import all_of, binary, count, number, seconds
 from storewise.analysis.files.parts import host_of, part_versions
 from storewise.analysis.measure.derived import times_asked
@@ -27,14 +30,23 @@ from storewise.study.criteria import BY_KEY, INODES
 
 #: Columns of the chart; what counts comes first where there are more.
 COLUMNS = 8
-#: What Storewise measures with, of little use to who reads a slide.
-LIBRARIES = ("hdrhistogram", "psutil")
 #: Numbers from here on are told in thousands.
 THOUSANDS = 10_000.0
 #: Ratio of the longest to the shortest bar from which on a scale is logarithmic.
 FAR = 20.0
 #: The shortest bar of a logarithmic scale.
 SHORTEST = 0.04
+#: How to read the chart.
+KEY = (
+    "Times: median of one answer. Bar: relative to the best of its column, longer is better; log: "
+    "in powers of ten. Full colour: best, or not told apart from it; pale: behind; outlined: "
+    f"single run, not judged; hatched: from under {MIN_OPERATIONS} runs. Line: 95 % interval of "
+    "the ratio to the best."
+)
+#: What is told of a bar, by its state.
+_RANKS = {"best": "best or not told apart", "behind": "behind", "single": "single run"}
+#: Length of a bar, and the ends of its whisker.
+Lengths = tuple[float, float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +78,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One store with its best configuration."""
+    """One store with the deployment that it is judged with."""
 
     name: str
     engine: str
@@ -89,37 +101,22 @@ class VerdictChart:
     pays: str
     words: Sequence[str]
 
-    @property
-    def key(self) -> str:
-        """How to read it."""
-        cells = [one for row in self.rows for one in row.cells]
-        states = {one.state for one in cells}
-        texts = [
-            "Times: median of one answer.",
-            "Bar: relative to the best of its column, longer is better"
-            f"{'; log: in powers of ten' if any(c.log for c in self.columns) else ''}.",
-            "Full colour: best, or not told apart from it; pale: behind.",
-            "Outlined: single run, not judged." if "single" in states else "",
-            f"Hatched: from under {MIN_OPERATIONS} runs." if any(c.few for c in cells) else "",
-            "Line: 95 % interval of the ratio to the best."
-            if any(c.low > 0 for c in cells)
-            else "",
-        ]
-        return " ".join(filter(None, texts))
-
 
 def verdict_chart(tables: Tables, verdict: Verdict) -> VerdictChart:
     """The chart of a study's verdict."""
     columns = shown_columns(verdict)
-    drawn = [(one, *lengths(one)) for one in columns]
+    bars = [lengths(one) for one in columns]
     study = tables.results.study
     return VerdictChart(
         str(study.get("title") or study.get("name") or tables.results.directory.name),
         _facts(tables),
         _left_out(tables, verdict),
         _versions(tables),
-        [Column(one.title, one.about, log, one.weight > 0) for one, _, log in drawn],
-        _rows(drawn, verdict),
+        [
+            Column(one.title, one.about, log, one.weight > 0)
+            for one, (_, log) in zip(columns, bars, strict=True)
+        ],
+        _rows(columns, [of for of, _ in bars], verdict),
         _pays(verdict),
         _words(columns, verdict),
     )
@@ -138,71 +135,53 @@ def shown_columns(verdict: Verdict) -> list[Criterion]:
         and any(s.estimate.mean > one.least for s in one.standings)
     ]
     told = [*(one for one in verdict.asked if one.standings), *more]
-    ordered = sorted(range(len(told)), key=lambda place: (told[place].weight == 0, place))
+    ordered = sorted(range(len(told)), key=lambda place: told[place].weight == 0)
     return [told[place] for place in sorted(ordered[:COLUMNS])]
 
 
-def lengths(criterion: Criterion) -> tuple[Mapping[str, tuple[float, float, float]], bool]:
+def lengths(criterion: Criterion) -> tuple[Mapping[str, Lengths], bool]:
     """Choice -> length of its bar and the ends of its whisker, shares of the widest place; and
     whether their scale is logarithmic. Longer is better, also where less is. Whiskers are whole."""
-
-    def relative(value: float) -> float:
-        value = max(value, criterion.least)
-        return math.nan if not value > 0 else value / best if criterion.more else best / value
-
-    means = [max(s.estimate.mean, criterion.least) for s in criterion.standings]
-    best = (max if criterion.more else min)([m for m in means if m > 0], default=math.nan)
-    ends = {}
-    for s in criterion.standings:
-        known = s.estimate.known() and s.estimate.high > s.estimate.low
-        low, high = (s.estimate.low, s.estimate.high) if known else (math.nan, math.nan)
-        ends[s.label] = (relative(s.estimate.mean), *sorted(map(relative, (low, high))))
-    every = [value for of in ends.values() for value in of if value > 0]
-    far = max(every, default=1.0) / min(every, default=1.0)
-    decades = math.log10(far) / (1 - SHORTEST) if far > FAR else 0.0
-
-    def length(value: float) -> float:
-        share = value / max(every)
-        return 1 + math.log10(share) / decades if decades else share
-
-    return {
-        label: tuple(length(v) if v > 0 else math.nan for v in of)  # type: ignore[misc]
-        for label, of in ends.items()
-    }, far > FAR
+    values = np.full((len(criterion.standings), 3), math.nan)
+    for row, one in zip(values, criterion.standings, strict=True):
+        row[0] = one.estimate.mean
+        if one.estimate.known() and one.estimate.high > one.estimate.low:
+            row[1:] = one.estimate.low, one.estimate.high
+    values = np.maximum(values, criterion.least)
+    values[~(values > 0)] = math.nan
+    worth = values if criterion.more else 1 / values[:, [0, 2, 1]]
+    shares = worth / np.nanmax(worth, initial=0.0)
+    shortest = np.nanmin(shares, initial=1.0)
+    log = bool(shortest < 1 / FAR)
+    if log:
+        shares = 1 - (1 - SHORTEST) * np.log(shares) / math.log(shortest)
+    labels = [one.label for one in criterion.standings]
+    return dict(zip(labels, map(tuple, shares.tolist()), strict=True)), log
 
 
 def _rows(
-    drawn: Sequence[tuple[Criterion, Mapping[str, tuple[float, float, float]], bool]],
-    verdict: Verdict,
+    columns: Sequence[Criterion], bars: Sequence[Mapping[str, Lengths]], verdict: Verdict
 ) -> list[Row]:
     """A row per store: the baseline first, then by score."""
-    files = title(BASELINE)
-    criteria = [*verdict.criteria, *verdict.asked]
-    engines = {s.label: s.engine for c in criteria for s in c.standings}
-    places = {store: place for place, store in enumerate(verdict.decision.table.index)}
+    files, judged = title(BASELINE), verdict.decision.table
+    every = [s for c in (*verdict.criteria, *verdict.asked) for s in c.standings]
+    engines = {s.label: s.engine for s in every}
+    places = {store: place for place, store in enumerate(judged.index)}
     names = sorted(engines, key=lambda name: (name != files, places.get(name, len(places))))
-    shown = {name: _configuration(verdict.criteria, name) for name in names if name != files}
+    rows = zip(judged.index, records(judged), strict=True)
+    deployed = {str(name): str(row["deployment"]) for name, row in rows}
     # What is the same for all tells them apart by nothing.
-    same = len(shown) > 1 and len(set(shown.values())) == 1
+    same = len(deployed) > 1 and len(set(deployed.values())) == 1
+    configurations = {} if same else deployed
     return [
         Row(
             name,
             engines[name],
-            "read again each time" if name == files else "" if same else shown[name],
-            [_entry(one, name, bars) for one, bars, _ in drawn],
+            "read again each time" if name == files else configurations.get(name, ""),
+            [_entry(one, name, bar) for one, bar in zip(columns, bars, strict=True)],
         )
         for name in names
     ]
-
-
-def _configuration(criteria: Sequence[Criterion], name: str) -> str:
-    """The best configuration: what a store had in every criterion in which that is told."""
-    told = [s.where for c in criteria for s in c.standings if s.label == name]
-    parts = [set(text.split(", ")) for text in told if text]
-    if not parts:
-        return ""
-    common = set.intersection(*parts)
-    return ", ".join(word for word in told[0].split(", ") if word in common) if told[0] else ""
 
 
 def short_number(value: float, unit: str) -> str:
@@ -215,18 +194,16 @@ def short_number(value: float, unit: str) -> str:
     return count(value) if unit == INODES else number(value)
 
 
-def _entry(
-    criterion: Criterion, name: str, bars: Mapping[str, tuple[float, float, float]]
-) -> Entry:
+def _entry(criterion: Criterion, name: str, bars: Mapping[str, Lengths]) -> Entry:
     standing = criterion.of(name)
     if standing is None:
         nothing = name == title(BASELINE) and criterion.name == LOAD
         return Entry("nothing to load" if nothing else "not measured")
     ranked = "best" if standing.leads else "behind" if standing.rank else "single"
     state = "baseline" if standing.baseline else ranked
-    rank = {"best": "best or not told apart", "behind": "behind", "single": "single run"}.get(state)
-    told = [rank, interval(standing.estimate, criterion.unit), standing.where]
-    best = min((s.finished for s in criterion.standings), default=math.inf)
+    spread = interval(standing.estimate, criterion.unit)
+    told = [_RANKS.get(state, ""), spread, standing.where]
+    fewest = min(s.finished for s in criterion.standings if s is standing or s.leads)
     length, low, high = (100 * end for end in bars[name])
     return Entry(
         short_number(standing.estimate.mean, criterion.unit),
@@ -237,7 +214,7 @@ def _entry(
         low,
         high,
         f"{criterion.table}:{standing.source_row}" if standing.source_row else "",
-        min(best, standing.finished) < MIN_OPERATIONS,
+        fewest < MIN_OPERATIONS,
     )
 
 
@@ -253,19 +230,16 @@ def _pays(verdict: Verdict) -> str:
     """From how many questions on stores pay, of a question that reads one file and of one that
     reads all: why the number grows with the corpus, or does not."""
     lines = []
-    for of_one in (True, False):
-        asked = [c for c in verdict.asked if (c.name in OF_ONE_FILE) is of_one]
-        of = next((c for c in asked if any(c.name in n for n in verdict.pays.values())), None)
-        if of is None:
-            continue
-        each = {s: kinds[of.name] for s, kinds in verdict.pays.items() if of.name in kinds}
-        told = [f"{s} {times_asked(n)}" for s, n in sorted(each.items(), key=lambda one: one[1])]
-        law = "of a larger corpus more: loading takes longer, but this reads one file"
-        if not of_one:
-            law = (
-                "of a larger corpus about as many: loading and reading all files take longer alike"
-            )
-        lines.append(f"{of.title} – {', '.join(told)} ({law})")
+    for of_one, law in (
+        (True, "more: loading takes longer, but this reads one file"),
+        (False, "about as many: loading and reading all files take longer alike"),
+    ):
+        for of in verdict.asked:
+            pays = {s: kinds[of.name] for s, kinds in verdict.pays.items() if of.name in kinds}
+            if pays and (of.name in OF_ONE_FILE) is of_one:
+                told = [f"{s} {times_asked(pays[s])}" for s in sorted(pays, key=pays.__getitem__)]
+                lines.append(f"{of.title} – {', '.join(told)} (of a larger corpus {law})")
+                break
     return f"Loading pays from so many questions on: {'; '.join(lines)}." if lines else ""
 
 
@@ -280,33 +254,25 @@ def _words(columns: Sequence[Criterion], verdict: Verdict) -> list[str]:
 
 
 def _facts(tables: Tables) -> list[str]:
-    """When, where and how much was measured, in few words."""
-    results = tables.results
+    """When, where and how much was measured: ``295 of 301 outputs, 177 searches, 24,426 hits``."""
+    results, inputs = tables.results, tables.results.inputs
     opened = [float(p.conditions["opened"]) for p in results.parts if p.conditions.get("opened")]
     hosts = sorted({host_of(part.conditions)[0] for part in results.parts} - {"", "unknown"})
-    day = datetime.fromtimestamp(max(opened), UTC) if opened else None
+    facts = []
+    if opened:
+        day = datetime.fromtimestamp(max(opened), UTC)
+        facts.append(f"{day.day} {day:%B %Y}")
+    if hosts:
+        facts.append(f"host {hosts[0]}" if len(hosts) == 1 else f"{len(hosts)} hosts")
+    if inputs is not None:
+        every = inputs.listed or inputs.files + len(results.quarantined)
+        kinds = {"tasks": "searches", "align": "hits"}
+        numbers = [
+            f"{inputs.kinds[k]:,} {words}" for k, words in kinds.items() if k in inputs.kinds
+        ]
+        facts.append(", ".join([f"{inputs.files:,} of {every:,} outputs", *numbers]))
     trials = f"{len(tables.trials):,} of {len(tables.trials) + results.lacking:,} trials"
-    return [
-        text
-        for text in (
-            f"{day.day} {day:%B %Y}" if day else "",
-            f"host {hosts[0]}" if len(hosts) == 1 else f"{len(hosts)} hosts" if hosts else "",
-            _inputs(tables),
-            f"{trials}, {rounds_in_words(tables)}",
-        )
-        if text
-    ]
-
-
-def _inputs(tables: Tables) -> str:
-    """``295 of 301 outputs, 177 searches, 24,426 hits``."""
-    inputs = tables.results.inputs
-    if inputs is None:
-        return ""
-    every = inputs.listed or inputs.files + len(tables.results.quarantined)
-    of_kind = {"tasks": "searches", "align": "hits"}
-    numbers = [f"{inputs.kinds[k]:,} {words}" for k, words in of_kind.items() if k in inputs.kinds]
-    return ", ".join([f"{inputs.files:,} of {every:,} outputs", *numbers])
+    return [*facts, f"{trials}, {rounds_in_words(tables)}"]
 
 
 def _left_out(tables: Tables, verdict: Verdict) -> list[tuple[str, str]]:
@@ -329,6 +295,5 @@ def _versions(tables: Tables) -> list[str]:
     texts = {
         version if name.startswith("server of") else f"{name.rpartition('.')[2]} {version}"
         for name, version in every
-        if name not in LIBRARIES
     }
     return sorted(texts, key=lambda text: (not text.startswith("storewise"), text.lower()))

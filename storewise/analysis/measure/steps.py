@@ -10,7 +10,6 @@ from typing import Any
 
 import pandas as pd
 
-from storewise.analysis.common.frames import grouped, records
 from storewise.analysis.files.parts import Part, steps_of
 from storewise.analysis.measure.reduction import STEP
 from storewise.analysis.model.columns import OTHER, PARAMETERS
@@ -79,21 +78,3 @@ def searches(results: Results) -> pd.DataFrame:
 def limit_words(row: Mapping[str, Any], of: str = "") -> str:
     """The limit of a search in words, with `of` what it is."""
     return f"p{row['percentile']:g} of {row['time']} time{of} within {row['limit_ms']:g} ms"
-
-
-def wide(table: pd.DataFrame, factors: Sequence[str]) -> pd.DataFrame:
-    """`steps` with one row per step and operation and one column per measure (its mean), and
-    `low` and `high` of the throughput."""
-    keys = [*factors, "phase", "step", "operation", *PARAMETERS, OTHER]
-    of_rate = ["low", "high", "n"]
-    rows = []
-    for key, group in grouped(table, keys):
-        rate = group[group["measure"] == "operations_per_s"][of_rate]
-        rows.append(
-            {
-                **dict(zip(keys, key, strict=True)),
-                **dict(zip(group["measure"], group["mean"], strict=True)),
-                **(records(rate)[0] if len(rate) else dict.fromkeys(of_rate)),
-            }
-        )
-    return pd.DataFrame(rows, columns=None if rows else [*keys, *of_rate])

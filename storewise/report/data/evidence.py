@@ -12,7 +12,6 @@ from storewise.analysis.common.engines import title
 from storewise.analysis.common.frames import key_of, records
 from storewise.analysis.model.columns import KEYS
 from storewise.analysis.model.tables import Tables
-from storewise.figures.selection import Finder
 
 #: Tables with more rows than this are not in the page; their CSV files are named all the same.
 MOST_ROWS = 12_000
@@ -36,7 +35,7 @@ def evidence(
         if frame is None or len(frame) > MOST_ROWS:
             continue
         rows = records(frame)
-        behind = [list(found) for found in _trials_of(frame, trials, tables.results.factors)]
+        behind = _trials_of(frame, trials, tables.results.factors)
         shown[csv] = {
             "columns": list(frame.columns),
             "rows": [list(row.values()) for row in rows],
@@ -52,12 +51,15 @@ def evidence(
 
 def _trials_of(
     frame: pd.DataFrame, trials: pd.DataFrame, factors: Iterable[str]
-) -> Iterable[tuple[int, ...]]:
+) -> list[list[int]]:
     """The places of the trials behind each row; none where it cannot be told."""
     if "trial" not in frame and "engine" not in frame:
-        return [()] * len(frame)
+        return [[]] * len(frame)
     keys = ["trial"] if "trial" in frame else [name for name in factors if name in frame]
-    return map(Finder(trials, keys).find, records(frame))
+    places: dict[tuple[Any, ...], list[int]] = {}
+    for place, trial in enumerate(records(trials[keys])):
+        places.setdefault(key_of(trial, keys), []).append(place)
+    return [places.get(key_of(row, keys), []) for row in records(frame)]
 
 
 def _files(tables: Tables) -> list[dict[str, Any]]:

@@ -25,7 +25,7 @@ from storewise.figures.drawing import for_page
 from storewise.figures.make import Made, make_figures, warnings_of
 from storewise.figures.style import page_colour, page_colours
 from storewise.figures.texts import texts
-from storewise.figures.verdict_chart import VerdictChart, verdict_chart
+from storewise.figures.verdict_chart import KEY, VerdictChart, verdict_chart
 from storewise.figures.verdict_picture import write_picture
 from storewise.layout import ANALYSIS, FIGURES, REPORT, SUMMARY
 from storewise.report.data.embed import packed, script_json
@@ -48,7 +48,6 @@ _TABLES = {
     "throughput": "rates",
     "latency": "latency",
     "scaling": "rates",
-    "clients": "steps",
     "latency_over_throughput": "steps",
     "plans": "plans",
     "storage": "storage",
@@ -85,17 +84,17 @@ def make_report(
     """
     results = load_results(study_dir, processes=processes, progress=progress)
     tables, decision = write_study(results, study_dir / ANALYSIS)
-    made = make_figures(tables, study_dir / FIGURES)
     chart = verdict_chart(tables, decision)
-    write_picture(decision.answer, chart, study_dir / FIGURES)
     page = study_dir / REPORT
     try:
+        made = make_figures(tables, study_dir / FIGURES)
+        write_picture(decision.answer, chart, study_dir / FIGURES)
         write_csv(tables.summary, study_dir / SUMMARY)
         write_aside(page, html(tables, decision, made, chart))
     except OSError as error:
         raise ResultError(
-            f"{page}: cannot be written: {error.strerror or error}; check the rights of its "
-            "directory and the free space"
+            f"{error.filename or page}: cannot be written: {error.strerror or error}; check the "
+            "rights of its directory and the free space"
         ) from error
     return Report(
         page,
@@ -142,6 +141,7 @@ def html(tables: Tables, decision: Verdict, made: Sequence[Made], chart: Verdict
         title=chart.title,
         verdict=decision,
         chart=chart,
+        key=KEY,
         groups=grouped_warnings([*tables.warnings, *warnings_of(made)]),
         titles={c.name: c.title for c in decision.criteria},
         colour=page_colour,
@@ -150,7 +150,7 @@ def html(tables: Tables, decision: Verdict, made: Sequence[Made], chart: Verdict
         markdown=markdown(chart),
         methods=provenance.methods(tables, measured),
         conditions=measured,
-        figures=[_figure(one) for one in made if one.pictures],
+        figures=[_figure(one) for one in made if one.picture],
         timelines=[packed(one) for one in series],
         span=span,
         fold=FOLD,
@@ -232,6 +232,5 @@ def _figure(made: Made) -> dict[str, Any]:
         "table": _TABLES.get(made.name, ""),
         "id": f"figure-{made.name}",
         **texts()[made.name],
-        "legend": [Markup(for_page(one.svg)) for one in made.pictures if not one.panel],
-        "panels": [Markup(for_page(one.svg)) for one in made.pictures if one.panel],
+        "parts": [Markup(for_page(one)) for one in made.picture.parts] if made.picture else [],
     }

@@ -172,7 +172,7 @@ def test_references_that_are_lost_are_a_warning(tmp_path, monkeypatch):
     published = {"published": make.FIGURES["published"]}
     monkeypatch.setattr(make, "FIGURES", published)
     (made,) = make.make_figures(build_tables(results), tmp_path / "figures")
-    assert not made.pictures and not made.error
+    assert not made.picture and not made.error
 
 
 def test_every_warning_code_is_documented():

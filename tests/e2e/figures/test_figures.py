@@ -15,14 +15,14 @@ from storewise.analysis.model.tables import Tables
 from storewise.engines.registry import ENGINES
 from storewise.figures import make, rates
 from storewise.figures.chart import Axis, Chart, Panel, Point, Series
-from storewise.figures.drawing import draw, to_png, to_svg
+from storewise.figures.drawing import draw
 from storewise.figures.make import FIGURES, make_figures, warnings_of
 from storewise.figures.style import engine_colour
 
-#: Figures of what these studies have not: several nodes, steps, slowed nodes, plans, references,
-#: owners in logs.
-OF_OTHERS = {*("clients", "latency_over_throughput", "plans", "latency_by_node", "slowed_nodes")}
+#: Figures of what these studies have not: several nodes, steps, slowed nodes, plans.
+OF_OTHERS = {"latency_over_throughput", "plans", "latency_by_node", "slowed_nodes"}
 SVG = "{http://www.w3.org/2000/svg}"
+HREF = "{http://www.w3.org/1999/xlink}href"
 
 pytestmark = GROUP
 
@@ -42,35 +42,43 @@ def test_every_figure_is_made_as_png_and_svg(shown_study):
         width, height = struct.unpack(">II", png[16:24])
         assert width > 600 and height > 100
         svg = ElementTree.fromstring((directory / f"{name}.svg").read_bytes())
-        # The panels of a chart are one picture, and what is in it has its own name.
         ids = [one.get("id") for one in svg.iter() if one.get("id")]
         assert len(ids) == len(set(ids))
-        whole, *panels = (one.attrib for one in svg.iter(f"{SVG}svg"))
-        assert panels
-        size = [float(number) for number in whole["viewBox"].split()[2:]]
-        for one in panels:
-            assert one["viewBox"] == f"0 0 {one['width']} {one['height']}"
-            assert float(one["x"]) + float(one["width"]) <= size[0] + 0.1
-            assert float(one["y"]) + float(one["height"]) <= size[1] + 0.1
+
+
+def test_the_page_takes_a_picture_in_parts(tables):
+    picture = draw(rates.throughput(tables), "throughput")
+    whole = ElementTree.fromstring(picture.svg)
+    wide, high = (float(number) for number in whole.get("viewBox").split()[2:])
+    legend, *panels = map(ElementTree.fromstring, picture.parts)
+    assert "client's ceiling" in [one.text for one in legend.iter(f"{SVG}text")]
+    assert len(panels) == 2
+    for one in panels:
+        x, y, *size = (float(number) for number in one.get("viewBox").split())
+        assert size == [float(one.get("width")), float(one.get("height"))]
+        assert x + size[0] <= wide + 0.1 and y + size[1] <= high + 0.1
+    # What they share is defined once.
+    ids = [at.get("id") for one in (legend, *panels) for at in one.iter() if at.get("id")]
+    assert len(ids) == len(set(ids))
+    used = {at.get(HREF)[1:] for one in panels for at in one.iter(f"{SVG}use")}
+    assert used and used <= set(ids)
 
 
 def test_throughput_says_and_shows_the_means(tables):
     chart = rates.throughput(tables)
-    write, read = (panel for panel in chart.panels)
+    write, _ = chart.panels
     summary = tables.summary.query("measure == 'documents_per_s' and phase == 'write'")
     # What the engine without a store reaches is a ceiling: ticks beside the rows of the others.
     points = [one.points[0] for one in write.series if one.marker != "|"]
     summary = summary[summary["engine"] != "null"]
     assert sorted(point.x for point in points) == pytest.approx(sorted(summary["mean"]))
-    # Documents per second have one scale.
-    assert chart.reach(write, "x") == chart.reach(read, "x")
-    pictures = draw(chart, "throughput")
-    marks = ElementTree.fromstring(pictures[1].svg).iter(f"{SVG}a")
+    picture = draw(chart, "throughput")
+    marks = ElementTree.fromstring(picture.parts[1]).iter(f"{SVG}a")
     told = {mark.get("data-source"): mark.find(f"{SVG}title").text for mark in marks}
     for point in points:
         assert point.words in told[point.source]
         assert "95 % interval" in point.words and "n = 2" in point.words
-    assert [one.svg for one in draw(chart, "throughput")] == [one.svg for one in pictures]
+    assert draw(chart, "throughput") == picture
 
 
 def test_a_percentile_is_drawn_where_ten_operations_lie_above_it(tables):
@@ -84,7 +92,7 @@ def test_a_percentile_is_drawn_where_ten_operations_lie_above_it(tables):
 def test_what_a_study_has_not_is_no_figure_and_no_error(made, tmp_path):
     drawn = make_figures(made.tables(**ONE), tmp_path)
     missing = {"scaling", "published", *OF_OTHERS}
-    assert {m.name for m in drawn if not m.pictures} == missing
+    assert {m.name for m in drawn if not m.picture} == missing
     assert warnings_of(drawn) == []
     assert not (tmp_path / "scaling.png").exists()
 
@@ -96,7 +104,7 @@ def test_a_figure_that_fails_is_a_warning(tables, monkeypatch, tmp_path):
     monkeypatch.setattr(make, "FIGURES", {"throughput": broken})
     (tmp_path / "throughput.png").write_bytes(b"of an earlier run")
     (made,) = make_figures(tables, tmp_path)
-    assert not made.pictures and made.error == "ValueError: odd results"
+    assert not made.picture and made.error == "ValueError: odd results"
     (warning,) = warnings_of([made])
     assert warning.code == "figure" and "odd results" in warning.message
     assert not (tmp_path / "throughput.png").exists()
@@ -124,8 +132,8 @@ def test_figures_of_steps(tables):
     # So few operations tell no 99th percentile.
     rows = [row for row in rows if (row["measure"], row["step"]) != ("response_p99", 1)]
     summary = pd.DataFrame(rows)
-    assert charted(tables, "clients", summary=summary) == {
-        "read": {"SQLite": [(1, 100, False), (2, 200, False), (4, 400, False)]}
+    assert charted(tables, "scaling", summary=summary) == {
+        "read, over client threads": {"SQLite": [(1, 100, False), (2, 200, False), (4, 400, False)]}
     }
     times = charted(tables, "latency_over_throughput", summary=summary)["read: get"]
     assert times["SQLite"] == [(100, 1, False), (200, 2, False), (400, 4, False)]
@@ -201,20 +209,35 @@ def test_intervals_that_say_nothing_set_no_axis_and_are_hollow(tables):
     chart = rates.throughput(replace(tables, summary=summary))
     points = [p for panel in chart.panels for one in panel.series for p in one.points if p.source]
     assert points and all(point.unsure and point.ends is None for point in points)
-    assert max(chart.reach(chart.panels[0], "x")) < 1e7
+    assert not any(" G" in text for text in ticks(draw(chart, "throughput").parts[1]))
+
+
+def ticks(part):
+    """The texts of a panel."""
+    return [one.text for one in ElementTree.fromstring(part).iter(f"{SVG}text")]
+
+
+def test_panels_of_one_measure_have_one_scale():
+    panels = [
+        Panel("t", Axis("s"), Axis(), [Series("a", [Point(value, "a")], "markers")], ["a"])
+        for value in (1.0, 900.0)
+    ]
+    _, *parts = draw(Chart([*panels, replace(panels[0], x=Axis("h"))]), "t").parts
+    one, other, alone = map(ticks, parts)
+    assert one == other and {"1", "10", "100", "s (log)"} <= set(one)
+    assert "s (log)" not in alone and "10" not in alone
 
 
 @pytest.mark.parametrize("mode", ["markers", "bars"])
 def test_a_whisker_is_never_cut(mode):
     row = [Series("a", [Point(10.0, "a", 2.0, 19.0)], mode), Series("b", [Point(9.0, "b")], mode)]
-    chart = Chart([Panel("t", Axis("s"), Axis("", "category", ["a", "b"]), row)])
-    (panel,) = (one for one in draw(chart, "t") if one.panel)
-    svg = ElementTree.fromstring(panel.svg)
-    frame = next(one for one in svg.iter(f"{SVG}rect") if one.get("width"))
-    right = float(frame.get("x")) + float(frame.get("width"))
+    panel = draw(Chart([Panel("t", Axis("s"), Axis(), row, ["a", "b"])]), "t").parts[1]
+    svg = ElementTree.fromstring(panel)
+    frame = next(one for one in svg.iter(f"{SVG}path") if one.get("clip-path") is None)
     inside = [one.get("d") for one in svg.iter(f"{SVG}path") if one.get("clip-path")]
     ends = [float(x) for way in inside for x in re.findall(r"[ML] (\S+)", way)]
-    assert 19.0 in chart.reach(chart.panels[0], "x") and max(ends) <= right + 0.1
+    edges = [float(x) for x in re.findall(r"[ML] (\S+)", frame.get("d"))]
+    assert ends and max(ends) <= max(edges) + 0.1
 
 
 def test_values_that_are_no_numbers_are_left_out():
@@ -222,5 +245,5 @@ def test_values_that_are_no_numbers_are_left_out():
         Series(name, [Point(1.0, 1.0), Point(3.0, y)], engine=name)
         for name, y in (("valkey", float("nan")), ("sqlite", 2.0), ("parquet", float("nan")))
     ]
-    pictures = draw(Chart([Panel("reads", Axis(), Axis(), lines)]), "reads")
-    assert to_png(pictures) and "nan" not in to_svg(pictures)
+    picture = draw(Chart([Panel("reads", Axis(), Axis(), lines)]), "reads")
+    assert picture.png and "nan" not in picture.svg
