@@ -81,7 +81,8 @@ def test_estimates_are_those_of_least_squares(seed):
     rng = np.random.default_rng(seed)
     rows, rounds, k = rng.integers(2, 6), rng.integers(2, 6), rng.integers(1, 4)
     scores = rng.normal(size=(rows, rounds)) * 10.0 ** rng.integers(-1, 2, size=(rows, 1))
-    scores[(rng.random(scores.shape) < 0.2) & (np.arange(rounds) > 0)] = np.nan
+    gaps = rng.random(scores.shape) < rng.choice([0.2, 0.9])
+    scores[gaps & (np.arange(rounds) > 0)] = np.nan
     scores[0, :2] = 0.0, 1.0  # something is repeated
     k, with_rounds = min(k, rows), bool(rng.random() < 0.8)
     found, expected = fit(scores, k, rounds=with_rounds), by_formula(scores, k, with_rounds)
@@ -93,7 +94,7 @@ def test_critical_values_are_those_of_tables():
     assert student(4, 1) == pytest.approx(2.776, abs=1e-3)
     assert student(4, 5) == pytest.approx(float(stats.t.isf(0.005, 4)))
     # Tukey's range of two means is Student's t, at one half of the level.
-    assert tukey(10, 1, 2) == pytest.approx(float(stats.t.isf(0.0125, 10)), rel=1e-4)
+    assert tukey(10, 4, 2) == pytest.approx(float(stats.t.isf(0.0125 / 4, 10)), rel=1e-4)
     # The page's sliders have them of the stores that there are: 3 * 2 - 2 degrees of freedom.
     assert balanced(3, 3, [1])["t"] == [[student(4, 1), student(2, 1)]]
     # A store's variance has 4 / 3 of the 4 degrees of freedom, the others' 8 / 3.

@@ -112,6 +112,8 @@ def test_ratios_by_hand():
     single = ratio(one, Estimate(1, 50.0))
     assert (single.n, single.mean, single.known()) == (1, 4.0, False)
     assert math.isnan(ratio(one, Estimate(3, 0.0)).mean)
+    none = ratio(Estimate(3, 0.0, 0.0, 0.0, 0.1, 4.0), one)
+    assert (none.mean, none.known(), ratio(other, one).known()) == (0.0, False, True)
 
 
 def test_intervals_that_say_too_little():
