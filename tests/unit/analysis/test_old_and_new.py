@@ -51,8 +51,9 @@ def test_settings_share_their_error_and_the_chance_of_a_false_answer():
 
 def test_another_day_is_measured_by_settings_that_are_unchanged():
     # Controls changed by 0.1, 0.2, 0.3: the day made all faster by 0.2, give or take 0.1.
-    old = {store: [1.0, 1.0] for store in "abcxy"}
-    new = {"a": [1.1] * 2, "b": [1.2] * 2, "c": [1.3] * 2, "x": [1.25] * 2, "y": [3.2] * 2}
+    old = {store: [at, at] for at, store in enumerate("abcxy")}
+    changes = zip("abcxy", (0.1, 0.2, 0.3, 0.25, 2.2), strict=True)
+    new = {store: [old[store][0] + change] * 2 for store, change in changes}
     table = compare(both(old, new, control="abc"), same_rounds=False).set_index("store")
     assert list(table.index) == ["x", "y"]
     assert table["ratio"].tolist() == pytest.approx([math.exp(0.05), math.exp(2)])
@@ -62,7 +63,7 @@ def test_another_day_is_measured_by_settings_that_are_unchanged():
     )
     assert table["told"].tolist() == ["not told apart", "different"]
     # What scatters from round to round by more than the controls do, does so from day to day.
-    new["y"] = [2.2, 4.2]
+    new["y"] = [5.2, 7.2]
     wide = compare(both(old, new, control="abc"), same_rounds=False).set_index("store")
     assert wide.loc["y", "told"] == "not told apart"
 
