@@ -122,7 +122,6 @@ def test_one_store_is_taken_with_its_interval():
     assert row == pytest.approx([0.5, 0.5 * math.exp(-half), 0.5 * math.exp(half)])
     assert math.isnan(table.loc["a", "low"])
     assert decision.rounds.index.names == ["store", "round"] and table.index.name == "store"
-    assert set(table["deployment"]) | set(decision.clients["read"]) == {""}
     alone = decide(reads(a=200), READ)
     assert math.isnan(alone.chance)
 
@@ -305,10 +304,12 @@ def test_single_rounds_are_not_judged():
     assert one.reasons == ["Single rounds do not tell how far scores are off."]
     assert one.table["chance"].isna().all()
     # One of several deployments may be the best by luck: it is not taken.
-    several = [rows(s, {"read": v}, NOISE[:2], nodes=1) for s, v in (("b", 200), ("c", 100))]
-    luck = rows("b", {"read": 9000}, [1], nodes=2)
-    beside = decide(pd.concat([measures(*several, luck), single.assign(nodes=1)]), READ)
-    assert beside.table["deployment"].to_dict() == {"b": "nodes 1", "c": "nodes 1"}
+    several = [
+        rows(s, {"read": v}, NOISE[:2], deployment="one") for s, v in (("b", 200), ("c", 100))
+    ]
+    luck = rows("b", {"read": 9000}, [1], deployment="two")
+    beside = decide(pd.concat([measures(*several, luck), single.assign(deployment="one")]), READ)
+    assert beside.table["deployment"].to_dict() == {"b": "one", "c": "one"}
     assert beside.aside == {"a": "it has a single round"}
 
 
