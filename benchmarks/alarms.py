@@ -27,9 +27,10 @@ import pandas as pd
 
 from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.judge.bottlenecks import NONE, HostUse, busy_hosts, causes
-from storewise.analysis.measure.host_load import bound_warnings, canary_warnings, client_bound
+from storewise.analysis.judge.client_bound import bound_warnings, client_bound
+from storewise.analysis.measure.host_load import canary_warnings
 from storewise.analysis.measure.throughput import short_phases
-from storewise.analysis.model.results import Results
+from storewise.analysis.model.tables import Tables
 
 TRIALS, STORES, ROUNDS = (15, 60, 500), 5, 3
 #: Spread, and whether errors have Student's t.
@@ -51,9 +52,9 @@ def noise_of(rng: np.random.Generator, spread: float, *, heavy: bool) -> Noise:
 def unsteady(n: int, noise: Noise) -> list[StudyWarning]:
     """The canary of hosts with clients, and of one node's."""
     metrics = ("canary_cpu", "canary_disk_read", "canary_disk_write")
-    rows = [(metric, by, 1e5 * value, "1/s") for metric in metrics for by in ("clients", "nodes")
+    rows = [(metric, by, 1e5 * value, "1/s") for metric in metrics for by in ("read", "session")
             for value in noise(n)]  # fmt: skip
-    return canary_warnings(pd.DataFrame(rows, columns=["metric", "taken_by", "value", "unit"]))
+    return canary_warnings(pd.DataFrame(rows, columns=["metric", "phase", "mean", "unit"]))
 
 
 def busy(n: int, noise: Noise, rng: np.random.Generator) -> list[StudyWarning]:
@@ -84,9 +85,15 @@ def bound(n: int, noise: Noise) -> list[StudyWarning]:
     alone = 1000 * noise(levels * ROUNDS).reshape(levels, ROUNDS).mean(axis=1)
     ceiling = pd.DataFrame({"workers": range(levels), "mean": alone})
     ceiling = ceiling.assign(engine="null", measure="operations_per_s", **place)
-    results = cast(Results, SimpleNamespace(trials=trials, factors=["engine", "workers"]))
-    host = pd.DataFrame(columns=["trial", "phase", "step", "metric", "mean"])
-    return bound_warnings(client_bound(host, rates, ceiling, results), rates, results)
+    made = SimpleNamespace(
+        trials=trials,
+        throughput=rates.assign(rate=np.nan),
+        rates=ceiling,
+        host=pd.DataFrame(columns=["trial", "phase", "step", "metric", "mean"]),
+        results=SimpleNamespace(factors=["engine", "workers"]),
+    )
+    tables = cast(Tables, made)
+    return bound_warnings(client_bound(tables), tables)
 
 
 def short(n: int, noise: Noise) -> list[StudyWarning]:

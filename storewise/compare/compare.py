@@ -119,8 +119,8 @@ def _canary_words(old: Tables, new: Tables) -> str:
     """How fast the machines were, by the canary: a small fixed piece of work that each trial begins
     with. Empty where one has none."""
     means = []
-    for canary in (old.canary, new.canary):
-        values = canary.loc[(canary["metric"] == "canary_cpu") & (canary["value"] > 0), "value"]
+    for host in (old.host, new.host):
+        values = host.loc[(host["metric"] == "canary_cpu") & (host["mean"] > 0), "mean"]
         means.append(np.log(values.astype(float)).mean())
     ratio = float(np.exp(means[1] - means[0]))
     return "" if np.isnan(ratio) else f"New's processor was {ratio:.2f} times as fast as old's"

@@ -15,8 +15,7 @@ from storewise.analysis.common.engines import CEILING
 from storewise.analysis.common.frames import missing, records
 from storewise.analysis.common.text import level
 from storewise.analysis.judge.comparable_steps import LOAD_RATE, loads, of_rates
-from storewise.analysis.measure.steps import limit_words
-from storewise.analysis.model.columns import ALL, OTHER, PARAMETERS
+from storewise.analysis.model.columns import ALL, HIGHEST, OTHER, PARAMETERS
 from storewise.analysis.model.tables import Tables
 
 RATE, TIME, SIZE = "rate", "time", "size"
@@ -31,24 +30,22 @@ def figures_of(tables: Tables) -> pd.DataFrame:
 
     Rates that the study has set are no figures. Of a search only the rate that it found is one.
     """
-    every = tables.measures[~tables.measures["phase"].isin(set(tables.searches["phase"]))]
+    every = tables.measures[~tables.measures["phase"].isin(tables.searched)]
     every = every.assign(step=_steps(every))
     loading, whole = loads(tables.throughput), every["operation"] == ALL
     rates = every[whole & of_rates(every, loading, [LOAD_RATE]) & every["rate"].isna()]
     p99 = every[whole & (every["measure"] == "response_p99")]
     means = every[~whole & (every["measure"] == "response_mean") & ~every["phase"].isin(loading)]
     means = means[means.groupby(["trial", "phase", "step"])["operation"].transform("size") > 1]
-    found = tables.searches[tables.searches["rate"].notna()]
+    found = tables.measures[tables.measures["measure"] == HIGHEST]
     frames = [
         rates.assign(kind=RATE),
         p99.assign(kind=TIME, measure="p99"),
         means.assign(kind=TIME, measure="mean time of " + means["operation"].astype(str)),
         every[whole & every["measure"].isin(SIZES)].assign(kind=SIZE),
         found.assign(
-            step=[f"clients {level(row['clients'])}, {limit_words(row)}" for row in records(found)],
-            measure="highest_rate",
+            step=[f"clients {level(row['clients'])}, {row[OTHER]}" for row in records(found)],
             kind=RATE,
-            value=found["rate"],
         ),
     ]
     columns = ["trial", *FIGURE, "value"]

@@ -11,7 +11,7 @@ from storewise.analysis.judge.comparable_steps import (
     headline_rates,
     set_rates,
 )
-from storewise.analysis.model.columns import EFFICIENCY, PAYS_FROM
+from storewise.analysis.model.columns import EFFICIENCY, HIGHEST, PAYS_FROM
 from storewise.analysis.model.tables import Tables
 from storewise.report.tables import SETTING, Spec
 
@@ -28,6 +28,14 @@ def _times(table: pd.DataFrame, tables: Tables) -> pd.DataFrame:
     times = tables.latency_summary
     waits = at_steps(times.astype({"phase": str}), set_rates(tables))
     return times[(times["time"] == "service") | waits]
+
+
+def _questions(table: pd.DataFrame, tables: Tables) -> pd.DataFrame:
+    """Those without a selectivity, once for each setting: repeats say the same."""
+    factors = list(tables.results.factors)
+    rows = table[table["selectivity_pct"].isna()]
+    rows = rows.join(tables.trials.set_index("trial")[factors], on="trial")
+    return rows.drop_duplicates([*factors, "phase", "step", "query"])
 
 
 def _several_nodes(table: pd.DataFrame, tables: Tables) -> pd.DataFrame:
@@ -76,18 +84,20 @@ MEASURED = (
     ),
     Spec(
         "questions",
-        "questions",
-        "Questions: who answered them, and how fast. SSEARCH files are read by the client",
-        ("answered_by", "by", "indexes", "median", "operations"),
-        keys=("question", SETTING),
+        "plans",
+        "Questions: who answered them, by which call, and which index may serve them. SSEARCH files "
+        "are read by the client",
+        ("answered_by", "verb", "indexes"),
+        _questions,
+        ("phase", "query", SETTING),
     ),
     Spec(
         "plans",
-        "plan_summary",
+        "plans",
         "Readings above a value: times and plans",
-        ("threshold", "found", "mean", "uses_index", "plan"),
-        lambda table, _: table.assign(unit="s"),
-        ("query", SETTING, "selectivity_pct"),
+        ("threshold", "found", "seconds", "uses_index", "plan"),
+        lambda table, _: table[table["selectivity_pct"].notna()],
+        ("query", "trial", "step", "selectivity_pct"),
     ),
     Spec(
         "storage",
@@ -112,10 +122,11 @@ MEASURED = (
     ),
     Spec(
         "searches",
-        "searches",
-        "Highest rates within a limit; verified: met twice; bounded: a higher rate failed",
-        ("clients", "percentile", "limit_ms", "time", "rate", "verified", "bounded"),
-        keys=("trial", "phase"),
+        "summary",
+        "Highest rates within a limit; trials of which no rate met it are left out",
+        ("mean", "n"),
+        lambda table, _: table[table["measure"] == HIGHEST],
+        ("phase", SETTING, "clients", "other"),
     ),
     Spec(
         "load",

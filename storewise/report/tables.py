@@ -47,7 +47,7 @@ UNITS: Mapping[str, Callable[[float], str]] = {
 #: Columns of these units, in whatever table; others have none.
 _COLUMNS: Mapping[str, tuple[str, ...]] = {
     "s": (
-        *("p50", "p90", "p95", "p99", "p99.9", "p99.99", "max", "median", "load", "after"),
+        *("p50", "p90", "p95", "p99", "p99.9", "p99.99", "max", "seconds", "load", "after"),
         *("recovery_time", "unavailable_time", "unavailable_time_node"),
         *("queue_time", "ready_time", "stop_time"),
         *("service_mean", "service_p50", "service_p95", "service_p99"),

@@ -16,7 +16,6 @@ from storewise.engines.registry import ENGINES
 from storewise.engines.registry import engine as load
 from storewise.errors import EngineError
 from storewise.study.factors import OF_SERVERS
-from storewise.study.trial import Trial
 
 #: The client's own ceiling: takes everything, answers from nothing; never a choice.
 CEILING = "null"
@@ -98,20 +97,6 @@ def may_lose(name: str, level: str) -> bool:
     """Whether a store may lose what it has acknowledged at this consistency level."""
     engine = _engine(name)
     return engine is not None and engine.level(level) in engine.lossy_levels
-
-
-def node_names(trial: Mapping[str, Any]) -> tuple[str, ...]:
-    """The servers of a stored trial that were jobs of their own; none for embedded engines and
-    where this version cannot tell."""
-    engine = _engine(str(trial.get("engine", "")))
-    if not isinstance(engine, ServerEngine):
-        return ()
-    try:
-        stored = Trial.model_validate(trial)
-        specs = engine.roles(stored.topology, stored.settings)
-    except (ValueError, EngineError):
-        return ()
-    return tuple(spec.name for spec in specs if spec.placement == "node")
 
 
 def own_factor(factor: str) -> bool:

@@ -76,7 +76,7 @@ def responses(tables: Tables) -> pd.DataFrame:
     if not filled:
         return pd.DataFrame(columns=columns)
     rows = pd.concat(filled, ignore_index=True)
-    rows = rows[~rows["phase"].isin(set(tables.searches["phase"]))]
+    rows = rows[~rows["phase"].isin(tables.searched)]
     return rows[~(rows["rate"] & at_steps(rows, set_rates(tables)))]
 
 

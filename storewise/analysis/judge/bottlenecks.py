@@ -23,6 +23,7 @@ from storewise.analysis.common.frames import grouped, missing, records, rows_of
 from storewise.analysis.common.text import all_of, binary
 from storewise.analysis.common.warnings import StudyWarning, often
 from storewise.analysis.files.parts import SESSION, Part
+from storewise.analysis.judge.client_bound import bound_warnings, client_bound
 from storewise.analysis.measure.reduction import STEP
 from storewise.analysis.model.tables import Judged, Tables
 
@@ -168,9 +169,9 @@ def limits(tables: Tables) -> Judged:
     """The table `limits`: one row per trial, phase and step."""
     factors = list(tables.results.factors)
     trials = {str(row["trial"]): row for row in records(tables.trials)}
+    found = client_bound(tables)
     bound = {
-        key: list(dict.fromkeys(map(str, group["reason"])))
-        for key, group in grouped(tables.client_bound, STEP)
+        key: list(dict.fromkeys(map(str, group["reason"]))) for key, group in grouped(found, STEP)
     }
     uses = host_uses(tables)
     steps = tables.throughput
@@ -194,7 +195,7 @@ def limits(tables: Tables) -> Judged:
         step_causes += [cause for use in hosts for cause in causes(use)]
         rows.append(_row(key, step_causes, hosts, float(step.value)))
     table = pd.DataFrame(rows, columns=list(COLUMNS))
-    return Judged(table, busy_hosts(table))
+    return Judged(table, [*busy_hosts(table), *bound_warnings(found, tables)])
 
 
 def _row(

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from storewise.analysis.common.engines import BASELINE, CEILING, title
 from storewise.analysis.common.frames import records
 from storewise.analysis.common.text import all_of
-from storewise.analysis.model.columns import OTHER
+from storewise.analysis.model.columns import HIGHEST, OTHER
 from storewise.analysis.model.tables import Tables
 
 #: Rates of a load: with and without the time in which clients read and parse.
@@ -39,7 +39,7 @@ def loads(table: pd.DataFrame) -> set[str]:
 def set_rates(tables: Tables) -> set[tuple[str, int]]:
     """(phase, step) whose rate the study, or a search of it, has set."""
     steps = tables.steps
-    rated = steps[steps["rate"].notna() | steps["phase"].isin(set(tables.searches["phase"]))]
+    rated = steps[steps["rate"].notna() | steps["phase"].isin(tables.searched)]
     return {(str(p), int(s)) for p, s in zip(rated["phase"], rated["step"], strict=True)}
 
 
@@ -102,24 +102,23 @@ def open_phases(steps: pd.DataFrame) -> set[str]:
     return set(steps["phase"]) - set(steps.loc[steps["rate"].isna(), "phase"])
 
 
-def sentences(
-    phases: Sequence[str], steps: pd.DataFrame, searches: pd.DataFrame, trials: pd.DataFrame
-) -> Iterator[str]:
+def sentences(phases: Sequence[str], tables: Tables) -> Iterator[str]:
     """Sentences about open loops: which phases rank no store, and which searches found no rate."""
-    paced = open_phases(steps) - set(searches["phase"])
+    paced = open_phases(tables.steps) - tables.searched
     if quiet := [f"phase {phase}" for phase in phases if phase in paced]:
         yield (
             f"Of {all_of(quiet)} nothing is said here: the rates were set by the study; how long "
             "operations took at each is in the table and figures of steps."
         )
-    if searches.empty:
-        return
-    known = searches.merge(trials[["trial", "engine"]], on="trial", how="inner")
-    for (phase, engine), rows in known.groupby(["phase", "engine"], sort=False):
-        none = int(rows["rate"].isna().sum())
-        if none and engine != CEILING:
-            yield (
-                f"Phase {phase}: {none} of {len(rows)} searches of "
-                f"{title(str(engine))} found no rate that met their limit; what is said of its "
-                "highest rate is without them."
-            )
+    found = tables.measures[tables.measures["measure"] == HIGHEST]
+    for phase in sorted(tables.searched):
+        there = tables.throughput.loc[tables.throughput["phase"] == phase, "trial"]
+        trials = tables.trials[tables.trials["trial"].isin(there)]
+        answered = trials["trial"].isin(found.loc[found["phase"] == phase, "trial"])
+        for engine, has in answered.groupby(trials["engine"], sort=False):
+            if engine != CEILING and not has.all():
+                yield (
+                    f"Phase {phase}: searches in {(~has).sum()} of {len(has)} trials of "
+                    f"{title(str(engine))} found no rate that met their limit; what is said of its "
+                    "highest rate is without them."
+                )

@@ -27,23 +27,25 @@ import numpy as np
 import pandas as pd
 
 from storewise.analysis.common.engines import BASELINE, CEILING, client_side
-from storewise.analysis.common.frames import joined, records
-from storewise.analysis.measure.steps import limit_words
+from storewise.analysis.common.frames import joined
 from storewise.analysis.model.columns import (
     ALL,
     EFFICIENCY,
     HIGHEST,
     LOAD_MEASURES,
-    LOAD_TIME,
     OTHER,
     PAYS_FROM,
     QUESTION_TIME,
+    SETUP,
 )
 from storewise.analysis.model.results import Results
 
 #: Numbers that are no resource: nobody expects four times the data to be loaded at four times the
 #: rate.
 NO_RESOURCES = frozenset({"volume", "replicas"})
+
+#: What a load has, and how long it took, and the start of servers.
+_LOAD = ("documents", "duration", SETUP)
 
 
 def numeric_factors(table: pd.DataFrame, factors: Sequence[str]) -> list[str]:
@@ -84,46 +86,56 @@ def efficiencies(measures: pd.DataFrame, results: Results) -> pd.DataFrame:
     return joined([measures.iloc[:0], *frames])
 
 
-def highest_rates(searched: pd.DataFrame, measures: pd.DataFrame) -> pd.DataFrame:
-    """The rates that searches found (`steps.searches`), with their limit in OTHER; trials without
-    an answer have none."""
-    found = searched[searched["rate"].notna()]
-    words = [limit_words(row) for row in records(found)]
-    table = found.assign(step=0, operation=ALL, measure=HIGHEST, value=found["rate"].astype(float))
-    table = table.assign(unit="operations/s", rate=np.nan, **{OTHER: words})
+def highest_rates(measures: pd.DataFrame, results: Results) -> pd.DataFrame:
+    """The rates that searches found, with their limit in OTHER; trials without an answer have
+    none."""
+    rows = [
+        {
+            "trial": part.trial,
+            "phase": part.phase,
+            "value": search["rate"],
+            "clients": float(part.conditions["steps"][search["first_step"]]["clients"]),
+            OTHER: f"p{search['percentile']:g} of {search['time']} time "
+            f"within {search['limit_ms']:g} ms",
+        }
+        for part in results.parts
+        if part.worker == 0
+        for search in part.conditions.get("searches") or ()
+        if search["rate"] is not None
+    ]
+    table = pd.DataFrame(rows).assign(step=0, operation=ALL, measure=HIGHEST, unit="operations/s")
     return table.reindex(columns=list(measures))
 
 
-def pays(
-    question: pd.DataFrame, load: pd.DataFrame, measures: pd.DataFrame, results: Results
-) -> pd.DataFrame:
-    """The time of each load and of each question, and from how many questions on loading pays; inf
-    is never. Empty for a study without the engine ``files``.
-
-    `question` is `questions.question_times`, `load` is `questions.load_times`.
-    """
+def pays(measures: pd.DataFrame, results: Results) -> pd.DataFrame:
+    """From how many questions on loading pays; inf is never. Empty for a study without the engine
+    ``files``."""
     if BASELINE not in set(results.trials.get("engine", ())):
         return measures.iloc[:0]
     factors = list(results.factors)
     trials = results.trials[["trial", *factors]]
-    rows = question.merge(trials, on="trial")
+    rows = measures[measures["measure"] == QUESTION_TIME].merge(trials, on="trial")
     alike = [*(f for f in client_side(factors) if f not in ("index", "engine"))]
     alike += ["phase", "step", "operation"]
-    files = rows[rows["engine"] == BASELINE].assign(log=np.log(rows["value"].astype(float)))
+    files = rows[rows["engine"] == BASELINE].assign(log=np.log(rows["value"]))
     means = files.groupby([*dict.fromkeys([*factors, *alike])], dropna=False, observed=True)["log"]
     fastest = means.mean().groupby(alike, dropna=False, observed=True).min()
     stores = rows[~rows["engine"].isin([BASELINE, CEILING])]
     both = stores.merge(fastest.map(np.exp).rename("files").reset_index(), on=alike)
-    both = both.merge(load[["trial", "value"]].rename(columns={"value": "load"}), on="trial")
+    both = both.merge(_load_times(measures), on="trial")
     gain = both["files"] - both["value"]
     count = (both["load"] / gain).where(gain > 0, np.inf)
-    first = load.groupby("trial", sort=False).head(1)
-    frames = [
-        first.assign(phase="load", step=0, operation=ALL, measure=LOAD_TIME),
-        rows.assign(measure=QUESTION_TIME)[rows["engine"] != CEILING],
-        both.assign(measure=PAYS_FROM, value=count, unit="questions"),
-    ]
-    return joined([one.reindex(columns=list(measures)) for one in frames if len(one)])
+    both = both.assign(measure=PAYS_FROM, value=count, unit="questions")
+    return both.reindex(columns=list(measures))
+
+
+def _load_times(measures: pd.DataFrame) -> pd.DataFrame:
+    """The time of each trial's load and of the start of its servers, in s: trial, load."""
+    whole = measures[measures["operation"] == ALL].set_index(["trial", "phase", "step"])
+    of = {name: whole.loc[whole["measure"] == name, "value"] for name in _LOAD}
+    loads = of["duration"][of["duration"].index.isin(of["documents"].index)].reset_index()
+    start = loads["trial"].map(of[SETUP].droplevel(["phase", "step"])).fillna(0)
+    return pd.DataFrame({"trial": loads["trial"], "load": loads["value"] + start})
 
 
 def times_asked(value: float) -> str:

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+import numpy as np
 import pandas as pd
 
 from storewise.analysis.common.frames import joined
 from storewise.analysis.measure.latency import NS
 from storewise.analysis.measure.reduction import STEP, Reduction
-from storewise.analysis.model.columns import ALL, KEY, RATES, SETUP
+from storewise.analysis.measure.throughput import StepKey
+from storewise.analysis.model.columns import ALL, KEY, QUESTION_TIME, RATES
 from storewise.analysis.model.results import Key
 from storewise.metrics.hdr import Counted, percentiles
 
@@ -28,23 +30,25 @@ PERCENTILES = {"p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0, "p99.9": 99.9
 _ABOVE = 10
 
 
+#: What changes a store is no question.
+_CHANGES = ("add", "insert", "update", "delete", "finish")
+
+
 def measures(
     samples: Reduction,
     throughput: pd.DataFrame,
     histograms: Mapping[Key, Counted],
     storage: pd.DataFrame,
     sessions: pd.DataFrame,
+    clients: Mapping[StepKey, int],
 ) -> pd.DataFrame:
     """The figures of some trials: COLUMNS.
 
     `throughput`, `storage` and `sessions` are the tables of these names, `histograms` those of
-    `latency.histograms`.
+    `latency.histograms`, `clients` those that wait for their answers at once (1 if missing).
     """
     each = samples.table("FROM step_measures WHERE operation <> 'all' OR measure = 'served'")
     means = samples.table("SELECT *, 'mean_service_time' AS measure FROM mean_times")
-    # A result without queue times had no queue.
-    ready = sessions["formed_time"].astype(float) - sessions["queue_time"].astype(float).fillna(0)
-    sessions = sessions.assign(**{SETUP: ready.where(ready > 0)})
     waits = [name for name in sessions if str(name).endswith("_time")]
     of_sessions = sessions.melt(id_vars="trial", value_vars=waits, var_name="measure")
     of_sessions = of_sessions.dropna(subset="value").assign(phase="session", step=0, unit="s")
@@ -54,6 +58,7 @@ def measures(
             throughput.assign(operation=ALL),
             each.assign(unit=each["measure"].map(rates)),
             means.rename(columns={"seconds": "value"}).assign(unit="s"),
+            question_times(samples, clients),
             pd.DataFrame(_times(histograms), columns=COLUMNS),
             storage.assign(operation=ALL),
             of_sessions.assign(operation=ALL),
@@ -70,6 +75,19 @@ def measures(
     table.loc[rated, "count"] = counts.reindex(keys).to_numpy()
     table = table.astype({"step": int, "value": float, "count": float})
     return table.sort_values(["trial", *KEY], kind="stable", ignore_index=True)
+
+
+def question_times(samples: Reduction, clients: Mapping[StepKey, int]) -> pd.DataFrame:
+    """Time of a question in s, in phases after the load: the mean service time of what ended after
+    the warm-up, over the `clients` that asked at once."""
+    table = samples.table(
+        "SELECT trial, phase, step, operation, seconds AS value FROM mean_times_after_warmup "
+        "WHERE seconds > 0 AND phase NOT IN (SELECT phase FROM loads)"
+    )
+    table = table[~table["operation"].isin(_CHANGES)]
+    steps = table[STEP].itertuples(index=False, name=None)
+    at_once = np.array([clients.get(step, 1) for step in steps], dtype=float)
+    return table.assign(measure=QUESTION_TIME, value=table["value"] / at_once, unit="s")
 
 
 def _times(histograms: Mapping[Key, Counted]) -> Iterator[tuple[object, ...]]:

@@ -11,11 +11,10 @@ from typing import Any
 
 import pandas as pd
 
-from storewise.analysis.common.engines import node_names
 from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.files.parts import SESSION, Part
 from storewise.analysis.measure.reduction import INODE_METRICS, Reduction
-from storewise.analysis.measure.storage import inode_measures
+from storewise.analysis.model.columns import SETUP
 from storewise.layout import SESSION_PART
 
 #: Times of each node, in s, what its data directory had in the end, in bytes, and files after the
@@ -23,133 +22,83 @@ from storewise.layout import SESSION_PART
 _NODE_METRICS = ["queue_time", "ready_time", "stop_time", "clock_offset", "node_bytes"]
 _NODE_METRICS += INODE_METRICS
 _SESSION_METRICS = ["form_time", "formed_time", "close_time"]
+_SUMS = ["node_bytes", *INODE_METRICS]
 NODE_COLUMNS = ["trial", "node", "role", "host", "address", "guard", "ports", "open_ports"]
 NODE_COLUMNS += ["version", "threads", "memory_mb", *_NODE_METRICS, "kept"]
-SESSION_COLUMNS = ["trial", "nodes", "hosts", "queue_time", "ready_time"]
-_SUMS = ("node_bytes", "files", "inodes", "metadata_operations")
-SESSION_COLUMNS += [*_SESSION_METRICS, *_SUMS]
 
 
 def nodes(parts: Sequence[Part], samples: Reduction) -> pd.DataFrame:
     """One row per trial and node. Times in s, sizes in B; what no part tells is missing."""
+    rows = [_facts(part) for part in parts if part.node is not None]
+    facts = pd.DataFrame(rows, columns=[n for n in NODE_COLUMNS if n not in _NODE_METRICS])
     figures = _figures(samples, ["trial", "node"], _NODE_METRICS)
-    rows = [
-        {"trial": trial, "node": node, **facts, **figures.get((trial, node), {})}
-        for trial, facts_of in sorted(_facts(parts).items())
-        for node, facts in sorted(facts_of.items())
-    ]
-    return pd.DataFrame(rows, columns=NODE_COLUMNS)
+    table = facts.merge(figures, on=["trial", "node"], how="left")
+    return table.sort_values(["trial", "node"], ignore_index=True)[NODE_COLUMNS]
 
 
-def _figures(
-    samples: Reduction, keys: list[str], metrics: Sequence[str]
-) -> dict[Any, dict[str, float]]:
-    """What sessions tell of themselves, by `keys` and metric."""
-    names = ", ".join([*keys, "metric", "value"])
-    rows = samples.table(
-        f"SELECT {names} FROM every_sample WHERE phase = 'session' AND second IS NULL"
-    )
-    figures: dict[Any, dict[str, float]] = {}
-    for *key, metric, value in rows[rows["metric"].isin(metrics)].itertuples(index=False):
-        figures.setdefault(tuple(key), {})[metric] = value
-    return figures
+def _figures(samples: Reduction, keys: list[str], metrics: list[str]) -> pd.DataFrame:
+    """What sessions tell of themselves: `keys`, and a column for each metric."""
+    rows = samples.table("FROM every_sample WHERE phase = 'session' AND second IS NULL")
+    rows = rows[rows["metric"].isin(metrics)]
+    wide = rows.pivot_table("value", keys, "metric", aggfunc="last").reindex(columns=metrics)
+    return wide.reset_index()
 
 
-def _facts(parts: Sequence[Part]) -> dict[str, dict[str, dict[str, Any]]]:
-    """What parts tell of each trial's nodes, by trial and node; a node's own part counts more."""
-    facts: dict[str, dict[str, dict[str, Any]]] = {}
-    for part in parts:
-        if part.phase == SESSION and part.node is None:
-            for node, stored in (part.conditions.get("nodes") or {}).items():
-                names = ["host", "address", "guard", "version"]
-                facts.setdefault(part.trial, {})[node] = {name: stored.get(name) for name in names}
-    for part in parts:
-        if part.node is not None:
-            names = ["role", "address", "guard", "threads", "memory_mb"]
-            facts.setdefault(part.trial, {}).setdefault(part.node, {}).update(
-                {name: part.conditions.get(name) for name in names},
-                host=_host(part),
-                ports=_ports(part),
-                open_ports=_open_ports(part),
-                version=(part.conditions.get("versions") or {}).get("server"),
-                kept=part.conditions.get("kept") or None,
-            )
-    return facts
-
-
-def _host(part: Part) -> Any:
-    host = part.conditions.get("host")
-    return host.get("name") if isinstance(host, Mapping) else host
-
-
-def _ports(part: Part) -> str | None:
-    """A server's further ports and what guards each: ``gossip (none), http (password)``."""
-    ports = part.conditions.get("ports") or {}
-    return ", ".join(f"{name} ({p.get('guard') or 'none'})" for name, p in ports.items()) or None
-
-
-def _open_ports(part: Part) -> str | None:
-    """What nobody guards and what who reaches it could do; empty where all is guarded, None where
-    a result of an earlier version does not say."""
-    ports = part.conditions.get("open_ports")
-    if not isinstance(ports, Mapping):
-        return None
-    return "; ".join(f"{name}: {what}" for name, what in ports.items())
+def _facts(part: Part) -> dict[str, Any]:
+    """What a node's part tells of it beside figures."""
+    told = part.conditions
+    host = told.get("host")
+    ports, open_ports = told.get("ports") or {}, told.get("open_ports")
+    guards = [f"{name} ({port.get('guard') or 'none'})" for name, port in ports.items()]
+    names = ("role", "address", "guard", "threads", "memory_mb")
+    return {
+        **{name: told.get(name) for name in names},
+        "trial": part.trial,
+        "node": part.node,
+        "host": host.get("name") if isinstance(host, Mapping) else host,
+        # Further ports and what guards each: ``gossip (none), http (password)``.
+        "ports": ", ".join(guards) or None,
+        # What nobody guards and what who reaches it could do; empty where all is guarded, None
+        # where a result of an earlier version does not say.
+        "open_ports": "; ".join(f"{name}: {what}" for name, what in open_ports.items())
+        if isinstance(open_ports, Mapping)
+        else None,
+        "version": (told.get("versions") or {}).get("server"),
+        "kept": told.get("kept") or None,
+    }
 
 
 def sessions(table: pd.DataFrame, samples: Reduction) -> pd.DataFrame:
-    """One row per trial with servers: how many on which hosts, and its times in s.
+    """One row per trial with servers: its times in s, and what lay on its nodes in the end.
 
-    `table` is `nodes`. Queue and ready times are those of the node that was last; `node_bytes`,
-    `files`, `inodes` and `metadata_operations` are the sums over the data directories of all
-    servers, missing where one of these does not tell its own.
+    `table` is `nodes`. Queue and ready times are those of the node that was last; SETUP leaves the
+    queue out, and is missing where that is nothing. Sizes and files are sums over the data
+    directories of all servers, missing where one of these does not tell its own.
     """
-    figures = _figures(samples, ["trial"], _SESSION_METRICS)
-    rows = [
-        {
-            "trial": trial,
-            "nodes": len(group),
-            "hosts": ", ".join(sorted(set(group["host"].dropna().map(str)))),
-            "queue_time": group["queue_time"].max(),
-            "ready_time": group["ready_time"].max(),
-            "node_bytes": group["node_bytes"].sum(min_count=len(group)),
-            **_inodes(group),
-            **figures.get((trial,), {}),
-        }
-        for trial, group in table.groupby("trial", sort=True)
-    ]
-    return pd.DataFrame(rows, columns=SESSION_COLUMNS)
-
-
-def _inodes(group: pd.DataFrame) -> dict[str, float]:
-    """The measures of files of all nodes of a trial."""
-    sums = {name: group[name].astype(float).sum(min_count=len(group)) for name in INODE_METRICS}
-    return inode_measures(sums)
+    of_trial = table.groupby("trial")
+    told = of_trial[_SUMS].count().eq(of_trial.size(), axis=0)
+    sums = of_trial[_SUMS].sum().where(told)
+    times = of_trial[["queue_time", "ready_time"]].max().join(sums).reset_index()
+    times = times.merge(_figures(samples, ["trial"], _SESSION_METRICS), on="trial", how="left")
+    # A result without queue times had no queue.
+    ready = times["formed_time"].astype(float) - times["queue_time"].astype(float).fillna(0)
+    return times.assign(**{SETUP: ready.where(ready > 0)})
 
 
 def session_warnings(parts: Sequence[Part]) -> Iterator[StudyWarning]:
     """Parts of servers that are missing."""
-    facts = _facts(parts)
+    stored: dict[str, set[str | None]] = {}
+    expected: dict[str, set[str]] = {}
+    for part in parts:
+        if part.phase == SESSION:
+            stored.setdefault(part.trial, set()).add(part.node)
+            expected.setdefault(part.trial, set()).update(part.conditions.get("nodes") or ())
     remedy = "delete the trial's directory and run the study again"
-    stored = {(part.trial, part.node) for part in parts if part.phase == SESSION}
-    # Of the first part of each trial.
-    trials = {part.trial: part.conditions.get("trial") for part in reversed(parts)}
-    for name, trial in trials.items():
-        expected = {*facts.get(name, ()), *node_names(trial if isinstance(trial, Mapping) else {})}
-        missing = sorted(node for node in expected if (name, node) not in stored)
-        if missing:
-            yield StudyWarning(
-                "missing_node",
-                name,
-                f"no result of {', '.join(missing)} (node.NAME.parquet); what that server used "
-                "of its host is left out",
-                remedy,
-            )
-        if expected and (name, None) not in stored:
-            yield StudyWarning(
-                "missing_node",
-                name,
-                f"no result of its session ({SESSION_PART}); the times of forming and "
-                "closing are left out",
-                remedy,
-            )
+    for trial, found in stored.items():
+        if missing := sorted(expected[trial] - found):
+            text = f"no result of {', '.join(missing)} (node.NAME.parquet); what that server used "
+            text += "of its host is left out"
+            yield StudyWarning("missing_node", trial, text, remedy)
+        if None not in found:
+            text = f"no result of its session ({SESSION_PART}); the times of forming and closing "
+            yield StudyWarning("missing_node", trial, f"{text}are left out", remedy)

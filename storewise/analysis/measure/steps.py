@@ -13,7 +13,6 @@ import pandas as pd
 from storewise.analysis.files.parts import Part, steps_of
 from storewise.analysis.measure.reduction import STEP
 from storewise.analysis.model.columns import OTHER, PARAMETERS
-from storewise.analysis.model.results import Results
 
 
 def step_parameters(parts: Iterable[Part]) -> pd.DataFrame:
@@ -51,30 +50,3 @@ def _words(name: str, value: Any) -> str:
         inside = " ".join(f"{k} {v}" for k, v in value.items() if v not in (None, [], {}))
         return f"{name} ({inside})"
     return f"{name} {value}"
-
-
-def searches(results: Results) -> pd.DataFrame:
-    """What searches for the highest rate found, one row per trial and search.
-
-    Columns: trial, phase, first_step, clients, percentile, limit_ms, time, steps, rate
-    (operations/s; missing where none met the limit), verified, bounded.
-    """
-    rows = [
-        {
-            **search,
-            "trial": part.trial,
-            "phase": part.phase,
-            "clients": part.conditions["steps"][search["first_step"]]["clients"],
-            "steps": len(search["tried"]),
-        }
-        for part in results.parts
-        if part.worker == 0
-        for search in part.conditions.get("searches") or []
-    ]
-    columns = ["trial", "phase", "first_step", "clients", "percentile", "limit_ms", "time"]
-    return pd.DataFrame(rows, columns=[*columns, "steps", "rate", "verified", "bounded"])
-
-
-def limit_words(row: Mapping[str, Any], of: str = "") -> str:
-    """The limit of a search in words, with `of` what it is."""
-    return f"p{row['percentile']:g} of {row['time']} time{of} within {row['limit_ms']:g} ms"

@@ -18,10 +18,8 @@ from collections.abc import Collection, Mapping
 
 import pandas as pd
 
-from storewise.analysis.common.frames import key_of, missing, records, rows_of
 from storewise.analysis.files.inputs import InputTotals
 from storewise.analysis.measure.reduction import STEP, Reduction
-from storewise.analysis.measure.throughput import StepKey
 from storewise.analysis.model.columns import SIZES
 
 COLUMNS = [*STEP, "measure", "value", "unit"]
@@ -40,22 +38,18 @@ def storage(
     `partial` are trials that loaded a share of the inputs: the size of that share is in the list of
     the trial's shards only.
     """
-    counted: dict[StepKey, dict[str, float]] = {}
-    for *step, metric, value in rows_of(samples.table("FROM inodes")):
-        counted.setdefault((step[0], step[1], step[2]), {})[metric] = value
-    rows = []
-    for row in records(samples.table("FROM loaded ORDER BY trial, phase, step")):
-        step, size, read = key_of(row, STEP), row["store_bytes"], row["bytes"]
-        values: dict[str, float] = {}
-        if not missing(size):
-            values = {"store_bytes": size, "bytes_per_document": size / row["documents"]}
-            if inputs is not None and inputs.bytes and step[0] not in partial:
-                values["share_of_input"] = size / inputs.bytes
-            if read > 0:
-                values["share_of_raw_input"] = size / read
-        values |= inode_measures(counted.get((step[0], step[1], step[2]), {}))
-        rows += [(*step, measure, value, SIZES[measure]) for measure, value in values.items()]
-    return pd.DataFrame(rows, columns=COLUMNS)
+    loads = samples.table("FROM loaded ORDER BY trial, phase, step")
+    size = loads["store_bytes"].astype(float)
+    values = {
+        "store_bytes": size,
+        "bytes_per_document": size / loads["documents"],
+        "share_of_raw_input": size / loads["bytes"].where(loads["bytes"] > 0),
+    }
+    if inputs is not None and inputs.bytes:
+        values["share_of_input"] = (size / inputs.bytes).mask(loads["trial"].isin(list(partial)))
+    files = samples.table("FROM inodes").pivot_table("value", STEP, "metric", aggfunc="sum")
+    files = files.reindex(columns=[*_INODES, *_OPERATIONS])
+    return _long(loads[STEP].assign(**values).merge(files, on=STEP, how="left"))
 
 
 def node_storage(
@@ -71,24 +65,21 @@ def node_storage(
     """
     wide = stored.pivot_table(index="trial", columns="measure", values="value", aggfunc="sum")
     wide = wide.reindex(columns=["store_bytes", "bytes_per_document"])
-    sessions = sessions.merge(wide, on="trial", how="left")
-    each = sessions["bytes_per_document"]
-    sessions["node_bytes_per_document"] = sessions["node_bytes"] * each / sessions["store_bytes"]
-    times = sessions["trial"].map(lambda trial: copies.get(trial, 1)).astype(float)
-    rest = (sessions["node_bytes"] - times * sessions["store_bytes"]).clip(lower=0)
-    sessions["holds_from"] = (1 - _OVERHEAD_SHARE) / _OVERHEAD_SHARE * rest / (times * each)
-    sessions = sessions.drop(columns=wide.columns)
     loads = samples.table("FROM loading ORDER BY trial, phase, step")[STEP].drop_duplicates("trial")
-    table = sessions.merge(loads, on="trial")
-    measures = [name for name in SIZES if name in sessions]
-    table = table.melt(id_vars=STEP, value_vars=measures, var_name="measure")
-    table = table[(table["value"] > 0) | (table["measure"] == "metadata_operations")]
-    return table.dropna(subset="value").assign(unit=table["measure"].map(SIZES))[COLUMNS]
+    table = sessions.merge(loads, on="trial").merge(wide, on="trial", how="left")
+    size, each, whole = (table[name] for name in (*wide, "node_bytes"))
+    times = table["trial"].map(lambda trial: copies.get(trial, 1)).astype(float)
+    rest = (whole - times * size).clip(lower=0)
+    table["node_bytes_per_document"] = whole * each / size
+    table["holds_from"] = (1 - _OVERHEAD_SHARE) / _OVERHEAD_SHARE * rest / (times * each)
+    long = _long(table.drop(columns=list(wide)))
+    return long[(long["value"] > 0) | (long["measure"] == "metadata_operations")]
 
 
-def inode_measures(found: Mapping[str, float]) -> dict[str, float]:
-    """The measures that these metrics make."""
-    measures = {name: found[metric] for metric, name in _INODES.items() if metric in found}
-    if all(metric in found for metric in _OPERATIONS):
-        measures["metadata_operations"] = sum(found[metric] for metric in _OPERATIONS)
-    return measures
+def _long(table: pd.DataFrame) -> pd.DataFrame:
+    """The measures of a table with STEP and what files there were: COLUMNS."""
+    made = table[list(_OPERATIONS)].sum(axis=1, skipna=False)
+    table = table.rename(columns=_INODES).assign(metadata_operations=made)
+    measures = [name for name in SIZES if name in table]
+    table = table.melt(STEP, measures, "measure").dropna(subset="value")
+    return table.assign(unit=table["measure"].map(SIZES))[COLUMNS]

@@ -8,7 +8,7 @@ their figures put together (`together`); how many at a time makes no difference 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 import pandas as pd
@@ -17,41 +17,39 @@ import pyarrow as pa
 from storewise.analysis.common.engines import replica_factor
 from storewise.analysis.common.frames import joined
 from storewise.analysis.files.inputs import InputTotals
-from storewise.analysis.files.parts import HdrLog, Part, processes_of, threads_of, whole_phases
+from storewise.analysis.files.parts import (
+    HdrLog,
+    Part,
+    processes_of,
+    steps_of,
+    threads_of,
+    whole_phases,
+)
 from storewise.analysis.measure import host_load as hosts
 from storewise.analysis.measure import latency as latencies
 from storewise.analysis.measure import per_node as owners
 from storewise.analysis.measure import throughput as rates
 from storewise.analysis.measure.measures import measures
-from storewise.analysis.measure.questions import clients_at_once, load_times, question_times
 from storewise.analysis.measure.reduction import Reduction
 from storewise.analysis.measure.sessions import nodes, sessions
 from storewise.analysis.measure.steps import step_parameters
 from storewise.analysis.measure.storage import node_storage, storage
+from storewise.analysis.measure.throughput import StepKey
 from storewise.analysis.measure.verification import verification
 from storewise.analysis.model.results import Measured
-
-
-@dataclass(frozen=True, slots=True)
-class Study:
-    """What the figures of its trials depend on: the inputs, and whether it has the files themselves
-    (else `question_times` and `load_times` stay empty) to compare with."""
-
-    inputs: InputTotals | None = None
-    files: bool = True
 
 
 def measure(
     parts: Sequence[Part],
     logs: Sequence[HdrLog],
     rows: pa.Table,
-    study: Study,
+    inputs: InputTotals | None,
     totals: Mapping[tuple[str, str], Mapping[str, str]] | None = None,
 ) -> Measured:
     """The figures of some trials from all their parts, logs and samples.
 
-    `rows` has the columns of the result schema. Reads the logs but for those of which `totals` has
-    the sums, by trial and phase (payloads by tag).
+    `inputs` are those of the study. `rows` has the columns of the result schema. Reads the logs but
+    for those of which `totals` has the sums, by trial and phase (payloads by tag).
     """
     clients = {(p.trial, p.phase): (threads_of(p), processes_of(p)) for p in parts}
     samples = Reduction(rows, whole_phases(parts), clients)
@@ -60,19 +58,14 @@ def measure(
     node_table = nodes(parts, samples)
     session_table = sessions(node_table, samples)
     partial = {p.trial for p in parts if (p.factors.get("volume") or 1) < 1}
-    stored = storage(samples, study.inputs, partial)
+    stored = storage(samples, inputs, partial)
     times = {p.trial: replica_factor(p.factors) for p in parts}
-    load = hosts.host_load(samples)
-    host = _by_trial([load, hosts.node_load(samples)])
+    host = hosts.host_load(samples)
     balance = samples.table("FROM balance ORDER BY ALL")
     checked = verification(samples)
     histograms, by_owner, warnings = latencies.histograms(parts, logs, totals)
     walls = samples.table("SELECT trial, phase, step, wall FROM steps")
-    paced = samples.table(
-        "SELECT DISTINCT trial, phase, step FROM samples WHERE metric = 'target_rate'"
-    )
     texts = dict.fromkeys(("trial", "phase", "host"), "category")
-    beside_files = samples if study.files else Reduction(rows.slice(0, 0))
     return Measured(
         trials=_trials(samples),
         series=rates.series(samples),
@@ -82,21 +75,16 @@ def measure(
             histograms,
             _by_trial([stored, node_storage(session_table, samples, stored, times)]),
             session_table,
+            _clients_at_once(parts),
         ),
-        question_times=question_times(beside_files, clients_at_once(parts)),
-        load_times=load_times(beside_files, session_table),
         parameters=parameters,
-        load=load,
         host=host,
         cpu=hosts.cpu(samples).astype(texts),
         conditions=conditions,
         per_node=owners.per_node(by_owner, balance, walls, host, node_table, conditions),
         crashes=owners.crashes(parts, samples, checked),
         nodes=node_table,
-        sessions=session_table,
-        canary=hosts.canary(samples),
         verification=checked,
-        paced=set(paced.itertuples(index=False, name=None)),
         histograms=histograms,
         warnings=warnings,
     )
@@ -114,6 +102,16 @@ def together(lots: Sequence[Measured]) -> Measured:
         else:
             values[name] = type(each[0])(item for one in each for item in one)
     return Measured(**values)
+
+
+def _clients_at_once(parts: Sequence[Part]) -> dict[StepKey, int]:
+    """Clients by trial, phase and step, of closed loops; an open loop does not share its time."""
+    return {
+        (trial, phase, number): int(step["clients"])
+        for (trial, phase), steps in steps_of(parts).items()
+        for number, step in enumerate(steps)
+        if step.get("clients") and step.get("rate") is None
+    }
 
 
 def _trials(samples: Reduction) -> pd.DataFrame:

@@ -50,8 +50,8 @@ COUNTED = frozenset({"errors", "documents", *SIZES})
 EFFICIENCY = "efficiency"
 #: What a search found; OTHER is its limit.
 HIGHEST = "highest_rate"
-#: Of a load, with the start of servers; of a question, over the clients that ask at once; and from
-#: how many questions on the load pays against reading the files again (inf: never).
-LOAD_TIME, QUESTION_TIME, PAYS_FROM = "load_time", "question_time", "pays_from"
+#: Of a question, over the clients that ask at once; and from how many questions on a load pays
+#: against reading the files again (inf: never).
+QUESTION_TIME, PAYS_FROM = "question_time", "pays_from"
 #: From the start of the last server's job to a formed cluster with its tables.
 SETUP = "setup_time"

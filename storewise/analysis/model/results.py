@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,8 +32,6 @@ class OfTrials:
     per_node: pd.DataFrame
     crashes: pd.DataFrame
     nodes: pd.DataFrame
-    sessions: pd.DataFrame
-    canary: pd.DataFrame
     verification: pd.DataFrame
 
 
@@ -41,19 +39,14 @@ class OfTrials:
 class Measured(OfTrials):
     """Figures of trials; the tables are described where they are made.
 
-    `trials` has trial, repeat, phases, host; `measures` are without the parameters of steps; `load`
-    is `host` without what nodes measured; `parameters` and `conditions` are those of steps; `paced`
-    are trial, phase and step of open loops.
+    `trials` has trial, repeat, phases, host; `measures` are without the parameters of steps;
+    `parameters` and `conditions` are those of steps.
     """
 
     trials: pd.DataFrame
     measures: pd.DataFrame
-    question_times: pd.DataFrame
-    load_times: pd.DataFrame
     parameters: pd.DataFrame
-    load: pd.DataFrame
     conditions: pd.DataFrame
-    paced: Set[tuple[str, str, int]]
     histograms: Mapping[Key, Counted]
     warnings: Sequence[StudyWarning]
 

@@ -8,7 +8,16 @@ from dataclasses import dataclass, field, fields
 import pandas as pd
 
 from storewise.analysis.common.warnings import StudyWarning, warning_table
-from storewise.analysis.model.columns import ALL, EFFICIENCY, HIGHEST, OTHER, RATES, SIZES
+from storewise.analysis.model.columns import (
+    ALL,
+    EFFICIENCY,
+    HIGHEST,
+    OTHER,
+    PAYS_FROM,
+    QUESTION_TIME,
+    RATES,
+    SIZES,
+)
 from storewise.analysis.model.results import OfTrials, Results
 
 
@@ -36,14 +45,10 @@ class Tables(OfTrials):
     """All figures of trials (`measure.measures`), with what their steps were."""
     summary: pd.DataFrame
     """The same over repeats (`measure.summary`)."""
-    searches: pd.DataFrame
     slowdown: pd.DataFrame
-    client_bound: pd.DataFrame
-    questions: pd.DataFrame
     reference_curves: pd.DataFrame
     reference_agreement: pd.DataFrame
     plans: pd.DataFrame
-    plan_summary: pd.DataFrame
     warnings: Sequence[StudyWarning]
     judged: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     """Tables that are made of the others (``storewise.analysis.pipeline.build``), by name."""
@@ -71,7 +76,7 @@ class Tables(OfTrials):
     @property
     def steps(self) -> pd.DataFrame:
         """Of the summary: phases of several steps, or with a target rate."""
-        derived = self.summary["measure"].isin([EFFICIENCY, HIGHEST])
+        derived = self.summary["measure"].isin([EFFICIENCY, HIGHEST, QUESTION_TIME, PAYS_FROM])
         return self.summary[self.summary[OTHER].notna() & ~derived]
 
     @property
@@ -84,6 +89,11 @@ class Tables(OfTrials):
         """Of the summary: times of each operation, as columns `time` and `percentile`."""
         times = _times(self.summary)
         return times.assign(value=times["mean"])
+
+    @property
+    def searched(self) -> set[str]:
+        """The phases that searched for the highest rate: their steps differ between repeats."""
+        return {part.phase for part in self.results.parts if part.conditions.get("searches")}
 
     def phases_of(self, table: pd.DataFrame) -> list[str]:
         """The phases in a table in the order in which they ran."""

@@ -19,10 +19,9 @@ from storewise.analysis.measure import per_node as owners
 from storewise.analysis.measure import throughput as rates
 from storewise.analysis.measure.measures import with_steps
 from storewise.analysis.measure.points import points
-from storewise.analysis.measure.query_plans import plan_summary, plan_warnings, plans, questions
+from storewise.analysis.measure.query_plans import plan_warnings, plans
 from storewise.analysis.measure.references import compare
 from storewise.analysis.measure.repeats import few_repeats
-from storewise.analysis.measure.steps import searches
 from storewise.analysis.measure.summary import summarise
 from storewise.analysis.measure.verification import verification_warnings
 from storewise.analysis.model.columns import ALL, RATES
@@ -60,18 +59,10 @@ def measured_tables(results: Results) -> Tables:
     """The tables without those that are made of them."""
     measured = results.measured
     measures = with_steps(measured.measures, measured.parameters)
-    searched = searches(results)
-    found = [
-        measures,
-        derived.efficiencies(measures, results),
-        derived.highest_rates(searched, measures),
-        derived.pays(measured.question_times, measured.load_times, measures, results),
-    ]
-    measures = joined(found)
+    ways = (derived.efficiencies, derived.highest_rates, derived.pays)
+    measures = joined([measures, *(derive(measures, results) for derive in ways)])
     summary = summarise(measures, results)
     throughput = measures[(measures["operation"] == ALL) & measures["measure"].isin(RATES)]
-    whole = summary[summary["operation"] == ALL]
-    bound = hosts.client_bound(measured.load, throughput, whole, results, measured.paced)
     curves, agreement = compare(results.references, points(results, measures))
     planned = plans(results)
     warnings = [
@@ -81,8 +72,7 @@ def measured_tables(results: Results) -> Tables:
         *rates.short_phases(throughput),
         *rates.errors(throughput),
         *few_repeats(results),
-        *hosts.bound_warnings(bound, throughput, results),
-        *hosts.canary_warnings(measured.canary),
+        *hosts.canary_warnings(measured.host),
         *verification_warnings(measured.verification),
     ]
     return Tables(
@@ -91,13 +81,9 @@ def measured_tables(results: Results) -> Tables:
         trials=results.trials,
         summary=summary,
         measures=measures,
-        searches=searched,
         slowdown=owners.slowdown(measures, measured.conditions, results),
-        client_bound=bound,
-        questions=questions(results, summary),
         reference_curves=curves,
         reference_agreement=agreement,
         plans=planned,
-        plan_summary=plan_summary(planned, results),
         warnings=sorted(set(warnings)),
     )

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import pandas as pd
 
-from storewise.analysis.common.engines import BASELINE, set_server_titles
+from storewise.analysis.common.engines import set_server_titles
 from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.files.inputs import has_inputs, read_failed, read_manifest, read_quarantine
 from storewise.analysis.files.outdated_trials import (
@@ -39,7 +39,7 @@ from storewise.analysis.files.parts import (
 from storewise.analysis.files.runs import read_attempts
 from storewise.analysis.files.samples import read_samples
 from storewise.analysis.measure.sessions import session_warnings
-from storewise.analysis.measure.trials import Study, measure, together
+from storewise.analysis.measure.trials import measure, together
 from storewise.analysis.model.results import Results as Results
 from storewise.analysis.pipeline.parallel import Progress, Read, read_trials
 from storewise.errors import ConfigError, ResultError
@@ -98,19 +98,12 @@ def load_results(
     inputs = collect(read_manifest(directory / MANIFEST)) if has_inputs(study) else None
     if inputs is not None and (directory / SAMPLED_OF).is_file():
         inputs = replace(inputs, listed=int((directory / SAMPLED_OF).read_text()))
-    about = Study(
-        inputs=inputs,
-        # Of an engine that the study no longer has there may be trials, named after it.
-        files=not study
-        or BASELINE in (study.get("engines") or ())
-        or any(directory.glob(f"{TRIALS}/{BASELINE}-*")),
-    )
     failures = {one.trial for one in failed}
     paths = [p for p in sorted(directory.glob(f"{TRIALS}/*/")) if p.name not in failures]
     files = [trial_files(path) for path in paths]
     files = [one for one in files if (one.directory / VERIFIED).exists()]
-    read = read_trials(files, about, processes=processes, progress=progress)
-    read = read or [Read([], [], measure([], [], read_samples([]).rows, about), [])]
+    read = read_trials(files, inputs, processes=processes, progress=progress)
+    read = read or [Read([], [], measure([], [], read_samples([]).rows, inputs), [])]
     parts = [part for one in read for part in one.parts]
     logs = [log for one in read for log in one.logs]
     set_server_titles(

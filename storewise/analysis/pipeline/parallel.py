@@ -15,9 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from storewise.analysis.common.warnings import StudyWarning
+from storewise.analysis.files.inputs import InputTotals
 from storewise.analysis.files.parts import SESSION, HdrLog, Part, TrialFiles
 from storewise.analysis.files.samples import read_samples
-from storewise.analysis.measure.trials import Study, measure
+from storewise.analysis.measure.trials import measure
 from storewise.analysis.model.results import Measured
 from storewise.errors import ResultError
 from storewise.processes import in_processes, processors
@@ -50,7 +51,7 @@ class Read:
 
 def read_trials(
     trials: Sequence[TrialFiles],
-    study: Study,
+    inputs: InputTotals | None,
     *,
     processes: int | None = None,
     progress: Progress | None = None,
@@ -73,7 +74,7 @@ def read_trials(
     processes = min(processes, len(lots))
     read: list[Read] = []
     done = 0
-    works = in_processes(partial(_read, study), lots, processes, killed=_killed, begin=_begin)
+    works = in_processes(partial(_read, inputs), lots, processes, killed=_killed, begin=_begin)
     for lot_read, one in zip(works, lots, strict=True):
         read.append(lot_read)
         done += len(one)
@@ -115,7 +116,7 @@ def _lots(trials: Sequence[TrialFiles], limit: int) -> Iterator[list[TrialFiles]
         yield lot
 
 
-def _read(study: Study, trials: Sequence[TrialFiles]) -> Read:
+def _read(inputs: InputTotals | None, trials: Sequence[TrialFiles]) -> Read:
     if not gc.isenabled():
         gc.collect()
     samples = read_samples(trials)
@@ -126,5 +127,5 @@ def _read(study: Study, trials: Sequence[TrialFiles]) -> Read:
     rows = samples.rows
     if len(parts) < len(samples.parts):
         rows = rows.filter(pc.is_in(rows["trial"].cast(pa.string()), pa.array(known, pa.string())))
-    measured = measure(parts, logs, rows, study, samples.totals)
+    measured = measure(parts, logs, rows, inputs, samples.totals)
     return Read(parts, logs, measured, samples.warnings)

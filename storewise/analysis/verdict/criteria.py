@@ -234,7 +234,7 @@ def latency(tables: Tables) -> Criterion | None:
     Only at a target rate does it count: clients that each wait for their answers make as many
     operations as their latency lets them, so that their rate has said it already.
     """
-    searched = set(tables.searches["phase"])
+    searched = tables.searched
     rows = rows_of(tables, "response_p99").fillna({OTHER: ""})
     rows = rows[(rows["operation"] == ALL) & rows["rate"].notna()]
     rows = rows[~rows["phase"].isin(searched)].astype({"phase": str})

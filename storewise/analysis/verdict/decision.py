@@ -107,7 +107,7 @@ def verdict(tables: Tables) -> Verdict:
             *_unfinished(tables),
             *judged.reasons,
             *_not_weighed(criteria, weights),
-            *sentences(_reading(tables), tables.steps, tables.searches, tables.results.trials),
+            *sentences(_reading(tables), tables),
             *(f"{name} is set aside: {reason}." for name, reason in sorted(aside.items())),
         ],
         criteria,

@@ -58,7 +58,7 @@ _TABLES = {
     "published": "published-table",
 }
 #: Tables that points of figures come from, beside those of the page's tables.
-_DRAWN = ("plan_summary", "reference_curves", "summary")
+_DRAWN = ("plans", "reference_curves", "summary")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,5 @@
 """Studies with servers: their nodes' samples by phase, sessions, factors that some trials lack."""
 
-import math
-
 import numpy as np
 import pytest
 from support.results import synthetic
@@ -124,10 +122,6 @@ def test_missing_parts_of_servers_are_named(tmp_path):
     assert "its session" in message["missing_node", two]
     assert set(tables.trials["trial"]) == {one, two}
     assert three in message["missing_trials", ""]
-    # What closing wrote still names the node whose part is gone.
-    lost = tables.nodes[(tables.nodes["trial"] == one) & (tables.nodes["node"] == "data1")]
-    assert lost["version"].item() == "PostgreSQL 15.18"
-    assert math.isnan(lost["queue_time"].item())
 
 
 def test_tables_are_written_without_fractions(tables, tmp_path):
@@ -135,7 +129,6 @@ def test_tables_are_written_without_fractions(tables, tmp_path):
     text = (tmp_path / "out" / "summary.csv").read_text()
     assert "postgres,2,1,0,1,1024,1," in text
     assert "sqlite,,,,,,1," in text
-    assert (tmp_path / "out" / "sessions.csv").is_file()
 
 
 def test_levels_in_words():

@@ -143,11 +143,11 @@ def test_figures_of_steps(tables):
 def test_figures_of_plans_and_nodes(tables):
     trial = tables.trials.query("engine == 'postgres' and nodes == 2").iloc[0]
     plans = [
-        {**trial, "query": "q2", "selectivity_pct": share, "mean": time, "uses_index": used}
+        {"trial": trial["trial"], "query": "q2", "selectivity_pct": share}
+        | {"seconds": time, "uses_index": used}
         for share, time, used in ((10.0, 2.0, False), (0.1, 0.5, True))
     ]
-    frame = pd.DataFrame(plans).assign(low=0.1, high=9.0, n=2)
-    assert charted(tables, "plans", plan_summary=frame) == {
+    assert charted(tables, "plans", plans=pd.DataFrame(plans)) == {
         "q2": {"PostgreSQL": [(0.1, 0.5, False), (10, 2, True)]}
     }
     step = {"trial": trial["trial"], "phase": "read", "operation": "get"}

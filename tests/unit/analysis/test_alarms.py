@@ -41,9 +41,9 @@ def test_how_often_is_often(cases, of, alarm):
 @pytest.mark.parametrize(("slow", "alarm"), [(2, False), (3, True)])
 def test_a_machine_that_was_slow_for_a_while_is_told_once(slow, alarm):
     speeds = [100.0] * (15 - slow) + [45.0] * slow
-    columns = {"taken_by": "clients", "unit": "1/s"}
+    columns = {"phase": "write", "unit": "1/s"}
     table = pd.concat(
-        pd.DataFrame({"metric": metric, "value": speeds, **columns})
+        pd.DataFrame({"metric": metric, "mean": speeds, **columns})
         for metric in ("canary_cpu", "canary_disk_read")
     )
     messages = [one.message for one in canary_warnings(table)]

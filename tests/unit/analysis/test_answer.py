@@ -82,8 +82,7 @@ def test_any_number_of_stores_has_an_answer_and_a_chart(made):
     tables = made.tables(**SCALED)
     chart = verdict_chart(tables, verdict(tables))
     assert {row.name for row in chart.rows} == {"SQLite", "PostgreSQL"}
-    bare = replace(tables, sessions=tables.sessions[:0])
-    alone = verdict(only(bare, engine="sqlite")).answer
+    alone = verdict(only(tables, engine="sqlite")).answer
     assert alone.sentence == "Only SQLite can be judged."
-    none = verdict(only(bare, engine=[])).answer
+    none = verdict(only(tables, engine=[])).answer
     assert (none.sentence, none.sure) == ("No store can be judged.", "low")

@@ -6,12 +6,10 @@ import pandas as pd
 from support.results.tables import results_of, samples_of
 
 from storewise.analysis.measure.derived import efficiencies, numeric_factors, pays, times_asked
-from storewise.analysis.measure.measures import COLUMNS
-from storewise.analysis.measure.questions import question_times
+from storewise.analysis.measure.measures import COLUMNS, question_times
 from storewise.analysis.model.columns import (
     ALL,
     EFFICIENCY,
-    LOAD_TIME,
     OTHER,
     PARAMETERS,
     PAYS_FROM,
@@ -61,25 +59,21 @@ def test_files_at_their_fastest_are_what_a_store_must_beat():
     asked = {"plain": 2.0, "slow": 6.0, "many": 1.0, "store": 0.5, "two": 0.2, "alone": 0.1}
     asked |= {"late": 2.0, "empty": 0.01}
     question = pd.DataFrame({"trial": asked.keys(), "value": asked.values()})
-    question = question.assign(phase="query", step=0, operation="top_genes", unit="s")
-    loads = {"store": 60.0, "two": 40.0, "alone": 30.0, "empty": 1.0, "late": 5.0}
-    load = pd.DataFrame({"trial": loads.keys(), "value": loads.values(), "unit": "s"})
-    table = pays(question, load, MEASURES, results_of(trials))
-    of = table.groupby("measure")[["trial", "value"]]
-    assert {name: dict(rows.to_numpy().tolist()) for name, rows in of} == {
-        LOAD_TIME: loads,
-        QUESTION_TIME: {trial: t for trial, t in asked.items() if trial != "empty"},
-        # Nobody asked the files with four workers.
-        PAYS_FROM: {"store": 60 / (2 - 0.5), "two": 40 / (1 - 0.2), "late": math.inf},
-    }
+    question = question.assign(phase="query", operation="top_genes", measure=QUESTION_TIME)
+    load = pd.DataFrame({"trial": ["store", "two", "alone", "empty", "late"]})
+    load = load.assign(value=[50.0, 40, 30, 1, 5], phase="write", operation=ALL, measure="duration")
+    # What does not load has no documents; the start of servers counts.
+    started = load.iloc[:1].assign(phase="session", measure="setup_time", value=10.0)
+    frames = [question, load, load.assign(measure="documents"), started, load.assign(phase="read")]
+    measures = pd.concat(frames).assign(step=0, unit="s").reindex(columns=list(MEASURES))
+    table = pays(measures, results_of(trials))
+    # Nobody asked the files with four workers.
+    expected = {"store": 60 / (2 - 0.5), "two": 40 / (1 - 0.2), "late": math.inf}
+    assert dict(zip(table["trial"], table["value"], strict=True)) == expected
     places = table[["measure", "phase", "step", "operation", "unit"]].drop_duplicates()
-    assert places.to_numpy().tolist() == [
-        [LOAD_TIME, "load", 0, ALL, "s"],
-        [QUESTION_TIME, "query", 0, "top_genes", "s"],
-        [PAYS_FROM, "query", 0, "top_genes", "questions"],
-    ]
+    assert places.to_numpy().tolist() == [[PAYS_FROM, "query", 0, "top_genes", "questions"]]
     without = trials[trials["engine"] != "files"]
-    assert pays(question, load, MEASURES, results_of(without)).empty
+    assert pays(measures, results_of(without)).empty
     assert [times_asked(n) for n in (0.2, 39.1, 1234.0, math.inf)] == ["1", "40", "1,234", "never"]
 
 

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -252,12 +253,14 @@ def test_a_target_rate_ranks_no_store():
 
 
 def test_searches_without_an_answer_are_said():
-    searches = pd.DataFrame(
-        {"trial": ["x", "y", "z"], "phase": ["c"] * 3, "rate": [None, 50.0, 70.0]}
-    )
+    there = pd.DataFrame({"trial": ["x", "y", "z"], "phase": "c", "measure": "highest_rate"})
     trials = pd.DataFrame({"trial": ["x", "y", "z"], "engine": ["sqlite", "sqlite", "duckdb"]})
     steps = told_steps((2.0, 50.0, ""))
-    (text,) = sentences(["c"], steps, searches, trials)
-    assert "Phase c: 1 of 2 searches of SQLite found no rate" in text
-    (text,) = sentences(["c"], steps, searches.iloc[:0], trials)
+    tables = SimpleNamespace(
+        steps=steps, searched={"c"}, throughput=there, measures=there.iloc[1:], trials=trials
+    )
+    (text,) = sentences(["c"], tables)
+    assert "Phase c: searches in 1 of 2 trials of SQLite found no rate" in text
+    tables.searched = set()
+    (text,) = sentences(["c"], tables)
     assert "phase c nothing is said" in text

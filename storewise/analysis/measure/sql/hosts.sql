@@ -55,8 +55,3 @@ SELECT trial, phase, step, host, '', metric, max(mean), max(coalesce(most, mean)
 FROM cores GROUP BY ALL
 UNION ALL
 SELECT trial, phase, step, host, '', metric, avg(value), max(value) FROM memory GROUP BY ALL;
-
--- The canary of each trial and host. Directories of clients and nodes may lie on other disks.
-CREATE TEMP VIEW canary AS
-SELECT trial, if(phase = 'session', 'nodes', 'clients') AS taken_by, host, metric, value
-FROM every_sample WHERE starts_with(metric, 'canary_');
