@@ -201,13 +201,13 @@ def test_times_are_told_of_each_operation_and_of_all_together():
         for name, times in drawn.items()
     }
     samples = samples_of(synthetic.times("read", 2.0))
-    formed = pd.DataFrame({"trial": list("tuvw"), "other": 1.0, "formed_time": [9.0, 4, 2, None]})
-    formed["queue_time"] = [2.0, None, 2.0, None]
+    formed = pd.DataFrame({"trial": list("tuv"), "other": 1.0, "formed_time": [9.0, 4, None]})
+    formed["queue_time"] = [2.0, None, None]
     none = pd.DataFrame(columns=["trial", "phase", "step", "operation", "measure", "value", "unit"])
     rates = pd.DataFrame(
         [("t", "read", 0, "operations_per_s", 9.0, "1/s")], columns=none.columns.drop("operation")
     )
-    table = measures(samples, rates, histograms, none, formed)
+    table = measures(samples, rates, histograms, none, formed, {})
     told = {"p50": 50, "p90": 90, "p95": 95, "p99": 99, "p99.9": 99.9, "p99.99": 99.99, "max": 100}
     # Ten of 100,000 are above the last of them, ten of 100 above the second.
     for name, times, least in (
@@ -232,9 +232,7 @@ def test_times_are_told_of_each_operation_and_of_all_together():
     assert (rate["count"], rate["operation"]) == (100_000, ALL)
     waits = table[table["phase"] == "session"]
     assert waits[["trial", "measure", "value"]].to_numpy().tolist() == [
-        *(["t", "formed_time", 9], ["t", "queue_time", 2], ["t", "setup_time", 7]),
-        *(["u", "formed_time", 4], ["u", "setup_time", 4]),
-        *(["v", "formed_time", 2], ["v", "queue_time", 2]),
+        *(["t", "formed_time", 9], ["t", "queue_time", 2], ["u", "formed_time", 4]),
     ]
     assert set(waits["unit"]) == {"s"} and set(waits["step"]) == {0}
 
@@ -370,3 +368,14 @@ def test_times_of_questions_are_over_executions_of_all_clients_and_over_trials()
         *(["a", 1.0, 3, 3.0], ["a", 9.0, 1, 4.0], ["b", 1.0, 1, 5.0], ["b", 9.0, 0, -1])
     ]
     assert planned["uses_index"].to_list() == [True, False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("queues", "setup"), [((1.0, 2.0), 7.0), ((None, None), 9.0), ((9.0, 0.0), math.nan)]
+)
+def test_the_queue_is_no_part_of_what_servers_take_to_start(queues, setup):
+    nodes = pd.DataFrame(columns=NODE_COLUMNS, index=range(2)).assign(trial="t", queue_time=queues)
+    (row,) = sessions(nodes, samples_of([Sample("session", "formed_time", 9.0, "s")])).to_dict(
+        "records"
+    )
+    assert row["setup_time"] == pytest.approx(setup, nan_ok=True)
