@@ -85,8 +85,8 @@ MEASURED = (
     Spec(
         "questions",
         "plans",
-        "Questions: who answered them, by which call, and which index may serve them. SSEARCH files "
-        "are read by the client",
+        "Questions: who answered them, by which call, and which index may serve them. Clients read "
+        "SSEARCH files",
         ("answered_by", "verb", "indexes"),
         _questions,
         ("phase", "query", SETTING),
@@ -226,12 +226,12 @@ STATISTICS = (
 HOSTS = (
     Spec(
         "canary",
-        "canary",
+        "host",
         "How fast the machine was before each trial",
         ("canary_cpu", "canary_disk_write", "canary_disk_read"),
-        keys=("trial", "taken_by", "host"),
+        lambda table, _: table[table["metric"].str.startswith("canary_")],
+        ("trial", "phase", "host"),
         wide="metric",
-        value="value",
     ),
     Spec(
         "servers",
