@@ -1,9 +1,8 @@
-"""What the analysis must know of engines: what they are called, what kind of store they are, and
-what of them is a choice: a store together with what it promises."""
+"""What the analysis must know of engines: what they are called, and what kind of store they are."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import cache, partial
 from typing import Any
 
@@ -22,8 +21,6 @@ CEILING = "null"
 #: Reads the inputs again for every question: what a user has today, first in every verdict and
 #: never a choice itself.
 BASELINE = "files"
-#: Factors that change what one gets, not only how fast: part of the choice where they vary.
-PROMISES = ("consistency", "index")
 
 
 @cache
@@ -123,24 +120,3 @@ def client_side(factors: Iterable[str]) -> list[str]:
     return [
         f for f in factors if f not in ("engine", "consistency", *OF_SERVERS) and not own_factor(f)
     ]
-
-
-def varying_promises(trials: pd.DataFrame, factors: Sequence[str]) -> list[str]:
-    """Those of which one engine was measured at several levels."""
-    varying = varying_factors(trials, factors)
-    return [name for name in PROMISES if name in varying]
-
-
-def label(row: Mapping[str, Any], promises: Sequence[str]) -> str:
-    """What a choice is called: the store and what it promises, where that varies."""
-    name, extra = title(str(row["engine"])), promise(row, promises)
-    return f"{name} ({extra})" if extra else name
-
-
-def promise(row: Mapping[str, Any], promises: Sequence[str]) -> str:
-    """What a choice promises, in words: ``durable, index before``."""
-    if row["engine"] == BASELINE:
-        return ""  # it promises nothing
-    return ", ".join(
-        str(row[f]) if f == "consistency" else f"{f} {row[f]}" for f in promises if f in row
-    )

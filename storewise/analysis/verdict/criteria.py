@@ -104,12 +104,8 @@ def of_rows(tables: Tables, rows: pd.DataFrame) -> pd.DataFrame:
     for name in ("measure", "phase"):
         measures = measures[measures[name].isin(set(rows[name]))]
     measures = measures[["trial", "value", *KEYS]].merge(tables.trials[["trial", *factors]])
-    both = [
-        one.astype(dict.fromkeys(("phase", "operation", "measure"), str)).fillna({OTHER: ""})
-        for one in (measures.astype({OTHER: object}), rows.astype({OTHER: object}))
-    ]
-    figures_of_rows: pd.DataFrame = both[0].merge(both[1], on=[*factors, *KEYS])
-    return figures_of_rows
+    both = [one.astype({OTHER: object}).fillna({OTHER: ""}) for one in (measures, rows)]
+    return both[0].merge(both[1], on=[*factors, *KEYS])
 
 
 def of_measure(tables: Tables, measure: str) -> pd.DataFrame:
@@ -165,7 +161,7 @@ def rates(tables: Tables) -> list[Criterion]:
     shares = operations(tables)
     kinds = phases_of_kinds(shares, [phase for phase in order if phase not in loading])
     kind_of = {phase: kind for kind, phase in kinds.items()}
-    questions = [] if set(kinds) >= {"scan", "aggregate"} else medians(tables, shares, kinds)
+    questions = medians(tables, shares, kinds)
     criteria = []
     for phase in order:
         rows, about = every[every["phase"] == phase], f"phase {phase}"
