@@ -54,109 +54,106 @@ _HOST = (*_CPU, "memory_used", "disk_write", "disk_read", "disk_busy", "network_
 
 VERDICT = Spec(
     "verdict-table",
-    "verdict",
     "Stores by criteria, the best first; the interval is that of the ratio to the best store. Rank "
     "1: best or not told apart; 2: behind",
     ("title", "choice", "configuration", "mean", "rank", "weight", "about"),
+    csv="verdict",
 )
 
 MEASURED = (
     Spec(
         "rates",
-        "summary",
         "Rates, mean over repeats (SSEARCH files store nothing: their load is parsing); "
         "efficiency: the speed-up over the ratio of the levels; pays from: how many questions it "
         "takes until loading, with the start of servers, pays against reading the files again, by "
         "the mean time of a question over the clients that asked at once",
         ("mean", "n"),
-        _rates,
         ("phase", "measure", SETTING, "operation", "other"),
+        _rates,
+        "summary",
     ),
     Spec(
         "latency",
-        "summary",
         "Times of one operation: means over repeats of each trial's percentiles; a dash: fewer "
         "than ten operations of a trial lie above it",
         ("p50", "p90", "p95", "p99", "p99.9", "p99.99", "max"),
-        _times,
         ("phase", SETTING, "operation", "time"),
+        _times,
+        "summary",
         wide="percentile",
     ),
     Spec(
         "questions",
-        "plans",
         "Questions: who answered them, by which call, and which index may serve them. Clients read "
         "SSEARCH files",
         ("answered_by", "verb", "indexes"),
-        _questions,
         ("phase", "query", SETTING),
+        _questions,
+        "plans",
     ),
     Spec(
-        "plans",
         "plans",
         "Readings above a value: times and plans",
         ("threshold", "found", "seconds", "uses_index", "plan"),
-        lambda table, _: table[table["selectivity_pct"].notna()],
         ("query", "trial", "step", "selectivity_pct"),
+        lambda table, _: table[table["selectivity_pct"].notna()],
     ),
     Spec(
         "storage",
-        "summary",
         "Storage after the load: what the data take, and of servers their whole directories",
         (
             *("store_bytes", "bytes_per_document", "share_of_input", "share_of_raw_input"),
             *("node_bytes", "node_bytes_per_document", "files", "inodes", "metadata_operations"),
         ),
-        lambda _, tables: tables.storage_summary,
         (SETTING,),
+        lambda _, tables: tables.storage_summary,
+        "summary",
         wide="measure",
     ),
     Spec(
         "steps",
-        "summary",
         "Steps: rates and times, means over repeats",
         ("operations_per_s", "served", "errors", *_RESPONSE, *_SERVICE),
-        lambda _, tables: tables.steps,
         ("phase", SETTING, "clients", "rate", "planned", "other", "operation"),
+        lambda _, tables: tables.steps,
+        "summary",
         wide="measure",
     ),
     Spec(
         "searches",
-        "summary",
         "Highest rates within a limit; trials of which no rate met it are left out",
         ("mean", "n"),
-        lambda table, _: table[table["measure"] == HIGHEST],
         ("phase", SETTING, "clients", "other"),
+        lambda table, _: table[table["measure"] == HIGHEST],
+        "summary",
     ),
     Spec(
         "load",
-        "host",
         "Load of clients, servers and their hosts: mean and maximum",
         (
             *("client_cpu", "client_rss", "router_cpu", "store_cpu", "store_rss", "store_bytes"),
             *_HOST,
         ),
-        lambda table, _: table[table["phase"] != "session"],
         ("trial", "phase", "step", "node", "host"),
+        lambda table, _: table[table["phase"] != "session"],
+        "host",
         wide="metric",
     ),
     Spec(
         "per-node",
-        "per_node",
         "Nodes as their clients saw them, and what they and their hosts did meanwhile",
         ("slowed", "operations", "errors", "share", "over_limit", *_SERVICE, "store_cpu", *_HOST),
-        _several_nodes,
         ("trial", "phase", "step", "operation", "node", "host"),
+        _several_nodes,
+        "per_node",
     ),
     Spec(
-        "slowdown",
         "slowdown",
         "Throughput with slowed nodes; relative: to none slowed",
         ("slow", "mean", "relative"),
-        keys=("phase", SETTING, "slowed_nodes"),
+        ("phase", SETTING, "slowed_nodes"),
     ),
     Spec(
-        "crashes",
         "crashes",
         "Servers killed under load: time to the first answer, longest time without a success (of "
         "all documents, and of the node's), and acknowledged documents lost",
@@ -164,91 +161,84 @@ MEASURED = (
             *("after", "recovery_time", "unavailable_time", "unavailable_time_node"),
             *("errors", "lost_documents"),
         ),
-        keys=("trial", "phase", "step", "node"),
+        ("trial", "phase", "step", "node"),
     ),
     Spec(
         "verification",
-        "verification",
         "Verification: documents by kind",
         ("expected", "counted", "checked", "lost", "wrong"),
-        keys=("trial", "kind"),
+        ("trial", "kind"),
     ),
 )
 
 STATISTICS = (
     Spec(
         "variance",
-        "variance",
         "Analysis of variance: what each factor explains of a measure",
         ("engines", "term", "df", "f", "p", "eta_sq_partial", "omega_sq", "n"),
-        keys=("phase", "step", "measure"),
+        ("phase", "step", "measure"),
     ),
     Spec(
-        "pairs",
         "pairs",
         "Pairs of levels: Tukey's honestly significant differences, simultaneous 95 % intervals",
         ("engines", "factor", "a", "b", "ratio", "p_adj", "reject"),
-        keys=("phase", "step", "measure"),
+        ("phase", "step", "measure"),
     ),
     Spec(
-        "usl",
         "usl",
         "Universal Scalability Law: contention (sigma) and coherency (kappa) of rates over nodes, "
         "workers or threads",
         ("factor", "lambda", "sigma", "kappa", "peak", "peak_rate", "r2", "flags"),
-        lambda table, _: table[table["lambda"].notna()],
         ("phase", "step", "measure", "engine"),
+        lambda table, _: table[table["lambda"].notna()],
     ),
     Spec(
-        "costs",
         "costs",
         "Cost: hours of hosts, and money where the study has prices",
         ("mean", "n", "note"),
-        _of_stores,
         ("phase", SETTING, "measure"),
+        _of_stores,
     ),
     Spec(
-        "capacity",
         "capacity",
         "Capacity: what the full corpus would need, from the measured scaling",
         ("over", "model", "count", "hours", "needed", "needed_hours", "bytes", "limits"),
-        keys=("phase", SETTING),
+        ("phase", SETTING),
     ),
     Spec(
         "limits",
-        "limits",
         "What limited each trial",
         ("limited_by", "also", "evidence", "host"),
-        keys=("trial", "phase", "step"),
+        ("trial", "phase", "step"),
     ),
 )
 
 HOSTS = (
     Spec(
         "canary",
-        "host",
         "How fast the machine was before each trial",
         ("canary_cpu", "canary_disk_write", "canary_disk_read"),
-        lambda table, _: table[table["metric"].str.startswith("canary_")],
         ("trial", "phase", "host"),
+        lambda table, _: table[table["metric"].str.startswith("canary_")],
+        "host",
         wide="metric",
     ),
     Spec(
         "servers",
-        "nodes",
         "Servers: where they ran, what guarded their ports, which of these were open to anybody",
         (
             *("role", "host", "address", "version", "guard", "ports", "open_ports", "threads"),
             *("queue_time", "ready_time", "stop_time", "node_bytes", "kept"),
         ),
-        keys=("trial", "node"),
+        ("trial", "node"),
+        csv="nodes",
     ),
 )
 
 PUBLISHED = Spec(
     "published-table",
-    "reference_agreement",
     "Published figures and those of this study: slopes of curves with both axes in logarithms "
     "(1: proportional, 0: flat), where each is best, and ratios of two systems",
     ("reference", "title", "quantity", "of", "setting", "at", "published", "measured", "agree"),
+    csv="reference_agreement",
 )

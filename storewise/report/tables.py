@@ -10,14 +10,22 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
 from storewise.analysis.common.engines import title, varying_factors
 from storewise.analysis.common.frames import grouped, missing, records
-from storewise.analysis.common.text import binary, count, level, number, rows_as_text, seconds
+from storewise.analysis.common.text import (
+    binary,
+    count,
+    level,
+    number,
+    rows_as_text,
+    seconds,
+    some_of,
+)
 from storewise.analysis.measure.derived import times_asked
 from storewise.analysis.model.tables import Tables
 
@@ -104,21 +112,21 @@ _HEADS = {
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """A table of the page: rows of ``analysis/<csv>.csv`` with some of its `columns`.
+    """A table of the page: rows of ``analysis/<csv>.csv`` with some of its `columns`; `csv` is `id`
+    where none is named.
 
     `keys` stand first; SETTING is the engine, the factors that vary, and the step. `wide` names a
-    column whose levels become columns (those of `columns` that are there) with the values of
-    `value`; rows are then told by `keys`.
+    column whose levels become columns (those of `columns` that are there), with their means; rows
+    are then told by `keys`.
     """
 
     id: str
-    csv: str
     caption: str
     columns: Sequence[str]
-    rows: Callable[[pd.DataFrame, Tables], pd.DataFrame] = lambda table, _: table
     keys: Sequence[str] = ()
+    rows: Callable[[pd.DataFrame, Tables], pd.DataFrame] = lambda table, _: table
+    csv: str = ""
     wide: str = ""
-    value: str = "mean"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,12 +134,16 @@ class Cell:
     """Its text, what it sorts by, and a second line."""
 
     text: str
-    order: str | float
+    order: str | float = ""
     note: str = ""
 
     @property
     def numeric(self) -> bool:
         return isinstance(self.order, float)
+
+
+#: A cell of which nothing is known.
+EMPTY = Cell("–")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,12 +156,9 @@ class Line:
     @property
     def label(self) -> str:
         """What its source is called: the table, and its rows as people count them (from 1)."""
-        if not self.source:
-            return ""
-        csv, rows = self.source.split(":", 1)
-        ends = [[str(int(end) + 1) for end in run.split("-")] for run in rows.split(",")]
-        parts = ["–".join(run) for run in ends]
-        return f"{csv} {', '.join(parts[:2])}{', …' if len(parts) > 2 else ''}"
+        csv, _, rows = self.source.partition(":")
+        counted = re.sub(r"\d+", lambda row: str(int(row[0]) + 1), rows).replace("-", "–")
+        return f"{csv} {some_of(counted.split(','), 2)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +167,8 @@ class Table:
 
     id: str
     caption: str
-    heads: Sequence[str]
-    lines: Sequence[Line] = field(default_factory=list)
+    heads: Sequence[str] = ()
+    lines: Sequence[Line] = ()
     count: int = 0
 
     def numeric(self, place: int) -> bool:
@@ -168,27 +177,39 @@ class Table:
 
 
 def render(spec: Spec, frames: Mapping[str, pd.DataFrame], tables: Tables) -> Table:
-    """A table; without rows where the study has none."""
-    frame = frames.get(spec.csv, pd.DataFrame())
+    """A table; without rows where the study has none.
+
+    Columns that say the same in all rows are in its caption, those that say nothing nowhere.
+    """
+    csv = spec.csv or spec.id
+    frame = frames.get(csv, pd.DataFrame())
     frame = spec.rows(frame, tables) if len(frame) else frame
     if frame.empty:
-        return Table(spec.id, spec.caption, [])
+        return Table(spec.id, spec.caption)
     keys = [name for key in spec.keys for name in _key(key, frame, tables)]
     if spec.wide:
-        there = set(frame[spec.wide])
-        places = list(_wide(frame, spec, keys))
+        rows = list(_wide(frame, spec, keys))
     else:
-        there = {name for name in frame if not frame[name].map(missing).all()}
-        places = [({**row}, [int(at)]) for at, row in zip(frame.index, records(frame), strict=True)]
-    named = [name for name in keys if not frame[name].map(missing).all()]
-    units = {**dict.fromkeys(named, "level")}
-    units |= {name: _UNIT_OF.get(name, "") for name in spec.columns if name in there}
-    heads = [_HEADS.get(name, name.replace("_", " ")) for name in units]
-    lines = []
-    for row, labels in places[:MOST_ROWS]:
-        cells = [_cell(name, unit, row) for name, unit in units.items()]
-        lines.append(Line(cells, _source(spec.csv, row, labels)))
-    return _condensed(Table(spec.id, spec.caption, heads, lines, len(places)))
+        rows = [(row, [int(at)]) for at, row in zip(frame.index, records(frame), strict=True)]
+    units = {**dict.fromkeys(keys, "level"), **{one: _UNIT_OF.get(one, "") for one in spec.columns}}
+    shown = rows[:MOST_ROWS]
+    columns = {
+        _HEADS.get(name, name.replace("_", " ")): [_cell(name, unit, row) for row, _ in shown]
+        for name, unit in units.items()
+    }
+    columns = {head: cells for head, cells in columns.items() if set(cells) != {EMPTY}}
+    same = [head for head, cells in columns.items() if len(shown) > 1 and len(set(cells)) == 1]
+    said = ", ".join(f"{head} {columns.pop(head)[0].text}" for head in same)
+    return Table(
+        spec.id,
+        f"{spec.caption}; all rows: {said}" if said else spec.caption,
+        list(columns),
+        [
+            Line(cells, _source(csv, row, labels))
+            for (row, labels), *cells in zip(shown, *columns.values(), strict=True)
+        ],
+        len(rows),
+    )
 
 
 def _key(key: str, frame: pd.DataFrame, tables: Tables) -> list[str]:
@@ -209,7 +230,7 @@ def _wide(
         row = dict(zip(keys, levels, strict=True))
         for one in records(group):
             name = str(one[spec.wide])
-            row[name] = one[spec.value]
+            row[name] = one["mean"]
             row |= {f"{name}_{of}": one[of] for of in more}
         yield row, list(map(int, group.index))
 
@@ -223,18 +244,16 @@ def _source(csv: str, row: Mapping[str, Any], labels: Sequence[int]) -> str:
 def _cell(name: str, unit: str, row: Mapping[str, Any]) -> Cell:
     """A cell of a column; the unit of a mean may be in its row."""
     value = row.get(name)
-    if name in ("mean", "value"):
+    if name == "mean":
         unit = unit or str(row.get("unit") or "")
-    if missing(value):
-        return Cell("–", "")
+    if missing(value) or value == "":
+        return EMPTY
     if isinstance(value, bool):
         return Cell("yes" if value else "no", str(value))
     if not isinstance(value, int | float):
         named = name == "engine" or (name in "ab" and row.get("factor") == "engine")
         text = " ".join(_BOXES.sub(" ", title(str(value)) if named else str(value)).split())
-        return Cell(text[:_SIGNS] + ("…" if len(text) > _SIGNS else "") or "–", text)
-    if math.isnan(value):
-        return Cell("–", -math.inf)
+        return Cell(text[:_SIGNS] + ("…" if len(text) > _SIGNS else ""), text)
     return Cell(_number(value, unit), float(value), _note(name, row, unit))
 
 
@@ -251,38 +270,11 @@ def _number(value: float, unit: str) -> str:
 
 def _note(name: str, row: Mapping[str, Any], unit: str) -> str:
     """What stands under a value: its 95 % interval, or its maximum."""
-    low: Any
-    high: Any
-    most: Any = row.get(f"{name}_max")
-    if not missing(most):
+    prefix = "" if name == "mean" else f"{name}_"
+    low, high, most = (row.get(f"{prefix}{end}") for end in ("low", "high", "max"))
+    if most is not None and not missing(most):
         return f"max. {_number(float(most), unit)}"
-    prefix = "" if name in ("mean", "value") else f"{name}_"
-    low, high = row.get(f"{prefix}low"), row.get(f"{prefix}high")
-    if missing(low) or missing(high) or low == high:
+    if low is None or high is None or missing(low) or missing(high) or low == high:
         return ""
     unit = unit if unit in UNITS else ""  # that of the value stands above already
     return f"{_number(float(low), unit)} to {_number(float(high), unit)}"
-
-
-def _condensed(table: Table) -> Table:
-    """The table without columns that say the same in all rows: these are in its caption."""
-    same = [
-        len(table.lines) > 1 and len({line.cells[place] for line in table.lines}) == 1
-        for place in range(len(table.heads))
-    ]
-    first = table.lines[0].cells if table.lines else []
-    said = [
-        f"{head} {cell.text}"
-        for head, cell, out in zip(table.heads, first, same, strict=False)
-        if out and cell.text not in ("–", "")
-    ]
-    return Table(
-        table.id,
-        f"{table.caption}; all rows: {', '.join(said)}" if said else table.caption,
-        [head for head, out in zip(table.heads, same, strict=True) if not out],
-        [
-            replace(one, cells=[c for c, out in zip(one.cells, same, strict=True) if not out])
-            for one in table.lines
-        ],
-        table.count,
-    )

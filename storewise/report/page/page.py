@@ -212,7 +212,7 @@ def _weights(verdict: Verdict) -> dict[str, Any]:
 
 def _quarantine(tables: Tables) -> Table:
     lines = [
-        Line([Cell(text or "–", text) for text in (bad.path, bad.line, bad.offset, bad.reason)])
+        Line([Cell(text or "–") for text in (bad.path, bad.line, bad.offset, bad.reason)])
         for bad in tables.results.quarantined
     ]
     heads = ["file", "line", "byte", "reason"]

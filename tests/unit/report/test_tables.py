@@ -20,7 +20,7 @@ def tables(made):
 @pytest.fixture(scope="module")
 def draw(tables):
     def one(spec, frame):
-        return render(spec, {spec.csv: frame}, tables)
+        return render(spec, {spec.csv or spec.id: frame}, tables)
 
     return one
 
@@ -45,7 +45,7 @@ def test_cells_by_hand(draw):
         }
     )
     columns = ("mean", "weight", "p", "flags", "n", "nothing", "not there")
-    made = draw(Spec("t", "t", "Title", columns, keys=("engine",)), frame)
+    made = draw(Spec("t", "Title", columns, ("engine",)), frame)
     assert made.heads == ["engine", "mean, 95 % interval", "weight", "p", "flags"]
     # What is the same in all rows stands in the caption; what is empty nowhere.
     assert made.caption == "Title; all rows: repeats 3"
@@ -67,7 +67,7 @@ def test_levels_of_a_column_become_columns(draw):
         ],
         columns=["trial", "metric", "mean", "max"],
     )
-    spec = Spec("t", "t", "", ("cpu_user", "disk_read"), keys=("trial",), wide="metric")
+    spec = Spec("t", "", ("cpu_user", "disk_read"), ("trial",), wide="metric")
     made = draw(spec, frame)
     assert texts(made) == [["t1", "10.0 %", "2.00 KiB/s"], ["t2", "5.00 %", "–"]]
     assert made.lines[0].cells[1].note == "max. 20.0 %"
@@ -79,7 +79,7 @@ def test_every_table_names_columns_that_the_analysis_has(tables):
     frames = tables.frames()
     for spec in (*MEASURED, *STATISTICS, *HOSTS):
         if not spec.wide:
-            there = set(frames[spec.csv].columns)
+            there = set(frames[spec.csv or spec.id].columns)
             wanted = {*spec.columns, *spec.keys} - {"setting", "memory_used"}
             assert wanted <= there, spec.id
 
