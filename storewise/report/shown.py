@@ -60,7 +60,7 @@ VERDICT = Spec(
     csv="verdict",
 )
 
-MEASURED = (
+TABLES = (
     Spec(
         "rates",
         "Rates, mean over repeats (SSEARCH files store nothing: their load is parsing); "
@@ -169,9 +169,6 @@ MEASURED = (
         ("expected", "counted", "checked", "lost", "wrong"),
         ("trial", "kind"),
     ),
-)
-
-STATISTICS = (
     Spec(
         "variance",
         "Analysis of variance: what each factor explains of a measure",

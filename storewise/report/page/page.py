@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from storewise.analysis.common.remedies import grouped_warnings
 from storewise.analysis.measure.conditions import conditions
@@ -32,7 +34,7 @@ from storewise.report.data.embed import packed, script_json
 from storewise.report.data.evidence import evidence
 from storewise.report.page import provenance
 from storewise.report.page.timelines import timelines
-from storewise.report.shown import HOSTS, MEASURED, PUBLISHED, STATISTICS, VERDICT
+from storewise.report.shown import HOSTS, PUBLISHED, TABLES, VERDICT
 from storewise.report.tables import Cell, Line, Spec, Table, render
 
 TEMPLATE = "report.html"
@@ -128,12 +130,12 @@ def html(tables: Tables, decision: Verdict, made: Sequence[Made], chart: Verdict
     span, trials, series = timelines(tables)
     parts = {
         "verdict_table": made_of(VERDICT),
-        "tables": made_of(*MEASURED),
-        "statistics": made_of(*STATISTICS),
+        "tables": made_of(*TABLES),
         "hosts": made_of(*HOSTS),
         "published_tables": made_of(PUBLISHED),
-        "quarantine": _quarantine(tables),
+        "quarantined": _quarantined(tables),
     }
+    sources = {*_sources(chain.from_iterable(parts.values())), *_DRAWN}
     data = {"trials": trials, "weights": _weights(decision)}
     page: str = environment.get_template(TEMPLATE).render(
         **parts,
@@ -155,12 +157,11 @@ def html(tables: Tables, decision: Verdict, made: Sequence[Made], chart: Verdict
         span=span,
         fold=FOLD,
         published=provenance.published(tables),
-        quarantined=tables.results.quarantined,
         failed=tables.results.failed,
         attempts=tables.results.attempts,
         trials=len(tables.trials),
         data=script_json(data),
-        evidence=packed(evidence(tables, frames, sorted({*_sources(parts), *_DRAWN}))),
+        evidence=packed(evidence(tables, frames, sorted(sources))),
         scripts=SCRIPTS,
     )
     return page
@@ -168,11 +169,7 @@ def html(tables: Tables, decision: Verdict, made: Sequence[Made], chart: Verdict
 
 def ticks(text: str) -> Markup:
     """What stands between backticks as code."""
-    parts = text.split("`")
-    return Markup("").join(
-        Markup("<code>{}</code>").format(part) if place % 2 else part
-        for place, part in enumerate(parts)
-    )
+    return Markup(re.sub("`(.*?)`", r"<code>\1</code>", escape(text)))
 
 
 def summary_text(chart: VerdictChart, answer: Answer) -> str:
@@ -210,18 +207,18 @@ def _weights(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def _quarantine(tables: Tables) -> Table:
+def _quarantined(tables: Tables) -> list[Table]:
     lines = [
         Line([Cell(text or "–") for text in (bad.path, bad.line, bad.offset, bad.reason)])
         for bad in tables.results.quarantined
     ]
+    caption = "Quarantined files: they are not complete and were left out whole"
     heads = ["file", "line", "byte", "reason"]
-    return Table("quarantine", "Files that were left out", heads, lines, len(lines))
+    return [Table("quarantined", caption, heads, lines, len(lines))] if lines else []
 
 
-def _sources(parts: Mapping[str, Any]) -> set[str]:
+def _sources(tables: Iterable[Table]) -> set[str]:
     """The CSV files that rows of tables come from."""
-    tables = [one for of in parts.values() if isinstance(of, list) for one in of]
     return {line.source.split(":")[0] for one in tables for line in one.lines if line.source}
 
 

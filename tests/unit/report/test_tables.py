@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from support.results.made import GROUP, SCALED
 
-from storewise.report.shown import HOSTS, MEASURED, STATISTICS
+from storewise.report.shown import HOSTS, TABLES
 from storewise.report.tables import Spec, render
 
 pytestmark = GROUP
@@ -77,7 +77,7 @@ def test_levels_of_a_column_become_columns(draw):
 def test_every_table_names_columns_that_the_analysis_has(tables):
     """A renamed column would only be missing on the page."""
     frames = tables.frames()
-    for spec in (*MEASURED, *STATISTICS, *HOSTS):
+    for spec in (*TABLES, *HOSTS):
         if not spec.wide:
             there = set(frames[spec.csv or spec.id].columns)
             wanted = {*spec.columns, *spec.keys} - {"setting", "memory_used"}
@@ -85,7 +85,7 @@ def test_every_table_names_columns_that_the_analysis_has(tables):
 
 
 def test_sources_are_rows_of_the_files(tables, draw):
-    rates = next(spec for spec in MEASURED if spec.id == "rates")
+    rates = next(spec for spec in TABLES if spec.id == "rates")
     made = draw(rates, tables.summary)
     mean = next(place for place, head in enumerate(made.heads) if head.startswith("mean"))
     assert len(made.lines) > 5

@@ -41,7 +41,7 @@ if (weighable.length > 1) {
   byId("weights").open = innerWidth >= 640;
   byId("weights").hidden = false;
   document.querySelectorAll("#uses [data-use]").forEach((line) => {
-    line.append(make("button", { type: "button", class: "set", title: "set the weights below to these", onclick: () => { slideTo(priorities.uses[Number(line.dataset.use)]); byId("weights").open = true; weigh(); } }, "set weights", make("span", { class: "unseen" }, ` of: ${line.firstElementChild.textContent}`)));
+    line.append(make("button", { type: "button", class: "set", title: "set the weights below to these", onclick: () => { slideTo(priorities.uses[Number(line.dataset.use)]); byId("weights").open = true; weigh(); } }, "set weights", make("span", { class: "unseen" }, ` of ${line.firstElementChild.textContent}`)));
   });
 }
 // For tests: the formula alone.
