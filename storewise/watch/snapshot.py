@@ -73,8 +73,8 @@ class Frame:
     failed: Sequence[str]
     """Trials that failed for good."""
     running: Sequence[str]
-    left: int | None
-    """Trials that are neither done nor failed nor running; None where that is not known."""
+    total: int | None
+    """Trials in all; None where that is not known."""
     seconds_left: float | None
     sessions: Sequence[LiveSession]
     jobs: Sequence[JobStatus]
@@ -90,13 +90,6 @@ class Frame:
     def over(self) -> bool:
         """Whether there is nothing more to wait for."""
         return self.state not in ("runs", "between")
-
-    @property
-    def total(self) -> int | None:
-        """Trials in all; None where that is not known."""
-        if self.left is None:
-            return None
-        return self.done + len(self.failed) + len(self.running) + self.left
 
 
 @dataclass
@@ -121,12 +114,12 @@ def look(directory: Path, seen: Seen | None = None) -> Frame:
     running = [trial_of(session) for session in live]
     # What is planned again is not done, until it has its new results.
     again = set(record.measuring) if record is not None and record.ended is None else set()
-    done = [
+    done = {
         name
         for name in measured
         if name not in running
         and not (record and name in again and seen.durations[name][0] < record.started)
-    ]
+    }
     failed = sorted(path.parent.name for path in directory.glob(f"{TRIALS}/*/{FAILED}"))
     trials: Mapping[str, str] = record.trials if record is not None else {}
     counted = {*done, *failed, *running}
@@ -143,7 +136,7 @@ def look(directory: Path, seen: Seen | None = None) -> Frame:
         done=len(done),
         failed=failed,
         running=running,
-        left=len(waiting) if record is not None else None,
+        total=len(counted) + len(waiting) if record is not None else None,
         seconds_left=time_left(
             {n: d for n, (_, d) in seen.durations.items() if d is not None and n in done},
             trials,

@@ -169,7 +169,7 @@ def html(tables: Tables, decision: Verdict, made: Sequence[Made], chart: Verdict
 
 def ticks(text: str) -> Markup:
     """What stands between backticks as code."""
-    return Markup(re.sub("`(.*?)`", r"<code>\1</code>", escape(text)))
+    return Markup(re.sub("`(.*?)`", r"<code>\1</code>", str(escape(text))))
 
 
 def summary_text(chart: VerdictChart, answer: Answer) -> str:

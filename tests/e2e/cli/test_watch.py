@@ -47,7 +47,7 @@ def test_a_run_is_watched_to_its_end(tmp_path):
         wait_until(reading, 60, "both workers at work in their second phase")
         (frame,) = reads
         assert (frame.state, frame.total, frame.done) == ("runs", 2, 0)
-        assert (len(frame.running), frame.left) == (1, 1)
+        assert len(frame.running) == 1
         assert all(worker.fresh for worker in frame.jobs)
         assert frame.sessions[0].phase == "read"
         once = place.storewise("watch", "s.yaml", "--once")

@@ -45,6 +45,7 @@ def test_conditions_warnings_files_and_servers_are_told(page):
     assert not re.search(r"""(src|href)=["'](https?:)?//""", page)
     cells = re.findall(r"<(?:td|dd|li|p)[^>]*>([^<]*)<", page)
     assert len(cells) > 200
+    assert "<code>" in page and "&lt;code&gt;" not in page
     assert not [c for c in cells if re.search(r"\bnan\b|None|\b[12]\.0 (node|worker)", c)]
 
 

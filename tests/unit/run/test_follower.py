@@ -59,7 +59,7 @@ class Run:
         known = {
             **{"study": "s", "directory": results, "at": 0.0, "state": "runs", "record": None},
             **{"done": len(self.measured), "failed": [], "running": []},
-            **{"left": 3, "seconds_left": 50.0, "sessions": [], "jobs": []},
+            **{"total": 5, "seconds_left": 50.0, "sessions": [], "jobs": []},
             **{"failures": [], "warnings": [], "log": None, "lines": []},
         }
         return Frame(**{**known, **self.frame})

@@ -79,7 +79,7 @@ def test_a_study_is_called_what_the_user_calls_it_and_no_clock_is_ahead(study):
 
 def test_a_run_lives_ends_and_is_killed(study):
     frame = look(study)
-    assert (frame.state, frame.total, frame.running, frame.left) == ("runs", 2, ["null-r1"], 1)
+    assert (frame.state, frame.total, frame.running) == ("runs", 2, ["null-r1"])
     assert find(None, study.parent) == find("s.yaml", study.parent) == study
     assert frame.seconds_left is None
     # Its process is this one, which lives on: only its record says that it has ended.
@@ -103,7 +103,7 @@ def test_a_run_lives_ends_and_is_killed(study):
     assert "was killed or its host was lost" in text(frame)
     (study / "run.json").write_text("{")
     frame = look(study)
-    assert (frame.state, frame.left, frame.total) == ("unknown", None, None)
+    assert (frame.state, frame.total) == ("unknown", None)
 
 
 def test_warnings_and_rates_of_running_trials_are_shown(study):
