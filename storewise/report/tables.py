@@ -272,7 +272,7 @@ def _note(name: str, row: Mapping[str, Any], unit: str) -> str:
     """What stands under a value: its 95 % interval, or its maximum."""
     prefix = "" if name == "mean" else f"{name}_"
     low, high, most = (row.get(f"{prefix}{end}") for end in ("low", "high", "max"))
-    if most is not None and not missing(most):
+    if most is not None and not missing(most) and most != row[name]:
         return f"max. {_number(float(most), unit)}"
     if low is None or high is None or missing(low) or missing(high) or low == high:
         return ""
