@@ -35,7 +35,7 @@ from matplotlib.ticker import (
 from matplotlib.transforms import ScaledTranslation
 
 from storewise.figures.chart import Chart, Panel, Point, Series
-from storewise.figures.style import GREY, GRID, INK, LINES, engine_colour, look, themed
+from storewise.figures.style import GRID, INK, LINES, look, themed
 
 #: Of a panel, in points (1/72 inch): 400 pixels, which a phone shows without making it smaller.
 WIDTH = 300.0
@@ -150,9 +150,9 @@ def picture_of(figure: Figure, parts: Sequence[SubFigure] = ()) -> Picture:
         box = part.bbox.transformed(figure.dpi_scale_trans.inverted())
         x, y = 72 * box.x0, 72 * (figure.get_figheight() - box.y1)
         width, height = 72 * box.width, 72 * box.height
-        look = {"width": f"{width:g}", "height": f"{height:g}"}
-        look["viewBox"] = f"{x:g} {y:g} {width:g} {height:g}"
-        own = ElementTree.Element(f"{_SVG}svg", look)
+        size = {"width": f"{width:g}", "height": f"{height:g}"}
+        view = {"viewBox": f"{x:g} {y:g} {width:g} {height:g}"}
+        own = ElementTree.Element(f"{_SVG}svg", size | view)
         own.extend([*(shared if place == 0 else []), groups[f"part-{place}"]])
         texts.append(ElementTree.tostring(own, encoding="unicode"))
     return Picture(png.getvalue(), ElementTree.tostring(root, encoding="unicode"), texts)
@@ -190,24 +190,22 @@ def _signs(chart: Chart) -> Mapping[str, Any]:
 
 
 def _sign(series: Series) -> Any:
-    colour = _colour(series)
+    colour, marker = _looks(series)
     if series.mode in ("bars", "area"):
         return Patch(facecolor=colour)
     return Line2D(
         [], [],
         color=colour,
         ls="none" if series.mode == "markers" else LINES[series.dash % len(LINES)],
-        marker="" if series.mode == "level" else _marker(series),
+        marker="" if series.mode == "level" else marker,
         markerfacecolor="#FFFFFF" if all(point.hollow for point in series.points) else colour,
     )  # fmt: skip
 
 
-def _colour(series: Series) -> str:
-    return series.colour or (engine_colour(series.engine) if series.engine else GREY)
-
-
-def _marker(series: Series) -> str:
-    return series.marker or (look(series.engine).marker if series.engine else "o")
+def _looks(series: Series) -> tuple[str, str]:
+    """(colour, marker) of a series."""
+    of_engine = look(series.engine)
+    return series.colour or of_engine.colour, series.marker or of_engine.marker
 
 
 class _Room(NamedTuple):
@@ -263,7 +261,8 @@ def _draw(
 ) -> None:
     """A series in its panel. `below` has the ends of bars by their row, and of areas by their
     second; `aside` is in points."""
-    points, colour, dash = series.points, _colour(series), LINES[series.dash % len(LINES)]
+    points, (colour, marker) = series.points, _looks(series)
+    dash = LINES[series.dash % len(LINES)]
     xs = [point.x for point in points]
     ys = [panel.rows.index(point.y) for point in points] if panel.rows else [p.y for p in points]
     links = [
@@ -293,12 +292,12 @@ def _draw(
         if series.mode == "lines+markers":
             axes.plot(xs, ys, color=colour, ls=dash, lw=1.6, **place)
         _whiskers(axes, panel, points, xs, ys, ecolor=colour, **place)
-        marker, look = _marker(series), dict[str, Any](color=colour)
+        faces: dict[str, Any] = {"color": colour}
         if marker not in ("|", "."):
-            faces = ["#FFFFFF" if one.hollow or one.unsure else colour for one in points]
-            look = {"facecolors": faces, "edgecolors": colour, "linewidths": 1.2}
+            inside = ["#FFFFFF" if one.hollow or one.unsure else colour for one in points]
+            faces = {"facecolors": inside, "edgecolors": colour, "linewidths": 1.2}
         size = {"|": 90, ".": 25}.get(marker, 32)
-        dots = axes.scatter(xs, ys, size, marker=marker, zorder=3, clip_on=False, **look, **place)
+        dots = axes.scatter(xs, ys, size, marker=marker, zorder=3, clip_on=False, **faces, **place)
         dots.set_urls(links)
 
 

@@ -26,7 +26,6 @@ FIGURES: Mapping[str, Callable[[Tables], Chart | None]] = {
     "costs": costs.costs,
     "host_cpu": hosts.host_cpu,
     "latency_by_node": per_node.latency_by_node,
-    "slowed_nodes": per_node.slowed_nodes,
     "published": published,
 }
 #: Panels of a figure, at most: nobody reads more.

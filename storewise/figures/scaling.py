@@ -31,13 +31,14 @@ _LABELS = {
     "processes": "processes per worker",
     "threads": "threads per process",
     "clients": "client threads",
+    "slowed_nodes": "slowed nodes",
 }
 
 
 def over_levels(tables: Tables) -> Chart:
     """Rates over the levels of each numeric factor, a panel per factor and phase, then of phases
-    of several steps over client threads, each with the fitted law. Stores that do not have the
-    factor (no servers: no nodes) are level lines."""
+    of several steps over client threads and over the number of slowed nodes, with the fitted law.
+    Stores that do not have the factor (no servers: no nodes) are level lines."""
     rates, factors = rates_shown(tables), tables.results.factors
     panels: list[Panel] = []
     notes = []
@@ -52,13 +53,23 @@ def over_levels(tables: Tables) -> Chart:
         notes.append(shown.note)
         for heading, rows in of_equal_work(tables, shown.rows, "planned", "rate"):
             panels += _panels(tables, heading, rows, shown, "clients")
+    slowed = tables.slowdown.assign(measure="operations_per_s")
+    if len(slowed):
+        shown = choose(slowed, factors, LINES)
+        notes.append(shown.note)
+        for phase, rows in by_phase(tables, shown.rows):
+            for way in filter(None, rows["slow"].unique()):
+                here = rows[rows["slow"].isin(["", way])]
+                panels += _panels(
+                    tables, f"{phase}, {way}", here, shown, "slowed_nodes", "slowdown"
+                )
     return Chart(panels, " ".join(dict.fromkeys(filter(None, notes))))
 
 
 def _panels(
-    tables: Tables, heading: str, rows: pd.DataFrame, shown: Shown, factor: str
+    tables: Tables, heading: str, rows: pd.DataFrame, shown: Shown, factor: str, of: str = "summary"
 ) -> Iterator[Panel]:
-    """The panel of a phase; none where no engine has two levels."""
+    """The panel of a phase with rows of table `of`; none where no engine has two levels."""
     if rows.groupby("engine")[factor].nunique().max() < 2:
         return
     # Of steps that differ in nothing shown the best: how many clients reach it is a store's affair.
@@ -70,7 +81,7 @@ def _panels(
         return f"{number(row['mean'])} {counted}/s"
 
     lines = []
-    for line, group in curves(rows, shown.names, factor, "mean", words, "summary"):
+    for line, group in curves(rows, shown.names, factor, "mean", words, of):
         if group[factor].isna().all():
             line = replace(line, mode="level", dash=DASHED)
         if line.engine == CEILING:

@@ -51,14 +51,9 @@ SOLID, DASHED, DOTTED = 0, 1, 3
 
 
 def look(engine: str) -> Look:
-    """The looks of an engine; those of one that this version does not know are grey."""
+    """The looks of an engine, the same in every study, figure and table; what is of none that this
+    version knows is grey."""
     return LOOKS.get(engine, _OTHER)
-
-
-def engine_colour(engine: str, *, dark: bool = False) -> str:
-    """The colour of an engine as ``#RRGGBB``, the same in every study, figure and table; `dark` is
-    for a dark ground."""
-    return look(engine).dark if dark else look(engine).colour
 
 
 #: What stands for colours of figures on a dark page, where they could not be told from it.
@@ -67,7 +62,7 @@ DARK: Mapping[str, str] = {one.colour: one.dark for one in (_OTHER, *LOOKS.value
 
 def page_colour(engine: str) -> str:
     """The colour of an engine on the page, light or dark."""
-    return themed(engine_colour(engine))
+    return themed(look(engine).colour)
 
 
 def themed(colour: str) -> str:

@@ -16,7 +16,8 @@ import numpy as np
 from storewise.analysis.common.engines import BASELINE, title
 from storewise.analysis.common.frames import records
 from storewise.analysis.common.text import all_of, binary, count, number, seconds
-from storewise.analysis.files.parts import host_of, part_versions
+from storewise.analysis.files.parts import host_of
+from storewise.analysis.measure.conditions import conditions
 from storewise.analysis.measure.derived import times_asked
 from storewise.analysis.model.tables import Tables
 from storewise.analysis.verdict.answer import MIN_OPERATIONS
@@ -111,7 +112,7 @@ def verdict_chart(tables: Tables, verdict: Verdict) -> VerdictChart:
         str(study.get("title") or study.get("name") or tables.results.directory.name),
         _facts(tables),
         _left_out(tables, verdict),
-        _versions(tables),
+        conditions(tables).get("versions", []),
         [
             Column(one.title, one.about, log, one.weight > 0)
             for one, (_, log) in zip(columns, bars, strict=True)
@@ -287,13 +288,3 @@ def _left_out(tables: Tables, verdict: Verdict) -> list[tuple[str, str]]:
         (f"{n} {what}{'s' if n > 1 else ''} {how}", at) for n, what, how, at in counted if n > 0
     ]
     return [*told, *((f"{store} is not judged: {why}", "why") for store, why in verdict.set_aside)]
-
-
-def _versions(tables: Tables) -> list[str]:
-    """What was measured and by what, with versions; a server's names its product already."""
-    every = {pair for part in tables.results.parts for pair in part_versions(part)}
-    texts = {
-        version if name.startswith("server of") else f"{name.rpartition('.')[2]} {version}"
-        for name, version in every
-    }
-    return sorted(texts, key=lambda text: (not text.startswith("storewise"), text.lower()))

@@ -56,7 +56,6 @@ _TABLES = {
     "costs": "costs",
     "host_cpu": "load",
     "latency_by_node": "per-node",
-    "slowed_nodes": "slowdown",
     "published": "published-table",
 }
 #: Tables that points of figures come from, beside those of the page's tables.

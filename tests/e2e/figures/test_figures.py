@@ -17,10 +17,10 @@ from storewise.figures import make, rates
 from storewise.figures.chart import Axis, Chart, Panel, Point, Series
 from storewise.figures.drawing import draw
 from storewise.figures.make import FIGURES, make_figures, warnings_of
-from storewise.figures.style import engine_colour
+from storewise.figures.style import look
 
-#: Figures of what these studies have not: several nodes, steps, slowed nodes, plans.
-OF_OTHERS = {"latency_over_throughput", "plans", "latency_by_node", "slowed_nodes"}
+#: Figures of what these studies have not: steps, plans, owners in logs.
+OF_OTHERS = {"latency_over_throughput", "plans", "latency_by_node"}
 SVG = "{http://www.w3.org/2000/svg}"
 HREF = "{http://www.w3.org/1999/xlink}href"
 
@@ -163,20 +163,15 @@ def test_figures_of_plans_and_nodes(tables):
         *((4.0, "data0", False), (4.0, "data1", False))
     ]
     assert set(drawn["PostgreSQL, read: hosts"]) == {"user", "system", "iowait"}
+    (alone,) = drawn["PostgreSQL, read, 1 slowed: get"]["median"]
+    assert alone == (1.0, "data1 (slowed)", False)
     slow = [
         {**trial, **step, "step": n, "slowed_nodes": n, "slow": "cpu" * n, "mean": 9.0 - n}
         for n in (0, 1)
     ]
-    chart = FIGURES["slowed_nodes"](
-        replace(
-            tables,
-            slowdown=pd.DataFrame(slow).assign(low=1.0, high=9.0, n=2),
-            per_node=per_node.drop(columns="engine"),
-        )
-    )
-    rates, slowest = (one.series[0].points for one in chart.panels)
-    assert [(p.x, p.y) for p in rates] == [(0, 9), (1, 8)]
-    assert [(p.x, p.hollow) for p in slowest] == [(0, True), (0, True), (1, False)]
+    frame = pd.DataFrame(slow).assign(low=1.0, high=9.0, n=2)
+    drawn = charted(tables, "scaling", slowdown=frame)
+    assert drawn["read, cpu, over slowed nodes"] == {"PostgreSQL": [(0, 9, False), (1, 8, False)]}
 
 
 @pytest.mark.parametrize("dark", [False, True])
@@ -190,7 +185,7 @@ def test_no_two_engines_look_alike_to_colour_blind_readers(dark):
             [[1.256, -0.077, -0.179], [-0.078, 0.931, 0.148], [0.005, 0.691, 0.304]],
         ]
     )
-    texts = [engine_colour(name, dark=dark) for name in ENGINES]
+    texts = [look(name).dark if dark else look(name).colour for name in ENGINES]
     rgb = np.array([[int(text[i : i + 2], 16) / 255 for i in (1, 3, 5)] for text in texts])
     linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
     to_lms = np.array([[0.4122, 0.5363, 0.0514], [0.2119, 0.6807, 0.1074], [0.0883, 0.2817, 0.63]])
