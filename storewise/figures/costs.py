@@ -6,7 +6,7 @@ from storewise.analysis.common.engines import CEILING
 from storewise.analysis.common.text import number
 from storewise.analysis.model.tables import Tables
 from storewise.figures.chart import Axis, Chart, Panel, Point, Series
-from storewise.figures.selection import ROWS, by_phase, choose, phase_title, rows_of_panel
+from storewise.figures.selection import ROWS, by_phase, choose, rows_of_panel
 from storewise.figures.style import DASHED, GREY
 
 #: Of what was judged, what is drawn: money where the study has prices, else hours of hosts.
@@ -52,7 +52,7 @@ def costs(tables: Tables) -> Chart | None:
         for phase, rows in by_phase(tables, shown.rows[shown.rows["measure"] == kind]):
             what, _, per = str(rows["unit"].iloc[0]).partition("/")
             label = f"{'host hours' if what == 'h' else what} per {per.replace('10^6', 'million')}"
-            heading = "keeping the full corpus" if kind == _YEAR else phase_title(phase)
+            heading = "keeping the full corpus" if kind == _YEAR else phase
             dots = rows_of_panel(rows, shown.names, label, "costs", "markers")
             panels.append(Panel(heading, Axis(label), Axis(), dots, [dot.name for dot in dots]))
     return Chart(panels, shown.note)

@@ -159,8 +159,8 @@ def picture_of(figure: Figure, parts: Sequence[SubFigure] = ()) -> Picture:
 
 
 def for_page(svg: str) -> str:
-    """A part as the page has it: its colours are the page's, light or dark, and its links lead from
-    the page."""
+    """A part as the page has it: its font is the page's, as are its colours, light or dark, and its
+    links lead from the page."""
     page = {INK: "currentColor", "#FFFFFF": "var(--page)", GRID: "var(--line)"}
 
     def colour(match: re.Match[str]) -> str:
@@ -168,7 +168,7 @@ def for_page(svg: str) -> str:
         return page.get(text) or themed(text)
 
     svg = re.sub(r"#[0-9a-fA-F]{6}\b", colour, svg)
-    svg = re.sub(r"font: ([\d.]+)px [^;\"]*", r"font-size: \1px", svg)
+    svg = re.sub(r" font-family: [^;\"]*;", "", svg)
     return svg.replace('href="../', 'href="')
 
 

@@ -7,24 +7,12 @@ from typing import Any
 
 import pandas as pd
 
-from storewise.analysis.common.engines import BASELINE, CEILING, client_side
-from storewise.analysis.common.frames import records
-from storewise.analysis.common.text import number, seconds
+from storewise.analysis.common.engines import BASELINE, CEILING
+from storewise.analysis.common.text import seconds
 from storewise.analysis.judge.comparable_steps import closed_steps, headline_rates, loads
 from storewise.analysis.model.tables import Tables
-from storewise.figures.chart import Axis, Chart, Panel, Point, Series
-from storewise.figures.selection import (
-    CLIENTS_CEILING,
-    LINES,
-    ROWS,
-    by_phase,
-    choose,
-    curves,
-    phase_title,
-    row_name,
-    rows_of_panel,
-)
-from storewise.figures.style import GREY
+from storewise.figures.chart import Axis, Chart, Panel
+from storewise.figures.selection import LINES, ROWS, by_phase, choose, curves, rows_of_panel
 
 #: Percentile -> one of how many operations takes longer: the axis of latency curves.
 _TAILS = {"p50": 2, "p90": 10, "p99": 100, "p99.9": 1_000, "p99.99": 10_000}
@@ -52,29 +40,18 @@ def measure_of(rows: pd.DataFrame) -> str:
 
 
 def throughput(tables: Tables) -> Chart | None:
-    """A row per engine and setting with its mean and interval, and a tick at the client's ceiling;
-    a panel per phase."""
+    """A row per engine and setting with its mean and interval, the client's ceiling last; a panel
+    per phase."""
     rates = rates_shown(tables)
-    factors = tables.results.factors
-    keys = [*client_side(factors), "phase", "step", "measure"]
-    ceilings = rates.loc[rates["engine"] == CEILING, [*keys, "mean"]].drop_duplicates(keys)
-    rates = rates[rates["engine"] != CEILING]
-    if rates.empty:
+    if rates.empty or (rates["engine"] == CEILING).all():
         return None
-    beside = rates.merge(ceilings, "left", on=keys, suffixes=("", "_of_client"))
-    rates = rates.assign(ceiling=beside["mean_of_client"].to_numpy())
-    shown = choose(rates, factors, ROWS)
+    shown = choose(rates, tables.results.factors, ROWS)
     panels = []
     for phase, rows in by_phase(tables, shown.rows):
         counted = measure_of(rows)
-        series = rows_of_panel(rows, shown.names, f"{counted}/s", "summary", "markers")
-        names = [one.name for one in series]
-        for row in records(rows.dropna(subset="ceiling")):
-            words = f"{number(row['ceiling'])} {counted}/s"
-            tick = Point(row["ceiling"], row_name(row, shown.names), words=words)
-            series.append(Series(CLIENTS_CEILING, [tick], "markers", colour=GREY, marker="|"))
-        axis = Axis(f"{counted} per second")
-        panels.append(Panel(phase_title(phase), axis, Axis(), series, names))
+        dots = rows_of_panel(rows, shown.names, f"{counted}/s", "summary", "markers")
+        axis, names = Axis(f"{counted} per second"), [dot.name for dot in dots]
+        panels.append(Panel(phase, axis, Axis(), dots, names))
     return Chart(panels, shown.note)
 
 

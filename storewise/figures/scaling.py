@@ -17,7 +17,7 @@ from storewise.analysis.model.tables import Tables
 from storewise.analysis.stats.usl import law
 from storewise.figures.chart import Axis, Chart, Panel, Point, Series, level_axis
 from storewise.figures.rates import measure_of, rates_shown
-from storewise.figures.selection import LINES, Shown, by_phase, choose, curves, phase_title
+from storewise.figures.selection import LINES, Shown, by_phase, choose, curves
 from storewise.figures.steps import of_equal_work, steps_of
 from storewise.figures.style import DASHED, DOTTED
 
@@ -46,7 +46,7 @@ def over_levels(tables: Tables) -> Chart:
         shown = choose(rates, [f for f in factors if f != factor], LINES)
         notes.append(shown.note)
         for phase, rows in by_phase(tables, shown.rows):
-            panels += _panels(tables, phase_title(phase), rows, shown, factor)
+            panels += _panels(tables, phase, rows, shown, factor)
     steps = steps_of(tables, "operations_per_s")
     if len(steps):
         shown = choose(steps, factors, LINES)

@@ -16,8 +16,6 @@ from storewise.analysis.model.tables import Tables
 from storewise.analysis.stats.intervals import too_wide
 from storewise.figures.chart import Mode, Point, Series
 
-#: What rates of the null engine are: they store nothing.
-CLIENTS_CEILING = "client's ceiling"
 #: Lines of a panel, and rows of one, beyond which each engine is shown at its lowest setting.
 LINES, ROWS = 9, 24
 
@@ -46,20 +44,11 @@ def choose(table: pd.DataFrame, names: Sequence[str], most: int, panel: str = "p
     return Shown(table, [], note)
 
 
-def phase_title(phase: str) -> str:
-    return "write (parsing and loading)" if phase == "write" else phase
-
-
 def line_name(row: Mapping[str, Any], names: Sequence[str]) -> str:
     """Engine and setting of a row; the null engine is only told as the client's ceiling."""
     engine = str(row["engine"])
-    name = CLIENTS_CEILING if engine == CEILING else title(engine)
+    name = "client's ceiling" if engine == CEILING else title(engine)
     return ", ".join(filter(None, (name, setting(row, names))))
-
-
-def row_name(row: Mapping[str, Any], names: Sequence[str]) -> str:
-    """The name of a row of a panel: engine, setting and step."""
-    return ", ".join(filter(None, (line_name(row, names), row.get(WITH))))
 
 
 def by_engine(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -138,6 +127,6 @@ def rows_of_panel(
         rows = of_engine.sort_values(list(names)) if names else of_engine
         points = points_of(rows, "mean", "mean", words, source)
         for row, point in zip(records(rows), points, strict=True):
-            name = row_name(row, names)
+            name = ", ".join(filter(None, (line_name(row, names), row.get(WITH))))
             series.append(Series(name, [replace(point, y=name)], mode, engine))
     return series
