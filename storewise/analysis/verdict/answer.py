@@ -1,7 +1,6 @@
 """The answer in a few words: what to take, beside what, and how sure that is.
 
-No interval stands here: intervals are whiskers of the chart, and sentences with them are the
-verdict's (`storewise.analysis.verdict.decision`).
+No interval stands here: intervals are whiskers of the chart, and columns of the verdict's table.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from storewise.analysis.common.text import all_of
 from storewise.analysis.decision import Criterion as Rule
 from storewise.analysis.decision import Decision
 from storewise.analysis.decision.decide import SURE
+from storewise.analysis.decision.model import WORTH
 from storewise.analysis.measure.derived import times_asked
 from storewise.analysis.model.tables import Tables
 from storewise.analysis.verdict.criterion import Criterion, Standing
@@ -23,8 +23,6 @@ from storewise.analysis.verdict.uses import Choice, names_of
 
 #: Reasons that are named beside the answer.
 REASONS = 2
-#: Ratio of two figures below which nobody would choose by it.
-WORTH = 1.2
 #: A sentence names a ratio of rates only if each was measured with at least so many operations.
 MIN_OPERATIONS = 10
 

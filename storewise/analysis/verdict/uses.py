@@ -26,28 +26,27 @@ NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """One use: a key, words after "if you mostly", and the weights of criteria.
-
-    `about` are the criteria of which one must have been measured for two stores.
-    """
+    """One use: a key, words after "if you mostly", the criteria that it is about, of which one must
+    have been measured for two stores, and those that matter beside them."""
 
     key: str
     words: str
     about: tuple[str, ...]
-    weights: Mapping[str, float]
+    beside: tuple[str, ...]
 
-
-def _use(key: str, words: str, about: Sequence[str], beside: Sequence[str]) -> Use:
-    weights = dict.fromkeys(about, MAIN / len(about)) | dict.fromkeys(beside, BESIDE)
-    return Use(key, words, tuple(about), weights)
+    @property
+    def weights(self) -> dict[str, float]:
+        """Those of its criteria."""
+        share = MAIN / len(self.about)
+        return dict.fromkeys(self.about, share) | dict.fromkeys(self.beside, BESIDE)
 
 
 USES = (
-    _use("look_up", "load once and look up by id", ["read"], ["load", "disk"]),
-    _use("questions", "ask a biologist's questions", ["scan", "aggregate"], ["load", "disk"]),
-    _use("write", "write from many clients at once", ["load"], ["scaling", "disk"]),
-    _use("small", "keep it small", ["disk"], ["inodes"]),
-    _use("crash", "must survive a crash", ["read"], ["load", "slow_node"]),
+    Use("look_up", "load once and look up by id", ("read",), ("load", "disk")),
+    Use("questions", "ask a biologist's questions", ("scan", "aggregate"), ("load", "disk")),
+    Use("write", "write from many clients at once", ("load",), ("scaling", "disk")),
+    Use("small", "keep it small", ("disk",), ("inodes",)),
+    Use("crash", "must survive a crash", ("read",), ("load", "slow_node")),
 )
 
 
