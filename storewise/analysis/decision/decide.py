@@ -51,7 +51,10 @@ class Decision:
     sentence: str
     sure: str
     """good, fair or low."""
+    why: Sequence[str]
+    """Why it is not surer, in few words."""
     reasons: Sequence[str]
+    """What else is to be said, in sentences."""
     aside: Mapping[str, str]
     """Store -> why it is not judged."""
     chance: float = np.nan
@@ -65,8 +68,6 @@ class Decision:
     rounds: pd.DataFrame = field(default_factory=pd.DataFrame)
     """(store, round) x criterion: natural logarithms, greater is better. Their sums with weights
     that sum to 1 are the scores."""
-    apart: Sequence[str] = ()
-    """Stores that were measured in other rounds than the best."""
 
     @property
     def named(self) -> list[str]:
@@ -155,7 +156,7 @@ def decide(
     losses = _losses(conditions.crashes)
     if not standing:
         words = f"No store can be judged.{losses}"
-        return Decision(words, "low", [*caps, *told], field.aside)
+        return Decision(words, "low", list(caps), told, field.aside)
     names = pd.Index(list(field.stores), name="store")
     weights = np.array(list(field.weights.values()))
     scores = np.array([weights @ one.parts for one in standing])
@@ -165,9 +166,6 @@ def decide(
     if not counts:
         alike = (known & known[found.best]).any(axis=1)
         apart = [str(store) for store in names[~alike]]
-    if apart:
-        words = f"{', '.join(apart)} and {best} have no round in common: the machine may differ."
-        caps = {words: "low"} | caps
     ratio = -found.fit.gap[found.best]
     half = found.t * found.fit.error[found.best] * (np.nan if counts else 1.0)
     half[found.best] = np.nan
@@ -184,18 +182,22 @@ def decide(
         index=names,
     ).sort_values("score", ascending=False, kind="stable", key=lambda score: score.round(9))
     chance = float(found.chance[found.named].min())
-    at_least = "The chance that no store is over 1.2 times as good: at least {:g} %."
+    doubts = {"differences may be chance": found.sure} if chance < SURE["good"] else {}
+    if apart:
+        doubts[f"measured in different runs: {best}, {', '.join(apart)}"] = "low"
+    caps = doubts | caps
+    at_least = "The chance that no other store is over 1.2 times as good: at least {:g} %."
     likely = [] if np.isnan(chance) else [at_least.format(np.floor(1000 * chance) / 10)]
     parts = {s: pd.DataFrame(one.parts.T, list(field.rounds)) for s, one in field.stores.items()}
     rounds = pd.concat(parts, names=["store", "round"]).set_axis(list(field.weights), axis=1)
     return Decision(
         _sentence(list(table.index[table["named"]]), field) + losses,
         max([found.sure, *caps.values()], key=list(SURE).index),
-        [*likely, *caps, *told],
+        list(caps),
+        [*likely, *told],
         field.aside,
         chance,
         table,
-        apart=apart,
         clients=pd.DataFrame([one.clients for one in standing], names).loc[table.index],
         rounds=rounds.dropna().loc[table.index],
     )
@@ -204,15 +206,15 @@ def decide(
 def _caps(
     field: Field, criteria: Mapping[str, Criterion], conditions: Conditions, *, counts: bool
 ) -> dict[str, str]:
-    """Sentence -> the surest that it lets a decision be."""
+    """What scores do not show -> the surest that it lets a decision be."""
     rounds = [(~np.isnan(one.parts[0])).sum() for one in field.stores.values()]
     caps = {}
-    if short := [name for name in field.weights if criteria[name].short]:
-        caps[f"Phases of less than 5 s: {', '.join(short)}."] = "fair"
-    if conditions.other_work:
-        caps["Other work was on the hosts."] = "low"
     if not counts and rounds and max(rounds) == 1:
-        caps["Single rounds do not tell how far scores are off."] = "low"
+        caps["single runs"] = "low"
+    if conditions.other_work:
+        caps["other work on the hosts"] = "low"
+    if short := [criteria[name].title or name for name in field.weights if criteria[name].short]:
+        caps[f"phases shorter than 5 s: {', '.join(short)}"] = "fair"
     return caps
 
 

@@ -26,6 +26,7 @@ class Criterion:
     least: float = 0.0  # smaller values count as this; in the unit of the values
     counted: bool = False  # files, bytes: without error, so that the mean is taken as it is
     short: bool = False  # measured in a phase of less than 5 s
+    title: str = ""  # what sentences call it, else its name
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,7 @@ def gather(
     nobody knows how far it is off: it is set aside where others have more.
     """
     used = {name: one for name, one in criteria.items() if one.weight > 0}
+    titles = {name: one.title or name for name, one in used.items()}
     measures = measures[~measures["store"].isin(list(failed))]
     stores, aside = sorted(set(measures["store"])), dict(failed)
     measures = measures[measures["criterion"].isin(list(used)) & measures["value"].notna()]
@@ -81,13 +83,13 @@ def gather(
     if max(n.values(), default=0) > 1 and not all(used[c].counted for c in weights):
         aside |= {store: "it has a single round" for store in n if n[store] == 1}
     for store in [s for s in stores if s not in found]:
-        lacks = [c for c in weights or used if c not in has.get(store, ())]
+        lacks = [titles[c] for c in weights or used if c not in has.get(store, ())]
         words = f"it lacks {', '.join(lacks)}" if lacks else "no deployment has all criteria"
         aside[store] = words if store in has or not volume else f"it has no volume {volume}"
     notes = [f"Stores are judged at volume {volume}."] if volume else []
     for c in [c for c in used if c not in weights]:
         have = [store for store in has if c in has[store]]
-        notes.append(f"No store is judged by {c}: only {', '.join(have) or 'none'} has it.")
+        notes.append(f"No store is judged by {titles[c]}: only {', '.join(have) or 'none'} has it.")
     judged = {store: one for store, one in found.items() if store not in aside}
     return Field(judged, weights, list(logs.columns), aside, notes)
 

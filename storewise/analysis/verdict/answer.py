@@ -11,14 +11,12 @@ from dataclasses import dataclass
 
 from storewise.analysis.common.engines import BASELINE, title
 from storewise.analysis.common.text import all_of
-from storewise.analysis.decision import Criterion as Rule
 from storewise.analysis.decision import Decision
-from storewise.analysis.decision.decide import SURE
 from storewise.analysis.decision.model import WORTH
 from storewise.analysis.measure.derived import times_asked
 from storewise.analysis.model.tables import Tables
 from storewise.analysis.verdict.criterion import Criterion, Standing
-from storewise.analysis.verdict.measures import LONG, conditions_of, without_server
+from storewise.analysis.verdict.measures import without_server
 from storewise.analysis.verdict.uses import Choice, names_of
 
 #: Reasons that are named beside the answer.
@@ -72,7 +70,6 @@ def answer(
     criteria: Sequence[Criterion],
     asked: Sequence[Criterion],
     judged: Decision,
-    rules: Mapping[str, Rule],
     pays: Mapping[str, Mapping[str, float]],
     uses: Sequence[Choice],
 ) -> Answer:
@@ -101,31 +98,9 @@ def answer(
         _use(used),
         _change(judged, used),
         judged.sure,
-        _reasons(tables, judged, rules, criteria),
+        judged.why,
         uses,
     )
-
-
-def _reasons(
-    tables: Tables, judged: Decision, rules: Mapping[str, Rule], criteria: Sequence[Criterion]
-) -> list[str]:
-    """Why the answer is not surer, in few words."""
-    if judged.sure == "good":
-        return []
-    counted = [name for name in judged.rounds if not rules[str(name)].counted]
-    titles = {one.name: one.title for one in criteria}
-    reasons = []
-    if len(judged.table) and (judged.table["n"] == 1).all() and counted:
-        reasons.append("single runs")
-    elif judged.chance < SURE["good"]:
-        reasons.append("differences may be chance")
-    if judged.apart:
-        reasons.append("measured in different runs")
-    if conditions_of(tables).other_work:
-        reasons.append("other work on the hosts")
-    if short := [titles[str(name)] for name in counted if rules[str(name)].short]:
-        reasons.append(f"phases shorter than {LONG:g} s: {all_of(short)}")
-    return reasons
 
 
 def _use(used: Sequence[Criterion]) -> str:

@@ -101,10 +101,11 @@ def verdict(tables: Tables) -> Verdict:
     pays = break_even(tables, judged)
     uses = choices(tables, criteria, measures, every, conditions)
     return Verdict(
-        answer(tables, criteria, shown, judged, every, pays, uses),
+        answer(tables, criteria, shown, judged, pays, uses),
         judged,
         [
             *_unfinished(tables),
+            *([f"Not surer: {'; '.join(judged.why)}."] if judged.why else []),
             *judged.reasons,
             *_not_weighed(criteria, weights),
             *sentences(_reading(tables), tables),

@@ -134,7 +134,7 @@ def rules(
         phases = set(map(str, one.values["phase"]))
         counted = one.name in COUNTED
         short = not counted and bool((wall.reindex(sorted(phases)) < LONG).any())
-        every[one.name] = Rule(weight, one.more, one.least, counted, short)
+        every[one.name] = Rule(weight, one.more, one.least, counted, short, one.title)
     return every
 
 

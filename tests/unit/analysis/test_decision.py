@@ -112,8 +112,9 @@ def test_critical_values_are_those_of_tables():
 
 def test_one_store_is_taken_with_its_interval():
     decision = decide(reads(a=200, b=100), READ)
-    chance = "The chance that no store is over 1.2 times as good: at least 99.9 %."
-    assert (decision.sentence, decision.sure, decision.reasons) == ("Take a.", "good", [chance])
+    chance = "The chance that no other store is over 1.2 times as good: at least 99.9 %."
+    assert (decision.sentence, decision.sure, decision.why) == ("Take a.", "good", [])
+    assert decision.reasons == [chance]
     table = decision.table
     assert table["named"].to_dict() == {"a": True, "b": False}
     assert table["n"].tolist() == [3, 3]
@@ -275,7 +276,8 @@ def test_what_repeats_do_not_show_caps_how_sure_it_is(short, other_work, sure):
     conditions = Conditions(other_work=other_work)
     decision = decide(reads(a=200, b=100), {"read": Criterion(short=short)}, conditions)
     assert decision.sure == sure
-    assert ("Phases of less than 5 s: read." in decision.reasons) == short
+    assert ("phases shorter than 5 s: read" in decision.why) == short
+    assert ("other work on the hosts" in decision.why) == other_work
 
 
 def test_a_store_that_lacks_a_criterion_is_named():
@@ -301,7 +303,7 @@ def test_single_rounds_are_not_judged():
     single = measures(rows("a", {"read": 9}, [1]))
     one = decide(pd.concat([single, measures(rows("b", {"read": 1}, [1]))]), READ)
     assert (one.sentence, one.sure) == ("No store is clearly better: a or b.", "low")
-    assert one.reasons == ["Single rounds do not tell how far scores are off."]
+    assert (one.why, one.reasons) == (["single runs"], [])
     assert one.table["chance"].isna().all()
     # One of several deployments may be the best by luck: it is not taken.
     several = [
@@ -317,11 +319,9 @@ def test_stores_of_different_rounds_may_have_had_different_machines():
     late = [{**row, "round": row["round"] + 3} for row in rows("b", {"read": 50})]
     early = measures(rows("a", {"read": 100}), late)
     judged = decide(early, READ)
-    assert (judged.sure, list(judged.apart)) == ("low", ["b"])
-    words = "b and a have no round in common: the machine may differ."
-    assert judged.reasons[1] == words
+    assert (judged.sure, judged.why) == ("low", ["measured in different runs: a, b"])
     both = measures(rows("a", {"read": 100}), rows("b", {"read": 50}), late)
-    assert (decide(both, READ).sure, decide(both, READ).apart) == ("good", [])
+    assert (decide(both, READ).sure, decide(both, READ).why) == ("good", [])
 
 
 def test_a_rate_of_0_and_what_was_not_measured():
