@@ -8,7 +8,7 @@ from pathlib import Path
 
 from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.model.tables import Tables
-from storewise.figures import costs, hosts, per_node, query_plans, rates, scaling, steps
+from storewise.figures import costs, hosts, rates, scaling, steps
 from storewise.figures.chart import Chart
 from storewise.figures.drawing import Picture, draw
 from storewise.figures.published import published
@@ -21,11 +21,11 @@ FIGURES: Mapping[str, Callable[[Tables], Chart | None]] = {
     "latency": rates.latency,
     "scaling": scaling.over_levels,
     "latency_over_throughput": steps.latency_over_throughput,
-    "plans": query_plans.over_selectivity,
+    "plans": rates.over_selectivity,
     "storage": costs.storage,
     "costs": costs.costs,
     "host_cpu": hosts.host_cpu,
-    "latency_by_node": per_node.latency_by_node,
+    "latency_by_node": hosts.latency_by_node,
     "published": published,
 }
 #: Panels of a figure, at most: nobody reads more.

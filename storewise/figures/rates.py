@@ -1,4 +1,4 @@
-"""Rates and times of phases: throughput and latency."""
+"""Rates and times of phases: throughput, latency, and the times of queries over selectivity."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 import pandas as pd
 
 from storewise.analysis.common.engines import BASELINE, CEILING
-from storewise.analysis.common.text import seconds
+from storewise.analysis.common.text import rows_as_text, seconds
 from storewise.analysis.judge.comparable_steps import closed_steps, headline_rates, loads
 from storewise.analysis.model.tables import Tables
-from storewise.figures.chart import Axis, Chart, Panel
+from storewise.figures.chart import Axis, Chart, Panel, level_axis
 from storewise.figures.selection import LINES, ROWS, by_phase, choose, curves, rows_of_panel
 
 #: Percentile -> one of how many operations takes longer: the axis of latency curves.
@@ -80,3 +80,37 @@ def latency(tables: Tables) -> Chart | None:
 
 def _percentile(row: Mapping[str, Any]) -> str:
     return f"{row['percentile']}: {seconds(row['mean'])} ({row['count']:,.0f} operations)"
+
+
+def over_selectivity(tables: Tables) -> Chart | None:
+    """Mean seconds of an execution over the share of the readings, a panel per query; markers are
+    hollow where a plan did not use the secondary index."""
+    factors = list(tables.results.factors)
+    plans = tables.plans.join(tables.trials.set_index("trial")[factors], on="trial")
+    plans = plans[(plans["engine"] != CEILING) & (plans["seconds"] > 0)]
+    if plans["selectivity_pct"].nunique() < 2:
+        return None
+    shown = choose(_means(plans, [*factors, "query", "selectivity_pct"]), factors, LINES, "query")
+    panels = []
+    for query, rows in shown.rows.groupby("query", observed=True):
+        drawn = curves(rows, shown.names, "selectivity_pct", "mean", _execution, "plans")
+        x = level_axis("selectivity (% of the readings)", rows["selectivity_pct"], "log")
+        panels.append(Panel(str(query), x, Axis("seconds"), [line for line, _ in drawn]))
+    return Chart(panels, shown.note)
+
+
+def _means(plans: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """Means over trials and steps, with the rows of `plans` that they are made of as the index."""
+    plans = plans.assign(row=plans.index, hollow=plans["uses_index"].eq(False))
+    means = plans.groupby(keys, dropna=False, observed=True, as_index=False).agg(
+        mean=("seconds", "mean"),
+        n=("seconds", "size"),
+        hollow=("hollow", "any"),
+        rows=("row", rows_as_text),
+    )
+    return means.set_index("rows")
+
+
+def _execution(row: Mapping[str, Any]) -> str:
+    words = f"{seconds(row['mean'])} at {row['selectivity_pct']:g} %"
+    return words + ("\ndid not use the index" if row["hollow"] else "")

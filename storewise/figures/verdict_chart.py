@@ -26,7 +26,6 @@ from storewise.analysis.verdict.criteria import KINDS
 from storewise.analysis.verdict.criterion import Criterion, Standing
 from storewise.analysis.verdict.decision import Verdict
 from storewise.analysis.verdict.measures import rounds_in_words
-from storewise.analysis.verdict.standings import interval
 from storewise.study.criteria import BY_KEY, INODES
 
 #: Columns of the chart; what counts comes first where there are more.
@@ -44,8 +43,6 @@ KEY = (
     f"single run, not judged; hatched: from under {MIN_OPERATIONS} runs. Line: 95 % interval of "
     "the ratio to the best."
 )
-#: What is told of a bar, by its state.
-_RANKS = {"best": "best or not told apart", "behind": "behind", "single": "single run"}
 #: Length of a bar, and the ends of its whisker.
 Lengths = tuple[float, float, float]
 
@@ -69,7 +66,6 @@ class Entry:
     text: str
     runs: str = ""
     state: str = "none"
-    title: str = ""
     length: float = math.nan
     low: float = math.nan
     high: float = math.nan
@@ -202,15 +198,12 @@ def _entry(criterion: Criterion, name: str, bars: Mapping[str, Lengths]) -> Entr
         return Entry("nothing to load" if nothing else "not measured")
     ranked = "best" if standing.leads else "behind" if standing.rank else "single"
     state = "baseline" if standing.baseline else ranked
-    spread = interval(standing.estimate, criterion.unit)
-    told = [_RANKS.get(state, ""), spread, standing.where]
     fewest = min(s.finished for s in criterion.standings if s is standing or s.leads)
     length, low, high = (100 * end for end in bars[name])
     return Entry(
         short_number(standing.estimate.mean, criterion.unit),
         _runs(criterion, standing),
         state,
-        "; ".join(filter(None, told)),
         length,
         low,
         high,
