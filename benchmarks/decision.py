@@ -64,7 +64,7 @@ class Line:
     @property
     def ok(self) -> bool:
         excess = self.share - self.target if self.at_most else self.target - self.share
-        return excess <= 2 * self.error
+        return not excess > 2 * self.error  # also where there was nothing to measure
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,7 @@ def answer(
         sentence,
         beside,
         _use(used),
-        _change(judged, used),
+        change(judged, used),
         judged.sure,
         judged.why,
         uses,
@@ -115,7 +115,7 @@ def _use(used: Sequence[Criterion]) -> str:
     return all_of([f"{c.title} {c.weight * 100:.0f} %" for c in used])
 
 
-def _change(judged: Decision, used: Sequence[Criterion]) -> str:
+def change(judged: Decision, used: Sequence[Criterion]) -> str:
     """The least change of one weight that would put another store level with the one that is
     taken: ``DuckDB instead, if count weighs more than 45 %``.
 

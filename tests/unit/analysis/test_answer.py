@@ -11,8 +11,10 @@ from support.results.made import GROUP, SCALED, only
 
 from storewise.analysis.common.remedies import REMEDIES, grouped_warnings
 from storewise.analysis.common.warnings import StudyWarning
+from storewise.analysis.decision import Criterion as Rule
+from storewise.analysis.decision import decide
 from storewise.analysis.stats.intervals import Estimate
-from storewise.analysis.verdict.answer import times_better
+from storewise.analysis.verdict.answer import change, times_better
 from storewise.analysis.verdict.criterion import Criterion, Standing
 from storewise.analysis.verdict.decision import verdict
 from storewise.figures.verdict_chart import FAR, lengths, verdict_chart
@@ -86,3 +88,19 @@ def test_any_number_of_stores_has_an_answer_and_a_chart(made):
     assert alone.sentence == "Only SQLite can be judged."
     none = verdict(only(tables, engine=[])).answer
     assert (none.sentence, none.sure) == ("No store can be judged.", "low")
+
+
+def test_the_weight_that_would_change_the_answer_by_hand():
+    """a reads four times as fast, b loads twice as fast: level at w ln 2 = (1 - w) ln 4."""
+    figures = [("a", "read", 400), ("b", "read", 100), ("a", "load", 100), ("b", "load", 200)]
+    place = {"deployment": "", "clients": ""}
+    rows = [
+        {"store": store, "criterion": name, "round": at, "value": value * noise, **place}
+        for store, name, value in figures
+        for at, noise in enumerate((1.0, 1.01, 0.99))
+    ]
+    judged = decide(pd.DataFrame(rows), {"read": Rule(), "load": Rule()})
+    used = [replace(criterion({}), name=name, title=name, weight=0.5) for name in ("read", "load")]
+    level = {"read weighs less than 33 %", "load weighs more than 67 %"}
+    assert change(judged, used).removeprefix("b instead, if ") in level
+    assert change(replace(judged, table=judged.table.assign(named=True)), used) == ""
