@@ -30,7 +30,7 @@ from storewise.figures.texts import texts
 from storewise.figures.verdict_chart import KEY, VerdictChart, verdict_chart
 from storewise.figures.verdict_picture import write_picture
 from storewise.layout import ANALYSIS, FIGURES, REPORT, SUMMARY
-from storewise.report.data.embed import packed, script_json
+from storewise.report.data.embed import packed, plain
 from storewise.report.data.evidence import evidence
 from storewise.report.page import provenance
 from storewise.report.page.timelines import timelines
@@ -159,7 +159,7 @@ def html(tables: Tables, decision: Verdict, made: Sequence[Made], chart: Verdict
         failed=tables.results.failed,
         attempts=tables.results.attempts,
         trials=len(tables.trials),
-        data=script_json(data),
+        data=plain(data),
         evidence=packed(evidence(tables, frames, sorted(sources))),
         scripts=SCRIPTS,
     )
