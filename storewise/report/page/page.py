@@ -32,7 +32,7 @@ from storewise.figures.verdict_picture import write_picture
 from storewise.layout import ANALYSIS, FIGURES, REPORT, SUMMARY
 from storewise.report.data.embed import packed, plain
 from storewise.report.data.evidence import evidence
-from storewise.report.page import provenance
+from storewise.report.page.methods import methods, published
 from storewise.report.page.timelines import timelines
 from storewise.report.shown import HOSTS, PUBLISHED, TABLES, VERDICT
 from storewise.report.tables import Cell, Line, Spec, Table, render
@@ -149,13 +149,13 @@ def html(tables: Tables, decision: Verdict, made: Sequence[Made], chart: Verdict
         colours=Markup(page_colours()),
         summary_text=summary_text(chart, decision.answer),
         markdown=markdown(chart),
-        methods=provenance.methods(tables, measured),
+        methods=methods(tables, measured),
         conditions=measured,
         figures=[_figure(one) for one in made if one.picture],
         timelines=[packed(one) for one in series],
         span=span,
         fold=FOLD,
-        published=provenance.published(tables),
+        published=published(tables),
         failed=tables.results.failed,
         attempts=tables.results.attempts,
         trials=len(tables.trials),
