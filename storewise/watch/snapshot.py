@@ -92,12 +92,15 @@ class Frame:
         return self.state not in ("runs", "between")
 
 
+#: By trial: time of the file it is from, and the duration in s where that can be told.
+Durations = dict[str, tuple[float, float | None]]
+
+
 @dataclass
 class Seen:
-    """What need not be read anew for each frame: how long each measured trial took, in s."""
+    """What need not be read anew for each frame: how long each measured trial took."""
 
-    durations: dict[str, tuple[float, float | None]] = field(default_factory=dict)
-    """By trial: time of the file it is from, and the duration where that can be told."""
+    durations: Durations = field(default_factory=dict)
 
 
 def look(directory: Path, seen: Seen | None = None) -> Frame:
@@ -109,16 +112,15 @@ def look(directory: Path, seen: Seen | None = None) -> Frame:
             f"{directory}: no study has run here; start one with `storewise run STUDY`"
         )
     now = time.time()
-    measured = _measured(directory, seen)
+    seen.durations = _durations(directory, seen.durations)
     live = sessions_of(directory)
     running = [trial_of(session) for session in live]
     # What is planned again is not done, until it has its new results.
     again = set(record.measuring) if record is not None and record.ended is None else set()
     done = {
         name
-        for name in measured
-        if name not in running
-        and not (record and name in again and seen.durations[name][0] < record.started)
+        for name, (at, _) in seen.durations.items()
+        if name not in running and not (record and name in again and at < record.started)
     }
     failed = sorted(path.parent.name for path in directory.glob(f"{TRIALS}/*/{FAILED}"))
     trials: Mapping[str, str] = record.trials if record is not None else {}
@@ -183,22 +185,17 @@ def _state(record: RunRecord | None, *, leased: bool) -> State:
     return "between" if record.process.alive() else "killed"
 
 
-def _measured(directory: Path, seen: Seen) -> list[str]:
-    """Trials with their last file, and in `seen` how long each took."""
-    trials = []
+def _durations(directory: Path, known: Durations) -> Durations:
+    """Of the measured trials; what is `known` of an unchanged file is not read again."""
+    durations = {}
     for path in sorted(directory.glob(f"{TRIALS}/*/{VERIFIED}")):
-        trial = path.parent.name
         # The session of a trial with servers is written when they have ended.
         times = _modified([path, path.with_name(SESSION_PART)])
-        if path not in times:
-            continue  # it is being measured again
-        at = max(times.values())
-        trials.append(trial)
-        if seen.durations.get(trial, (0.0, None))[0] != at:
-            seen.durations[trial] = (at, duration_of(path, at))
-    for trial in set(seen.durations) - set(trials):
-        del seen.durations[trial]
-    return trials
+        if path in times:  # else it is being measured again
+            trial, at = path.parent.name, max(times.values())
+            last, seconds = known.get(trial, (0.0, None))
+            durations[trial] = (at, seconds if last == at else duration_of(path, at))
+    return durations
 
 
 def _jobs(directory: Path, trials: Sequence[str], now: float) -> list[JobStatus]:
