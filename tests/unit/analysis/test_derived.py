@@ -95,7 +95,7 @@ def test_efficiency_is_that_of_a_round_against_its_lowest_level():
     # A load is judged by its documents, all else by operations; not by those of one kind, or at a
     # rate that was asked for. A rate of nothing has no ratio.
     own = load.assign(measure="operations_per_s", value=1.0)
-    reads = own[own["trial"].isin(["g", "h"])].assign(phase="read", value=[2.0, 3.0])
+    reads = own[own["trial"].isin(["g", "h"])].assign(phase="read", value=[0.5, 0.75])
     asked, kind = reads.assign(rate=5.0, step=1), reads.assign(operation="get", step=2)
     measures = pd.concat([load, own, parsed, reads, asked, kind]).reindex(columns=list(MEASURES))
     result = efficiencies(measures, results_of(table[names[:-1]]))
