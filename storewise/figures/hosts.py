@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
+from pandas.api.types import is_numeric_dtype
 
 from storewise.analysis.common.engines import title, varying_factors
 from storewise.analysis.common.text import number
@@ -28,44 +30,30 @@ _TIMES = (
 )
 
 
-def _highest(table: pd.DataFrame, tables: Tables) -> pd.DataFrame:
-    """The trial of each engine and phase in `table` that is shown: trial, engine, phase.
-
-    It is the first repeat at the highest setting: that is where a limit would be met.
-    """
-    factors = tables.results.factors
-    rows = table.merge(tables.trials[["trial", "repeat", *factors]], on="trial")
-    names = varying_factors(rows, factors)
-    numeric = [n for n in names if pd.api.types.is_numeric_dtype(rows[n])]
-    last = rows.sort_values([*numeric, "repeat"], ascending=[False] * len(numeric) + [True])
-    return last.drop_duplicates(["engine", "phase"])[["trial", "engine", "phase"]]
-
-
 def host_cpu(tables: Tables) -> Chart | None:
-    """Host CPU over time by kind, iowait included, a panel per engine and phase of LEAST_SECONDS.
+    """Host CPU over time by kind, iowait included, a panel per engine and phase of LEAST_SECONDS:
+    of the first repeat at the highest setting, where a limit would be met.
 
     Nodes on hosts of their own have panels beside those of their clients.
     """
-    if tables.cpu.empty:
-        return None
-    chosen = _highest(tables.cpu, tables)
-    cpu = tables.cpu.merge(chosen, on=["trial", "phase"])
-    clients = dict(zip(tables.trials["trial"], tables.trials["host"], strict=True))
-    cpu["who"] = [
-        "clients" if host in clients[trial].split(", ") else "nodes"
-        for trial, host in zip(cpu["trial"], cpu["host"], strict=True)
-    ]
-    seconds = cpu.groupby(["engine", "phase"])["second"].transform("nunique")
-    cpu = cpu[seconds >= LEAST_SECONDS]
+    factors = tables.results.factors
+    trials = tables.trials.rename(columns={"host": "clients"})
+    names = [n for n in varying_factors(trials, factors) if is_numeric_dtype(trials[n])]
+    trials = trials.sort_values([*names, "repeat"], ascending=[False] * len(names) + [True])
+    trials = trials.reset_index(drop=True).reset_index(names="place")
+    cpu = tables.cpu.merge(trials[["trial", "place", "engine", "clients"]], on="trial")
+    phases = cpu.groupby(["engine", "phase"], observed=True)
+    cpu = cpu[cpu["place"] == phases["place"].transform("min")]
+    phases = cpu.groupby(["engine", "phase"], observed=True)
+    cpu = cpu[phases["second"].transform("nunique") >= LEAST_SECONDS]
     panels = []
     for engine, rows in by_engine(cpu):
-        apart = "nodes" in set(rows["who"])
-        for who in sorted(set(rows["who"])):
-            name = f"{title(engine)} {who}" if apart else title(engine)
-            for phase in tables.phases_of(cpu)[:_PHASES]:
-                here = rows[(rows["who"] == who) & (rows["phase"] == phase)]
-                if len(here):
-                    panels.append(_over_time(f"{name}, {phase}", here))
+        pairs = zip(rows["host"], rows["clients"], strict=True)
+        ours = np.array([host in clients.split(", ") for host, clients in pairs])
+        of_clients = f"{title(engine)}{'' if ours.all() else ' clients'}"
+        for name, here in ((of_clients, rows[ours]), (f"{title(engine)} nodes", rows[~ours])):
+            for phase, in_phase in list(by_phase(tables, here))[:_PHASES]:
+                panels.append(_over_time(f"{name}, {phase}", in_phase))
     return Chart(panels)
 
 
