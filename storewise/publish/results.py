@@ -16,7 +16,6 @@ from typing import Any
 import yaml
 
 from storewise import __version__
-from storewise.analysis.files.runs import record_damage
 from storewise.atomic import write_aside
 from storewise.errors import ResultError
 from storewise.layout import (
@@ -69,8 +68,14 @@ class RunOf:
 def run_of(results: Path) -> RunOf:
     """The run that results are of: this directory's, else that of the publication they were pulled
     from, else the time of the newest trial. ResultError where nothing was measured."""
-    if problem := record_damage(results):
-        raise ResultError(f"{problem}; delete it: the time of the newest trial counts then")
+    path = results / RECORD
+    try:
+        json.loads(path.read_bytes() if path.exists() else "{}")
+    except (OSError, ValueError, RecursionError) as error:
+        raise ResultError(
+            f"{path}: the record of the last run was cut short or changed: {error}; delete it: the "
+            "time of the newest trial counts then"
+        ) from error
     record = read_record(results)
     if record is not None:
         return RunOf(record.run, record.started)

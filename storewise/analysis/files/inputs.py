@@ -69,16 +69,13 @@ def has_inputs(study: Mapping[str, Any]) -> bool:
 
 def read_manifest(path: Path) -> tuple[InputTotals | None, list[StudyWarning]]:
     """Totals of a manifest, with a warning where files are equal; None where it is unreadable."""
-    warnings: list[StudyWarning] = []
     try:
         table = pq.read_table(path)
-        if "duplicate_of" in table.column_names:
-            # Equal files are stored once.
-            once = pc.is_null(table["duplicate_of"])
-            warnings = _equal_files(table.filter(pc.invert(once)))
-            table = table.filter(once)
-        if "warning" in table.column_names:
-            warnings += _input_warnings(table.filter(pc.is_valid(table["warning"])))
+        # Equal files are stored once.
+        once = pc.is_null(table["duplicate_of"])
+        warnings = _equal_files(table.filter(pc.invert(once)))
+        table = table.filter(once)
+        warnings += _input_warnings(table.filter(pc.is_valid(table["warning"])))
         queries, alignments = _sum(table, "queries"), _sum(table, "alignments")
         kinds: dict[str, int] = {}
         if queries is not None and alignments is not None:
@@ -113,11 +110,8 @@ def _input_warnings(table: pa.Table) -> list[StudyWarning]:
 
 
 def _sum(table: pa.Table, name: str) -> int | None:
-    """The sum of a column, None where it or a value of it is missing: a sum of a part would pass
-    for the whole."""
-    if name not in table.column_names or table[name].null_count:
-        return None
-    return int(pc.sum(table[name], min_count=0).as_py())
+    """The sum of a column, None where a value is missing: a part would pass for the whole."""
+    return None if table[name].null_count else int(pc.sum(table[name], min_count=0).as_py())
 
 
 def read_quarantine(path: Path) -> tuple[list[Quarantined], list[StudyWarning]]:

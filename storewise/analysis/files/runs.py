@@ -1,4 +1,4 @@
-"""What runs left: attempts that failed (``failures/*.jsonl``), the record of the last run."""
+"""Attempts that failed (``failures/*.jsonl``)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from storewise.layout import FAILURES, RECORD
+from storewise.layout import FAILURES
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -49,16 +49,3 @@ def _attempts(path: Path) -> Iterator[FailedAttempt]:
             yield FailedAttempt(path.stem, float(one["at"]), str(one["reason"]), log_tail)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             continue
-
-
-def record_damage(results: Path) -> str | None:
-    """What is wrong with the last run's record, in words; None where there is none, or it is whole
-    (that of another version, too)."""
-    path = results / RECORD
-    try:
-        json.loads(path.read_bytes())
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, RecursionError) as error:
-        return f"{path}: the record of the last run was cut short or changed: {error}"
-    return None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.files.parts import HdrLog, Part, whole_phases
-from storewise.analysis.model.results import Key, OwnerKey
+from storewise.analysis.model.results import Key
 from storewise.errors import ResultError
 from storewise.metrics.hdr import Counted, Tag, decoded, merge_all, percentiles
 
@@ -18,44 +20,38 @@ def histograms(
     parts: Sequence[Part],
     logs: Sequence[HdrLog],
     totals: Mapping[tuple[str, str], Mapping[str, str]] | None = None,
-) -> tuple[dict[Key, Counted], dict[OwnerKey, Counted], list[StudyWarning]]:
-    """Merged histograms by trial, phase, step, operation and time ("service", "response"), and
-    those of operations whose owner is known by its name too.
+) -> tuple[dict[Key, Counted], list[StudyWarning]]:
+    """Merged histograms of each operation, and of those of each owner that is known by its name.
 
-    `totals` are the sums of the logs of a trial and phase where they are known: payloads by tag.
-    A log that cannot be read leaves its whole phase out, with a warning.
+    `totals` are the sums of the logs of a trial and phase where they are known: payloads by tag. A
+    log that cannot be read leaves its whole phase out, with a warning; so does one that is missing
+    (`parts.missing_parts` warns).
     """
     whole = whole_phases(parts)
-    of_all: dict[Key, Counted] = {}
-    of_owners: dict[OwnerKey, Counted] = {}
-    warnings: list[StudyWarning] = []
-    by_phase: dict[tuple[str, str], dict[int, HdrLog]] = {}
+    workers = Counter((part.trial, part.phase) for part in parts)
+    by_phase: dict[tuple[str, str], list[Path]] = {}
     for log in logs:
-        by_phase.setdefault((log.trial, log.phase), {})[log.worker] = log
-    workers: dict[tuple[str, str], set[int | None]] = {}
-    for part in parts:
-        workers.setdefault((part.trial, part.phase), set()).add(part.worker)
-    for (trial, phase), of_phase in sorted(by_phase.items()):
-        if (trial, phase) not in whole or workers[trial, phase] - of_phase.keys():
+        by_phase.setdefault((log.trial, log.phase), []).append(log.path)
+    found: dict[Key, Counted] = {}
+    warnings: list[StudyWarning] = []
+    for place, paths in sorted(by_phase.items()):
+        if place not in whole or len(paths) < workers[place]:
             continue
         try:
-            sums = (totals or {}).get((trial, phase))
+            sums = (totals or {}).get(place)
             if sums is None:
-                merged = merge_all([log.path for log in of_phase.values()], counted_tag)
+                merged = merge_all(paths, counted_tag)
             else:
                 merged = decoded({tag: sums[tag] for tag in sums if counted_tag(tag)})
         except ResultError as error:
             remedy = "delete the trial and measure again"
-            warnings.append(StudyWarning("unreadable_log", trial, str(error), remedy))
+            warnings.append(StudyWarning("unreadable_log", place[0], str(error), remedy))
             continue
         for text, histogram in merged.items():
             tag = Tag.parse(text)
             time = tag.time.removesuffix("_time")
-            if tag.owner is None:
-                of_all[trial, phase, tag.step, tag.operation, time] = histogram
-            else:
-                of_owners[trial, phase, tag.step, tag.operation, tag.owner, time] = histogram
-    return of_all, of_owners, warnings
+            found[(*place, tag.step, tag.operation, tag.owner or "", time)] = histogram
+    return found, warnings
 
 
 def counted_tag(text: str) -> bool:

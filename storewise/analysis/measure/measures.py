@@ -93,15 +93,14 @@ def question_times(samples: Reduction, clients: Mapping[StepKey, int]) -> pd.Dat
 def _times(histograms: Mapping[Key, Counted]) -> Iterator[tuple[object, ...]]:
     """Rows of COLUMNS in s, of each operation and of all together."""
     whole: dict[tuple[str, str, int, str], list[Counted]] = {}
-    for (trial, phase, step, operation, time), one in histograms.items():
-        whole.setdefault((trial, phase, step, time), []).append(one)
-        yield from _rows((trial, phase, step, operation), time, one)
+    for (trial, phase, step, operation, owner, time), one in histograms.items():
+        if not owner:
+            whole.setdefault((trial, phase, step, time), []).append(one)
+            yield from _rows((trial, phase, step, operation), time, one)
     for (trial, phase, step, time), each in whole.items():
-        total = each[0]
-        if len(each) > 1:
-            total = Counted()
-            for one in each:
-                total.add(one)
+        total = Counted()
+        for one in each:
+            total.add(one)
         yield from _rows((trial, phase, step, ALL), time, total)
 
 

@@ -20,7 +20,7 @@ from storewise.analysis.measure.reduction import STEP, Reduction
 from storewise.analysis.measure.summary import summarise
 from storewise.analysis.measure.throughput import StepKey
 from storewise.analysis.model.columns import ALL, MEAN
-from storewise.analysis.model.results import OwnerKey, Results
+from storewise.analysis.model.results import Key, Results
 from storewise.metrics.hdr import Counted, bucket_indexes
 from storewise.metrics.outages import common, longest
 from storewise.workloads.faults import OWN_FIELDS, Slow
@@ -69,7 +69,7 @@ def _words(slow: Mapping[str, Any]) -> str:
 
 
 def per_node(
-    histograms: Mapping[OwnerKey, Counted],
+    histograms: Mapping[Key, Counted],
     balance: pd.DataFrame,
     durations: pd.DataFrame,
     host: pd.DataFrame,

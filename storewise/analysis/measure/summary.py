@@ -13,7 +13,7 @@ counts, which have no chance in them, and of a single repeat, which says nothing
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,9 +23,11 @@ from scipy.special import fdtrc, stdtrit
 
 from storewise.analysis.common.engines import BASELINE, CEILING
 from storewise.analysis.common.frames import Floats, Integers
+from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.model.columns import COUNTED, KEY, KEYS, MEAN
 from storewise.analysis.model.results import Results
 from storewise.analysis.stats.intervals import Estimate
+from storewise.study.checks import MIN_REPEATS
 
 #: As in `storewise.analysis.decision.model`.
 UNEQUAL = 0.5
@@ -101,3 +103,17 @@ def _errors(
 def as_estimate(row: Mapping[str, Any]) -> Estimate:
     """A row of a table over repeats as the estimate that it came from."""
     return Estimate(int(row["n"]), *(float(row[name]) for name in MEAN[1:]))
+
+
+def few_repeats(results: Results) -> Iterator[StudyWarning]:
+    """A warning where a setting has too few repeats to be told from another."""
+    if results.trials.empty:
+        return
+    low = int(results.trials.groupby(list(results.factors), dropna=False).size().min())
+    if low < MIN_REPEATS:
+        yield StudyWarning(
+            "few_repeats",
+            "",
+            f"some settings have {low} of the {MIN_REPEATS} rounds that stores can be judged by",
+            f"set `repeats: {MIN_REPEATS}` or more",
+        )

@@ -63,7 +63,7 @@ def measure(
     host = hosts.host_load(samples)
     balance = samples.table("FROM balance ORDER BY ALL")
     checked = verification(samples)
-    histograms, by_owner, warnings = latencies.histograms(parts, logs, totals)
+    histograms, warnings = latencies.histograms(parts, logs, totals)
     walls = samples.table("SELECT trial, phase, step, wall FROM steps")
     texts = dict.fromkeys(("trial", "phase", "host"), "category")
     return Measured(
@@ -81,11 +81,10 @@ def measure(
         host=host,
         cpu=hosts.cpu(samples).astype(texts),
         conditions=conditions,
-        per_node=owners.per_node(by_owner, balance, walls, host, node_table, conditions),
+        per_node=owners.per_node(histograms, balance, walls, host, node_table, conditions),
         crashes=owners.crashes(parts, samples, checked),
         nodes=node_table,
         verification=checked,
-        histograms=histograms,
         warnings=warnings,
     )
 
@@ -97,10 +96,8 @@ def together(lots: Sequence[Measured]) -> Measured:
         each = [getattr(one, name) for one in lots]
         if isinstance(each[0], pd.DataFrame):
             values[name] = joined(each)
-        elif isinstance(each[0], Mapping):
-            values[name] = {key: value for one in each for key, value in one.items()}
         else:
-            values[name] = type(each[0])(item for one in each for item in one)
+            values[name] = [item for one in each for item in one]
     return Measured(**values)
 
 

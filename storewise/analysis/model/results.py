@@ -13,13 +13,10 @@ from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.files.inputs import FailedTrial, InputTotals, Quarantined
 from storewise.analysis.files.parts import HdrLog, Part
 from storewise.analysis.files.runs import FailedAttempt
-from storewise.metrics.hdr import Counted
 from storewise.study.references import Reference
 
-Key = tuple[str, str, int, str, str]
-"""Trial, phase, step, operation, time."""
-OwnerKey = tuple[str, str, int, str, str, str]
-"""Trial, phase, step, operation, owner, time."""
+Key = tuple[str, str, int, str, str, str]
+"""Trial, phase, step, operation, owner of the documents (empty: of all), time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +44,6 @@ class Measured(OfTrials):
     measures: pd.DataFrame
     parameters: pd.DataFrame
     conditions: pd.DataFrame
-    histograms: Mapping[Key, Counted]
     warnings: Sequence[StudyWarning]
 
 

@@ -21,8 +21,7 @@ from storewise.analysis.measure.measures import with_steps
 from storewise.analysis.measure.points import points
 from storewise.analysis.measure.query_plans import plan_warnings, plans
 from storewise.analysis.measure.references import compare
-from storewise.analysis.measure.repeats import few_repeats
-from storewise.analysis.measure.summary import summarise
+from storewise.analysis.measure.summary import few_repeats, summarise
 from storewise.analysis.measure.verification import verification_warnings
 from storewise.analysis.model.columns import ALL, RATES
 from storewise.analysis.model.results import OfTrials, Results

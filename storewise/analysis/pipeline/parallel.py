@@ -23,9 +23,8 @@ from storewise.analysis.model.results import Measured
 from storewise.errors import ResultError
 from storewise.processes import in_processes, processors
 
-#: Bytes of parts that are read at once by up to two processes each, and by more together twice
-#: that: three million samples, about 700 MB in memory.
-LOT = 64_000_000
+#: Bytes of parts that a process reads at once: a million and a half of samples, 350 MB in memory.
+LOT = 32_000_000
 #: Bytes of parts from which on it pays to start a child, which takes two seconds.
 WORTH = 16_000_000
 #: Processes at most, unless the caller says how many.
@@ -66,11 +65,8 @@ def read_trials(
     processes = processes or min(MOST, processors())
     if total <= WORTH or len(trials) < 2:
         processes = 1
-    limit = LOT * 2 // max(2, processes)
-    if processes > 1:
-        # Several lots for each, lest one has the last of them alone.
-        limit = min(limit, max(1, total // (4 * processes)))
-    lots = list(_lots(trials, limit))
+    # Several lots for each process, lest one has the last of them alone.
+    lots = list(_lots(trials, min(LOT, total // (4 * processes)) if processes > 1 else LOT))
     processes = min(processes, len(lots))
     read: list[Read] = []
     done = 0

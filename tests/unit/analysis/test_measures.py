@@ -195,7 +195,7 @@ def test_times_are_told_of_each_operation_and_of_all_together():
     drawn = {"get": rng.lognormal(15, 1, 99_900), "put": rng.lognormal(17, 1, 100), "scan": []}
     drawn = {name: np.rint(times).astype(np.int64) for name, times in drawn.items()}
     histograms = {
-        ("t", "read", 0, name, "service"): Counted(
+        ("t", "read", 0, name, "", "service"): Counted(
             *np.unique(bucket_indexes(times), return_counts=True)
         )
         for name, times in drawn.items()
