@@ -308,6 +308,8 @@ def make_inputs(study, quarantine=()):
                 "queries": [QUERIES * 10 // FILES] * FILES,
                 "alignments": [ALIGNMENTS * 10 // FILES] * FILES,
                 "documents": [DOCUMENTS * 10 // FILES] * FILES,
+                "duplicate_of": pa.nulls(FILES, pa.string()),
+                "warning": pa.nulls(FILES, pa.string()),
             }
         ),
         inputs / "manifest.parquet",
