@@ -410,6 +410,8 @@ def make_study(study: Path, trials: int, workers: int, seconds: int) -> dict[str
         "queries": [100] * files,
         "alignments": [3000] * files,
         "documents": [9100] * files,
+        "duplicate_of": pa.nulls(files, pa.string()),
+        "warning": pa.nulls(files, pa.string()),
     }
     pq.write_table(pa.table(table), study / "inputs" / "manifest.parquet")
     started = time.monotonic()
