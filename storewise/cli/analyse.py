@@ -167,18 +167,13 @@ def _say_not_possible(reasons: Sequence[tuple[str, str]]) -> None:
 
 
 def _print(groups: Sequence[Any], finding: str, *, json: bool, pairs: bool) -> None:
-    from storewise.analysis.stats.anova_groups import (
-        group_warnings,
-        json_pairs,
-        json_rows,
-        text_lines,
-    )
+    from storewise.analysis.stats.anova_groups import group_warnings, json_rows, text_lines
 
     for warning in group_warnings(groups):
         say(f"warning: {warning}")
     if json:
         rows = json_rows(groups)
-        print_json({"variance": rows, "tukey": json_pairs(groups)} if pairs else rows)
+        print_json({"variance": rows, "tukey": json_rows(groups, pairs=True)} if pairs else rows)
         return
     if finding:
         typer.echo(f"{finding[:1].upper()}{finding[1:]}\n")

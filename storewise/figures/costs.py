@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from storewise.analysis.common.engines import CEILING
 from storewise.analysis.common.text import number
+from storewise.analysis.model.columns import CORPUS_MONEY, HOURS, MONEY
 from storewise.analysis.model.tables import Tables
 from storewise.figures.chart import Axis, Chart, Panel, Point, Series
 from storewise.figures.selection import ROWS, by_phase, choose, rows_of_panel
 from storewise.figures.style import DASHED, GREY
-
-#: Of what was judged, what is drawn: money where the study has prices, else hours of hosts.
-_MONEY, _HOURS, _YEAR = "money_per_million", "host_hours_per_million", "corpus_money_per_year"
 
 
 def storage(tables: Tables) -> Chart | None:
@@ -35,24 +33,20 @@ def storage(tables: Tables) -> Chart | None:
 
 
 def costs(tables: Tables) -> Chart | None:
-    """A row per engine and setting with its interval, a panel per phase."""
-    judged = tables.judged.get("costs")
-    if judged is None or judged.empty:
+    """A row per engine and setting with its interval, a panel per phase: money where the study has
+    prices, else hours of hosts."""
+    rows = tables.summary
+    measure = MONEY if (rows["measure"] == MONEY).any() else HOURS
+    rows = rows[rows["measure"].isin([measure, CORPUS_MONEY])]
+    if rows.empty:
         return None
-    # Where the study set the rate it was not the store that made the costs.
-    judged = judged[judged["engine"] != CEILING]
-    judged = judged[~judged["paced"].fillna(value=False).astype(bool) & (judged["mean"] > 0)]
-    measure = _MONEY if (judged["measure"] == _MONEY).any() else _HOURS
-    judged = judged[judged["measure"].isin([measure, _YEAR])]
-    if judged.empty:
-        return None
-    shown = choose(judged, [*tables.results.factors, "step"], ROWS)
+    shown = choose(rows, [*tables.results.factors, "step"], ROWS)
     panels = []
-    for kind in (measure, _YEAR):
+    for kind in (measure, CORPUS_MONEY):
         for phase, rows in by_phase(tables, shown.rows[shown.rows["measure"] == kind]):
             what, _, per = str(rows["unit"].iloc[0]).partition("/")
             label = f"{'host hours' if what == 'h' else what} per {per.replace('10^6', 'million')}"
-            heading = "keeping the full corpus" if kind == _YEAR else phase
-            dots = rows_of_panel(rows, shown.names, label, "costs", "markers")
+            heading = "keeping the full corpus" if kind == CORPUS_MONEY else phase
+            dots = rows_of_panel(rows, shown.names, label, "summary", "markers")
             panels.append(Panel(heading, Axis(label), Axis(), dots, [dot.name for dot in dots]))
     return Chart(panels, shown.note)

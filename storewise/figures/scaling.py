@@ -13,6 +13,7 @@ from storewise.analysis.common.engines import CEILING
 from storewise.analysis.common.frames import key_of, records
 from storewise.analysis.common.text import number
 from storewise.analysis.measure.derived import numeric_factors
+from storewise.analysis.model.columns import OTHER, SLOWED
 from storewise.analysis.model.tables import Tables
 from storewise.analysis.stats.usl import law
 from storewise.figures.chart import Axis, Chart, Panel, Point, Series, level_axis
@@ -53,23 +54,32 @@ def over_levels(tables: Tables) -> Chart:
         notes.append(shown.note)
         for heading, rows in of_equal_work(tables, shown.rows, "planned", "rate"):
             panels += _panels(tables, heading, rows, shown, "clients")
-    slowed = tables.slowdown.assign(measure="operations_per_s")
+    slowed = _slowed(tables)
     if len(slowed):
         shown = choose(slowed, factors, LINES)
         notes.append(shown.note)
         for phase, rows in by_phase(tables, shown.rows):
             for way in filter(None, rows["slow"].unique()):
                 here = rows[rows["slow"].isin(["", way])]
-                panels += _panels(
-                    tables, f"{phase}, {way}", here, shown, "slowed_nodes", "slowdown"
-                )
+                panels += _panels(tables, f"{phase}, {way}", here, shown, "slowed_nodes")
     return Chart(panels, " ".join(dict.fromkeys(filter(None, notes))))
 
 
+def _slowed(tables: Tables) -> pd.DataFrame:
+    """The rates of phases in which nodes were slowed, with how many were and how."""
+    rates, keys = tables.rates, [*tables.results.factors, "phase", "step"]
+    marks = tables.summary[tables.summary["measure"] == SLOWED]
+    words = marks[OTHER].astype(str)
+    parts = words.str.extract(r"^(?P<slowed_nodes>\d+) slowed(?:: )?(?P<slow>.*)$")
+    marks = marks[keys].join(parts.astype({"slowed_nodes": float}))
+    rates = rates[rates["measure"] == "operations_per_s"]
+    return rates.reset_index().merge(marks, on=keys).set_index("index")
+
+
 def _panels(
-    tables: Tables, heading: str, rows: pd.DataFrame, shown: Shown, factor: str, of: str = "summary"
+    tables: Tables, heading: str, rows: pd.DataFrame, shown: Shown, factor: str
 ) -> Iterator[Panel]:
-    """The panel of a phase with rows of table `of`; none where no engine has two levels."""
+    """The panel of a phase; none where no engine has two levels."""
     if rows.groupby("engine")[factor].nunique().max() < 2:
         return
     # Of steps that differ in nothing shown the best: how many clients reach it is a store's affair.
@@ -81,7 +91,7 @@ def _panels(
         return f"{number(row['mean'])} {counted}/s"
 
     lines = []
-    for line, group in curves(rows, shown.names, factor, "mean", words, of):
+    for line, group in curves(rows, shown.names, factor, "mean", words, "summary"):
         if group[factor].isna().all():
             line = replace(line, mode="level", dash=DASHED)
         if line.engine == CEILING:

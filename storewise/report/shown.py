@@ -11,7 +11,7 @@ from storewise.analysis.judge.comparable_steps import (
     headline_rates,
     set_rates,
 )
-from storewise.analysis.model.columns import EFFICIENCY, HIGHEST, PAYS_FROM
+from storewise.analysis.model.columns import COSTS, EFFICIENCY, HIGHEST, PAYS_FROM, SLOWED
 from storewise.analysis.model.tables import Tables
 from storewise.report.tables import SETTING, Spec
 
@@ -20,7 +20,7 @@ def _rates(table: pd.DataFrame, tables: Tables) -> pd.DataFrame:
     """The rate of each phase, and what follows from rates; `null` stores nothing."""
     more = table["measure"].isin([LOAD_RATES[1], EFFICIENCY, PAYS_FROM])
     shown = pd.concat([headline_rates(tables, tables.rates), table[more]])
-    return _of_stores(shown, tables)
+    return shown[shown["engine"] != CEILING]
 
 
 def _times(table: pd.DataFrame, tables: Tables) -> pd.DataFrame:
@@ -41,10 +41,6 @@ def _questions(table: pd.DataFrame, tables: Tables) -> pd.DataFrame:
 def _several_nodes(table: pd.DataFrame, tables: Tables) -> pd.DataFrame:
     nodes = table.groupby(["trial", "phase", "step"], observed=True)["node"].transform("nunique")
     return table[nodes > 1]
-
-
-def _of_stores(table: pd.DataFrame, tables: Tables) -> pd.DataFrame:
-    return table[table["engine"] != CEILING]
 
 
 _SERVICE = ("service_mean", "service_p50", "service_p95", "service_p99")
@@ -149,9 +145,11 @@ TABLES = (
     ),
     Spec(
         "slowdown",
-        "Throughput with slowed nodes; relative: to none slowed",
-        ("slow", "mean", "relative"),
-        ("phase", SETTING, "slowed_nodes"),
+        "Rate with slowed nodes over that without",
+        ("mean", "n"),
+        ("phase", SETTING, "other"),
+        lambda table, _: table[table["measure"] == SLOWED],
+        "summary",
     ),
     Spec(
         "crashes",
@@ -191,16 +189,12 @@ TABLES = (
     ),
     Spec(
         "costs",
-        "Cost: hours of hosts, and money where the study has prices",
-        ("mean", "n", "note"),
+        "Cost: hours of hosts, and money where the study has prices. What the full corpus would "
+        "take is extrapolated: at the rate and the size per document that were measured",
+        ("mean", "n"),
         ("phase", SETTING, "measure"),
-        _of_stores,
-    ),
-    Spec(
-        "capacity",
-        "Capacity: what the full corpus would need, from the measured scaling",
-        ("over", "model", "count", "hours", "needed", "needed_hours", "bytes", "limits"),
-        ("phase", SETTING),
+        lambda table, _: table[table["measure"].isin(COSTS)],
+        "summary",
     ),
     Spec(
         "limits",

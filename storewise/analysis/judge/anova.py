@@ -26,6 +26,7 @@ from storewise.analysis.judge.comparable_steps import (
     set_rates,
 )
 from storewise.analysis.measure.throughput import FINISH
+from storewise.analysis.model.columns import ALL, RATES, SIZES
 from storewise.analysis.model.tables import Judged, Tables
 from storewise.analysis.stats.anova import COLUMNS as TERM_COLUMNS
 from storewise.analysis.stats.anova import Specification
@@ -62,22 +63,15 @@ def responses(tables: Tables) -> pd.DataFrame:
     `latency` in s. Steps of searches are left out, for they differ between repeats; so are the
     rates (`rate`) of steps that had a target, which the study has set.
     """
-    times = tables.latency[tables.latency["time"] == "service"]
-    times = times.assign(
-        measure=times["operation"].astype(str) + "_service_time_" + times["percentile"].astype(str)
-    )
-    frames = [
-        tables.throughput.assign(rate=tables.throughput["unit"].astype(str).str.endswith("/s")),
-        times.assign(rate=False),
-        tables.storage.assign(rate=False),
-    ]
-    columns = ["trial", *_KEYS, "value", "rate"]
-    filled = [frame[columns] for frame in frames if len(frame)]
-    if not filled:
-        return pd.DataFrame(columns=columns)
-    rows = pd.concat(filled, ignore_index=True)
+    rows = tables.measures.astype({"operation": str, "measure": str})
     rows = rows[~rows["phase"].isin(tables.searched)]
-    return rows[~(rows["rate"] & at_steps(rows, set_rates(tables)))]
+    whole = (rows["operation"] == ALL) & rows["measure"].isin([*RATES, *SIZES])
+    times = (rows["operation"] != ALL) & rows["measure"].str.startswith("service_")
+    names = rows["operation"] + "_" + rows["measure"].str.replace("service_", "service_time_")
+    rate = rows["unit"].astype(str).str.endswith("/s")
+    rows = rows.assign(measure=rows["measure"].where(whole, names), rate=rate)
+    kept = (whole | times) & ~(rate & at_steps(rows, set_rates(tables)))
+    return rows.loc[kept, ["trial", *_KEYS, "value", "rate"]]
 
 
 def study_analyses(
@@ -93,19 +87,16 @@ def study_analyses(
     vary. A table for each level of `by`, and of one `phase` if it is given.
     """
     factors = list(tables.results.factors)
-    for option, names in (
-        ("--factors", spec.factors),
-        ("--by", by),
-        ("--tukey", [spec.tukey] if spec.tukey else []),
-    ):
+    tukeys = [spec.tukey] if spec.tukey else []
+    for option, names in (("--factors", spec.factors), ("--by", by), ("--tukey", tukeys)):
         for name in names:
             if name not in factors:
                 raise AnalysisError(
                     f"{option}: the study has no factor {name!r}{nearest(name, factors)}; its "
                     f"factors are {', '.join(factors)}"
                 )
-            if option == "--by" and name in spec.factors:
-                raise AnalysisError(f"factor {name!r} is in --factors and in --by")
+    for name in set(by) & set(spec.factors):
+        raise AnalysisError(f"factor {name!r} is in --factors and in --by")
     for name in spec.numeric:
         if name not in (spec.factors or factors):
             raise AnalysisError(f"--numeric: {name!r} is none of the factors")
@@ -207,8 +198,8 @@ def variance(tables: Tables) -> Judged:
             log=group.spec.log,
             n=group.variance.n,
             left_out=", ".join(group.variance.left_out),
-            normality_p=group.variance.normality.p,
-            equal_variance_p=group.variance.equal_variance.p,
+            normality_p=group.variance.normality,
+            equal_variance_p=group.variance.equal_variance,
         )
         for group in groups
     ]

@@ -10,16 +10,15 @@ trips, or too few clients to keep the store busy.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from storewise.analysis.common.engines import CEILING, embedded
-from storewise.analysis.common.frames import grouped, missing, records, rows_of
+from storewise.analysis.common.frames import missing, records, rows_of
 from storewise.analysis.common.text import all_of, binary
 from storewise.analysis.common.warnings import StudyWarning, often
 from storewise.analysis.files.parts import SESSION, Part
@@ -58,7 +57,7 @@ _METRICS = (
     *("client_cpu", "store_cpu", "router_cpu"),
 )
 #: What follows from these for a host, as fields of `HostUse`.
-_USES = ("cpu", "iowait", "steal", "disk", "memory", "swap", "network", "traffic", "client_cpu")
+_USES = ("cpu", "iowait", "steal", "disk", "memory", "swap", "network", "traffic")
 #: Share of a target rate from which on it was reached.
 REACHED = 0.98
 
@@ -76,8 +75,9 @@ UNKNOWN = "unknown"
 #: and paging looks like a busy disk.
 ORDER = (CLIENT, SET_RATE, MEMORY, FOREIGN_CPU, SHARED_CPU, CPU, DISK, NETWORK)
 
-SHARES = ("cpu", "own_cpu", "iowait", "steal", "disk", "memory", "network", "client_cpu")
-COLUMNS = (*STEP, "limited_by", "also", "evidence", "host", "node", *SHARES, "seconds")
+COLUMNS = (*STEP, "limited_by", "also", "evidence", "host")
+Key = tuple[str, str, int]
+"""Trial, phase, step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class HostUse:
 
     `own_cpu` is the most of all processors' time that the trial's own processes can have had,
     `servers` maps each server on it to (cores used, processors it was given), `clients` says
-    whether clients ran here, `client_cpu` is that of the busiest client process in cores.
+    whether clients ran here; `swap` and `traffic` are in B/s.
     """
 
     host: str
@@ -99,7 +99,6 @@ class HostUse:
     swap: float = math.nan
     network: float = math.nan
     traffic: float = math.nan
-    client_cpu: float = math.nan
     clients: bool = False
     servers: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
@@ -115,14 +114,13 @@ class HostUse:
         return all_of([*(many or sorted(self.servers)), *(["clients"] if self.clients else [])])
 
 
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """One limit that was reached, on which host, with the figures; `share` sorts equal kinds."""
+class Cause(NamedTuple):
+    """One limit that was reached, with the figures, on which host; `share` sorts equal kinds."""
 
     kind: str
     evidence: str
-    host: str
-    share: float
+    host: str = ""
+    share: float = 0.0
 
 
 def causes(use: HostUse) -> list[Cause]:
@@ -167,66 +165,53 @@ def _percent(share: float) -> str:
 
 def limits(tables: Tables) -> Judged:
     """The table `limits`: one row per trial, phase and step."""
-    factors = list(tables.results.factors)
-    trials = {str(row["trial"]): row for row in records(tables.trials)}
-    found = client_bound(tables)
-    bound = {
-        key: list(dict.fromkeys(map(str, group["reason"]))) for key, group in grouped(found, STEP)
-    }
-    uses = host_uses(tables)
+    engines = dict(zip(tables.trials["trial"], tables.trials.get("engine", ()), strict=False))
+    bound = client_bound(tables)
+    found: dict[Key, list[Cause]] = {}
+    for row in rows_of(bound):
+        key = (row.trial, row.phase, row.step)
+        found.setdefault(key, []).append(Cause(CLIENT, row.reason))
     steps = tables.throughput
     rated = steps[(steps["measure"] == "operations_per_s") & steps["rate"].notna()]
-    reached = {
-        (str(r.trial), str(r.phase), int(r.step)): (float(r.value), float(r.rate))
-        for r in rows_of(rated)
-    }
+    for row in rows_of(rated[rated["value"] >= REACHED * rated["rate"]]):
+        text = f"{row.value:,.0f} of {row.rate:,.0f} operations/s that were asked for"
+        found.setdefault((row.trial, row.phase, row.step), []).append(Cause(SET_RATE, text))
+    uses = host_uses(tables)
     rows = []
     for step in rows_of(steps[steps["measure"] == "duration"]):
-        key = (str(step.trial), str(step.phase), int(step.step))
-        trial = {**dict.fromkeys(factors), **trials.get(key[0], {})}
-        step_causes = [Cause(CLIENT, reason, "", math.nan) for reason in bound.get(key, ())]
-        if trial.get("engine") == CEILING:
-            step_causes = [Cause(CLIENT, "there is no store, only the client", "", math.nan)]
-        rate, target = reached.get(key, (0.0, math.nan))
-        if rate >= REACHED * target:
-            text = f"{rate:,.0f} of {target:,.0f} operations/s that were asked for"
-            step_causes.append(Cause(SET_RATE, text, "", math.nan))
+        key = (step.trial, step.phase, step.step)
         hosts = uses.get(key, [])
-        step_causes += [cause for use in hosts for cause in causes(use)]
-        rows.append(_row(key, step_causes, hosts, float(step.value)))
+        of_step = found.get(key, []) + [cause for use in hosts for cause in causes(use)]
+        if engines.get(step.trial) == CEILING:
+            of_step.append(Cause(CLIENT, "there is no store, only the client"))
+        rows.append((*key, *_row(of_step, hosts, float(step.value))))
     table = pd.DataFrame(rows, columns=list(COLUMNS))
-    return Judged(table, [*busy_hosts(table), *bound_warnings(found, tables)])
+    return Judged(table, [*bound_warnings(bound, tables), *busy_hosts(table)])
 
 
 def _row(
-    key: tuple[str, str, int], causes: Sequence[Cause], uses: Sequence[HostUse], seconds: float
-) -> dict[str, Any]:
+    causes: Sequence[Cause], uses: Sequence[HostUse], seconds: float
+) -> tuple[str, str, str, str]:
+    """What a step was limited by, what else was over its limit, the figures, and the host."""
     ranked = sorted(causes, key=lambda c: (ORDER.index(c.kind), -np.nan_to_num(c.share)))
-    kinds = list(dict.fromkeys(c.kind for c in ranked))
-    shown = next((use for use in uses if ranked and use.host == ranked[0].host), None)
-    evidence = "; ".join(dict.fromkeys(c.evidence for c in ranked)) or "no figures of any host"
+    kinds = list(dict.fromkeys(cause.kind for cause in ranked)) or [UNKNOWN]
+    evidence = "; ".join(dict.fromkeys(cause.evidence for cause in ranked))
+    host = ranked[0].host if ranked else ""
     seen = [use for use in uses if not math.isnan(use.cpu)]
-    if shown is None and seen:
+    if seen and not host:
         # The nearest to any of its limits.
-        shown = max(seen, key=lambda use: np.nanmax([use.cpu, use.disk, use.memory, use.network]))
-    if shown is not None and not ranked:
-        shares = {"CPU": shown.cpu, "disk": shown.disk}
-        shares |= {"memory": shown.memory, "network": shown.network}
-        words = ", ".join(f"{name} {_percent(share)}" for name, share in shares.items())
-        evidence = f"the busiest host ({shown.who or shown.host}): {words}"
+        near = max(seen, key=lambda use: np.nanmax([use.cpu, use.disk, use.memory, use.network]))
+        host = near.host
+        if not ranked:
+            shares = {"CPU": near.cpu, "disk": near.disk}
+            shares |= {"memory": near.memory, "network": near.network}
+            words = ", ".join(f"{name} {_percent(share)}" for name, share in shares.items())
+            kinds, evidence = [NONE], f"the busiest host ({near.who or host}): {words}"
+    evidence = evidence or "no figures of any host"
     if seconds < 1:
         # A second's sample is all there is, and the last one may have been left out.
         evidence += f"; the step took {seconds:.2g} s only"
-    return {
-        **dict(zip(STEP, key, strict=True)),
-        "limited_by": kinds[0] if kinds else (NONE if shown is not None else UNKNOWN),
-        "also": ", ".join(kinds[1:]),
-        "evidence": evidence,
-        "host": shown.host if shown else "",
-        "node": shown.who if shown else "",
-        **{name: getattr(shown, name) if shown else math.nan for name in SHARES},
-        "seconds": seconds,
-    }
+    return kinds[0], ", ".join(kinds[1:]), evidence, host
 
 
 def busy_hosts(table: pd.DataFrame) -> list[StudyWarning]:
@@ -255,39 +240,38 @@ def _host_facts(parts: Sequence[Part]) -> pd.DataFrame:
     return pd.DataFrame(rows, pd.Index(list(named), dtype=str), columns, dtype=float)
 
 
-def host_uses(tables: Tables) -> dict[tuple[str, str, int], list[HostUse]]:
+def host_uses(tables: Tables) -> dict[Key, list[HostUse]]:
     """What every host of a trial was busy with, by trial, phase and step."""
-    trials = {str(row["trial"]): row for row in records(tables.trials)}
+    trials = {row["trial"]: row for row in records(tables.trials)}
+    load = tables.host[tables.host["phase"] != SESSION]
+    of_node = load["node"] != ""
+    cores = load[of_node & (load["metric"] == "store_cpu")]
+    places = cores[[*STEP, "node"]].itertuples(index=False, name=None)
+    used = dict(zip(places, cores["mean"], strict=True))
     #: Servers and the processors that each was given, by trial and host.
     placed: dict[tuple[str, str], dict[str, float]] = {}
     for row in rows_of(tables.nodes):
-        host = "" if missing(row.host) else str(row.host)
         threads = math.nan if missing(row.threads) else float(row.threads)
-        placed.setdefault((str(row.trial), host), {})[str(row.node)] = threads
-    load = tables.host[tables.host["phase"] != SESSION]
-    of_node = (load["node"] != "").to_numpy()
-    cores: dict[tuple[str, str, int, str], dict[str, float]] = {}
-    for row in rows_of(load[of_node & (load["metric"] == "store_cpu").to_numpy()]):
-        key = (str(row.trial), str(row.phase), int(row.step), str(row.host))
-        cores.setdefault(key, {})[str(row.node)] = float(row.mean)
+        placed.setdefault((row.trial, row.host), {})[row.node] = threads
     means = _means(load[~of_node], _host_facts(tables.results.parts))
-    spread = Counter(means[means["client_cpu"].notna()][STEP].itertuples(index=False, name=None))
-    uses: dict[tuple[str, str, int], list[HostUse]] = {}
+    spread = means[means["client_cpu"].notna()].groupby(STEP, observed=True).size().to_dict()
+    uses: dict[Key, list[HostUse]] = {}
     for row in records(means):
-        key = (row["trial"], row["phase"], row["step"], row["host"])
-        step, trial, host = key[:3], trials.get(key[0], {}), key[3]
+        step: Key = (row["trial"], row["phase"], row["step"])
         servers = {
-            node: (cores.get(key, {}).get(node, math.nan), threads)
-            for node, threads in placed.get((key[0], host), {}).items()
+            node: (used.get((*step, node), math.nan), threads)
+            for node, threads in placed.get((step[0], row["host"]), {}).items()
         }
-        work = _client_cores(row, trial, spread[step])
-        work += sum(used for used, _ in servers.values())
-        clients = not math.isnan(row["client_cpu"])
-        own_cpu = min(1.0, work / row["cpus"])
-        use = {name: row[name] for name in _USES}
-        uses.setdefault(step, []).append(
-            HostUse(host, own_cpu=own_cpu, clients=clients, servers=servers, **use)
+        work = _client_cores(row, trials.get(step[0], {}), spread.get(step, 0))
+        work += sum(cores for cores, _ in servers.values())
+        use = HostUse(
+            row["host"],
+            own_cpu=min(1.0, work / row["cpus"]),
+            clients=not math.isnan(row["client_cpu"]),
+            servers=servers,
+            **{name: row[name] for name in _USES},
         )
+        uses.setdefault(step, []).append(use)
     return uses
 
 

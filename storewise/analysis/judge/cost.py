@@ -1,58 +1,105 @@
-"""What it costs to load, to read and to keep: hours of hosts, and money where there are prices.
+"""What it costs to load, to read and to keep: rows of trials as in `measures`.
 
 A host is paid for as long as a phase lasts, whatever it does. So hours per million operations are
-hosts / rate, and their interval is that of the rate, turned over; a cost per million is Jim Gray's
-price over performance (the "$/tps" of Anon et al., Datamation 31(7), 1985) per operation.
+hosts / rate; a cost per million is Jim Gray's price over performance (the "$/tps" of Anon et al.,
+Datamation 31(7), 1985) per operation. The full corpus takes what its documents take at the rate and
+the size per document that the trial had: all that is said of it is extrapolated.
+
+Rates that the study or a search of it has set say nothing of a store's cost, and of a database
+that was there already nobody knows the hosts: both are left out.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from statistics import fmean
-from typing import Any, Literal
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Literal
 
+import numpy as np
 import pandas as pd
 from pydantic import ValidationError
 
-from storewise.analysis.common.engines import CEILING, embedded, external
-from storewise.analysis.common.frames import grouped, key_of, missing, records, rows_of
+from storewise.analysis.common.engines import CEILING, embedded, external, replica_factor
+from storewise.analysis.common.frames import missing, records, rows_of
 from storewise.analysis.common.text import all_of
 from storewise.analysis.common.warnings import StudyWarning
-from storewise.analysis.files.parts import Part, host_of, instance_of
-from storewise.analysis.judge.comparable_steps import LOAD_RATE, OTHER_RATE, loads, set_rates
-from storewise.analysis.judge.corpus import corpus_disk, corpus_warnings, full_size
-from storewise.analysis.measure.summary import as_estimate
-from storewise.analysis.model.tables import Judged, Tables
-from storewise.analysis.stats.intervals import ESTIMATE
+from storewise.analysis.files.parts import host_of, instance_of
+from storewise.analysis.judge.comparable_steps import LOAD_RATE, loads, of_rates
+from storewise.analysis.judge.corpus import corpus_warnings, full_size
+from storewise.analysis.model.columns import (
+    ALL,
+    CORPUS_BYTES,
+    CORPUS_HOURS,
+    CORPUS_MONEY,
+    HOSTS,
+    HOURS,
+    MONEY,
+)
+from storewise.analysis.model.results import Results
 from storewise.metrics.ec2_instance import market
-from storewise.study.prices import HostPrice, Prices
+from storewise.study.prices import Prices
 
 MILLION = 1e6
 HOUR = 3600.0
 #: Bytes of what `gb_month` is the price of.
 GB = 1e9
 MONTHS = 12
-COLUMNS = ("phase", "step", "measure", "unit", *ESTIMATE, "nodes_paid", "clients_paid")
-TEXTS = ("basis", "paced", "note")
-AS_PLACED = "hosts as the jobs lay on them"
-ONE_EACH = "one host for each server and worker, though all ran on one"
 
 
-@dataclass(frozen=True, slots=True)
-class Hosts:
-    """The hosts that are paid for a trial, by name (one as often as it is paid), and why these."""
+def costs(measures: pd.DataFrame, results: Results) -> tuple[pd.DataFrame, list[StudyWarning]]:
+    """Rows of `measures` about costs, and what is doubtful about them.
 
-    nodes: tuple[str, ...]
-    clients: tuple[str, ...]
-    basis: str
+    HOSTS that a phase used, HOURS and MONEY per million of documents loaded or of operations;
+    CORPUS_HOURS to load the full corpus, CORPUS_BYTES of all its replicas, CORPUS_MONEY a year for
+    these. Money where there are prices.
+    """
+    whole = measures[(measures["operation"] == ALL) & (measures["value"] > 0)]
+    trials = results.trials
+    if "engine" not in trials or whole.empty:
+        return measures.iloc[:0], []
+    unpaid = [name == CEILING or external(str(name)) for name in trials["engine"]]
+    whole = whole[~whole["trial"].isin(set(trials.loc[unpaid, "trial"]))]
+    searched = {part.phase for part in results.parts if part.conditions.get("searches")}
+    closed = whole[whole["rate"].isna() & ~whole["phase"].isin(searched)]
+    loading = loads(whole)
+    rates = closed[of_rates(closed, loading, [LOAD_RATE])]
+    prices, warnings = _prices(results)
+    rows = list(_of_phases(rates, loading, results, prices))
+    full = full_size(measures[measures["operation"] == ALL], results)
+    if full is not None:
+        warnings += corpus_warnings(full)
+        load = rates[rates["phase"].isin(loading)]
+        hours = full.documents / load["value"] / HOUR
+        rows.append(load.assign(measure=CORPUS_HOURS, value=hours, unit="h"))
+        sizes = whole[whole["measure"] == "bytes_per_document"]
+        copies = {row["trial"]: replica_factor(row) for row in records(trials)}
+        taken = sizes["value"] * sizes["trial"].map(copies).astype(float) * full.documents
+        rows.append(sizes.assign(measure=CORPUS_BYTES, value=taken, unit="B"))
+        if prices is not None:
+            year, unit = taken * prices.gb_month * MONTHS / GB, f"{prices.currency}/year"
+            rows.append(sizes.assign(measure=CORPUS_MONEY, value=year, unit=unit))
+    return pd.concat(rows, ignore_index=True).assign(count=np.nan), warnings
+
+
+def _of_phases(
+    rates: pd.DataFrame, loading: Collection[str], results: Results, prices: Prices | None
+) -> Iterator[pd.DataFrame]:
+    """HOSTS, HOURS and MONEY of each phase."""
+    paid = paid_hosts(rates[["trial", "phase"]].drop_duplicates(), results, prices)
+    rates = rates.merge(paid, on=["trial", "phase"])
+    hours = MILLION / rates["value"] / HOUR
+    per = [f"/10^6 {'documents' if p in loading else 'operations'}" for p in rates["phase"]]
+    rates, hosts = rates.drop(columns=["hosts", "paid", "price_hour"]), rates
+    yield rates.assign(measure=HOSTS, value=hosts["hosts"], unit="hosts")
+    yield rates.assign(measure=HOURS, value=hours * hosts["paid"], unit=[f"h{p}" for p in per])
+    if prices is not None:
+        money, unit = hours * hosts["price_hour"], [f"{prices.currency}{p}" for p in per]
+        yield rates.assign(measure=MONEY, value=money, unit=unit)
 
 
 def hosts_paid(
     servers: Sequence[str], workers: int, clients: Iterable[str], *, one_job: bool = False
-) -> Hosts:
-    """The hosts to be paid for a trial.
+) -> tuple[Sequence[str], Sequence[str]]:
+    """The hosts of servers and of clients to be paid for a trial, each as often as it is paid.
 
     `servers` has the host of each server, `clients` those of the workers, of which there are
     `workers`. Where all of them ran on a single host (a test on one machine) each is paid as if it
@@ -60,180 +107,77 @@ def hosts_paid(
     several once, those of servers and clients both as servers'. `one_job` says that all workers
     were one job (`embedded: one_host`) and need one host wherever they run.
     """
-    nodes, others = tuple(dict.fromkeys(servers)), sorted(set(clients))
+    nodes, others = list(dict.fromkeys(servers)), sorted(set(clients))
     if one_job:
-        return Hosts(nodes, tuple(others[:1]), AS_PLACED)
+        return nodes, others[:1]
     every = {*nodes, *others}
     if len(every) <= 1 and len(servers) + workers > 1:
-        return Hosts(tuple(servers), tuple(every) * workers, ONE_EACH)
-    return Hosts(nodes, tuple(host for host in others if host not in nodes), AS_PLACED)
+        return servers, list(every) * workers
+    return nodes, [host for host in others if host not in nodes]
 
 
-class HostPrices:
-    """Prices of a study's hosts by what they were: a cloud's instances by type and price class,
-    else `node_hour` and `client_hour`."""
-
-    def __init__(self, parts: Iterable[Part], prices: Prices) -> None:
-        self._prices = prices
-        self._instances = {
-            (part.trial, host_of(part.conditions)[0]): (
-                str(instance.get("type", "")),
-                market(str(instance.get("life_cycle", ""))),
-            )
-            for part in parts
-            if (instance := instance_of(part.conditions))
-        }
-
-    def of(self, trial: str, hosts: Hosts) -> HostPrice:
-        """An hour of all hosts of a trial; its basis is empty where none is an instance."""
-        kinds: tuple[tuple[Literal["node", "client"], Sequence[str]], ...] = (
-            ("node", hosts.nodes),
-            ("client", hosts.clients),
+def paid_hosts(phases: pd.DataFrame, results: Results, prices: Prices | None) -> pd.DataFrame:
+    """The hosts of each trial's phases: trial, phase, hosts (how many there were), paid (for how
+    many is paid: `hosts_paid`), price_hour (of all these; 0 without prices)."""
+    kinds = _instances(results)
+    servers: dict[str, list[str]] = {}
+    for row in rows_of(results.measured.nodes):
+        # A server whose part is missing ran somewhere; alone on its host is all that can be said.
+        host = f"({row.node})" if missing(row.host) else str(row.host)
+        servers.setdefault(str(row.trial), []).append(host)
+    load = results.measured.host
+    seen = load[load["metric"] == "client_cpu"].groupby(["trial", "phase"], observed=True)["host"]
+    clients = {place: set(map(str, hosts)) for place, hosts in seen}
+    one_host = results.study.get("embedded") == "one_host"
+    rows = []
+    for row in records(phases.merge(results.trials, on="trial")):
+        trial, phase = str(row["trial"]), str(row["phase"])
+        workers = 1 if missing(row.get("workers")) else int(row["workers"])
+        of_clients = clients.get((trial, phase)) or set(str(row["host"]).split(", "))
+        nodes, others = hosts_paid(
+            servers.get(trial, []),
+            workers,
+            of_clients,
+            one_job=one_host and embedded(str(row["engine"])),
         )
-        none = ("", market(""))
-        priced = [
-            self._prices.host(kind, *self._instances.get((trial, host), none))
-            for kind, names in kinds
-            for host in names
-        ]
-        known = any((trial, host) in self._instances for host in (*hosts.nodes, *hosts.clients))
-        counts = Counter(one.basis for one in priced)
-        texts = [f"{number} x {basis}" for basis, number in sorted(counts.items())]
-        basis = f"priced as {all_of(texts)}" if known else ""
-        return HostPrice(sum(one.hour for one in priced), basis)
+        hour = 0.0
+        if prices is not None:
+            none = ("", market(""))
+            hour += sum(prices.host("node", *kinds.get((trial, h), none)).hour for h in nodes)
+            hour += sum(prices.host("client", *kinds.get((trial, h), none)).hour for h in others)
+        rows.append((trial, phase, len({*nodes, *others}), len(nodes) + len(others), hour))
+    return pd.DataFrame(rows, columns=["trial", "phase", "hosts", "paid", "price_hour"])
 
 
-def costs(tables: Tables) -> Judged:
-    """The table `costs`: one row per factors' levels, phase, step and measure."""
-    factors = list(tables.results.factors)
-    columns = [*factors, *COLUMNS, *TEXTS]
-    if "engine" not in factors or tables.rates.empty:
-        return Judged(pd.DataFrame(columns=columns))
-    prices, warnings = _prices(tables.results.study, tables.results.parts)
-    rows = list(_phases(tables, factors, prices))
-    full = full_size(tables)
-    if rows and full is not None:
-        warnings += corpus_warnings(full)
-        for row in records(corpus_disk(tables, full)):
-            place = {name: row[name] for name in (*factors, "phase", "step")}
-            place |= {"basis": "disk only, all replicas", "paced": False, "note": row["note"]}
-            size = as_estimate(row)
-            rows.append({**place, "measure": "corpus_bytes", "unit": "B", **size.columns()})
-            if prices is not None:
-                place["note"] = _joined(row["note"], prices.source)
-                money = size.times(prices.gb_month * MONTHS / GB)
-                kept = {"measure": "corpus_money_per_year", "unit": f"{prices.currency}/year"}
-                rows.append({**place, **kept, **money.columns()})
-    return Judged(pd.DataFrame(rows, columns=columns), warnings)
+def _instances(results: Results) -> dict[tuple[str, str], tuple[str, Literal["on_demand", "spot"]]]:
+    """Type and price class of the cloud's instances that hosts were, by trial and host."""
+    return {
+        (part.trial, host_of(part.conditions)[0]): (
+            str(instance.get("type", "")),
+            market(str(instance.get("life_cycle", ""))),
+        )
+        for part in results.parts
+        if (instance := instance_of(part.conditions))
+    }
 
 
-def _joined(*texts: str) -> str:
-    return "; ".join(filter(None, texts))
-
-
-def _prices(
-    study: Mapping[str, Any], parts: Iterable[Part]
-) -> tuple[Prices | None, list[StudyWarning]]:
+def _prices(results: Results) -> tuple[Prices | None, list[StudyWarning]]:
     """The prices that say something of these hosts: the study's own, or those of the instances
     that were used."""
-    stored = study.get("prices")
+    stored = results.study.get("prices")
     if not stored:
         return None, []
+    remedy = "mend `prices` in the study or in config/prices.yaml and run `snakemake report` with "
+    remedy += "the study's file; nothing is measured again"
     try:
         prices = Prices.model_validate(stored)
     except ValidationError as error:
         first = error.errors()[0]
         problem = f"prices.{'.'.join(map(str, first['loc']))} of the results: {first['msg']}"
-        return None, [
-            StudyWarning(
-                "no_prices",
-                "",
-                f"{problem}; costs are told in hours of hosts only",
-                "mend `prices` in the study or in config/prices.yaml and run `snakemake report` "
-                "with the study's file; nothing is measured again",
-            )
-        ]
-    used = prices.by_study or any(instance_of(part.conditions) for part in parts)
-    return (prices if used else None), []
-
-
-def _phases(tables: Tables, factors: list[str], prices: Prices | None) -> Iterator[dict[str, Any]]:
-    """Hours and money of each phase.
-
-    Hours per million are hosts * 10^6 / rate / 3600; the interval's ends change places. Where the
-    rate's interval reaches 0 the cost has no upper end, and so no interval.
-    """
-    loading = loads(tables.rates)
-    paid = paid_hosts(tables, prices).merge(tables.trials[["trial", *factors]], on="trial")
-    by_setting = {key: _mean_hosts(group) for key, group in grouped(paid, [*factors, "phase"])}
-    paced = set_rates(tables)
-    for row in records(tables.rates):
-        load = str(row["phase"]) in loading
-        rate = row["measure"] == (LOAD_RATE if load else OTHER_RATE)
-        if str(row["engine"]) == CEILING or not (rate or row["measure"] == "duration"):
-            continue
-        hosts = by_setting.get((*key_of(row, factors), str(row["phase"])))
-        if hosts is None or not row["mean"] > 0:
-            continue
-        note = hosts["note"]
-        if external(str(row["engine"])):
-            note = _joined(note, "the database's own hosts are not known and not paid")
-        place = {name: row[name] for name in (*factors, "phase", "step")} | {
-            **{name: hosts[name] for name in ("nodes_paid", "clients_paid", "basis")},
-            "paced": (str(row["phase"]), int(row["step"])) in paced,
-            "note": note,
-        }
-        measured, count = as_estimate(row), hosts["nodes_paid"] + hosts["clients_paid"]
-        if not rate:
-            hours = measured.times(count / HOUR).columns()
-            yield {**place, "measure": "host_hours", "unit": "h", **hours}
-            continue
-        per = f"/10^6 {'documents' if load else 'operations'}"
-        hours = measured.reciprocal(count * MILLION / HOUR).columns()
-        yield {**place, "measure": "host_hours_per_million", "unit": f"h{per}", **hours}
-        if prices is not None:
-            money = measured.reciprocal(hosts["price_hour"] * MILLION / HOUR).columns()
-            place["note"] = _joined(note, hosts["priced"], prices.source)
-            unit = f"{prices.currency}{per}"
-            yield {**place, "measure": "money_per_million", "unit": unit, **money}
-
-
-def _mean_hosts(paid: pd.DataFrame) -> dict[str, Any]:
-    """One row for the repeats of one setting, of means, with a note where their hosts differ."""
-    same = len(paid[["nodes_paid", "clients_paid"]].drop_duplicates()) == 1
-    return {
-        **{name: fmean(paid[name]) for name in ("nodes_paid", "clients_paid", "price_hour")},
-        "basis": str(paid["basis"].iloc[0]),
-        "note": "" if same else "hosts differed between repeats; their mean is paid",
-        "priced": ", or ".join(sorted({text for text in paid["priced"] if text})),
-    }
-
-
-def paid_hosts(tables: Tables, prices: Prices | None) -> pd.DataFrame:
-    """The hosts that each trial's phases are charged: trial, phase, nodes_paid, clients_paid,
-    basis; price_hour (0 without prices) is an hour of all of them, `priced` says by which prices.
-    """
-    hour = HostPrices(tables.results.parts, prices) if prices is not None else None
-    servers: dict[str, list[str]] = {}
-    for row in rows_of(tables.nodes):
-        # A server whose part is missing ran somewhere; alone on its host is all that can be said.
-        host = f"({row.node})" if missing(row.host) else str(row.host)
-        servers.setdefault(str(row.trial), []).append(host)
-    seen = tables.host[tables.host["metric"] == "client_cpu"]
-    clients = {
-        (str(trial), str(phase)): set(map(str, group["host"]))
-        for (trial, phase), group in grouped(seen, ["trial", "phase"])
-    }
-    one_host = tables.results.study.get("embedded") == "one_host"
-    phases = tables.throughput[["trial", "phase"]].drop_duplicates()
-    rows = []
-    for row in records(phases.merge(tables.trials, on="trial")):
-        trial, phase = str(row["trial"]), str(row["phase"])
-        workers = 1 if missing(row.get("workers", 1)) else int(row.get("workers", 1))
-        of_clients = clients.get((trial, phase)) or set(str(row["host"]).split(", "))
-        one_job = one_host and embedded(str(row.get("engine", "")))
-        hosts = hosts_paid(servers.get(trial, []), workers, of_clients, one_job=one_job)
-        price = hour.of(trial, hosts) if hour is not None else HostPrice(0.0, "")
-        rows.append((trial, phase, len(hosts.nodes), len(hosts.clients), hosts.basis, *price))
-    columns = ["trial", "phase", "nodes_paid", "clients_paid", "basis", "price_hour", "priced"]
-    return pd.DataFrame(rows, columns=columns)
+        text = f"{problem}; costs are told in hours of hosts only"
+        return None, [StudyWarning("no_prices", "", text, remedy)]
+    kinds = set(_instances(results).values())
+    lacking = sorted({kind for kind, price in kinds if not prices.knows(kind, price)})
+    text = f"no prices of {all_of(lacking)}: they cost `node_hour` or `client_hour`"
+    warnings = [StudyWarning("no_prices", "", text, remedy)] if lacking else []
+    return (prices, warnings) if prices.by_study or kinds else (None, [])

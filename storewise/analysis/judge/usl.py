@@ -22,25 +22,23 @@ from storewise.analysis.judge.comparable_steps import (
 from storewise.analysis.measure.derived import numeric_factors
 from storewise.analysis.model.columns import ALL, OTHER
 from storewise.analysis.model.tables import Judged, Tables
-from storewise.analysis.stats.usl import fit, not_fitted
+from storewise.analysis.stats.usl import FITTED, fit, not_fitted
 
 #: Factors that are counts of what works at once.
 RESOURCES = ("nodes", "workers", "processes", "threads", "node_threads")
 #: Of steps: client threads of all workers together.
 CLIENTS = "clients"
-PARAMETERS = ("lambda", "sigma", "kappa", "peak", "peak_rate")
 COLUMNS = (
     *("phase", "step", "measure", "unit", "factor", "levels", "lowest", "highest"),
-    *(name + end for name in PARAMETERS for end in ("", "_low", "_high")),
-    *("r2", "basis", "flags", "reason"),
+    *FITTED,
+    "reason",
 )
 
 
 def usl(tables: Tables) -> Judged:
     """Table `usl`: factors (that of the curve empty), then COLUMNS.
 
-    `lambda` and `peak_rate` are in `unit`, `peak` in levels (inf: none); `flags` are those of
-    `usl.Usl`, and `reason` says why there is no fit. Engine `null` has curves, too: those of the
+    `reason` says why there is no fit (`stats.usl.fit`). Engine `null` has curves, too: those of the
     clients alone.
     """
     factors = list(tables.results.factors)
@@ -86,9 +84,5 @@ def _row(named: Mapping[str, Any], factor: str, group: pd.DataFrame) -> dict[str
         "reason": not_fitted(levels, rates),
     }
     if not row["reason"]:
-        law = fit(levels, rates, group["error"].astype(float).to_list())
-        row |= {"r2": law.r2, "basis": law.basis, "flags": ", ".join(law.flags)}
-        parameters = (law.rate_of_one, law.sigma, law.kappa, law.peak, law.peak_rate)
-        for name, one in zip(PARAMETERS, parameters, strict=True):
-            row |= {name: one.value, f"{name}_low": one.low, f"{name}_high": one.high}
+        row |= fit(levels, rates, group["error"].astype(float).to_list())
     return row

@@ -17,9 +17,8 @@ from storewise.analysis.common.frames import key_of, records
 from storewise.analysis.files.parts import Part, steps_of
 from storewise.analysis.measure.latency import figures
 from storewise.analysis.measure.reduction import STEP, Reduction
-from storewise.analysis.measure.summary import summarise
 from storewise.analysis.measure.throughput import StepKey
-from storewise.analysis.model.columns import ALL, MEAN
+from storewise.analysis.model.columns import ALL, OTHER, SLOWED
 from storewise.analysis.model.results import Key, Results
 from storewise.metrics.hdr import Counted, bucket_indexes
 from storewise.metrics.outages import common, longest
@@ -114,27 +113,26 @@ def per_node(
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def slowdown(measures: pd.DataFrame, conditions: pd.DataFrame, results: Results) -> pd.DataFrame:
-    """Throughput with 0, 1, 2 ... slowed nodes, over repeats, of phases in which any was slowed.
-
-    Columns: factors, phase, step, slow, slowed_nodes, unit, MEAN, relative (to the mean without
-    slowed nodes of the same factors' levels and phase).
-    """
-    factors = list(results.factors)
-    keys = ["phase", "step", "slow", "slowed_nodes"]
-    columns = [*factors, *keys, "unit", *MEAN, "relative"]
-    slowed = conditions.loc[conditions["slowed_nodes"] > 0, ["trial", "phase"]].drop_duplicates()
+def slowed_rates(measures: pd.DataFrame, results: Results) -> pd.DataFrame:
+    """Rows of `measures` of phases in which nodes were slowed: each rate over that of the first
+    step without any, of the same trial (SLOWED; that step's own is 1). OTHER says how many were,
+    and how: ``1 slowed: cpu``."""
+    conditions = results.measured.conditions
     rates = measures[(measures["measure"] == "operations_per_s") & (measures["operation"] == ALL)]
     rates = rates.merge(conditions[~conditions["crash"].astype(bool)], on=STEP)
-    rates = rates.merge(slowed, on=["trial", "phase"])
-    if rates.empty:
-        return pd.DataFrame(columns=columns)
-    table = summarise(rates, results, [*keys, "measure"])
-    # The rate of steps without slowed nodes, which the others are divided by.
-    free = table["mean"].where(table["slowed_nodes"] == 0)
-    groups = table.groupby([*factors, "phase"], dropna=False, observed=True)
-    table["relative"] = table["mean"] / free.groupby(groups.ngroup()).transform(pd.Series.mean)
-    return table[columns]
+    free = rates[rates["slowed_nodes"] == 0].drop_duplicates(["trial", "phase"])
+    slowed = rates[rates["slowed_nodes"] > 0]
+    free = free.merge(slowed[["trial", "phase"]].drop_duplicates())
+    table = pd.concat([free, slowed]).merge(
+        free[["trial", "phase", "value"]], on=["trial", "phase"], suffixes=("", "_free")
+    )
+    words = [
+        f"{n} slowed: {how}" if n else "0 slowed"
+        for n, how in zip(table["slowed_nodes"], table["slow"], strict=True)
+    ]
+    share = table["value"] / table["value_free"]
+    table = table.assign(measure=SLOWED, value=share, unit="1", count=np.nan, **{OTHER: words})
+    return table[list(measures)]
 
 
 CRASH_COLUMNS = [*STEP, "node", "after", "recovery_time"]

@@ -13,8 +13,7 @@ counts, which have no chance in them, and of a single repeat, which says nothing
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pandas as pd
@@ -26,7 +25,6 @@ from storewise.analysis.common.frames import Floats, Integers
 from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.model.columns import COUNTED, KEY, KEYS, MEAN
 from storewise.analysis.model.results import Results
-from storewise.analysis.stats.intervals import Estimate
 from storewise.study.checks import MIN_REPEATS
 
 #: As in `storewise.analysis.decision.model`.
@@ -98,11 +96,6 @@ def _errors(
         error = np.sqrt(np.fmax(pooled, own) / n)
     known = own_df > 0
     return np.where(known, error, np.nan), np.where(known, np.where(larger, own_df, df), np.nan)
-
-
-def as_estimate(row: Mapping[str, Any]) -> Estimate:
-    """A row of a table over repeats as the estimate that it came from."""
-    return Estimate(int(row["n"]), *(float(row[name]) for name in MEAN[1:]))
 
 
 def few_repeats(results: Results) -> Iterator[StudyWarning]:

@@ -43,11 +43,18 @@ SIZES = {
     "inodes": "1",
     "metadata_operations": "1",
 }
+#: Hosts that a phase used; what a million documents or operations cost, in hours of hosts and in
+#: money; hours to load the full corpus, what it takes on disk, and money a year for that.
+HOSTS, HOURS, MONEY = "hosts", "host_hours_per_million", "money_per_million"
+CORPUS_HOURS, CORPUS_BYTES, CORPUS_MONEY = "corpus_hours", "corpus_bytes", "corpus_money_per_year"
+COSTS = (HOURS, MONEY, CORPUS_HOURS, CORPUS_BYTES, CORPUS_MONEY)
 #: Measures without chance: repeats of one setting differ in what they did, or not at all.
-COUNTED = frozenset({"errors", "documents", *SIZES})
+COUNTED = frozenset({"errors", "documents", *SIZES, HOSTS, CORPUS_BYTES, CORPUS_MONEY})
 #: The rate of a trial over that of the same round at the lowest level of a factor, over the ratio
 #: of the levels; OTHER says which: ``nodes 4 against 1``.
 EFFICIENCY = "efficiency"
+#: The rate with slowed nodes over that without; OTHER says how many, and how.
+SLOWED = "slowed_rate"
 #: What a search found; OTHER is its limit.
 HIGHEST = "highest_rate"
 #: Of a question, over the clients that ask at once; and from how many questions on a load pays

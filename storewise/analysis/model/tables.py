@@ -10,13 +10,16 @@ import pandas as pd
 from storewise.analysis.common.warnings import StudyWarning, warning_table
 from storewise.analysis.model.columns import (
     ALL,
+    COSTS,
     EFFICIENCY,
     HIGHEST,
+    HOSTS,
     OTHER,
     PAYS_FROM,
     QUESTION_TIME,
     RATES,
     SIZES,
+    SLOWED,
 )
 from storewise.analysis.model.results import OfTrials, Results
 
@@ -45,7 +48,6 @@ class Tables(OfTrials):
     """All figures of trials (`measure.measures`), with what their steps were."""
     summary: pd.DataFrame
     """The same over repeats (`measure.summary`)."""
-    slowdown: pd.DataFrame
     reference_curves: pd.DataFrame
     reference_agreement: pd.DataFrame
     plans: pd.DataFrame
@@ -76,8 +78,9 @@ class Tables(OfTrials):
     @property
     def steps(self) -> pd.DataFrame:
         """Of the summary: phases of several steps, or with a target rate."""
-        derived = self.summary["measure"].isin([EFFICIENCY, HIGHEST, QUESTION_TIME, PAYS_FROM])
-        return self.summary[self.summary[OTHER].notna() & ~derived]
+        derived = (EFFICIENCY, HIGHEST, QUESTION_TIME, PAYS_FROM, SLOWED, HOSTS, *COSTS)
+        kept = self.summary[OTHER].notna() & ~self.summary["measure"].isin(derived)
+        return self.summary[kept]
 
     @property
     def latency(self) -> pd.DataFrame:

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 
 from storewise.analysis.common.frames import joined
-from storewise.analysis.judge import anova, bottlenecks, capacity, cost
+from storewise.analysis.judge import anova, bottlenecks
+from storewise.analysis.judge.cost import costs
 from storewise.analysis.judge.usl import usl
 from storewise.analysis.measure import derived
 from storewise.analysis.measure import host_load as hosts
@@ -31,9 +32,7 @@ from storewise.analysis.model.tables import Judged, Tables
 JUDGES: dict[str, Callable[[Tables], Judged]] = {
     "variance": anova.variance,
     "usl": usl,
-    "costs": cost.costs,
     "limits": bottlenecks.limits,
-    "capacity": capacity.capacity,
 }
 
 
@@ -58,8 +57,9 @@ def measured_tables(results: Results) -> Tables:
     """The tables without those that are made of them."""
     measured = results.measured
     measures = with_steps(measured.measures, measured.parameters)
-    ways = (derived.efficiencies, derived.highest_rates, derived.pays)
-    measures = joined([measures, *(derive(measures, results) for derive in ways)])
+    ways = (derived.efficiencies, derived.highest_rates, derived.pays, owners.slowed_rates)
+    paid, cost_warnings = costs(measures, results)
+    measures = joined([measures, *(derive(measures, results) for derive in ways), paid])
     summary = summarise(measures, results)
     throughput = measures[(measures["operation"] == ALL) & measures["measure"].isin(RATES)]
     curves, agreement = compare(results.references, points(results, measures))
@@ -68,6 +68,7 @@ def measured_tables(results: Results) -> Tables:
         *results.warnings,
         *plan_warnings(planned, results),
         *measured.warnings,
+        *cost_warnings,
         *rates.short_phases(throughput),
         *rates.errors(throughput),
         *few_repeats(results),
@@ -80,7 +81,6 @@ def measured_tables(results: Results) -> Tables:
         trials=results.trials,
         summary=summary,
         measures=measures,
-        slowdown=owners.slowdown(measures, measured.conditions, results),
         reference_curves=curves,
         reference_agreement=agreement,
         plans=planned,

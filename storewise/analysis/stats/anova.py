@@ -1,14 +1,15 @@
 """Analysis of variance of one response over several factors, by statsmodels' formulas.
 
 Ordinary least squares with an intercept. Factors of levels are coded sum-to-zero: without that,
-main effects of type 3 would be tests at one level of the other factors. Sums of squares, F and p
-are those of `statsmodels.stats.anova.anova_lm`, of type
+main effects of type 3 would be tests at one level of the other factors. Numbers are taken from
+their mean, and so is a factor tested beside its interaction with one. Sums of squares, F and p are
+those of `statsmodels.stats.anova.anova_lm`, of type
 
-- 1: each term after those before it, in the order of the factors, interactions last;
+- 1: each term after those before it: factors of levels, numbers, then interactions, as formulas
+  have them;
 - 2 (the default): each term after all that do not contain it (Langsrud, *Statistics and Computing*
   13, 2003); the same for every coding and every origin of a number;
-- 3: each term after all others. Beside an interaction with a number this tests a factor where that
-  number is 0, as in other software.
+- 3: each term after all others.
 
 In a balanced design without numbers all three agree. Effect sizes, with SS and df of the term, MS_r
 the mean square of the residual and SS_t the corrected total sum of squares of the response:
@@ -23,6 +24,7 @@ the mean square of the residual and SS_t the corrected total sum of squares of t
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,15 +34,13 @@ import pandas as pd
 
 from storewise.analysis.common.frames import Floats
 from storewise.analysis.stats.models import OLS, anova_lm
-from storewise.analysis.stats.residual_checks import Check, cells, equal_variance, normality
+from storewise.analysis.stats.residual_checks import equal_variance, normality
 from storewise.errors import AnalysisError
 
 RESIDUAL = "Residual"
 COLUMNS = ("term", "df", "sum_sq", "f", "p", "eta_sq_partial", "omega_sq")
 #: Residual sum of squares, as a share of that of the response itself, that is mere rounding.
 ROUNDING = 1e-24
-#: Cells of the design matrix above which a factor must have been meant as a number.
-MAX_CELLS = 20_000_000
 #: Why a term cannot be told from those before it.
 ALIASED = "its levels go together with those of the terms before it, or cells of it have no rows"
 #: The factors of a term; several are an interaction.
@@ -76,28 +76,20 @@ class Specification:
 @dataclass(frozen=True, slots=True)
 class Design:
     """The rows as statsmodels' formulas have them, under names of our own: those of factors may be
-    anything. `columns` has the name of each factor, `levels` those of each that is no number."""
+    anything. `columns` has the name of each factor; those of levels are categories."""
 
     data: pd.DataFrame
     columns: Mapping[str, str]
-    levels: Mapping[str, tuple[Any, ...]]
+
+    def levels(self, factor: str) -> Sequence[Any]:
+        """The levels of a factor; none of a number."""
+        values = self.data[self.columns[factor]]
+        return list(values.cat.categories) if values.dtype == "category" else []
 
     def name(self, term: Term) -> str:
         """A term in a formula."""
-        parts = {
-            f: f"sum_coded({c}, {len(self.levels.get(f, ()))})" for f, c in self.columns.items()
-        }
-        return ":".join(parts[f] if f in self.levels else self.columns[f] for f in term)
-
-    def matrix(self, term: Term) -> Floats:
-        """The columns of a term in the design matrix."""
-        product = np.ones((len(self.data), 1))
-        for factor in term:
-            values = self.data[self.columns[factor]].to_numpy()
-            levels = len(self.levels.get(factor, ()))
-            own = sum_coded(values, levels) if levels else values[:, None]
-            product = (product[:, :, None] * own[:, None, :]).reshape(len(product), -1)
-        return product
+        columns = ((f, self.columns[f]) for f in term)
+        return ":".join(f"C({name}, Sum)" if self.levels(f) else name for f, name in columns)
 
     def model(self, terms: Iterable[Term], data: pd.DataFrame) -> Any:
         """The model of these terms, not yet fitted."""
@@ -110,14 +102,15 @@ class Variance:
 
     `table` has COLUMNS, a row per term in their order, the residual last, which has neither F nor
     effect sizes; `terms` are the factors of each. `left_out` maps interactions that the rows cannot
-    carry to the reason. `freedom` and `n` count before any repeats.
+    carry to the reason. `normality` and `equal_variance` are p of the residuals. `freedom` and `n`
+    count before any repeats.
     """
 
     table: pd.DataFrame
     terms: Sequence[Term]
     left_out: Mapping[str, str]
-    normality: Check
-    equal_variance: Check
+    normality: float
+    equal_variance: float
     design: Design
     fitted: Any
     n: int
@@ -134,18 +127,16 @@ def analysis_of_variance(table: pd.DataFrame, spec: Specification) -> Variance:
 
     Raises AnalysisError where the rows cannot carry it.
     """
-    if spec.robust and spec.typ == 1:
-        raise AnalysisError("sums of squares of type 1 have no robust test; take type 2 or 3")
-    if spec.robust and spec.repeats > 1:
+    if spec.robust and (spec.typ == 1 or spec.repeats > 1):
         raise AnalysisError(
-            "robust tests take each row's own error, and rows that count several times have none "
-            "apart; give --robust or --repeats, not both"
+            "robust tests are of sums of squares of type 2 or 3, and of rows that count once: give "
+            "--robust without --type 1 and without --repeats"
         )
     design = _design(table, spec)
     terms, left_out = _terms(design, spec)
-    y, fitted = design.data["y"].to_numpy(dtype=float), design.model(terms, design.data).fit()
-    once = fitted
-    if once.ssr <= ROUNDING * float(y @ y):
+    data = design.data
+    once = fitted = design.model(terms, data).fit()
+    if once.ssr <= ROUNDING * float((data["y"] ** 2).sum()):
         raise AnalysisError(
             f"the model fits every {spec.response} exactly, so that nothing is left to hold the "
             "factors against; give repeats of the same levels, or fewer factors"
@@ -156,128 +147,89 @@ def analysis_of_variance(table: pd.DataFrame, spec: Specification) -> Variance:
             "always fits; leave --robust or an interaction away"
         )
     if spec.repeats > 1:
-        fitted = design.model(terms, design.data.loc[design.data.index.repeat(spec.repeats)]).fit()
-    freedom = int(once.df_resid)
-    of_cell = None if spec.numeric else cells(table, spec.factors)
+        fitted = design.model(terms, data.loc[data.index.repeat(spec.repeats)]).fit()
+    residuals, freedom = once.resid.to_numpy(), int(once.df_resid)
+    cells = None if spec.numeric else table.groupby(list(spec.factors), observed=True).ngroup()
     return Variance(
         table=_table(fitted, spec, [design.name(term) for term in terms], terms),
         terms=terms,
         left_out=left_out,
-        normality=normality(once.resid.to_numpy(), freedom),
-        equal_variance=equal_variance(once.resid.to_numpy(), of_cell, once.fittedvalues.to_numpy()),
+        normality=normality(residuals, freedom),
+        equal_variance=equal_variance(residuals, cells, once.fittedvalues.to_numpy()),
         design=design,
         fitted=fitted,
-        n=len(y),
+        n=len(data),
         freedom=freedom,
     )
 
 
 def _design(table: pd.DataFrame, spec: Specification) -> Design:
+    """The rows of an analysis; AnalysisError where a factor has one level, or rows have none."""
     data = pd.DataFrame({"y": _response(table, spec)})
     columns = {factor: f"f{number}" for number, factor in enumerate(spec.factors)}
-    levels: dict[str, tuple[Any, ...]] = {}
     for factor, column in columns.items():
-        values = _checked(table, factor)
-        if factor in spec.numeric:
-            x = values.to_numpy(dtype=float)
-            # Tests of types 1 and 2 stay the same, only rounding gets less.
-            data[column] = (x if spec.typ == 3 else x - x.mean()) / x.std()
-            continue
-        data[column], known = pd.factorize(values, sort=True)
-        levels[factor] = tuple(known)
-        if len(known) * len(table) > MAX_CELLS:
+        values = table[factor].reset_index(drop=True)
+        if values.isna().any():
+            raise AnalysisError(f"factor {factor}: {int(values.isna().sum())} rows have no level")
+        if values.nunique() < 2:
             raise AnalysisError(
-                f"factor {factor} has {len(known):,} levels; is it a number (--numeric)?"
+                f"factor {factor} has only one level ({values.iloc[0]!s}); two or more are needed"
             )
-    return Design(data, columns, levels)
+        if factor in spec.numeric:
+            x = values.astype(float)
+            data[column] = (x - x.mean()) / x.std()
+        else:
+            data[column] = pd.Categorical(values.astype(object))
+    return Design(data, columns)
 
 
 def _response(table: pd.DataFrame, spec: Specification) -> Floats:
-    response = spec.response
-    y = table[response].to_numpy(dtype=float)
-    if not np.isfinite(y).all():
-        raise AnalysisError(
-            f"{response}: {int((~np.isfinite(y)).sum())} values are no finite numbers"
-        )
+    response, y = spec.response, table[spec.response].to_numpy(dtype=float)
+    if wrong := int((~np.isfinite(y)).sum()):
+        raise AnalysisError(f"{response}: {wrong} values are no finite numbers")
     if spec.log:
-        if (y <= 0).any():
+        if wrong := int((y <= 0).sum()):
             raise AnalysisError(
-                f"{response}: {int((y <= 0).sum())} values of 0 or less have no logarithm; leave "
-                "--log-response away"
+                f"{response}: {wrong} values of 0 or less have no logarithm; leave --log-response "
+                "away"
             )
         y = np.log(y)
-    with np.errstate(over="ignore"):
-        total = float(y @ y)
-    if not np.isfinite(total * spec.repeats):
-        raise AnalysisError(
-            f"{response}: values up to {np.abs(y).max():.3g} are too large to be squared; give "
-            "them in a larger unit, or take --log-response"
-        )
-    if len(y) < 2:
-        raise AnalysisError(f"{response} has one row; nothing varies")
     if np.ptp(y) == 0:
-        raise AnalysisError(f"{response} has the same value in all {len(y)} rows; nothing varies")
+        raise AnalysisError(f"{response} has one value in {len(y)} rows; nothing varies")
     return y
-
-
-def _checked(table: pd.DataFrame, factor: str) -> pd.Series:
-    """The levels of a factor; AnalysisError where rows have none or all the same one."""
-    values = table[factor]
-    if values.isna().any():
-        raise AnalysisError(f"factor {factor}: {int(values.isna().sum())} rows have no level")
-    if values.nunique() < 2:
-        only = f" ({values.iloc[0]!s})" if len(values) else ""
-        raise AnalysisError(f"factor {factor} has only one level{only}; two or more are needed")
-    return values
-
-
-def sum_coded(codes: Any, levels: int) -> Floats:
-    """Sum-to-zero contrasts of each row, called by the formulas.
-
-    patsy's own `C(factor, Sum)` gives the same columns, but puts numbers behind all factors of
-    levels, which would make other tests of type 1.
-    """
-    contrasts = np.vstack([np.eye(levels - 1), -np.ones(levels - 1)])
-    rows: Floats = contrasts[np.asarray(codes, dtype=int)]
-    return rows
 
 
 def _terms(design: Design, spec: Specification) -> tuple[list[Term], dict[str, str]]:
     """The terms that the rows can carry, by order, and those that they cannot with the reason."""
     n, every = len(design.data), len(spec.factors)
+    width = {factor: max(1, len(design.levels(factor)) - 1) for factor in spec.factors}
     kept: list[Term] = []
-    known = np.ones((n, 1))
     left_out: dict[Term, str] = {}
     for order in range(1, min(every, spec.order or every) + 1):
         terms = list(itertools.combinations(spec.factors, order))
-        wider, fitting, reasons = known, list(kept), {}
+        fitting, reasons = list(kept), {}
         for term in terms:
             if order > 1 and not set(itertools.combinations(term, order - 1)) <= set(kept):
                 reasons[term] = "a part of it is left out"
                 continue
-            added = np.column_stack([wider, design.matrix(term)])
-            if added.shape[1] >= n:
+            more = [*fitting, term]
+            if 1 + sum(math.prod(width[f] for f in one) for one in more) >= n:
+                # All of this order, so that the order of the factors makes no difference.
+                why = f"{n} rows leave no residual degrees of freedom with it"
+                fitting, reasons = kept, dict.fromkeys(terms, why)
                 break
-            if np.linalg.matrix_rank(added, rtol=1e-8) < added.shape[1]:
+            matrix = design.model(more, design.data).exog
+            if np.linalg.matrix_rank(matrix, rtol=1e-8) < matrix.shape[1]:
                 reasons[term] = ALIASED
             else:
-                wider, fitting = added, [*fitting, term]
-        else:
-            known, kept = wider, fitting
-            left_out |= reasons
-            continue
-        if order == 1:
-            raise AnalysisError(
-                f"no residual degrees of freedom: {n} rows for {added.shape[1]} parameters or "
-                "more, without any interaction; give repeats, fewer factors, or take a factor of "
-                "many levels as a number (--numeric)"
-            )
-        # All of this order, so that the order of the factors makes no difference.
-        why = f"{n} rows leave no residual degrees of freedom with it"
-        left_out |= dict.fromkeys(terms, why)
+                fitting = more
+        kept, left_out = fitting, left_out | reasons
     for term, why in left_out.items():
         if len(term) == 1:
-            raise AnalysisError(f"factor {term[0]}: {why}; leave one of them out")
+            raise AnalysisError(
+                f"factor {term[0]}: {why}; leave it out, give repeats, or take a factor of many "
+                "levels as a number (--numeric)"
+            )
         if spec.strict:
             raise AnalysisError(
                 f"interaction {':'.join(term)}: {why}; leave it out (--interactions none, or 2 for "

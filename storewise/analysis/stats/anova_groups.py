@@ -13,7 +13,6 @@ from storewise.analysis.common.frames import grouped, json_value, missing, recor
 from storewise.analysis.common.text import all_of, level, some_of
 from storewise.analysis.stats.anova import Specification, Variance, analysis_of_variance
 from storewise.analysis.stats.intervals import holm_adjusted
-from storewise.analysis.stats.residual_checks import Check
 from storewise.analysis.stats.tukey import tukey
 from storewise.errors import AnalysisError
 
@@ -65,22 +64,16 @@ def groups(frame: pd.DataFrame, by: Sequence[str], spec: Specification) -> Analy
 
     A level that carries none is in `not_possible`; an AnalysisError where no level carries one.
     """
-    if not by:
-        return Analyses([one_group(frame, {}, spec)])
     possible: list[Group] = []
     not_possible: list[tuple[str, str]] = []
-    for key, part in grouped(frame, by):
+    for key, part in grouped(frame, by) if by else [((), frame)]:
         levels = dict(zip(by, key, strict=True))
         try:
             possible.append(one_group(part, levels, spec))
         except AnalysisError as error:
             not_possible.append((levels_in_words(levels), str(error)))
     if not possible:
-        name, reason = not_possible[0]
-        others = len(not_possible) - 1
-        rest = "the other group" if others == 1 else f"any of the other {others} groups"
-        more = f" (nor can {rest} be analysed)" if others else ""
-        raise AnalysisError(f"{name}: {reason}{more}")
+        raise AnalysisError(": ".join(filter(None, not_possible[0])))
     return Analyses(possible, not_possible)
 
 
@@ -89,23 +82,15 @@ def levels_in_words(by: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={level(value)}" for name, value in by.items())
 
 
-def json_rows(analysed: Sequence[Group]) -> list[dict[str, Any]]:
-    """The tables as JSON values, one object per term; what the residual has not is null."""
+def json_rows(analysed: Sequence[Group], *, pairs: bool = False) -> list[dict[str, Any]]:
+    """The tables as JSON values, one object per term (what the residual has not is null), or per
+    pair of levels: differences are of logarithms where these were taken, and `ratio` is then what
+    the difference means."""
+    chosen = [group for group in analysed if len(group.pairs)] if pairs else analysed
     return [
         {"by": json_value(group.by), **json_value(row)}
-        for group in analysed
-        for row in records(group.variance.table)
-    ]
-
-
-def json_pairs(analysed: Sequence[Group]) -> list[dict[str, Any]]:
-    """The pairs of levels as JSON values; differences are of logarithms where these were taken,
-    and `ratio` is then what the difference means."""
-    return [
-        {"by": json_value(group.by), **json_value(row)}
-        for group in analysed
-        if len(group.pairs)
-        for row in records(pair_table(group))
+        for group in chosen
+        for row in records(pair_table(group) if pairs else group.variance.table)
     ]
 
 
@@ -185,11 +170,6 @@ def _doubts(group: Group) -> Iterable[str]:
         )
     p = dict(zip(variance.terms, variance.table["p"], strict=False))  # but of the residual
     interactions = [term for term in variance.terms if len(term) > 1]
-    if spec.typ == 3 and any(set(spec.numeric) & set(term) for term in interactions):
-        yield (
-            "with type 3, a factor beside its interaction with a number is tested where that "
-            "number is 0; take type 2, or subtract the number's mean in the table"
-        )
     for name, reason in variance.left_out.items():
         yield f"interaction {name} is left out ({reason}); what it explains is in the residual"
     if any(spec.tukey in term and p[term] < ALPHA for term in interactions):
@@ -199,14 +179,10 @@ def _doubts(group: Group) -> Iterable[str]:
         )
 
 
-def _check(analysed: Sequence[Group], of: str, checks: Sequence[Check]) -> Iterable[str]:
-    """That residuals fail a check, p adjusted over the groups, or that it was not made."""
-    adjusted = holm_adjusted([check.p for check in checks])
+def _check(analysed: Sequence[Group], of: str, checks: Sequence[float]) -> Iterable[str]:
+    """That residuals fail a check, p adjusted over the groups."""
+    adjusted = holm_adjusted(checks)
     failed = [group for group, p in zip(analysed, adjusted, strict=True) if p < ALPHA]
-    untested = [group for group, check in zip(analysed, checks, strict=True) if check.p is None]
-    if untested:
-        why = next(check.test for check in checks if check.p is None)
-        yield f"{of} of the residuals is {why}{_of(untested, analysed)}"
     robust = of == "equal variance"
     if failed and not (robust and failed[0].spec.robust):
         found = "residuals do not spread alike" if robust else "residuals are not normal"

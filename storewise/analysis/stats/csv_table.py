@@ -12,12 +12,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from storewise.analysis.common.text import some_of
 from storewise.errors import AnalysisError
 from storewise.yamlfile import nearest
-
-#: Lines that an error lists.
-_SHOWN = 5
 
 
 def observations(
@@ -35,7 +31,7 @@ def observations(
     asked for twice, and for cells that are empty or no numbers.
     """
     cells = _cells(path)
-    used: dict[str, str] = {}
+    used = [response, *factors, *by]
     for option, names in (("--response", [response]), ("--factors", factors), ("--by", by)):
         for column in names:
             if column not in cells:
@@ -44,16 +40,11 @@ def observations(
                     f"{path}: {option}: there is no column {column!r}{nearest(column, known)}; "
                     f"columns are {', '.join(known)}"
                 )
-            if column in used:
-                twice = (
-                    f"twice in {option}"
-                    if used[column] == option
-                    else (f"in {used[column]} and in {option}")
-                )
+            if used.count(column) > 1:
                 raise AnalysisError(
-                    f"{path}: column {column!r} is {twice}; it can have one part only"
+                    f"{path}: {option}: column {column!r} is asked for twice; it can have one part "
+                    "only"
                 )
-            used[column] = option
     for column in numeric:
         if column not in factors:
             raise AnalysisError(
@@ -62,22 +53,21 @@ def observations(
             )
     frame = pd.DataFrame(index=cells.index)
     for column in used:
-        text = cells[column]
-        if (text == "").any():
-            raise AnalysisError(
-                f"{path}, {_lines(text == '')}: column {column!r} is empty; fill it or take the "
-                "rows out: nothing is guessed"
-            )
-        numbers = pd.to_numeric(text, errors="coerce")
-        wrong = ~np.isfinite(numbers)
-        if wrong.any() and (column == response or column in numeric):
-            found = text[wrong].iloc[0]
+        text, numbers = cells[column], pd.to_numeric(cells[column], errors="coerce")
+        words = ~np.isfinite(numbers)
+        empty = text == ""
+        wrong = empty | (words & (column == response or column in numeric))
+        if wrong.any():
+            found, more = text[wrong].iloc[0], int(wrong.sum()) - 1
+            lines = f"line {text.index[wrong][0]}" + (f" and {more} more" if more else "")
             comma = " (numbers have a decimal point, no comma)" if "," in found else ""
-            raise AnalysisError(
-                f"{path}, {_lines(wrong)}: column {column!r} must be a number; found {found!r}"
-                f"{comma}"
+            why = (
+                f"must be a number; found {found!r}{comma}"
+                if found
+                else ("is empty; fill it or take the rows out: nothing is guessed")
             )
-        frame[column] = text if wrong.any() else numbers
+            raise AnalysisError(f"{path}, {lines}: column {column!r} {why}")
+        frame[column] = text if words.any() else numbers
     return frame
 
 
@@ -95,14 +85,9 @@ def _cells(path: Path) -> pd.DataFrame:
             skip_blank_lines=False,
             encoding="utf-8-sig",
         )
-    except OSError as error:
-        raise AnalysisError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise AnalysisError(f"{path}: is not UTF-8 text; convert it first") from error
-    except pd.errors.EmptyDataError as error:
-        raise AnalysisError(f"{path}: is empty; a heading and rows are expected") from error
-    except pd.errors.ParserError as error:
-        raise AnalysisError(f"{path}: is not CSV: {error}") from error
+    except (OSError, ValueError) as error:  # pandas' own are of the latter, too
+        why = getattr(error, "strerror", None) or error
+        raise AnalysisError(f"{path}: cannot be read as a CSV table in UTF-8: {why}") from error
     rows = pd.DataFrame({column: rows[column].str.strip() for column in rows})
     rows.index += 1
     rows = rows[(rows.notna() & (rows != "")).any(axis=1)]
@@ -115,9 +100,3 @@ def _cells(path: Path) -> pd.DataFrame:
         twice = heading[heading.duplicated()].iloc[0]
         raise AnalysisError(f"{path}, line {heading.name}: two columns are called {twice!r}")
     return rows.set_axis(heading.to_list(), axis=1)
-
-
-def _lines(chosen: pd.Series) -> str:
-    """The lines of the chosen rows in words."""
-    lines = [str(line) for line in chosen.index[chosen]]
-    return f"line{'s' if len(lines) > 1 else ''} {some_of(lines, _SHOWN)}"

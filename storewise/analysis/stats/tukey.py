@@ -35,9 +35,9 @@ def tukey(variance: Variance, factor: str, *, robust: bool = False) -> pd.DataFr
     design, fitted = variance.design, variance.fitted
     if factor not in design.columns:
         raise AnalysisError(f"{factor} is no factor of the model ({', '.join(design.columns)})")
-    if factor not in design.levels:
+    levels = design.levels(factor)
+    if not levels:
         raise AnalysisError(f"factor {factor} is a number; pairs of levels need a factor of levels")
-    levels = design.levels[factor]
     rows = _mean_rows(variance, design.columns[factor])
     hypotheses = np.vstack([a - b for a, b in itertools.combinations(rows, 2)])
     covariance = fitted.cov_HC3 if robust else fitted.cov_params()
@@ -63,10 +63,8 @@ def _mean_rows(variance: Variance, column: str) -> Floats:
     """The rows of the design matrix whose estimates are the least-squares means of the levels of a
     column: the means over all cells of the other factors."""
     design = variance.design
-    places = [
-        range(len(design.levels[factor])) if factor in design.levels else [design.data[name].mean()]
-        for factor, name in design.columns.items()
-    ]
+    places = [design.levels(factor) or [0.0] for factor in design.columns]
     cells = pd.DataFrame(itertools.product(*places), columns=list(design.columns.values()))
-    matrix = design.model(variance.terms, cells.assign(y=0.0)).exog
-    return pd.DataFrame(matrix).groupby(cells[column]).mean().to_numpy()
+    cells = cells.astype(design.data[cells.columns].dtypes.to_dict()).assign(y=0.0)
+    matrix = pd.DataFrame(design.model(variance.terms, cells).exog)
+    return matrix.groupby(cells[column], observed=True).mean().to_numpy()

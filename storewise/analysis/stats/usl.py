@@ -18,15 +18,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.optimize import least_squares
 
 from storewise.analysis.common.frames import Floats
-from storewise.analysis.stats.intervals import LEVEL, SEED, half_width
+from storewise.analysis.stats.intervals import LEVEL, SEED
 
+PARAMETERS = ("lambda", "sigma", "kappa", "peak", "peak_rate")
+#: Each parameter with the ends of its interval, and what a reader must know of the fit.
+FITTED = (*(name + end for name in PARAMETERS for end in ("", "_low", "_high")),)
+FITTED += ("r2", "basis", "flags")
 #: Levels from which on three parameters can be told from chance.
 MIN_LEVELS = 5
 #: Draws of the parameters within their errors.
@@ -34,37 +37,6 @@ DRAWS = 2000
 #: Sigma and kappa below these are at their bound, 0, which the fit only comes near: no rate falls
 #: within 10,000 levels.
 _NEGLIGIBLE = np.array([1e-6, 1e-8])
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """A parameter with the ends of its interval."""
-
-    value: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True, slots=True)
-class Usl:
-    """A fitted law.
-
-    `rate_of_one` is lambda, in the rates' unit; `peak` the level with the highest rate (inf: none)
-    and `peak_rate` the rate there (without a peak the one that is never reached, lambda / sigma);
-    `r2` is of logarithms; `basis` says what the intervals rest on, "repeats" (errors of the means)
-    or "residuals"; `flags` say what to doubt: "extrapolated" (the peak lies beyond the highest
-    level), "no peak", "superlinear" (rates grow faster than their levels, by more than chance: a
-    negative sigma would fit better, and the law's bounds are at fault).
-    """
-
-    rate_of_one: Interval
-    sigma: Interval
-    kappa: Interval
-    peak: Interval
-    peak_rate: Interval
-    r2: float
-    basis: str
-    flags: tuple[str, ...]
 
 
 def law(level: Any, rate_of_one: Any, sigma: Any, kappa: Any) -> Any:
@@ -88,8 +60,14 @@ def not_fitted(levels: Sequence[float], rates: Sequence[float]) -> str:
 
 def fit(
     levels: Sequence[float], rates: Sequence[float], errors: Sequence[float] | None = None
-) -> Usl:
-    """The law fitted to rates at levels, one value each.
+) -> dict[str, Any]:
+    """The law fitted to rates at levels, one value each: FITTED.
+
+    `lambda` is in the rates' unit; `peak` is the level with the highest rate (inf: none) and
+    `peak_rate` the rate there (without a peak the one that is never reached, lambda / sigma), each
+    with the ends of its interval; `r2` is of logarithms; `basis` says what the intervals rest on,
+    "repeats" (errors of the means) or "residuals"; `flags` is "extrapolated" (the peak lies beyond
+    the highest level), "no peak" or empty.
 
     `errors` are the standard errors of the logarithms of `rates`; where one is missing or nothing,
     all count alike. Raises ValueError with what `not_fitted` says.
@@ -102,45 +80,32 @@ def fit(
     scale = known if repeated else np.ones(len(n))
     freedom = len(n) - 3
 
-    def solve(least_sigma: float) -> tuple[Floats, Floats]:
-        """log lambda, sigma, kappa, and their covariance."""
+    def distance(at: Floats) -> Any:
+        """Of the law with log lambda, sigma, kappa from the rates."""
+        return (at[0] + np.log(law(n, 1.0, at[1], at[2])) - logs) / scale
 
-        def distance(at: Floats) -> Any:
-            curve = 1 + at[1] * (n - 1) + at[2] * n * (n - 1)
-            # Rates are positive: far below them the fit turns back.
-            return (at[0] + np.log(n / np.maximum(curve, 1e-8)) - logs) / scale
-
-        start = [float(np.max(logs - np.log(n))), 0.1, 0.01]
-        bounds = ([-np.inf, least_sigma, 0.0], [np.inf, 1.0, np.inf])
-        exact = dict.fromkeys(("xtol", "ftol", "gtol"), 1e-12)
-        found = least_squares(distance, start, bounds=bounds, x_scale=[1.0, 0.1, 0.01], **exact)
-        chi = 2 * float(found.cost) / freedom
-        covariance = np.linalg.pinv(found.jac.T @ found.jac)
-        return found.x, covariance * (max(1.0, chi) if repeated else chi)
-
-    best, covariance = solve(0.0)
-    values = _figures(best[None, :])[0]
+    found = least_squares(
+        distance,
+        [float(np.max(logs - np.log(n))), 0.1, 0.01],
+        bounds=([-np.inf, 0.0, 0.0], [np.inf, 1.0, np.inf]),
+        x_scale=[1.0, 0.1, 0.01],
+        **dict.fromkeys(("xtol", "ftol", "gtol"), 1e-12),
+    )
+    chi = 2 * float(found.cost) / freedom
+    covariance = np.linalg.pinv(found.jac.T @ found.jac) * (max(1.0, chi) if repeated else chi)
     rng = np.random.default_rng(SEED)
     noise = rng.multivariate_normal(np.zeros(3), covariance, DRAWS, method="svd")
     if not repeated:
         noise *= np.sqrt(freedom / rng.chisquare(freedom, (DRAWS, 1)))
-    draws = _figures(best + noise)
-    ends = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0, method="inverted_cdf")
-    fitted = np.log(law(n, values[0], values[1], values[2]))
-    total, left = np.sum((logs - logs.mean()) ** 2), np.sum((logs - fitted) ** 2)
-    flags = []
-    if values[3] > n.max():
-        flags.append("no peak" if math.isinf(values[3]) else "extrapolated")
-    if best[1] < _NEGLIGIBLE[0]:
-        free, covariance = solve(-1.0)
-        if free[1] + half_width(math.sqrt(covariance[1, 1]), freedom) < 0:
-            flags.append("superlinear")
-    one, sigma, kappa, peak, peak_rate = (
-        Interval(*map(float, each)) for each in zip(values, *ends, strict=True)
-    )
-    r2 = 1 - float(left / total) if total > 0 else math.nan
+    values = _figures(found.x[None, :])[0]
+    middle = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
+    ends = np.quantile(_figures(found.x + noise), middle, axis=0, method="inverted_cdf")
+    figures = np.column_stack([values, *ends]).ravel().tolist()
+    left, total = np.log(law(n, *values[:3])) - logs, logs - logs.mean()
+    r2 = 1 - float(left @ left / (total @ total)) if np.ptp(logs) > 0 else math.nan
+    flag = "no peak" if math.isinf(values[3]) else "extrapolated" if values[3] > n.max() else ""
     basis = "repeats" if repeated else "residuals"
-    return Usl(one, sigma, kappa, peak, peak_rate, r2, basis, tuple(flags))
+    return dict(zip(FITTED, [*figures, r2, basis, flag], strict=True))
 
 
 def _figures(drawn: Floats) -> Floats:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from storewise.analysis.common.engines import BASELINE, CEILING, embedded, external
+from storewise.analysis.common.engines import BASELINE, CEILING, embedded
 from storewise.analysis.common.frames import records
 from storewise.analysis.common.text import all_of, rows_as_text
 from storewise.analysis.judge.comparable_steps import (
@@ -26,13 +26,24 @@ from storewise.analysis.judge.comparable_steps import (
     loads,
 )
 from storewise.analysis.judge.corpus import files_of_corpus
-from storewise.analysis.judge.cost import AS_PLACED
 from storewise.analysis.measure.throughput import FINISH
-from storewise.analysis.model.columns import ALL, EFFICIENCY, HIGHEST, KEYS, OTHER, SETUP
+from storewise.analysis.model.columns import (
+    ALL,
+    EFFICIENCY,
+    HIGHEST,
+    HOSTS,
+    HOURS,
+    KEYS,
+    MONEY,
+    OTHER,
+    SETUP,
+    SLOWED,
+)
 from storewise.analysis.model.tables import Tables
 from storewise.analysis.verdict.criterion import FINISHED, SOURCE_ROW, Criterion, figures
 from storewise.study.criteria import BY_KEY, CriterionName
 from storewise.study.criteria import KEYS as ORDER
+from storewise.study.prices import Prices
 
 #: Operations by what they ask of a store: `read` one document by its key, `scan` those of a range
 #: of keys or with a field's value or range, `aggregate` counts and histograms.
@@ -289,35 +300,21 @@ def scaling(tables: Tables) -> Criterion | None:
 
 def slow_node(tables: Tables) -> Criterion | None:
     """The rate with the fewest slowed nodes over that without, at one number of nodes."""
-    keys = [*tables.results.factors, "phase"]
-    steps = with_source(tables.slowdown)
-    if steps.empty:
+    rows = rows_of(tables, SLOWED)
+    rows = rows[~rows[OTHER].astype(str).str.startswith("0 ")]
+    if rows.empty:
         return None
-    # The first step without a slowed node; more of them are alike.
-    free = steps[steps["slowed_nodes"] == 0].drop_duplicates(keys)
-    slowed = steps[steps["slowed_nodes"] > 0].sort_values(["slowed_nodes", "step"], kind="stable")
-    both = slowed.drop_duplicates(keys).merge(
-        free[[*keys, "step", SOURCE_ROW]], on=keys, suffixes=("", "_free")
-    )
-    nodes = both["nodes"].astype(float).fillna(0.0) if "nodes" in both else 0.0
-    both = both.assign(size=nodes, fewest=-both["slowed_nodes"]).astype({"phase": str})
-    both = at_most_stores(both, ["size", "fewest", "phase", "slow"])
-    if both.empty:
+    size = rows["nodes"].astype(float).fillna(0.0) if "nodes" in rows else 0.0
+    fewest = -rows[OTHER].str.split(n=1).str[0].astype(int)
+    rows = rows.assign(size=size, fewest=fewest).astype({"phase": str, OTHER: str})
+    rows = at_most_stores(rows, ["size", "fewest", "phase", OTHER])
+    # The first step of several alike.
+    rows = rows.drop_duplicates([*tables.results.factors, "phase"])
+    if rows.empty:
         return None
-    row = records(both)[0]
-    of = f" of {row['size']:g}" if row["size"] else ""
-    about = f"{row['slowed_nodes']:g}{of} nodes slowed: {row['slow']}, phase {row['phase']}"
-    rates = tables.throughput[tables.throughput["measure"] == "operations_per_s"]
-    rates = rates[["trial", "phase", "step", "value"]].astype({"phase": str})
-    values = rates.merge(tables.trials[["trial", *tables.results.factors]], on="trial")
-    values = values.merge(both, on=[*keys, "step"])
-    values = values.merge(
-        rates, left_on=["trial", "phase", "step_free"], right_on=["trial", "phase", "step"]
-    )
-    sources = zip(values[SOURCE_ROW], values[f"{SOURCE_ROW}_free"], strict=True)
-    values[SOURCE_ROW] = [rows_as_text(map(int, pair)) for pair in sources]
-    values = values.assign(value=values["value_x"] / values["value_y"])
-    return named("slow_node", values, about=about, table="slowdown")
+    row = records(rows)[0]
+    about = ", ".join([row[OTHER], *([f"{row['size']:g} nodes"] if row["size"] else [])])
+    return named("slow_node", of_rows(tables, rows), about=f"{about}, phase {row['phase']}")
 
 
 def setup(tables: Tables) -> Criterion | None:
@@ -336,28 +333,20 @@ def cost(tables: Tables) -> Criterion | None:
     """Money, or hours of hosts where there are no prices, per million documents loaded; of studies
     that load nothing per million operations of their first phase.
 
-    Hours count where the jobs lay on hosts of their own: else each is paid as if it had one.
+    Without prices it counts only where stores had different numbers of hosts: with equal ones it
+    is the rate, turned over, and would count that twice.
     """
-    rows = with_source(tables.judged.get("costs", pd.DataFrame(columns=["measure"])))
-    for measure in ("money_per_million", "host_hours_per_million"):
-        costs = rows[rows["measure"] == measure]
-        if costs.empty:
+    for measure in (MONEY, HOURS):
+        values = of_measure(tables, measure)
+        values = values[values["engine"] != BASELINE]
+        values = values[values["phase"].isin(tables.phases_of(values)[:1])]
+        if values.empty:
             continue
-        # Of a database that was there already nobody knows what its hosts cost.
-        known = (costs["engine"] != BASELINE) & ~costs["engine"].astype(str).map(external)
-        costs = costs[known & ~costs["paced"].astype(bool)]
-        costs = costs[costs["phase"].isin(tables.phases_of(costs)[:1])].astype({"phase": str})
-        if costs.empty:
-            continue
-        about = [f"phase {costs['phase'].iloc[0]}"]
-        if costs["note"].nunique() == 1:  # one list of prices
-            about += filter(None, costs["note"].unique())
-        # A trial's cost is that of its setting, turned over by its own rate.
-        places = [*tables.results.factors, "phase", "step"]
-        rates = of_rows(tables, headline_rates(tables, tables.rates))
-        values = rates.merge(costs[[*places, "mean", SOURCE_ROW]], on=places, suffixes=("", "_of"))
-        values["value"] = values["mean_of"] * values["mean"] / values["value"]
-        counts = measure == "money_per_million" or bool((costs["basis"] == AS_PLACED).all())
-        more: dict[str, Any] = {"unit": str(costs["unit"].iloc[0]), "about": "; ".join(about)}
-        return named("cost", values, table="costs", counts=counts, **more)
+        about = [f"phase {values['phase'].iloc[0]}"]
+        if measure == MONEY:
+            about += filter(None, [Prices.model_validate(tables.results.study["prices"]).source])
+        hosts = of_measure(tables, HOSTS).merge(values[["trial", "phase"]])
+        numbers = {frozenset(each) for _, each in hosts.groupby("engine")["value"]}
+        more: dict[str, Any] = {"unit": str(values["unit"].iloc[0]), "about": "; ".join(about)}
+        return named("cost", values, counts=measure == MONEY or len(numbers) > 1, **more)
     return None

@@ -131,13 +131,17 @@ def lines(**cells):
 @pytest.mark.parametrize(
     ("content", "options", "message"),
     [
-        (b"engine,ms\n\xff,1\n", {}, "is not UTF-8 text"),
-        ("", {}, "is empty"),
+        (
+            b"engine,ms\n\xff,1\n",
+            {},
+            "table in UTF-8: 'utf-8' codec can't decode",
+        ),
+        ("", {}, "in UTF-8: No columns to parse"),
         ("engine,threads,ms\n", {}, "has a heading but no rows"),
         ("engine,,ms\na,b,1\n", {}, "line 1: a column has no name"),
         ("engine,ms,ms\na,b,1\n", {}, "line 1: two columns are called 'ms'"),
         (lines(line3="sqlite,1,2"), {}, "line 3: column 'ms' is empty"),
-        (lines(line9='null,2,2,"1.75'), {}, "is not CSV: Error tokenizing data"),
+        (lines(line9='null,2,2,"1.75'), {}, "in UTF-8: Error tokenizing data"),
         (ROWS, {"response": "mss"}, "--response: there is no column 'mss' (did you mean 'ms'?)"),
         (ROWS, {"factors": "engine,thread"}, "--factors: there is no column 'thread' (did you"),
         (ROWS, {"by": "runs"}, "--by: there is no column 'runs' (did you mean 'run'?)"),
@@ -145,15 +149,23 @@ def lines(**cells):
         (lines(line4='sqlite,2,1,"7,5"'), {}, "numbers have a decimal point, no comma"),
         (lines(line4="sqlite,2,1,nan"), {}, "line 4: column 'ms' must be a number; found 'nan'"),
         (lines(line4="sqlite,2,1,", line6=",1,1,3"), {}, "line 4: column 'ms' is empty"),
-        (lines(line5=",2,2,7.5", line6=",1,1,3"), {}, "lines 5, 6: column 'engine' is empty"),
+        (
+            lines(line5=",2,2,7.5", line6=",1,1,3"),
+            {},
+            "line 5 and 1 more: column 'engine'",
+        ),
         (lines(line4="sqlite,2,1,0"), {"log": True}, "ms: 1 values of 0 or less have no logarithm"),
         (ROWS, {"numeric": "engine"}, "column 'engine' must be a number; found 'sqlite'"),
         (ROWS, {"numeric": "run"}, "--numeric: 'run' is none of the --factors"),
-        (ROWS, {"by": "engine"}, "column 'engine' is in --factors and in --by"),
-        (ROWS, {"factors": "engine,ms"}, "column 'ms' is in --response and in --factors"),
-        (ROWS, {"factors": "engine,engine"}, "column 'engine' is twice in --factors"),
+        (ROWS, {"by": "engine"}, "--factors: column 'engine' is asked for twice"),
+        (ROWS, {"factors": "engine,ms"}, "--response: column 'ms' is asked for twice"),
+        (ROWS, {"factors": "engine,engine"}, "--factors: column 'engine' is asked for twice"),
         (ROWS, {"factors": "engine,,run"}, "a name in this list is empty"),
-        (ROWS, {"factors": "threads", "by": "engine,threads"}, "is in --factors and in --by"),
+        (
+            ROWS,
+            {"factors": "threads", "by": "engine,threads"},
+            "column 'threads' is asked for",
+        ),
         (ROWS, {"phase": "read"}, "--phase is for a study's results"),
         (ROWS, {"factors": None}, "needs --response COLUMN and --factors A,B"),
     ],
@@ -183,8 +195,8 @@ def test_groups_that_cannot_be_analysed_do_not_stop_the_others(tmp_path):
     rows = json.loads(result.stdout)
     assert [row["by"]["engine"] for row in rows] == ["null", "null", "sqlite", "sqlite"]
     one, equal = [line for line in result.stderr.splitlines() if "no analysis" in line]
-    assert "of engine=duckdb; engine=files: ms has one row; nothing varies" in one
-    assert "of engine=lmdb: ms has the same value in all 2 rows" in equal
+    assert "of engine=duckdb; engine=files: ms has one value in 1 rows; nothing varies" in one
+    assert "of engine=lmdb: ms has one value in 2 rows" in equal
 
 
 def test_checks_of_the_tables_are_adjusted_as_in_the_studys_own_warning(tmp_path):
@@ -209,7 +221,9 @@ def test_checks_of_the_tables_are_adjusted_as_in_the_studys_own_warning(tmp_path
 def test_files_that_are_not_there(tmp_path, table):
     missing = tmp_path / "no.csv"
     request = ("--response", "ms", "--factors", "engine")
-    assert f"{missing}: cannot be read: No such file" in error_of("--table", missing, *request)
+    assert f"{missing}: cannot be read as a CSV table in UTF-8: No such file" in error_of(
+        "--table", missing, *request
+    )
     assert "there are no results of a study" in error_of(missing)
     assert "not both" in error_of(table, "--table", table, *request)
 

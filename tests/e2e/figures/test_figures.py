@@ -165,12 +165,14 @@ def test_figures_of_plans_and_nodes(tables):
     assert set(drawn["PostgreSQL, read: hosts"]) == {"user", "system", "iowait"}
     (alone,) = drawn["PostgreSQL, read, 1 slowed: get"]["median"]
     assert alone == (1.0, "data1 (slowed)", False)
+    step["operation"] = "all"
     slow = [
-        {**trial, **step, "step": n, "slowed_nodes": n, "slow": "cpu" * n, "mean": 9.0 - n}
-        for n in (0, 1)
+        {**trial, **step, "step": n, "measure": measure, "mean": 9.0 - n, "other": other}
+        for n, other in enumerate(("0 slowed", "1 slowed: cpu"))
+        for measure in ("operations_per_s", "slowed_rate")
     ]
-    frame = pd.DataFrame(slow).assign(low=1.0, high=9.0, n=2)
-    drawn = charted(tables, "scaling", slowdown=frame)
+    frame = pd.DataFrame(slow).assign(low=1.0, high=9.0, n=2, rate=np.nan)
+    drawn = charted(tables, "scaling", summary=frame)
     assert drawn["read, cpu, over slowed nodes"] == {"PostgreSQL": [(0, 9, False), (1, 8, False)]}
 
 

@@ -3,6 +3,7 @@
 import os
 
 import pandas as pd
+import pytest
 from support.paths import SMALL
 from support.s3.instance_metadata import ImdsServer
 from support.workspace import Workspace
@@ -40,8 +41,12 @@ def test_a_spot_instance_is_taken_back_and_the_report_says_so(tmp_path, monkeypa
     assert ">Failed attempts</h3>" in page
     assert reason in page
     assert "i4i.2xlarge, spot, zone eu-central-1b, image ami-0abcdef1234567890" in page
-    costs = pd.read_csv(place.results / "analysis" / "costs.csv").dropna(subset="note")
-    assert any(text.startswith("priced as 1 x i4i.2xlarge spot; ours") for text in costs["note"])
+    summary = pd.read_csv(place.results / "analysis" / "summary.csv")
+    hours, money = (
+        summary.loc[summary["measure"] == measure, "mean"].to_numpy()
+        for measure in ("host_hours_per_million", "money_per_million")
+    )
+    assert money / hours == pytest.approx(0.25)
     everything = "".join(
         file.read_text(errors="replace") for file in place.results.rglob("*") if file.is_file()
     )

@@ -12,6 +12,7 @@ from subprocess import PIPE
 
 import pandas as pd
 import pytest
+import yaml
 from support.needs import unavailable
 from support.paths import ROOT, SMALL
 from support.s3 import instance_metadata
@@ -144,16 +145,17 @@ def test_from_a_prefix_to_a_publication_and_back(place, s3, instances, monkeypat
     # What the hosts were, and what that costs, is as each of them says.
     for kind, life_cycle in INSTANCES.values():
         assert f"{kind}, {life_cycle}, zone eu-central-1b, image ami-0abcdef1234567890" in page
-    costs = pd.read_csv(place.results / "analysis" / "costs.csv").dropna(subset="note")
+    prices = yaml.safe_load((ROOT / "config" / "prices.yaml").read_text())["instances"]
+    summary = pd.read_csv(place.results / "analysis" / "summary.csv")
+    means = summary.pivot_table(index=["node_class", "phase"], columns="measure", values="mean")
     for node_class, kind in (("data", "i4i.2xlarge"), ("large", "i4i.8xlarge")):
-        priced = f"priced as 1 x c7i.8xlarge spot and 1 x {kind} on demand;"
-        notes = set(costs.loc[costs["node_class"] == node_class, "note"])
-        result = {note.partition(";")[0] + ";" for note in notes if note.startswith("priced as")}
-        assert result == {priced}, notes
+        mine = means.loc[node_class]
+        hour = (prices["c7i.8xlarge"]["spot"] + prices[kind]["on_demand"]) / 2
+        result = mine["money_per_million"] / mine["host_hours_per_million"]
+        assert result.to_numpy() == pytest.approx(hour)
 
     # The study's classes are a factor of every table.
     nodes = pd.read_csv(place.results / "analysis" / "nodes.csv")
-    summary = pd.read_csv(place.results / "analysis" / "summary.csv")
     assert set(summary["node_class"]) == {"data", "large"}
     trials = pd.read_csv(place.results / "analysis" / "trials.csv").set_index("trial")
     placed = dict(zip(trials.loc[nodes["trial"], "node_class"], nodes["host"], strict=True))

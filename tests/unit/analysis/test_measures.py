@@ -14,7 +14,7 @@ from storewise.analysis.judge.client_bound import client_bound
 from storewise.analysis.measure import host_load as host
 from storewise.analysis.measure.derived import highest_rates
 from storewise.analysis.measure.measures import COLUMNS, measures, with_steps
-from storewise.analysis.measure.per_node import crashes, per_node, slowdown, step_conditions
+from storewise.analysis.measure.per_node import crashes, per_node, slowed_rates, step_conditions
 from storewise.analysis.measure.query_plans import plans
 from storewise.analysis.measure.sessions import NODE_COLUMNS, nodes, sessions
 from storewise.analysis.measure.steps import step_parameters
@@ -297,7 +297,6 @@ def test_what_each_node_did_in_a_step():
 
 
 def test_what_slowed_nodes_leave_of_the_rate():
-    trials = pd.DataFrame({"trial": list("ab"), "engine": "postgres", "nodes": [2, 4]})
     table = pd.DataFrame(
         {
             "trial": list("aaabb"),
@@ -310,13 +309,18 @@ def test_what_slowed_nodes_leave_of_the_rate():
     ).assign(measure="operations_per_s", unit="operations/s", phase="read")
     conditions = table[["trial", "phase", "step", "slow", "slowed_nodes", "crash"]]
     rates = table[["trial", "phase", "step", "value", "measure", "unit"]].assign(operation=ALL)
-    result = slowdown(rates, conditions, results_of(trials))
-    assert result[["nodes", "step", "slowed_nodes", "relative"]].to_numpy().tolist() == [
-        *([2, 0, 0, 1], [2, 1, 1, pytest.approx(1 / 4)]),
-        *([4, 0, 0, 1], [4, 1, 3, pytest.approx(1 / 3)]),
+    rates = rates.assign(count=9.0, other="")
+
+    def slowed(conditions):
+        measured = SimpleNamespace(conditions=conditions)
+        return slowed_rates(rates, SimpleNamespace(measured=measured))
+
+    assert slowed(conditions)[["trial", "other", "value"]].to_numpy().tolist() == [
+        *(["a", "0 slowed", 1], ["b", "0 slowed", 1]),
+        *(["a", "1 slowed: cpu", 1 / 4], ["b", "3 slowed: cpu", pytest.approx(1 / 3)]),
     ]
-    assert result["mean"].to_list() == pytest.approx([400, 100, 900, 300])
-    assert slowdown(rates, conditions.assign(slowed_nodes=0), results_of(trials)).empty
+    none = slowed(conditions.assign(slowed_nodes=0))
+    assert none.empty and list(none) == list(rates)
 
 
 def test_a_crash_lasted_as_long_as_no_worker_had_an_answer():

@@ -3,13 +3,12 @@
 import math
 
 import pytest
-from scipy import stats
 from support.results import synthetic
 from support.results.tables import samples_of
 
 from storewise.analysis.measure import throughput
 from storewise.analysis.measure.latency import counted_tag
-from storewise.analysis.stats.intervals import Estimate, ratio, too_wide
+from storewise.analysis.stats.intervals import too_wide
 from storewise.metrics.hdr import merge_all, percentiles
 
 
@@ -97,30 +96,9 @@ def test_totals_come_from_seconds_where_there_are_none_and_never_count_twice():
             assert counted["value"].sum() == 30
 
 
-def test_ratios_by_hand():
-    # Errors of two variances: degrees of freedom as Welch and Satterthwaite have them.
-    one, other = Estimate.of(3, 200.0, 0.3, 4.0), Estimate.of(3, 100.0, 0.4, 16.0)
-    of = ratio(one, other)
-    welch = 0.5**4 / (0.3**4 / 4 + 0.4**4 / 16)
-    assert (of.mean, of.error, of.freedom) == pytest.approx((2.0, 0.5, welch))
-    assert math.log(of.high / of.mean) == pytest.approx(stats.t.ppf(0.975, welch) * 0.5)
-    assert math.log(of.mean / of.low) == pytest.approx(stats.t.ppf(0.975, welch) * 0.5)
-    # Of one pooled variance they are its own, whatever the numbers of repeats.
-    pooled = ratio(one, Estimate.of(12, 100.0, 0.15, 4.0))
-    assert (pooled.freedom, pooled.error) == (4.0, pytest.approx(math.hypot(0.3, 0.15)))
-    assert ratio(Estimate.of(3, 2.0, 0.0, 2.0), Estimate.of(3, 1.0, 0.0, 3.0)).freedom == 5.0
-    single = ratio(one, Estimate(1, 50.0))
-    assert (single.n, single.mean, single.known()) == (1, 4.0, False)
-    assert math.isnan(ratio(one, Estimate(3, 0.0)).mean)
-    none = ratio(Estimate(3, 0.0, 0.0, 0.0, 0.1, 4.0), one)
-    assert (none.mean, none.known(), ratio(other, one).known()) == (0.0, False, True)
-
-
 def test_intervals_that_say_too_little():
     ends = [(1, 10), (1, 10.1), (0, 1), (-1, 1), (1, 1), (None, 1), (math.nan, 1)]
     assert [too_wide(*pair) for pair in ends] == [False, True, True, True, False, False, False]
-    assert Estimate.of(2, 1.0, 1e6, 1.0).high < math.inf
-    assert Estimate(2, 3.0, 2.0, 4.0).times(2) == Estimate(2, 6.0, 4.0, 8.0)
 
 
 def test_latencies_are_of_merged_logs_without_warm_up(tmp_path):
