@@ -168,10 +168,12 @@ def test_figures_of_plans_and_nodes(tables):
     step["operation"] = "all"
     slow = [
         {**trial, **step, "step": n, "measure": measure, "mean": 9.0 - n, "other": other}
-        for n, other in enumerate(("0 slowed", "1 slowed: cpu"))
-        for measure in ("operations_per_s", "slowed_rate")
+        for n, how in enumerate(("0 slowed", "1 slowed: cpu"))
+        for measure, other in (("operations_per_s", None), ("slowed_rate", how))
     ]
-    frame = pd.DataFrame(slow).assign(low=1.0, high=9.0, n=2, rate=np.nan)
+    frame = pd.DataFrame(slow).assign(
+        low=1.0, high=9.0, n=2, rate=np.nan, clients=1.0, planned=np.nan
+    )
     drawn = charted(tables, "scaling", summary=frame)
     assert drawn["read, cpu, over slowed nodes"] == {"PostgreSQL": [(0, 9, False), (1, 8, False)]}
 
