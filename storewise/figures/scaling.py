@@ -73,7 +73,8 @@ def _slowed(tables: Tables) -> pd.DataFrame:
     parts = words.str.extract(r"^(?P<slowed_nodes>\d+) slowed(?:: )?(?P<slow>.*)$")
     marks = marks[keys].join(parts.astype({"slowed_nodes": float}))
     rates = rates[rates["measure"] == "operations_per_s"]
-    return rates.reset_index().merge(marks, on=keys).set_index("index")
+    # Rows keep their places in the table; `index` is the name of a factor.
+    return rates.assign(place=rates.index).merge(marks, on=keys).set_index("place")
 
 
 def _panels(
