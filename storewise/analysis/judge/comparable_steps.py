@@ -102,10 +102,10 @@ def open_phases(steps: pd.DataFrame) -> set[str]:
     return set(steps["phase"]) - set(steps.loc[steps["rate"].isna(), "phase"])
 
 
-def sentences(phases: Sequence[str], tables: Tables) -> Iterator[str]:
+def sentences(tables: Tables) -> Iterator[str]:
     """Sentences about open loops: which phases rank no store, and which searches found no rate."""
     paced = open_phases(tables.steps) - tables.searched
-    if quiet := [f"phase {phase}" for phase in phases if phase in paced]:
+    if quiet := [f"phase {phase}" for phase in sorted(paced)]:
         yield (
             f"Of {all_of(quiet)} nothing is said here: the rates were set by the study; how long "
             "operations took at each is in the table and figures of steps."

@@ -28,7 +28,7 @@ from storewise.analysis.common.text import all_of
 from storewise.analysis.decision import Criterion as Rule
 from storewise.analysis.decision import Decision, decide
 from storewise.analysis.decision.standing import at_common_volume
-from storewise.analysis.judge.comparable_steps import loads, sentences
+from storewise.analysis.judge.comparable_steps import sentences
 from storewise.analysis.model.columns import PAYS_FROM
 from storewise.analysis.model.tables import Tables
 from storewise.analysis.verdict.answer import Answer, answer
@@ -108,7 +108,7 @@ def verdict(tables: Tables) -> Verdict:
             *([f"Not surer: {'; '.join(judged.why)}."] if judged.why else []),
             *judged.reasons,
             *_not_weighed(criteria, weights),
-            *sentences(_reading(tables), tables),
+            *sentences(tables),
             *(f"{name} is set aside: {reason}." for name, reason in sorted(aside.items())),
         ],
         criteria,
@@ -122,11 +122,11 @@ def verdict(tables: Tables) -> Verdict:
 def break_even(tables: Tables, judged: Decision) -> dict[str, dict[str, float]]:
     """Per store and kind of question, how many it takes until it pays against reading the files
     again, with the deployment that it is judged with; inf is never."""
-    kinds: dict[str, dict[str, float]] = {}
-    rows, aside = rows_of(tables, PAYS_FROM), set_aside(tables)
+    rows = rows_of(tables, PAYS_FROM)
     if rows.empty:
-        return kinds
+        return {}
     rows, _ = at_common_volume(judged.deployed(placed(least_load(rows), tables)))
+    aside, kinds = set_aside(tables), dict[str, dict[str, float]]()
     for row in records(rows):
         if (row["store"], row["deployment"]) not in aside:
             of_store = kinds.setdefault(row["store"], {})
@@ -149,9 +149,3 @@ def _not_weighed(criteria: Sequence[Criterion], weights: Mapping[str, float]) ->
         return []
     names = all_of(left)
     return [f"Of the study's weights {names} could not count: not measured for all stores."]
-
-
-def _reading(tables: Tables) -> list[str]:
-    """The phases that do not load."""
-    loading = loads(tables.throughput)
-    return [phase for phase in tables.phases_of(tables.rates) if phase not in loading]

@@ -259,8 +259,8 @@ def test_searches_without_an_answer_are_said():
     tables = SimpleNamespace(
         steps=steps, searched={"c"}, throughput=there, measures=there.iloc[1:], trials=trials
     )
-    (text,) = sentences(["c"], tables)
+    (text,) = sentences(tables)
     assert "Phase c: searches in 1 of 2 trials of SQLite found no rate" in text
     tables.searched = set()
-    (text,) = sentences(["c"], tables)
+    (text,) = sentences(tables)
     assert "phase c nothing is said" in text
