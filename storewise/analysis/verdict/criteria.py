@@ -276,13 +276,11 @@ def scaling(tables: Tables) -> Criterion | None:
     rows = rows_of(tables, EFFICIENCY)
     rows = rows[rows["engine"] != BASELINE]
     order = tables.phases_of(rows)
-    of = (
-        rows[OTHER].astype(str).str.extract(r"^(?P<factor>\S+) (?P<level>\S+) against (?P<base>.*)")
-    )
+    of = rows[OTHER].astype(str).str.extract(r"^(\S+) (\S+) against (\S+)$")
     rows = rows.assign(
-        factor=of["factor"],
-        level=of["level"].astype(float),
-        least=-of["base"].astype(float),
+        factor=of[0],
+        level=of[1].astype(float),
+        least=-of[2].astype(float),
         earlier=[-order.index(str(phase)) for phase in rows["phase"]],
         first=-rows["step"].astype(int),
     )
