@@ -325,9 +325,12 @@ def test_tables_and_warnings_of_groups():
     found = groups(table, ["g"], spec)
     assert found.not_possible == [("g=s", "y has one value in 1 rows; nothing varies")]
     lines = text_lines(found.groups)
-    assert lines[0].startswith("g=p: y, 40 rows (type 2 sums of squares")
+    how = "type 2 sums of squares; factors of levels coded sum-to-zero"
+    assert lines[0] == f"g=p: y, 40 rows ({how})"
     assert lines[1].split() == ["term", "df", "sum_sq", "f", "p", "eta_sq_partial", "omega_sq"]
-    assert lines[2].split()[:2] == ["a", "1"] and lines[3].split()[:2] == ["Residual", "38"]
+    assert lines[2].split()[:2] == ["a", "1"]
+    # Of the residual there is neither F nor p.
+    assert lines[3].split()[:2] == ["Residual", "38"] and len(lines[3].split()) == 3
     assert lines[7].split()[:2] == ["u", "v"] and text_lines(found.groups[:1])[0] == lines[0]
     (whole,) = groups(table, [], replace(spec, repeats=2, log=True)).groups
     assert text_lines([whole])[0].startswith("log(y), 121 rows, each counted 2 times (type 2")
@@ -345,6 +348,12 @@ def test_tables_and_warnings_of_groups():
         [np.exp(pair["difference"]) for pair in pairs]
     )
     assert {pair["ratio"] for pair in json_rows(found.groups, pairs=True)} == {None}
+    assert [pair["by"] for pair in pairs] == [{"g": name} for name in "pqr"]
+    (few,) = groups(BALANCED.iloc[:4], [], Specification("y", ("b",))).groups
+    assert group_warnings([few]) == [
+        "normality of the residuals is not tested: 2 residual degrees of freedom",
+        "equal variance of the residuals is not tested: 4 rows",
+    ]
     single = table.drop_duplicates("g")
     with pytest.raises(AnalysisError, match="g=p: y has one value in 1 rows; nothing varies"):
         groups(single, ["g"], spec)
@@ -357,3 +366,5 @@ def test_what_is_doubtful_beside_an_interaction():
     crossed = BALANCED.assign(y=BALANCED["y"] + 9.0 * (BALANCED["a"] + BALANCED["b"] == "a1b1"))
     (both,) = groups(crossed, [], Specification("y", ("a", "b"), tukey="b")).groups
     assert any("b is part of an interaction" in text for text in group_warnings([both]))
+    (levels,) = groups(crossed, [], Specification("y", ("a", "b"), typ=3)).groups
+    assert not any("where that number is 0" in text for text in group_warnings([levels]))
