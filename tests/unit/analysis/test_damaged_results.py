@@ -4,7 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from support.results import synthetic
+from support.results.pages import fail
 
+from storewise.analysis.files.runs import FailedAttempt, read_attempts
 from storewise.analysis.pipeline.build import measured_tables
 from storewise.analysis.pipeline.load import load_results
 from storewise.analysis.pipeline.output import write_csv
@@ -52,6 +54,20 @@ def test_what_was_cut_short_is_told_with_its_file(tmp_path):
     # A publication does not guess the run.
     with pytest.raises(ResultError, match=r"run\.json: the record of the last run"):
         run_of(tmp_path)
+
+
+def test_attempts_are_read_by_trial_and_broken_lines_passed_over(tmp_path):
+    assert read_attempts(tmp_path, {"a"}) == []
+    fail(tmp_path, "a", "first", "second", broken='{"trial": "a", "rea\n[]\n{"at": "x"}\n')
+    fail(tmp_path, "given-up", "never measured")
+    fail(tmp_path, "b", "spot")
+    result = read_attempts(tmp_path, {"a", "b"})
+    assert result == [
+        FailedAttempt("a", 1_772_353_320.0, "first", "tail 0"),
+        FailedAttempt("a", 1_772_353_321.0, "second", "tail 1"),
+        FailedAttempt("b", 1_772_353_320.0, "spot", "tail 0"),
+    ]
+    assert result[0].when == "2026-03-01 08:22:00 UTC"
 
 
 def test_cells_are_written_as_pandas_does(tmp_path):

@@ -42,19 +42,6 @@ def reads(**figures):
     return measures(*(rows(store, {"read": value}) for store, value in figures.items()))
 
 
-def test_what_rounds_share_is_no_error():
-    # Means 0, 1, 2; rounds -1, 0, 1; left is 0.1 * (1, -2, 1), (0, 0, 0), -(1, -2, 1): squares
-    # 0.12 on 9 - 3 - 2 degrees of freedom.
-    wave = 0.1 * np.array([1.0, -2.0, 1.0])
-    scores = np.array([[-1, 0, 1], [0, 1, 2], [1, 2, 3]]) + np.outer([1, 0, -1], wave)
-    found = fit(scores)
-    assert found.mean.tolist() == pytest.approx([0, 1, 2])
-    assert found.freedom.tolist() == [4, 4, 4]
-    # The own variance of the outer two is 0.06 / (4 / 3), the pooled one of the middle 0.03.
-    assert found.error[0, 1] == pytest.approx(math.sqrt((0.045 + 0.03) / 3))
-    assert found.error[0, 2] == pytest.approx(math.sqrt((0.045 + 0.045) / 3))
-
-
 def by_formula(scores, k, rounds):
     """`fit` of the first k settings, by a formula of statsmodels."""
     s, r = np.nonzero(~np.isnan(scores))

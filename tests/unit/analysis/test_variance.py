@@ -366,5 +366,3 @@ def test_what_is_doubtful_beside_an_interaction():
     crossed = BALANCED.assign(y=BALANCED["y"] + 9.0 * (BALANCED["a"] + BALANCED["b"] == "a1b1"))
     (both,) = groups(crossed, [], Specification("y", ("a", "b"), tukey="b")).groups
     assert any("b is part of an interaction" in text for text in group_warnings([both]))
-    (levels,) = groups(crossed, [], Specification("y", ("a", "b"), typ=3)).groups
-    assert not any("where that number is 0" in text for text in group_warnings([levels]))
