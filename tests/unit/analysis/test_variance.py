@@ -349,11 +349,6 @@ def test_tables_and_warnings_of_groups():
     )
     assert {pair["ratio"] for pair in json_rows(found.groups, pairs=True)} == {None}
     assert [pair["by"] for pair in pairs] == [{"g": name} for name in "pqr"]
-    (few,) = groups(BALANCED.iloc[:4], [], Specification("y", ("b",))).groups
-    assert group_warnings([few]) == [
-        "normality of the residuals is not tested: 2 residual degrees of freedom",
-        "equal variance of the residuals is not tested: 4 rows",
-    ]
     single = table.drop_duplicates("g")
     with pytest.raises(AnalysisError, match="g=p: y has one value in 1 rows; nothing varies"):
         groups(single, ["g"], spec)
