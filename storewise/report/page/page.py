@@ -64,12 +64,10 @@ _DRAWN = ("plans", "reference_curves", "summary")
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A report as written: where it is, its answer in two lines, and what it says in one."""
+    """A report as written: where it is, its answer in a line, and how many trials failed."""
 
     path: Path
-    answer: Sequence[str]
     finding: str
-    warnings: int
     failed: int
 
 
@@ -97,13 +95,7 @@ def make_report(
             f"{error.filename or page}: cannot be written: {error.strerror or error}; check the "
             "rights of its directory and the free space"
         ) from error
-    return Report(
-        page,
-        decision.answer.lines,
-        decision.finding,
-        len(tables.warnings),
-        len(tables.results.failed),
-    )
+    return Report(page, decision.finding, len(tables.results.failed))
 
 
 def html(tables: Tables, decision: Verdict, made: Sequence[Made], chart: VerdictChart) -> str:
