@@ -140,7 +140,6 @@ def html(tables: Tables, decision: Verdict, made: Sequence[Made], chart: Verdict
         colour=page_colour,
         colours=Markup(page_colours()),
         summary_text=summary_text(chart, decision.answer),
-        markdown=markdown(chart),
         methods=methods(tables, measured),
         conditions=measured,
         figures=[_figure(one) for one in made if one.picture],
@@ -175,17 +174,6 @@ def summary_text(chart: VerdictChart, answer: Answer) -> str:
             *([chart.pays] if chart.pays else []),
         ]
     )
-
-
-def markdown(chart: VerdictChart) -> str:
-    """The chart's figures as a table in Markdown."""
-    heads = ["", *(one.name for one in chart.columns)]
-    rows = [
-        [row.name, *(f"{one.text} ({one.runs})" if one.runs else one.text for one in row.cells)]
-        for row in chart.rows
-    ]
-    lines = [heads, ["---"] * len(heads), *rows]
-    return "\n".join(f"| {' | '.join(c.replace('|', '&#124;') for c in line)} |" for line in lines)
 
 
 def _weights(verdict: Verdict) -> dict[str, Any]:

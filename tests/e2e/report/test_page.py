@@ -134,6 +134,10 @@ def test_copied_tables_have_the_rows_that_are_shown(page):
     place = [head.strip() for head in heads.strip("|").split("|")].index("engine")
     assert [row[place] for row in cells] == column(page, "rates", "engine")
     assert all("read" in row for row in cells)
+    page.locator("#copy-chart").click()
+    chart = page.evaluate("window.copied").splitlines()
+    assert len(chart) == page.locator("#chart tr").count() + 1
+    assert page.locator("#chart td a").first.inner_text() in chart[2]
 
 
 def test_nothing_of_the_inputs_becomes_markup(kept):

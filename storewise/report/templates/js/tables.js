@@ -5,6 +5,16 @@ const orderOf = (cell) => (cell.dataset.order === undefined ? cell.firstChild?.t
 const compare = (a, b) => (typeof a === "number" && typeof b === "number" ? a - b
   : typeof a === "number" ? -1 : typeof b === "number" ? 1 : collator.compare(a, b));
 
+/** The rows of a table that are shown, as Markdown. */
+function markdownOf(table) {
+  const seen = (cell) => Array.from(cell.childNodes).filter((node) => node.className !== "unseen");
+  const textOf = (cell) => seen(cell).map((node) => node.textContent.trim()).filter(Boolean).join("; ").replaceAll("|", "&#124;");
+  const shown = Array.from(table.rows).filter((row) => !row.hidden);
+  const [heads, ...rows] = shown.map(({ cells }) => `| ${Array.from(cells, textOf).join(" | ")} |`);
+  return [heads, heads.replaceAll(/[^|]+/g, " --- "), ...rows].join("\n");
+}
+byId("copy-chart")?.addEventListener("click", () => copyText(markdownOf(byId("chart")), byId("chart-markdown")));
+
 function addControls(box) {
   const table = box.querySelector("table");
   const body = table.tBodies[0];
@@ -14,12 +24,11 @@ function addControls(box) {
   const count = make("span", { class: "count", role: "status" });
   const search = make("input", { type: "search", id: `${table.id}-search`, autocomplete: "off", oninput: show });
   const copied = make("pre", { hidden: true });
-  const shown = () => Array.from(body.rows).filter((row) => !row.hidden);
 
   function show() {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
     for (const row of body.rows) row.hidden = !words.every((word) => row.textContent.toLowerCase().includes(word));
-    count.textContent = `${shown().length} of ${body.rows.length} rows`;
+    count.textContent = `${Array.from(body.rows).filter((row) => !row.hidden).length} of ${body.rows.length} rows`;
   }
   function sort(head) {
     const down = head.getAttribute("aria-sort") === "ascending";
@@ -31,18 +40,11 @@ function addControls(box) {
     body.append(...(down ? rows.reverse() : rows));
     say(`${caption}: sorted by ${head.textContent}, ${order}`);
   }
-  /** The rows that are shown; what stands under a value is in brackets. */
-  function markdown() {
-    const textOf = (cell) => Array.from(cell.childNodes, (node, place) => (place ? ` (${node.textContent})` : node.textContent)).join("");
-    const line = (cells) => `| ${cells.map((text) => text.replaceAll("|", "&#124;")).join(" | ")} |`;
-    const rows = shown().map((row) => line(Array.from(row.cells, textOf)));
-    return [line(heads.map((head) => head.textContent)), line(heads.map(() => "---")), ...rows].join("\n");
-  }
 
   for (const head of heads) head.replaceChildren(make("button", { type: "button", onclick: () => sort(head) }, ...head.childNodes));
   box.querySelector(".scroll").before(make("div", { class: "bar" },
     make("label", { for: search.id }, ...named("Search", " in")), search,
-    make("button", { type: "button", onclick: () => copyText(markdown(), copied) }, ...named("Copy as Markdown", ":")), count), copied);
+    make("button", { type: "button", onclick: () => copyText(markdownOf(table), copied) }, ...named("Copy as Markdown", ":")), count), copied);
   show();
 }
 document.querySelectorAll("[data-table]").forEach(addControls);
