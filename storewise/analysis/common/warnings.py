@@ -1,8 +1,8 @@
-"""What a reader should know before trusting a figure, as values."""
+"""What a reader should know before trusting a figure, and what to do about it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass
 
 import pandas as pd
@@ -38,3 +38,76 @@ COLUMNS = ["code", "trial", "message", "remedy"]
 def warning_table(warnings: Iterable[StudyWarning]) -> pd.DataFrame:
     """The warnings, each once, sorted by code and trial."""
     return pd.DataFrame(map(astuple, sorted(set(warnings))), columns=COLUMNS)
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """One thing to do: in words, with the command or key that does it."""
+
+    do: str
+    how: str
+    codes: tuple[str, ...]
+
+
+#: The last one takes every code that no other names.
+REMEDIES = (
+    Remedy(
+        "Find out why a store did not hold what was written to it",
+        "the trials' logs say what was missing",
+        ("wrong_documents", "wrong_number"),
+    ),
+    Remedy(
+        "Measure what failed or is missing",
+        "`storewise run STUDY --retry-failed`",
+        (
+            *("failed_trial", "missing_trials", "missing_worker", "missing_node"),
+            "operation_errors",
+        ),
+    ),
+    Remedy(
+        "Keep other work off the hosts, and measure again",
+        "an `exclusive` allocation, or a quiet hour",
+        ("busy_host", "unsteady_host", "mixed_hosts", "mixed_versions"),
+    ),
+    Remedy("Make phases longer", "`read: {seconds: 10}`", ("short_phase",)),
+    Remedy("Repeat more often", "`repeats: 5`", ("few_repeats",)),
+    Remedy(
+        "Give more clients: the client was the limit",
+        "`factors: {workers: [1, 2, 4]}`",
+        ("client_bound",),
+    ),
+    Remedy(
+        "Look at inputs that were left out",
+        "`inputs/quarantine.tsv` beside this page",
+        ("quarantined", "equal_files", "input_warning", "no_manifest"),
+    ),
+    Remedy(
+        "Load more of the full corpus before you trust what is said of it",
+        "`volume`, or more inputs",
+        ("extrapolated",),
+    ),
+    Remedy("Know this before you quote a figure", "each says what to do", ()),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The warnings that one remedy is for."""
+
+    remedy: Remedy
+    warnings: Sequence[StudyWarning]
+
+    @property
+    def count(self) -> str:
+        """How many there are, in words."""
+        n = len(self.warnings)
+        return f"{n} warning{'s' if n != 1 else ''}"
+
+
+def grouped_warnings(warnings: Iterable[StudyWarning]) -> list[Group]:
+    """The warnings of each remedy that any is for, in the order of REMEDIES."""
+    of_code = {code: remedy for remedy in REMEDIES for code in remedy.codes}
+    by_remedy: dict[Remedy, list[StudyWarning]] = {}
+    for warning in warnings:
+        by_remedy.setdefault(of_code.get(warning.code, REMEDIES[-1]), []).append(warning)
+    return [Group(one, by_remedy[one]) for one in REMEDIES if one in by_remedy]

@@ -12,7 +12,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup, escape
 
-from storewise.analysis.common.remedies import grouped_warnings
+from storewise.analysis.common.warnings import grouped_warnings
 from storewise.analysis.measure.conditions import conditions
 from storewise.analysis.model.tables import Tables
 from storewise.analysis.pipeline.load import load_results

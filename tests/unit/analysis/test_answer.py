@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.results.made import GROUP, SCALED, only
 
-from storewise.analysis.common.remedies import REMEDIES, grouped_warnings
-from storewise.analysis.common.warnings import StudyWarning
+from storewise.analysis.common.warnings import REMEDIES, StudyWarning, grouped_warnings
 from storewise.analysis.decision import Criterion as Rule
 from storewise.analysis.decision import decide
 from storewise.analysis.stats.intervals import Estimate
