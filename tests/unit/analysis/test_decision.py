@@ -316,7 +316,8 @@ def test_a_rate_of_0_and_what_was_not_measured():
     assert decide(stopped, READ).aside == {"a": "it lacks read"}
     gap = measures(rows("a", {"read": 900}, (1, math.nan, 1.01)), rows("b", {"read": 100}))
     assert decide(gap, READ).table["n"].to_dict() == {"a": 2, "b": 3}
-    assert decide(gap[:0], READ).sentence == "No store can be judged."
+    nothing = decide(gap[:0], READ)
+    assert (nothing.sentence, nothing.sure) == ("No store can be judged.", "low")
 
 
 ROUNDS = st.lists(st.floats(-3, 3), min_size=3, max_size=3)
