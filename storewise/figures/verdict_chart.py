@@ -280,4 +280,6 @@ def _left_out(tables: Tables, verdict: Verdict) -> list[tuple[str, str]]:
     told = [
         (f"{n} {what}{'s' if n > 1 else ''} {how}", at) for n, what, how, at in counted if n > 0
     ]
+    absent = [w.message.split(":")[0] for w in results.warnings if w.code == "engine_left_out"]
+    told += [(text, "warnings") for text in absent]
     return [*told, *((f"{store} is not judged: {why}", "why") for store, why in verdict.set_aside)]

@@ -89,7 +89,7 @@ def test_the_page_sets_the_stores_beside_the_files(page):
 def test_an_engine_that_is_left_out_is_named(measured, page):
     log = (measured.place.results / "logs" / "run.log").read_text()
     assert f"postgres is left out: PostgreSQL: no postgres (looked in {NOWHERE})" in log
-    assert "PostgreSQL was not measured" in page and NOWHERE in page
+    assert 'href="#warnings">PostgreSQL was not measured<' in page and NOWHERE in page
     assert "have no results yet" not in page
 
 
