@@ -119,6 +119,8 @@ def slowed_rates(measures: pd.DataFrame, results: Results) -> pd.DataFrame:
     and how: ``1 slowed: cpu``."""
     conditions = results.measured.conditions
     rates = measures[(measures["measure"] == "operations_per_s") & (measures["operation"] == ALL)]
+    # A rate that the study has set says nothing of what is left.
+    rates = rates[rates["rate"].isna()]
     rates = rates.merge(conditions[~conditions["crash"].astype(bool)], on=STEP)
     free = rates[rates["slowed_nodes"] == 0].drop_duplicates(["trial", "phase"])
     slowed = rates[rates["slowed_nodes"] > 0]

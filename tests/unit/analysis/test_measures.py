@@ -309,7 +309,11 @@ def test_what_slowed_nodes_leave_of_the_rate():
     ).assign(measure="operations_per_s", unit="operations/s", phase="read")
     conditions = table[["trial", "phase", "step", "slow", "slowed_nodes", "crash"]]
     rates = table[["trial", "phase", "step", "value", "measure", "unit"]].assign(operation=ALL)
-    rates = rates.assign(count=9.0, other="")
+    rates = rates.assign(count=9.0, other="", rate=math.nan)
+    # A step whose rate the study has set is none to compare with.
+    paced = rates.iloc[:1].assign(step=9, value=1.0, rate=5.0)
+    rates = pd.concat([paced, rates])
+    conditions = pd.concat([conditions.iloc[:1].assign(step=9), conditions])
 
     def slowed(conditions):
         measured = SimpleNamespace(conditions=conditions)
