@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 from support.results.tables import results_of
 
-from storewise.analysis.measure.summary import summarise
+from storewise.analysis.measure.summary import few_repeats, summarise
 
 KEYS = ["phase", "step", "operation", "measure"]
 NAMES = ["engine", "operation", "measure", "trial", "value", "count"]
@@ -87,3 +87,14 @@ def test_missing_counts_are_none():
     table = summary_of(*itertools.chain(*rows))
     assert table["count"].fillna(-1).to_list() == [1, -1]
     assert set(summary_of().reset_index()) == {*table.reset_index()}
+
+
+@pytest.mark.parametrize(
+    ("rounds", "words"),
+    [((3, 3), []), ((2, 3), ["some settings have 2 of the 3 rounds"]), ((), [])],
+)
+def test_too_few_rounds_are_told_once(rounds, words):
+    rows = [(engine, n) for engine, of in zip("ab", rounds, strict=False) for n in range(of)]
+    trials = pd.DataFrame(rows, columns=["engine", "repeat"])
+    told = [one.message for one in few_repeats(results_of(trials.assign(trial=trials.index)))]
+    assert [text.partition(" that")[0] for text in told] == words
