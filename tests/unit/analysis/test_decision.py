@@ -165,6 +165,8 @@ def test_stores_are_judged_at_the_largest_volume_that_all_have():
     decision = decide(table, READ)
     assert decision.sentence == "Take b."
     assert "Stores are judged at volume 1." in decision.reasons
+    one = decide(table[table["volume"] == 1], READ)
+    assert not any("volume" in text for text in one.reasons)
     # Where b has only the tenth, the tenth it is; and c, which has another, is not judged.
     small = table[(table["store"] == "a") | (table["volume"] == 0.1)]
     more = pd.concat([small, measures(rows("c", {"read": 9000}, volume=0.5))])
