@@ -200,7 +200,7 @@ def _row(
     seen = [use for use in uses if not math.isnan(use.cpu)]
     if seen and not host:
         # The nearest to any of its limits.
-        near = max(seen, key=lambda use: np.nanmax([use.cpu, use.disk, use.memory, use.network]))
+        near = max(seen, key=lambda use: max(_known(use.cpu, use.disk, use.memory, use.network)))
         host = near.host
         if not ranked:
             shares = {"CPU": near.cpu, "disk": near.disk}
@@ -301,4 +301,9 @@ def _client_cores(mean: Mapping[str, float], trial: Mapping[str, Any], hosts: in
     if embedded(str(trial.get("engine"))) and not math.isnan(mean["store_cpu"]):
         # An embedded store works in its clients; `store_cpu` is their sum.
         cores = mean["store_cpu"]
-    return float(np.nansum([cores, mean["router_cpu"]]))
+    return sum(_known(cores, mean["router_cpu"]))
+
+
+def _known(*values: float) -> list[float]:
+    # Asked a hundred thousand times of large studies: NumPy takes ten times as long for two values.
+    return [value for value in values if not math.isnan(value)]

@@ -23,8 +23,9 @@ from storewise.analysis.model.results import Measured
 from storewise.errors import ResultError
 from storewise.processes import in_processes, processors
 
-#: Bytes of parts that a process reads at once: a million and a half of samples, 350 MB in memory.
-LOT = 32_000_000
+#: Bytes of parts that a process reads at once: three million samples, about 700 MB in memory. With
+#: half of that an analysis takes a tenth longer.
+LOT = 64_000_000
 #: Bytes of parts from which on it pays to start a child, which takes two seconds.
 WORTH = 16_000_000
 #: Processes at most, unless the caller says how many.
