@@ -97,7 +97,8 @@ class Slow(_Condition):
         if self.how == "disk":
             return f"disk, a file of {self.file_mb} MiB"
         if self.how == "cpu":
-            return f"cpu, {self.processes or 'as many as processors'} processes"
+            busy = f"{self.processes} busy processes" if self.processes else "every processor busy"
+            return f"cpu, {busy}"
         if self.how == "memory":
             return f"memory, {self.memory_mb} MiB"
         parts = [f"{self.delay_ms:g} ms" if self.delay_ms else ""]
