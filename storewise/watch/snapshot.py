@@ -186,7 +186,7 @@ def _state(record: RunRecord | None, *, leased: bool) -> State:
 
 
 def _durations(directory: Path, known: Durations) -> Durations:
-    """Of the measured trials; what is `known` of an unchanged file is not read again."""
+    """Durations of the measured trials; files that have not changed since `known` are not read."""
     durations = {}
     for path in sorted(directory.glob(f"{TRIALS}/*/{VERIFIED}")):
         # The session of a trial with servers is written when they have ended.

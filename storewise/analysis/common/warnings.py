@@ -49,7 +49,7 @@ class Remedy:
     codes: tuple[str, ...]
 
 
-#: The last one takes every code that no other names.
+#: The last one is for every code that no other names.
 REMEDIES = (
     Remedy(
         "Find out why a store did not hold what was written to it",
@@ -105,7 +105,7 @@ class Group:
 
 
 def grouped_warnings(warnings: Iterable[StudyWarning]) -> list[Group]:
-    """The warnings of each remedy that any is for, in the order of REMEDIES."""
+    """Warnings by remedy, in the order of REMEDIES; a remedy without warnings is left out."""
     of_code = {code: remedy for remedy in REMEDIES for code in remedy.codes}
     by_remedy: dict[Remedy, list[StudyWarning]] = {}
     for warning in warnings:

@@ -219,7 +219,7 @@ def _caps(
 
 
 def _losses(crashes: Mapping[str, tuple[int, int]]) -> str:
-    """The condition in words, with p of the difference where there are two stores."""
+    """How many crashes lost documents, in words; of two stores with p of their difference."""
     known = [(store, k, n) for store, (k, n) in sorted(crashes.items()) if n > 0]
     words = ", ".join(f"{store} in {k} of {n}" for store, k, n in known)
     if len(known) == 2:

@@ -110,7 +110,7 @@ def _input_warnings(table: pa.Table) -> list[StudyWarning]:
 
 
 def _sum(table: pa.Table, name: str) -> int | None:
-    """The sum of a column, None where a value is missing: a part would pass for the whole."""
+    """The sum of a column; None if a value is missing: a partial sum would look like the total."""
     return None if table[name].null_count else int(pc.sum(table[name], min_count=0).as_py())
 
 

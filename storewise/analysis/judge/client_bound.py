@@ -25,7 +25,7 @@ MOSTLY = 0.75
 
 
 def client_bound(tables: Tables) -> pd.DataFrame:
-    """Steps that the client limited: trial, phase, step, engine, reason."""
+    """Steps that were limited by the client, not the store: trial, phase, step, engine, reason."""
     factors = list(tables.results.factors)
     columns = [*STEP, "engine", "reason"]
     if "engine" not in factors:

@@ -1,4 +1,4 @@
-"""From what a study loaded to the full corpus: how many documents it has.
+"""How many documents the full corpus has, estimated from what a study loaded.
 
 The corpus is what the study names (key `corpus`), in bytes of text and in files, or all that its
 inputs were a sample of; else the inputs are all there is, and nothing is extrapolated. Its
@@ -29,7 +29,7 @@ FAR = 100.0
 
 @dataclass(frozen=True, slots=True)
 class FullSize:
-    """Documents of the corpus, and the most that one trial loaded."""
+    """Numbers of documents: of the corpus, and the largest that one trial loaded."""
 
     documents: float
     loaded: float
@@ -73,7 +73,7 @@ def full_size(measures: pd.DataFrame, results: Results) -> FullSize | None:
 
 
 def text_per_document(measures: pd.DataFrame) -> float:
-    """Bytes of decompressed text per document, the median over trials; nan where none tells."""
+    """Bytes of decompressed text per document, the median over trials; nan if no trial has it."""
     names = ["bytes_per_document", "share_of_raw_input"]
     sizes = measures[measures["measure"].isin(names) & (measures["value"] > 0)]
     wide = sizes.pivot_table(index="trial", columns="measure", values="value", observed=True)

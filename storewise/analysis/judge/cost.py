@@ -150,7 +150,7 @@ def paid_hosts(phases: pd.DataFrame, results: Results, prices: Prices | None) ->
 
 
 def _instances(results: Results) -> dict[tuple[str, str], tuple[str, Literal["on_demand", "spot"]]]:
-    """Type and price class of the cloud's instances that hosts were, by trial and host."""
+    """Instance type and price class of each cloud host, by trial and host."""
     return {
         (part.trial, host_of(part.conditions)[0]): (
             str(instance.get("type", "")),

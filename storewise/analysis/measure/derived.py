@@ -108,7 +108,7 @@ def highest_rates(measures: pd.DataFrame, results: Results) -> pd.DataFrame:
 
 
 def pays(measures: pd.DataFrame, results: Results) -> pd.DataFrame:
-    """From how many questions on loading pays; inf is never. Empty for a study without the engine
+    """From how many questions on loading pays (inf: never). Empty if the study lacks the engine
     ``files``."""
     if BASELINE not in set(results.trials.get("engine", ())):
         return measures.iloc[:0]

@@ -1,4 +1,5 @@
-"""How stores answered questions: who did, by which call and plan, from what clients noted.
+"""How stores answered questions: the store or the client, by which call and query plan. Clients
+note it.
 
 Of workload `measures` (``mv > ?``) there is one note per client, step, query and selectivity.
 """

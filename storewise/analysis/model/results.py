@@ -16,7 +16,7 @@ from storewise.analysis.files.runs import FailedAttempt
 from storewise.study.references import Reference
 
 Key = tuple[str, str, int, str, str, str]
-"""Trial, phase, step, operation, owner of the documents (empty: of all), time."""
+"""Trial, phase, step, operation, node that owns the documents (empty: all nodes), time."""
 
 
 @dataclass(frozen=True, slots=True)

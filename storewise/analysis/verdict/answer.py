@@ -116,8 +116,8 @@ def _use(used: Sequence[Criterion]) -> str:
 
 
 def change(judged: Decision, used: Sequence[Criterion]) -> str:
-    """The least change of one weight that would put another store level with the one that is
-    taken: ``DuckDB instead, if count weighs more than 45 %``.
+    """The smallest change of a single weight that would give another store the score of the best:
+    ``DuckDB instead, if count weighs more than 45 %``.
 
     The gap of two scores is the sum of weights times gaps: it is 0 where the weight of one
     criterion is minus the sum of the others over its own gap.

@@ -125,7 +125,8 @@ def of_measure(tables: Tables, measure: str) -> pd.DataFrame:
 
 
 def at_most_stores(rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """The rows at one level of the columns `by`, that which most stores have, else the highest."""
+    """The rows with one combination of values of the columns `by`: that which most stores have, of
+    several the highest."""
     level = rows.groupby(list(by), observed=True).ngroup()  # in the order of the levels
     stores = rows.loc[rows["engine"] != BASELINE, "engine"].groupby(level).nunique()
     best = max(stores.index, key=lambda one: (stores[one], one), default=-1)

@@ -78,6 +78,6 @@ class Criterion:
 
 
 def figures(table: pd.DataFrame) -> pd.DataFrame:
-    """VALUES of a table that has some of them; it is not told how many operations times are of."""
+    """The table with all columns VALUES; one that it lacks is empty, FINISHED unlimited."""
     table = table.reindex(columns=VALUES).astype({WITH: object})
     return table.fillna({WITH: "", FINISHED: math.inf})

@@ -51,7 +51,8 @@ from storewise.analysis.verdict.uses import choices
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`answer` is for everybody, `decision` what it rests on, `text` are sentences about it."""
+    """`answer`: what every reader sees first; `decision`: the scores that it rests on; `text`: what
+    stands under "Why"."""
 
     answer: Answer
     decision: Decision

@@ -36,7 +36,7 @@ class Use:
 
     @property
     def weights(self) -> dict[str, float]:
-        """Those of its criteria."""
+        """Criterion -> its weight in this use."""
         share = MAIN / len(self.about)
         return dict.fromkeys(self.about, share) | dict.fromkeys(self.beside, BESIDE)
 
