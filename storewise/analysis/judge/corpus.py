@@ -54,7 +54,7 @@ def files_of_corpus(tables: Tables) -> int | None:
 
 
 def full_size(measures: pd.DataFrame, results: Results) -> FullSize | None:
-    """The corpus in documents; None where it is what was loaded, or the study loaded no texts.
+    """The corpus in documents; None if all of it was loaded, or the study loaded no texts.
 
     `measures` are those of whole steps. Without the size of any store's text the corpus's files
     have as many documents as those of the inputs.

@@ -46,7 +46,7 @@ MONTHS = 12
 
 
 def costs(measures: pd.DataFrame, results: Results) -> tuple[pd.DataFrame, list[StudyWarning]]:
-    """Rows of `measures` about costs, and what is doubtful about them.
+    """Rows of `measures` about costs, and warnings about them.
 
     HOSTS that a phase used, HOURS and MONEY per million of documents loaded or of operations;
     CORPUS_HOURS to load the full corpus, CORPUS_BYTES of all its replicas, CORPUS_MONEY a year for

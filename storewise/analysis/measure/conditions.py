@@ -1,4 +1,4 @@
-"""Under what a study was measured, in words: its config, hosts, versions and inputs."""
+"""The conditions of a study in words: its config, hosts, versions and inputs."""
 
 from __future__ import annotations
 

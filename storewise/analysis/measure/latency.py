@@ -21,7 +21,7 @@ def histograms(
     logs: Sequence[HdrLog],
     totals: Mapping[tuple[str, str], Mapping[str, str]] | None = None,
 ) -> tuple[dict[Key, Counted], list[StudyWarning]]:
-    """Merged histograms of each operation, and of those of each owner that is known by its name.
+    """Merged histograms of each operation, and the same for each node that is known by name.
 
     `totals` are the sums of the logs of a trial and phase where they are known: payloads by tag. A
     log that cannot be read leaves its whole phase out, with a warning; so does one that is missing

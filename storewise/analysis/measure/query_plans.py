@@ -22,7 +22,7 @@ COLUMNS = [*KEYS, *_NUMBERS, "answered_by", "verb", "indexes", "uses_index", "pl
 
 
 def plans(results: Results) -> pd.DataFrame:
-    """One row per trial, step, query and selectivity (missing of questions that have none).
+    """One row per trial, step, query and selectivity (missing for questions without one).
 
     Columns: KEYS; ``threshold`` (mv above which readings are looked for), ``rows`` (readings that
     are stored), ``matched`` (how many of them are above, by the generator; missing where that is

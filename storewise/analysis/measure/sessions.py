@@ -80,7 +80,7 @@ def sessions(table: pd.DataFrame, samples: Reduction) -> pd.DataFrame:
     sums = of_trial[_SUMS].sum().where(told)
     times = of_trial[["queue_time", "ready_time"]].max().join(sums).reset_index()
     times = times.merge(_figures(samples, ["trial"], _SESSION_METRICS), on="trial", how="left")
-    # A result without queue times had no queue.
+    # Results without queue times are of jobs that did not wait in a queue.
     ready = times["formed_time"].astype(float) - times["queue_time"].astype(float).fillna(0)
     return times.assign(**{SETUP: ready.where(ready > 0)})
 

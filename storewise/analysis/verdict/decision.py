@@ -69,7 +69,7 @@ class Verdict:
 
     @property
     def finding(self) -> str:
-        """The answer in a sentence that says of what it is true."""
+        """The answer in a sentence that says what it holds for."""
         return f"For what was measured here: {self.decision.sentence}"
 
 
