@@ -141,8 +141,8 @@ class _Process:
         #: An embedded store has one writing process: a phase that changes data works on its own.
         self.one_store = self.embedded and self.spec.changes
         self.fatal = self.spec.loads and (self.embedded or must_succeed(self.engine, trial))
-        # An embedded store is one per process; of a server one process of the trial reports.
-        self.reports = job.worker == process == 0 or (self.spec.loads and self.embedded)
+        # An embedded store is one per process; of a server one process of the trial tells its size.
+        self.tells_size = self.spec.loads and (self.embedded or job.worker == process == 0)
 
     def run(self) -> None:
         try:
@@ -220,7 +220,7 @@ class _Process:
         return step.clients.here(self.job.worker, trial.workers, self.process, trial.processes)
 
     def _step(self, client: Client, step: Step) -> Done:
-        done = Done(Recorded(), 0, {}, None)
+        done = Done(Recorded(), 0, None)
         marks: list[Marks] = []
         _, threads = self._here(step)
         gate = threading.Barrier(threads + 1)
@@ -265,9 +265,6 @@ class _Process:
                 raise next(
                     e for e in errors if e and not isinstance(e, threading.BrokenBarrierError)
                 ) from None
-            # A server that is killed in this step has counters of two lives, or cannot tell them.
-            reports = self.reports and step.params.crash is None
-            before = client.status() if reports else {}
             # What is alive now stays: the collector need not look at it again and again.
             gc.collect()
             gc.freeze()
@@ -285,13 +282,10 @@ class _Process:
         if self.spec.loads and not self.counters.stopped() and self._finishes():
             done.recorded.merge(self._finish(client, zero))
             done.end = perf_counter_ns()
-        if reports:
-            after = client.status()
-            done.status = {name: after[name] - before.get(name, 0.0) for name in after}
-            # Some stores flush and change their schema for this. Ask only after a load: in other
-            # steps, other workers may still be measured.
-            if self.spec.loads:
-                done.disk_bytes = client.disk_bytes()
+        # Some stores flush and change their schema for this. Ask only after a load: in other
+        # steps, other workers may still be measured.
+        if self.tells_size and step.params.crash is None:
+            done.disk_bytes = client.disk_bytes()
         if step.params.rate is not None:
             done.paced = paced
         done.marks = merge_marks(marks)

@@ -25,8 +25,6 @@ class Done:
 
     recorded: Recorded
     end: int
-    status: dict[str, float]
-    """Differences of the engine's own counters over the step."""
     disk_bytes: int | None
     loaded: list[LoadedFile] = field(default_factory=list)
     refused: list[RefusedFile] = field(default_factory=list)
@@ -94,8 +92,9 @@ def step_samples(
     """Rows of one step of one worker: per process and second, totals, and the step's figures."""
 
     def row(metric: str, value: float, **place: Any) -> Sample:
-        unit = METRICS.get(metric, "1")  # status.* are numbers
-        return Sample(phase, metric, value, unit, measured.step.number, worker=worker, **place)
+        return Sample(
+            phase, metric, value, METRICS[metric], measured.step.number, worker=worker, **place
+        )
 
     samples = [row("started_at", measured.started_at)]
     busy = measured.busy(worker, workers)
@@ -130,7 +129,6 @@ def step_samples(
             samples += [mine(*one, operation=name) for one in _sums(total)]
         if busy[process]:
             samples.append(mine("duration", (done.end - measured.zero) / NS))
-        samples += [mine(f"status.{name}", value) for name, value in done.status.items()]
         if done.disk_bytes is not None:
             samples.append(mine("store_bytes", float(done.disk_bytes)))
     for (name, node), counter in sorted(owners.items()):

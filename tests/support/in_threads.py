@@ -88,9 +88,6 @@ class MemoryClient(Client):
     def owner(self, kind: Kind, document_id: bytes) -> str:
         return f"data{crc32(document_id) % 2}"
 
-    def status(self) -> dict[str, float]:
-        return {"calls": float(self._server.calls.total())}
-
     def disk_bytes(self) -> int:
         return 100 * len(self._server.documents)
 

@@ -22,7 +22,7 @@ from storewise.engines.cassandra.connection import (
     CassandraLink,
     Shared,
 )
-from storewise.engines.cassandra.counters import counters_of, disk_bytes_of
+from storewise.engines.cassandra.disk_size import disk_bytes_of
 from storewise.engines.contract.engine import Schema
 from storewise.engines.contract.queries import Count, Find
 from storewise.engines.support.conditions import conditions
@@ -419,9 +419,6 @@ class CassandraClient(CassandraLink):
         """
         tables = [table.name for table in self._shared.tables.values()]
         return self._try("disk size", lambda: disk_bytes_of(self._shared, tables))
-
-    def status(self) -> dict[str, float]:
-        return self._try("status", lambda: counters_of(self._shared))
 
 
 def full_name(table: Table) -> str:

@@ -319,19 +319,6 @@ class ChdbClient(EmbeddedSql[Shared]):
         rows = self._rows(store, f"EXPLAIN indexes = 1 {sql}", values)
         return "\n".join(row[0].decode(errors="backslashreplace") for row in rows)
 
-    def status(self) -> dict[str, float]:
-        """Parts and rows of the process's tables, and the memory that ClickHouse holds, bytes."""
-        names = ", ".join(map(literal, self._shared.databases.values()))
-        ((parts, rows),) = self._rows(
-            0,
-            "SELECT count(), sum(rows) FROM system.parts WHERE active AND database IN "
-            f"({names or 'NULL'})",
-        )
-        ((memory,),) = self._rows(
-            0, "SELECT value FROM system.metrics WHERE metric = 'MemoryTracking'"
-        )
-        return {"parts": float(parts), "rows": float(rows or 0), "memory_bytes": float(memory)}
-
     # Connections.
 
     def _connection(self) -> Connection:

@@ -317,10 +317,6 @@ class Client(ABC):
         not counted). None if a client cannot measure this: then each node measures its directory at
         its end. Called after the load and at the end of the trial; the store may flush for it."""
 
-    def status(self) -> dict[str, float]:
-        """The engine's own counters at this moment, for the difference over a phase."""
-        return {}
-
     @abstractmethod
     def close(self) -> None:
         """Close this process's connection; a second call does nothing."""

@@ -109,13 +109,6 @@ class DuckdbClient(DuckReads[SqlState]):
         with self._shared.lock:
             return int(self._rows(store, sql, values)[0][0])
 
-    def status(self) -> dict[str, float]:
-        """Memory and temporary space in bytes, used and free blocks over the stores' files."""
-        ((used, free),) = self._rows(
-            0, "SELECT sum(used_blocks), sum(free_blocks) FROM pragma_database_size()"
-        )
-        return {**super().status(), "used_blocks": float(used), "free_blocks": float(free)}
-
 
 def _newest(documents: Sequence[Any]) -> Sequence[Any]:
     """One document of each id: the last one."""

@@ -284,9 +284,6 @@ class HbaseClient(ProcessClient[Shared, Layout]):
         """Files of tables and write-ahead logs (`hbase_status.disk_bytes`)."""
         return hbase_status.disk_bytes(self._shared.servers)
 
-    def status(self) -> dict[str, float]:
-        return hbase_status.counters(self._shared.servers)
-
     def close(self) -> None:
         """Closes the connections of all threads."""
         with self._shared.lock:

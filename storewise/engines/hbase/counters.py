@@ -1,4 +1,4 @@
-"""What HBase's servers say of themselves: /jmx of their HTTP ports, `srvr` of ZooKeeper.
+"""State and sizes as HBase's servers tell them: /jmx of their HTTP ports, `srvr` of ZooKeeper.
 
 Metrics: https://hbase.apache.org/book.html#hbase_metrics; the `srvr` command:
 https://zookeeper.apache.org/doc/r3.8.4/zookeeperAdmin.html#sc_4lw
@@ -7,43 +7,20 @@ https://zookeeper.apache.org/doc/r3.8.4/zookeeperAdmin.html#sc_4lw
 from __future__ import annotations
 
 import socket
-import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from storewise.engines.contract.engine import Endpoint
 from storewise.engines.hbase.launch import INFO, MASTER, REGION
-from storewise.engines.support.servers import get_json, sum_counters
+from storewise.engines.support.servers import get_json, wait_until
 from storewise.errors import EngineError
 from storewise.metrics.host import tree_bytes
 
 _SECONDS = 5.0
-#: HBase takes its metrics away for half a second whenever tables come or go, s.
-_BACK_SECONDS, _LOOK = 5.0, 0.1
 _PROBE_SECONDS = 2.0
+_METRICS_SECONDS = 5.0
 _MOST_BYTES = 65_536
-#: Numbers of a region server that are kept; HBase's own names.
-_COUNTERS = (
-    "totalRequestCount",
-    "readRequestCount",
-    "writeRequestCount",
-    "blockCacheHitCount",
-    "blockCacheMissCount",
-    "blockCacheEvictionCount",
-    "blockCacheSize",
-    "memStoreSize",
-    "storeFileCount",
-    "storeFileSize",
-    "hlogFileCount",
-    "hlogFileSize",
-    "regionCount",
-    "flushedOutputBytes",
-    "compactedOutputBytes",
-    "updatesBlockedTime",
-)
-#: Of its write-ahead log.
-_LOG_COUNTERS = ("appendCount", "AppendSize_num_ops", "SyncTime_num_ops", "writtenBytes")
 
 
 def zookeeper_not_ready(endpoint: Endpoint) -> str | None:
@@ -91,7 +68,7 @@ def disk_bytes(servers: Iterable[Endpoint]) -> int:
 
     Elsewhere (HDFS, other hosts' disks) what the region servers count: one copy of the tables'
     files, and what their memory holds, which the write-ahead logs have as well. EngineError where
-    none of them answers.
+    one of them does not answer.
     """
     every = tuple(servers)
     for endpoint in every:
@@ -102,10 +79,22 @@ def disk_bytes(servers: Iterable[Endpoint]) -> int:
         if scheme == "file" and Path(path).is_dir():
             return tree_bytes((Path(path),))
         break
-    totals = counters(every)
-    if not totals["servers"]:
-        raise EngineError(f"hbase: disk size: no region server answers{unreachable(every)}")
-    return int(totals.get("storeFileSize", 0) + totals.get("memStoreSize", 0))
+    try:
+        return sum(map(_table_bytes, every))
+    except (OSError, ValueError) as error:
+        raise EngineError(f"hbase: disk size: {error}{unreachable(every)}") from error
+
+
+def _table_bytes(endpoint: Endpoint) -> int:
+    server: dict[str, Any] = {}
+
+    def pending_reason() -> str | None:
+        server.update(jmx(endpoint, "name=RegionServer,sub=Server"))
+        return None if "storeFileSize" in server else "its metrics are away"
+
+    # HBase takes its metrics away for half a second whenever tables come or go.
+    wait_until(pending_reason, _METRICS_SECONDS, f"hbase: no disk size of {endpoint.name}")
+    return int(server["storeFileSize"]) + int(server["memStoreSize"])
 
 
 def server_not_ready(endpoint: Endpoint) -> str | None:
@@ -154,22 +143,3 @@ def holding(endpoints: Iterable[Endpoint]) -> tuple[Endpoint, ...]:
     every = tuple(endpoints)
     regions = tuple(e for e in every if e.role == REGION)
     return regions or tuple(e for e in every if e.role == MASTER)
-
-
-def counters(servers: Iterable[Endpoint]) -> dict[str, float]:
-    """Sums over the region servers by name; `servers` is the number of those that are in them."""
-    return sum_counters(servers, _counters, (OSError, ValueError))
-
-
-def _counters(endpoint: Endpoint) -> dict[str, float]:
-    """Those of a region server and of its write-ahead log."""
-    until = time.monotonic() + _BACK_SECONDS
-    while True:
-        server = jmx(endpoint, "name=RegionServer,sub=Server")
-        log = jmx(endpoint, "name=RegionServer,sub=WAL")
-        if (_COUNTERS[0] in server and log) or time.monotonic() > until:
-            break
-        time.sleep(_LOOK)
-    metrics = {name: server.get(name) for name in _COUNTERS}
-    metrics |= {f"wal.{name}": log.get(name) for name in _LOG_COUNTERS}
-    return {name: float(n) for name, n in metrics.items() if isinstance(n, int | float)}

@@ -201,10 +201,6 @@ class MongodbClient(MongoLink):
             self._mongo.admin.command("fsync")
             return int(self._mongo[DATABASE].command("dbStats")["totalSize"])
 
-    def status(self) -> dict[str, float]:
-        with self._words("status"):
-            return self._shared.counters.read()
-
     # Reading.
 
     def get(self, kind: Kind, document_id: bytes) -> Document | None:

@@ -159,7 +159,6 @@ class Former:
             shard_name(start // size): data[start : start + size]
             for start in range(0, len(data), size)
         }
-        # The user is also made on each shard: counters are asked there, not at routers.
         self._form_sets(shards)
         router = self._forming.endpoints("router")[0]
         with as_user(router, self._credentials, _SECONDS) as connection:
@@ -227,7 +226,7 @@ class Former:
 
     def _await_members(self, name: str, members: Sequence[Endpoint]) -> None:
         """Until every member serves, and has what the first one had: the user was acknowledged by
-        most of them only, and clients that ask a server for its counters log in to each."""
+        most of them only."""
         with self._connected(members[0]) as connection:
             status = connection.admin.command("replSetGetStatus")
             target = status["optimes"]["appliedOpTime"]["ts"]
@@ -245,7 +244,7 @@ class Former:
             self._await(lacking, f"replica set {name} is not complete")
 
     def _make_user(self, primary: Endpoint) -> None:
-        """The session's user: reads and writes, shards collections, and sees counters."""
+        """The session's user: reads and writes, and shards collections."""
         concern = WriteConcern("majority").document
         checkpoint = {"resource": {"cluster": True}, "actions": ["fsync"]}
         roles = [

@@ -48,7 +48,6 @@ from storewise.engines.mongodb.cluster import (
     refused,
     words_of,
 )
-from storewise.engines.mongodb.counters import Counters
 from storewise.engines.mongodb.documents import Form, forms_of
 from storewise.engines.mongodb.settings import WRITE_CONCERNS, MongoSettings
 from storewise.engines.mongodb.sharding import RoutingTable, check_key_field, key_field
@@ -134,7 +133,6 @@ class Shared(ProcessState[Form]):
     seeds: tuple[Endpoint, ...]
     sharded: bool
     connect: Callable[..., Connection]
-    counters: Counters
     pool: PoolFiller
     threads: int = 0
     """Those that use the shared pool of connections."""
@@ -192,7 +190,6 @@ def open_shared(engine: Engine, cluster: Cluster, mode: Mode) -> Shared:
         seeds=seeds,
         sharded=sharded,
         connect=partial(connect_cluster, event_listeners=[pool]),
-        counters=Counters(data, connect),
     )
 
 
@@ -261,7 +258,6 @@ class MongoLink(ProcessClient[Shared, Form]):
         """Closes the connections of all threads."""
         for mongo in self._shared.opened:
             mongo.close()
-        self._shared.counters.close()
 
     def _try(self, verb: str, action: Callable[[], _Result]) -> _Result:
         """Do what may be done twice, again where a primary was lost on the way."""

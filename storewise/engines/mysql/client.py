@@ -22,35 +22,6 @@ from storewise.errors import EngineError
 _INDEXED_CHARACTERS = 191
 _DUPLICATE_INDEX = 1061
 
-#: Counters of `status`, the same names in both servers. Meaning:
-#: https://mariadb.com/docs/server/server-management/variables-and-modes/server-status-variables
-_COUNTERS = (
-    "Bytes_received",
-    "Bytes_sent",
-    "Com_commit",
-    "Com_load",
-    "Com_replace",
-    "Com_rollback",
-    "Com_select",
-    "Created_tmp_disk_tables",
-    "Innodb_buffer_pool_bytes_data",
-    "Innodb_buffer_pool_bytes_dirty",
-    "Innodb_buffer_pool_pages_flushed",
-    "Innodb_buffer_pool_read_requests",
-    "Innodb_buffer_pool_reads",
-    "Innodb_buffer_pool_wait_free",
-    "Innodb_data_fsyncs",
-    "Innodb_data_read",
-    "Innodb_data_written",
-    "Innodb_dblwr_pages_written",
-    "Innodb_log_waits",
-    "Innodb_os_log_written",
-    "Innodb_row_lock_time",
-    "Innodb_row_lock_waits",
-    "Questions",
-    "Threads_connected",
-)
-
 
 class MysqlClient(ShardedClient[Link]):
     """One thread's connections to the servers."""
@@ -225,16 +196,6 @@ class MysqlClient(ShardedClient[Link]):
             return int(self._rows(store, sql)[0][0] or 0)
 
         return sum(self._on_all(ask))
-
-    def status(self) -> dict[str, float]:
-        """InnoDB's and the server's counters, summed over the servers."""
-        names = ", ".join(f"'{name}'" for name in _COUNTERS)
-        sql = f"SHOW GLOBAL STATUS WHERE Variable_name IN ({names})"
-        totals: dict[str, float] = {}
-        for rows in self._ask_all(sql):
-            for name, value in rows:
-                totals[name] = totals.get(name, 0.0) + float(value)
-        return totals
 
 
 def load_sql(table: Table, columns: Sequence[Field], path: str) -> str:

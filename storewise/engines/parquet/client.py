@@ -311,12 +311,5 @@ class ParquetClient(DuckReads[Shared]):
         with shared.lock:
             shared.version += 1
 
-    # Counters.
-
     def disk_bytes(self) -> int:
         return sum(store.disk_bytes() for store in self._shared.places)
-
-    def status(self) -> dict[str, float]:
-        """Memory and temporary space in bytes, and the number of Parquet files."""
-        files = sum(store.number_of_files() for store in self._shared.places)
-        return {**super().status(), "files": float(files)}

@@ -184,11 +184,6 @@ class Store:
         remote = (file.bytes for some in self._files.values() for file in some)
         return local + (sum(remote) if self.remote else 0)
 
-    def number_of_files(self) -> int:
-        """Parquet files with documents."""
-        files = sum(map(len, self._files.values()))
-        return files + sum(1 for _ in self._load.glob("*/*.parquet"))
-
 
 def opened(directory: Path) -> Store:
     """A store to read; EngineError where nothing was loaded, or what is there cannot be read."""

@@ -40,20 +40,6 @@ _TYPES: Mapping[FieldType, str] = {
     "float": "double precision",
     "str": "text",
 }
-#: Of pg_stat_database.
-_COUNTERS = (
-    "xact_commit",
-    "xact_rollback",
-    "blks_read",
-    "blks_hit",
-    "tup_returned",
-    "tup_fetched",
-    "tup_inserted",
-    "tup_updated",
-    "tup_deleted",
-    "temp_bytes",
-    "deadlocks",
-)
 
 
 def connect(
@@ -266,20 +252,6 @@ class PostgresClient(ShardedClient[Session]):
             "WHERE n.nspname = current_schema() AND c.relkind = 'r'"
         )
         return sum(int(rows[0][0]) for rows in self._ask_all(sql))
-
-    def status(self) -> dict[str, float]:
-        """Counters of pg_stat_database and pg_stat_wal, summed over the servers.
-
-        Another connection's counts appear when it ends, or is idle for some seconds.
-        """
-        columns = ", ".join(f"d.{name}::float8" for name in _COUNTERS)
-        sql = (
-            f"SELECT {columns}, w.wal_records::float8, w.wal_bytes::float8 "
-            "FROM pg_stat_database d, pg_stat_wal w WHERE d.datname = current_database()"
-        )
-        rows = [answer[0] for answer in self._ask_all(sql)]
-        names = (*_COUNTERS, "wal_records", "wal_bytes")
-        return {name: float(sum(row[n] for row in rows)) for n, name in enumerate(names)}
 
 
 #: The server has undone a transaction because of what others did at the same time.

@@ -24,7 +24,7 @@ _HINT = (
     "`storewise install postgres` fetches it; or install PostgreSQL (Debian: postgresql; conda: "
     "envs/postgres.yaml), or say where it is with the setting `home` or STOREWISE_POSTGRES_BIN"
 )
-#: Versions since this one have what is used here (the counters of pg_stat_wal are the newest).
+#: Versions since this one have what is used here.
 _OLDEST = 14
 _ANSWER_SECONDS = 2
 #: How a server says that it is there but not ready, or going.

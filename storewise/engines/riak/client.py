@@ -12,7 +12,6 @@ from storewise.documents import Document, Kind
 from storewise.engines.contract.engine import Schema
 from storewise.engines.riak import protocol as pb
 from storewise.engines.riak.connection import Link, Shared
-from storewise.engines.riak.counters import read_stats
 from storewise.engines.riak.launch import endpoint_name
 from storewise.engines.riak.ring import partition_of
 from storewise.engines.sql.json_table import make_json_tables
@@ -226,14 +225,6 @@ class RiakClient(ProcessClient[Shared, Table]):
         """None: no node tells a client how many bytes its backend holds."""
         self._check_open()
         return None
-
-    def status(self) -> dict[str, float]:
-        """Riak's counters, and how often this process had to send a request again."""
-        self._check_open()
-        return {
-            **read_stats(self._shared.endpoints),
-            "client.reconnects": float(self._shared.reconnects),
-        }
 
     def close(self) -> None:
         """Closes the connections of all threads."""

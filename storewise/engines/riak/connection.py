@@ -38,8 +38,6 @@ class Shared(ProcessState[Table]):
     owners: dict[int, str] = field(default_factory=dict)
     """Nodes by number of partition, as far as they were asked for."""
     links: list[Link] = field(default_factory=list)
-    reconnects: int = 0
-    """Requests that were sent again, on a new connection or to another node."""
     _turn: Iterator[int] = field(default_factory=itertools.count)
 
     def link(self) -> Link:
@@ -190,8 +188,6 @@ class Link:
         if isinstance(error, GaveUp):
             number = numbers.popleft()
             bodies[number] = self._retry(slot, requests[number], answer, error)
-        with self._shared.lock:
-            self._shared.reconnects += len(numbers)
         while numbers:
             bodies[numbers[0]] = self._ask(slot, requests[numbers[0]], answer)
             numbers.popleft()
@@ -204,8 +200,6 @@ class Link:
 
     def _retry(self, slot: int, request: bytes, answer: int, first: GaveUp) -> bytes:
         """Send a request again, to the next node first, after a node gave up."""
-        with self._shared.lock:
-            self._shared.reconnects += 1
         self._leave(slot)
         try:
             return self._ask_each(slot, request, answer)
@@ -216,9 +210,6 @@ class Link:
         problems: list[str] = []
         used = slot in self._open
         for attempt in range(len(self._shared.endpoints) + (1 if used else 0)):
-            if attempt:
-                with self._shared.lock:
-                    self._shared.reconnects += 1
             try:
                 return self._connection(slot).request(request, answer)
             except Broken as error:

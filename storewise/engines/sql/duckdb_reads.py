@@ -156,12 +156,5 @@ class DuckReads(EmbeddedSql[State]):
         marks = f"({', '.join('?' * len(table.key))})"
         return f"({table.key_list}) IN (VALUES {', '.join([marks] * number)})"
 
-    def status(self) -> dict[str, float]:
-        """Memory and temporary disk space that DuckDB holds, in bytes."""
-        ((memory, temporary),) = self._rows(
-            0, "SELECT sum(memory_usage_bytes), sum(temporary_storage_bytes) FROM duckdb_memory()"
-        )
-        return {"memory_bytes": float(memory), "temporary_bytes": float(temporary)}
-
     def _fail(self, store: int, error: Exception) -> NoReturn:
         raise EngineError(f"{self.engine_name}: {self._stores[store]}: {error}") from error

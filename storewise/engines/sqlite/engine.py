@@ -56,7 +56,6 @@ class Shared(SqlState):
     settings: SqliteSettings
     durable: bool
     wal: bool
-    rows_changed: int = 0
     """By connections that are closed."""
 
 
@@ -145,21 +144,6 @@ class SqliteClient(EmbeddedSql[Shared]):
             except FAILURES as error:
                 self._fail(store, error)
 
-    def status(self) -> dict[str, float]:
-        """Pages, free pages and (while writing) rows changed, summed over stores."""
-        counters = {"pages": 0.0, "free_pages": 0.0}
-        for store in range(len(self._stores)):
-            counters["pages"] += self._rows(store, "PRAGMA page_count")[0][0]
-            counters["free_pages"] += self._rows(store, "PRAGMA freelist_count")[0][0]
-        if self._shared.mode == "write":
-            with self._shared.lock:
-                counters["rows_changed"] = float(self._shared.rows_changed) + sum(
-                    connection.total_changes
-                    for client in self._shared.clients
-                    for connection in client._connections.values()
-                )
-        return counters
-
     def _connect(self) -> None:
         for store in range(len(self._stores)):
             self._connection(store)
@@ -167,7 +151,6 @@ class SqliteClient(EmbeddedSql[Shared]):
     def _disconnect(self) -> None:
         while self._connections:
             _, connection = self._connections.popitem()
-            self._shared.rows_changed += connection.total_changes
             connection.close()
 
     def _connection(self, store: int) -> sqlite3.Connection:

@@ -6,19 +6,17 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from http.client import HTTPConnection, HTTPException
 from importlib.resources import files
-from typing import Any, TypeVar
+from typing import Any
 
 import yaml
 
 from storewise.engines.contract.engine import Cluster, Endpoint
 from storewise.engines.contract.server import Installation, NodeSpec, Topology
 from storewise.errors import EngineError
-
-_Server = TypeVar("_Server")
 
 
 def refuse_reserved(options: Iterable[str], package: str) -> None:
@@ -114,24 +112,6 @@ def wait_until(
         if clock() > end:
             raise EngineError(f"{complaint} within {seconds:g} s: {words}")
         sleep(poll)
-
-
-def sum_counters(
-    servers: Iterable[_Server],
-    read: Callable[[_Server], Mapping[str, float]],
-    failures: tuple[type[BaseException], ...],
-) -> dict[str, float]:
-    """Counters by name, summed over the servers that answer; `servers` is their number."""
-    totals = {"servers": 0.0}
-    for server in servers:
-        try:
-            counters = read(server)
-        except failures:
-            continue
-        totals["servers"] += 1.0
-        for name, value in counters.items():
-            totals[name] = totals.get(name, 0.0) + value
-    return totals
 
 
 def resource(package: str, name: str) -> str:

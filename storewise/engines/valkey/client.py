@@ -25,7 +25,6 @@ from storewise.engines.support.composite_keys import MAX_INT
 from storewise.engines.support.servers import numbered_nodes
 from storewise.engines.support.table import check_names, check_same, describe, described, make_table
 from storewise.engines.valkey.connection import Links
-from storewise.engines.valkey.counters import counters_of, read_counters
 from storewise.engines.valkey.launch import user_of
 from storewise.engines.valkey.settings import ValkeySettings
 from storewise.engines.valkey.slots import tag_of
@@ -368,9 +367,9 @@ class ValkeyClient(ThreadClient[Shared, Kept]):
         self._check_open()
         if self._shared.level == "memory":
             return None
-        sizes = (counters_of(self._links, server) for server in range(self._servers))
-        return sum(int(counters["aof_current_size"]) for counters in sizes)
-
-    def status(self) -> dict[str, float]:
-        self._check_open()
-        return read_counters(self._links, self._servers)
+        servers = range(self._servers)
+        return sum(
+            self._links.ask_all(
+                servers, lambda s, c: int(c.info("persistence")["aof_current_size"])
+            )
+        )

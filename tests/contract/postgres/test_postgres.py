@@ -77,22 +77,6 @@ def test_reads_are_prepared_where_the_study_says_so(columns):
                 assert client._rows(0, "SELECT %s AS it", (value,)) == [(value,)]
 
 
-def test_the_counters_count(columns):
-    client = connect(columns, "write")
-    client.create(Schema())
-    before = client.status()
-    documents = sample(1, 500)
-    client.insert(Kind.RNA, documents[Kind.RNA])
-    client.insert(Kind.RNA, documents[Kind.RNA])
-    client._rows(0, "SELECT pg_stat_force_next_flush()")
-    after = client.status()
-    assert after["tup_inserted"] - before["tup_inserted"] >= 500
-    # The catalogue has rows as well.
-    assert 500 <= after["tup_updated"] - before["tup_updated"] < 600
-    assert after["wal_bytes"] > before["wal_bytes"]
-    client.close()
-
-
 #: synchronous_commit, fsync, full_page_writes, transaction_isolation, and how tables are kept.
 LEVELS = {
     "relaxed": (["off", "on", "on", "read committed"], "p"),

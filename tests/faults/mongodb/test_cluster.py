@@ -46,7 +46,6 @@ def test_a_replica_set_outlives_its_primary(tmp_path):
         insert(client, Kind.RNA, FILES[0][Kind.RNA])
         some = FILES[0][Kind.RNA][0]["_id"]
         assert client.owner(Kind.RNA, some) == "data0"
-        assert client.status()["servers"] == 3
         secondary = replace(result.cluster, settings={"read_preference": "secondary"})
         reader = ENGINE.connect(secondary, "read")
         assert reader.get(Kind.RNA, some) == FILES[0][Kind.RNA][0]
@@ -56,7 +55,6 @@ def test_a_replica_set_outlives_its_primary(tmp_path):
             insert(client, Kind.RNA, FILES[seed][Kind.RNA])
         assert client.count(Count(Kind.RNA)) == 1200
         assert client.owner(Kind.RNA, some) in ("data1", "data2")
-        assert client.status()["servers"] == 2
         every = [d for file in FILES.values() for d in file[Kind.RNA]]
         assert client.get_many(Kind.RNA, [d["_id"] for d in every]) == every
         client.close()
@@ -117,7 +115,6 @@ def test_a_sharded_cluster(tmp_path):
                 d["_id"] for d in client.find(Find(Kind.ALIGN, between("e", None, 1e-3)))
             } == low
             assert client.disk_bytes() > 0
-            assert client.status()["servers"] == 2
             client.close()
             writer.close()
         _a_shard_dies(result, settings)
@@ -145,5 +142,4 @@ def _a_shard_dies(result, settings):
         insert(writer, Kind.RNA, sample(9, 40)[Kind.RNA])
     kept = next(d for d in documents if owners[d["_id"]] == "data0")
     assert writer.get(Kind.RNA, kept["_id"]) == kept
-    assert writer.status()["servers"] == 1
     writer.close()

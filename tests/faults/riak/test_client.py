@@ -117,7 +117,6 @@ def test_a_node_that_was_started_again_is_found_again(tmp_path):
     # A connection that nobody used while its node was away.
     third = Standin(address=address, log=log)
     assert client.get(Kind.RNA, IDS[1]) == RNA[1]
-    assert client.status()["client.reconnects"] > 0
     client.close()
     third.close()
 
@@ -132,7 +131,6 @@ def test_requests_go_to_other_nodes_when_one_is_lost(tmp_path):
     one.close()
     assert client.get_many(Kind.RNA, IDS) == RNA
     assert [client.get(Kind.RNA, i) for i in IDS] == RNA
-    assert client.status()["client.reconnects"] >= 1
     fresh = engine("riak").connect(cluster_of(one, two), "read")
     assert fresh.get(Kind.RNA, IDS[0]) == RNA[0]
     two.close()
@@ -152,7 +150,6 @@ def test_a_node_is_lost_in_the_middle_of_a_batch(connections, window, monkeypatc
     client = writer(cluster_of(one, two, connections=connections))
     client.insert(Kind.RNA, RNA)
     assert client.get_many(Kind.RNA, IDS) == RNA
-    assert client.status()["client.reconnects"] == 0
     answer, last = one.answer, one.asked[9] + 5
 
     def until_then(code, body):
@@ -163,7 +160,6 @@ def test_a_node_is_lost_in_the_middle_of_a_batch(connections, window, monkeypatc
     monkeypatch.setattr(one, "answer", until_then)
     for _ in range(3):
         assert client.get_many(Kind.RNA, IDS) == RNA
-    assert client.status()["client.reconnects"] > 0
     client.close()
     one.close()
     two.close()
@@ -180,7 +176,6 @@ def test_what_was_with_a_node_that_died_is_asked_of_the_next(connections):
     client.insert(Kind.RNA, RNA)
     assert client.get_many(Kind.RNA, IDS) == RNA
     assert [client.get(Kind.RNA, i) for i in IDS] == RNA
-    assert client.status()["client.reconnects"] >= 1
     two.fault = "timeout"
     request = one.asked[9] + two.asked[9]
     with pytest.raises(

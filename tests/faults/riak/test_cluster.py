@@ -87,8 +87,6 @@ def test_a_cluster_from_start_to_end(home, tmp_path, nodes):
             assert reader.get_many(kind, ids) == DOCUMENTS[kind]
             owners |= {reader.owner(kind, document_id) for document_id in ids}
         assert owners == {f"data{k}" for k in range(nodes)}
-        status = reader.status()
-        assert status["servers"] == nodes and status["node_puts_total"] >= len(DOCUMENTS[Kind.RNA])
         reader.close()
         pids = [server.pid for server in result.servers.values()]
         text = (place / "data0.log").read_text()
@@ -154,8 +152,6 @@ def test_one_of_three_nodes_is_killed_and_nothing_fails(home, tmp_path):
             thread.insert(Kind.ALIGN, changed)
             assert thread.get_many(Kind.ALIGN, ids) == changed
             thread.insert(Kind.ALIGN, expected)
-        assert writer.status()["servers"] == 2
-        assert writer.status()["client.reconnects"] > 0
         writer.close()
 
 

@@ -31,7 +31,6 @@ def test_a_server_of_three_dies_and_comes_back(level, tmp_path):
             client.get(Kind.RNA, lost[0]["_id"])
         with pytest.raises(EngineError, match=r"valkey: data1 \("):
             client.insert(Kind.RNA, sample(9, 50)[Kind.RNA])
-        assert client.status()["servers"] == 2
         # The others go on, also when the cluster knows that one is missing.
         assert client.get_many(Kind.RNA, [d["_id"] for d in kept]) == kept
         assert client.update(Kind.RNA, kept[0]["_id"], {"b": 7})

@@ -48,9 +48,9 @@ def measured():
     )
     second = recorded(("get", "n1", 1.1, 1.1, 1.2, True), ("get", "n2", 1.2, 1.2, 1.4, False))
     done = [
-        Done(first, ZERO + 25 * NS // 10, {"reads": 4.0}, 900, paced=Paced(5, 1, NS, 0)),
-        Done(second, ZERO + 14 * NS // 10, {}, None, paced=Paced(4, 2, 2 * NS, NS // 2)),
-        Done(recorded(), ZERO, {}, None, paced=None),
+        Done(first, ZERO + 25 * NS // 10, 900, paced=Paced(5, 1, NS, 0)),
+        Done(second, ZERO + 14 * NS // 10, None, paced=Paced(4, 2, 2 * NS, NS // 2)),
+        Done(recorded(), ZERO, None, paced=None),
     ]
     params = {"seconds": 2.5, "warmup": 1.0, "rate": 40.0}
     return StepDone(step(Clients(1, 2), **params), ZERO, 1000.0, done)
@@ -75,7 +75,7 @@ def test_rows_of_a_step(measured):
     assert of(0, None, "get")["operations"] == 2
     assert of(0, None, "get")["service_time_sum"] == pytest.approx(0.5)
     assert (of(1, None, "get")["operations"], of(1, None, "get")["errors"]) == (1, 1)
-    assert of(0, None, None) == {"duration": 2.5, "status.reads": 4.0, "store_bytes": 900.0}
+    assert of(0, None, None) == {"duration": 2.5, "store_bytes": 900.0}
     assert of(1, None, None) == {"duration": pytest.approx(1.4)}
     assert of(2, None, None) == {}, "without clients it has no run time"
     assert {r.second for r in rows if r.warmup} == {0}
@@ -92,7 +92,7 @@ def test_a_load_says_what_was_acknowledged_and_a_worker_its_share_of_the_rate(me
     # Of two clients over two workers one is here; the other is in the second worker.
     assert values["target_rate"] == 20.0
     assert values["acknowledged"] == 3 * 4
-    nothing = [Done(recorded(), ZERO + NS, {}, None)]
+    nothing = [Done(recorded(), ZERO + NS, None)]
     idle = StepDone(step(Clients(1, 1)), ZERO, 1000.0, nothing)
     (started,) = step_samples(idle, "c", 1, 2, loads=False)
     assert started.metric == "started_at", "a worker without clients has no run time"
@@ -124,7 +124,7 @@ def test_intervals_of_a_step(measured):
     slowest = percentiles(response.histogram, [100])[100]
     assert slowest == pytest.approx(0.5 * NS, rel=0.001)
     # An operation may be recorded in a second that has hardly begun when the step ends.
-    early = [Done(done.recorded, ZERO + 2 * NS, {}, None) for done in measured.done]
+    early = [Done(done.recorded, ZERO + 2 * NS, None) for done in measured.done]
     found = step_intervals(StepDone(measured.step, ZERO, 1000.0, early), 1000.0)
     assert {one.start: one.length for one in found} == {0.0: 1.0, 1.0: 1.0, 2.0: 0.001}
 

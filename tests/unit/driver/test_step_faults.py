@@ -69,7 +69,7 @@ def step(number=4, **params):
 
 def measured(of, marks=None):
     """A step of 2 s from 0."""
-    done = [Done(Recorded(), 2 * NS, {}, None, marks=marks or {})]
+    done = [Done(Recorded(), 2 * NS, None, marks=marks or {})]
     return StepDone(of, 0, 0.0, done)
 
 

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storewise.documents import Field, Kind
-from storewise.engines.mongodb.counters import counters_of
 from storewise.engines.mongodb.engine import MongoEngine
 from storewise.engines.mongodb.sharding import RoutingTable, key_field
 from storewise.engines.support.splits import split_points
@@ -47,14 +46,3 @@ def test_equal_ranges_hold_equal_parts_of_the_ids(parts, identifier):
     assert table.shard_of(identifier) == f"shard{share}"
     with pytest.raises(ValueError, match="highest" if parts > 1 else "lowest"):
         RoutingTable.of_chunks(chunks[:-1], hashed=False)
-
-
-def test_counters_are_numbers_by_name():
-    status = {
-        "opcounters": {"insert": 3, "deprecated": {"x": 1}},
-        "metrics": {"document": {"returned": 7}, "other": {"x": 1}},
-        "wiredTiger": {"cache": {"bytes currently in the cache": 9, "colour": 1}},
-    }
-    assert dict(counters_of(status)) == {
-        "opcounters.insert": 3.0, "document.returned": 7.0, "cache.bytes": 9.0
-    }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Cassandra's own counters and sizes, from the virtual tables of each node.
+"""Sizes of Cassandra's tables, from the virtual tables of each node.
 
 https://cassandra.apache.org/doc/5.0/cassandra/managing/operating/virtualtables.html
 """
@@ -9,48 +9,13 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from storewise.engines.cassandra.cluster import FAILURES, KEYSPACE
-from storewise.engines.support.servers import sum_counters, wait_until
+from storewise.engines.cassandra.cluster import KEYSPACE
+from storewise.engines.support.servers import wait_until
 
 _MIB = 1 << 20
-#: Counts of operations by table, and our names for them.
-_LATENCIES = {
-    "local_read_latency": "reads_local",
-    "local_write_latency": "writes_local",
-    "local_scan_latency": "scans_local",
-    "coordinator_read_latency": "reads_coordinated",
-    "coordinator_write_latency": "writes_coordinated",
-    "coordinator_scan_latency": "scans_coordinated",
-}
-_POOLS = ("CompactionExecutor", "MemtableFlushWriter", "MutationStage", "ReadStage")
 _FLUSH_POOLS = ("MemtableFlushWriter", "MemtablePostFlush", "MemtableReclaimMemory")
 _FLUSH_MS = 250
 _FLUSH_SECONDS = 120.0
-
-
-def counters_of(shared: Any) -> dict[str, float]:
-    """Sums by name over the nodes that answer; `servers` is their number."""
-    hosts = shared.driver.metadata.all_hosts()
-    return sum_counters(hosts, lambda host: _counters(shared.session, host), FAILURES)
-
-
-def _counters(session: Any, host: Any) -> dict[str, float]:
-    counters: dict[str, float] = {}
-    for table, ours in _LATENCIES.items():
-        cql = f"SELECT keyspace_name, count FROM system_views.{table}"
-        rows = session.execute(cql, host=host)
-        counters[ours] = float(sum(n for keyspace, n in rows if keyspace == KEYSPACE))
-    cql = "SELECT name, hit_count, request_count, size_bytes FROM system_views.caches"
-    for name, hits, requests, size in session.execute(cql, host=host):
-        counters[f"cache.{name}.hits"] = float(hits)
-        counters[f"cache.{name}.requests"] = float(requests)
-        counters[f"cache.{name}.bytes"] = float(size)
-    cql = "SELECT name, completed_tasks, pending_tasks FROM system_views.thread_pools"
-    for name, completed, pending in session.execute(cql, host=host):
-        if name in _POOLS:
-            counters[f"pool.{name}.completed"] = float(completed)
-            counters[f"pool.{name}.pending"] = float(pending)
-    return counters
 
 
 def disk_bytes_of(shared: Any, tables: Iterable[str]) -> int:
