@@ -27,7 +27,7 @@ class RingClient(Client):
 
 
 class RingEngine(TcpEngine):
-    """Setting `settle`: a Python expression that each node prints when all answer."""
+    """Setting `join`: a Python expression that each node prints when all answer."""
 
     name: ClassVar[str] = "ring"
     own_loopback: ClassVar[bool] = True
@@ -52,12 +52,12 @@ class RingEngine(TcpEngine):
             stop_seconds=2.0,
         )
 
-    def settle(self, settling):
-        names = " ".join(endpoint.name for endpoint in settling.endpoints("data"))
-        text = settling.node.settings.get("settle", "'joined'")
+    def join(self, context):
+        names = " ".join(endpoint.name for endpoint in context.endpoints("data"))
+        text = context.node.settings.get("join", "'joined'")
         command = (sys.executable, "-c", f"print({text})")
-        output = settling.run(command, settling.node.settings.get("seconds", 30.0))
-        (settling.node.directory / "settled").write_text(f"{names}: {output}")
+        output = context.run(command, context.node.settings.get("seconds", 30.0))
+        (context.node.directory / "joined").write_text(f"{names}: {output}")
 
     def peer_guards(self, endpoint):
         return {"gossip": "none", "http": "password"}
@@ -91,5 +91,5 @@ class LastingEngine(RingEngine):
         deaf = node.spec.name == SLOW
         return super().launch(replace(node, settings={"words": ["deaf"] if deaf else []}))
 
-    def settle(self, settling):
+    def join(self, context):
         pass

@@ -1,6 +1,6 @@
 """Cassandra: one server, or a ring of several with replicas.
 
-How a node is started is in `launch`, forming in `cluster`, what clients
+How a node is started is in `launch`, joining in `cluster`, what clients
 do in `client`.
 """
 
@@ -19,11 +19,11 @@ from storewise.engines.contract.engine import Client, Cluster, Endpoint, Flags, 
 from storewise.engines.contract.server import (
     Credentials,
     Installation,
+    JoinContext,
     Launch,
     Node,
     NodeSpec,
     ServerEngine,
-    Settling,
     Topology,
 )
 from storewise.engines.support.installation import OWN_STORES
@@ -116,15 +116,15 @@ class CassandraEngine(ServerEngine):
     def not_ready_reason(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
         return cassandra_cluster.not_ready_reason(endpoint, credentials)
 
-    def settle(self, settling: Settling) -> None:
+    def join(self, context: JoinContext) -> None:
         """data0 waits for the ring and gives each node the session's user, whom it has made."""
-        if settling.node.spec.index == 0:
+        if context.node.spec.index == 0:
             cassandra_cluster.establish(
-                settling.endpoints("data"),
-                settling.node.credentials,
-                settling.node.topology.replicas,
-                settling.check,
-                settling.log,
+                context.endpoints("data"),
+                context.node.credentials,
+                context.node.topology.replicas,
+                context.raise_if_aborted,
+                context.log,
             )
 
     def peer_guards(self, endpoint: Endpoint) -> Mapping[str, str]:

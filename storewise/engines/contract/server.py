@@ -204,8 +204,8 @@ class Content:
 
 
 @dataclass(slots=True, kw_only=True)
-class Settling:
-    """What `settle` may use. Made by the session; here for its types."""
+class JoinContext:
+    """What `ServerEngine.join` may use. Made by the session; here for its types."""
 
     node: Node
     endpoints: Callable[[str], tuple[Endpoint, ...]]
@@ -214,14 +214,14 @@ class Settling:
     """Runs a program of the engine on the node's host, in the node's directory and with its
     server's environment, for so many seconds at most. Returns what it prints (stdout and stderr);
     EngineError with that text where it ends with another status than 0 or takes longer."""
-    check: Callable[[], None]
+    raise_if_aborted: Callable[[], None]
     """Raises when the trial is to end or the server has; call it in every loop that waits."""
     log: Logger
 
 
 @dataclass(slots=True, kw_only=True)
-class Forming:
-    """What `form` may use. Made by the session; here for its types."""
+class BootstrapContext:
+    """What `ServerEngine.bootstrap` may use. Made by the session; here for its types."""
 
     specs: tuple[NodeSpec, ...]
     topology: Topology
@@ -232,9 +232,9 @@ class Forming:
     credentials: Credentials
     endpoints: Callable[[str], tuple[Endpoint, ...]]
     """Waits until every node of the role on a job of its own has published its endpoint, which it
-    does when its server answers and has settled; returns them by index. Raises Aborted when the
+    does when its server answers and has joined; returns them by index. Raises Aborted when the
     trial ends meanwhile."""
-    check: Callable[[], None]
+    raise_if_aborted: Callable[[], None]
     """Raises Aborted when the trial is to end; call it in every loop that waits."""
     log: Logger
 
@@ -272,7 +272,7 @@ class ServerEngine(Engine):
         """How to start this node. Pure."""
 
     def not_started_reason(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
-        """Why the server has not started yet; None if it has. Its node polls this before `settle`.
+        """Why the server has not started yet; None if it has. Its node polls this before `join`.
 
         The default is `not_ready_reason`. An engine overrides it if its servers start before the
         cluster knows the session's user.
@@ -282,31 +282,31 @@ class ServerEngine(Engine):
     @abstractmethod
     def not_ready_reason(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
         """Why the server at `endpoint` cannot answer a query yet, as the driver's message; None if
-        it can. The query is sent as the session's user; before the cluster is formed it may be a
+        it can. The query is sent as the session's user; before the bootstrap it may be a
         simpler request.
 
         EngineError if waiting will not help (the password is refused)."""
 
-    def settle(self, settling: Settling) -> None:
+    def join(self, context: JoinContext) -> None:
         """What can be done only on the node's own host once its server answers, such as joining
         the others; runs in the job of every node, at the same time."""
 
-    def resume(self, settling: Settling) -> None:
+    def wait_recovered(self, context: JoinContext) -> None:
         """Wait until a node that was started again on its data serves as before; its server
         answers already. The recovery time ends here; ``endpoints`` gives those that the node
         met, whether they answer or not."""
 
-    def form(self, forming: Forming) -> None:
+    def bootstrap(self, context: BootstrapContext) -> None:
         """Make one cluster of the nodes: replica sets, users, shards, placement of data.
 
         A client's `create` makes tables and collections later. The default only waits until this
         host can reach every node; EngineError if one is not ready within `ready_seconds`.
         """
-        for role in dict.fromkeys(s.role for s in forming.specs if s.placement == "node"):
-            for endpoint in forming.endpoints(role):
+        for role in dict.fromkeys(s.role for s in context.specs if s.placement == "node"):
+            for endpoint in context.endpoints(role):
                 until = time.monotonic() + self.ready_seconds
-                while (words := self.not_ready_reason(endpoint, forming.credentials)) is not None:
-                    forming.check()
+                while (words := self.not_ready_reason(endpoint, context.credentials)) is not None:
+                    context.raise_if_aborted()
                     if time.monotonic() > until:
                         raise EngineError(
                             f"{endpoint.name} on host {endpoint.host} answers on its own host, but "

@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 
 from storewise.engines.contract.engine import Client, Cluster, Endpoint, Flags, Mode
 from storewise.engines.contract.server import (
+    BootstrapContext,
     Credentials,
-    Forming,
     Installation,
     Launch,
     Node,
@@ -169,13 +169,13 @@ class HbaseEngine(ServerEngine):
             return str(error)
         return None
 
-    def form(self, forming: Forming) -> None:
+    def bootstrap(self, context: BootstrapContext) -> None:
         """Wait until the master knows all region servers: tables are spread over them."""
-        for role in dict.fromkeys(spec.role for spec in forming.specs):
+        for role in dict.fromkeys(spec.role for spec in context.specs):
             if role not in (THRIFT, HAPPYBASE):
-                forming.endpoints(role)
-        (master,) = forming.endpoints(MASTER)
-        wanted = forming.topology.nodes
+                context.endpoints(role)
+        (master,) = context.endpoints(MASTER)
+        wanted = context.topology.nodes
 
         def lacking() -> str | None:
             try:
@@ -186,7 +186,7 @@ class HbaseEngine(ServerEngine):
             return words if known < wanted else None
 
         complaint = f"hbase: {master} does not know all region servers"
-        wait_until(lacking, _GATHER_SECONDS, complaint, forming.check)
+        wait_until(lacking, _GATHER_SECONDS, complaint, context.raise_if_aborted)
 
     def peer_guards(self, endpoint: Endpoint) -> Mapping[str, str]:
         """A standalone server has its ZooKeeper on loopback."""

@@ -2,9 +2,9 @@
 
 Servers trust whoever knows their key file: they let it log in as the internal user ``__system``
 (https://www.mongodb.com/docs/manual/reference/built-in-roles/#internal-role), from any host and
-before any user exists. Forming does this: the localhost exception, by which a first user is made
-elsewhere, would let in any user of the host, and is off. Clients then come as the session's user,
-who can do less.
+before any user exists. The bootstrap does this: the localhost exception, by which a first user is
+made elsewhere, would let in any user of the host, and is off. Clients then come as the session's
+user, who can do less.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pymongo.errors import (
 from pymongo.write_concern import WriteConcern
 
 from storewise.engines.contract.engine import Endpoint
-from storewise.engines.contract.server import Credentials, Forming, Topology
+from storewise.engines.contract.server import BootstrapContext, Credentials, Topology
 from storewise.engines.support.servers import wait_until
 from storewise.errors import EngineError
 
@@ -42,7 +42,7 @@ _ROLE = "storewise"
 _LOOK_EVERY = 0.1
 #: To find a server that has answered already, s.
 _SECONDS = 30.0
-#: Forming gives up a step that takes longer, seconds (a first initial sync of nothing takes one).
+#: Limit of a step of the bootstrap, seconds (a first initial sync of nothing takes one).
 _STEP_SECONDS = 180.0
 _FIRST_PRIORITY = 2
 _PRIMARY, _SECONDARY = 1, 2
@@ -112,7 +112,7 @@ def not_ready_reason(endpoint: Endpoint, credentials: Credentials) -> str | None
     except ConnectionFailure as error:
         return words_of(error)
     except OperationFailure as error:
-        # A router may answer before forming has made the user.
+        # A router may answer before the bootstrap has made the user.
         if error.code in PASSING or (router and refused(error)):
             return words_of(error)
         if refused(error):
@@ -129,45 +129,45 @@ def is_sharded(topology: Topology, always: bool) -> bool:
     return topology.nodes > 1 or topology.routers > 0 or always
 
 
-class Former:
+class Bootstrap:
     """Makes one cluster of the servers of a session."""
 
-    def __init__(self, forming: Forming) -> None:
-        self._forming = forming
-        self._credentials = forming.credentials
+    def __init__(self, context: BootstrapContext) -> None:
+        self._context = context
+        self._credentials = context.credentials
 
-    def form(self, *, sharded: bool) -> None:
+    def run(self, *, sharded: bool) -> None:
         """Returns when clients can connect; EngineError with the servers' words."""
         try:
             if sharded:
-                self._form_shards()
+                self._make_shards()
             else:
-                data = self._forming.endpoints("data")
-                self._form_sets({SET_NAME: data} if len(data) > 1 else {})
+                data = self._context.endpoints("data")
+                self._make_sets({SET_NAME: data} if len(data) > 1 else {})
                 self._make_user(data[0])
         except OperationFailure as error:
             raise EngineError(f"MongoDB cannot be formed: {words_of(error)}") from error
         except PyMongoError as error:
             raise EngineError(f"MongoDB: lost while it was formed: {words_of(error)}") from error
 
-    def _form_shards(self) -> None:
+    def _make_shards(self) -> None:
         # Routers answer only when the config servers are a replica set: so first these.
-        self._form_sets({CONFIG_SET: self._forming.endpoints("config")})
-        data = self._forming.endpoints("data")
-        size = self._forming.topology.replicas
+        self._make_sets({CONFIG_SET: self._context.endpoints("config")})
+        data = self._context.endpoints("data")
+        size = self._context.topology.replicas
         shards = {
             shard_name(start // size): data[start : start + size]
             for start in range(0, len(data), size)
         }
-        self._form_sets(shards)
-        router = self._forming.endpoints("router")[0]
+        self._make_sets(shards)
+        router = self._context.endpoints("router")[0]
         with as_user(router, self._credentials, _SECONDS) as connection:
             for name, members in shards.items():
                 hosts = ",".join(map(host_port, members))
                 connection.admin.command("addShard", f"{name}/{hosts}", name=name)
-                self._forming.log.info("%s has %s", name, hosts)
+                self._context.log.info("%s has %s", name, hosts)
 
-    def _form_sets(self, sets: Mapping[str, Sequence[Endpoint]]) -> None:
+    def _make_sets(self, sets: Mapping[str, Sequence[Endpoint]]) -> None:
         """Replica sets by name, each with the session's user."""
         for name, members in sets.items():
             self._initiate(name, members)
@@ -182,7 +182,11 @@ class Former:
 
     def _await(self, lacking: Callable[[], str | None], complaint: str) -> None:
         wait_until(
-            lacking, _STEP_SECONDS, f"MongoDB: {complaint}", self._forming.check, poll=_LOOK_EVERY
+            lacking,
+            _STEP_SECONDS,
+            f"MongoDB: {complaint}",
+            self._context.raise_if_aborted,
+            poll=_LOOK_EVERY,
         )
 
     def _initiate(self, name: str, members: Sequence[Endpoint]) -> None:

@@ -1,6 +1,6 @@
 """MongoDB: one server, a replica set, or a sharded cluster.
 
-Command lines and options of the servers are in `launch`, forming in `cluster`, sharding in
+Command lines and options of the servers are in `launch`, the bootstrap in `cluster`, sharding in
 `sharding`, what clients do in `client`.
 """
 
@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 
 from storewise.engines.contract.engine import Client, Cluster, Endpoint, Flags, Mode, Schema
 from storewise.engines.contract.server import (
+    BootstrapContext,
     Credentials,
-    Forming,
     Installation,
     Launch,
     Node,
@@ -24,7 +24,7 @@ from storewise.engines.contract.server import (
 )
 from storewise.engines.mongodb import cluster as mongo_cluster
 from storewise.engines.mongodb.client import MongodbClient
-from storewise.engines.mongodb.cluster import Former, is_sharded
+from storewise.engines.mongodb.cluster import Bootstrap, is_sharded
 from storewise.engines.mongodb.connection import open_shared
 from storewise.engines.mongodb.launch import launch_of
 from storewise.engines.mongodb.settings import CONSISTENCIES, MongoSettings
@@ -126,9 +126,9 @@ class MongoEngine(ServerEngine):
     def not_ready_reason(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
         return mongo_cluster.not_ready_reason(endpoint, credentials)
 
-    def form(self, forming: Forming) -> None:
-        sharded = any(spec.role == "router" for spec in forming.specs)
-        Former(forming).form(sharded=sharded)
+    def bootstrap(self, context: BootstrapContext) -> None:
+        sharded = any(spec.role == "router" for spec in context.specs)
+        Bootstrap(context).run(sharded=sharded)
 
     def check_schema(self, settings: Mapping[str, Any], schema: Schema) -> None:
         check_key_field(self.settings_of(settings), schema.kinds)

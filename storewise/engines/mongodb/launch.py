@@ -57,8 +57,8 @@ def _common(node: Node) -> dict[str, Any]:
         "net.unixDomainSocket.enabled": False,
         "security.keyFile": str(node.directory / "key"),
         "setParameter.diagnosticDataCollectionEnabled": False,
-        # Else whoever is on this host may make the first user, with all rights, until forming
-        # has made one; forming itself knows the key.
+        # Else whoever is on this host may make the first user, with all rights, until the
+        # bootstrap has made one; it knows the key itself.
         "setParameter.enableLocalhostAuthBypass": False,
         "systemLog.quiet": True,
     }

@@ -20,7 +20,7 @@ from functools import cache
 from itertools import count
 
 from storewise.engines.contract.engine import Endpoint
-from storewise.engines.contract.server import Forming, Settling
+from storewise.engines.contract.server import BootstrapContext, JoinContext
 from storewise.engines.riak import protocol as pb
 from storewise.engines.riak.launch import endpoint_name, node_name
 from storewise.engines.riak.protocol import Broken, Connection
@@ -69,24 +69,24 @@ class Joiner:
 
     def __init__(
         self,
-        settling: Settling,
+        context: JoinContext,
         *,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._clock, self._sleep = clock, sleep
-        self._settling = settling
-        node = settling.node
+        self._context = context
+        node = context.node
         self._name = node.spec.name
         self._riak = str(node.directory / "bin" / "riak")
         self._erlang_name = node_name(node.spec.index, node.address)
         self._nodes = node.topology.nodes
         self._index = node.spec.index
 
-    def settle(self) -> None:
+    def join(self) -> None:
         """Wait for the key-value service; join the first node, or make the cluster as it."""
         self._admin("wait-for-service", "riak_kv", self._erlang_name, seconds=_SERVICE_SECONDS)
-        names = [endpoint_name(peer) for peer in self._settling.endpoints("data")]
+        names = [endpoint_name(peer) for peer in self._context.endpoints("data")]
         if self._index > 0:
             self._join(names[0])
             return
@@ -115,7 +115,7 @@ class Joiner:
 
         wanted = ", ".join(sorted(expected))
         self._until(lacking, _JOIN_SECONDS, f"there was no plan with {wanted} to commit")
-        self._settling.log.info("the plan with %s is committed", wanted)
+        self._context.log.info("the plan with %s is committed", wanted)
 
     def _await_members(self, names: set[str]) -> None:
         def lacking() -> str | None:
@@ -135,7 +135,7 @@ class Joiner:
             seconds,
             f"{self._name}: {complaint} (its log tells why; all nodes must reach each other on "
             "their ports)",
-            self._settling.check,
+            self._context.raise_if_aborted,
             poll=_POLL,
             clock=self._clock,
             sleep=self._sleep,
@@ -150,12 +150,12 @@ class Joiner:
             return str(error)
 
     def _admin(self, *words: str, seconds: float = _COMMAND_SECONDS) -> str:
-        return self._settling.run((self._riak, "admin", *words), seconds)
+        return self._context.run((self._riak, "admin", *words), seconds)
 
 
-def form(forming: Forming, ring_size: int, quorums: Quorums) -> None:
+def bootstrap(context: BootstrapContext, ring_size: int, quorums: Quorums) -> None:
     """Store a key of each partition, and wait until each node finds all of them."""
-    endpoints = forming.endpoints("data")
+    endpoints = context.endpoints("data")
 
     def unstored() -> str | None:
         try:
@@ -168,20 +168,20 @@ def form(forming: Forming, ring_size: int, quorums: Quorums) -> None:
         return lacking(endpoints, range(len(endpoints)), ring_size, quorums)
 
     complaint = "riak: no key of each partition was stored"
-    wait_until(unstored, _SERVING_SECONDS, complaint, forming.check, poll=_POLL)
+    wait_until(unstored, _SERVING_SECONDS, complaint, context.raise_if_aborted, poll=_POLL)
     complaint = "riak: the nodes do not all serve"
-    wait_until(unserved, _SERVING_SECONDS, complaint, forming.check, poll=_POLL)
+    wait_until(unserved, _SERVING_SECONDS, complaint, context.raise_if_aborted, poll=_POLL)
 
 
-def resume(settling: Settling, ring_size: int, quorums: Quorums) -> None:
+def wait_recovered(context: JoinContext, ring_size: int, quorums: Quorums) -> None:
     """Wait until a node that was started again serves, through each node that can be reached."""
-    endpoints, spec = settling.endpoints("data"), settling.node.spec
+    endpoints, spec = context.endpoints("data"), context.node.spec
 
     def unserved() -> str | None:
         return lacking(endpoints, {spec.index}, ring_size, quorums)
 
     complaint = f"{spec.name}: it answers again, and does not serve"
-    wait_until(unserved, _SERVING_SECONDS, complaint, settling.check, poll=_RESUME_POLL)
+    wait_until(unserved, _SERVING_SECONDS, complaint, context.raise_if_aborted, poll=_RESUME_POLL)
 
 
 @cache

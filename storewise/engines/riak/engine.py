@@ -11,14 +11,14 @@ from typing import Any, ClassVar
 
 from storewise.engines.contract.engine import Client, Cluster, Endpoint, Flags, Mode
 from storewise.engines.contract.server import (
+    BootstrapContext,
     Credentials,
-    Forming,
     Installation,
+    JoinContext,
     Launch,
     Node,
     NodeSpec,
     ServerEngine,
-    Settling,
     Topology,
 )
 from storewise.engines.riak import cluster as riak_cluster
@@ -88,18 +88,18 @@ class RiakEngine(ServerEngine):
     def not_ready_reason(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
         return riak_cluster.not_ready_reason(endpoint)
 
-    def settle(self, settling: Settling) -> None:
-        riak_cluster.Joiner(settling).settle()
+    def join(self, context: JoinContext) -> None:
+        riak_cluster.Joiner(context).join()
 
-    def form(self, forming: Forming) -> None:
+    def bootstrap(self, context: BootstrapContext) -> None:
         """Every node answers, and finds a key of each partition."""
-        super().form(forming)
-        riak_cluster.form(forming, *self._serving(forming))
+        super().bootstrap(context)
+        riak_cluster.bootstrap(context, *self._serving(context))
 
-    def resume(self, settling: Settling) -> None:
-        riak_cluster.resume(settling, *self._serving(settling.node))
+    def wait_recovered(self, context: JoinContext) -> None:
+        riak_cluster.wait_recovered(context, *self._serving(context.node))
 
-    def _serving(self, of: Forming | Node) -> tuple[int, Quorums]:
+    def _serving(self, of: BootstrapContext | Node) -> tuple[int, Quorums]:
         """The ring's size and the level's numbers."""
         settings: RiakSettings = self.settings_of(of.settings)
         return ring_size_of(settings, of.topology.nodes), quorums_of(settings, of.consistency)

@@ -89,28 +89,28 @@ def numbered_nodes(cluster: Cluster) -> tuple[Endpoint, ...]:
 
 
 def wait_until(
-    lacking: Callable[[], str | None],
+    pending_reason: Callable[[], str | None],
     seconds: float,
     complaint: str,
-    check: Callable[[], None] = lambda: None,
+    raise_if_aborted: Callable[[], None] = lambda: None,
     *,
     poll: float = 0.2,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Look every `poll` s until `lacking` gives None; else it says in words what is still to come.
+    """Look every `poll` s until `pending_reason` gives None; else it tells what is still to come.
 
-    `check` is called before each look and raises where the waiting is to end. EngineError with the
-    complaint and the last words after so many seconds.
+    `raise_if_aborted` is called before each look. EngineError with the complaint and the last
+    reason after so many seconds.
     """
     end = clock() + seconds
     while True:
-        check()
-        words = lacking()
-        if words is None:
+        raise_if_aborted()
+        reason = pending_reason()
+        if reason is None:
             return
         if clock() > end:
-            raise EngineError(f"{complaint} within {seconds:g} s: {words}")
+            raise EngineError(f"{complaint} within {seconds:g} s: {reason}")
         sleep(poll)
 
 

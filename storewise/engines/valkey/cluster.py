@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 
 from storewise.engines.contract.engine import Endpoint
-from storewise.engines.contract.server import Credentials, Forming, Settling
+from storewise.engines.contract.server import BootstrapContext, Credentials, JoinContext
 from storewise.engines.support.servers import wait_until
 from storewise.engines.valkey.connection import Links, Refused, Unreached
 from storewise.engines.valkey.launch import BUS, former_of, user_of
@@ -39,9 +39,9 @@ def not_ready_reason(endpoint: Endpoint, credentials: Credentials) -> str | None
     return None
 
 
-def check_memory(settling: Settling, settings: ValkeySettings) -> None:
+def check_memory(context: JoinContext, settings: ValkeySettings) -> None:
     """EngineError where the documents may take more memory than the host has free."""
-    node = settling.node
+    node = context.node
     most, free = settings.most_bytes(node.spec.memory_mb), psutil.virtual_memory().available
     if most > free:
         raise EngineError(
@@ -51,12 +51,12 @@ def check_memory(settling: Settling, settings: ValkeySettings) -> None:
         )
 
 
-def form(forming: Forming) -> None:
+def bootstrap(context: BootstrapContext) -> None:
     """Make one cluster of the servers; returns when each of them knows the place of every slot."""
-    nodes = forming.endpoints("data")
+    nodes = context.endpoints("data")
     if len(nodes) == 1:
         return
-    with _former(nodes, forming.credentials) as links:
+    with _former(nodes, context.credentials) as links:
         for server in range(len(nodes)):
             first, last = slots_of(server, len(nodes))
             # Epochs of its own: else they would quarrel for seconds which of them is right.
@@ -71,19 +71,19 @@ def form(forming: Forming) -> None:
                     return f"{node}: {words}"
             return None
 
-        _await(lacking, forming.check)
+        _await(lacking, context.raise_if_aborted)
 
 
-def resume(settling: Settling) -> None:
+def wait_recovered(context: JoinContext) -> None:
     """Wait until a server that was started again has its place in the cluster."""
-    node = settling.node
+    node = context.node
     nodes = node.topology.nodes
     if nodes == 1:
         return
     spec = node.spec
     own = Endpoint(spec.role, spec.index, "", node.address, node.port, node.ports)
     with _former((own,), node.credentials) as links:
-        _await(lambda: _lacks(links, 0, nodes), settling.check)
+        _await(lambda: _lacks(links, 0, nodes), context.raise_if_aborted)
 
 
 def _order(links: Links, server: int, *command: str | int) -> Any:

@@ -1,7 +1,7 @@
 """Valkey, and Redis: a server that keeps all documents in memory, or a cluster of several.
 
-Starting a server is in `launch`, forming a cluster in `cluster`, which server has what in `slots`,
-what clients do in `client`.
+Starting a server is in `launch`, the bootstrap of a cluster in `cluster`, which server has what in
+`slots`, what clients do in `client`.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import Any, ClassVar
 from storewise.documents import ID_BYTES, Kind
 from storewise.engines.contract.engine import Client, Cluster, Endpoint, Flags, Mode
 from storewise.engines.contract.server import (
+    BootstrapContext,
     Content,
     Credentials,
-    Forming,
     Installation,
+    JoinContext,
     Launch,
     Node,
     NodeSpec,
     ServerEngine,
-    Settling,
     Topology,
 )
 from storewise.engines.support.installation import find_installation
@@ -102,15 +102,15 @@ class ValkeyEngine(ServerEngine):
     def not_ready_reason(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
         return valkey_cluster.not_ready_reason(endpoint, credentials)
 
-    def settle(self, settling: Settling) -> None:
-        valkey_cluster.check_memory(settling, self.settings_of(settling.node.settings))
+    def join(self, context: JoinContext) -> None:
+        valkey_cluster.check_memory(context, self.settings_of(context.node.settings))
 
-    def form(self, forming: Forming) -> None:
-        super().form(forming)
-        valkey_cluster.form(forming)
+    def bootstrap(self, context: BootstrapContext) -> None:
+        super().bootstrap(context)
+        valkey_cluster.bootstrap(context)
 
-    def resume(self, settling: Settling) -> None:
-        valkey_cluster.resume(settling)
+    def wait_recovered(self, context: JoinContext) -> None:
+        valkey_cluster.wait_recovered(context)
 
     def check_room(
         self, topology: Topology, settings: Mapping[str, Any], contents: Mapping[Kind, Content]

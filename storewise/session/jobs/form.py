@@ -1,4 +1,4 @@
-"""Forming: the nodes that have started become one cluster with its tables, ready for clients."""
+"""Bootstrap: the nodes that have started become one cluster with its tables, ready for clients."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from storewise.engines.contract.engine import Endpoint
-from storewise.engines.contract.server import Credentials, Forming
+from storewise.engines.contract.server import BootstrapContext, Credentials
 from storewise.errors import EngineError, StorewiseError
 from storewise.metrics.host import host_name
 from storewise.session.coordination.cluster import (
@@ -73,8 +73,8 @@ class _Form:
 
     def run(self, cluster: Path) -> None:
         trial = self.trial
-        self.engine.form(
-            Forming(
+        self.engine.bootstrap(
+            BootstrapContext(
                 specs=self.specs,
                 topology=trial.topology,
                 settings=trial.settings,
@@ -83,7 +83,7 @@ class _Form:
                 schema=trial.store_schema(),
                 credentials=Credentials.read(self.live / CREDENTIALS),
                 endpoints=self.endpoints,
-                check=self.check,
+                raise_if_aborted=self.check,
                 log=self.log,
             )
         )

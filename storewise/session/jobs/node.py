@@ -213,8 +213,8 @@ class _Node:
     def _settle(self, server: Server) -> None:
         publish(self.live, ANSWERING, self.job.node, server.endpoint)
         try:
-            self.engine.settle(
-                server.settling(
+            self.engine.join(
+                server.join_context(
                     lambda r: self._endpoints((r,), lambda: endpoints_of(self.live, ANSWERING)),
                     self.check,
                     self.log,

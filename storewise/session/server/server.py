@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from storewise.engines.contract.engine import Endpoint
-from storewise.engines.contract.server import Credentials, Launch, Node, ServerEngine, Settling
+from storewise.engines.contract.server import Credentials, JoinContext, Launch, Node, ServerEngine
 from storewise.errors import ConfigError, EngineError
 from storewise.metrics.host import host_name
 from storewise.metrics.memory_kills import MemoryKills
@@ -148,7 +148,9 @@ class Server:
         def met(role: str) -> tuple[Endpoint, ...]:
             return tuple(peer for peer in peers if peer.role == role)
 
-        self.engine.resume(self.settling(met, check, logging.getLogger("storewise.session")))
+        self.engine.wait_recovered(
+            self.join_context(met, check, logging.getLogger("storewise.session"))
+        )
 
     def kill(self) -> None:
         """SIGKILL to all processes of the server at once; returns when none is left."""
@@ -215,14 +217,14 @@ class Server:
             how = f"ended with status {status}"
             raise EngineError(self._explained(f"{name} {how} on host {host_name()}"))
 
-    def settling(
+    def join_context(
         self,
         endpoints: Callable[[str], tuple[Endpoint, ...]],
         check: Callable[[], None],
         log: logging.Logger,
-    ) -> Settling:
-        """With what the engine does what it can do only beside its server; its `check` raises
-        EngineError, too, where the server has ended."""
+    ) -> JoinContext:
+        """What `ServerEngine.join` may use; its `raise_if_aborted` raises EngineError where the server
+        has ended."""
 
         def watch() -> None:
             check()
@@ -241,7 +243,9 @@ class Server:
                 f"says:\n{text or 'nothing'}"
             )
 
-        return Settling(node=self.node, endpoints=endpoints, run=run, check=watch, log=log)
+        return JoinContext(
+            node=self.node, endpoints=endpoints, run=run, raise_if_aborted=watch, log=log
+        )
 
     def failure(self, wait: float = 0.0) -> str | None:
         """How the server has ended by itself, with the end of its log, or that its disk is full;

@@ -139,8 +139,8 @@ def test_no_node_starts_before_all_are_known_and_none_is_ready_before_all_answer
     for (_, _, *ports), node in zip(lines, ready.values(), strict=True):
         assert list(map(int, ports)) == [node.endpoint.port, *node.endpoint.ports.values()]
         assert len(set(ports)) == 3
-        settled = live / "nodes" / node.endpoint.name / "settled"
-        assert settled.read_text() == "data0 data1 data2: joined"
+        joined = live / "nodes" / node.endpoint.name / "joined"
+        assert joined.read_text() == "data0 data1 data2: joined"
     (live / cluster.STOP).touch()
     assert jobs.join() == []
     assert set(cluster.gone_nodes(live)) == set(ready)
@@ -153,12 +153,12 @@ def test_no_node_starts_before_all_are_known_and_none_is_ready_before_all_answer
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"settle": "1/0"}, r"data\d: .*print\(1/0\)' ended with status 1 .*ZeroDivisionError"),
-        ({"settle": "input()", "seconds": 1.0}, r"ended with status 1"),
-        ({"settle": "__import__('time').sleep(60)", "seconds": 0.5}, r"took over 0\.5 s"),
+        ({"join": "1/0"}, r"data\d: .*print\(1/0\)' ended with status 1 .*ZeroDivisionError"),
+        ({"join": "input()", "seconds": 1.0}, r"ended with status 1"),
+        ({"join": "__import__('time').sleep(60)", "seconds": 0.5}, r"took over 0\.5 s"),
     ],
 )
-def test_what_goes_wrong_in_settling(live, settings, message):
+def test_what_goes_wrong_while_joining(live, settings, message):
     causes = Jobs(live, "ring", 2, settings=settings).start().join()
     assert any(re.search(message, text.replace("\n", " ")) for text in causes), causes
     assert not cluster.ready_nodes(live)

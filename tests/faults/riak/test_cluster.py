@@ -71,8 +71,8 @@ def test_a_cluster_from_start_to_end(home, tmp_path, nodes):
             for process in (tree, *tree.children(recursive=True)):
                 assert secret not in " ".join(process.cmdline())
             # What an admin command runs, too.
-            settling = server.settling(lambda _: cluster.endpoints, _on, logging.getLogger())
-            settling.run((str(server.node.directory / "bin/riak"), "admin", "ringready"), 60)
+            context = server.join_context(lambda _: cluster.endpoints, _on, logging.getLogger())
+            context.run((str(server.node.directory / "bin/riak"), "admin", "ringready"), 60)
             mode = (server.node.directory / ".erlang.cookie").stat().st_mode
             assert mode & 0o077 == 0
         client = engine("riak").connect(cluster, "write")

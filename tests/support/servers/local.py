@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from storewise.engines.contract.engine import Cluster, Schema
 from storewise.engines.contract.server import (
     OUTLIVE_SECONDS,
+    BootstrapContext,
     Credentials,
-    Forming,
     Node,
     ServerEngine,
     Topology,
@@ -90,13 +90,13 @@ class _Nodes:
             thread = threading.Thread(target=self._node, args=(spec,), name=spec.name)
             self._threads.append(thread)
             thread.start()
-        self.engine.form(
-            Forming(
+        self.engine.bootstrap(
+            BootstrapContext(
                 **self.shared,
                 specs=self.specs,
                 schema=schema,
                 endpoints=self._endpoints,
-                check=self._check,
+                raise_if_aborted=self._check,
                 log=LOG,
             )
         )
@@ -169,7 +169,7 @@ class _Nodes:
             def answering(role):
                 return self._known((role,), self._answering)
 
-            self.engine.settle(server.settling(answering, self._check, LOG))
+            self.engine.join(server.join_context(answering, self._check, LOG))
         except Exception as error:  # noqa: BLE001 - handed to the thread that waits
             if not isinstance(error, Aborted):
                 self._error = self._error or error

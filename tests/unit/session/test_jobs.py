@@ -188,7 +188,7 @@ class MadeServer:
         self.stop = self.kill = lambda: self.done.append("stop")
         self.again = lambda check: self.done.append("again")
 
-    def settling(self, endpoints, *given):
+    def join_context(self, endpoints, *given):
         return SimpleNamespace(endpoints=endpoints, node=self.node, run=lambda *given: "joined")
 
     def failure(self, wait=0.0):

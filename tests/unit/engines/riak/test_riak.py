@@ -9,7 +9,7 @@ from support.riak.recordings import all_recorded, recorded
 from support.servers.nodes import make_node
 
 from storewise.engines.contract.engine import Endpoint
-from storewise.engines.contract.server import Settling, Topology
+from storewise.engines.contract.server import JoinContext, Topology
 from storewise.engines.riak.cluster import Joiner
 from storewise.engines.riak.engine import RiakEngine
 from storewise.engines.riak.launch import PORTS
@@ -30,16 +30,16 @@ def test_whoever_reaches_a_port_rules_unless_a_cookie_guards_it():
 
 
 class _Told:
-    """A node's job as far as `settle` sees it, with commands that say what a test wants."""
+    """A node's job as far as `join` sees it, with commands that say what a test wants."""
 
     def __init__(self, index, address="10.1.2.3", **says):
         self.asked = []
         self.says = says
-        self.settling = Settling(
+        self.context = JoinContext(
             node=node_of(index, address),
-            endpoints=lambda _: self.settling.node.peers,
+            endpoints=lambda _: self.context.node.peers,
             run=lambda command, seconds: self.run(tuple(command[2:])),
-            check=lambda: None,
+            raise_if_aborted=lambda: None,
             log=logging.getLogger("test"),
         )
 
@@ -54,26 +54,26 @@ class _Told:
             raise EngineError(f"data: riak ended with status 1; it says:\n{output}")
         return output
 
-    def settle(self, time):
-        Joiner(self.settling, clock=time.clock, sleep=time.sleep).settle()
+    def join(self, time):
+        Joiner(self.context, clock=time.clock, sleep=time.sleep).join()
 
 
 def test_a_join_that_cannot_succeed():
     for reason in ("different ring_creation_size", "already a member of a cluster"):
         told = _Told(1, cluster_join=f"Failed: this has a {reason}")
         with pytest.raises(EngineError, match=rf"data1: .*join riak1@10\.1\.2\.3 \({reason}"):
-            RiakEngine().settle(told.settling)
+            RiakEngine().join(told.context)
 
 
 def test_waiting_has_an_end_that_says_what_riak_said():
     own_time = FakeTime()
     joining = _Told(1, cluster_join="Node riak1@10.1.2.3 is not reachable!")
     with pytest.raises(EngineError, match=r"(?s)data1: its joining riak1@.* within.*not reachable"):
-        joining.settle(own_time)
+        joining.join(own_time)
     assert own_time.now == 1180.5, "looked at every half a second for three minutes"
     first = _Told(0, cluster_plan="There are no staged changes")
     with pytest.raises(EngineError, match=r"no plan with riak2@.*, riak3@.*no staged changes"):
-        first.settle(own_time)
+        first.join(own_time)
     assert own_time.now == 1361.0
     slow = _Told(
         0,
@@ -82,7 +82,7 @@ def test_waiting_has_an_end_that_says_what_riak_said():
         member_status="valid     100.0%     34.4%    'riak1@10.1.2.3'",
     )
     with pytest.raises(EngineError, match=r"data0: the partitions did not all reach.*34\.4%"):
-        slow.settle(own_time)
+        slow.join(own_time)
     assert own_time.now == 1961.5, "ten minutes for the partitions"
     assert slow.asked.count(("cluster", "commit")) == 1, "one plan for all"
 
@@ -107,7 +107,7 @@ def test_the_words_of_a_real_riak_are_understood():
     assert {record["exit_status"] for records in said.values() for record in records} == {0}
     texts = {name: [str(record["stdout"]) for record in said[name]] for name in said}
     message = _Told(0, "127.0.0.1", **texts)
-    message.settle(FakeTime())
+    message.join(FakeTime())
     assert [len(left) for left in texts.values()] == [1, 1, 1, 1, 1]
     verbs = [words[0] if words[0] != "cluster" else words[1] for words in message.asked]
     assert verbs[:4] == ["wait-for-service", "plan", "plan", "commit"]
