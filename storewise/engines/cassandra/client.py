@@ -15,17 +15,10 @@ from cassandra.query import UNSET_VALUE, BatchStatement, BatchType
 
 from storewise.documents import Document, Field, FieldType, Kind
 from storewise.engines.cassandra.cluster import KEYSPACE
-from storewise.engines.cassandra.connection import (
-    KEYS,
-    PASSING,
-    PATIENCE_SECONDS,
-    CassandraLink,
-    Shared,
-)
+from storewise.engines.cassandra.connection import PASSING, PATIENCE_SECONDS, CassandraLink, Shared
 from storewise.engines.cassandra.disk_size import disk_bytes_of
 from storewise.engines.contract.engine import Schema
 from storewise.engines.contract.queries import Count, Find
-from storewise.engines.support.conditions import conditions
 from storewise.engines.support.table import (
     SCHEMA_TABLE,
     Row,
@@ -89,7 +82,7 @@ class CassandraClient(CassandraLink):
 
     def create(self, schema: Schema) -> None:
         shared = self._writing("create")
-        tables = make_tables(schema, KEYS)
+        tables = make_tables(schema, composite=True)
         content = describe(schema, _LAYOUT)
         self._learn()
         if shared.schema is not None:
@@ -262,8 +255,7 @@ class CassandraClient(CassandraLink):
 
     def get(self, kind: Kind, document_id: bytes) -> Document | None:
         single = self._single(kind)
-        key = single.table.key_values(document_id)
-        rows = self._rows(single.document, key) if key is not None else []
+        rows = self._rows(single.document, single.table.key_values(document_id))
         return single.decode(rows[0]) if rows else None
 
     def _single(self, kind: Kind) -> Single:
@@ -282,7 +274,7 @@ class CassandraClient(CassandraLink):
         statement = self._prepared(select_cql(table, of_key(table)))
         keys = map(table.key_values, dict.fromkeys(document_ids))
         with self._words("get"):
-            bound = [statement.bind(key) for key in keys if key is not None]
+            bound = [statement.bind(key) for key in keys]
         id_of = table.id_of_row()
         documents: dict[bytes, Document] = {}
         for rows in self._send("get", bound):
@@ -307,10 +299,7 @@ class CassandraClient(CassandraLink):
             if table.has_params and not changes.keys() <= set(table.names[:-1]):
                 return self._update_read(single, document_id, changes)
             cql = single.updates[names] = _update_cql(table, names)
-        key = table.key_values(document_id)
-        if key is None:
-            return False
-        self._rows(cql, [*changes.values(), *key])
+        self._rows(cql, [*changes.values(), *table.key_values(document_id)])
         return None
 
     def _update_read(self, single: Single, document_id: bytes, changes: Mapping[str, Any]) -> bool:
@@ -321,13 +310,12 @@ class CassandraClient(CassandraLink):
         (row,) = table.rows([{**old, **changes}])
         columns = {*changes, table.names[-1]}
         values = {n: v for n, v in zip(table.names, row, strict=True) if n in columns}
-        key = table.key_values(document_id) or ()
+        key = table.key_values(document_id)
         self._rows(_update_cql(table, values), [*values.values(), *key])
         return True
 
     def _exists(self, single: Single, document_id: bytes) -> bool:
-        key = single.table.key_values(document_id)
-        return key is not None and bool(self._rows(single.key, key))
+        return bool(self._rows(single.key, single.table.key_values(document_id)))
 
     def delete(self, kind: Kind, document_id: bytes) -> bool:
         """A read, then a delete; not one transaction."""
@@ -344,7 +332,6 @@ class CassandraClient(CassandraLink):
         """A range of one field, through an index where the column has one that can, else each
         node looks at all; without conditions every document. CQL knows no other conditions."""
         table = self._table(query.kind)
-        conditions(table, query.where)  # refuses unknown fields and bounds of another type
         span = query.span
         if span is None and (query.where or query.order_by is not None):
             raise self._cannot("find beyond the range of one field")
@@ -354,8 +341,6 @@ class CassandraClient(CassandraLink):
         if span is not None:
             name, low, high = span
             limits = bounds(table.column(name), low, high)
-            if limits is None:
-                return []
             clause = " AND ".join(f"{quoted(name)} {operator} ?" for operator, _ in limits)
             rest, values = f"WHERE {clause}", [value for _, value in limits]
         if query.limit is not None:
@@ -387,8 +372,6 @@ class CassandraClient(CassandraLink):
         if len(endpoints) == 1:
             return endpoints[0].name
         routing = self.routing_key(kind, document_id)
-        if routing is None:
-            return None
         replicas = self._shared.driver.metadata.get_replicas(KEYSPACE, routing)
         if not replicas:
             return None
@@ -398,15 +381,12 @@ class CassandraClient(CassandraLink):
                 return endpoint.name
         return None
 
-    def routing_key(self, kind: Kind, document_id: bytes) -> bytes | None:
-        """The bytes whose hash is the document's place on the ring; None for an id that no
-        document can have."""
+    def routing_key(self, kind: Kind, document_id: bytes) -> bytes:
+        """The bytes whose hash is the document's place on the ring."""
         table = self._table(kind)
         if table.composite is None:
             return document_id
         key = table.key_values(document_id)
-        if key is None:
-            return None
         with self._words("owner"):
             bound = self._prepared(select_cql(table, of_key(table))).bind(key)
         routing: bytes = bound.routing_key
@@ -438,34 +418,13 @@ def of_key(table: Table) -> str:
     return f"WHERE {table.key_clause()}"
 
 
-def bounds(
-    column: Field, low: float | str | None, high: float | str | None
-) -> list[tuple[str, Any]] | None:
-    """Operators and values of low <= column <= high, with at least one end; None where nothing
-    can be between."""
+def bounds(column: Field, low: Any, high: Any) -> list[tuple[str, Any]]:
+    """Operators and values of low <= column <= high, with at least one end."""
     if column.type == "float":
         # The server orders as Java does: -0.0 before 0.0, and NaN behind all others.
-        least = None if low is None else float(low) or -0.0
-        most = math.inf if high is None else float(high) or 0.0
-        return [*([] if least is None else [(">=", least)]), ("<=", most)]
-    if column.type == "int":
-        whole = _whole(low, high)
-        if whole is None:
-            return None
-        low, high = whole
-    if low is not None and low == high:
+        low = None if low is None else low or -0.0
+        high = math.inf if high is None else high or 0.0
+    elif low is not None and low == high:
         # Text columns have an index of equal values only.
         return [("=", low)]
-    pairs = ((">=", low), ("<=", high))
-    return [(operator, value) for operator, value in pairs if value is not None]
-
-
-def _whole(low: Any, high: Any) -> tuple[int | None, int | None] | None:
-    """Bounds of a column of 64-bit integers; None where nothing can be between."""
-    least = -math.inf if low is None else low
-    most = math.inf if high is None else high
-    if math.isnan(least) or math.isnan(most) or least > LAST_TOKEN or most < FIRST_TOKEN:
-        return None
-    first = FIRST_TOKEN if least < FIRST_TOKEN else math.ceil(least)
-    last = LAST_TOKEN if most > LAST_TOKEN else math.floor(most)
-    return (first, last) if first <= last else None
+    return [(op, value) for op, value in ((">=", low), ("<=", high)) if value is not None]

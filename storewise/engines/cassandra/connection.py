@@ -31,13 +31,12 @@ from storewise.engines.cassandra.settings import LEVELS, CassandraSettings, Leve
 from storewise.engines.contract.engine import Cluster, Endpoint, Engine, Mode
 from storewise.engines.contract.server import Credentials
 from storewise.engines.support.clients import ProcessClient, ProcessState
-from storewise.engines.support.table import SCHEMA_TABLE, Keys, Table, described, make_tables
+from storewise.engines.support.table import SCHEMA_TABLE, Table, described, make_tables
 from storewise.errors import EngineError
 
 _Result = TypeVar("_Result")
 
 #: Tables have the columns of a composite key: all but the last of them choose the node.
-KEYS: Keys = "columns"
 _CONNECT_SECONDS = 5.0
 #: Above the servers' own timeouts: they say more than "no answer".
 _REQUEST_SECONDS = 75.0
@@ -158,7 +157,7 @@ class CassandraLink(ProcessClient[Shared, Table]):
             schema, _ = described(rows[0][0], self._shared.kinds)
             with self._shared.lock:
                 self._shared.schema = schema
-                self._shared.tables = make_tables(schema, KEYS)
+                self._shared.tables = make_tables(schema, composite=True)
 
     def close(self) -> None:
         """Closes the connections of all threads."""

@@ -82,7 +82,6 @@ class ChdbClient(EmbeddedSql[Shared]):
     engine_name = "chdb"
     file_name = "schema.json"
     types = TYPES
-    int_division = "DIV"
 
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
@@ -291,7 +290,6 @@ class ChdbClient(EmbeddedSql[Shared]):
             if self.get(kind, document_id) is None:
                 return False
             key = table.key_values(document_id)
-            assert key is not None  # it was found by it
             marks = ", ".join("?" * len(key))
             self._rows(
                 0,

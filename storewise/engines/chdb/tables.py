@@ -69,7 +69,7 @@ def chdb_tables(tables: Mapping[Kind, Table]) -> dict[Kind, Table]:
 
 def tables_of(schema: Schema) -> dict[Kind, Table]:
     """The tables of a schema; EngineError where an index names no column."""
-    return chdb_tables(make_tables(schema, "columns"))
+    return chdb_tables(make_tables(schema, composite=True))
 
 
 def definition(table: Table, indexes: Iterable[str], settings: Mapping[str, object]) -> str:

@@ -245,7 +245,8 @@ class Client(ABC):
 
     @abstractmethod
     def get(self, kind: Kind, document_id: bytes) -> Document | None:
-        """The document with this id as a dict (ids as 12 bytes), None where there is none."""
+        """The document with this id as a dict (ids as 12 bytes), None where there is none; so for
+        an id that no document of the kind can have, such as one of another length."""
 
     def get_many(self, kind: Kind, document_ids: Sequence[bytes]) -> list[Document | None]:
         """The documents of several ids, in their order, None for each that is missing.
@@ -272,15 +273,15 @@ class Client(ABC):
     def every(self, kind: Kind, page: int = 2000) -> Iterator[Document]:
         """Every document of a kind in the order of ids, by scans of `page` documents: all of them
         cross the network."""
-        start = b""
-        while documents := self.scan(Scan(kind, start, page)):
+        after = None
+        while documents := self.scan(Scan(kind, b"", page, after)):
             yield from documents
             if len(documents) < page:
                 return
             last: bytes = documents[-1]["_id"]
-            if last < start:
-                raise EngineError(f"a scan from {start.hex()} came back to {last.hex()}")
-            start = last + b"\0"
+            if after is not None and last <= after:
+                raise EngineError(f"a scan behind {after.hex()} came back to {last.hex()}")
+            after = last
 
     def find(self, query: Find) -> list[Document]:
         """The documents that fulfil conditions. `flags.finds`: the store finds them;

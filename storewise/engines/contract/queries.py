@@ -10,14 +10,14 @@ from __future__ import annotations
 import heapq
 import operator
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
-from math import floor, inf, isfinite, isnan
+from math import floor, inf, isfinite
 from operator import itemgetter
 from typing import Any, Literal
 
-from storewise.documents import Document, Field, FieldType, Kind
+from storewise.documents import ID_BYTES, KEY_BYTES, Document, Field, Kind
 from storewise.errors import EngineError
 
 Operator = Literal["=", "<", "<=", ">", ">="]
@@ -31,18 +31,13 @@ OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
 }
 
 
-_TYPES: Mapping[FieldType, tuple[type, ...]] = {
-    "id": (bytes,),
-    "key": (bytes,),
-    "int": (int, float),
-    "float": (int, float),
-    "str": (str,),
-}
-
-
 @dataclass(frozen=True, slots=True)
 class Where:
-    """One condition on a field; a null field fulfils none. Several are joined by AND."""
+    """One condition on a field; a null field fulfils none. Several are joined by AND.
+
+    A query takes values of the field's own type only: 64-bit integers, finite floats (an integer
+    becomes one), texts, ids as documents of the kind can have them.
+    """
 
     field: str
     op: Operator
@@ -55,20 +50,46 @@ def between(field: str, low: Any = None, high: Any = None) -> tuple[Where, ...]:
     return tuple(Where(field, op, value) for op, value in ends if value is not None)
 
 
-def check_condition(table: str, kind: FieldType, condition: Where) -> None:
-    """EngineError where a condition asks what a field of this type cannot be asked."""
-    name = f"{table}.{condition.field}"
-    if condition.op not in OPERATORS:
+def _typed(kind: Kind, where: Sequence[Where]) -> tuple[Where, ...]:
+    """The conditions with values of their fields' types; EngineError for what cannot be asked."""
+    return tuple(_typed_condition(kind, one) for one in where)
+
+
+def _typed_condition(kind: Kind, where: Where) -> Where:
+    column, value = _column(kind, where.field), where.value
+    name = f"{kind.table}.{column.name}"
+    if where.op not in OPERATORS:
         raise EngineError(
-            f"a condition on {name} has the operator {condition.op!r}; expected one of "
+            f"a condition on {name} has the operator {where.op!r}; expected one of "
             f"{' '.join(OPERATORS)}"
         )
-    value = condition.value
-    # A truth value is an int in Python, and no document has one.
-    if not isinstance(value, _TYPES[kind]) or isinstance(value, bool):
-        raise EngineError(f"{name} is of type {kind}; it cannot be compared with {value!r}")
-    if isinstance(value, float) and isnan(value):
-        raise EngineError(f"{name}: nothing compares with {value!r}")
+    if column.type == "float" and isinstance(value, int) and not isinstance(value, bool):
+        try:
+            value = float(value)
+        except OverflowError:
+            value = inf
+    if not _comparable(column, value):
+        raise EngineError(
+            f"{name} is of type {column.type}; it cannot be compared with {where.value!r}"
+        )
+    return Where(where.field, where.op, value)
+
+
+def _comparable(column: Field, value: object) -> bool:
+    match column.type, value:
+        case _, bool():
+            return False  # an int in Python
+        case "int", int():
+            return -(1 << 63) <= value < 1 << 63
+        case "float", float():
+            return isfinite(value)
+        case "id", bytes():
+            return len(value) == ID_BYTES
+        case "key", bytes():
+            return 0 < len(value) <= KEY_BYTES and value.isascii()
+        case "str", str():
+            return True
+    return False
 
 
 def _column(kind: Kind, name: str) -> Field:
@@ -79,12 +100,8 @@ def _column(kind: Kind, name: str) -> Field:
     raise EngineError(f"{kind.table} has no column {name!r}; it has {known}")
 
 
-def _matching(
-    kind: Kind, documents: Iterable[Document], where: tuple[Where, ...]
-) -> Iterator[Document]:
-    """Those of the documents that fulfil all conditions; EngineError for wrong conditions."""
-    for one in where:
-        check_condition(kind.table, _column(kind, one.field).type, one)
+def _matching(documents: Iterable[Document], where: tuple[Where, ...]) -> Iterator[Document]:
+    """Those of the documents that fulfil all conditions."""
     tests = [(one.field, OPERATORS[one.op], one.value) for one in where]
     for document in documents:
         for name, test, bound in tests:
@@ -106,18 +123,28 @@ class Get:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """The first `limit` documents with ids >= `start`, in the order of ids."""
+    """The first `limit` documents in the order of ids: from id `start` on, which need not exist
+    (``b""``: from the first one), or behind the id `after`."""
 
     kind: Kind
     start: bytes
     limit: int
+    after: bytes | None = None
 
     def __post_init__(self) -> None:
         _check_limit(self.limit)
+        _typed(self.kind, self.where)
+
+    @property
+    def where(self) -> tuple[Where, ...]:
+        """The condition on the ids; none where the scan begins with the first one."""
+        if self.after is not None:
+            return (Where("_id", ">", self.after),)
+        return (Where("_id", ">=", self.start),) if self.start else ()
 
     def answer(self, documents: Iterable[Document]) -> list[Document]:
         """The answer from documents in the order of ids; reads no more than it needs."""
-        return list(islice((d for d in documents if d["_id"] >= self.start), self.limit))
+        return list(islice(_matching(documents, self.where), self.limit))
 
     def merged(self, parts: list[list[Document]]) -> list[Document]:
         """One answer of those of several stores."""
@@ -142,13 +169,14 @@ class Find:
 
     def __post_init__(self) -> None:
         _check_limit(self.limit)
+        if self.order_by is not None:
+            _column(self.kind, self.order_by)
+        object.__setattr__(self, "where", _typed(self.kind, self.where))
 
     def answer(self, documents: Iterable[Document]) -> list[Document]:
         """The answer from documents of which those that do not fulfil the conditions are left
         out."""
-        if self.order_by is not None:
-            _column(self.kind, self.order_by)
-        return self.merged([_matching(self.kind, documents, self.where)])
+        return self.merged([_matching(documents, self.where)])
 
     def merged(self, parts: Iterable[Iterable[Document]]) -> list[Document]:
         """The answer from documents that fulfil the conditions; without an order no part is read
@@ -181,9 +209,12 @@ class Count:
     kind: Kind
     where: tuple[Where, ...] = ()
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "where", _typed(self.kind, self.where))
+
     def answer(self, documents: Iterable[Document]) -> int:
         """The answer from documents."""
-        return sum(1 for _ in _matching(self.kind, documents, self.where))
+        return sum(1 for _ in _matching(documents, self.where))
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,11 +228,11 @@ class Top:
 
     def __post_init__(self) -> None:
         _check_limit(self.limit)
+        _column(self.kind, self.field)
 
     def answer(self, documents: Iterable[Document]) -> list[tuple[Any, int]]:
         """The answer from documents."""
-        name = _column(self.kind, self.field).name
-        values = (document.get(name) for document in documents)
+        values = (document.get(self.field) for document in documents)
         return self.merged([Counter(v for v in values if v is not None).items()])
 
     def merged(self, parts: Iterable[Iterable[tuple[Any, int]]]) -> list[tuple[Any, int]]:
@@ -214,7 +245,7 @@ class Top:
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """Documents per class of a number: class n is n * width <= x < (n + 1) * width.
+    """Documents per bin of a number x: bin n is that with floor(x / width) = n, in floats.
 
     Null and infinite values are left out, and so are documents that do not fulfil the conditions.
     """
@@ -225,34 +256,21 @@ class Histogram:
     where: tuple[Where, ...] = ()
 
     def __post_init__(self) -> None:
+        column = _column(self.kind, self.field)
+        name = f"{self.kind.table}.{column.name}"
+        if column.type not in ("int", "float"):
+            raise EngineError(f"{name} is of type {column.type}; a histogram needs numbers")
         if not isinstance(self.width, int | float) or not 0 < self.width < inf:
             raise EngineError(
-                f"{self.kind.table}.{self.field}: the width of a class is {self.width!r}; "
-                "expected a number above 0"
+                f"{name}: the width of a bin is {self.width!r}; expected a number above 0"
             )
-
-    def class_of(self, value: float) -> int:
-        """The class that a number is in."""
-        if isinstance(value, int) and self.width == int(self.width):
-            return value // int(self.width)
-        n = floor(value / self.width)
-        # A quotient is rounded, so that near a limit its class may be the next one.
-        return n - 1 if n * self.width > value else n + ((n + 1) * self.width <= value)
+        object.__setattr__(self, "where", _typed(self.kind, self.where))
 
     def answer(self, documents: Iterable[Document]) -> dict[int, int]:
         """The answer from documents."""
-        check_numbers(self.kind.table, _column(self.kind, self.field))
-        matched = _matching(self.kind, documents, self.where)
-        values = (document.get(self.field) for document in matched)
-        return dict(Counter(self.class_of(v) for v in values if v is not None and isfinite(v)))
-
-
-def check_numbers(table: str, column: Field) -> None:
-    """EngineError for a histogram of a field that has no numbers."""
-    if column.type not in ("int", "float"):
-        raise EngineError(
-            f"{table}.{column.name} is of type {column.type}; a histogram needs numbers"
-        )
+        values = (document.get(self.field) for document in _matching(documents, self.where))
+        bins = (floor(v / self.width) for v in values if v is not None and isfinite(v))
+        return dict(Counter(bins))
 
 
 Query = Get | Scan | Find | Count | Top | Histogram

@@ -38,9 +38,7 @@ from storewise.engines.contract.engine import (
 )
 from storewise.engines.contract.queries import Count, Find, Histogram, Scan, Top
 from storewise.engines.files.worker import Task, answer
-from storewise.engines.sql.histogram import checked_classes
 from storewise.engines.support.clients import ProcessClient, ProcessState
-from storewise.engines.support.conditions import conditions
 from storewise.engines.support.forms import is_batch
 from storewise.engines.support.table import Table, make_table
 from storewise.errors import EngineError, StorewiseError
@@ -163,7 +161,7 @@ class FilesClient(ProcessClient[ProcessState[Table], Table]):
     def scan(self, query: Scan) -> list[Document]:
         """In the order of the files' digests, which ids begin with; only as many as are needed."""
         tasks: list[Task] = []
-        first = query.start[:DIGEST_BYTES]
+        first = (query.after or query.start)[:DIGEST_BYTES]
         most = 0
         for prefix, source in self._sources.items():
             # Of the first file an unknown part lies before the start.
@@ -189,7 +187,7 @@ class FilesClient(ProcessClient[ProcessState[Table], Table]):
         return query.merged(self._all(replace(query, limit=sys.maxsize)))
 
     def histogram(self, query: Histogram) -> dict[int, int]:
-        checked_classes(self._table(query.kind), query)
+        self._table(query.kind).column(query.field)
         total: Counter[int] = Counter()
         for part in self._all(query):
             total.update(part)
@@ -213,7 +211,7 @@ class FilesClient(ProcessClient[ProcessState[Table], Table]):
     def _all(self, query: Find | Count | Top | Histogram) -> Iterator[Any]:
         """The answers of all files; the largest are read first, so that none is waited for."""
         if not isinstance(query, Top):
-            conditions(self._table(query.kind), query.where)  # refuses what cannot be compared
+            self._table(query.kind).conditions(query.where)  # refuses fields beyond the study's
         sources = sorted(self._sources.values(), key=lambda s: -s.size)
         return self._run([self._task(query, s) for s in sources if s.documents[query.kind.number]])
 

@@ -249,7 +249,9 @@ class HbaseClient(ProcessClient[Shared, Layout]):
         layout = self._reading(query.kind)
         if query.limit == 0:
             return []
-        rows = self._rows.scan(_name(query.kind), query.start, query.limit)
+        # The first row key behind another one has a zero byte more.
+        start = query.start if query.after is None else query.after + b"\0"
+        rows = self._rows.scan(_name(query.kind), start, query.limit)
         return [layout.document(row, cells) for row, cells in rows]
 
     def count(self, query: Count) -> int:

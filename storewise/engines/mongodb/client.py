@@ -251,7 +251,7 @@ class MongodbClient(MongoLink):
         return [(form.loaded(row["_id"], query.field), int(row["n"])) for row in rows]
 
     def histogram(self, query: Histogram) -> dict[int, int]:
-        return queries.classes(self._table(query.kind), query, self._groups("histogram", query))
+        return {int(row["_id"]): int(row["n"]) for row in self._groups("histogram", query)}
 
     def _groups(self, verb: str, query: Top | Histogram | Count) -> list[dict[str, Any]]:
         with self._words(verb):

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from sys import float_info
 from typing import Any
 
-from bson.int64 import Int64
-
-from storewise.engines.contract.queries import Count, Find, Get, Histogram, Query, Scan, Top, Where
+from storewise.engines.contract.queries import Count, Find, Get, Histogram, Query, Scan, Top
 from storewise.engines.mongodb.documents import Form
-from storewise.engines.sql.histogram import added_classes, checked_classes, in_integers
 
 #: A command of the server: https://www.mongodb.com/docs/manual/reference/command/find/ and
 #: /aggregate/, without the name of the collection.
@@ -17,16 +15,12 @@ Command = dict[str, Any]
 
 
 def command_of(form: Form, query: Query) -> Command:
-    """The command that answers a query; EngineError for what a field cannot be asked.
-
-    A histogram gives documents by the lower end of their class where that is exact in integers,
-    else by class."""
+    """The command that answers a query; EngineError for fields that the collection lacks."""
     match query:
         case Get():
             return {"filter": {"_id": form.stored_id(query.document_id)}, "limit": 1}
         case Scan():
-            where = form.filter((Where("_id", ">=", query.start),))
-            return {"filter": where, "sort": {"_id": 1}, "limit": query.limit}
+            return {"filter": form.filter(query.where), "sort": {"_id": 1}, "limit": query.limit}
         case Find():
             command: Command = {
                 "filter": form.filter(query.where, present=query.order_by),
@@ -51,48 +45,14 @@ def command_of(form: Form, query: Query) -> Command:
                 {"$limit": query.limit},
             )
         case Histogram():
-            return _histogram(form, query)
-
-
-def _histogram(form: Form, query: Histogram) -> Command:
-    column = checked_classes(form.table, query)
-    width = query.width
-    x = f"${column.name}"
-    if in_integers(column, width):
-        whole = Int64(width)
-        rest = {"$mod": [{"$add": [{"$mod": [x, whole]}, whole]}, whole]}
-        group: Any = {"$subtract": [x, rest]}
-    else:
-        # A quotient is rounded, so that near a limit its class may be the next one.
-        size = float(width)
-        limits = {
-            "$switch": {
-                "branches": [
-                    {
-                        "case": {"$gt": [{"$multiply": ["$$k", size]}, x]},
-                        "then": {"$subtract": ["$$k", 1]},
-                    },
-                    {
-                        "case": {"$lte": [{"$multiply": [{"$add": ["$$k", 1]}, size]}, x]},
-                        "then": {"$add": ["$$k", 1]},
-                    },
-                ],
-                "default": "$$k",
-            }
-        }
-        group = {"$let": {"vars": {"k": {"$floor": {"$divide": [x, size]}}}, "in": limits}}
-    return _pipeline(
-        {"$match": form.filter(query.where, present=column.name)},
-        {"$group": {"_id": group, "n": {"$sum": 1}}},
-    )
-
-
-def classes(form: Form, query: Histogram, rows: Sequence[Mapping[str, Any]]) -> dict[int, int]:
-    """The answer to a histogram by class."""
-    width = query.width
-    if in_integers(form.table.column(query.field), width):
-        return {int(row["_id"]) // int(width): int(row["n"]) for row in rows}
-    return added_classes(form.table, query, [(row["_id"], row["n"]) for row in rows])
+            name = form.table.column(query.field).name
+            quotient = {"$divide": [f"${name}", float(query.width)]}
+            return _pipeline(
+                {"$match": form.filter(query.where)},
+                # Neither null nor infinite.
+                {"$match": {name: {"$gte": -float_info.max, "$lte": float_info.max}}},
+                {"$group": {"_id": {"$floor": quotient}, "n": {"$sum": 1}}},
+            )
 
 
 def _pipeline(*stages: dict[str, Any]) -> Command:

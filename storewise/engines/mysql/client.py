@@ -37,8 +37,6 @@ class MysqlClient(ShardedClient[Link]):
         "str": "LONGTEXT",
     }
     json_type = "JSON"
-    infinite = False
-    int_division = "DIV"
 
     def _open(self, server: Endpoint) -> Link:
         shared = self._shared

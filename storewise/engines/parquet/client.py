@@ -97,14 +97,14 @@ class ParquetClient(DuckReads[Shared]):
             # `convert` makes no file of a kind without documents; a load makes an empty one.
             converted = store.settings is not None and len(store.state.rows())
             if kind in KINDS and store.settings is not None and converted:
-                return make_table(kind, study_fields=store.settings.study_fields, keys=self.keys)
+                return make_table(kind, study_fields=store.settings.study_fields, composite=True)
             return None
         try:
             with self._file_system(store, remote=bool(files)).open_input_file(where) as file:
                 names = pq.read_schema(file).names
         except (OSError, pa.ArrowException) as error:
             raise EngineError(f"parquet: {store}: {where}: {error}") from error
-        return table_from_names(kind, names, Path(where), self.keys)
+        return table_from_names(kind, names, Path(where))
 
     @staticmethod
     def _file_system(store: Store, *, remote: bool) -> Any:
@@ -199,7 +199,7 @@ class ParquetClient(DuckReads[Shared]):
         with shared.lock:
             with self._failing():
                 store.repair()
-            shared.tables = make_tables(schema, self.keys)
+            shared.tables = make_tables(schema, composite=True)
             shared.schema = schema
             for kind, table in shared.tables.items():
                 parts = store.parts(kind)

@@ -88,7 +88,6 @@ class PostgresClient(ShardedClient[Session]):
     """One thread's connections to the servers."""
 
     engine_name = "postgres"
-    keys = "row"
     # The others: Python's integers and strings that no type of the server can hold.
     failures = (psycopg.Error, OverflowError, UnicodeError)
     types = _TYPES
@@ -127,9 +126,6 @@ class PostgresClient(ShardedClient[Session]):
     def _plan(self, store: int, sql: str, values: Sequence[Any]) -> str:
         return "\n".join(row[0] for row in self._rows(store, f"EXPLAIN {sql}", values, anew=True))
 
-    def double(self, value: float) -> str:
-        return f"float8 '{super().double(value)}'"
-
     def _execute(self, connection: Session, sql: str, values: Sequence[Any] = ()) -> int:
         try:
             return self._run(connection, sql, values)
@@ -150,7 +146,7 @@ class PostgresClient(ShardedClient[Session]):
         if table.composite is None:
             yield "_id = ANY(%s)", (list(ids),)
             return
-        if keys := [key for key in map(table.composite.values, ids) if key is not None]:
+        if keys := [table.composite.values(document_id) for document_id in ids]:
             arrays = ", ".join(["%s::bigint[]"] * len(table.key))
             yield (
                 f"({table.key_list}) IN (SELECT * FROM unnest({arrays}))",

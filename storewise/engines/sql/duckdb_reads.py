@@ -126,7 +126,6 @@ class DuckReads(EmbeddedSql[State]):
         union = " UNION ALL ".join(f"SELECT {table.select} FROM {s}" for s in sources)
         return [(0, f"({union})")]
 
-    int_division = "//"
     explained: ClassVar[str] = "EXPLAIN"
     """The statement that tells a plan."""
 

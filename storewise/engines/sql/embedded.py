@@ -11,7 +11,6 @@ from storewise.documents import FieldType, Kind
 from storewise.engines.contract.engine import Schema
 from storewise.engines.sql.reads import SqlReads, State
 from storewise.engines.support.table import (
-    Keys,
     Table,
     create_table,
     make_tables,
@@ -25,8 +24,6 @@ from storewise.metrics.host import tree_bytes
 class EmbeddedSql(SqlReads[State]):
     """Tables in files: a writer makes those of its one store, a reader finds those of all."""
 
-    keys: ClassVar[Keys] = "columns"
-    """Blocks of rows are left out by the limits of single columns."""
     file_name: ClassVar[str] = ""
     """Of a store's one file in its directory."""
     types: ClassVar[Mapping[FieldType, str]]
@@ -57,7 +54,7 @@ class EmbeddedSql(SqlReads[State]):
             for kind in self._shared.kinds:
                 if not (names := self._columns(store, kind)):
                     continue
-                table = table_from_names(kind, names, self._file(store), self.keys)
+                table = table_from_names(kind, names, self._file(store))
                 if tables.setdefault(kind, table) != table:
                     raise EngineError(
                         f"{self.engine_name}: {self._file(store)}: {kind.table} has other columns "
@@ -71,7 +68,7 @@ class EmbeddedSql(SqlReads[State]):
 
     def create(self, schema: Schema) -> None:
         shared = self._writing("create")
-        tables = make_tables(schema, self.keys)
+        tables = make_tables(schema, composite=True)
         with shared.lock:
             for kind, table in tables.items():
                 self._rows(0, self._table_ddl(table))

@@ -8,6 +8,7 @@ stands behind FROM), and inherits the verbs.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -18,10 +19,8 @@ from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 from storewise.documents import Document, Kind
 from storewise.engines.contract.engine import Cluster, Flags, Mode
 from storewise.engines.contract.queries import Count, Find, Get, Histogram, Query, Scan, Top, Where
-from storewise.engines.sql.histogram import Dialect, added_classes, checked_classes, class_of
 from storewise.engines.support.clients import ProcessState, ThreadClient
 from storewise.engines.support.composite_keys import CompositeKey, quoted
-from storewise.engines.support.conditions import conditions
 from storewise.engines.support.stores import IN_LIST, Router, chunks
 from storewise.engines.support.table import TYPES, Row, Table
 from storewise.errors import EngineError
@@ -80,7 +79,7 @@ class _Update(NamedTuple):
     composite: CompositeKey | None
 
 
-class SqlReads(Dialect, ThreadClient[State, Table]):
+class SqlReads(ThreadClient[State, Table]):
     """The reading verbs by SQL, and how the store would answer them.
 
     `_requests` makes the statements of a query, so that `explain` shows the plan of just those.
@@ -117,8 +116,8 @@ class SqlReads(Dialect, ThreadClient[State, Table]):
         row can have that fulfils `where` may be left out."""
         return [(store, self._source(table, store)) for store in range(len(self._stores))]
 
-    def _scan_parts(self, table: Table, start: bytes) -> Sequence[Part]:
-        """The parts that a scan from `start` reads."""
+    def _scan_parts(self, table: Table, query: Scan) -> Sequence[Part]:
+        """The parts that a scan reads."""
         return self._parts(table)
 
     def _gather(self, requests: Sequence[Request], anew: bool = False) -> list[list[Row]]:
@@ -135,7 +134,7 @@ class SqlReads(Dialect, ThreadClient[State, Table]):
             for chunk in chunks(ids):
                 yield f"_id IN ({', '.join([self.mark] * len(chunk))})", chunk
             return
-        keys = [key for key in map(table.composite.values, ids) if key is not None]
+        keys = [table.composite.values(document_id) for document_id in ids]
         size = IN_LIST // len(table.key)
         for start in range(0, len(keys), size):
             some = keys[start : start + size]
@@ -201,7 +200,7 @@ class SqlReads(Dialect, ThreadClient[State, Table]):
                 self._table(kind).check_types(changes)
         key = (document_id,) if composite is None else composite.values(document_id)
         store = self._store_of(document_id) if len(self._stores) > 1 else 0
-        return key is not None and self._change(store, sql, (*changes.values(), *key)) > 0
+        return self._change(store, sql, (*changes.values(), *key)) > 0
 
     def _first_update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool:
         """Update a combination of fields for the first time, or fields without columns."""
@@ -211,8 +210,6 @@ class SqlReads(Dialect, ThreadClient[State, Table]):
         store = self._store_of(document_id)
         names = tuple(changes)
         key = table.key_values(document_id)
-        if key is None:
-            return False
         assignments = self._assignments(table, changes)
         if assignments is not None:
             clauses, values = assignments
@@ -251,7 +248,7 @@ class SqlReads(Dialect, ThreadClient[State, Table]):
         store = self._store_of(document_id)
         key = table.key_values(document_id)
         sql = f"DELETE FROM {quoted(table.name)} WHERE {table.key_clause(self.mark)}"
-        return key is not None and self._change(store, sql, key) > 0
+        return self._change(store, sql, key) > 0
 
     # Queries.
 
@@ -262,8 +259,6 @@ class SqlReads(Dialect, ThreadClient[State, Table]):
             point = self._points[kind]
         sql, composite, decode = point
         values = (document_id,) if composite is None else composite.values(document_id)
-        if values is None:
-            return None
         for store in self._router.stores_of(document_id):
             if rows := self._rows(store, sql[store], values):
                 return decode(rows[0])
@@ -303,8 +298,10 @@ class SqlReads(Dialect, ThreadClient[State, Table]):
         return query.merged([(table.value(column, v), n) for v, n in rows] for rows in answers)
 
     def histogram(self, query: Histogram) -> dict[int, int]:
-        rows = chain.from_iterable(self._gather(self._requests(query), anew=True))
-        return added_classes(self._table(query.kind), query, rows)
+        bins: Counter[int] = Counter()
+        for number, documents in chain.from_iterable(self._gather(self._requests(query), True)):
+            bins[int(number)] += int(documents)
+        return dict(bins)
 
     def explain(self, query: Query) -> str:
         requests = self._requests(query)
@@ -327,17 +324,13 @@ class SqlReads(Dialect, ThreadClient[State, Table]):
         match query:
             case Get():
                 key = table.key_values(query.document_id)
-                if key is None:
-                    raise EngineError(
-                        f"{table.name}: no document can have the id {query.document_id!r}"
-                    )
                 stores = self._router.stores_of(query.document_id)
                 return [(store, self._points[query.kind].sql[store], key) for store in stores]
             case Scan():
-                clause, values = table.key_compared(">=", query.start, self.mark)
+                clauses, values = table.conditions(query.where, self.mark)
                 rest = f" ORDER BY {table.key_list} LIMIT {query.limit}"
-                parts = self._scan_parts(table, query.start)
-                return self._select(parts, table.select, [clause], values, rest)
+                parts = self._scan_parts(table, query)
+                return self._select(parts, table.select, clauses, values, rest)
             case Top():
                 name = table.expression(table.column(query.field))
                 parts = self._parts(table)
@@ -346,7 +339,7 @@ class SqlReads(Dialect, ThreadClient[State, Table]):
                 some = [f"{name} IS NOT NULL"]
                 rest = f" GROUP BY {name}{end}"
                 return self._select(parts, f"{name}, count(*) AS n", some, (), rest)
-        clauses, values = conditions(table, query.where, self.mark, infinite=self.infinite)
+        clauses, values = table.conditions(query.where, self.mark)
         parts = self._parts(table, query.where)
         match query:
             case Find():
@@ -378,21 +371,22 @@ class SqlReads(Dialect, ThreadClient[State, Table]):
         clauses: list[str],
         values: Sequence[Any],
     ) -> list[Request]:
-        column = checked_classes(table, query)
+        column = table.column(query.field)
         name = table.expression(column)
         clauses = [*clauses, f"{name} IS NOT NULL"]
-        if column.type == "float" and self.infinite:
-            clauses.append(f"abs({name}) <= {self.double(float_info.max)}")
-        number, selected = class_of(column, name, query.width, self)
+        if column.type == "float":
+            clauses.append(f"abs({name}) <= {float_info.max!r}")
+        # With an exponent, because MySQL and PostgreSQL take 0.1 for a decimal.
+        number = self._floor(f"{name} / {query.width:.17e}")
+        inner = self._select(parts, f"{number} AS n", clauses, values)
         return [
-            (
-                store,
-                f"SELECT n, count(*) FROM (SELECT {number} AS n FROM ({inner}) AS q) AS c "
-                "GROUP BY n",
-                bound,
-            )
-            for store, inner, bound in self._select(parts, selected, clauses, values)
+            (store, f"SELECT n, count(*) FROM ({sql}) AS bins GROUP BY n", bound)
+            for store, sql, bound in inner
         ]
+
+    def _floor(self, quotient: str) -> str:
+        """SQL of the largest integer that is not above a quotient of floats."""
+        return f"floor({quotient})"
 
     @staticmethod
     def _select(

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Generic, NoReturn, TypeVar
 
 from storewise.documents import Field, FieldType, Kind
 from storewise.engines.contract.engine import Cluster, Endpoint, HashPlacement, Mode, Schema
+from storewise.engines.contract.queries import Scan
 from storewise.engines.contract.server import Credentials
 from storewise.engines.sql.json_table import DOCUMENT_COLUMN, JsonTable, make_json_tables
 from storewise.engines.sql.reads import Part, Request, SqlReads, SqlState
@@ -24,7 +25,6 @@ from storewise.engines.support.forms import is_batch, taken
 from storewise.engines.support.servers import numbered_nodes
 from storewise.engines.support.table import (
     SCHEMA_TABLE,
-    Keys,
     Row,
     Table,
     check_same,
@@ -76,7 +76,6 @@ class ShardedClient(SqlReads[Shared], Generic[Connection]):
     """What the driver raises, for values that it cannot bind as well."""
     types: ClassVar[Mapping[FieldType, str]]
     """SQL types of columns."""
-    keys: ClassVar[Keys] = "columns"
     json_type: ClassVar[str]
 
     def __init__(self, shared: Shared) -> None:
@@ -212,7 +211,7 @@ class ShardedClient(SqlReads[Shared], Generic[Connection]):
     def _tables_of(self, schema: Schema, layout: str) -> dict[Kind, Table]:
         if layout == "json":
             return make_json_tables(schema, self._json_value)
-        return make_tables(schema, self.keys)
+        return make_tables(schema, composite=True)
 
     def _indexes(self, tables: Mapping[Kind, Table], schema: Schema) -> list[str]:
         return [
@@ -327,9 +326,9 @@ class ShardedClient(SqlReads[Shared], Generic[Connection]):
     def _source(self, table: Table, store: int) -> str:
         return quoted(table.name)
 
-    def _scan_parts(self, table: Table, start: bytes) -> Sequence[Part]:
+    def _scan_parts(self, table: Table, query: Scan) -> Sequence[Part]:
         if self._shared.settings.scan_mode == "owner":
-            store = self._store_of(start)
+            store = self._store_of(query.start)
             return [(store, self._source(table, store))]
         return self._parts(table)
 

@@ -14,13 +14,11 @@ from sqlalchemy.schema import CreateIndex
 from storewise.documents import Document, Kind
 from storewise.engines.contract.engine import Schema
 from storewise.engines.contract.queries import Count, Find, Get, Histogram, Query, Scan, Top
-from storewise.engines.sql.histogram import added_classes, checked_classes
 from storewise.engines.sqlalchemy.tables import (
     EXPLAIN,
     Explain,
     SqlTables,
-    class_of,
-    compared,
+    bins_of,
     conditions,
     description,
     keyed,
@@ -269,8 +267,6 @@ class SqlClient(ThreadClient[Shared, Any]):
         form, table = self._table(kind)
         form.check_changes(changes)
         where = keyed(form, table, document_id)
-        if where is None:
-            return False
 
         def change(connection: sa.Connection) -> bool:
             values = dict(changes)
@@ -290,8 +286,6 @@ class SqlClient(ThreadClient[Shared, Any]):
         self._writing("delete")
         form, table = self._table(kind)
         where = keyed(form, table, document_id)
-        if where is None:
-            return False
         statement = sa.delete(table).where(*where)
         return self._transaction(lambda c: c.execute(statement).rowcount) > 0
 
@@ -329,8 +323,6 @@ class SqlClient(ThreadClient[Shared, Any]):
             self._gets[kind] = (sa.select(table).where(*marks), form, form.decoder())
         statement, form, decode = self._gets[kind]
         values = form.key_values(document_id)
-        if values is None:
-            return None
         named = {f"k_{name}": value for name, value in zip(form.key, values, strict=True)}
         rows = self._rows(statement, named)
         return decode(tuple(rows[0])) if rows else None
@@ -340,10 +332,9 @@ class SqlClient(ThreadClient[Shared, Any]):
         documents: dict[bytes, Document] = {}
         ids = list(dict.fromkeys(document_ids))
         for at in range(0, len(ids), _KEYS):
-            wheres = [w for i in ids[at : at + _KEYS] if (w := keyed(form, table, i)) is not None]
-            if wheres:
-                statement = sa.select(table).where(sa.or_(*(sa.and_(*w) for w in wheres)))
-                documents |= {d["_id"]: d for d in self._documents(kind, statement)}
+            wheres = [sa.and_(*keyed(form, table, i)) for i in ids[at : at + _KEYS]]
+            statement = sa.select(table).where(sa.or_(*wheres))
+            documents |= {d["_id"]: d for d in self._documents(kind, statement)}
         return [documents.get(document_id) for document_id in document_ids]
 
     def scan(self, query: Scan) -> list[Document]:
@@ -360,7 +351,7 @@ class SqlClient(ThreadClient[Shared, Any]):
 
     def histogram(self, query: Histogram) -> dict[int, int]:
         rows = self._rows(self._statement(query))
-        return added_classes(self._table(query.kind)[0], query, map(tuple, rows))
+        return {int(number): int(documents) for number, documents in rows}
 
     def explain(self, query: Query) -> str:
         dialect = self._shared.engine.dialect.name
@@ -377,22 +368,17 @@ class SqlClient(ThreadClient[Shared, Any]):
         form, table = self._table(query.kind)
         match query:
             case Get():
-                where = keyed(form, table, query.document_id)
-                if where is None:
-                    raise EngineError(
-                        f"{form.name}: no document can have the id {query.document_id!r}"
-                    )
-                return sa.select(table).where(*where)
+                return sa.select(table).where(*keyed(form, table, query.document_id))
             case Scan():
                 order = [table.c[name] for name in form.key]
-                start = compared(form, table, ">=", query.start)
-                return sa.select(table).where(start).order_by(*order).limit(query.limit)
+                where = conditions(form, table, query.where)
+                return sa.select(table).where(*where).order_by(*order).limit(query.limit)
             case Top():
                 column = table.c[form.column(query.field).name]
                 number = sa.func.count().label("n")
                 chosen = sa.select(column, number).where(column.is_not(None)).group_by(column)
                 return chosen.order_by(number.desc(), column).limit(query.limit)
-        where = conditions(form, table, query.where, self._shared.engine.dialect.name)
+        where = conditions(form, table, query.where)
         match query:
             case Find():
                 statement = _ordered(form, table, query, sa.select(table).where(*where))
@@ -400,8 +386,8 @@ class SqlClient(ThreadClient[Shared, Any]):
             case Count():
                 return sa.select(sa.func.count()).select_from(table).where(*where)
             case Histogram():
-                classes = class_of(checked_classes(form, query), table, query.width, where)
-                return sa.select(classes.c.c, sa.func.count()).group_by(classes.c.c)
+                bins = bins_of(table.c[form.column(query.field).name], query.width, where)
+                return sa.select(bins.c.n, sa.func.count()).group_by(bins.c.n)
 
 
 def _ordered(form: Table, table: sa.Table, query: Find, statement: Statement) -> Statement:

@@ -7,6 +7,7 @@ https://docs.sqlalchemy.org/en/20/core/; columns and rows are those of
 from __future__ import annotations
 
 from collections.abc import Sequence
+from sys import float_info
 from typing import Any
 
 import sqlalchemy as sa
@@ -20,7 +21,6 @@ from sqlalchemy.types import TypeDecorator, TypeEngine
 from storewise.documents import ID_BYTES, KEY_BYTES, Field, Kind
 from storewise.engines.contract.engine import Schema
 from storewise.engines.contract.queries import OPERATORS, Where
-from storewise.engines.support.conditions import check, in_type
 from storewise.engines.support.table import Table, make_tables
 
 #: Characters of an indexed text where a database cannot index long ones.
@@ -28,8 +28,6 @@ INDEXED_CHARACTERS = 255
 #: The same in an index of MySQL, which takes the first ones of a long text.
 _PREFIX = 191
 _MYSQL = ("mysql", "mariadb")
-#: Dialects that hold and compare infinite numbers.
-_INFINITE = ("postgresql", "sqlite")
 #: Dialects whose long texts can be neither indexed nor compared.
 _SHORT = ("oracle", "mssql", "ibm_db_sa", "db2")
 
@@ -98,7 +96,7 @@ class SqlTables:
     def __init__(self, schema: Schema, dialect: str, prefix: str, owner: str | None) -> None:
         self.schema = schema
         self.metadata = sa.MetaData(schema=owner)
-        self.forms: dict[Kind, Table] = make_tables(schema, "columns")
+        self.forms: dict[Kind, Table] = make_tables(schema, composite=True)
         self.tables: dict[Kind, sa.Table] = {}
         indexed = set(schema.indexes)
         for kind, form in self.forms.items():
@@ -141,72 +139,39 @@ def description(prefix: str, owner: str | None) -> sa.Table:
     )
 
 
-def keyed(form: Table, table: sa.Table, document_id: bytes) -> list[Element] | None:
-    """The condition of one row; None for an id that no row can have."""
+def keyed(form: Table, table: sa.Table, document_id: bytes) -> list[Element]:
+    """The condition of one row."""
     values = form.key_values(document_id)
-    if values is None:
-        return None
     return [table.c[name] == value for name, value in zip(form.key, values, strict=True)]
 
 
-def compared(form: Table, table: sa.Table, sign: str, document_id: bytes) -> Element:
-    """A comparison of the id."""
-    if form.composite is None:
-        comparison: Element = OPERATORS[sign](table.c["_id"], document_id)
+def conditions(form: Table, table: sa.Table, where: Sequence[Where]) -> list[Element]:
+    """Conditions on fields; EngineError for fields that the table lacks."""
+    return [_condition(form, table, one) for one in where]
+
+
+def _condition(form: Table, table: sa.Table, where: Where) -> Element:
+    compare = OPERATORS[where.op]
+    if form.composite is None or where.field != "_id":
+        comparison: Element = compare(table.c[form.column(where.field).name], where.value)
         return comparison
-    known = form.composite.compared(sign, document_id)
-    if known is None:
-        return sa.false()
-    sign, numbers = known
+    assert isinstance(where.value, bytes)
+    numbers = form.composite.checked(where.value)
     columns = [table.c[name] for name in form.key]
-    if sign == "=":
+    if where.op == "=":
         return sa.and_(*(c == n for c, n in zip(columns, numbers, strict=True)))
-    clause: Element = OPERATORS[sign](columns[-1], numbers[-1])
+    strict = OPERATORS[where.op[0]]
+    clause: Element = compare(columns[-1], numbers[-1])
     for column, number in zip(columns[-2::-1], numbers[-2::-1], strict=True):
-        clause = sa.or_(OPERATORS[sign[0]](column, number), sa.and_(column == number, clause))
-    # What holds for every row in question, for planners that look no deeper.
-    return sa.and_(OPERATORS[f"{sign[0]}="](columns[0], numbers[0]), clause)
+        clause = sa.or_(strict(column, number), sa.and_(column == number, clause))
+    return clause
 
 
-def conditions(form: Table, table: sa.Table, where: Sequence[Where], dialect: str) -> list[Element]:
-    """Conditions on fields; EngineError for those that a field cannot be asked."""
-    infinite = dialect in _INFINITE
-    return [_condition(form, table, one, infinite) for one in where]
-
-
-def _condition(form: Table, table: sa.Table, where: Where, infinite: bool) -> Element:
-    column = check(form, where)
-    if column is None or column.name == "_id":
-        assert isinstance(where.value, bytes)
-        return compared(form, table, where.op, where.value)
-    known = in_type(column, where.op, where.value, infinite)
-    if known is None:
-        return sa.false()
-    sign, value = known
-    if sign == "any":
-        return table.c[column.name].is_not(None)
-    comparison: Element = OPERATORS[sign](table.c[column.name], value)
-    return comparison
-
-
-def class_of(column: Field, table: sa.Table, width: float, where: list[Element]) -> Any:
-    """Subquery of ``c``: the class of each value of a column, as `Client.histogram` defines it."""
-    x = table.c[column.name]
-    whole = column.type == "int" and width == int(width)
-    # `//` on integers: some databases cut off where others round down.
-    k = x // int(width) if whole else sa.func.floor(sa.cast(x, sa.Double) / _double(width))
-    size = sa.literal(int(width), sa.BigInteger) if whole else _double(width)
-    inner = sa.select(x.label("x"), k.label("k")).where(x.is_not(None), *where).subquery("v")
-    low, number = inner.c.k, inner.c.x
-    # A quotient is rounded, so that near a limit it may be the next class.
-    known = sa.case(
-        (low * size > number, low - 1), ((low + 1) * size <= number, low + 1), else_=low
-    )
-    return sa.select(known.label("c")).subquery("w")
-
-
-def _double(value: float) -> sa.ColumnElement[float]:
-    return sa.cast(sa.literal(float(value), sa.Double), sa.Double)
+def bins_of(x: sa.ColumnElement[Any], width: float, where: list[Element]) -> Any:
+    """Subquery of ``n``: the bin of each value of a column, as `Histogram` defines it."""
+    quotient = sa.cast(x, sa.Double) / sa.cast(sa.literal(float(width), sa.Double), sa.Double)
+    finite = sa.func.abs(x) <= float_info.max
+    return sa.select(sa.func.floor(quotient).label("n")).where(finite, *where).subquery()
 
 
 class Explain(Executable, ClauseElement):

@@ -63,7 +63,6 @@ class SqliteClient(EmbeddedSql[Shared]):
     """One thread's connections to the stores."""
 
     engine_name = "sqlite"
-    keys = "row"
     file_name = FILE_NAME
     types: ClassVar[Mapping[FieldType, str]] = {
         "id": "BLOB",
@@ -179,8 +178,10 @@ class SqliteClient(EmbeddedSql[Shared]):
             lines.append("  " * depth[number] + text)
         return "\n".join(lines)
 
-    def whole(self, number: str) -> str:
-        return f"CAST({number} AS INTEGER)"
+    def _floor(self, quotient: str) -> str:
+        # Not every build of SQLite has floor(); a cast cuts off, which is too high below zero.
+        whole = f"CAST({quotient} AS INTEGER)"
+        return f"{whole} - ({quotient} < {whole})"
 
     def _roll_back(self, connection: sqlite3.Connection, error: Exception) -> NoReturn:
         try:

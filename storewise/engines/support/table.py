@@ -14,7 +14,7 @@ from functools import cache
 from operator import itemgetter
 from pathlib import Path
 from types import NoneType
-from typing import Any, Literal
+from typing import Any
 
 from storewise.documents import (
     ID_BYTES,
@@ -27,7 +27,8 @@ from storewise.documents import (
     fields,
 )
 from storewise.engines.contract.engine import Schema
-from storewise.engines.support.composite_keys import MAX_INT, NEVER, CompositeKey
+from storewise.engines.contract.queries import Where
+from storewise.engines.support.composite_keys import MAX_INT, CompositeKey
 from storewise.engines.support.composite_keys import quoted as quoted
 from storewise.errors import EngineError
 
@@ -124,28 +125,35 @@ class Table:
         """WHERE clause of one row; its parameters are `key_values`."""
         return " AND ".join(f"{quoted(name)} = {mark}" for name in self.key)
 
-    def key_values(self, document_id: bytes) -> tuple[Any, ...] | None:
-        """The primary key of an id; None for an id that no row can have."""
+    def key_values(self, document_id: bytes) -> tuple[Any, ...]:
+        """The primary key of an id."""
         return self.composite.values(document_id) if self.composite else (document_id,)
 
-    def key_compared(
-        self, operator: str, document_id: bytes, mark: str = "?"
-    ) -> tuple[str, list[Any]]:
-        """WHERE clause and parameters of a comparison of the id."""
-        if self.composite is None:
-            return f"{quoted('_id')} {operator} {mark}", [document_id]
-        compared = self.composite.compared(operator, document_id)
-        return self.composite.sql(*compared, mark) if compared else (NEVER, [])
+    def conditions(self, where: Sequence[Where], mark: str = "?") -> tuple[list[str], list[Any]]:
+        """Each condition as SQL, and the parameters of all."""
+        clauses: list[str] = []
+        values: list[Any] = []
+        for condition in where:
+            if self.composite and condition.field == "_id":
+                document_id: Any = condition.value
+                clause, numbers = self.composite.compared(condition.op, document_id, mark)
+                values += numbers
+            else:
+                column = self.column(condition.field)
+                clause = f"{self.expression(column)} {condition.op} {mark}"
+                values.append(self.bound(column, condition.value))
+            clauses.append(clause)
+        return clauses, values
 
     def key_of_row(self) -> Callable[[Row], Any]:
         """A function that gives the primary key of a row, which sorts as ids do."""
-        return self.composite.positions(self.names) if self.composite else itemgetter(0)
+        return self.composite.of_row(self.names) if self.composite else itemgetter(0)
 
     def id_of_row(self) -> Callable[[Row], bytes]:
         """A function that gives the id of a row."""
         if self.composite is None:
             return itemgetter(0)
-        key, pack = self.composite.positions(self.names), self.composite.pack
+        key, pack = self.composite.of_row(self.names), self.composite.pack
         return lambda row: pack(*key(row))
 
     def column(self, name: str) -> Field:
@@ -190,7 +198,7 @@ class Table:
         """Raise EngineError for ids that no document of this kind can have; only those that the
         stores themselves would take."""
         if self.kind.key:
-            (self.composite or CompositeKey(self.kind, row_values=True)).check(documents)
+            (self.composite or CompositeKey(self.kind)).check(documents)
         if self.kind.fields[0].type != "key":
             return
         for document in documents:
@@ -288,27 +296,23 @@ def check_names(kind: Kind, names: Set[str], document: Document) -> None:
         raise EngineError(f"a document of {kind.table} has unknown fields: {', '.join(extra)}")
 
 
-#: How a store's tables hold composite keys: ``id``: the column ``_id``, as for any other kind;
-#: ``row``: the key's columns, which its planner finds by row values; ``columns``: the key's
-#: columns, compared one by one.
-Keys = Literal["id", "row", "columns"]
+def make_table(kind: Kind, *, study_fields: bool, composite: bool = False) -> Table:
+    """The table of a kind, with the JSON column where the kind has open fields.
 
-
-def make_table(kind: Kind, *, study_fields: bool, keys: Keys = "id") -> Table:
-    """The table of a kind, with the JSON column where the kind has open fields."""
+    `composite`: a composite key is its columns in place of ``_id``."""
     columns = fields(kind, study_fields=study_fields)
     if kind.open_fields:
         columns = (*columns, _PARAMS_FIELD)
-    if keys == "id" or not kind.key:
+    if not composite or not kind.key:
         return Table(kind, columns)
-    composite = CompositeKey(kind, row_values=keys == "row")
-    return Table(kind, columns[1:], composite=composite)
+    return Table(kind, columns[1:], composite=CompositeKey(kind))
 
 
-def make_tables(schema: Schema, keys: Keys = "id") -> dict[Kind, Table]:
+def make_tables(schema: Schema, *, composite: bool = False) -> dict[Kind, Table]:
     """The tables of a schema; EngineError where an index names no column."""
     tables = {
-        kind: make_table(kind, study_fields=schema.study_fields, keys=keys) for kind in schema.kinds
+        kind: make_table(kind, study_fields=schema.study_fields, composite=composite)
+        for kind in schema.kinds
     }
     for kind, field_name in schema.indexes:
         if kind not in tables:
@@ -366,13 +370,13 @@ def described(text: str, kinds: Sequence[Kind]) -> tuple[Schema, str]:
     return schema, content["layout"]
 
 
-def table_from_names(kind: Kind, names: Sequence[str], where: Path, keys: Keys = "id") -> Table:
+def table_from_names(kind: Kind, names: Sequence[str], where: Path) -> Table:
     """The table that a store's own column names describe, as a reader finds it."""
     for study_fields in (False, True):
-        table = make_table(kind, study_fields=study_fields, keys=keys)
+        table = make_table(kind, study_fields=study_fields, composite=True)
         if table.names == tuple(names):
             return table
-    expected = make_table(kind, study_fields=False, keys=keys).names
+    expected = make_table(kind, study_fields=False, composite=True).names
     raise EngineError(
         f"{where}: {kind.table} has the columns {', '.join(names)}; expected {', '.join(expected)}"
     )

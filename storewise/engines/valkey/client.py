@@ -328,24 +328,25 @@ class ValkeyClient(ThreadClient[Shared, Kept]):
 
     def scan(self, query: Scan) -> list[Document]:
         """The first ids of all servers, then the documents of the first of these."""
-        kind, start, limit = query.kind, query.start, query.limit
+        kind, limit = query.kind, query.limit
         kept = self._table(kind)
         documents: list[Document] = []
+        first = b"[" + query.start if query.after is None else b"(" + query.after
         while (wanted := limit - len(documents)) > 0:
-            ids = self._ids(kept, start, wanted)
+            ids = self._ids(kept, first, wanted)
             documents += [d for d in self.get_many(kind, ids) if d is not None]
             if len(ids) < wanted:
                 break
             # In place of those that others have deleted between the two questions.
-            start = ids[-1] + b"\0"
+            first = b"(" + ids[-1]
         return documents
 
-    def _ids(self, kept: Kept, start: bytes, limit: int) -> list[bytes]:
-        """The first ids that are not below `start`, over all servers."""
+    def _ids(self, kept: Kept, first: bytes, limit: int) -> list[bytes]:
+        """The first ids over all servers, from ``[id`` on or behind ``(id``."""
 
         def ids(server: int, client: Any) -> list[bytes]:
             order = kept.orders[server]
-            return list(client.zrange(order, b"[" + start, "+", bylex=True, offset=0, num=limit))
+            return list(client.zrange(order, first, "+", bylex=True, offset=0, num=limit))
 
         return list(islice(merge(*self._links.ask_all(range(self._servers), ids)), limit))
 

@@ -9,14 +9,13 @@ from collections import Counter
 from operator import eq, ge, gt, itemgetter, le, lt
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 from support.servers.other_kinds import (
     BY_ID,
     DOCUMENTS,
     KINDS,
     MEASURES,
-    SQL,
     USERS,
     WRITING,
     a_measure,
@@ -55,11 +54,6 @@ def _ordered(documents, name, descending):
     return sorted(known, key=itemgetter(name), reverse=descending)
 
 
-def _class(x, width):
-    n = math.floor(x / width)
-    return n - 1 if n * width > x else n + 1 if (n + 1) * width <= x else n
-
-
 def _same(result, expected):
     return sorted(result, key=itemgetter("_id")) == sorted(expected, key=itemgetter("_id"))
 
@@ -93,20 +87,23 @@ def test_scans_go_in_the_order_of_ids(store):
         return store.refuses(lambda: store.reader.scan(Scan(USERS, b"user", 5)))
     for kind in KINDS:
         ids = [d["_id"] for d in BY_ID[kind]]
-        for start in (ids[0], ids[40], ids[-1], ids[40] + b"\1", ids[7][:-1], b"\0", b"zz",
-                      b"\xff" * 12):  # fmt: skip
+        between_ids = bytes(12) if kind is MEASURES else b"user3"
+        for start in (b"", ids[0], ids[40], ids[-1], between_ids):
             expected = [d for d in BY_ID[kind] if d["_id"] >= start]
             assert store.reader.scan(Scan(kind, start, 12)) == expected[:12], start
+        for after in (ids[0], ids[40], ids[-1], between_ids):
+            expected = [d for d in BY_ID[kind] if d["_id"] > after]
+            assert store.reader.scan(Scan(kind, b"", 12, after)) == expected[:12], after
         assert store.reader.scan(Scan(kind, ids[3], 0)) == []
         assert store.reader.scan(Scan(kind, ids[0], 10_000)) == BY_ID[kind]
 
 
 VALUES = {
-    "mv": [-7, 0.5, -6.5, 1 << 60, float(1 << 60), math.inf, -math.inf],
-    "m": [255, 255.0, 254.5, 1e30, -(1 << 70)],
-    "x": [0, 2, 10**20, 0.3, 0.1 + 0.2, (1 << 53) + 1, math.inf, -math.inf, 10**400],
+    "mv": [-7, 1 << 60, -(1 << 63)],
+    "m": [255],
+    "x": [0, 2, 10**20, 0.3, 0.1 + 0.2],
     "name": ["b", "", "é", "zz"],
-    "_id": [DOCUMENTS[MEASURES][9]["_id"], b"", b"\0\1", b"\xff" * 14],
+    "_id": [DOCUMENTS[MEASURES][9]["_id"], bytes(12)],
 }
 
 
@@ -160,10 +157,7 @@ def test_histograms_and_aggregates(store):
     ]  # fmt: skip
     for name, width in store.some(cases):
         every = [d for d in DOCUMENTS[MEASURES] if d[name] is not None and _fulfils(d, where)]
-        exact = isinstance(every[0][name], int) and width == int(width)
-        expected = Counter(
-            d[name] // int(width) if exact else _class(d[name], width) for d in every
-        )
+        expected = Counter(math.floor(d[name] / width) for d in every)
         result = reader.histogram(Histogram(MEASURES, name, width, where))
         assert result == dict(expected)
         assert {type(n) for pair in result.items() for n in pair} <= {int}
@@ -174,8 +168,10 @@ def test_histograms_and_aggregates(store):
 
 
 WRONG_CONDITIONS = [
-    ("nothing", "=", 1), ("mv", "=", "1"), ("mv", "=", True), ("x", "<", math.nan),
-    ("name", ">", 1.0), ("_id", ">", "text"), ("mv", "!=", 1),
+    ("nothing", "=", 1), ("mv", "=", "1"), ("mv", "=", True), ("mv", "<", 1.0),
+    ("mv", "<", 1 << 63),
+    ("x", "<", math.nan), ("x", ">", -math.inf), ("x", "<", 10**400), ("name", ">", 1.0),
+    ("_id", ">", "text"), ("_id", ">", b"short"), ("mv", "!=", 1),
 ]  # fmt: skip
 WRONG_QUESTIONS = [
     *(
@@ -183,6 +179,7 @@ WRONG_QUESTIONS = [
         for where in WRONG_CONDITIONS
     ),
     lambda c: c.find(Find(USERS, (Where("_id", ">", "text"),))),
+    lambda c: c.find(Find(USERS, (Where("_id", ">", b"\xff"),))),
     lambda c: c.find(Find(MEASURES, (), "nothing")),
     lambda c: c.count(Count(MEASURES, (Where("nothing", "=", 1),))),
     lambda c: c.histogram(Histogram(MEASURES, "name", 1)),
@@ -195,9 +192,6 @@ def test_wrong_questions_are_refused(store):
     for ask in WRONG_QUESTIONS:
         with pytest.raises(EngineError):
             ask(store.reader)
-    if store.target.name in SQL:
-        with pytest.raises(EngineError):
-            store.reader.histogram(Histogram(MEASURES, "x", 1e-300))
 
 
 def test_plans_are_told(store):
@@ -259,7 +253,7 @@ def test_a_selective_condition_takes_the_index(target, index_time, clusters, tmp
     for start in range(0, len(documents), 2000):
         client.insert(MEASURES, documents[start : start + 2000])
     client.finish()
-    few, most = (Where("mv", ">", 5995.5),), (Where("mv", ">", -3),)
+    few, most = (Where("mv", ">", 5995),), (Where("mv", ">", -3),)
     named = "Index Scan" if target.name == "duckdb" else "measures_mv"
     for query in (Find(MEASURES, few), Count(MEASURES, few)):
         plan = client.explain(query)
@@ -294,15 +288,12 @@ def scratch(tmp_path_factory):
 
 @given(
     rows=st.lists(st.tuples(*_VALUES), max_size=12),
-    where=st.builds(
-        Where, st.sampled_from(["mv", "x"]), st.sampled_from(sorted(OPERATORS)), _INTEGERS | _FLOATS
-    ),
+    where=st.builds(Where, st.just("mv"), st.sampled_from(sorted(OPERATORS)), _INTEGERS)
+    | st.builds(Where, st.just("x"), st.sampled_from(sorted(OPERATORS)), _FLOATS),
     descending=st.booleans(),
     limit=st.none() | st.integers(0, 5),
     width=st.integers(1, 50) | st.floats(0.01, 100.0),
 )
-@example([(2**53 + 1, 9007199254740992.0)], Where("x", "<", 2**53 + 1), False, None, 1)
-@example([(-(2**63), 1.1)], Where("mv", ">", -(2**63) - 1), True, 1, 7)
 def test_any_question_is_answered_as_python_would(scratch, rows, where, descending, limit, width):
     documents = [a_measure(1, 2, n, mv, x, None) for n, (mv, x) in enumerate(rows)]
     for document in scratch.find(Find(MEASURES)):
@@ -313,8 +304,5 @@ def test_any_question_is_answered_as_python_would(scratch, rows, where, descendi
     ordered = _ordered(expected, "x", descending)
     assert scratch.find(Find(MEASURES, (where,), "x", descending, limit)) == ordered[:limit]
     small = (Where("x", ">=", -1e6), Where("x", "<=", 1e6))
-    counted = Counter(_class(d["x"], width) for d in documents if _fulfils(d, small))
+    counted = Counter(math.floor(d["x"] / width) for d in documents if _fulfils(d, small))
     assert scratch.histogram(Histogram(MEASURES, "x", width, small)) == counted
-    if width == int(width):
-        counted = Counter(d["mv"] // int(width) for d in documents if d["mv"] is not None)
-        assert scratch.histogram(Histogram(MEASURES, "mv", width)) == counted

@@ -61,7 +61,7 @@ def test_every_document_is_read_once_page_by_page(monkeypatch):
     client = Scanning()
     assert list(client.every(ROW, page=3)) == DOCUMENTS
     assert [query.limit for query in client.scans] == [3, 3, 3]
-    assert client.scans[1].start == DOCUMENTS[2]["_id"] + b"\0"
+    assert client.scans[1].after == DOCUMENTS[2]["_id"]
     # A store that does not move on is not read for ever.
     monkeypatch.setattr(client, "scan", lambda query: DOCUMENTS[:2])
     with pytest.raises(EngineError, match="came back"):
@@ -82,6 +82,10 @@ def test_every_document_is_read_once_page_by_page(monkeypatch):
         lambda: Histogram(ROW, "x", float("inf")),
         lambda: Find(ROW, limit=-1),
         lambda: Scan(ROW, b"", -1),
+        lambda: Scan(ROW, b"short", 1),
+        lambda: Find(ROW, (Where("n", "<", 1.5),)),
+        lambda: Find(ROW, (Where("x", "<", float("inf")),)),
+        lambda: Find(ROW, (Where("_id", ">", b"short"),)),
     ],
 )
 def test_wrong_questions(ask):
@@ -106,9 +110,12 @@ def test_answers_of_several_stores_become_one():
     assert Top(ROW, "n", 2).merged([[(1, 2), (2, 2)], [(2, 1), (3, 2)]]) == [(2, 3), (1, 2)]
 
 
-def test_a_class_is_right_at_its_limits():
-    classes = Histogram(ROW, "x", 0.1)
-    for n in range(-30, 30):
-        number = classes.class_of(n * 0.1)
-        assert number * 0.1 <= n * 0.1 < (number + 1) * 0.1
-    assert Histogram(ROW, "n", 3).class_of(-(1 << 62)) == -(1 << 62) // 3
+def test_an_integer_for_a_float_is_made_one():
+    (where,) = Find(ROW, (Where("x", "<", 1),)).where
+    assert type(where.value) is float
+
+
+def test_scans_begin_at_an_id_or_behind_one():
+    first = bytes([3]) * 12
+    assert numbers(Scan(ROW, first, 2).answer(DOCUMENTS)) == [3, 4]
+    assert numbers(Scan(ROW, b"", 2, after=first).answer(DOCUMENTS)) == [4, 5]
