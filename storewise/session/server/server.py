@@ -223,8 +223,8 @@ class Server:
         check: Callable[[], None],
         log: logging.Logger,
     ) -> JoinContext:
-        """What `ServerEngine.join` may use; its `raise_if_aborted` raises EngineError where the server
-        has ended."""
+        """What `ServerEngine.join` may use; its `raise_if_aborted` raises EngineError where the
+        server has ended."""
 
         def watch() -> None:
             check()
