@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Self
@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from storewise.documents import KINDS, Document, Encoding, Kind
+from storewise.documents import KINDS, Encoding, Kind
 from storewise.engines.contract.engine import Client, Engine, Placement, Schema, SourceFile
 from storewise.engines.contract.server import Content
 from storewise.workloads.faults import Crash, Slow
@@ -293,60 +293,10 @@ class Checked:
     def differs(self) -> bool:
         return bool(self.lost or self.wrong or self.counted != self.expected)
 
-    def compare(
-        self, name: str, expected: Document, stored: Document | None, *, counts: bool
-    ) -> None:
-        """Add what was read back of one document, called `name` in messages; `counts`: the engine
-        knows how many documents it has."""
-        self.checked += 1
-        if stored is None:
-            # A loss that the count has shown is not counted twice.
-            self.lost += counts and self.counted == self.expected
-            difference: str | None = "is missing"
-        else:
-            difference = difference_of(expected, stored)
-            self.wrong += difference is not None
-        if difference is not None and self.first is None:
-            self.first = f"{name} {difference}"
-
-
-def count_by_ids(
-    context: VerifyContext,
-    kind: Kind,
-    expected: int,
-    ids: Iterable[list[bytes]],
-    name_of: Callable[[bytes], str],
-) -> Checked:
-    """Count the documents of an engine that cannot count: read these ids, all or a sample. The
-    share of missing documents in a sample is taken for all."""
-    checked = lost = 0
-    first = None
-    for some in ids:
-        context.raise_if_aborted()
-        for document_id, document in zip(some, context.client.get_many(kind, some), strict=True):
-            checked += 1
-            if document is None:
-                lost += 1
-                first = first or f"{name_of(document_id)} is missing"
-    missing = round(expected * lost / checked) if checked else 0
-    return Checked(kind.table, expected, expected - missing, checked, missing, 0, first)
-
 
 def content_of(documents: int, some: Sequence[bytes]) -> Content:
     """So many documents of the mean size of some of them, which are BSON."""
     return Content(documents, sum(map(len, some)) / len(some))
-
-
-def difference_of(expected: Document, stored: Document) -> str | None:
-    """How a stored document differs from what it should be, None where it does not."""
-    for name in [*expected, *(name for name in stored if name not in expected)]:
-        if name not in stored:
-            return f"lacks field {name!r}"
-        if name not in expected:
-            return f"has a field {name!r} that was not stored"
-        if expected[name] != stored[name] or type(expected[name]) is not type(stored[name]):
-            return f"has {stored[name]!r} in field {name!r}, expected {expected[name]!r}"
-    return None
 
 
 class Workload(ABC):

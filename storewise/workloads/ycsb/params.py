@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, create_model, model_validator
 
 from storewise.workloads.contract import PhaseParams
 from storewise.workloads.ycsb.distributions import Distribution
@@ -142,18 +142,17 @@ class RunParams(_Params):
     mix: ClassVar[Mapping[str, float]] = {}
     """Proportions that belong to the phase and cannot be given."""
 
-    recordcount: int | None = Field(default=None, ge=1, description="as loaded")
-    fieldcount: int | None = Field(default=None, ge=1, description="as loaded")
-    fieldlength: int | None = Field(default=None, ge=1, description="as loaded")
-    minfieldlength: int | None = Field(default=None, ge=1, description="as loaded")
-    fieldlengthdistribution: LengthDistribution | None = Field(
-        default=None, description="as loaded"
-    )
-    insertorder: Literal["hashed", "ordered"] | None = Field(default=None, description="as loaded")
-    zeropadding: int | None = Field(default=None, ge=1, description="as loaded")
-    insertstart: int | None = Field(default=None, ge=0, description="as loaded")
-    insertcount: int | None = Field(default=None, ge=1, description="as loaded")
-    dataintegrity: bool | None = Field(default=None, description="as loaded")
+    # What the load has decided may be repeated, and not contradicted (`clash`).
+    recordcount: int | None = None
+    fieldcount: int | None = None
+    fieldlength: int | None = None
+    minfieldlength: int | None = None
+    fieldlengthdistribution: LengthDistribution | None = None
+    insertorder: Literal["hashed", "ordered"] | None = None
+    zeropadding: int | None = None
+    insertstart: int | None = None
+    insertcount: int | None = None
+    dataintegrity: bool | None = None
 
     readallfields: bool = Field(
         default=True, description="false: a read counts the bytes of one field only"
@@ -231,53 +230,29 @@ class MixedParams(RunParams):
         return {name: getattr(self, key) for name, key in PROPORTIONS.items()}
 
 
-class _Core(RunParams):
-    requestdistribution: Distribution = Field(
-        default="zipfian", description="which records operations go to"
-    )
+def _core(
+    mix: Mapping[str, float],
+    requestdistribution: Distribution = "zipfian",
+    maxscanlength: int = 1000,
+) -> type[RunParams]:
+    """The parameters of a core workload, whose proportions cannot be given."""
+    changed: dict[str, Any] = {
+        "requestdistribution": (Distribution, Field(default=requestdistribution)),
+        "maxscanlength": (int, Field(default=maxscanlength, ge=1)),
+    }
+    model = create_model("CoreParams", __base__=RunParams, **changed)
+    model.mix = mix
+    return model
 
 
-class ParamsA(_Core):
-    """Update heavy."""
-
-    mix: ClassVar[Mapping[str, float]] = {"read": 0.5, "update": 0.5}
-
-
-class ParamsB(_Core):
-    """Read mostly."""
-
-    mix: ClassVar[Mapping[str, float]] = {"read": 0.95, "update": 0.05}
-
-
-class ParamsC(_Core):
-    """Read only."""
-
-    mix: ClassVar[Mapping[str, float]] = {"read": 1.0}
-
-
-class ParamsD(_Core):
-    """Read the latest."""
-
-    mix: ClassVar[Mapping[str, float]] = {"read": 0.95, "insert": 0.05}
-    requestdistribution: Distribution = Field(
-        default="latest", description="which records operations go to"
-    )
-
-
-class ParamsE(_Core):
-    """Short scans."""
-
-    mix: ClassVar[Mapping[str, float]] = {"scan": 0.95, "insert": 0.05}
-    maxscanlength: int = Field(default=100, ge=1, description="records of a scan, at most")
-
-
-class ParamsF(_Core):
-    """Read, modify, write."""
-
-    mix: ClassVar[Mapping[str, float]] = {"read": 0.5, "read-modify-write": 0.5}
-
-
-class ParamsG(_Core):
-    """Insert mostly (Altoros 2013)."""
-
-    mix: ClassVar[Mapping[str, float]] = {"read": 0.1, "insert": 0.9}
+#: Parameters of the core workloads, and of `run`.
+RUNS: Mapping[str, type[RunParams]] = {
+    "a": _core({"read": 0.5, "update": 0.5}),
+    "b": _core({"read": 0.95, "update": 0.05}),
+    "c": _core({"read": 1.0}),
+    "d": _core({"read": 0.95, "insert": 0.05}, "latest"),
+    "e": _core({"scan": 0.95, "insert": 0.05}, maxscanlength=100),
+    "f": _core({"read": 0.5, "read-modify-write": 0.5}),
+    "g": _core({"read": 0.1, "insert": 0.9}),
+    "run": MixedParams,
+}

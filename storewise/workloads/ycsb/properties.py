@@ -7,9 +7,10 @@ import re
 from collections.abc import Mapping
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import ConfigDict, ValidationError, create_model
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
 
 from storewise.errors import ConfigError
 from storewise.workloads.contract import PhaseParams
@@ -28,27 +29,24 @@ _log = logging.getLogger("storewise")
 
 #: Of a property file; YCSB's own have a hundredth of it.
 MOST_BYTES = 100_000
-#: Properties of YCSB that have no place in a phase: what to write in the study instead.
+#: Parameters of every phase that YCSB has, too; 0 is its word for no limit.
+_LIMITS = tuple(ALIASES.values())
+#: The parameters that properties of YCSB stand for.
+_PARAMETERS: Mapping[str, FieldInfo] = {
+    **{name: MixedParams.model_fields[name] for name in _LIMITS},
+    **{
+        name: field
+        for name, field in (MixedParams.model_fields | LoadParams.model_fields).items()
+        if name not in PhaseParams.model_fields
+    },
+}
+#: Properties that have no place in a phase: what to write in the study instead.
 _ELSEWHERE = {
     "threadcount": "the factor `threads` or the steps of a phase say how many clients there are",
     "db": "the study's `engines` say which stores take part",
     "table": "the table is always `usertable`",
     "fieldnameprefix": "fields are always `field0`, `field1`, ...",
 }
-#: Those whose name begins so belong to a binding or to YCSB's own measurements.
-_FOREIGN = re.compile(
-    r"(measurement|hdrhistogram|histogram|timeseries|raw|exporter|exportfile|status|label|"
-    r"reportlatency|latencytracked|maxretries|core_workload_insertion_retry|dotransactions|"
-    r"db|jdbc|mongodb|cassandra|hbase|riak|redis|postgres|mysql|pg|sqlite|basicdb|simulate|"
-    r"verbose|hosts|columnfamily|table|"
-    r"histogram\.buckets)(\.|_|type|$|[a-z]*\.)"
-)
-#: Properties that change what is measured and that this workload does not have.
-_REFUSED = {
-    "fieldlengthhistogram": "lengths of fields from a histogram are not supported",
-}
-_COMMON = frozenset(PhaseParams.model_fields)
-_CORE = re.compile(r"(site\.ycsb|com\.yahoo\.ycsb)\.workloads\.CoreWorkload|core")
 
 
 def read_properties(path: Path) -> dict[str, tuple[str, int]]:
@@ -57,32 +55,24 @@ def read_properties(path: Path) -> dict[str, tuple[str, int]]:
 
     Raises ConfigError for a file that cannot be read.
     """
-    text = read_text(path, "property file", MOST_BYTES)
     properties: dict[str, tuple[str, int]] = {}
-    logical, start = "", 0
-    for number, line in enumerate(text.splitlines(), 1):
-        stripped = line.lstrip()
-        if not logical:
-            if not stripped or stripped[0] in "#!":
+    begun, start = "", 0
+    lines = read_text(path, "property file", MOST_BYTES).splitlines()
+    for number, line in enumerate([*lines, ""], 1):
+        text = line.lstrip()
+        if not begun:
+            if not text or text[0] in "#!":
                 continue
             start = number
-        logical += stripped
-        if re.search(r"(?<!\\)(\\\\)*\\$", logical):
-            logical = logical[:-1]
+        begun += text
+        if number <= len(lines) and re.search(r"(?<!\\)(\\\\)*\\$", begun):
+            begun = begun[:-1]
             continue
-        name, value = _split(logical)
-        properties[name] = (value, start)
-        logical = ""
-    if logical:
-        name, value = _split(logical)
-        properties[name] = (value, start)
+        match = re.match(r"((?:\\.|[^\\=:\s])*)\s*[=:]?\s*(.*)$", begun)
+        assert match is not None  # every line matches
+        name, value = (re.sub(r"\\(.)", r"\1", part).strip() for part in match.groups())
+        properties[name], begun = (value, start), ""
     return properties
-
-
-def _split(line: str) -> tuple[str, str]:
-    match = re.match(r"((?:\\.|[^\\=:\s])*)\s*[=:]?\s*(.*)$", line)
-    assert match is not None  # every line matches
-    return tuple(re.sub(r"\\(.)", r"\1", part).strip() for part in match.groups())  # type: ignore[return-value]
 
 
 def resolve(
@@ -104,80 +94,70 @@ def resolve(
     if not isinstance(name, str) or not name:
         raise ConfigError(f"`properties` names one property file of YCSB; found {shown(name)}")
     path = Path(name) if is_file(Path(name)) else base / name
-    return {**_usable(path, phase, model), **values}
+    usable = _usable(path)
+    if issubclass(model, RunParams) and model.mix:
+        _check_mix(path, phase, model, usable)
+    fields = set(model.model_fields)
+    if model is LoadParams:
+        fields -= set(_LIMITS)  # YCSB's own load has no use for them
+    return {**{name: value for name, value in usable.items() if name in fields}, **values}
 
 
-def _usable(path: Path, phase: str, model: type[PhaseParams]) -> dict[str, Any]:
-    known = {*LoadParams.model_fields, *MixedParams.model_fields} - {*PhaseParams.model_fields}
-    known |= set(ALIASES.values())
+def _usable(path: Path) -> dict[str, Any]:
+    """The parameters that a file's properties stand for."""
     usable: dict[str, Any] = {}
     ignored: list[str] = []
     for name, (text, line) in read_properties(path).items():
         where = f"{path}, line {line}: property {name!r}"
-        plain = ALIASES.get(name) or DOTTED.get(name) or name
+        parameter = ALIASES.get(name) or DOTTED.get(name) or name
         if name == "workload":
-            if not _CORE.fullmatch(text):
+            if not text.endswith("CoreWorkload") and text != "core":
                 raise ConfigError(f"{where} is {text!r}; only CoreWorkload is supported")
-        elif name in _REFUSED:
-            raise ConfigError(f"{where}: {_REFUSED[name]}")
-        elif plain in known:
-            usable[plain] = _value(text, plain, where)
+        elif name == "fieldlengthhistogram":
+            raise ConfigError(f"{where}: lengths of fields from a histogram are not supported")
+        elif parameter in _PARAMETERS:
+            value = _number(text)
+            if parameter not in _LIMITS or value != 0:
+                usable[parameter] = _checked(value, parameter, f"{where} is {text!r}")
         elif name in _ELSEWHERE:
             ignored.append(f"{name} ({_ELSEWHERE[name]})")
-        elif _FOREIGN.match(name):
-            ignored.append(name)
-        else:
-            names = sorted({*known, *ALIASES, *DOTTED, *_ELSEWHERE})
+        # A dot follows the name of a binding, or of a part of YCSB's own measurements.
+        elif "." not in name and (like := nearest(name, [*_PARAMETERS, *ALIASES])):
             raise ConfigError(
-                f"{where} is not one that this workload knows{nearest(name, names)}; "
-                "docs/ycsb.md lists them"
+                f"{where} is not one that this workload knows{like}; docs/ycsb.md lists them"
             )
+        else:
+            ignored.append(name)
     if ignored:
         _log.warning("%s: not used: %s", path, ", ".join(ignored))
-    for name in ("operations", "seconds", "rate"):
-        if usable.get(name) == 0:
-            del usable[name]  # YCSB's word for no limit
-    if issubclass(model, RunParams) and model.mix:
-        _same_mix(path, phase, model, usable)
-    fields = set(model.model_fields)
-    if model is LoadParams:
-        fields -= {"operations", "seconds", "rate"}  # YCSB's own load has no use for them
-    return {name: value for name, value in usable.items() if name in fields}
+    return usable
 
 
-def _same_mix(path: Path, phase: str, model: type[RunParams], usable: Mapping[str, Any]) -> None:
+def _check_mix(path: Path, phase: str, model: type[RunParams], usable: Mapping[str, Any]) -> None:
     """A phase that has a mix takes a file with the same one only."""
-    proportions = {
-        op: float(usable[key]) for op, key in PROPORTIONS.items() if usable.get(key) is not None
-    }
-    for operation, share in proportions.items():
-        if share != model.mix.get(operation, 0.0):
+    for operation, name in PROPORTIONS.items():
+        share, own = usable.get(name), model.mix.get(operation, 0.0)
+        if share is not None and share != own:
             raise ConfigError(
-                f"{path}: {PROPORTIONS[operation]} is {share:g}, but phase {phase} has "
-                f"{model.mix.get(operation, 0.0):g}; use phase `run` for a mix of your own"
+                f"{path}: {name} is {share:g}, but phase {phase} has {own:g}; use phase `run` for "
+                "a mix of your own"
             )
 
 
-def _value(text: str, name: str, where: str) -> Any:
-    """A property's text as the number or truth value that it is; ConfigError where it cannot be
-    the parameter `name`."""
-    plain = _plain(text)
-    if name in ("operations", "seconds", "rate") and plain == 0:
-        return 0  # no limit
-    model = LoadParams if name in LoadParams.model_fields and name not in _COMMON else MixedParams
-    field = model.model_fields[name]
-    config = ConfigDict(allow_inf_nan=False)
-    alone: Any = (field.annotation, field)
-    checked = create_model("One", __config__=config, value=alone)
+def _checked(value: Any, parameter: str, where: str) -> Any:
+    """The value; ConfigError where it cannot be that of the parameter."""
+    field = _PARAMETERS[parameter]
+    of_field: Any = Annotated[(field.annotation, field)]
     try:
-        checked.model_validate({"value": plain})
+        TypeAdapter(of_field, config=ConfigDict(allow_inf_nan=False)).validate_python(value)
     except ValidationError as error:
         reason = error.errors()[0]["msg"]
-        raise ConfigError(f"{where} is {text!r}: {reason[0].lower()}{reason[1:]}") from error
-    return plain
+        raise ConfigError(f"{where}: {reason[0].lower()}{reason[1:]}") from error
+    return value
 
 
-def _plain(text: str) -> Any:
+def _number(text: str) -> Any:
+    """A property's text as the number or truth value that it is."""
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
     for kind in (int, float):

@@ -27,18 +27,7 @@ from storewise.workloads.contract import (
     content_of,
 )
 from storewise.workloads.ycsb import operations as ycsb_run
-from storewise.workloads.ycsb.params import (
-    LoadParams,
-    MixedParams,
-    ParamsA,
-    ParamsB,
-    ParamsC,
-    ParamsD,
-    ParamsE,
-    ParamsF,
-    ParamsG,
-    RunParams,
-)
+from storewise.workloads.ycsb.params import RUNS, LoadParams, MixedParams, RunParams
 from storewise.workloads.ycsb.properties import resolve
 from storewise.workloads.ycsb.values import Values
 from storewise.workloads.ycsb.verify import check_records
@@ -69,18 +58,6 @@ def _spec(name: str, params: type[RunParams]) -> PhaseSpec:
     return PhaseSpec(name, params, operations, loads=False, changes=changes, needs=_needs)
 
 
-_RUNS: Mapping[str, type[RunParams]] = {
-    "a": ParamsA,
-    "b": ParamsB,
-    "c": ParamsC,
-    "d": ParamsD,
-    "e": ParamsE,
-    "f": ParamsF,
-    "g": ParamsG,
-    "run": MixedParams,
-}
-
-
 class YcsbWorkload(Workload):
     """``load`` makes the records; ``a`` to ``g`` and ``run`` work on them."""
 
@@ -88,7 +65,7 @@ class YcsbWorkload(Workload):
     reads_inputs: ClassVar[bool] = False
     phases: ClassVar[Mapping[str, PhaseSpec]] = {
         "load": PhaseSpec("load", LoadParams, ("insert", "finish"), loads=True),
-        **{name: _spec(name, params) for name, params in _RUNS.items()},
+        **{name: _spec(name, params) for name, params in RUNS.items()},
     }
 
     def kinds(self, load: Mapping[str, Any]) -> tuple[Kind, ...]:

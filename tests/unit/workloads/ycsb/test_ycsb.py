@@ -412,7 +412,7 @@ def test_a_failed_insert_may_be_there_or_not(tmp_path):
 
 
 def test_of_many_records_a_sample_with_the_last_is_read(tmp_path, monkeypatch):
-    monkeypatch.setattr("storewise.workloads.ycsb.verify._ALL", 100)
+    monkeypatch.setattr("storewise.workloads.ycsb.verify.MAX_READ", 100)
     monkeypatch.setattr("storewise.workloads.ycsb.verify._LAST", 20)
     trial = Trial(tmp_path, insertorder="ordered", recordcount=2000)
     trial.run("load")

@@ -1,0 +1,82 @@
+"""Is everything that was acknowledged in the store, and is it what was inserted?
+
+Every workload is verified by the same walk over a kind: count its documents, read some of them
+back by their ids, and compare them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from storewise.documents import Document, Kind
+from storewise.engines.contract.queries import Count
+from storewise.workloads.contract import Checked, VerifyContext
+
+#: Where all documents of a kind would be read back, at most so many are; of more a sample.
+MAX_READ = 100_000
+#: Ids of one read.
+BATCH = 500
+
+
+def generator_of(context: VerifyContext) -> np.random.Generator:
+    """Draws the samples of a verification."""
+    return np.random.default_rng(np.random.SeedSequence([context.seed, 0x7665]))
+
+
+def counts_natively(context: VerifyContext) -> bool:
+    """Whether the engine knows how many documents it has; otherwise they must be read."""
+    return context.engine.flags.count != "none"
+
+
+def check_kind(
+    context: VerifyContext,
+    kind: Kind,
+    expected: int,
+    ids: Iterable[list[bytes]],
+    difference: Callable[[bytes, Document], str | None],
+    name_of: Callable[[bytes], str],
+    unsure: int = 0,
+) -> Checked:
+    """Count the documents of a kind, then read those with these ids and compare them.
+
+    `difference` says how a stored document differs from what it should be, `name_of` what messages
+    call it. `unsure` documents were not acknowledged: they may be there or not. Where the engine
+    cannot count, the share of missing documents among those that were read is taken for all.
+    """
+    native = counts_natively(context)
+    context.raise_if_aborted()
+    counted = context.client.count(Count(kind)) if native else expected
+    acknowledged, expected = expected, min(max(counted, expected), expected + unsure)
+    result = Checked(kind.table, expected, counted)
+    missing = 0
+    for some in ids:
+        context.raise_if_aborted()
+        for document_id, document in zip(some, context.client.get_many(kind, some), strict=True):
+            result.checked += 1
+            found = "is missing" if document is None else difference(document_id, document)
+            if found is None:
+                continue
+            result.first = result.first or f"{name_of(document_id)} {found}"
+            missing += document is None
+            result.wrong += document is not None
+    if native:
+        # A loss that the count has shown is not counted twice.
+        result.lost = max(0, expected - counted, missing)
+    elif result.checked:
+        result.lost = round(acknowledged * missing / result.checked)
+        result.counted = expected - result.lost
+    return result
+
+
+def difference_of(expected: Document, stored: Document) -> str | None:
+    """How a stored document differs from what it should be, None where it does not."""
+    for name in [*expected, *(name for name in stored if name not in expected)]:
+        if name not in stored:
+            return f"lacks field {name!r}"
+        if name not in expected:
+            return f"has a field {name!r} that was not stored"
+        if expected[name] != stored[name] or type(expected[name]) is not type(stored[name]):
+            return f"has {stored[name]!r} in field {name!r}, expected {expected[name]!r}"
+    return None
