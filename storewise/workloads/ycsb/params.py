@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-from pydantic import ConfigDict, Field, create_model, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from storewise.workloads.contract import PhaseParams
 from storewise.workloads.ycsb.distributions import Distribution
@@ -159,7 +159,7 @@ class RunParams(_Params):
     )
     writeallfields: bool = Field(default=False, description="an update sets all fields, not one")
     requestdistribution: Distribution = Field(
-        default="uniform", description="which records operations go to"
+        default="zipfian", description="which records operations go to"
     )
     hotspotdatafraction: float = Field(
         default=0.2, ge=0, le=1, description="hotspot: the hot share of the records"
@@ -218,6 +218,7 @@ class RunParams(_Params):
 class MixedParams(RunParams):
     """Parameters of ``run``: operations in any proportions."""
 
+    requestdistribution: Distribution = "uniform"
     readproportion: float = Field(default=0.95, ge=0, description="share of reads")
     updateproportion: float = Field(default=0.05, ge=0, description="share of updates")
     insertproportion: float = Field(default=0.0, ge=0, description="share of inserts")
@@ -230,29 +231,58 @@ class MixedParams(RunParams):
         return {name: getattr(self, key) for name, key in PROPORTIONS.items()}
 
 
-def _core(
-    mix: Mapping[str, float],
-    requestdistribution: Distribution = "zipfian",
-    maxscanlength: int = 1000,
-) -> type[RunParams]:
-    """The parameters of a core workload, whose proportions cannot be given."""
-    changed: dict[str, Any] = {
-        "requestdistribution": (Distribution, Field(default=requestdistribution)),
-        "maxscanlength": (int, Field(default=maxscanlength, ge=1)),
-    }
-    model = create_model("CoreParams", __base__=RunParams, **changed)
-    model.mix = mix
-    return model
+class ParamsA(RunParams):
+    """Update heavy."""
+
+    mix = {"read": 0.5, "update": 0.5}
 
 
-#: Parameters of the core workloads, and of `run`.
+class ParamsB(RunParams):
+    """Read mostly."""
+
+    mix = {"read": 0.95, "update": 0.05}
+
+
+class ParamsC(RunParams):
+    """Read only."""
+
+    mix = {"read": 1.0}
+
+
+class ParamsD(RunParams):
+    """Read the latest."""
+
+    mix = {"read": 0.95, "insert": 0.05}
+    requestdistribution: Distribution = "latest"
+
+
+class ParamsE(RunParams):
+    """Short scans."""
+
+    mix = {"scan": 0.95, "insert": 0.05}
+    maxscanlength: int = Field(default=100, ge=1)
+
+
+class ParamsF(RunParams):
+    """Read, modify, write."""
+
+    mix = {"read": 0.5, "read-modify-write": 0.5}
+
+
+class ParamsG(RunParams):
+    """Insert mostly (Altoros 2013)."""
+
+    mix = {"read": 0.1, "insert": 0.9}
+
+
+#: Parameters of the phases after the load.
 RUNS: Mapping[str, type[RunParams]] = {
-    "a": _core({"read": 0.5, "update": 0.5}),
-    "b": _core({"read": 0.95, "update": 0.05}),
-    "c": _core({"read": 1.0}),
-    "d": _core({"read": 0.95, "insert": 0.05}, "latest"),
-    "e": _core({"scan": 0.95, "insert": 0.05}, maxscanlength=100),
-    "f": _core({"read": 0.5, "read-modify-write": 0.5}),
-    "g": _core({"read": 0.1, "insert": 0.9}),
+    "a": ParamsA,
+    "b": ParamsB,
+    "c": ParamsC,
+    "d": ParamsD,
+    "e": ParamsE,
+    "f": ParamsF,
+    "g": ParamsG,
     "run": MixedParams,
 }
