@@ -234,45 +234,45 @@ class MixedParams(RunParams):
 class ParamsA(RunParams):
     """Update heavy."""
 
-    mix = {"read": 0.5, "update": 0.5}
+    mix: ClassVar = {"read": 0.5, "update": 0.5}
 
 
 class ParamsB(RunParams):
     """Read mostly."""
 
-    mix = {"read": 0.95, "update": 0.05}
+    mix: ClassVar = {"read": 0.95, "update": 0.05}
 
 
 class ParamsC(RunParams):
     """Read only."""
 
-    mix = {"read": 1.0}
+    mix: ClassVar = {"read": 1.0}
 
 
 class ParamsD(RunParams):
     """Read the latest."""
 
-    mix = {"read": 0.95, "insert": 0.05}
+    mix: ClassVar = {"read": 0.95, "insert": 0.05}
     requestdistribution: Distribution = "latest"
 
 
 class ParamsE(RunParams):
     """Short scans."""
 
-    mix = {"scan": 0.95, "insert": 0.05}
+    mix: ClassVar = {"scan": 0.95, "insert": 0.05}
     maxscanlength: int = Field(default=100, ge=1)
 
 
 class ParamsF(RunParams):
     """Read, modify, write."""
 
-    mix = {"read": 0.5, "read-modify-write": 0.5}
+    mix: ClassVar = {"read": 0.5, "read-modify-write": 0.5}
 
 
 class ParamsG(RunParams):
     """Insert mostly (Altoros 2013)."""
 
-    mix = {"read": 0.1, "insert": 0.9}
+    mix: ClassVar = {"read": 0.1, "insert": 0.9}
 
 
 #: Parameters of the phases after the load.
