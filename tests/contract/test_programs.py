@@ -30,7 +30,12 @@ TAKEN = [
 OTHERS = r"versions 2\.5 and 2\.6 are taken.*storewise"
 REFUSED = [
     ("valkey", {}, {}, r"no valkey-server or redis-server.*install valkey"),
-    ("valkey", {"redis-server": "Redis server v=6.2.7 sha=0"}, {}, r"6\.2\.7; 7 or newer"),
+    (
+        "valkey",
+        {"redis-server": "Redis server v=6.2.7 sha=0"},
+        {},
+        r"6\.2\.7; 7 or newer is needed",
+    ),
     ("valkey", {"redis-server": "something else"}, {}, "says no version"),
     ("mongodb", {}, {}, r"no mongod.*STOREWISE_MONGODB_BIN"),
     ("mongodb", MONGOD, {"sharded": "always"}, "no mongos"),

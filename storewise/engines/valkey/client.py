@@ -14,19 +14,15 @@ from heapq import merge
 from itertools import islice
 from typing import Any
 
-from valkey.exceptions import ValkeyError, WatchError
-
 from storewise.documents import Document, FieldType, Kind, fields
-from storewise.engines.contract.engine import Cluster, Endpoint, Engine, HashPlacement, Mode, Schema
+from storewise.engines.contract.engine import Cluster, Endpoint, HashPlacement, Mode, Schema
 from storewise.engines.contract.queries import Count, Scan
 from storewise.engines.contract.server import Credentials
 from storewise.engines.support.clients import ProcessState, ThreadClient
 from storewise.engines.support.composite_keys import MAX_INT
 from storewise.engines.support.servers import numbered_nodes
 from storewise.engines.support.table import check_names, check_same, describe, described, make_table
-from storewise.engines.valkey.connection import Links
-from storewise.engines.valkey.launch import user_of
-from storewise.engines.valkey.settings import ValkeySettings
+from storewise.engines.valkey.connection import Connections
 from storewise.engines.valkey.slots import tag_of
 from storewise.errors import EngineError
 
@@ -42,7 +38,7 @@ _READERS: Mapping[FieldType, Callable[[bytes], Any] | None] = {
 }
 
 
-class Kept:
+class KeyLayout:
     """How the documents of a kind are kept, and under which keys on each server."""
 
     def __init__(self, kind: Kind, tags: Sequence[bytes], *, study_fields: bool) -> None:
@@ -56,13 +52,10 @@ class Kept:
         """What the keys of documents begin with."""
         self._names = frozenset(column.name for column in columns)
         self._id = columns[0]
-        self._numbers = [column for column in columns if column.type == "int"]
+        self._integers = [column for column in columns if column.type == "int"]
         self._readers = [(c.name, c.name.encode(), _READERS[c.type]) for c in columns]
-        self._known = frozenset(name.encode() for name in self._names)
-        self._changed: set[tuple[str, ...]] = set()
-        """Combinations of fields that `check_changes` has accepted."""
 
-    def packed(self, documents: Sequence[Document]) -> list[tuple[bytes, dict[str, Any]]]:
+    def hashes(self, documents: Sequence[Document]) -> list[tuple[bytes, dict[str, Any]]]:
         """Convert documents to pairs of id and hash fields; EngineError if one has other fields
         than its kind, or values that a field cannot hold."""
         table = self.table
@@ -71,23 +64,13 @@ class Kept:
             if document.keys() != self._names:
                 check_names(self.kind, self._names, document)
             table.check_value(self._id, document["_id"])
-        for column in self._numbers:
+        for column in self._integers:
             # The server would store longer integers, which a document cannot have.
             for value in [d[column.name] for d in documents if abs(d[column.name] or 0) > MAX_INT]:
                 table.check_value(column, value)
-        return [(document["_id"], self._fields(document)) for document in documents]
+        return [(document["_id"], self.hash_fields(document)) for document in documents]
 
-    def changed(self, changes: Mapping[str, Any]) -> dict[str, Any]:
-        """Convert changes to hash fields; EngineError if the kind does not allow them."""
-        names = tuple(changes)
-        if names in self._changed:
-            self.table.check_types(changes)
-        else:
-            self.table.check_changes(changes)
-            self._changed.add(names)
-        return self._fields(changes)
-
-    def _fields(self, document: Mapping[str, Any]) -> dict[str, Any]:
+    def hash_fields(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """Convert fields to hash fields: nulls are left out, open fields become JSON."""
         if not self.kind.open_fields:
             return {name: value for name, value in document.items() if value is not None}
@@ -104,19 +87,17 @@ class Kept:
                 result[name] = value
         return result
 
-    def document(self, stored: Mapping[bytes, bytes]) -> Document | None:
+    def document(self, stored: dict[bytes, bytes]) -> Document | None:
         """Convert a stored hash to a document; None if it has no ``_id``: then it is none."""
         if b"_id" not in stored:
             return None
-        get = stored.get
+        take = stored.pop
         try:
             document: Document = {
-                name: value if (value := get(key)) is None or read is None else read(value)
+                name: value if (value := take(key, None)) is None or read is None else read(value)
                 for name, key, read in self._readers
             }
-            if self.kind.open_fields:
-                for key in stored.keys() - self._known:
-                    document[key.decode()] = json.loads(stored[key])
+            document |= {name.decode(): json.loads(value) for name, value in stored.items()}
         except ValueError as error:
             raise EngineError(
                 f"valkey: {self.table.name}: a stored hash is not a valid document: {error}"
@@ -125,56 +106,59 @@ class Kept:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Shared(ProcessState[Kept]):
+class Shared(ProcessState[KeyLayout]):
     """What the clients of one process have in common."""
 
-    settings: ValkeySettings
     level: str
+    timeout_seconds: float
     credentials: Credentials
     endpoints: tuple[Endpoint, ...]
     tags: tuple[bytes, ...]
     """What the keys of each server begin with."""
     placement: HashPlacement
 
+    @classmethod
+    def of(cls, cluster: Cluster, mode: Mode, level: str, timeout_seconds: float) -> Shared:
+        endpoints = numbered_nodes(cluster)
+        servers = len(endpoints)
+        return cls(
+            mode=mode,
+            kinds=cluster.kinds,
+            level=level,
+            timeout_seconds=timeout_seconds,
+            credentials=Credentials.of(cluster),
+            endpoints=endpoints,
+            tags=tuple(tag_of(server, servers) for server in range(servers)),
+            placement=HashPlacement(servers),
+        )
 
-def open_shared(engine: Engine, cluster: Cluster, mode: Mode) -> Shared:
-    """What the clients of a process share; nothing is connected yet."""
-    settings: ValkeySettings = engine.settings_of(cluster.settings)
-    level = engine.level_of(cluster)
-    endpoints = numbered_nodes(cluster)
-    servers = len(endpoints)
-    return Shared(
-        mode=mode,
-        kinds=cluster.kinds,
-        settings=settings,
-        level=level,
-        credentials=Credentials.of(cluster),
-        endpoints=endpoints,
-        tags=tuple(tag_of(server, servers) for server in range(servers)),
-        placement=HashPlacement(servers),
-    )
+    def connections(self, answer_seconds: float | None = None) -> Connections:
+        """New connections to all servers as the session's user."""
+        user, password = self.credentials.user, self.credentials.password
+        return Connections(self.endpoints, user, password, answer_seconds)
 
 
-class ValkeyClient(ThreadClient[Shared, Kept]):
+class ValkeyClient(ThreadClient[Shared, KeyLayout]):
     """One thread's client; it has connections of its own."""
 
     engine_name = "valkey"
 
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
-        seconds = shared.settings.timeout_seconds
-        self._links = Links(shared.endpoints, *user_of(shared.credentials), seconds)
-        self._servers = len(shared.endpoints)
+        self._connections = shared.connections(shared.timeout_seconds)
+        self._servers = range(len(shared.endpoints))
 
     def _connect(self) -> None:
-        self._links.open()
+        self._connections.open()
 
     def _disconnect(self) -> None:
-        self._links.close()
+        self._connections.close()
 
     def check_connection(self) -> None:
-        """Ping all servers; EngineError if one does not answer."""
-        self._links.check_connection()
+        """Ping all servers; EngineError if one does not answer. The time-out may be shorter than
+        that of later requests."""
+        with self._shared.connections() as first:
+            first.open()
 
     def create(self, schema: Schema) -> None:
         """Keys come into being with their first value; what is kept is the schema."""
@@ -182,18 +166,19 @@ class ValkeyClient(ThreadClient[Shared, Kept]):
         if schema.indexes and schema.index_time != "none":
             raise self._cannot("secondary index")
         key, text = shared.tags[0] + _SCHEMA, describe(schema, "documents")
-        there = self._links.ask(0, lambda server: server.set(key, text, nx=True, get=True))
+        there = self._connections.ask(0, lambda valkey: valkey.set(key, text, nx=True, get=True))
         if there is not None:
             check_same("valkey", shared.endpoints[0], there.decode(), text)
         if there is None and shared.level == "memory":
             # A server that is started again has lost its documents, and still has its tables.
-            self._links.ask(0, lambda server: server.save())
+            self._connections.ask(0, lambda valkey: valkey.save())
         self._keep(schema)
 
     def _keep(self, schema: Schema) -> None:
         shared = self._shared
         tables = {
-            kind: Kept(kind, shared.tags, study_fields=schema.study_fields) for kind in schema.kinds
+            kind: KeyLayout(kind, shared.tags, study_fields=schema.study_fields)
+            for kind in schema.kinds
         }
         with shared.lock:
             shared.schema, shared.tables = schema, tables
@@ -201,47 +186,44 @@ class ValkeyClient(ThreadClient[Shared, Kept]):
     def _learn(self) -> None:
         """Take the schema that another client has created."""
         key = self._shared.tags[0] + _SCHEMA
-        text = self._links.ask(0, lambda server: server.get(key))
+        text = self._connections.ask(0, lambda valkey: valkey.get(key))
         if text is not None:
             schema, _ = described(text.decode(), self._shared.kinds)
             self._keep(schema)
 
-    def _table(self, kind: Kind) -> Kept:
-        kept = self._shared.tables.get(kind)
-        if kept is not None and not self._closed:
-            return kept
+    def _table(self, kind: Kind) -> KeyLayout:
         self._check_open()
         return super()._table(kind)
 
     def _server_of(self, document_id: bytes) -> int:
         if document_id.__class__ is not bytes:
             raise EngineError(f"valkey: {document_id!r} is no id of bytes")
-        return self._shared.placement.store_of(document_id) if self._servers > 1 else 0
+        return self._shared.placement.store_of(document_id)
 
     # Writing.
 
     def insert(self, kind: Kind, documents: Sequence[Document]) -> None:
         """Insert a batch, in one transaction on each server."""
         self._writing("insert")
-        kept = self._table(kind)
+        layout = self._table(kind)
         parts: dict[int, dict[bytes, dict[str, Any]]] = {}
-        for document_id, values in kept.packed(documents):
+        for document_id, values in layout.hashes(documents):
             # If an id occurs twice, keep its last document.
             parts.setdefault(self._server_of(document_id), {})[document_id] = values
 
-        def store(server: int, client: Any) -> None:
-            prefix, some = kept.prefixes[server], parts[server]
-            with client.pipeline() as pipe:
+        def store(server: int, valkey: Any) -> None:
+            prefix, some = layout.prefixes[server], parts[server]
+            with valkey.pipeline() as pipe:
                 pipe.delete(*(prefix + document_id for document_id in some))
                 for document_id, values in some.items():
                     pipe.hset(prefix + document_id, mapping=values)
-                pipe.zadd(kept.orders[server], dict.fromkeys(some, 0))
+                pipe.zadd(layout.orders[server], dict.fromkeys(some, 0))
                 pipe.execute()
 
         try:
-            self._links.ask_all(parts, store)
+            self._connections.ask_all(parts, store)
         except UnicodeEncodeError as error:
-            raise EngineError(f"valkey: {kept.table.name}: {error}") from error
+            raise EngineError(f"valkey: {layout.table.name}: {error}") from error
 
     def finish(self) -> None:
         """Nothing is left to do: every insert was acknowledged."""
@@ -249,114 +231,96 @@ class ValkeyClient(ThreadClient[Shared, Kept]):
 
     def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool:
         """Set the fields in one request. If the document is missing, this creates a hash without
-        ``_id``, which readers ignore; it is removed at once."""
+        ``_id``, which readers ignore and an insert replaces."""
         self._writing("update")
-        kept = self._table(kind)
-        values = kept.changed(changes)
+        layout = self._table(kind)
+        layout.table.check_changes(changes)
+        values = layout.hash_fields(changes)
+        nulls = changes.keys() - values.keys()
         server = self._server_of(document_id)
-        key = kept.prefixes[server] + document_id
-        if len(values) == len(changes):
-            try:
-                # If no field was new, the document existed.
-                if not self._links.servers[server].hset(key, mapping=values):
-                    return True
-            except ValkeyError as error:
-                raise self._links.failure(server, error) from error
+        key = layout.prefixes[server] + document_id
 
-        def change(client: Any) -> bool:
-            with client.pipeline() as pipe:
+        def change(valkey: Any) -> bool:
+            # If no field was new, the document existed.
+            if not nulls and valkey.hset(key, mapping=values) == 0:
+                return True
+            with valkey.pipeline() as pipe:
                 pipe.hexists(key, "_id")
-                if nulls := changes.keys() - values.keys():
+                if nulls:
                     pipe.hdel(key, *nulls)
                     if values:
                         pipe.hset(key, mapping=values)
-                if pipe.execute()[0]:
-                    return True
-            with client.pipeline() as pipe:
-                try:
-                    pipe.watch(key)
-                    if not pipe.hexists(key, "_id"):
-                        pipe.multi()
-                        pipe.delete(key)
-                        pipe.execute()
-                except WatchError:
-                    pass  # another client has inserted the document meanwhile
-                return False
+                return bool(pipe.execute()[0])
 
-        return self._links.ask(server, change)
+        return self._connections.ask(server, change)
 
     def delete(self, kind: Kind, document_id: bytes) -> bool:
         self._writing("delete")
-        kept = self._table(kind)
+        layout = self._table(kind)
         server = self._server_of(document_id)
 
-        def remove(client: Any) -> bool:
-            with client.pipeline() as pipe:
-                pipe.delete(kept.prefixes[server] + document_id)
-                pipe.zrem(kept.orders[server], document_id)
+        def remove(valkey: Any) -> bool:
+            with valkey.pipeline() as pipe:
+                pipe.delete(layout.prefixes[server] + document_id)
+                pipe.zrem(layout.orders[server], document_id)
                 return bool(pipe.execute()[1])
 
-        return self._links.ask(server, remove)
+        return self._connections.ask(server, remove)
 
     # Reading.
 
     def get(self, kind: Kind, document_id: bytes) -> Document | None:
-        kept = self._table(kind)
+        layout = self._table(kind)
         server = self._server_of(document_id)
-        try:
-            stored = self._links.servers[server].hgetall(kept.prefixes[server] + document_id)
-        except ValkeyError as error:
-            raise self._links.failure(server, error) from error
-        return kept.document(stored)
+        key = layout.prefixes[server] + document_id
+        return layout.document(self._connections.ask(server, lambda valkey: valkey.hgetall(key)))
 
     def get_many(self, kind: Kind, document_ids: Sequence[bytes]) -> list[Document | None]:
-        kept = self._table(kind)
+        layout = self._table(kind)
         parts: dict[int, list[bytes]] = {}
         for document_id in dict.fromkeys(document_ids):
             parts.setdefault(self._server_of(document_id), []).append(document_id)
 
-        def read(server: int, client: Any) -> list[dict[bytes, bytes]]:
-            with client.pipeline(transaction=False) as pipe:
+        def read(server: int, valkey: Any) -> list[dict[bytes, bytes]]:
+            with valkey.pipeline(transaction=False) as pipe:
                 for document_id in parts[server]:
-                    pipe.hgetall(kept.prefixes[server] + document_id)
+                    pipe.hgetall(layout.prefixes[server] + document_id)
                 return list(pipe.execute())
 
         documents: dict[bytes, Document | None] = {}
-        for ids, answers in zip(parts.values(), self._links.ask_all(parts, read), strict=True):
-            documents |= zip(ids, map(kept.document, answers), strict=True)
+        for ids, hashes in zip(parts.values(), self._connections.ask_all(parts, read), strict=True):
+            documents |= zip(ids, map(layout.document, hashes), strict=True)
         return [documents[document_id] for document_id in document_ids]
 
     def scan(self, query: Scan) -> list[Document]:
         """The first ids of all servers, then the documents of the first of these."""
-        kind, limit = query.kind, query.limit
-        kept = self._table(kind)
-        documents: list[Document] = []
+        layout = self._table(query.kind)
         first = b"[" + query.start if query.after is None else b"(" + query.after
-        while (wanted := limit - len(documents)) > 0:
-            ids = self._ids(kept, first, wanted)
-            documents += [d for d in self.get_many(kind, ids) if d is not None]
+        documents: list[Document] = []
+        while (wanted := query.limit - len(documents)) > 0:
+            ids = self._ids(layout, first, wanted)
+            documents += [d for d in self.get_many(query.kind, ids) if d is not None]
             if len(ids) < wanted:
                 break
-            # In place of those that others have deleted between the two questions.
+            # In place of those that others have deleted between the two requests.
             first = b"(" + ids[-1]
         return documents
 
-    def _ids(self, kept: Kept, first: bytes, limit: int) -> list[bytes]:
+    def _ids(self, layout: KeyLayout, first: bytes, limit: int) -> list[bytes]:
         """The first ids over all servers, from ``[id`` on or behind ``(id``."""
 
-        def ids(server: int, client: Any) -> list[bytes]:
-            order = kept.orders[server]
-            return list(client.zrange(order, first, "+", bylex=True, offset=0, num=limit))
+        def ids(server: int, valkey: Any) -> list[bytes]:
+            order = layout.orders[server]
+            return list(valkey.zrange(order, first, "+", bylex=True, offset=0, num=limit))
 
-        return list(islice(merge(*self._links.ask_all(range(self._servers), ids)), limit))
+        return list(islice(merge(*self._connections.ask_all(self._servers, ids)), limit))
 
     def count(self, query: Count) -> int:
         """Of a whole kind as the servers know it; with conditions by a look at every document."""
-        kept = self._table(query.kind)
         if query.where:
             return super().count(query)
-        servers = range(self._servers)
-        return sum(self._links.ask_all(servers, lambda s, c: int(c.zcard(kept.orders[s]))))
+        orders = self._table(query.kind).orders
+        return sum(self._connections.ask_all(self._servers, lambda s, v: int(v.zcard(orders[s]))))
 
     # What is known of the store.
 
@@ -368,9 +332,5 @@ class ValkeyClient(ThreadClient[Shared, Kept]):
         self._check_open()
         if self._shared.level == "memory":
             return None
-        servers = range(self._servers)
-        return sum(
-            self._links.ask_all(
-                servers, lambda s, c: int(c.info("persistence")["aof_current_size"])
-            )
-        )
+        infos = self._connections.ask_all(self._servers, lambda s, v: v.info("persistence"))
+        return sum(int(info["aof_current_size"]) for info in infos)

@@ -1,12 +1,11 @@
-"""From servers to one cluster of hash slots, and when a server serves.
+"""When a server is ready, and how several become one cluster of hash slots.
 
-https://valkey.io/topics/cluster-tutorial/ and /topics/cluster-spec/
+https://valkey.io/topics/cluster-tutorial/ and https://valkey.io/topics/cluster-spec/
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import psutil
@@ -14,38 +13,35 @@ import psutil
 from storewise.engines.contract.engine import Endpoint
 from storewise.engines.contract.server import BootstrapContext, Credentials, JoinContext
 from storewise.engines.support.servers import wait_until
-from storewise.engines.valkey.connection import Links, Refused, Unreached
-from storewise.engines.valkey.launch import BUS, former_of, user_of
-from storewise.engines.valkey.settings import ValkeySettings
+from storewise.engines.valkey.connection import Connections, Unavailable
 from storewise.engines.valkey.slots import SLOTS, slots_of
 from storewise.errors import EngineError
 
+#: The user of `users.acl.j2` that makes one cluster of the servers.
+CLUSTER_ADMIN = "cluster-admin"
 #: For an answer of a server that has answered already, s.
-_SECONDS = 30.0
+_ANSWER_SECONDS = 30.0
 #: A server that comes back takes writes when it has heard the others for 5 s at most, and it has to
 #: be heard by them.
-_STEP_SECONDS = 120.0
+_CLUSTER_SECONDS = 120.0
 
 
 def not_ready_reason(endpoint: Endpoint, credentials: Credentials) -> str | None:
     """Why the session's user cannot log in yet; None if it can. EngineError if it never will."""
-    links = Links((endpoint,), *user_of(credentials), _SECONDS)
-    try:
-        links.check_connection()
-    except Unreached as error:
-        return str(error)
-    finally:
-        links.close()
+    with Connections((endpoint,), credentials.user, credentials.password) as connections:
+        try:
+            connections.open()
+        except Unavailable as error:
+            return str(error)
     return None
 
 
-def check_memory(context: JoinContext, settings: ValkeySettings) -> None:
+def check_free_memory(name: str, max_bytes: int) -> None:
     """EngineError where the documents may take more memory than the host has free."""
-    node = context.node
-    most, free = settings.most_bytes(node.spec.memory_mb), psutil.virtual_memory().available
-    if most > free:
+    free = psutil.virtual_memory().available
+    if max_bytes > free:
         raise EngineError(
-            f"valkey: {node.spec.name} may keep {most >> 20:,} MB of documents (`memory_share` of "
+            f"valkey: {name} may keep {max_bytes >> 20:,} MB of documents (`memory_share` of "
             f"`node_memory_mb`), and its host has {free >> 20:,} MB of memory free: lower one of "
             "them, or take a host with more"
         )
@@ -56,61 +52,62 @@ def bootstrap(context: BootstrapContext) -> None:
     nodes = context.endpoints("data")
     if len(nodes) == 1:
         return
-    with _former(nodes, context.credentials) as links:
+    with _as_admin(nodes, context.credentials) as connections:
         for server in range(len(nodes)):
             first, last = slots_of(server, len(nodes))
+            _cluster(connections, server, "ADDSLOTSRANGE", first, last)
             # Epochs of its own: else they would quarrel for seconds which of them is right.
-            _order(links, server, "CLUSTER ADDSLOTSRANGE", first, last)
-            _order(links, server, "CLUSTER SET-CONFIG-EPOCH", server + 1)
+            _cluster(connections, server, "SET-CONFIG-EPOCH", server + 1)
         for node in nodes[1:]:
-            _order(links, 0, "CLUSTER MEET", node.address, node.port, node.ports[BUS])
-
-        def lacking() -> str | None:
-            for server, node in enumerate(nodes):
-                if (words := _lacks(links, server, len(nodes))) is not None:
-                    return f"{node}: {words}"
-            return None
-
-        _await(lacking, context.raise_if_aborted)
+            _cluster(connections, 0, "MEET", node.address, node.port, node.ports["bus"])
+        _wait_for_all_slots(connections, nodes, len(nodes), context.raise_if_aborted)
 
 
 def wait_recovered(context: JoinContext) -> None:
     """Wait until a server that was started again has its place in the cluster."""
-    node = context.node
-    nodes = node.topology.nodes
-    if nodes == 1:
+    node, spec = context.node, context.node.spec
+    if node.topology.nodes == 1:
         return
-    spec = node.spec
     own = Endpoint(spec.role, spec.index, "", node.address, node.port, node.ports)
-    with _former((own,), node.credentials) as links:
-        _await(lambda: _lacks(links, 0, nodes), context.raise_if_aborted)
+    with _as_admin((own,), node.credentials) as connections:
+        _wait_for_all_slots(connections, (own,), node.topology.nodes, context.raise_if_aborted)
 
 
-def _order(links: Links, server: int, *command: str | int) -> Any:
-    return links.ask(server, lambda client: client.execute_command(*command))
+def _as_admin(nodes: Sequence[Endpoint], credentials: Credentials) -> Connections:
+    return Connections(nodes, CLUSTER_ADMIN, credentials.key, _ANSWER_SECONDS)
 
 
-def _await(lacking: Callable[[], str | None], check: Callable[[], None]) -> None:
-    wait_until(lacking, _STEP_SECONDS, "valkey: the servers are no cluster", check, poll=0.1)
+def _cluster(connections: Connections, server: int, *command: str | int) -> Any:
+    return connections.ask(server, lambda valkey: valkey.cluster(*command))
 
 
-def _lacks(links: Links, server: int, nodes: int) -> str | None:
-    """What a server still lacks of its place in a cluster of so many."""
-    try:
-        known = _order(links, server, "CLUSTER INFO")
-    except (Unreached, Refused) as error:
-        return str(error)
-    words = ("cluster_state", "cluster_known_nodes", "cluster_slots_assigned")
-    wanted = ("ok", str(nodes), str(SLOTS))
-    if tuple(map(known.get, words)) == wanted:
+def _wait_for_all_slots(
+    connections: Connections,
+    nodes: Sequence[Endpoint],
+    cluster_size: int,
+    raise_if_aborted: Callable[[], None],
+) -> None:
+    """Wait until each of `nodes` says that the cluster is complete."""
+    expected = {
+        "cluster_state": "ok",
+        "cluster_known_nodes": str(cluster_size),
+        "cluster_slots_assigned": str(SLOTS),
+    }
+
+    def pending_reason() -> str | None:
+        for server, node in enumerate(nodes):
+            try:
+                info = _cluster(connections, server, "INFO")
+            except EngineError as error:
+                return str(error)
+            if wrong := [f"{n} is {info.get(n)}" for n in expected if info.get(n) != expected[n]]:
+                return f"{node}: {', '.join(wrong)}"
         return None
-    return ", ".join(f"{name} is {known.get(name)}" for name in words)
 
-
-@contextmanager
-def _former(nodes: Sequence[Endpoint], credentials: Credentials) -> Iterator[Links]:
-    links = Links(nodes, *former_of(credentials), _SECONDS)
-    try:
-        yield links
-    finally:
-        links.close()
+    wait_until(
+        pending_reason,
+        _CLUSTER_SECONDS,
+        "valkey: the servers are no cluster",
+        raise_if_aborted,
+        poll=0.1,
+    )

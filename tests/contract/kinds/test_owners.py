@@ -3,7 +3,7 @@
 import pytest
 from support.servers.other_kinds import DOCUMENTS, MEASURES, TARGETS, USERS
 from support.servers.samples import secrets_of
-from support.servers.stores import cells
+from support.servers.stores import cells, valkey_servers
 
 
 def _hashed_by_mongodb(store):
@@ -42,14 +42,13 @@ def _tokens_of_cassandra(store):
 
 def _keys_of_valkey(store):
     """Each server has the keys of its documents, and nothing else but the schema on the first."""
-    from storewise.engines.valkey.connection import Links
-    from storewise.engines.valkey.launch import user_of
     from storewise.engines.valkey.slots import tag_of
 
     endpoints = store.cluster.endpoints
-    links = Links(endpoints, *user_of(secrets_of(store.cluster)), 10.0)
+    valkeys = valkey_servers(store.cluster)
     for server, endpoint in enumerate(endpoints):
-        keys = list(links.servers[server].scan_iter(count=1000))
+        with valkeys[server]:
+            keys = list(valkeys[server].scan_iter(count=1000))
         tag = tag_of(server, len(endpoints))
         expected = {tag + b":schema"} if server == 0 else set()
         for kind, documents in DOCUMENTS.items():
@@ -59,7 +58,6 @@ def _keys_of_valkey(store):
             expected |= {table, *(table + b":" + i for i in mine)}
             assert len(mine) > len(ids) / len(endpoints) / 2
         assert set(keys) == expected
-    links.close()
 
 
 def _all_on_one(store):

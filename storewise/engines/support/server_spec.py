@@ -1,0 +1,255 @@
+"""Servers as data: ``server.yaml`` in a store's folder, and templates of the server's own files.
+
+``server.yaml`` says which programs a server needs and where they are looked for, how each role is
+started and stopped, what each consistency level means, and what guards its ports. ``NAME.j2`` is
+the server's file ``NAME`` as an operator knows it (Jinja2); `node`, `settings` and `level` (the
+options of the consistency level) are known there. What is no data is a method of the engine.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from hashlib import sha256
+from signal import Signals
+from typing import Any, ClassVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic import Field as Setting
+
+from storewise.engines.contract.engine import Endpoint
+from storewise.engines.contract.server import (
+    Installation,
+    Launch,
+    Node,
+    NodeSpec,
+    ServerEngine,
+    ServerSettings,
+    Topology,
+)
+from storewise.engines.support.installation import find_installation
+from storewise.engines.support.servers import resource
+from storewise.errors import EngineError
+
+#: The parser in C takes a thirtieth of the time; wheels of PyYAML have it.
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_OPTION = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+
+class VersionSpec(_Part):
+    """How a server tells its version, and which versions are taken."""
+
+    command: tuple[str, ...]
+    """A program, as `ServerSpec.programs` calls it, and its arguments."""
+    pattern: str
+    """Regular expression for the first line that it prints, with the groups ``product`` and
+    ``number``."""
+    oldest: Mapping[str, str]
+    """Product (MariaDB, MySQL) -> its oldest version that is taken."""
+
+
+class LevelSpec(_Part):
+    """A consistency level."""
+
+    meaning: str
+    """What has happened when a write is acknowledged, in the server's own terms."""
+    may_lose: str | None = None
+    """Which acknowledged documents may be lost; None: none, and then a loss fails the trial."""
+    server: Mapping[str, str | int] = {}
+    """Options of the server at this level."""
+
+
+class PortSpec(_Part):
+    """A further port of a server, beside the one for clients."""
+
+    guard: str
+    """What guards it, as `ServerEngine.guard`."""
+    strangers_can: str = ""
+    """What whoever reaches it could do, where it asks nobody who they are."""
+    clusters_only: bool = False
+    """A server that is alone does not open it."""
+
+
+class RoleSpec(_Part):
+    """How a server of one role is started and stopped; texts are templates, too."""
+
+    command: tuple[str, ...]
+    """A program, as `ServerSpec.programs` calls it, and its arguments. It runs in the node's
+    directory."""
+    files: tuple[str, ...]
+    """Files of the node's directory; the text of NAME comes from ``NAME.j2``."""
+    directories: tuple[str, ...] = ()
+    stop_signal: Signals = Signals.SIGTERM
+    stop_seconds: float = 30.0
+    ports: Mapping[str, PortSpec] = {}
+
+    @field_validator("stop_signal", mode="before")
+    @classmethod
+    def _by_name(cls, name: str) -> Signals:
+        return Signals[name]
+
+
+class ServerSpec(_Part):
+    """``server.yaml`` of a store."""
+
+    package: str
+    title: str
+    guard: str
+    programs: Mapping[str, tuple[str, ...]]
+    """Program -> its names, of which the first one that is found is taken."""
+    version: VersionSpec
+    variable: str
+    """Environment variable that names the directory of the programs."""
+    usual_places: tuple[str, ...] = ()
+    """Further directories to look in, after the PATH (globs)."""
+    install_hint: str
+    consistency: Mapping[str, LevelSpec]
+    consistency_aliases: Mapping[str, str]
+    forbidden: tuple[str, ...] = ()
+    """Beginnings of the server's options that a study's `config` may not have: they would open a
+    port, let others in, or load code."""
+    roles: Mapping[str, RoleSpec]
+
+    @classmethod
+    def read(cls, package: str) -> ServerSpec:
+        """The ``server.yaml`` beside the modules of a package."""
+        text = resource(package, "server.yaml")
+        return cls(package=package, **yaml.load(text, Loader=_LOADER))
+
+    def find(self, name: str, settings: Mapping[str, Any]) -> Installation:
+        """The programs on this host; EngineError where they are missing or too old."""
+        installed = find_installation(
+            self.title,
+            tuple(self.programs.values()),
+            settings,
+            variable=self.variable,
+            version=self.version.command,
+            own=name,
+            usual=self.usual_places,
+            hint=self.install_hint,
+        )
+        path = installed.programs[self.version.command[0]]
+        version = re.search(self.version.pattern, installed.version)
+        if version is None:
+            raise EngineError(f"{path} says no version: {installed.version!r}")
+        product, number = version["product"], version["number"]
+        oldest = self.version.oldest[product]
+        if _numbers(number) < _numbers(oldest):
+            raise EngineError(
+                f"{path} is {product} {number}; {oldest} or newer is needed; {self.install_hint}"
+            )
+        return replace(installed, version=f"{product} {number}")
+
+    def ports(self, role: str, topology: Topology) -> tuple[str, ...]:
+        """The further ports that a server of a role opens in such a cluster."""
+        ports = self.roles[role].ports
+        return tuple(p for p in ports if topology.nodes > 1 or not ports[p].clusters_only)
+
+    def launch(self, node: Node, settings: ServerSettings) -> Launch:
+        """How to start a node. Pure."""
+        role = self.roles[node.spec.role]
+        known = {
+            "node": node,
+            "settings": settings,
+            "level": self.consistency[node.consistency].server,
+        }
+        program, *arguments = role.command
+        return Launch(
+            command=(str(node.installation.programs[program]), *arguments),
+            files={name: self._render(name, known) for name in role.files},
+            directories=role.directories,
+            stop_signal=role.stop_signal,
+            stop_seconds=role.stop_seconds,
+        )
+
+    def check_config(self, config: Mapping[str, Any]) -> None:
+        """ValueError for options that a study may not set, and for what is no option."""
+        for name, value in config.items():
+            plain = name.lower().replace("_", "-")
+            if not _OPTION.fullmatch(name) or not str(value).isprintable():
+                raise ValueError(f"{name!r} is no option of {self.title} in one line")
+            if plain in self._own_options():
+                raise ValueError(f"{name} is set by Storewise itself")
+            if plain.startswith(self.forbidden):
+                raise ValueError(f"{name} opens the server or loads code: not in `config`")
+
+    def _own_options(self) -> frozenset[str]:
+        """The options that come after the study's in the server's files, where the last counts."""
+        own = {name for level in self.consistency.values() for name in level.server}
+        for role in self.roles.values():
+            for name in role.files:
+                _, _, last = resource(self.package, f"{name}.j2").partition("settings.config")
+                own |= set(re.findall(r"^[a-z][a-z0-9_.-]*", last, re.MULTILINE))
+        return frozenset(name.replace("_", "-") for name in own)
+
+    def _render(self, name: str, known: Mapping[str, Any]) -> str:
+        text: str = _environment().from_string(resource(self.package, f"{name}.j2")).render(known)
+        return text
+
+
+class ConfigSettings(ServerSettings):
+    """Settings of a server that takes options of its own from the study."""
+
+    spec: ClassVar[ServerSpec]
+    config: dict[str, bool | int | float | str] = Setting(
+        default_factory=dict, description="more options of the server, as its manual calls them"
+    )
+
+    @field_validator("config")
+    @classmethod
+    def _check_config(cls, config: dict[str, Any]) -> dict[str, Any]:
+        cls.spec.check_config(config)
+        return config
+
+
+class SpecEngine(ServerEngine):
+    """An engine whose servers are described by a ``server.yaml``."""
+
+    spec: ClassVar[ServerSpec]
+
+    def __init_subclass__(cls) -> None:
+        spec = cls.spec
+        cls.title, cls.titles, cls.guard = spec.title, tuple(spec.version.oldest), spec.guard
+        cls.consistencies = {name: level.meaning for name, level in spec.consistency.items()}
+        cls.lossy_levels = frozenset(n for n, level in spec.consistency.items() if level.may_lose)
+        cls.consistency_aliases = spec.consistency_aliases
+        cls.programs, cls.install_hint = tuple(spec.programs), spec.install_hint
+
+    def find(self, settings: Mapping[str, Any]) -> Installation:
+        return self.spec.find(self.name, settings)
+
+    def launch(self, node: Node) -> Launch:
+        return self.spec.launch(node, self.settings_of(node.settings))
+
+    def peer_guards(self, endpoint: Endpoint) -> Mapping[str, str]:
+        ports = self.spec.roles[endpoint.role].ports
+        return {name: ports[name].guard for name in endpoint.ports}
+
+    def open_ports(
+        self, spec: NodeSpec, topology: Topology, settings: Mapping[str, Any]
+    ) -> Mapping[str, str]:
+        ports = self.spec.roles[spec.role].ports
+        return {name: ports[name].strangers_can for name in spec.ports if ports[name].strangers_can}
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", version)))
+
+
+@cache
+def _environment() -> Any:
+    # Only a node renders files: its workers need not pay for Jinja2.
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(
+        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
+    )
+    environment.filters["sha256"] = lambda text: sha256(text.encode()).hexdigest()
+    return environment
