@@ -241,9 +241,10 @@ class RawInsertMany(Tool):
 
     def ready(self, ready: list[Part]) -> Callable[[], None]:
         from bson.raw_bson import RawBSONDocument
+        from pymongo.write_concern import WriteConcern
 
-        from storewise.engines.mongodb.cluster import DATABASE, as_user
-        from storewise.engines.mongodb.settings import WRITE_CONCERNS
+        from storewise.engines.mongodb.cluster import as_user
+        from storewise.engines.mongodb.connection import DATABASE
         from storewise.engines.support.batches import documents_of
         from storewise.ssearch.parse.documents import to_bson
 
@@ -265,7 +266,7 @@ class RawInsertMany(Tool):
                 for name, documents in packed:
                     # As safe as ours: the driver's own write concern does not wait for the disk.
                     collection = database.get_collection(
-                        name, write_concern=WRITE_CONCERNS["durable"]
+                        name, write_concern=WriteConcern("majority", j=True)
                     )
                     collection.insert_many(documents, ordered=False)
 

@@ -99,7 +99,6 @@ def test_a_server_that_cannot_start_says_why_and_leaves_nothing(name, option, wo
 
 #: How long an engine waits for a server, in whole seconds.
 WAITS = (
-    "mongodb.connection._CONNECT_SECONDS",
     "mysql.connection._CONNECT_SECONDS",
     "mysql.connection._ANSWER_SECONDS",
     "postgres.client.CONNECT_SECONDS",

@@ -1,4 +1,4 @@
-"""What one process does with a MongoDB cluster, through pymongo."""
+"""What one process does with a MongoDB cluster, through PyMongo."""
 
 from __future__ import annotations
 
@@ -8,28 +8,46 @@ from typing import Any
 import pymongo
 from bson.raw_bson import RawBSONDocument
 from pymongo import ReplaceOne
-from pymongo.errors import AutoReconnect, BulkWriteError
-from pymongo.read_concern import ReadConcern
+from pymongo.collection import Collection
+from pymongo.errors import BulkWriteError
 from pymongo.read_preferences import ReadPreference
 from pymongo.write_concern import WriteConcern
 
 from storewise.documents import Document, Kind
 from storewise.engines.contract.engine import Schema
 from storewise.engines.contract.queries import Count, Find, Histogram, Query, Scan, Top
-from storewise.engines.mongodb import queries
-from storewise.engines.mongodb.cluster import DATABASE, PASSING
-from storewise.engines.mongodb.connection import SCHEMA, MongoCollection, MongoLink
-from storewise.engines.mongodb.documents import forms_of
-from storewise.engines.mongodb.sharding import routing_table, shard_collections, shard_nodes
-from storewise.engines.support.table import check_same, describe, make_tables
-from storewise.errors import EngineError
+from storewise.engines.mongodb.codec import BsonCodec
+from storewise.engines.mongodb.connection import DATABASE, Connection, Shared, host_port
+from storewise.engines.mongodb.queries import Pipeline, histogram_pipeline, stages_of, top_pipeline
+from storewise.engines.mongodb.sharding import ShardMap, key_field, shard_collections
+from storewise.engines.support.clients import ProcessClient
+from storewise.engines.support.table import check_same, describe, described, make_tables
 
+MongoCollection = Collection[dict[str, Any]]
+
+#: Where the schema of the other collections is kept, for clients that connect later.
+SCHEMA = "schema"
 _DUPLICATE_KEY = 11000
-_IN_LIST = 1000
 
 
-class MongodbClient(MongoLink):
+class MongodbClient(ProcessClient[Shared, BsonCodec]):
     """A client that all threads of a process share, except for unacknowledged writes."""
+
+    engine_name = "mongodb"
+
+    def __init__(self, shared: Shared, mongo: Connection) -> None:
+        super().__init__(shared)
+        shared.opened.append(mongo)
+        self._mongo = mongo
+        self._database = mongo[DATABASE]
+        self._collections = {kind: self._database[kind.table] for kind in shared.kinds}
+        self._shard_maps: dict[Kind, ShardMap] = {}
+
+    def check_connection(self) -> None:
+        """Sign in; EngineError where no server answers or the password is refused."""
+        servers = ", ".join(map(host_port, self._shared.seeds))
+        with self._shared.errors(f"connect to {servers}"):
+            self._mongo.admin.command("ping")
 
     def open_thread(self) -> MongodbClient:
         """This client, with one more connection in its pool.
@@ -38,13 +56,13 @@ class MongodbClient(MongoLink):
         requests of one connection in order, which `flush` needs.
         """
         shared = self._shared
-        with shared.lock, self._words("connect"):
-            if shared.concern.acknowledged or shared.mode == "read":
+        with shared.lock, shared.errors("connect"):
+            if shared.acknowledged or shared.mode == "read":
                 shared.threads += 1
                 shared.pool.fill(self._mongo, shared.threads)
                 return self
             client = MongodbClient(shared, shared.connect(maxPoolSize=1))
-            client._mongo.admin.command("ping")
+            client.check_connection()
             return client
 
     def close_thread(self) -> None:
@@ -56,140 +74,215 @@ class MongodbClient(MongoLink):
                 shared.opened.remove(self._mongo)
                 self._mongo.close()
 
+    def close(self) -> None:
+        """Closes the connections of all threads."""
+        for mongo in self._shared.opened:
+            mongo.close()
+
+    # The schema.
+
     def create(self, schema: Schema) -> None:
         shared = self._writing("create")
         make_tables(schema)  # refuses indexes on fields that there are not
-        forms = forms_of(schema.kinds, study_fields=schema.study_fields)
         content = describe(schema, "documents")
-        with self._words("create"):
-            there = self._schemas().find_one({"_id": SCHEMA})
-            if there is not None:
-                check_same("mongodb", shared.seeds[0], there["content"], content)
+        with shared.errors("create"):
+            existing = self._schemas().find_one({"_id": SCHEMA})
+            if existing is not None:
+                check_same("mongodb", shared.seeds[0], existing["content"], content)
             if shared.sharded:
                 shard_collections(self._mongo, schema.kinds, shared.settings)
             else:
-                known = set(self._mongo[DATABASE].list_collection_names())
+                known = set(self._database.list_collection_names())
                 for kind in schema.kinds:
                     if kind.table not in known:
-                        self._mongo[DATABASE].create_collection(kind.table)
+                        self._database.create_collection(kind.table)
             if schema.index_time == "before":
-                self._make_indexes(schema)
+                self._create_indexes(schema)
             record = {"_id": SCHEMA, "content": content}
-            safe = self._schemas(WriteConcern("majority", j=True))
-            safe.replace_one({"_id": SCHEMA}, record, upsert=True)
-        with shared.lock:
-            shared.schema, shared.tables = schema, forms
+            self._schemas().replace_one({"_id": SCHEMA}, record, upsert=True)
+        self._take(schema)
 
-    def _make_indexes(self, schema: Schema) -> None:
+    def _schemas(self) -> MongoCollection:
+        concern = WriteConcern("majority", j=True)
+        return self._database.get_collection(
+            SCHEMA, read_preference=ReadPreference.PRIMARY, write_concern=concern
+        )
+
+    def _create_indexes(self, schema: Schema) -> None:
         for kind, name in schema.indexes:
-            self._mongo[DATABASE][kind.table].create_index([(name, pymongo.ASCENDING)])
+            self._database[kind.table].create_index([(name, pymongo.ASCENDING)])
+
+    def _take(self, schema: Schema) -> None:
+        codecs = {k: BsonCodec(k, study_fields=schema.study_fields) for k in schema.kinds}
+        with self._shared.lock:
+            self._shared.schema, self._shared.tables = schema, codecs
+
+    def _learn(self) -> None:
+        with self._shared.errors("connect"):
+            record = self._schemas().find_one({"_id": SCHEMA})
+        if record is not None:
+            self._take(described(record["content"], self._shared.kinds)[0])
+
+    # Writing.
 
     def insert(self, kind: Kind, documents: Sequence[bytes | Document]) -> None:
         """As BSON or as dicts."""
-        self._writing("insert")
-        form = self._table(kind)
+        shared = self._writing("insert")
+        codec = self._table(kind)
         if not documents:
             return
-        collection = self._collections[kind]
-        with self._words("insert"):
-            packed = [d if isinstance(d, bytes) else form.bson(d) for d in documents]
-
-        def insert() -> None:
-            raw = [RawBSONDocument(document) for document in packed]
+        with shared.errors(f"insert into {kind.table}"):
+            raw = [RawBSONDocument(d if isinstance(d, bytes) else codec.bson(d)) for d in documents]
             try:
-                collection.insert_many(raw, ordered=False)
+                self._collections[kind].insert_many(raw, ordered=False)
             except BulkWriteError as error:
-                self._repair(kind, raw, error)
+                self._replace_existing(kind, raw, error)
 
-        self._try("insert", insert)
-
-    def _repair(self, kind: Kind, raw: list[RawBSONDocument], error: BulkWriteError) -> None:
+    def _replace_existing(
+        self, kind: Kind, raw: Sequence[RawBSONDocument], error: BulkWriteError
+    ) -> None:
         """Replace the documents whose ids exist; any other error is raised."""
-        details = error.details
-        problems = details["writeErrors"]
-        other = [problem for problem in problems if problem["code"] != _DUPLICATE_KEY]
-        if other and all(problem["code"] in PASSING for problem in other):
-            raise AutoReconnect(other[0]["errmsg"]) from error
-        if other or details["writeConcernErrors"]:
-            first = (other or details["writeConcernErrors"])[0]
-            raise EngineError(
-                f"mongodb: insert into {kind.table}: {first.get('errmsg', first)}"
-            ) from error
-        twice = {raw[problem["index"]]["_id"] for problem in problems}
+        problems = error.details["writeErrors"]
+        if error.details["writeConcernErrors"] or {p["code"] for p in problems} != {_DUPLICATE_KEY}:
+            raise error
+        existing = {raw[problem["index"]]["_id"] for problem in problems}
         # Of an id that a batch holds more than once the last document counts.
-        last = {document["_id"]: document for document in raw if document["_id"] in twice}
-        key = self._keys[kind]
+        last = {document["_id"]: document for document in raw if document["_id"] in existing}
+        key = key_field(kind, self._shared.settings)
         replace: list[ReplaceOne[Any]] = [
-            ReplaceOne({"_id": identifier, key: document[key]}, document, upsert=True)
-            for identifier, document in last.items()
+            ReplaceOne({"_id": document_id, key: document[key]}, document, upsert=True)
+            for document_id, document in last.items()
         ]
-        try:
-            self._collections[kind].bulk_write(replace, ordered=False)
-        except BulkWriteError as again:
-            first = (again.details["writeErrors"] or again.details["writeConcernErrors"])[0]
-            if first.get("code") in PASSING | {_DUPLICATE_KEY}:
-                raise AutoReconnect(first["errmsg"]) from again
-            raise
+        self._collections[kind].bulk_write(replace, ordered=False)
 
     def flush(self) -> None:
         """The server has handled everything before the ping on the thread's one connection."""
-        if not self._shared.concern.acknowledged:
-            with self._words("flush"):
+        if not self._shared.acknowledged:
+            with self._shared.errors("flush"):
                 self._mongo.admin.command("ping")
 
     def finish(self) -> None:
-        self._writing("finish")
-        if self._shared.schema is None:
+        shared = self._writing("finish")
+        if shared.schema is None:
             self._learn()
-        schema = self._shared.schema
-        if schema is not None and schema.index_time == "after":
-            with self._words("index"):
-                self._make_indexes(schema)
+        if shared.schema is not None and shared.schema.index_time == "after":
+            with shared.errors("index"):
+                self._create_indexes(shared.schema)
 
     def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool:
         self._writing("update")
-        form = self._table(kind)
-        with self._words("update"):
-            values = form.changes(changes)
-            done = self._answering(kind).update_one(
-                {"_id": form.stored_id(document_id)}, {"$set": values}
-            )
+        codec = self._table(kind)
+        with self._shared.errors("update"):
+            stored_id, values = codec.stored_id(document_id), codec.changes(changes)
+            done = self._answering(kind).update_one({"_id": stored_id}, {"$set": values})
             return done.matched_count > 0
 
     def delete(self, kind: Kind, document_id: bytes) -> bool:
         self._writing("delete")
-        form = self._table(kind)
-        with self._words("delete"):
-            done = self._answering(kind).delete_one({"_id": form.stored_id(document_id)})
-            return done.deleted_count > 0
+        stored_id = self._table(kind).stored_id(document_id)
+        with self._shared.errors("delete"):
+            return self._answering(kind).delete_one({"_id": stored_id}).deleted_count > 0
 
     def _answering(self, kind: Kind) -> MongoCollection:
         """The collection, its writes acknowledged: an update says whether there was something."""
-        if self._shared.concern.acknowledged:
+        if self._shared.acknowledged:
             return self._collections[kind]
         return self._collections[kind].with_options(write_concern=WriteConcern(w=1))
 
+    # Reading.
+
+    def get(self, kind: Kind, document_id: bytes) -> Document | None:
+        codec = self._table(kind)
+        with self._shared.errors("get"):
+            stored = self._collections[kind].find_one({"_id": codec.stored_id(document_id)})
+        return None if stored is None else codec.document(stored)
+
+    def get_many(self, kind: Kind, document_ids: Sequence[bytes]) -> list[Document | None]:
+        stored_ids = list(map(self._table(kind).stored_id, document_ids))
+        found = {d["_id"]: d for d in self._find(kind, {"_id": {"$in": stored_ids}})}
+        return [found.get(document_id) for document_id in document_ids]
+
+    def scan(self, query: Scan) -> list[Document]:
+        where = self._table(query.kind).filter(query.where)
+        return self._find(query.kind, where, {"_id": 1}, query.limit)
+
+    def find(self, query: Find) -> list[Document]:
+        codec = self._table(query.kind)
+        if query.order_by is None:
+            return self._find(query.kind, codec.filter(query.where), limit=query.limit)
+        name = codec.table.column(query.order_by).name
+        # Ties by id, of which there are none where the id is the order.
+        sort = {name: -1 if query.descending else 1}
+        sort.setdefault("_id", 1)
+        where = codec.filter(query.where, {name: {"$ne": None}})
+        return self._find(query.kind, where, sort, query.limit)
+
+    def _find(
+        self,
+        kind: Kind,
+        where: Mapping[str, Any],
+        sort: Mapping[str, int] | None = None,
+        limit: int | None = None,
+    ) -> list[Document]:
+        if limit == 0:  # which the server takes for no limit
+            return []
+        codec, collection = self._table(kind), self._collections[kind]
+        with self._shared.errors("find"):
+            cursor = collection.find(where, sort=sort, limit=limit or 0, allow_disk_use=True)
+            return list(map(codec.document, cursor))
+
+    def top(self, query: Top) -> list[tuple[Any, int]]:
+        codec = self._table(query.kind)
+        rows = self._aggregate(query.kind, top_pipeline(codec, query)) if query.limit else []
+        return [(codec.loaded(row["_id"], query.field), int(row["n"])) for row in rows]
+
+    def histogram(self, query: Histogram) -> dict[int, int]:
+        rows = self._aggregate(query.kind, histogram_pipeline(self._table(query.kind), query))
+        return {int(row["_id"]): int(row["n"]) for row in rows}
+
+    def _aggregate(self, kind: Kind, pipeline: Pipeline) -> list[dict[str, Any]]:
+        with self._shared.errors("aggregate"):
+            return list(self._collections[kind].aggregate(pipeline, allowDiskUse=True))
+
+    def count(self, query: Count) -> int:
+        """Exact: the number in the metadata is wrong after a crash, and counts documents twice that
+        a shard has given away. Of a whole kind what the primary has."""
+        where = self._table(query.kind).filter(query.where)
+        collection = self._collections[query.kind]
+        if not where:
+            collection = collection.with_options(read_preference=ReadPreference.PRIMARY)
+        with self._shared.errors("count"):
+            return collection.count_documents(where)
+
+    def explain(self, query: Query) -> str:
+        """The stages of the winning plan in MongoDB's own names: ``FETCH < IXSCAN mv_1``."""
+        assert isinstance(query, Find | Count)
+        command = {"find": query.kind.table, "filter": self._table(query.kind).filter(query.where)}
+        with self._shared.errors("explain"):
+            plan = self._database.command("explain", command, verbosity="queryPlanner")
+        return " < ".join(stages_of(plan))
+
     def owner(self, kind: Kind, document_id: bytes) -> str | None:
-        """Name of the node: the primary; of a shard the member that leads it unless it failed.
+        """Name of the node: the primary; of a shard its first node.
 
         None where the shard key is another field than the id.
         """
         shared = self._shared
-        if shared.sharded:
-            with self._words("owner"), shared.lock:
-                if kind not in shared.routing:
-                    shared.routing[kind] = routing_table(self._mongo, kind, shared.settings)
-                    shared.nodes = shard_nodes(self._mongo, shared.data)
-                table = shared.routing[kind]
-            return None if table is None else shared.nodes[table.shard_of(document_id)]
-        if len(shared.data) == 1:
-            return shared.data[0].name
-        with self._words("owner"):
-            primary = self._mongo.primary
-        for endpoint in shared.data:
-            if (endpoint.address, endpoint.port) == primary:
-                return endpoint.name
-        return None
+        if not shared.sharded:
+            primary = self._mongo.primary if len(shared.data) > 1 else None
+            nodes = [e.name for e in shared.data if primary in (None, (e.address, e.port))]
+            return nodes[0] if nodes else None
+        if key_field(kind, shared.settings) != "_id":
+            return None
+        stored_id = self._table(kind).stored_id(document_id)
+        with shared.lock:
+            if kind not in self._shard_maps:
+                with shared.errors("owner"):
+                    hashed = shared.settings.shard_key == "hashed"
+                    self._shard_maps[kind] = ShardMap(
+                        self._mongo, kind, hashed=hashed, data_nodes=len(shared.data)
+                    )
+        return self._shard_maps[kind].node_of(stored_id)
 
     def disk_bytes(self) -> int:
         """Collections and indexes of all shards, one copy of each document.
@@ -197,84 +290,6 @@ class MongodbClient(MongoLink):
         Journals, the oplog and further replicas are not in it. Sizes are those of the last
         checkpoint, so one is made first.
         """
-        with self._words("disk size"):
+        with self._shared.errors("disk size"):
             self._mongo.admin.command("fsync")
-            return int(self._mongo[DATABASE].command("dbStats")["totalSize"])
-
-    # Reading.
-
-    def get(self, kind: Kind, document_id: bytes) -> Document | None:
-        form = self._table(kind)
-        with self._words("get"):
-            condition = {"_id": form.stored_id(document_id)}
-        stored = self._try("get", lambda: self._collections[kind].find_one(condition))
-        return None if stored is None else form.document(stored)
-
-    def get_many(self, kind: Kind, document_ids: Sequence[bytes]) -> list[Document | None]:
-        form = self._table(kind)
-        with self._words("get"):
-            wanted = [form.stored_id(i) for i in dict.fromkeys(document_ids)]
-        documents: dict[bytes, Document] = {}
-        for start in range(0, len(wanted), _IN_LIST):
-            condition = {"_id": {"$in": wanted[start : start + _IN_LIST]}}
-            for document in self._rows(kind, {"filter": condition, "limit": 0}):
-                documents[document["_id"]] = document
-        return [documents.get(document_id) for document_id in document_ids]
-
-    def scan(self, query: Scan) -> list[Document]:
-        return self._documents(query)
-
-    def find(self, query: Find) -> list[Document]:
-        return self._documents(query)
-
-    def _documents(self, query: Scan | Find) -> list[Document]:
-        with self._words("find"):
-            command = queries.command_of(self._table(query.kind), query)
-        # The server takes a limit of 0 for none.
-        return [] if query.limit == 0 else self._rows(query.kind, command)
-
-    def _rows(self, kind: Kind, command: queries.Command) -> list[Document]:
-        form = self._table(kind)
-        sort = list(command["sort"].items()) if "sort" in command else None
-
-        def find() -> list[Document]:
-            cursor = self._collections[kind].find(
-                command["filter"], limit=command["limit"], sort=sort, allow_disk_use=True
-            )
-            return list(map(form.document, cursor))
-
-        return self._try("find", find)
-
-    def top(self, query: Top) -> list[tuple[Any, int]]:
-        form = self._table(query.kind)
-        rows = self._groups("aggregate", query) if query.limit else []
-        return [(form.loaded(row["_id"], query.field), int(row["n"])) for row in rows]
-
-    def histogram(self, query: Histogram) -> dict[int, int]:
-        return {int(row["_id"]): int(row["n"]) for row in self._groups("histogram", query)}
-
-    def _groups(self, verb: str, query: Top | Histogram | Count) -> list[dict[str, Any]]:
-        with self._words(verb):
-            command = queries.command_of(self._table(query.kind), query)
-        collection = self._collections[query.kind]
-        return self._try(
-            verb, lambda: list(collection.aggregate(command["pipeline"], allowDiskUse=True))
-        )
-
-    def explain(self, query: Query) -> str:
-        """The winning plan in MongoDB's own names of stages and indexes; of shards the first's."""
-        with self._words("explain"):
-            command = queries.to_explain(self._table(query.kind), query)
-            return queries.plan_of(self._mongo[DATABASE].command(command))
-
-    def count(self, query: Count) -> int:
-        """Exact. Of a whole kind by a look at all keys: the number in the metadata is wrong after
-        a crash, and counts documents twice that a shard has given away."""
-        kind = query.kind
-        self._table(kind)
-        if query.where:
-            return sum(int(row["n"]) for row in self._groups("count", query))
-        collection = self._collections[kind].with_options(
-            read_preference=ReadPreference.PRIMARY, read_concern=ReadConcern("local")
-        )
-        return self._try("count", lambda: collection.count_documents({}))
+            return int(self._database.command("dbStats")["totalSize"])

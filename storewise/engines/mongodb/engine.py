@@ -24,7 +24,7 @@ from storewise.engines.contract.server import (
 )
 from storewise.engines.mongodb import cluster as mongo_cluster
 from storewise.engines.mongodb.client import MongodbClient
-from storewise.engines.mongodb.cluster import Bootstrap, is_sharded
+from storewise.engines.mongodb.cluster import is_sharded
 from storewise.engines.mongodb.connection import open_shared
 from storewise.engines.mongodb.launch import launch_of
 from storewise.engines.mongodb.settings import CONSISTENCIES, MongoSettings
@@ -127,8 +127,7 @@ class MongoEngine(ServerEngine):
         return mongo_cluster.not_ready_reason(endpoint, credentials)
 
     def bootstrap(self, context: BootstrapContext) -> None:
-        sharded = any(spec.role == "router" for spec in context.specs)
-        Bootstrap(context).run(sharded=sharded)
+        mongo_cluster.bootstrap(context)
 
     def check_schema(self, settings: Mapping[str, Any], schema: Schema) -> None:
         check_key_field(self.settings_of(settings), schema.kinds)

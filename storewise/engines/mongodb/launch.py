@@ -10,13 +10,8 @@ import json
 from typing import Any
 
 from storewise.engines.contract.server import Launch, Node
-from storewise.engines.mongodb.cluster import (
-    CONFIG_SET,
-    SET_NAME,
-    host_port,
-    is_sharded,
-    shard_name,
-)
+from storewise.engines.mongodb.cluster import CONFIG_SET, is_sharded, shard_name
+from storewise.engines.mongodb.connection import SET_NAME, host_port
 from storewise.engines.mongodb.settings import MongoSettings, flattened, nested
 from storewise.errors import EngineError
 
@@ -78,13 +73,12 @@ def _router(node: Node) -> dict[str, Any]:
 
 
 def _server(node: Node, settings: MongoSettings) -> dict[str, Any]:
-    cache = max(_LEAST_CACHE_GB, settings.cache_share * node.spec.memory_mb / 1024)
+    cache = max(_LEAST_CACHE_GB, 0.5 * node.spec.memory_mb / 1024)
     options: dict[str, Any] = {
         "security.authorization": "enabled",
         "setParameter.shutdownTimeoutMillisForSignaledShutdown": _STEP_DOWN_MS,
         "storage.dbPath": str(node.directory / "data"),
         "storage.wiredTiger.engineConfig.cacheSizeGB": round(cache, 3),
-        "storage.wiredTiger.collectionConfig.blockCompressor": settings.compressor,
     }
     if node.spec.role == "config":
         options["replication.replSetName"] = CONFIG_SET

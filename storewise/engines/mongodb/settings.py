@@ -6,22 +6,18 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import Field as Setting
-from pydantic import field_validator, model_validator
-from pymongo.write_concern import WriteConcern
+from pydantic import field_validator
 
 from storewise.engines.contract.server import ServerSettings
 from storewise.engines.support.servers import refuse_reserved
 
-#: After that an acknowledgement that is still missing is an error, milliseconds.
-_ACKNOWLEDGE_MS = 60_000
-
-#: Acknowledgement by level: https://www.mongodb.com/docs/manual/reference/write-concern/
-WRITE_CONCERNS: Mapping[str, WriteConcern] = {
-    "durable": WriteConcern(w="majority", j=True, wtimeout=_ACKNOWLEDGE_MS),
-    "relaxed": WriteConcern(w=1, j=False),
-    "journaled": WriteConcern(w=1, j=True),
-    "majority": WriteConcern(w="majority", j=False, wtimeout=_ACKNOWLEDGE_MS),
-    "unacknowledged": WriteConcern(w=0),
+#: Options of MongoClient by level: https://www.mongodb.com/docs/manual/reference/write-concern/
+WRITE_CONCERNS: Mapping[str, Mapping[str, Any]] = {
+    "durable": {"w": "majority", "journal": True, "wTimeoutMS": 60_000},
+    "relaxed": {"w": 1, "journal": False},
+    "journaled": {"w": 1, "journal": True},
+    "majority": {"w": "majority", "journal": False, "wTimeoutMS": 60_000},
+    "unacknowledged": {"w": 0},
 }
 CONSISTENCIES: Mapping[str, str] = {
     "durable": "w: majority, j: true; most members of the replica set have it in their journals",
@@ -49,27 +45,9 @@ class MongoSettings(ServerSettings):
         default="_id",
         description="the key; collections without this field are sharded on `_id`",
     )
-    initial_chunks: int | None = Setting(
-        default=None,
-        ge=1,
-        le=8192,
-        description="chunks of an empty hashed collection (servers before 8); else the server's",
-    )
     read_preference: Literal[
         "primary", "primaryPreferred", "secondary", "secondaryPreferred", "nearest"
     ] = Setting(default="primary", description="which member of a replica set answers reads")
-    read_concern: Literal["local", "majority"] = Setting(
-        default="local", description="`majority`: only what most members have"
-    )
-    compressor: Literal["snappy", "zstd", "zlib", "none"] = Setting(
-        default="snappy", description="of the collections' blocks on disk"
-    )
-    cache_share: float = Setting(
-        default=0.5,
-        gt=0,
-        le=0.8,
-        description="WiredTiger's cache as a share of the node's memory, at least 256 MB",
-    )
     config: dict[str, Any] = Setting(
         default_factory=dict,
         description="more options of mongod, such as `replication.oplogSizeMB: 990`",
@@ -83,12 +61,6 @@ class MongoSettings(ServerSettings):
                 raise ValueError(f"{key} is no option of mongod")
         refuse_reserved(flattened(config), __package__)
         return config
-
-    @model_validator(mode="after")
-    def _chunks_of_hashed(self) -> MongoSettings:
-        if self.initial_chunks is not None and self.shard_key != "hashed":
-            raise ValueError("initial_chunks needs shard_key: hashed")
-        return self
 
 
 def flattened(options: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

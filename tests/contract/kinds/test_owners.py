@@ -8,15 +8,14 @@ from support.servers.stores import cells, valkey_servers
 
 def _hashed_by_mongodb(store):
     from storewise.engines.mongodb.cluster import as_user
-    from storewise.engines.mongodb.sharding import hashed_id, hashed_text
+    from storewise.engines.mongodb.sharding import hashed_key
 
     secrets = secrets_of(store.cluster)
     hashed = [{"$project": {"h": {"$toHashedIndexKey": "$_id"}}}]
     with as_user(store.cluster.endpoints[0], secrets, 5.0) as connection:
-        for row in connection.storewise.usertable.aggregate(hashed):
-            assert row["h"] == hashed_text(row["_id"].encode())
-        for row in connection.storewise.measures.aggregate(hashed):
-            assert row["h"] == hashed_id(row["_id"].binary)
+        for table in ("usertable", "measures"):
+            for row in connection.storewise[table].aggregate(hashed):
+                assert row["h"] == hashed_key(row["_id"])
     _all_on_one(store)
 
 

@@ -90,7 +90,8 @@ def empty_mariadb(cluster):
 
 
 def empty_mongodb(cluster):
-    from storewise.engines.mongodb.cluster import DATABASE, as_user
+    from storewise.engines.mongodb.cluster import as_user
+    from storewise.engines.mongodb.connection import DATABASE
 
     secrets = secrets_of(cluster)
     with as_user(cluster.endpoints[0], secrets, 30.0) as connection:

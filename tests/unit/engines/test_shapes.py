@@ -71,7 +71,6 @@ SETTINGS = [
     ("mariadb", {"config": {"general_log": True}}, "config"),
     ("mariadb", {"config": {"a b": 1}}, "config"),
     ("mariadb", {"config": {"sort_buffer_size": "1M\nskip-grant-tables"}}, "config"),
-    ("mongodb", {"shard_key": "ranged", "initial_chunks": 8}, "hashed"),
     ("mongodb", {"config": {"security.authorization": "disabled"}}, "authorization is set by"),
     ("mongodb", {"config": {"net": {"bindIp": "0.0.0.0"}}}, "net.bindIp is set by"),
     ("postgres", {"config": {"port": 1}}, "port"),

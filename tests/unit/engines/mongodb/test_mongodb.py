@@ -1,18 +1,11 @@
-"""MongoDB: nodes, options, routing and counters, without a server."""
-
-from itertools import pairwise
+"""MongoDB: the shard key of a workload, and plans, without a server."""
 
 import pytest
-from bson.max_key import MaxKey
-from bson.min_key import MinKey
-from bson.objectid import ObjectId
-from hypothesis import given
-from hypothesis import strategies as st
 
 from storewise.documents import Field, Kind
 from storewise.engines.mongodb.engine import MongoEngine
-from storewise.engines.mongodb.sharding import RoutingTable, key_field
-from storewise.engines.support.splits import split_points
+from storewise.engines.mongodb.queries import stages_of
+from storewise.engines.mongodb.sharding import key_field
 from storewise.errors import ConfigError
 from storewise.study.load import load_study
 
@@ -32,17 +25,10 @@ def test_a_shard_key_is_a_field_of_the_workload(tmp_path):
         load_study(str(study))
 
 
-@given(parts=st.integers(1, 64), identifier=st.binary(min_size=12, max_size=12))
-def test_equal_ranges_hold_equal_parts_of_the_ids(parts, identifier):
-    points = split_points(Kind.RNA, parts)
-    assert points == sorted(set(points)) and len(points) == parts - 1
-    bounds = [MinKey(), *map(ObjectId, points), MaxKey()]
-    chunks = [
-        {"min": {"_id": low}, "max": {"_id": high}, "shard": f"shard{number}"}
-        for number, (low, high) in enumerate(pairwise(bounds))
-    ]
-    table = RoutingTable.of_chunks(chunks, hashed=False)
-    share = int.from_bytes(identifier[:4], "big") * parts >> 32
-    assert table.shard_of(identifier) == f"shard{share}"
-    with pytest.raises(ValueError, match="highest" if parts > 1 else "lowest"):
-        RoutingTable.of_chunks(chunks[:-1], hashed=False)
+def test_a_plan_is_told_by_its_stages():
+    index = {"stage": "FETCH", "inputStage": {"stage": "IXSCAN", "indexName": "mv_1"}}
+    for plan in (index, {"queryPlan": index, "slotBasedPlan": {"stage": "x"}}):
+        answer = {"queryPlanner": {"winningPlan": plan, "rejectedPlans": [{"stage": "COLLSCAN"}]}}
+        assert list(stages_of(answer)) == ["FETCH", "IXSCAN mv_1"]
+    shards = {"stage": "SINGLE_SHARD", "shards": [{"winningPlan": {"stage": "IDHACK"}}]}
+    assert list(stages_of({"queryPlanner": {"winningPlan": shards}})) == ["SINGLE_SHARD", "IDHACK"]
