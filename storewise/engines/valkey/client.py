@@ -2,7 +2,7 @@
 
 A document is a hash under the key ``TABLE:ID``, with a field for each of its own that is not null.
 Of each table a sorted set, called as the table, has the ids in the order of their bytes. YCSB's
-client keeps its records so. In a cluster all keys of a server begin with its tag (`slots`).
+client keeps its records so. In a cluster all keys of a server begin with its tag (`cluster`).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from storewise.engines.support.clients import ProcessState, ThreadClient
 from storewise.engines.support.composite_keys import MAX_INT
 from storewise.engines.support.servers import numbered_nodes
 from storewise.engines.support.table import check_names, check_same, describe, described, make_table
+from storewise.engines.valkey.cluster import tag_of
 from storewise.engines.valkey.connection import Connections
-from storewise.engines.valkey.slots import tag_of
 from storewise.errors import EngineError
 
 #: Where the schema is kept, on the first server, for clients that connect later.

@@ -37,7 +37,7 @@ class Connections:
         password: str,
         answer_seconds: float | None = None,
     ) -> None:
-        self._endpoints = endpoints
+        self.endpoints = endpoints
         self._threads: ThreadPoolExecutor | None = None
         """For the work with all servers but one; started when it is first needed."""
         self.servers: list[Any] = [
@@ -96,7 +96,7 @@ class Connections:
             wait(answers)
 
     def _translated(self, server: int, error: ValkeyError) -> EngineError:
-        where, message = f"valkey: {self._endpoints[server]}", str(error)
+        where, message = f"valkey: {self.endpoints[server]}", str(error)
         if isinstance(error, AuthenticationError):
             return EngineError(
                 f"{where}: the user or password of this session is refused ({message})"

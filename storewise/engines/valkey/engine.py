@@ -1,7 +1,7 @@
 """Valkey, and Redis: a server that keeps all documents in memory, or a cluster of several.
 
-What a server is started with is in `server.yaml` and `valkey.conf.j2`, how several become a cluster
-in `cluster`, what clients do in `client`.
+What a server is started with is in `server.yaml` and `valkey.conf.j2`, slots and their servers in
+`cluster`, what clients do in `client`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import psutil
 from pydantic import Field as Setting
 
 from storewise.documents import ID_BYTES, Kind
@@ -23,8 +24,9 @@ from storewise.engines.contract.server import (
 )
 from storewise.engines.support.server_spec import ConfigSettings, ServerSpec, SpecEngine
 from storewise.engines.support.servers import check_topology, data_nodes
-from storewise.engines.valkey import cluster as valkey_cluster
 from storewise.engines.valkey.client import Shared, ValkeyClient
+from storewise.engines.valkey.cluster import CLUSTER_ADMIN, make_cluster, wait_for_cluster
+from storewise.engines.valkey.connection import Connections, Unavailable
 from storewise.errors import EngineError
 
 SPEC = ServerSpec.read(__package__)
@@ -70,19 +72,39 @@ class ValkeyEngine(SpecEngine):
         return data_nodes(topology, ports=self.spec.ports("data", topology))
 
     def not_ready_reason(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
-        return valkey_cluster.not_ready_reason(endpoint, credentials)
+        with Connections((endpoint,), credentials.user, credentials.password) as connections:
+            try:
+                connections.open()
+            except Unavailable as error:
+                return str(error)
+        return None
 
     def join(self, context: JoinContext) -> None:
+        """EngineError where the documents may take more memory than the host has free."""
         node = context.node
         max_bytes = self.settings_of(node.settings).max_bytes(node.spec.memory_mb)
-        valkey_cluster.check_free_memory(node.spec.name, max_bytes)
+        free = psutil.virtual_memory().available
+        if max_bytes > free:
+            raise EngineError(
+                f"valkey: {node.spec.name} may keep {max_bytes >> 20:,} MB of documents "
+                f"(`memory_share` of `node_memory_mb`), and its host has {free >> 20:,} MB of "
+                "memory free: lower one of them, or take a host with more"
+            )
 
     def bootstrap(self, context: BootstrapContext) -> None:
         super().bootstrap(context)
-        valkey_cluster.bootstrap(context)
+        nodes = context.endpoints("data")
+        if len(nodes) > 1:
+            with Connections(nodes, CLUSTER_ADMIN, context.credentials.key) as connections:
+                make_cluster(nodes, connections)
+                wait_for_cluster(connections, len(nodes), context.raise_if_aborted)
 
     def wait_recovered(self, context: JoinContext) -> None:
-        valkey_cluster.wait_recovered(context)
+        node, spec = context.node, context.node.spec
+        if node.topology.nodes > 1:
+            own = Endpoint(spec.role, spec.index, "", node.address, node.port, node.ports)
+            with Connections((own,), CLUSTER_ADMIN, node.credentials.key) as connections:
+                wait_for_cluster(connections, node.topology.nodes, context.raise_if_aborted)
 
     def check_room(
         self, topology: Topology, settings: Mapping[str, Any], contents: Mapping[Kind, Content]

@@ -41,7 +41,7 @@ def _tokens_of_cassandra(store):
 
 def _keys_of_valkey(store):
     """Each server has the keys of its documents, and nothing else but the schema on the first."""
-    from storewise.engines.valkey.slots import tag_of
+    from storewise.engines.valkey.cluster import tag_of
 
     endpoints = store.cluster.endpoints
     valkeys = valkey_servers(store.cluster)

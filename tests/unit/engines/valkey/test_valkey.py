@@ -4,8 +4,8 @@ import pytest
 
 from storewise.documents import Field, Kind
 from storewise.engines.contract.server import Content, Topology
+from storewise.engines.valkey.cluster import SLOTS, slot_of, slots_of, tag_of
 from storewise.engines.valkey.engine import ValkeyEngine
-from storewise.engines.valkey.slots import SLOTS, slot_of, slots_of, tag_of
 from storewise.errors import EngineError
 
 ENGINE = ValkeyEngine()
