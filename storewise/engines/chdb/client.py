@@ -9,6 +9,7 @@ id (`final`).
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Mapping, Sequence
@@ -34,6 +35,7 @@ from storewise.engines.chdb.tables import (
     with_values,
 )
 from storewise.engines.contract.engine import Schema
+from storewise.engines.contract.queries import Count, Find
 from storewise.engines.sql.arrow import arrow_table
 from storewise.engines.sql.embedded import EmbeddedSql
 from storewise.engines.sql.reads import SqlState
@@ -50,6 +52,12 @@ DURABLE: Mapping[str, object] = {
     "min_rows_to_fsync_after_merge": 1,
     "min_compressed_bytes_to_fsync_after_merge": 1,
 }
+
+
+#: In a plan: a skipping index that has left granules out.
+_SKIPPED = re.compile(
+    r"\bSkip\n(?:(?!.*\bGranules:).*\n)+.*\bGranules: (?P<left>\d+)/(?!(?P=left)\b)\d+"
+)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -316,6 +324,10 @@ class ChdbClient(EmbeddedSql[Shared]):
     def _plan(self, store: int, sql: str, values: Sequence[Any]) -> str:
         rows = self._rows(store, f"EXPLAIN indexes = 1 {sql}", values)
         return "\n".join(row[0].decode(errors="backslashreplace") for row in rows)
+
+    def _uses_index(self, plan: str, query: Find | Count) -> bool:
+        # An index counts where it has left granules out.
+        return _SKIPPED.search(plan) is not None
 
     # Connections.
 

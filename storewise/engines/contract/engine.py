@@ -18,7 +18,7 @@ from zlib import crc32
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from storewise.documents import KINDS, Document, Encoding, Kind
-from storewise.engines.contract.queries import Count, Find, Histogram, Query, Scan, Top
+from storewise.engines.contract.queries import Count, Find, Histogram, Plan, Scan, Top
 from storewise.errors import EngineError
 
 #: When secondary indexes are built: never, before the load, or after it.
@@ -54,7 +54,7 @@ class Flags:
     finds: bool = False
     """Conditions on fields are answered by the store: `find`, `count`, `histogram`."""
     explains: bool = False
-    """The store tells how it would answer: `explain`."""
+    """The store tells whether a query takes an index: `explain`."""
     external: bool = False
     """A database that is there already: neither embedded nor made of nodes of a session."""
     size_has_copies: bool = True
@@ -300,12 +300,12 @@ class Client(ABC):
         return query.answer(self.every(query.kind))
 
     def histogram(self, query: Histogram) -> dict[int, int]:
-        """Documents per class of a number (`flags.finds`: by the store)."""
+        """Documents per bin of a number (`flags.finds`: by the store)."""
         return query.answer(self.every(query.kind))
 
-    def explain(self, query: Query) -> str:
-        """How the store would answer a query, in its own words (`flags.explains`); of several
-        nodes the first."""
+    def explain(self, query: Find | Count) -> Plan:
+        """How the store would answer a query, with its values (`flags.explains`); of several nodes
+        the first."""
         raise self._cannot("explain")
 
     def owner(self, kind: Kind, document_id: bytes) -> str | None:

@@ -113,15 +113,6 @@ def _matching(documents: Iterable[Document], where: tuple[Where, ...]) -> Iterat
 
 
 @dataclass(frozen=True, slots=True)
-class Get:
-    """One document by its id, for `Client.explain`; `Client.get` takes kind and id as they are,
-    because a point read must cost the client next to nothing."""
-
-    kind: Kind
-    document_id: bytes
-
-
-@dataclass(frozen=True, slots=True)
 class Scan:
     """The first `limit` documents in the order of ids: from id `start` on, which need not exist
     (``b""``: from the first one), or behind the id `after`."""
@@ -273,7 +264,17 @@ class Histogram:
         return dict(Counter(bins))
 
 
-Query = Get | Scan | Find | Count | Top | Histogram
+Query = Scan | Find | Count | Top | Histogram
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How a store would answer a query."""
+
+    text: str
+    """The plan in the store's own words."""
+    uses_index: bool | None
+    """Whether it takes a secondary index; None where the store does not tell."""
 
 
 def _check_limit(limit: int | None) -> None:

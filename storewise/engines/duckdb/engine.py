@@ -15,6 +15,7 @@ import duckdb
 
 from storewise.documents import FieldType, Kind
 from storewise.engines.contract.engine import Cluster, Engine, Mode
+from storewise.engines.contract.queries import Count, Find
 from storewise.engines.sql.duckdb_reads import (
     FAILURES,
     DuckReads,
@@ -50,6 +51,9 @@ class DuckdbClient(DuckReads[SqlState]):
     }
     # Whether it takes an index shows only when it runs: its plan always names a sequential scan.
     explained = "EXPLAIN ANALYZE"
+
+    def _uses_index(self, plan: str, query: Find | Count) -> bool:
+        return "Index Scan" in plan  # without its name
 
     def _source(self, table: Table, store: int) -> str:
         name = quoted(table.name)

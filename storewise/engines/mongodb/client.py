@@ -15,7 +15,7 @@ from pymongo.write_concern import WriteConcern
 
 from storewise.documents import Document, Kind
 from storewise.engines.contract.engine import Schema
-from storewise.engines.contract.queries import Count, Find, Histogram, Query, Scan, Top
+from storewise.engines.contract.queries import Count, Find, Histogram, Plan, Scan, Top
 from storewise.engines.mongodb.codec import BsonCodec
 from storewise.engines.mongodb.connection import DATABASE, Connection, Shared, host_port
 from storewise.engines.mongodb.queries import Pipeline, histogram_pipeline, stages_of, top_pipeline
@@ -254,13 +254,13 @@ class MongodbClient(ProcessClient[Shared, BsonCodec]):
         with self._shared.errors("count"):
             return collection.count_documents(where)
 
-    def explain(self, query: Query) -> str:
+    def explain(self, query: Find | Count) -> Plan:
         """The stages of the winning plan in MongoDB's own names: ``FETCH < IXSCAN mv_1``."""
-        assert isinstance(query, Find | Count)
         command = {"find": query.kind.table, "filter": self._table(query.kind).filter(query.where)}
         with self._shared.errors("explain"):
             plan = self._database.command("explain", command, verbosity="queryPlanner")
-        return " < ".join(stages_of(plan))
+        stages = list(stages_of(plan))
+        return Plan(" < ".join(stages), any("IXSCAN " in stage for stage in stages))
 
     def owner(self, kind: Kind, document_id: bytes) -> str | None:
         """Name of the node: the primary; of a shard its first node.

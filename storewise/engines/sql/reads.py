@@ -18,7 +18,7 @@ from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 from storewise.documents import Document, Kind
 from storewise.engines.contract.engine import Cluster, Flags, Mode
-from storewise.engines.contract.queries import Count, Find, Get, Histogram, Query, Scan, Top, Where
+from storewise.engines.contract.queries import Count, Find, Histogram, Plan, Query, Scan, Top, Where
 from storewise.engines.support.clients import ProcessState, ThreadClient
 from storewise.engines.support.composite_keys import CompositeKey, quoted
 from storewise.engines.support.stores import IN_LIST, Router, chunks
@@ -303,11 +303,16 @@ class SqlReads(ThreadClient[State, Table]):
             bins[int(number)] += int(documents)
         return dict(bins)
 
-    def explain(self, query: Query) -> str:
+    def explain(self, query: Find | Count) -> Plan:
         requests = self._requests(query)
         if not requests:
             raise EngineError(f"{self.engine_name}: no store is asked for {query}")
-        return self._plan(*requests[0])
+        text = self._plan(*requests[0])
+        return Plan(text, self._uses_index(text, query))
+
+    def _uses_index(self, plan: str, query: Find | Count) -> bool:
+        """Whether a plan takes a secondary index; here one that names it."""
+        return any(f"{query.kind.table}_{condition.field}" in plan for condition in query.where)
 
     def _documents(self, query: Scan | Find, anew: bool = False) -> Iterator[Iterator[Document]]:
         """The documents of each store that the query's statements give."""
@@ -322,10 +327,6 @@ class SqlReads(ThreadClient[State, Table]):
         """The statements whose rows together answer a query: one for each part."""
         table = self._table(query.kind)
         match query:
-            case Get():
-                key = table.key_values(query.document_id)
-                stores = self._router.stores_of(query.document_id)
-                return [(store, self._points[query.kind].sql[store], key) for store in stores]
             case Scan():
                 clauses, values = table.conditions(query.where, self.mark)
                 rest = f" ORDER BY {table.key_list} LIMIT {query.limit}"

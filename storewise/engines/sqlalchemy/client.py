@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
@@ -13,7 +14,7 @@ from sqlalchemy.schema import CreateIndex
 
 from storewise.documents import Document, Kind
 from storewise.engines.contract.engine import Schema
-from storewise.engines.contract.queries import Count, Find, Get, Histogram, Query, Scan, Top
+from storewise.engines.contract.queries import Count, Find, Histogram, Plan, Query, Scan, Top
 from storewise.engines.sqlalchemy.tables import (
     EXPLAIN,
     Explain,
@@ -353,11 +354,17 @@ class SqlClient(ThreadClient[Shared, Any]):
         rows = self._rows(self._statement(query))
         return {int(number): int(documents) for number, documents in rows}
 
-    def explain(self, query: Query) -> str:
+    def explain(self, query: Find | Count) -> Plan:
         dialect = self._shared.engine.dialect.name
         if dialect not in EXPLAIN:
-            return f"no plan: Storewise does not know how {dialect} explains a statement"
-        return "\n".join(str(row[-1]) for row in self._rows(Explain(self._statement(query))))
+            words = f"no plan: Storewise does not know how {dialect} explains a statement"
+            return Plan(words, None)
+        rows = self._rows(Explain(self._statement(query)))
+        text = "\n".join(str(row[-1]) for row in rows)
+        names = [f"{query.kind.table}_{condition.field}" for condition in query.where]
+        # MySQL names those that it could have taken, too.
+        taken = r'"key": "\w+' if dialect in ("mysql", "mariadb") else ""
+        return Plan(text, any(re.search(taken + name, text) for name in names))
 
     def _documents(self, kind: Kind, statement: Statement) -> list[Document]:
         decode = self._table(kind)[0].decoder()
@@ -367,8 +374,6 @@ class SqlClient(ThreadClient[Shared, Any]):
         """The statement that answers a query."""
         form, table = self._table(query.kind)
         match query:
-            case Get():
-                return sa.select(table).where(*keyed(form, table, query.document_id))
             case Scan():
                 order = [table.c[name] for name in form.key]
                 where = conditions(form, table, query.where)

@@ -45,7 +45,6 @@ from storewise.workloads.sensors.generator import (
     threshold,
 )
 from storewise.workloads.sensors.params import AddParams, KeyParams, LoadParams, RangeParams
-from storewise.workloads.sensors.plan import uses_index
 from storewise.workloads.sensors.verify import check_readings
 
 #: Readings whose mean size is taken for all.
@@ -279,8 +278,8 @@ class _Ranges:
             "uses_index": None,
         }
         if context.client == 0 and self._by == "store" and context.engine.flags.explains:
-            note["plan"] = self._client.explain(self._query(value))
-            note["uses_index"] = uses_index(note["plan"])
+            plan = self._client.explain(self._query(value))
+            note |= {"plan": plan.text, "uses_index": plan.uses_index}
         return note
 
     def _query(self, value: float) -> Find | Count:

@@ -27,16 +27,7 @@ from support.servers.samples import holds
 from support.servers.stores import marks_of
 
 from storewise.engines.contract.engine import Cluster
-from storewise.engines.contract.queries import (
-    Count,
-    Find,
-    Get,
-    Histogram,
-    Scan,
-    Top,
-    Where,
-    between,
-)
+from storewise.engines.contract.queries import Count, Find, Histogram, Scan, Top, Where, between
 from storewise.errors import EngineError
 
 OPERATORS = {"=": eq, "<": lt, "<=": le, ">": gt, ">=": ge}
@@ -195,43 +186,31 @@ def test_wrong_questions_are_refused(store):
 
 
 def test_plans_are_told(store):
-    explain, document = store.reader.explain, DOCUMENTS[MEASURES][5]
+    explain = store.reader.explain
     if not store.flags.explains:
-        return store.refuses(lambda: explain(Get(MEASURES, document["_id"])))
+        return store.refuses(lambda: explain(Count(MEASURES)))
     above = (Where("mv", ">", 5),)
-    plans = [
-        explain(query)
-        for query in (
-            Find(MEASURES, between("mv", 1, 2)),
-            Find(MEASURES, above),
-            Count(MEASURES, above),
-            Find(MEASURES, (Where("name", "=", "a"),)),
-        )
-    ]
-    if store.target.name != "mongodb":
-        assert all("measures" in p or (p and store.target.name == "parquet") for p in plans), plans
-        return
-    assert all(plan.startswith("FETCH < IXSCAN mv_1") for plan in plans[:3]), plans
-    assert plans[3] == "COLLSCAN"
+    for where in (above, between("mv", 1, 2), (Where("name", "=", "a"),)):
+        for query in (Find(MEASURES, where), Count(MEASURES, where)):
+            plan = explain(query)
+            assert plan.text and plan.uses_index in (True, False), plan
+            if store.target.name == "mongodb":
+                assert plan.uses_index == (where[0].field == "mv") == ("mv_1" in plan.text)
+                assert "\n" not in plan.text and ("COLLSCAN" in plan.text) != plan.uses_index
 
 
 # From here on each test has a store of its own: what `store` has loaded is gone.
 
 
-#: What a plan says where it takes the primary key (DuckDB leaves blocks out instead).
-PRIMARY = {
-    "sqlite": "USING PRIMARY KEY",
-    "postgres": "measures_pkey",
-    "mariadb": "key=PRIMARY",
-    "chdb": " Keys:\n",
-}
+#: Stores whose plans tell an index; MongoDB's are above.
+PLANS = ("sqlite", "duckdb", "chdb", "postgres", "mariadb")
 
 
 def _indexed():
     """Plans of databases behind `sql` are not ours; more servers repeat the first one."""
     for target in WRITING:
         for time in ("none", "before", "after"):
-            if target.name in (*PRIMARY, "duckdb") and (target.nodes < 2 or time == "after"):
+            if target.name in PLANS and (target.nodes < 2 or time == "after"):
                 marks = [*marks_of(target), *[pytest.mark.slow] * (time != "after")]
                 yield pytest.param(target, time, marks=marks, id=f"{target}-{time}")
 
@@ -240,25 +219,23 @@ def _indexed():
 def test_a_selective_condition_takes_the_index(target, index_time, clusters, tmp_path):
     client = connect(empty(target, clusters, tmp_path), "write")
     client.create(schema_of(target.name, index_time))
-    documents = [a_measure(1, 2, n, n, None, None) for n in range(6000)]
-    for start in range(0, len(documents), 2000):
+    # ClickHouse leaves out whole granules of 8192 rows.
+    rows = 20_000 if target.name == "chdb" else 6000
+    documents = [a_measure(1, 2, n, n, None, None) for n in range(rows)]
+    for start in range(0, rows, 2000):
         client.insert(MEASURES, documents[start : start + 2000])
     client.finish()
-    few, most = (Where("mv", ">", 5995),), (Where("mv", ">", -3),)
+    few, most = (Where("mv", ">", rows - 5),), (Where("mv", ">", -3),)
     named = "Index Scan" if target.name == "duckdb" else "measures_mv"
     for query in (Find(MEASURES, few), Count(MEASURES, few)):
         plan = client.explain(query)
-        assert (named in plan) == (index_time != "none"), plan
+        assert plan.uses_index == (named in plan.text) == (index_time != "none"), plan
     if target.name in ("postgres", "duckdb") or (
         target.name == "mariadb" and ("layout", "columns") in target.settings
     ):
         # The values count: nearly all rows are read without it.
-        assert named not in client.explain(Find(MEASURES, most))
+        assert not client.explain(Find(MEASURES, most)).uses_index
     assert client.count(Count(MEASURES, few)) == 4
-    if target.name in PRIMARY and ("layout", "json") not in target.settings:
-        start = documents[5900]["_id"]
-        for plan in map(client.explain, (Get(MEASURES, start), Scan(MEASURES, start, 3))):
-            assert PRIMARY[target.name] in plan
     client.close()
 
 

@@ -27,21 +27,10 @@ from storewise.workloads.sensors.generator import (
     threshold,
 )
 from storewise.workloads.sensors.params import AddParams, RangeParams
-from storewise.workloads.sensors.plan import uses_index
 from storewise.workloads.sensors.workload import MeasuresWorkload
 
 SMALL = Readings(machines=5, sensors=3, seed=7)
 #: A part of ClickHouse's plan; to be filled in: how many granules the index leaves.
-CLICKHOUSE = """\
-ReadFromMergeTree (w.measures)
-  Indexes:
-    PrimaryKey
-      Granules: 40/41
-    Skip
-      Name: measures_mv
-      Parts: 1/2
-      Granules: {}
-    Ranges: 5"""
 
 
 def columns(chunks):
@@ -181,35 +170,6 @@ def test_csv_has_the_readings_of_a_load(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["readings.csv"]
     for limit in ("MAX_ROWS", "MAX_NUMBER"):
         assert getattr(measures_cli, limit) == getattr(measures_data, limit)
-
-
-@pytest.mark.parametrize(
-    ("plan", "used"),
-    [
-        ("Bitmap Heap Scan on measures\n  ->  Bitmap Index Scan on measures_mv", True),
-        ("Index Only Scan using measures_mv on measures", True),
-        ("Seq Scan on measures  (cost=0.00..20.00)\n  Filter: (mv > 1)", False),
-        ("Gather\n  ->  Parallel Seq Scan on measures", False),
-        ("SEARCH measures USING COVERING INDEX measures_mv (mv>?)", True),
-        ("SCAN measures", False),
-        ("Type: Index Scan", True),
-        ("Type: Sequential Scan", False),
-        ("id=1 table=measures type=range key=measures_mv Extra=Using index condition", True),
-        ("id=1 table=measures type=ALL rows=99066 Extra=Using where", False),
-        ("id=1 table=measures type=index key=PRIMARY rows=99066", False),
-        ('{"query_block": {"table": {"access_type": "range", "key": "measures_mv"}}}', True),
-        ('{"query_block": {"table": {"access_type": "ALL", "rows": 5}}}', False),
-        ("FETCH < IXSCAN mv_1 {mv: (10.9, inf]}", True),
-        ("FETCH < IXSCAN _id_ {_id: [MinKey, MaxKey]}", False),
-        ("COLLSCAN", False),
-        (CLICKHOUSE.format("2/40"), True),
-        (CLICKHOUSE.format("40/40"), False),
-        ("ReadFromMergeTree (w.measures)\n  Parts: 1 | Granules: 5", False),
-        ("no plan: Storewise does not know how x explains a statement", None),
-    ],
-)
-def test_plans_are_read(plan, used):
-    assert uses_index(plan) is used
 
 
 def test_what_clients_answer_themselves(tmp_path):
