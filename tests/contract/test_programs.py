@@ -45,7 +45,7 @@ REFUSED = [
     ("mariadb", {"mysqld": "mysqld  Ver 10.3.39-MariaDB for Linux"}, {}, "or newer is needed"),
     ("postgres", POSTGRES, {}, r"no initdb.*install PostgreSQL"),
     ("postgres", {**POSTGRES, "initdb": ""}, {}, r"9\.6\.24.*14 or newer"),
-    ("cassandra", ("apache-cassandra-4.1.7", "17.0.9"), {}, r"4.1.7: Java 8 or 11 is.* is 17"),
+    ("cassandra", ("apache-cassandra-4.1.7", "17.0.9"), {}, r"4.1.7: Java 11 is needed.* is 17"),
     ("cassandra", ("cassandra-all-5.0.9", "25"), {}, r"5.0.9: Java 11 or 17 is needed.* is 25"),
     (
         "cassandra",

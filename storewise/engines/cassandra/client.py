@@ -3,32 +3,44 @@
 from __future__ import annotations
 
 import math
+import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any
+from itertools import pairwise
+from typing import Any, TypeVar
 
 from cassandra import ConsistencyLevel
 from cassandra.concurrent import execute_concurrent
-from cassandra.query import UNSET_VALUE, BatchStatement, BatchType
 
 from storewise.documents import Document, Field, FieldType, Kind
 from storewise.engines.cassandra.cluster import KEYSPACE
-from storewise.engines.cassandra.connection import PASSING, PATIENCE_SECONDS, CassandraLink, Shared
-from storewise.engines.cassandra.disk_size import disk_bytes_of
-from storewise.engines.contract.engine import Schema
+from storewise.engines.cassandra.connection import (
+    FAILURES,
+    TRANSIENT,
+    error_message,
+    open_session,
+    retried,
+)
+from storewise.engines.cassandra.settings import LEVELS, CassandraSettings
+from storewise.engines.contract.engine import Cluster, Endpoint, Engine, Mode, Schema
 from storewise.engines.contract.queries import Count, Find
+from storewise.engines.contract.server import Credentials
+from storewise.engines.support.clients import ProcessClient, ProcessState
+from storewise.engines.support.servers import numbered_nodes, wait_until
 from storewise.engines.support.table import (
     SCHEMA_TABLE,
-    Row,
     Table,
     check_same,
     describe,
+    described,
     make_tables,
     quoted,
 )
 from storewise.errors import EngineError
+
+_Result = TypeVar("_Result")
 
 _TYPES: Mapping[FieldType, str] = {
     "id": "blob",
@@ -38,47 +50,57 @@ _TYPES: Mapping[FieldType, str] = {
     "str": "text",
 }
 _LAYOUT = "columns"
-_COMPRESSORS = {
-    "lz4": "LZ4Compressor",
-    "zstd": "ZstdCompressor",
-    "snappy": "SnappyCompressor",
-    "deflate": "DeflateCompressor",
-}
-_COMPACTIONS = {
-    "size-tiered": "SizeTieredCompactionStrategy",
-    "leveled": "LeveledCompactionStrategy",
-    "unified": "UnifiedCompactionStrategy",
-}
-#: Of the ring, and of a column of integers.
-FIRST_TOKEN, LAST_TOKEN = -(1 << 63), (1 << 63) - 1
+#: Tokens of the ring.
+_FIRST_TOKEN, _TOKENS = -(1 << 63), 1 << 64
 #: A count asks for so many parts of the ring of each node, so that none takes long.
-_PARTS = 16
+_PARTS_PER_NODE = 16
 #: Far above any build; one that fails never says so to clients.
 _INDEX_SECONDS = 4 * 3600.0
 #: An index that no node is building, and that cannot be asked either, has failed.
 _INDEX_IDLE_SECONDS = 300.0
+_FLUSH_POOLS = ("MemtableFlushWriter", "MemtablePostFlush", "MemtableReclaimMemory")
+_FLUSH_PERIOD_MS = 250
+_FLUSH_SECONDS = 120.0
+#: The driver's, and Python's for values that a column cannot hold.
+_ERRORS = (*FAILURES, TypeError, ValueError, OverflowError, struct.error)
 
 
-@dataclass(frozen=True, slots=True)
-class Single:
-    """The statements that read and change single documents of a table."""
+@dataclass(slots=True, kw_only=True, eq=False)
+class Shared(ProcessState[Table]):
+    """What the threads of one process have in common."""
 
-    table: Table
-    document: str
-    """CQL of all columns of a row."""
-    key: str
-    """CQL of its key, to see whether there is one."""
-    decode: Callable[[Row], Document]
-    updates: dict[tuple[str, ...], str] = field(default_factory=dict)
-    """CQL that sets these columns, for combinations that `check_changes` has accepted."""
+    endpoints: tuple[Endpoint, ...]
+    session: Any
+    concurrency: int
+    prepared: dict[str, Any] = field(default_factory=dict)
 
 
-class CassandraClient(CassandraLink):
-    """All threads of a process share one."""
+def connect(engine: Engine, cluster: Cluster, mode: Mode) -> CassandraClient:
+    """Sign in; EngineError within seconds where no node answers or the password is refused."""
+    settings: CassandraSettings = engine.settings_of(cluster.settings)
+    credentials = Credentials.of(cluster)
+    endpoints = numbered_nodes(cluster)
+    level = LEVELS[engine.level_of(cluster)].requests
+    try:
+        session = open_session(endpoints, credentials.user, credentials.password, level)
+    except FAILURES as error:
+        hosts = ", ".join(map(str, endpoints))
+        raise EngineError(f"cassandra: connect to {hosts}: {error_message(error)}") from error
+    return CassandraClient(
+        Shared(
+            mode=mode,
+            kinds=cluster.kinds,
+            endpoints=endpoints,
+            session=session,
+            concurrency=settings.concurrency,
+        )
+    )
 
-    def __init__(self, shared: Shared, **times: Any) -> None:
-        super().__init__(shared, **times)
-        self._singles: dict[Kind, Single] = {}
+
+class CassandraClient(ProcessClient[Shared, Table]):
+    """One session of the driver, which all threads of a process share."""
+
+    engine_name = "cassandra"
 
     def create(self, schema: Schema) -> None:
         shared = self._writing("create")
@@ -88,7 +110,7 @@ class CassandraClient(CassandraLink):
         if shared.schema is not None:
             check_same("cassandra", "the cluster", describe(shared.schema, _LAYOUT), content)
         for table in tables.values():
-            self._ddl(self._table_ddl(table))
+            self._ddl(create_table_cql(table))
         if schema.index_time == "before":
             self._make_indexes(schema)
         self._ddl(
@@ -104,146 +126,80 @@ class CassandraClient(CassandraLink):
         with shared.lock:
             shared.schema, shared.tables = schema, tables
 
-    def _table_ddl(self, table: Table) -> str:
-        settings = self._shared.settings
-        columns = ", ".join(
-            f"{quoted(column.name)} {_TYPES[column.type]}" for column in table.columns
+    def _learn(self) -> None:
+        """Take the schema that another client has created."""
+        tables = self._rows(
+            "SELECT table_name FROM system_schema.tables WHERE keyspace_name = ?", [KEYSPACE]
         )
-        *partition, last = map(quoted, table.key)
-        key = f"({', '.join(partition)}), {last}" if partition else last
-        if settings.compressor == "none":
-            compression = "{'enabled': 'false'}"
-        else:
-            compression = f"{{'class': '{_COMPRESSORS[settings.compressor]}'}}"
-        return (
-            f"CREATE TABLE IF NOT EXISTS {full_name(table)} ({columns}, PRIMARY KEY ({key})) "
-            f"WITH compression = {compression} "
-            f"AND compaction = {{'class': '{_COMPACTIONS[settings.compaction]}'}}"
+        if (SCHEMA_TABLE,) not in tables:
+            return
+        # Written on all nodes that hold it, so one of them is enough, whichever it is.
+        rows = self._rows(
+            f"SELECT content FROM {KEYSPACE}.{SCHEMA_TABLE} WHERE id = ?",
+            [1],
+            ConsistencyLevel.ONE,
         )
+        if rows:
+            schema, _ = described(rows[0][0], self._shared.kinds)
+            with self._shared.lock:
+                self._shared.schema = schema
+                self._shared.tables = make_tables(schema, composite=True)
 
     def _make_indexes(self, schema: Schema) -> None:
         """Storage-attached indexes; returns when all rows are in them."""
-        hosts = self._shared.driver.metadata.all_hosts()
-        oldest = min(tuple(map(int, str(host.release_version).split(".")[:2])) for host in hosts)
-        if schema.indexes and oldest < (5, 0):
+        versions = [host.release_version for host in self._hosts()]
+        if old := [v for v in versions if schema.indexes and int(v.split(".")[0]) < 5]:
             raise EngineError(
                 "cassandra: secondary indexes that know ranges (SAI) come with version 5.0; a node "
-                f"has {'.'.join(map(str, oldest))}: leave indexes out or take a newer Cassandra"
+                f"has {old[0]}: leave indexes out or take a newer Cassandra"
             )
         for kind, name in schema.indexes:
             self._ddl(
                 f"CREATE INDEX IF NOT EXISTS {quoted(f'{kind.table}_{name}')} ON "
                 f"{KEYSPACE}.{kind.table} ({quoted(name)}) USING 'sai'"
             )
-        self._await_indexes(schema)
+        self._await_indexes({f"{kind.table}_{name}" for kind, name in schema.indexes})
 
-    def _await_indexes(self, schema: Schema) -> None:
+    def _await_indexes(self, wanted: set[str]) -> None:
         """Of a table with rows an index is built in the background, on each node."""
-        wanted = {f"{kind.table}_{name}" for kind, name in schema.indexes}
         cql = "SELECT index_name, is_queryable, is_building FROM system_views.sai_column_indexes"
-        idle_from = started = time.monotonic()
-        while True:
-            lacking = 0
-            for host in self._shared.driver.metadata.all_hosts():
-                rows = self._rows_of(host, cql)
-                if any(building for name, _, building in rows if name in wanted):
-                    idle_from = time.monotonic()
-                done = {name for name, queryable, building in rows if queryable and not building}
-                lacking += len(wanted - done)
-            if not lacking:
-                return
+        last_building = time.monotonic()
+
+        def pending_reason() -> str | None:
+            nonlocal last_building
+            rows = [row for row in self._rows_of_nodes(cql) if row[0] in wanted]
+            done = sum(queryable and not building for _, queryable, building in rows)
+            pending = len(wanted) * len(self._hosts()) - done
+            if not pending:
+                return None
             now = time.monotonic()
-            if now - started > _INDEX_SECONDS or now - idle_from > _INDEX_IDLE_SECONDS:
-                raise EngineError(
-                    f"cassandra: {lacking} indexes are still not built on all nodes after "
-                    f"{now - started:.0f} s; look for their errors in the nodes' logs"
-                )
-            time.sleep(0.1)
+            if any(building for *_, building in rows):
+                last_building = now
+            words = f"{pending} are missing; look for their errors in the nodes' logs"
+            if now - last_building > _INDEX_IDLE_SECONDS:
+                raise EngineError(f"cassandra: no node builds the indexes any more, but {words}")
+            return words
+
+        complaint = "cassandra: the indexes are not built on all nodes"
+        wait_until(pending_reason, _INDEX_SECONDS, complaint)
 
     def insert(self, kind: Kind, documents: Sequence[Any]) -> None:
-        settings = self._writing("insert").settings
+        """Each document is a request, `concurrency` of them in flight."""
+        self._writing("insert")
         table = self._table(kind)
         rows = table.rows(documents)
         if not rows:
             return
-        blobs = [n for n, column in enumerate(table.columns) if column.type in ("id", "key")]
-        key_of = table.key_of_row()
+        for row in rows if table.composite is None else ():
+            # Of an integer the driver would make so many bytes.
+            if type(row[0]) is not bytes:
+                raise EngineError(f"{table.name}._id: {row[0]!r} is no id of bytes")
         # Requests of one call are not in order: of equal ids the last document counts.
-        wanted: dict[Any, Row] = {key_of(row): row for row in rows}
-        for row in wanted.values():
-            for n in blobs:
-                # Of an integer the driver would make so many bytes.
-                if row[n].__class__ is not bytes and (
-                    row[n] is not None or table.names[n] == "_id"
-                ):
-                    raise EngineError(
-                        f"{table.name}.{table.names[n]}: {row[n]!r} is no id of bytes"
-                    )
+        key_of = table.key_of_row()
+        latest = {key_of(row): row for row in rows}
         marks = ", ".join("?" * len(table.names))
-        statement = self._prepared(
-            f"INSERT INTO {full_name(table)} ({table.select}) VALUES ({marks})"
-        )
-        unset = settings.nulls == "unset"
-        with self._words(f"insert into {table.name}"):
-            # All are bound before the first is sent: a refused batch leaves nothing behind.
-            bound = [
-                statement.bind(
-                    [UNSET_VALUE if value is None else value for value in row] if unset else row
-                )
-                for row in wanted.values()
-            ]
-        self._send("insert", bound if settings.batch_rows == 1 else list(self._batches(bound)))
-
-    def _batches(self, bound: list[Any]) -> Iterator[Any]:
-        """Unlogged batches, each of rows that the same node holds."""
-        metadata, size = self._shared.driver.metadata, self._shared.settings.batch_rows
-        groups: dict[Any, list[Any]] = {}
-        for statement in bound:
-            replicas = metadata.get_replicas(KEYSPACE, statement.routing_key)
-            groups.setdefault(replicas[0] if replicas else None, []).append(statement)
-        for statements in groups.values():
-            for start in range(0, len(statements), size):
-                batch = BatchStatement(
-                    BatchType.UNLOGGED, consistency_level=self._shared.level.requests
-                )
-                batch.is_idempotent = True
-                for statement in statements[start : start + size]:
-                    batch.add(statement)
-                batch.routing_key = statements[start].routing_key
-                yield batch
-
-    def _send(self, verb: str, statements: list[Any]) -> list[Any]:
-        """Send many requests, `concurrency` of them at a time; their results in order.
-
-        Waits for all; those that no server answered are sent again for some seconds."""
-        results: list[Any] = [None] * len(statements)
-        left = list(range(len(statements)))
-        until: float | None = None
-        while left:
-            done = self._try(verb, partial(self._execute, [statements[n] for n in left]))
-            # Counted from the first answers: those of a server that stood still come late.
-            until = until or self._clock() + PATIENCE_SECONDS
-            again = []
-            for n, (success, result) in zip(left, done, strict=True):
-                if success:
-                    results[n] = result
-                elif isinstance(result, PASSING) and self._clock() < until:
-                    again.append(n)
-                elif isinstance(result, Exception):
-                    raise self._error(verb, result) from result
-            left = again
-            if left:
-                self._sleep(0.2)
-        return results
-
-    def _execute(self, statements: list[Any]) -> list[Any]:
-        results: list[Any] = execute_concurrent(
-            self._shared.session,
-            [(statement, ()) for statement in statements],
-            concurrency=self._shared.settings.concurrency,
-            raise_on_first_error=False,
-        )
-        return results
+        cql = f"INSERT INTO {full_name(table)} ({table.select}) VALUES ({marks})"
+        self._execute_many("insert", cql, latest.values())
 
     def finish(self) -> None:
         self._writing("finish")
@@ -254,32 +210,17 @@ class CassandraClient(CassandraLink):
             self._make_indexes(schema)
 
     def get(self, kind: Kind, document_id: bytes) -> Document | None:
-        single = self._single(kind)
-        rows = self._rows(single.document, single.table.key_values(document_id))
-        return single.decode(rows[0]) if rows else None
-
-    def _single(self, kind: Kind) -> Single:
-        """The statements of single documents of a kind, written once for each of its tables."""
         table = self._table(kind)
-        single = self._singles.get(kind)
-        if single is None or single.table is not table:
-            select = f"SELECT {table.key_list} FROM {full_name(table)} {of_key(table)}"
-            document = select_cql(table, of_key(table))
-            single = self._singles[kind] = Single(table, document, select, table.decoder())
-        return single
+        rows = self._rows(select_cql(table, where_key(table)), table.key_values(document_id))
+        return table.document(rows[0]) if rows else None
 
     def get_many(self, kind: Kind, document_ids: Sequence[bytes]) -> list[Document | None]:
         """One request for each id: `IN` would make one node ask all others for the client."""
         table = self._table(kind)
-        statement = self._prepared(select_cql(table, of_key(table)))
         keys = map(table.key_values, dict.fromkeys(document_ids))
-        with self._words("get"):
-            bound = [statement.bind(key) for key in keys]
-        id_of = table.id_of_row()
-        documents: dict[bytes, Document] = {}
-        for rows in self._send("get", bound):
-            for row in rows:
-                documents[id_of(row)] = table.document(row)
+        answers = self._execute_many("get", select_cql(table, where_key(table)), keys)
+        decode = table.decoder()
+        documents = {d["_id"]: d for rows in answers for d in map(decode, rows)}
         return [documents.get(document_id) for document_id in document_ids]
 
     def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool | None:
@@ -288,44 +229,30 @@ class CassandraClient(CassandraLink):
         If a field in the JSON column changes, the document is read first; then a concurrent update
         of it may be lost."""
         self._writing("update")
-        single = self._single(kind)
-        table = single.table
-        names = tuple(changes)
-        cql = single.updates.get(names)
-        if cql is not None:
-            table.check_types(changes)
-        else:
-            table.check_changes(changes)
-            if table.has_params and not changes.keys() <= set(table.names[:-1]):
-                return self._update_read(single, document_id, changes)
-            cql = single.updates[names] = _update_cql(table, names)
+        table = self._table(kind)
+        table.check_changes(changes)
+        read_first = table.has_params and not changes.keys() <= set(table.names[:-1])
+        if read_first:
+            old = self.get(kind, document_id)
+            if old is None:
+                return False
+            (row,) = table.rows([{**old, **changes}])
+            wanted = {*changes, table.names[-1]}
+            changes = {n: v for n, v in zip(table.names, row, strict=True) if n in wanted}
+        columns = ", ".join(f"{quoted(name)} = ?" for name in changes)
+        cql = f"UPDATE {full_name(table)} SET {columns} {where_key(table)}"
         self._rows(cql, [*changes.values(), *table.key_values(document_id)])
-        return None
-
-    def _update_read(self, single: Single, document_id: bytes, changes: Mapping[str, Any]) -> bool:
-        table = single.table
-        old = self.get(table.kind, document_id)
-        if old is None:
-            return False
-        (row,) = table.rows([{**old, **changes}])
-        columns = {*changes, table.names[-1]}
-        values = {n: v for n, v in zip(table.names, row, strict=True) if n in columns}
-        key = table.key_values(document_id)
-        self._rows(_update_cql(table, values), [*values.values(), *key])
-        return True
-
-    def _exists(self, single: Single, document_id: bytes) -> bool:
-        return bool(self._rows(single.key, single.table.key_values(document_id)))
+        return True if read_first else None
 
     def delete(self, kind: Kind, document_id: bytes) -> bool:
         """A read, then a delete; not one transaction."""
         self._writing("delete")
-        single = self._single(kind)
-        if not self._exists(single, document_id):
-            return False
-        table = single.table
+        table = self._table(kind)
         key = table.key_values(document_id)
-        self._rows(f"DELETE FROM {full_name(table)} {of_key(table)}", key)
+        one_row = f"FROM {full_name(table)} {where_key(table)}"
+        if not self._rows(f"SELECT {table.key_list} {one_row}", key):
+            return False
+        self._rows(f"DELETE {one_row}", key)
         return True
 
     def find(self, query: Find) -> list[Document]:
@@ -347,7 +274,7 @@ class CassandraClient(CassandraLink):
             rest += f" LIMIT {query.limit}"
         if span is not None:
             rest += " ALLOW FILTERING"
-        return list(map(table.document, self._rows(select_cql(table, rest), values)))
+        return list(map(table.decoder(), self._rows(select_cql(table, rest), values)))
 
     def count(self, query: Count) -> int:
         """By a look at all rows, at the session's level: no node knows the number."""
@@ -355,66 +282,157 @@ class CassandraClient(CassandraLink):
             raise self._cannot("count of conditions")
         table = self._table(query.kind)
         token = f"token({', '.join(map(quoted, table.key[:-1] or table.key))})"
-        statement = self._prepared(
-            f"SELECT count(*) FROM {full_name(table)} WHERE {token} >= ? AND {token} <= ?"
-        )
-        parts = _PARTS * len(self._shared.endpoints)
-        width = (LAST_TOKEN - FIRST_TOKEN + 1) // parts
-        starts = [FIRST_TOKEN + n * width for n in range(parts)]
-        ends = [start - 1 for start in starts[1:]] + [LAST_TOKEN]
-        bound = [statement.bind(pair) for pair in zip(starts, ends, strict=True)]
-        answers = self._send("count", bound)
-        return sum(int(row[0]) for rows in answers for row in rows)
+        cql = f"SELECT count(*) FROM {full_name(table)} WHERE {token} > ? AND {token} <= ?"
+        parts = _PARTS_PER_NODE * len(self._shared.endpoints)
+        # No row has the first token.
+        limits = [_FIRST_TOKEN + n * (_TOKENS - 1) // parts for n in range(parts + 1)]
+        answers = self._execute_many("count", cql, pairwise(limits))
+        return sum(int(number) for ((number,),) in answers)
 
     def owner(self, kind: Kind, document_id: bytes) -> str | None:
         """Name of the node whose part of the ring has the id: the first replica."""
-        endpoints = self._shared.endpoints
-        if len(endpoints) == 1:
-            return endpoints[0].name
-        routing = self.routing_key(kind, document_id)
-        replicas = self._shared.driver.metadata.get_replicas(KEYSPACE, routing)
-        if not replicas:
-            return None
-        place = (replicas[0].endpoint.address, replicas[0].endpoint.port)
-        for endpoint in endpoints:
-            if (endpoint.address, endpoint.port) == place:
-                return endpoint.name
+        routing_key = self.routing_key(kind, document_id)
+        metadata = self._shared.session.cluster.metadata
+        names = {(e.address, e.port): e.name for e in self._shared.endpoints}
+        for host in metadata.get_replicas(KEYSPACE, routing_key)[:1]:
+            return names.get((host.endpoint.address, host.endpoint.port))
         return None
 
     def routing_key(self, kind: Kind, document_id: bytes) -> bytes:
         """The bytes whose hash is the document's place on the ring."""
         table = self._table(kind)
-        if table.composite is None:
-            return document_id
-        key = table.key_values(document_id)
-        with self._words("owner"):
-            bound = self._prepared(select_cql(table, of_key(table))).bind(key)
-        routing: bytes = bound.routing_key
-        return routing
+        statement = self._prepared(select_cql(table, where_key(table)))
+        with self._translate_errors("owner"):
+            routing_key: bytes = statement.bind(table.key_values(document_id)).routing_key
+        return routing_key
 
     def disk_bytes(self) -> int:
-        """Of the tables on disk, replicas and indexes counted, after a flush of what is in memory.
+        """Of the tables on the disks of all nodes, replicas and indexes counted, after a flush of
+        what is in memory. The nodes report whole MiB of each table, rounded up; commit logs are not
+        in it."""
+        # Without JMX the way to have memory written to disk is to say that it may not be old.
+        self._flush_each(_FLUSH_PERIOD_MS)
+        last: list[Any] = []
 
-        The servers say whole MiB of each table, rounded up; commit logs are not in it.
-        """
-        tables = [table.name for table in self._shared.tables.values()]
-        return self._try("disk size", lambda: disk_bytes_of(self._shared, tables))
+        def pending_reason() -> str | None:
+            nonlocal last
+            cql = (
+                "SELECT name, active_tasks, pending_tasks, completed_tasks "
+                "FROM system_views.thread_pools"
+            )
+            before, last = last, [r for r in self._rows_of_nodes(cql) if r[0] in _FLUSH_POOLS]
+            is_busy = any(active or pending for _, active, pending, _ in last)
+            return f"they still write ({last})" if is_busy or last != before else None
+
+        complaint = "cassandra: the memory of the nodes is not on their disks"
+        wait_until(pending_reason, _FLUSH_SECONDS, complaint, poll=4 * _FLUSH_PERIOD_MS / 1000)
+        self._flush_each(0)
+        rows = self._rows_of_nodes("SELECT keyspace_name, mebibytes FROM system_views.disk_usage")
+        return sum(int(mebibytes) for keyspace, mebibytes in rows if keyspace == KEYSPACE) << 20
+
+    def _flush_each(self, milliseconds: int) -> None:
+        for table in self._shared.tables.values():
+            self._ddl(
+                f"ALTER TABLE {full_name(table)} WITH memtable_flush_period_in_ms = {milliseconds}"
+            )
+
+    def close(self) -> None:
+        """Closes the connections of all threads."""
+        with self._shared.lock:
+            closed, self._shared.closed = self._shared.closed, True
+        if not closed:
+            self._shared.session.cluster.shutdown()
+
+    def _hosts(self) -> list[Any]:
+        """The nodes as the driver knows them."""
+        return list(self._shared.session.cluster.metadata.all_hosts())
+
+    def _prepared(self, cql: str) -> Any:
+        """The statement, prepared once in a process."""
+        statement = self._shared.prepared.get(cql)
+        if statement is None:
+            statement = self._try("prepare", lambda: self._shared.session.prepare(cql))
+            self._shared.prepared[cql] = statement
+        return statement
+
+    def _rows(self, cql: str, values: Any = (), level: int | None = None) -> list[tuple[Any, ...]]:
+        """All rows of a prepared statement, over all pages."""
+        statement = self._prepared(cql)
+        with self._translate_errors("bind"):
+            bound = statement.bind(values)
+        if level is not None:
+            bound.consistency_level = level
+        return self._try("query", lambda: list(self._shared.session.execute(bound)))
+
+    def _execute_many(self, verb: str, cql: str, values: Iterable[Any]) -> list[Any]:
+        """The results of a statement for each of the values, in their order."""
+        statement = self._prepared(cql)
+        with self._translate_errors(verb):
+            # All are bound before the first is sent: a refused batch leaves nothing behind.
+            pending = dict(enumerate(map(statement.bind, values)))
+        results: list[Any] = [None] * len(pending)
+
+        def execute_pending() -> None:
+            answers = execute_concurrent(
+                self._shared.session,
+                [(bound, ()) for bound in pending.values()],
+                concurrency=self._shared.concurrency,
+                raise_on_first_error=False,
+            )
+            errors = []
+            for n, (success, result) in zip(list(pending), answers, strict=True):
+                if success:
+                    results[n] = result
+                    del pending[n]
+                else:
+                    errors.append(result)
+            # Permanent ones first: what passes is not worth another try then.
+            for error in sorted(errors, key=lambda error: isinstance(error, TRANSIENT)):
+                raise error
+
+        self._try(verb, execute_pending)
+        return results
+
+    def _rows_of_nodes(self, cql: str) -> list[tuple[Any, ...]]:
+        """The rows of a virtual table, which each node has of its own."""
+        session = self._shared.session
+        return self._try(
+            "query", lambda: [row for h in self._hosts() for row in session.execute(cql, host=h)]
+        )
+
+    def _ddl(self, cql: str) -> None:
+        self._try("create", lambda: self._shared.session.execute(cql))
+
+    def _try(self, verb: str, action: Callable[[], _Result]) -> _Result:
+        self._check_open()
+        with self._translate_errors(verb):
+            return retried(action)
+
+    @contextmanager
+    def _translate_errors(self, verb: str) -> Iterator[None]:
+        try:
+            yield
+        except _ERRORS as error:
+            hosts = ", ".join(map(str, self._shared.endpoints))
+            raise EngineError(f"cassandra: {verb}: {hosts}: {error_message(error)}") from error
 
 
 def full_name(table: Table) -> str:
     return f"{KEYSPACE}.{table.name}"
 
 
+def create_table_cql(table: Table) -> str:
+    columns = ", ".join(f"{quoted(column.name)} {_TYPES[column.type]}" for column in table.columns)
+    *partition, last = map(quoted, table.key)
+    key = f"({', '.join(partition)}), {last}" if partition else last
+    return f"CREATE TABLE IF NOT EXISTS {full_name(table)} ({columns}, PRIMARY KEY ({key}))"
+
+
 def select_cql(table: Table, rest: str) -> str:
     return f"SELECT {table.select} FROM {full_name(table)} {rest}"
 
 
-def _update_cql(table: Table, names: Iterable[str]) -> str:
-    clauses = ", ".join(f"{quoted(name)} = ?" for name in names)
-    return f"UPDATE {full_name(table)} SET {clauses} {of_key(table)}"
-
-
-def of_key(table: Table) -> str:
+def where_key(table: Table) -> str:
     return f"WHERE {table.key_clause()}"
 
 

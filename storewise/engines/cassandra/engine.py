@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from storewise.engines.cassandra import cluster as cassandra_cluster
-from storewise.engines.cassandra.client import CassandraClient
-from storewise.engines.cassandra.connection import open_shared
-from storewise.engines.cassandra.launch import GOSSIP, launch_of
+from storewise.engines.cassandra.client import connect
+from storewise.engines.cassandra.launch import launch_of
 from storewise.engines.cassandra.settings import CONSISTENCIES, CassandraSettings
 from storewise.engines.contract.engine import Client, Cluster, Endpoint, Flags, Mode
 from storewise.engines.contract.server import (
@@ -32,7 +31,7 @@ from storewise.engines.support.servers import check_topology, data_nodes
 from storewise.errors import EngineError
 
 #: Versions that are taken, and the versions of Java that each runs with.
-JAVAS: Mapping[str, tuple[int, ...]] = {"5.0": (11, 17), "4.1": (8, 11)}
+JAVAS: Mapping[str, tuple[int, ...]] = {"5.0": (11, 17), "4.1": (11,)}
 _JAR = r"(?:cassandra-all|apache-cassandra)-(\d+\.\d+\S*)\.jar"
 _JAMM = re.compile(r"jamm-[0-9.]+\.jar")
 
@@ -76,7 +75,7 @@ class CassandraEngine(ServerEngine):
         check_topology(self.name, topology, most_replicas=topology.nodes)
         # Alone it has nobody to meet, and may try another port if one is taken.
         meets = ("data",) if topology.nodes > 1 else ()
-        return data_nodes(topology, meets=meets, ports=(GOSSIP,))
+        return data_nodes(topology, meets=meets, ports=("gossip",))
 
     def find(self, settings: Mapping[str, Any]) -> Installation:
         """The jars and a Java that fits them; EngineError for other versions of either."""
@@ -117,25 +116,19 @@ class CassandraEngine(ServerEngine):
         return cassandra_cluster.not_ready_reason(endpoint, credentials)
 
     def join(self, context: JoinContext) -> None:
-        """data0 waits for the ring and gives each node the session's user, whom it has made."""
+        """data0 waits for the ring and gives each node a copy of the session's user."""
         if context.node.spec.index == 0:
-            cassandra_cluster.establish(
-                context.endpoints("data"),
-                context.node.credentials,
-                context.node.topology.replicas,
-                context.raise_if_aborted,
-                context.log,
-            )
+            cassandra_cluster.make_ring(context)
 
     def peer_guards(self, endpoint: Endpoint) -> Mapping[str, str]:
-        return {GOSSIP: "nothing; TLS and loopback where there is one node"}
+        return {"gossip": "nothing; TLS and loopback where there is one node"}
 
     def open_ports(
         self, spec: NodeSpec, topology: Topology, settings: Mapping[str, Any]
     ) -> Mapping[str, str]:
         if topology.nodes == 1:
             return {}
-        return {GOSSIP: "read and write all data as a node of the ring"}
+        return {"gossip": "read and write all data as a node of the ring"}
 
     def connect(self, cluster: Cluster, mode: Mode) -> Client:
-        return CassandraClient(open_shared(self, cluster, mode))
+        return connect(self, cluster, mode)

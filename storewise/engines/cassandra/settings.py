@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from cassandra import ConsistencyLevel
 from pydantic import Field as Setting
@@ -24,16 +24,18 @@ class Level:
 
     requests: int
     """The driver's constant, for reads and writes alike."""
-    synced: bool
-    """Whether a write is acknowledged only when it is in the commit log on disk."""
+    server: Mapping[str, str]
+    """Options of cassandra.yaml."""
 
 
+_BATCH = {"commitlog_sync": "batch"}
+_PERIODIC = {"commitlog_sync": "periodic", "commitlog_sync_period": "10000ms"}
 LEVELS: Mapping[str, Level] = {
-    "durable": Level(ConsistencyLevel.QUORUM, synced=True),
-    "relaxed": Level(ConsistencyLevel.ONE, synced=False),
-    "one": Level(ConsistencyLevel.ONE, synced=False),
-    "quorum": Level(ConsistencyLevel.QUORUM, synced=False),
-    "all": Level(ConsistencyLevel.ALL, synced=False),
+    "durable": Level(ConsistencyLevel.QUORUM, _BATCH),
+    "relaxed": Level(ConsistencyLevel.ONE, _PERIODIC),
+    "one": Level(ConsistencyLevel.ONE, _PERIODIC),
+    "quorum": Level(ConsistencyLevel.QUORUM, _PERIODIC),
+    "all": Level(ConsistencyLevel.ALL, _PERIODIC),
 }
 CONSISTENCIES: Mapping[str, str] = {
     "durable": "QUORUM, commitlog_sync: batch; most replicas have it in commit logs on disk",
@@ -49,33 +51,6 @@ class CassandraSettings(JavaSettings):
 
     concurrency: int = Setting(
         default=128, ge=1, le=2048, description="requests in flight of one client thread"
-    )
-    batch_rows: int = Setting(
-        default=1,
-        ge=1,
-        le=1000,
-        description="rows of one replica in an unlogged batch; 1: each row is a request",
-    )
-    nulls: Literal["written", "unset"] = Setting(
-        default="written",
-        description="`unset`: null fields are left out, which keeps those of an older document",
-    )
-    page_rows: int = Setting(
-        default=1000, ge=1, description="rows of a page of an answer with many rows"
-    )
-    compressor: Literal["lz4", "zstd", "snappy", "deflate", "none"] = Setting(
-        default="lz4", description="of the tables on disk"
-    )
-    compaction: Literal["size-tiered", "leveled", "unified"] = Setting(
-        default="size-tiered", description="how tables are merged on disk (`unified`: from 5.0)"
-    )
-    file_cache_share: float = Setting(
-        default=0.1, gt=0, lt=0.5, description="cache of file chunks, as a share of the memory"
-    )
-    ring_delay_seconds: float | None = Setting(
-        default=None,
-        gt=0,
-        description="wait for news of the ring; else 30, on loopback 5, of one node 1",
     )
     config: dict[str, Any] = Setting(
         default_factory=dict,

@@ -38,37 +38,22 @@ class JavaSettings(ServerSettings):
 
     @field_validator("jvm_options")
     @classmethod
-    def _no_ports(cls, options: tuple[str, ...]) -> tuple[str, ...]:
+    def _allowed(cls, options: tuple[str, ...]) -> tuple[str, ...]:
         for option in options:
-            if not option.startswith("-"):
-                raise ValueError(f"{option!r} is no option of Java: each begins with -")
-            if not _OPTIONS.fullmatch(option):
+            if not _ALLOWED_OPTIONS.fullmatch(option):
                 raise ValueError(
-                    f"{option}: taken are -XX:, -Xss, -Xmn, -Xlog:, -D and --add-opens, and none "
-                    "that runs a program, loads code or sets what `config` sets"
+                    f"{option}: allowed are -XX:, -Xss, -Xmn, -Xlog:, --add-opens and "
+                    "--add-exports, but none that runs a program or opens a port; the heap is "
+                    "`heap_share`, options of the server are `config`"
                 )
-            if _REFUSED_OPTIONS.fullmatch(option):
-                why = (
-                    "the heap is `heap_share` of the node's memory"
-                    if option.startswith("-Xm")
-                    else "it opens a port that asks nobody who they are"
-                )
-                raise ValueError(f"{option}: {why}")
         return options
 
 
-#: Options that open a port, or set what other settings say.
-_REFUSED_OPTIONS = re.compile(
-    r"-Xm[sx].*|-D(com\.sun\.management|cassandra)\.jmx.*|-agentlib:jdwp.*|-Xrunjdwp.*|"
-    r"-Dcom\.sun\.management.*|-XX:\+ManagementServer"
-)
-#: Options that can be taken: they run no program (`-XX:OnError=`), load no code (`-javaagent:`, a
-#: class path), read no more options (`-XX:Flags=`), and set no option of the store's own.
-_OPTIONS = re.compile(
+#: They run no program (`-XX:OnError=`), load no code (`-javaagent:`), read no more options
+#: (`-XX:Flags=`), open no port and set nothing of the store's own (`-D`).
+_ALLOWED_OPTIONS = re.compile(
     r"-XX:(?!On|Flags|VMOptionsFile|\+?ManagementServer).*|-Xss\w+|-Xmn\w+|-Xlog:.*|"
-    r"-D(?!cassandra\.|hbase\.|java\.(rmi|security|library|class|ext|system)|jdk\.|sun\.|"
-    r"javax\.|log4j|logback|zookeeper\.|hadoop\.).*|--add-opens=.*|--add-exports=.*|-e[as].*|"
-    + _REFUSED_OPTIONS.pattern
+    r"--add-(opens|exports)=.*"
 )
 
 

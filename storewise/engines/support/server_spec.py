@@ -8,6 +8,7 @@ options of the consistency level) are known there. What is no data is a method o
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -163,7 +164,7 @@ class ServerSpec(_Part):
         program, *arguments = role.command
         return Launch(
             command=(str(node.installation.programs[program]), *arguments),
-            files={name: self._render(name, known) for name in role.files},
+            files={name: render(self.package, f"{name}.j2", known) for name in role.files},
             directories=role.directories,
             stop_signal=role.stop_signal,
             stop_seconds=role.stop_seconds,
@@ -188,10 +189,6 @@ class ServerSpec(_Part):
                 _, _, last = resource(self.package, f"{name}.j2").partition("settings.config")
                 own |= set(re.findall(r"^[a-z][a-z0-9_.-]*", last, re.MULTILINE))
         return frozenset(name.replace("_", "-") for name in own)
-
-    def _render(self, name: str, known: Mapping[str, Any]) -> str:
-        text: str = _environment().from_string(resource(self.package, f"{name}.j2")).render(known)
-        return text
 
 
 class ConfigSettings(ServerSettings):
@@ -239,6 +236,12 @@ class SpecEngine(ServerEngine):
         return {name: ports[name].strangers_can for name in spec.ports if ports[name].strangers_can}
 
 
+def render(package: str, name: str, known: Mapping[str, Any]) -> str:
+    """The text of a template beside the modules of a package."""
+    text: str = _environment().from_string(resource(package, name)).render(known)
+    return text
+
+
 def _numbers(version: str) -> tuple[int, ...]:
     return tuple(map(int, re.findall(r"\d+", version)))
 
@@ -251,5 +254,6 @@ def _environment() -> Any:
     environment = Environment(
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     )
+    environment.filters["quoted"] = lambda text: json.dumps(str(text), ensure_ascii=False)
     environment.filters["sha256"] = lambda text: sha256(text.encode()).hexdigest()
     return environment

@@ -21,10 +21,10 @@ from support.servers.stores import available
 from support.waiting import wait_until
 
 from storewise.documents import KINDS, Kind
-from storewise.engines.cassandra import connection as cassandra_link
-from storewise.engines.cassandra.cluster import FAILURES, KEYSPACE, query, words_of
-from storewise.engines.contract.engine import Schema
-from storewise.engines.contract.queries import Count, Find, between
+from storewise.engines.cassandra import connection as cassandra_connection
+from storewise.engines.cassandra.cluster import KEYSPACE
+from storewise.engines.cassandra.connection import FAILURES, error_message, node_session, query
+from storewise.engines.contract.queries import Count
 from storewise.engines.contract.server import Credentials, Topology
 from storewise.errors import EngineError
 from storewise.session.server.server import start_server
@@ -46,16 +46,21 @@ def ring(tmp_path_factory):
 def ask(cluster, endpoint, cql):
     """What one node itself says."""
     secrets = secrets_of(cluster)
-    return query(endpoint, secrets.user, secrets.password, cql)
+    with node_session(endpoint, secrets.user, secrets.password) as session:
+        return query(session, cql)
+
+
+def assert_default_role_is_refused(endpoint):
+    with pytest.raises(FAILURES) as caught, node_session(endpoint, "cassandra", "cassandra"):
+        pass
+    assert "incorrect" in error_message(caught.value)
 
 
 def test_only_the_session_s_user_gets_in(ring):
     for endpoint in ring.cluster.endpoints:
         roles = ask(ring.cluster, endpoint, "SELECT role FROM system_auth.roles")
         assert roles == [("storewise",)]
-        with pytest.raises(FAILURES) as caught:
-            query(endpoint, "cassandra", "cassandra", "SELECT key FROM system.local")
-        assert "incorrect" in words_of(caught.value)
+        assert_default_role_is_refused(endpoint)
         with pytest.raises(EngineError, match=f"{endpoint.name} .*refuses"):
             ENGINE.not_ready_reason(endpoint, Credentials.make())
         assert ENGINE.not_started_reason(endpoint, Credentials.make()) is None
@@ -136,38 +141,6 @@ def settled(number):
     return last
 
 
-@pytest.mark.parametrize("settings", [{"batch_rows": 20}, {"nulls": "unset", "concurrency": 2}])
-def test_ways_to_insert(ring, settings):
-    cluster = ring.cluster
-    cluster = replace(cluster, settings={**cluster.settings, **settings})
-    client = connect(cluster, "write")
-    documents = sample(10, alignments=150)[Kind.ALIGN]
-    client.insert(Kind.ALIGN, documents)
-    assert client.get_many(Kind.ALIGN, [d["_id"] for d in documents]) == documents
-    client.close()
-
-
-def test_ranges_of_indexed_and_other_columns_agree(ring):
-    client = connect(ring.cluster, "read")
-    ranges = [
-        ("e", 1e-6, 0.01), ("z", 0.0, None), ("s_w", 100, 500), ("gene", "GENE1", "GENE2"),
-        ("gene", "GENE1", "GENE1"), ("gene", None, "GENE1"), ("o", None, 30.5),
-    ]  # fmt: skip
-
-    def found():
-        return [
-            {d["_id"] for d in client.find(Find(Kind.ALIGN, between(*bounds)))} for bounds in ranges
-        ]
-
-    before = found()
-    assert all(before)
-    client._make_indexes(
-        Schema(indexes=tuple((Kind.ALIGN, name) for name in ("e", "z", "s_w", "gene", "o")))
-    )
-    assert found() == before
-    client.close()
-
-
 def test_nothing_fails_while_one_of_three_dies(ring):
     """kill -9 of a node while four threads read at QUORUM. The last test of the ring."""
     client = connect(ring.cluster, "read")
@@ -216,7 +189,7 @@ def test_nothing_fails_while_one_of_three_dies(ring):
 
 def test_all_replicas_are_one_too_many_then(ring, monkeypatch):
     """Of the ring of the test before: ALL needs the dead node, and says so."""
-    monkeypatch.setattr(cassandra_link, "PATIENCE_SECONDS", 2.0)
+    monkeypatch.setattr(cassandra_connection, "RETRY_SECONDS", 2.0)
     client = connect(replace(ring.cluster, consistency="all"), "read")
     with pytest.raises(EngineError, match="Cannot achieve consistency level ALL"):
         client.get(Kind.RNA, DOCUMENTS[Kind.RNA][0]["_id"])
@@ -275,11 +248,8 @@ def test_off_loopback_the_default_role_never_is(tmp_path):
         wait_until(
             lambda: not ENGINE.not_ready_reason(server.endpoint, node.credentials), 120, "an answer"
         )
-        with pytest.raises(FAILURES) as caught:
-            query(server.endpoint, "cassandra", "cassandra", "SELECT key FROM system.local")
-        assert "incorrect" in words_of(caught.value)
-        left = [path.name for path in node.directory.iterdir() if "first" in path.name]
-        assert left == [], "the first start's files hold the password"
+        assert_default_role_is_refused(server.endpoint)
+        assert not (node.directory / "first.json").exists(), "it holds the password"
         key = node.directory / "own.pem"
         assert key.stat().st_mode & 0o777 == 0o600
         # A node that is alone talks to other nodes only if they have its own key.

@@ -99,17 +99,14 @@ def empty_mongodb(cluster):
 
 
 def empty_cassandra(cluster):
-    from storewise.engines.cassandra.cluster import KEYSPACE, query
+    from storewise.engines.cassandra.client import KEYSPACE
+    from storewise.engines.cassandra.connection import node_session, query
 
     secrets = secrets_of(cluster)
-
-    def ask(cql):
-        return query(cluster.endpoints[0], secrets.user, secrets.password, cql)
-
-    for (name,) in ask(
-        f"SELECT table_name FROM system_schema.tables WHERE keyspace_name = '{KEYSPACE}'"
-    ):
-        ask(f'DROP TABLE {KEYSPACE}."{name}"')
+    tables = f"SELECT table_name FROM system_schema.tables WHERE keyspace_name = '{KEYSPACE}'"
+    with node_session(cluster.endpoints[0], secrets.user, secrets.password) as session:
+        for (name,) in query(session, tables):
+            query(session, f'DROP TABLE {KEYSPACE}."{name}"')
 
 
 def empty_hbase(cluster):

@@ -1,12 +1,12 @@
 """What the nodes of a cluster are started with: secrets, addresses, options; no server runs."""
 
-import json
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 from support.servers.nodes import make_node
 
 from storewise.engines.contract.engine import Endpoint
@@ -72,7 +72,7 @@ def options_of(launch):
     if name.endswith(".xml"):
         return {p.findtext("name"): p.findtext("value") for p in ET.fromstring(text)}
     if name in ("cassandra.yaml", "mongod.conf", "mongos.conf"):
-        return flat(json.loads(text))
+        return flat(yaml.safe_load(text))
     lines = [
         re.split(" = |=| ", line, maxsplit=1)
         for line in text.splitlines()
@@ -268,26 +268,30 @@ def test_a_node_of_cassandra_knows_its_ring_and_no_other():
     for k, credentials in [(0, secrets[0]), (1, secrets[0]), (0, secrets[1])]:
         node = node_of(f"cassandra data{k}", RING, credentials=credentials)
         launch = engine("cassandra").launch(node)
-        values = json.loads(launch.files["cassandra.yaml"])
+        values = options_of(launch)
         names.append(values["cluster_name"])
         seeds = values["seed_provider"][0]["parameters"][0]["seeds"]
         assert seeds.split(",") == [f"{p.address}:{p.ports['gossip']}" for p in node.peers]
-        assert "remote.port" not in repr(launch) and "cassandra.jmx" not in repr(launch)
-        # The role whose password everybody knows: only where nobody else can log in.
-        (delay,) = (w for w in launch.command if "superuser_setup_delay_ms" in w)
-        assert int(delay.split("=")[1]) > 10**11
+        # The role whose password everybody knows: only where nobody else can sign in.
+        options = launch.files["jvm-server.options"]
+        (delay,) = re.findall(r"superuser_setup_delay_ms=(\d+)", options)
+        assert int(delay) > 10**11
+        assert "jmx" not in options
         if k == 0:
-            first = json.loads(launch.files["first.json"])
-            assert "-Dcassandra.superuser_setup_delay_ms=200" in first["command"]
-            assert first["closed"]["require_client_auth"] is True
+            assert "superuser_setup_delay_ms=200\n" in launch.files["first.options"]
+            first = yaml.safe_load(launch.files["first.yaml"])
+            assert first["rpc_address"] == first["listen_address"] == "127.0.0.1"
+            for side in ("client", "server"):
+                assert first[f"{side}_encryption_options"]["require_client_auth"] is True
+            assert first["client_encryption_options"]["optional"] is False
     assert names[0] == names[1] != names[2]
     assert not any(secrets[0].key[:8] in name for name in names)
 
 
 def test_java_gets_its_share_of_the_memory():
     settings = {"heap_share": 0.25, "jvm_options": ["-XX:+UseZGC"]}
-    small = launched("cassandra data0", settings=settings)
-    assert {"-Xmx512M", "-Xms512M", "-XX:+UseZGC"} <= set(small.command)
+    small = launched("cassandra data0", settings=settings).files["jvm-server.options"]
+    assert {"-Xmx512M", "-Xms512M", '"-XX:+UseZGC"'} <= set(small.splitlines())
     shape = TWO | {"memory_mb": 8192}
     launch = launched("hbase regionserver0", shape, settings={"heap_share": 0.75})
     assert "-Xmx6144m" in launch.command

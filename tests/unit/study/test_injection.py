@@ -73,7 +73,8 @@ JVM = [
     "-XX:VMOptionsFile=/tmp/x", "-XX:+ManagementServer", "-javaagent:/tmp/x.jar",
     "-agentpath:/tmp/x.so", "-Xbootclasspath/a:/tmp/x.jar", "-cp",
     "-Dcassandra.config=file:///tmp/x", "-Dhbase.rpc.server.impl=x", "-Djava.security.manager=x",
-    "-Dcassandra.settings.authenticator=AllowAllAuthenticator",
+    "-Dcassandra.settings.authenticator=AllowAllAuthenticator", "garbage",
+    "-Dcom.sun.management.jmxremote.port=7199", "-agentlib:jdwp=transport=dt_socket,address=*:1",
 ]  # fmt: skip
 MODULES = ("/tmp/x", "../x", "--help", "a; touch /tmp/x", "a b", "$(id)", "a\nb")
 

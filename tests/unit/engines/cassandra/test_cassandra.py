@@ -1,13 +1,13 @@
 """Cassandra: nodes, the ring's parts and requests that are sent again, without a server."""
 
-from types import SimpleNamespace
-
+import pytest
 from cassandra import WriteTimeout
 from support.fake_time import FakeTime
 from support.servers.nodes import make_node
 
 from storewise.documents import Kind
-from storewise.engines.cassandra.client import CassandraClient, bounds
+from storewise.engines.cassandra.client import bounds
+from storewise.engines.cassandra.connection import retried
 from storewise.engines.cassandra.engine import CassandraEngine
 from storewise.engines.cassandra.launch import initial_token
 from storewise.engines.contract.server import Topology
@@ -38,21 +38,23 @@ def test_bounds_are_those_of_the_server():
     assert str(bounds(z, 0.0, -0.0)) == "[('>=', -0.0), ('<=', 0.0)]"
     assert bounds(gene, "A", "A") == [("=", "A")]
     assert bounds(gene, "A", None) == [(">=", "A")]
-    assert bounds(gene, None, None) == []
 
 
 def test_a_request_that_the_server_gave_up_twice_is_sent_again():
-    """After the server's own limit, as where its disk hesitates."""
-    own_time = FakeTime()
-    answers = iter([*[WriteTimeout("10 s are over", write_type=0)] * 2, None])
+    """After the server's own limit, as where its disk hesitates; not for longer than the limit."""
+    own_time, errors = FakeTime(), [None]
 
     def ask():
         own_time.spend(10.0)
-        if error := next(answers):
+        if error := errors.pop():
             raise error
         return "written"
 
-    shared = SimpleNamespace(closed=False, endpoints=())
-    client = CassandraClient(shared, clock=own_time.clock, sleep=own_time.sleep)
-    assert client._try("insert", ask) == "written"
+    slow = WriteTimeout("10 s are over", write_type=0)
+    errors += [slow] * 2
+    assert retried(ask, own_time.clock, own_time.sleep) == "written"
     assert own_time.sleeps == [0.25, 0.25]
+    errors += [slow] * 9
+    with pytest.raises(WriteTimeout):
+        retried(ask, own_time.clock, own_time.sleep)
+    assert len(errors) == 5
