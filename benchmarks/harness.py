@@ -59,8 +59,6 @@ from support.servers.stores import SERVED
 
 BATCH = 1000
 TARGET = 0.9
-#: Settings with which Storewise uses the store as the bare driver does.
-SETTINGS: dict[str, dict[str, Any]] = {"hbase": {"layout": "columns"}}
 #: Divisors of the numbers of look-ups and updates, for stores whose operations take milliseconds.
 FEWER = {"chdb": 25, "parquet": 25}
 
@@ -147,7 +145,7 @@ def compare(name: str, options: argparse.Namespace) -> list[dict[str, Any]]:
             cluster = Cluster(engine=name, stores=(place,))
         else:
             home = SERVED[name].home
-            settings = {**({} if home is None else {"home": str(home())}), **SETTINGS.get(name, {})}
+            settings = {} if home is None else {"home": str(home())}
             shape = Topology(nodes=1, memory_mb=options.memory_mb)
             cluster = stack.enter_context(
                 local_cluster(name, place / "cluster", shape, settings, schema=Schema((KIND,)))

@@ -99,6 +99,7 @@ def test_a_server_that_cannot_start_says_why_and_leaves_nothing(name, option, wo
 
 #: How long an engine waits for a server, in whole seconds.
 WAITS = (
+    "hbase.client._CONNECT_SECONDS",
     "mysql.connection._CONNECT_SECONDS",
     "mysql.connection._ANSWER_SECONDS",
     "postgres.client.CONNECT_SECONDS",
@@ -116,7 +117,7 @@ def test_an_unreachable_server_is_one_clear_error(single, monkeypatch):
     secrets = secrets_of(single)
 
     def connects(endpoint):
-        # HBase's clients need an endpoint of each of two roles.
+        # HBase's clients need a gateway.
         every = tuple(replace(each, port=endpoint.port) for each in single.endpoints)
         with pytest.raises(EngineError, match=rf"{endpoint.address}:{endpoint.port}"):
             described.connect(replace(single, endpoints=every), "read").count(Count(Kind.RNA))

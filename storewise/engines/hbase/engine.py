@@ -23,15 +23,14 @@ from storewise.engines.contract.server import (
     Topology,
 )
 from storewise.engines.hbase.client import HbaseClient, Shared
-from storewise.engines.hbase.connection import HappybaseLink, Link
-from storewise.engines.hbase.counters import (
+from storewise.engines.hbase.connection import Connection
+from storewise.engines.hbase.health import (
     holding,
-    region_servers,
+    missing_region_servers,
+    not_listening_reason,
     server_not_ready,
-    zookeeper_not_ready,
 )
 from storewise.engines.hbase.launch import (
-    HAPPYBASE,
     INFO,
     MASTER,
     REGION,
@@ -39,9 +38,8 @@ from storewise.engines.hbase.launch import (
     ZOOKEEPER,
     class_path,
     launch_of,
-    no_async,
 )
-from storewise.engines.hbase.settings import CONSISTENCIES, LEVELS, HbaseSettings
+from storewise.engines.hbase.settings import CONSISTENCIES, HbaseSettings
 from storewise.engines.support.installation import OWN_STORES
 from storewise.engines.support.java import find_jars, java_version
 from storewise.engines.support.servers import check_topology, wait_until
@@ -65,7 +63,6 @@ _OPEN: Mapping[str, Mapping[str, str]] = {
     },
     ZOOKEEPER: {"client port": "change where the servers find each other"},
     THRIFT: {"client port": "read, write and delete everything"},
-    HAPPYBASE: {"client port": "read, write and delete everything"},
 }
 
 
@@ -86,7 +83,7 @@ class HbaseEngine(ServerEngine):
     lossy_levels = frozenset({"relaxed", "async"})
     Settings = HbaseSettings
     guard = "none"
-    packages = ("happybase", "thriftpy2")
+    packages = ("thriftpy2",)
     #: The master answers when its region servers have come.
     ready_seconds = 180.0
     programs = ("java", "jars")
@@ -102,12 +99,10 @@ class HbaseEngine(ServerEngine):
         distributed = topology.nodes > 1 or chosen.distributed
         # Clients connect to the gateways, which therefore come first.
         before = (ZOOKEEPER,) if distributed else (MASTER,)
-        gateways: list[NodeSpec] = []
-        for role in (THRIFT, *([HAPPYBASE] if chosen.gateway == "happybase" else [])):
-            gateways += [
-                NodeSpec(role, index, topology.threads, _SMALL_MB, after=before)
-                for index in range(topology.routers)
-            ] or [NodeSpec(role, 0, 1, _SMALL_MB, placement="worker", after=before)]
+        gateways = [
+            NodeSpec(THRIFT, index, topology.threads, _SMALL_MB, after=before)
+            for index in range(topology.routers)
+        ] or [NodeSpec(THRIFT, 0, 1, _SMALL_MB, placement="worker", after=before)]
         memory = topology.memory_mb
         if not distributed:
             ports = (MASTER, ZOOKEEPER, INFO)
@@ -115,7 +110,7 @@ class HbaseEngine(ServerEngine):
         return (
             *gateways,
             # Servers that lose ZooKeeper, or the master, look for it for a minute.
-            NodeSpec(ZOOKEEPER, 0, 1, _SMALL_MB, outlives=(THRIFT, HAPPYBASE, REGION, MASTER)),
+            NodeSpec(ZOOKEEPER, 0, 1, _SMALL_MB, outlives=(THRIFT, REGION, MASTER)),
             NodeSpec(
                 MASTER, 0, 1, _SMALL_MB, after=before, ports=(INFO,), outlives=(THRIFT, REGION)
             ),
@@ -136,7 +131,7 @@ class HbaseEngine(ServerEngine):
             hint=self.install_hint,
         )
         number = java_version(installed.programs["java"])
-        path = class_path(installed.programs["jars"], number)
+        path = class_path(installed.programs["jars"])
         if settings.get("rootdir"):
             # How to reach the site's HDFS.
             hadoop = {**os.environ, **installed.environment}.get("HADOOP_CONF_DIR")
@@ -155,16 +150,12 @@ class HbaseEngine(ServerEngine):
 
     def not_ready_reason(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
         if endpoint.role == ZOOKEEPER:
-            return zookeeper_not_ready(endpoint)
+            return not_listening_reason(endpoint)
         if endpoint.role in (MASTER, REGION):
             return server_not_ready(endpoint)
-        kind = HappybaseLink if endpoint.role == HAPPYBASE else Link
         try:
-            with closing(kind(endpoint, _ANSWER_SECONDS)) as link:
-                if endpoint.role == HAPPYBASE:
-                    link.call("connect", lambda client: client.tables())
-                else:
-                    link.call("connect", lambda client: client.getThriftServerType())
+            with closing(Connection(endpoint, _ANSWER_SECONDS)) as gateway:
+                gateway.ping()
         except EngineError as error:
             return str(error)
         return None
@@ -172,21 +163,15 @@ class HbaseEngine(ServerEngine):
     def bootstrap(self, context: BootstrapContext) -> None:
         """Wait until the master knows all region servers: tables are spread over them."""
         for role in dict.fromkeys(spec.role for spec in context.specs):
-            if role not in (THRIFT, HAPPYBASE):
+            if role != THRIFT:
                 context.endpoints(role)
         (master,) = context.endpoints(MASTER)
-        wanted = context.topology.nodes
-
-        def lacking() -> str | None:
-            try:
-                known = region_servers(master)
-            except (OSError, ValueError) as error:
-                return str(error)
-            words = f"it knows {known} of {wanted} region servers; their logs say why"
-            return words if known < wanted else None
-
-        complaint = f"hbase: {master} does not know all region servers"
-        wait_until(lacking, _GATHER_SECONDS, complaint, context.raise_if_aborted)
+        wait_until(
+            lambda: missing_region_servers(master, context.topology.nodes),
+            _GATHER_SECONDS,
+            f"hbase: {master} does not know all region servers",
+            context.raise_if_aborted,
+        )
 
     def peer_guards(self, endpoint: Endpoint) -> Mapping[str, str]:
         """A standalone server has its ZooKeeper on loopback."""
@@ -204,25 +189,16 @@ class HbaseEngine(ServerEngine):
 
     def connect(self, cluster: Cluster, mode: Mode) -> Client:
         """EngineError within seconds where the cluster cannot be reached."""
-        settings: HbaseSettings = self.settings_of(cluster.settings)
-        level = self.level_of(cluster)
         Credentials.of(cluster)  # the session's own file, or this is no session of ours
-        gateways, others = (
-            tuple(e for e in cluster.endpoints if e.role == role) for role in (THRIFT, HAPPYBASE)
-        )
-        happybase = settings.gateway == "happybase"
-        if happybase and LEVELS[level].durability == "ASYNC_WAL":
-            raise EngineError(no_async(level))
-        if not gateways or (happybase and not others):
-            missing = "happybase" if gateways else "thrift"
-            raise EngineError(f"hbase: the cluster has no endpoints of role {missing}")
+        gateways = tuple(e for e in cluster.endpoints if e.role == THRIFT)
+        if not gateways:
+            raise EngineError("hbase: the cluster has no endpoints of role thrift")
         shared = Shared(
             mode=mode,
             kinds=cluster.kinds,
-            settings=settings,
-            level=level,
+            settings=self.settings_of(cluster.settings),
+            level=self.level_of(cluster),
             gateways=gateways,
-            others=others,
             servers=holding(cluster.endpoints),
         )
         return HbaseClient(shared).connected()

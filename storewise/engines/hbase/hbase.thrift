@@ -12,18 +12,15 @@ struct THRegionInfo {1: i64 regionId, 2: binary tableName, 3: optional binary st
 struct TServerName {1: string hostName, 2: optional i32 port}
 struct THRegionLocation {1: TServerName serverName, 2: THRegionInfo regionInfo}
 enum TCompression {GZ = 1, NONE = 2, SNAPPY = 3, LZ4 = 4, ZSTD = 6}
-enum TEncoding {NONE = 0, PREFIX = 2, DIFF = 3, FAST_DIFF = 4, ROW_INDEX_V1 = 7}
 struct TTableName {1: optional binary ns, 2: binary qualifier}
 struct TColumnFamilyDescriptor {
-  1: binary name, 6: optional TCompression compressionType,
-  8: optional TEncoding dataBlockEncoding, 10: optional i32 maxVersions
+  1: binary name, 6: optional TCompression compressionType, 10: optional i32 maxVersions
 }
 struct TTableDescriptor {
   1: TTableName tableName, 2: optional list<TColumnFamilyDescriptor> columns,
-  3: optional map<binary, binary> attributes, 4: optional TDurability durability
+  3: optional map<binary, binary> attributes
 }
-exception TIOError {1: optional string message, 2: optional bool canRetry}
-exception TIllegalArgument {1: optional string message}
+exception TIOError {1: optional string message}
 enum TCompareOperator {NOT_EQUAL = 3}
 union TMutation {1: TPut put}
 struct TRowMutations {1: binary row, 2: list<TMutation> mutations}
@@ -41,10 +38,6 @@ service THBaseService {
     throws (1: TIOError io)
   list<TResult> getScannerResults(1: binary table, 2: TScan tscan, 3: i32 numRows)
     throws (1: TIOError io)
-  i32 openScanner(1: binary table, 2: TScan tscan) throws (1: TIOError io)
-  list<TResult> getScannerRows(1: i32 scannerId, 2: i32 numRows)
-    throws (1: TIOError io, 2: TIllegalArgument ia)
-  void closeScanner(1: i32 scannerId) throws (1: TIOError io, 2: TIllegalArgument ia)
   list<THRegionLocation> getAllRegionLocations(1: binary table) throws (1: TIOError io)
   list<TTableDescriptor> getTableDescriptorsByNamespace(1: string name) throws (1: TIOError io)
   void createTable(1: TTableDescriptor desc, 2: list<binary> splitKeys) throws (1: TIOError io)

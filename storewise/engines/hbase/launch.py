@@ -1,7 +1,7 @@
 """HBase's servers as processes: class path, options of Java, hbase-site.xml.
 
-Properties: https://hbase.apache.org/book.html#hbase_default_configurations; the modules that must
-be opened on Java 11 and 17 are those of HBase's own ``bin/hbase``.
+Properties: https://hbase.apache.org/book.html#hbase_default_configurations; the class path, and the
+modules that must be opened on Java 11 and 17, are those of HBase's own ``bin/hbase``.
 """
 
 from __future__ import annotations
@@ -13,14 +13,12 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 from storewise.engines.contract.server import Launch, Node
-from storewise.engines.hbase.settings import LEVELS, HbaseSettings
+from storewise.engines.hbase.settings import DURABILITIES, HbaseSettings
 from storewise.engines.support.java import heap_mb
 from storewise.engines.support.servers import fixed_options, java_of, resource
 from storewise.errors import EngineError
 
-MASTER, REGION, ZOOKEEPER = "master", "regionserver", "zookeeper"
-#: The gateway of Thrift 2, which makes tables and knows regions, and that of Thrift 1.
-THRIFT, HAPPYBASE = "thrift", "happybase"
+MASTER, REGION, ZOOKEEPER, THRIFT = "master", "regionserver", "zookeeper", "thrift"
 INFO = "info"
 
 _MAIN: Mapping[str, tuple[str, ...]] = {
@@ -28,14 +26,7 @@ _MAIN: Mapping[str, tuple[str, ...]] = {
     REGION: ("org.apache.hadoop.hbase.regionserver.HRegionServer", "start"),
     ZOOKEEPER: ("org.apache.hadoop.hbase.zookeeper.HQuorumPeer",),
     THRIFT: ("org.apache.hadoop.hbase.thrift2.ThriftServer", "start"),
-    HAPPYBASE: ("org.apache.hadoop.hbase.thrift.ThriftServer", "start"),
 }
-#: Where a tarball keeps jars, relative to its ``lib``.
-_MORE_JARS = ("client-facing-thirdparty",)
-_JARS_OF_11 = ("jdk11",)
-#: Another copy of javax.servlet-api, and an old one.
-_UNWANTED = re.compile(r"servlet-api-2\.5.*\.jar|.*-(tests|sources|javadoc)\.jar")
-_BINDING = re.compile(r"(slf4j-(reload4j|log4j12|simple|jdk14|nop)|log4j-slf4j2?-impl)-\d.*\.jar")
 #: Numbers that /jmx gives are otherwise up to 10 s old.
 _METRICS = "*.period=1\n"
 _CONF, _TMP, _ROOT, _ZK = "conf", "tmp", "root", "zookeeper"
@@ -50,27 +41,17 @@ _NO_ROOT = (
 )
 
 
-def class_path(jars: Path, java: int) -> str:
-    """The jars of an installation, with one binding of SLF4J, for the variable CLASSPATH."""
-    directories = [jars, *(jars / name for name in _MORE_JARS)]
-    if java > 8:
-        directories += [jars / name for name in _JARS_OF_11]
-    paths = [
-        path
-        for directory in directories
-        if directory.is_dir()
-        for path in sorted(directory.glob("*.jar"))
-        if not _UNWANTED.fullmatch(path.name)
-    ]
-    bindings = [path for path in paths if _BINDING.fullmatch(path.name)]
-    return ":".join(str(path) for path in paths if path not in bindings[1:])
+def class_path(jars: Path) -> str:
+    """The jars of an installation, for the variable CLASSPATH."""
+    places = (jars, jars / "client-facing-thirdparty", jars / "jdk11")
+    return ":".join(f"{place}/*" for place in places if place.is_dir())
 
 
 def is_distributed(node: Node, settings: HbaseSettings) -> bool:
     return node.topology.nodes > 1 or settings.distributed
 
 
-def _is_alone(node: Node, settings: HbaseSettings) -> bool:
+def _is_standalone(node: Node, settings: HbaseSettings) -> bool:
     """Whether it is a master that holds the documents, and ZooKeeper, itself."""
     return node.spec.role == MASTER and not is_distributed(node, settings)
 
@@ -79,17 +60,14 @@ def launch_of(node: Node, settings: HbaseSettings) -> Launch:
     """How a node of any role is started."""
     role = node.spec.role
     conf = node.directory / _CONF
-    level = node.consistency or next(iter(LEVELS))
-    if role == HAPPYBASE and LEVELS[level].durability == "ASYNC_WAL":
-        raise EngineError(no_async(level))
-    site = _site(node, settings, level)
+    site = _site(node, settings)
     root = site["hbase.rootdir"]
     java = str(node.installation.programs["java"])
     shell = (java, "-Xmx128m", "-XX:-UsePerfData", "org.apache.hadoop.fs.FsShell")
     directories = [_TMP]
     steps: tuple[tuple[str, ...], ...] = ()
     cleanup: tuple[tuple[str, ...], ...] = ()
-    if role == ZOOKEEPER or _is_alone(node, settings):
+    if role == ZOOKEEPER or _is_standalone(node, settings):
         directories += [_ZK] if settings.rootdir else [_ZK, _ROOT]
     elif settings.rootdir is None and role in (MASTER, REGION):
         steps = (("sh", "-c", _NO_ROOT, "sh", root.removeprefix("file://")),)
@@ -100,7 +78,7 @@ def launch_of(node: Node, settings: HbaseSettings) -> Launch:
         # They outlive the others: should one of them be killed, the other does it.
         cleanup = ((*shell, "-rm", "-r", "-f", "-skipTrash", root),)
     return Launch(
-        command=(java, *_options(node, settings), *_MAIN[role]),
+        command=(java, *_java_options(node, settings), *_MAIN[role]),
         files={
             f"{_CONF}/hbase-site.xml": _xml(site),
             f"{_CONF}/log4j.properties": resource(__package__, "log4j.properties"),
@@ -119,15 +97,8 @@ def launch_of(node: Node, settings: HbaseSettings) -> Launch:
     )
 
 
-def no_async(level: str) -> str:
-    return (
-        f"hbase: happybase's Thrift 1 writes each put with SYNC_WAL or SKIP_WAL; level {level!r} "
-        "needs `gateway: thrift2`"
-    )
-
-
-def _options(node: Node, settings: HbaseSettings) -> tuple[str, ...]:
-    data = node.spec.role == REGION or _is_alone(node, settings)
+def _java_options(node: Node, settings: HbaseSettings) -> tuple[str, ...]:
+    data = node.spec.role == REGION or _is_standalone(node, settings)
     heap = heap_mb(node.spec.memory_mb, settings.heap_share) if data else _SMALL_HEAP_MB
     options = [
         f"-Xmx{heap}m",
@@ -136,44 +107,38 @@ def _options(node: Node, settings: HbaseSettings) -> tuple[str, ...]:
         "-XX:-UsePerfData",
         f"-XX:ErrorFile={node.directory / 'hs_err.log'}",
         f"-Djava.io.tmpdir={node.directory / _TMP}",
-        # HBase's name for the user in its logs and paths.
-        "-Djava.awt.headless=true",
-        "-Dzookeeper.admin.enableServer=false",
     ]
     if ":" not in node.address:
         options.append("-Djava.net.preferIPv4Stack=true")
     if java_of(node.installation) > 8:
-        options.append("-Dorg.apache.hbase.thirdparty.io.netty.tryReflectionSetAccessible=true")
         options += re.findall("^-.*", resource(__package__, "java.options"), re.MULTILINE)
     if data:
         options += settings.jvm_options
     return tuple(options)
 
 
-def _where(node: Node, *, alone: bool) -> dict[str, str | int]:
-    """Where a server finds the others: by ZooKeeper, and a standalone one by its master."""
-    if alone:
+def _find_others(node: Node, *, standalone: bool) -> dict[str, str | int]:
+    """Where a server finds the others: by ZooKeeper, or by the master of a standalone server."""
+    peers = {peer.role: peer for peer in node.peers}
+    if standalone:
         # HBase looks for the ZooKeeper of a standalone server at localhost only.
-        return _quorum(_LOOPBACK, node.ports[ZOOKEEPER])
-    if node.spec.role == ZOOKEEPER:
-        return _quorum(node.address, node.port)
-    for peer in node.peers:
-        if peer.role == ZOOKEEPER:
-            return _quorum(peer.address, peer.port)
-        if peer.role == MASTER:
-            registry = "org.apache.hadoop.hbase.client.RpcConnectionRegistry"
-            return {
-                "hbase.client.registry.impl": registry,
-                "hbase.client.bootstrap.servers": f"{peer.address}:{peer.ports[MASTER]}",
-            }
-    raise EngineError(f"{node.spec.name}: needs the endpoint of ZooKeeper or of the master")
-
-
-def _quorum(address: str, port: int) -> dict[str, str | int]:
+        address, port = _LOOPBACK, node.ports[ZOOKEEPER]
+    elif node.spec.role == ZOOKEEPER:
+        address, port = node.address, node.port
+    elif ZOOKEEPER in peers:
+        address, port = peers[ZOOKEEPER].address, peers[ZOOKEEPER].port
+    elif MASTER in peers:
+        master = peers[MASTER]
+        return {
+            "hbase.client.registry.impl": "org.apache.hadoop.hbase.client.RpcConnectionRegistry",
+            "hbase.client.bootstrap.servers": f"{master.address}:{master.ports[MASTER]}",
+        }
+    else:
+        raise EngineError(f"{node.spec.name}: needs the endpoint of ZooKeeper or of the master")
     return {"hbase.zookeeper.quorum": address, "hbase.zookeeper.property.clientPort": port}
 
 
-def root_of(node: Node, settings: HbaseSettings) -> str:
+def _root_of(node: Node, settings: HbaseSettings) -> str:
     """HBase's root directory as a URI."""
     if settings.rootdir is not None:
         place = settings.rootdir.rstrip("/")
@@ -189,63 +154,59 @@ def root_of(node: Node, settings: HbaseSettings) -> str:
     return f"file://{node.directory.with_name(beside) / _ROOT}"
 
 
-def _site(node: Node, settings: HbaseSettings, level: str) -> dict[str, str]:
+def _site(node: Node, settings: HbaseSettings) -> dict[str, str]:
+    """The properties of hbase-site.xml; those of the study come first, and ours win."""
     role, address, port = node.spec.role, node.address, node.port
-    seconds, session = settings.operation_seconds, settings.session_seconds
-    distributed = is_distributed(node, settings)
-    root = root_of(node, settings)
-    alone = _is_alone(node, settings)
-    servers = node.topology.nodes
+    milliseconds = settings.operation_seconds * 1000
+    root = _root_of(node, settings)
+    standalone = _is_standalone(node, settings)
     fixed = fixed_options(__package__)
     site: dict[str, str | int | float | bool] = {
+        **settings.config,
         **fixed["all"],
-        "hbase.cluster.distributed": distributed,
+        "hbase.cluster.distributed": is_distributed(node, settings),
         "hbase.rootdir": root,
         "hbase.tmp.dir": str(node.directory / _TMP),
-        "zookeeper.session.timeout": session * 1000,
-        "hbase.client.operation.timeout": seconds * 1000,
-        "hbase.client.meta.operation.timeout": seconds * 1000,
-        "hbase.client.scanner.timeout.period": max(seconds, 60) * 1000,
-        "hbase.rpc.timeout": seconds * 1000,
-        **_where(node, alone=alone),
+        "hbase.client.operation.timeout": milliseconds,
+        "hbase.client.meta.operation.timeout": milliseconds,
+        "hbase.client.scanner.timeout.period": max(milliseconds, 60_000),
+        "hbase.rpc.timeout": milliseconds,
+        **_find_others(node, standalone=standalone),
     }
-    if role in (THRIFT, HAPPYBASE):
+    if role == THRIFT:
         site["hbase.regionserver.thrift.ipaddress"] = address
         site["hbase.regionserver.thrift.port"] = port
-    if role == ZOOKEEPER or alone:
+    if role == ZOOKEEPER or standalone:
         site |= {
             **fixed["zookeeper"],
             "hbase.zookeeper.property.dataDir": str(node.directory / _ZK),
-            "hbase.zookeeper.property.clientPortAddress": _LOOPBACK if alone else address,
-            "hbase.zookeeper.property.maxSessionTimeout": session * 1000,
+            "hbase.zookeeper.property.clientPortAddress": _LOOPBACK if standalone else address,
         }
-    if alone:
-        site |= fixed["alone"]
+    if standalone:
+        site |= fixed["standalone"]
     if role in (MASTER, REGION):
         site |= {
             **fixed["server"],
             "hbase.master.hostname": address,
             "hbase.master.ipc.address": address,
-            "hbase.master.port": node.ports[MASTER] if alone else port if role == MASTER else 0,
+            "hbase.master.port": node.ports.get(MASTER, port) if role == MASTER else 0,
             "hbase.master.info.bindAddress": address,
             "hbase.master.info.port": node.ports[INFO] if role == MASTER else -1,
             "hbase.unsafe.regionserver.hostname": address,
             "hbase.regionserver.ipc.address": address,
-            "hbase.regionserver.port": port if alone or role == REGION else 0,
+            "hbase.regionserver.port": port if standalone or role == REGION else 0,
             "hbase.regionserver.info.bindAddress": address,
             "hbase.regionserver.info.port": node.ports[INFO] if role == REGION else -1,
             # Start when all are there: tables are spread over those that are.
-            "hbase.master.wait.on.regionservers.mintostart": servers,
-            "hbase.master.wait.on.regionservers.maxtostart": servers,
-            "hbase.wal.hsync": LEVELS[level].hsync,
-            "hfile.block.cache.size": settings.block_cache_share,
-            "hbase.regionserver.global.memstore.size": settings.memstore_share,
+            "hbase.master.wait.on.regionservers.mintostart": node.topology.nodes,
+            "hbase.master.wait.on.regionservers.maxtostart": node.topology.nodes,
+            "hbase.wal.hsync": (node.consistency or next(iter(DURABILITIES))) == "durable",
         }
         if root.startswith("file:"):
             site |= fixed["files"]
-    values = (site | settings.config).items()
     return {
-        key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in values
+        key: str(value).lower() if isinstance(value, bool) else str(value)
+        for key, value in site.items()
     }
 
 

@@ -1,148 +1,97 @@
-"""Documents as cells of a row: one with JSON, or one for each field."""
+"""Documents as rows: the id is the row key, and each other field is a cell.
+
+Texts are UTF-8; numbers have eight bytes, as HBase's own class ``Bytes`` writes long and double.
+A null has a cell, too, so that it replaces a value. Open fields are one cell with JSON.
+"""
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-from storewise.documents import ID_BYTES, PARAMS_COLUMN, Document, FieldType, Kind
-from storewise.engines.contract.engine import Schema
+from storewise.documents import PARAMS_COLUMN, Document, Field, FieldType
 from storewise.engines.hbase.connection import Cells
-from storewise.engines.sql.json_table import make_json_tables
-from storewise.engines.support.table import Table, make_tables
+from storewise.engines.support.table import Table
 from storewise.errors import EngineError
 
-JSON_CELL = b"j"
-#: Stands for null: neither UTF-8 nor a number, and no id is so short.
+#: Neither UTF-8 nor a number, and no id is so short.
 _NULL = b"\xff"
-_MOST = 1 << 63
-#: What a field's text is read by; None for what is no text.
-_READERS: Mapping[FieldType, Callable[[bytes], Any] | None] = {
-    "id": None,
-    "key": None,
-    "int": int,
-    "float": float,
+PARAMS = PARAMS_COLUMN.encode()
+_LONG, _DOUBLE = struct.Struct(">q"), struct.Struct(">d")
+_WRITERS: Mapping[FieldType, Callable[[Any], bytes]] = {
+    "id": bytes,
+    "key": bytes,
+    "int": _LONG.pack,
+    "float": _DOUBLE.pack,
+    "str": str.encode,
+}
+_READERS: Mapping[FieldType, Callable[[bytes], Any]] = {
+    "id": bytes,
+    "key": bytes,
+    "int": lambda value: _LONG.unpack(value)[0],
+    "float": lambda value: _DOUBLE.unpack(value)[0],
     "str": bytes.decode,
 }
 
 
-class Layout:
-    """How documents of one kind become rows: one cell with JSON, atomic in every respect."""
+class RowFormat:
+    """How documents of one kind become rows."""
 
     def __init__(self, table: Table) -> None:
         self.table = table
+        self.name = table.name.encode()
+        """Of the table in HBase."""
+        columns = table.columns[1:]
+        self._writers = [(c.name.encode(), _WRITERS[c.type]) for c in columns]
+        self._readers = [(c.name.encode(), _READERS[c.type]) for c in columns]
+        self._fields: Mapping[str, Field] = {c.name: c for c in columns}
+        self.present = columns[0].name.encode()
+        """A cell that every row has."""
         self._decode = table.decoder()
 
     def rows(self, documents: Sequence[Document]) -> dict[bytes, Cells]:
         """Cells by id; of an id that comes more than once the last document counts.
 
-        EngineError for a document that the layout cannot hold.
+        EngineError for a document with other fields than its kind, or with a value that a field
+        cannot hold.
         """
-        rows = self._rows(documents)
+        try:
+            rows = {
+                row[0]: {
+                    name: _NULL if value is None else write(value)
+                    for (name, write), value in zip(self._writers, row[1:], strict=True)
+                }
+                for row in self.table.rows(documents)
+            }
+        except (struct.error, UnicodeEncodeError) as error:
+            raise EngineError(f"a document of {self.table.name}: {error}") from error
         size = self.table.kind.id_bytes
-        for document_id in rows if size is not None else ():
-            if not isinstance(document_id, bytes) or len(document_id) != size:
-                raise EngineError(f"{self.table.name}: {document_id!r} is no id of {size} bytes")
+        for row in rows if size is not None else ():
+            if not isinstance(row, bytes) or len(row) != size:
+                raise EngineError(f"{self.table.name}: {row!r} is no id of {size} bytes")
         return rows
-
-    def _rows(self, documents: Sequence[Document]) -> dict[bytes, Cells]:
-        return {key: {JSON_CELL: text.encode()} for key, text in self.table.rows(documents)}
 
     def document(self, row: bytes, cells: Cells) -> Document:
         """The document as it was inserted."""
-        return cast(Document, self._decode((row, cells[JSON_CELL])))
-
-    def changed(self, row: bytes, old: Cells, changes: Mapping[str, Any]) -> Cells:
-        """The cells of a row that an update writes."""
-        return self.rows([{**self.document(row, old), **changes}])[row]
-
-    def guard(self, new: Cells) -> bytes:
-        """The cell that an update, which writes `new`, expects to be unchanged."""
-        return JSON_CELL
-
-    def unconditional_update(self, changes: Mapping[str, Any]) -> tuple[bytes, Cells] | None:
-        """A cell that every document has, and the new cells of an update; None if they depend on
-        stored values."""
-        return None
-
-
-class ColumnLayout(Layout):
-    """A cell for each field but the id; a null has one, too, so that it replaces a value."""
-
-    def __init__(self, table: Table) -> None:
-        super().__init__(table)
-        self._columns = [(c.name, c.name.encode(), c.type) for c in table.columns[1:]]
-        self._by_name = {c.name: c for c in table.columns[1:]}
-        self._readers = [(c.name.encode(), _READERS[c.type]) for c in table.columns[1:]]
-
-    def _rows(self, documents: Sequence[Document]) -> dict[bytes, Cells]:
-        return {
-            row[0]: {
-                name: self._stored(field, value, kind)
-                for (field, name, kind), value in zip(self._columns, row[1:], strict=True)
-            }
-            for row in self.table.rows(documents)
-        }
-
-    def _stored(self, field: str, value: Any, kind: FieldType) -> bytes:
-        if value is None:
-            return _NULL
-        if kind == "str" and isinstance(value, str):
-            try:
-                return value.encode()
-            except UnicodeEncodeError as error:
-                raise EngineError(f"{self.table.name}.{field}: {error}") from error
-        if kind == "int" and type(value) is int and -_MOST <= value < _MOST:
-            return b"%d" % value
-        if kind == "float" and type(value) in (int, float):
-            return repr(float(value)).encode()
-        if kind == "id" and isinstance(value, bytes) and len(value) == ID_BYTES:
-            return value
-        if kind == "key" and isinstance(value, bytes) and value.isascii():
-            return value
-        raise EngineError(f"{self.table.name}.{field} is of type {kind} and cannot hold {value!r}")
-
-    def document(self, row: bytes, cells: Cells) -> Document:
         values = [
-            None if (v := cells[name]) == _NULL else v if read is None else read(v)
-            for name, read in self._readers
+            None if (value := cells[name]) == _NULL else read(value) for name, read in self._readers
         ]
         return cast(Document, self._decode((row, *values)))
 
-    def changed(self, row: bytes, old: Cells, changes: Mapping[str, Any]) -> Cells:
-        new = super().changed(row, old, changes)
-        names = {name.encode() for name in changes}
-        if not names <= new.keys():
-            names.add(PARAMS_COLUMN.encode())
-        return {name: value for name, value in new.items() if name in names}
-
-    def unconditional_update(self, changes: Mapping[str, Any]) -> tuple[bytes, Cells] | None:
-        if not changes.keys() <= self._by_name.keys():
+    def cells(self, changes: Mapping[str, Any]) -> Cells | None:
+        """The cells that an update writes; None where they depend on the stored row: open fields
+        share one. EngineError for changes that the kind does not allow."""
+        self.table.check_changes(changes)
+        if not changes.keys() <= self._fields.keys():
             return None
-        cells = {
-            name.encode(): self._stored(name, value, self._by_name[name].type)
+        return {
+            name.encode(): _NULL if value is None else _WRITERS[self._fields[name].type](value)
             for name, value in changes.items()
         }
-        return self._columns[0][1], cells
 
-    def guard(self, new: Cells) -> bytes:
-        # What holds several fields is made from what was read; other cells are written whole.
-        params = PARAMS_COLUMN.encode()
-        return params if params in new else self._columns[0][1]
-
-
-def layout_of(kind: Kind, layout: str | None) -> str:
-    """The layout of a kind's table: the setting `layout`, else the kind's default."""
-    return layout or ("columns" if kind.id_bytes is None else "json")
-
-
-def make_layouts(schema: Schema, layout: str | None) -> dict[Kind, Layout]:
-    """How each kind of a schema is kept; EngineError where an index names no field."""
-    # The SQL of a field, which a JSON table asks for, is of no use here.
-    tables, columns = make_json_tables(schema, lambda field: field.name), make_tables(schema)
-    return {
-        kind: ColumnLayout(columns[kind])
-        if layout_of(kind, layout) == "columns"
-        else Layout(tables[kind])
-        for kind in columns
-    }
+    def changed(self, row: bytes, stored: Cells, changes: Mapping[str, Any]) -> Cells:
+        """The cells that an update of open fields writes into a row."""
+        new = self.rows([{**self.document(row, stored), **changes}])[row]
+        names = {PARAMS, *(name.encode() for name in changes)}
+        return {name: value for name, value in new.items() if name in names}

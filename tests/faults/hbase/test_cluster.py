@@ -6,6 +6,7 @@ import socket
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -23,8 +24,8 @@ from storewise.documents import KINDS, Kind
 from storewise.engines.contract.queries import Count, Scan
 from storewise.engines.contract.server import Topology
 from storewise.engines.hbase.client import HbaseClient
-from storewise.engines.hbase.connection import idl
-from storewise.engines.hbase.counters import holding, jmx
+from storewise.engines.hbase.connection import Connection, cells_of
+from storewise.engines.hbase.health import holding, jmx
 from storewise.engines.registry import engine
 from storewise.errors import EngineError
 from storewise.session.server import server as session_server
@@ -32,6 +33,7 @@ from storewise.session.server.address import addresses, free_port, is_loopback
 
 pytestmark = pytest.mark.xdist_group("hbase")
 SERVERS = 3
+REGION_SERVERS = [f"regionserver{k}" for k in range(SERVERS)]
 REGIONS = 2
 #: What is in the directory that the user names as root, before the session.
 OTHERS = ["mine", "storewise-local"]
@@ -40,12 +42,15 @@ FILES = [sample(seed, alignments=20) for seed in range(40)]
 DOCUMENTS = {kind: [d for file in FILES for d in file[kind]] for kind in KINDS}
 #: A region server is dead after its session; then its log is split and its regions move.
 RECOVERY_SECONDS = 60.0
-SETTINGS = {"session_seconds": 8, "operation_seconds": 20, "regions_per_server": REGIONS}
+SETTINGS = {
+    "config": {"zookeeper.session.timeout": 8000},
+    "operation_seconds": 20,
+    "regions_per_server": REGIONS,
+}
 
 
-def open_client(cluster, mode="read", **settings):
-    changed = replace(cluster, settings={**cluster.settings, **settings})
-    return cast(HbaseClient, engine("hbase").connect(changed, mode))
+def open_client(cluster, mode="read"):
+    return cast(HbaseClient, engine("hbase").connect(cluster, mode))
 
 
 @pytest.fixture(scope="module")
@@ -73,16 +78,6 @@ def _command(process):
         return []
 
 
-def test_tables_are_split_over_all_servers(cluster):
-    client = open_client(cluster.cluster)
-    names = {name for name in cluster.servers if name.startswith("regionserver")}
-    for kind in KINDS:
-        _, starts, owners = client._locations(kind)
-        assert len(starts) == SERVERS * REGIONS and starts[0] == b""
-        assert Counter(owners) == dict.fromkeys(names, REGIONS)
-    client.close()
-
-
 def test_a_root_of_the_user_has_a_directory_of_the_session(cluster):
     """It goes with the session, which is seen when the servers have ended."""
     shared = Path(str(cluster.cluster.settings["rootdir"]))
@@ -91,28 +86,24 @@ def test_a_root_of_the_user_has_a_directory_of_the_session(cluster):
     assert {path.name for path in shared.iterdir()} == {process.name, *OTHERS}
 
 
-def test_the_owner_is_that_of_the_meta_table(cluster):
+def test_regions_are_spread_and_the_owner_is_that_of_the_meta_table(cluster):
     client = open_client(cluster.cluster)
     nodes = {f"{s.node.address}:{s.node.port}": name for name, s in cluster.servers.items()}
-
-    def meta(c):
-        outcome = c.getScannerResults(b"hbase:meta", idl.TScan(b"", 100), 100)
-        rows = []
-        for result in outcome:
-            cells = {(x.family, x.qualifier): x.value for x in result.columnValues}
-            if result.row.startswith(b"rna,"):
-                first = result.row[len(b"rna,") :].rsplit(b",", 1)[0]
-                rows.append((first, nodes[cells[b"info", b"server"].decode()]))
-        return rows
-
-    regions = sorted(client._link.call("meta", meta))
-    owners = Counter()
-    for document in DOCUMENTS[Kind.RNA][::10]:
-        key = document["_id"]
-        expected = [name for first, name in regions if first <= key][-1]
-        assert client.owner(Kind.RNA, key) == expected
-        owners[expected] += 1
-    assert len(owners) == SERVERS
+    (gateway,) = [e for e in cluster.cluster.endpoints if e.role == "thrift"]
+    with closing(Connection(gateway, 30.0)) as connection:
+        results = list(connection.scan(b"hbase:meta", b"", 100))
+    for kind in KINDS:
+        table = kind.table.encode() + b","
+        regions = [
+            # TABLE,FIRST KEY,TIME.NAME.
+            (result.row.removeprefix(table).rsplit(b",", 1)[0], nodes[server.decode()])
+            for result in results
+            if result.row.startswith(table) and (server := cells_of(result)[b"server"])
+        ]
+        assert Counter(name for _, name in regions) == dict.fromkeys(REGION_SERVERS, REGIONS)
+        for document in DOCUMENTS[kind][::10]:
+            key = document["_id"]
+            assert client.owner(kind, key) == [name for first, name in regions if first <= key][-1]
     client.close()
 
 
@@ -147,27 +138,6 @@ def _listening(server):
         for result in psutil.Process(server.pid).net_connections("inet")
         if result.status == psutil.CONN_LISTEN
     }
-
-
-def test_a_buffer_is_sent_when_it_is_full_or_flushed(cluster):
-    extra = sample(900, alignments=30)[Kind.GS]
-    ids = [d["_id"] for d in extra]
-    writer, reader = open_client(cluster.cluster, "write", buffer=20), open_client(cluster.cluster)
-    writer.insert(Kind.GS, extra[:12])
-    assert reader.get_many(Kind.GS, ids[:12]) == [None] * 12
-    writer.insert(Kind.GS, extra[12:24])
-    assert reader.get_many(Kind.GS, ids) == [*extra[:24], *[None] * 6]
-    writer.insert(Kind.GS, extra[24:])
-    assert reader.get(Kind.GS, ids[-1]) is None
-    writer.flush()
-    assert reader.get_many(Kind.GS, ids) == extra
-    # Who reads sees what the same thread has written.
-    writer.insert(Kind.GS, [{**extra[0], "seqid": "new"}])
-    assert writer.get(Kind.GS, ids[0]) == {**extra[0], "seqid": "new"}
-    for document_id in ids:
-        assert writer.delete(Kind.GS, document_id)
-    writer.close()
-    reader.close()
 
 
 def test_levels_write_ahead_or_not(cluster):
@@ -215,42 +185,23 @@ def test_levels_write_ahead_or_not(cluster):
 
 
 def test_updates_of_many_clients_are_all_kept(cluster):
-    """Each client changes another field of the same document."""
-    document = DOCUMENTS[Kind.ALIGN][0]
+    """Each client changes another field of the same document; open fields share a cell."""
+    document = DOCUMENTS[Kind.TASKS][0]
     client = open_client(cluster.cluster, "write")
-    changes = [{"o": 1}, {"p": 2}, {"gene": "G"}, {"chr": "c"}]
+    changes = [{"lib": "x"}, {"mp_a": "1"}, {"mp_b": "2"}, {"mp_c": "3"}]
 
     def change(number):
         mine = client.open_thread()
         for _ in range(10):
-            assert mine.update(Kind.ALIGN, document["_id"], changes[number]) is not False
+            assert mine.update(Kind.TASKS, document["_id"], changes[number])
+        mine.close_thread()
 
     with ThreadPoolExecutor(len(changes)) as pool:
         list(pool.map(change, range(len(changes))))
-    expected = {**document, "o": 1, "p": 2, "gene": "G", "chr": "c"}
-    assert client.get(Kind.ALIGN, document["_id"]) == expected
-    client.insert(Kind.ALIGN, [document])
+    expected = {**document, "lib": "x", "mp_a": "1", "mp_b": "2", "mp_c": "3"}
+    assert client.get(Kind.TASKS, document["_id"]) == expected
+    client.insert(Kind.TASKS, [document])
     client.close()
-
-
-def test_connections_end_with_their_threads_and_their_client(cluster):
-    client = open_client(cluster.cluster)
-    process = psutil.Process()
-
-    def connections():
-        return len(
-            [c for c in process.net_connections("tcp") if c.status == psutil.CONN_ESTABLISHED]
-        )
-
-    before = connections()
-    threads = [client.open_thread() for _ in range(5)]
-    assert all(mine.count(Count(Kind.TASKS)) for mine in threads)
-    assert connections() == before + 5
-    threads.clear()
-    assert connections() == before
-    client.close()
-    with pytest.raises(EngineError, match="this client is closed"):
-        client.open_thread()
 
 
 def test_a_dead_server_s_documents_come_back(cluster):
@@ -280,7 +231,8 @@ def test_a_dead_server_s_documents_come_back(cluster):
     assert result == [documents[i] for i in lost]
     client.insert(Kind.RNA, result)
     assert client.count(Count(Kind.RNA)) == len(ids)
-    client._shared.locations.clear()
+    client.close()
+    client = open_client(cluster.cluster)
     assert {client.owner(Kind.RNA, i) for i in ids} == {"regionserver0", "regionserver2"}
     client.close()
 

@@ -42,7 +42,7 @@ def _measured(place, parts):
 @pytest.mark.all_cells
 def test_a_study_of_two_region_servers(place):
     place.copy_inputs()
-    place.finishes(study(nodes=2, gateway="thrift2"))
+    place.finishes(study(nodes=2))
     _measured(place, 4)
 
 
@@ -80,14 +80,14 @@ def killed(place, cause, phase, reason):
 
 NODE = r"master0 on host \S+ was ended by SIGKILL"
 SERVER = r"master0: the server of HBase on host \S+ was ended by SIGKILL"
-GATEWAY = r"thrift0.*(was ended by SIGKILL|the gateway has ended the connection|Could not connect)"
+GATEWAY = r"thrift0.*(was ended by SIGKILL|TSocket read 0 bytes|Could not connect)"
 
 
 @pytest.mark.long("HBase starts twice, and a killed one is waited for", limit=600)
 def test_a_study_after_a_killed_one(place):
     """Of Java's stores the one kill of CI; the next run measures all of it."""
     killed(place, kill_node, "read", NODE)
-    place.finishes(study(gateway="happybase"))
+    place.finishes(study())
     _measured(place, 1)
 
 

@@ -110,18 +110,15 @@ def empty_cassandra(cluster):
 
 
 def empty_hbase(cluster):
-    from storewise.engines.hbase.connection import Link, idl
-    from storewise.engines.hbase.tables import NAMESPACE
+    from storewise.engines.hbase.connection import NAMESPACE, Connection, idl
 
-    def drop(client):
-        for table in client.getTableDescriptorsByNamespace(NAMESPACE):
+    gateway = next(e for e in cluster.endpoints if e.role == "thrift")
+    with closing(Connection(gateway, 60.0)) as connection:
+        for table in connection.call("getTableDescriptorsByNamespace", NAMESPACE):
             name = idl.TTableName(qualifier=table.tableName.qualifier)
-            if not client.isTableDisabled(name):
-                client.disableTable(name)
-            client.deleteTable(name)
-
-    with closing(Link(next(e for e in cluster.endpoints if e.role == "thrift"), 60.0)) as link:
-        link.call("drop", drop)
+            if not connection.call("isTableDisabled", name):
+                connection.call("disableTable", name)
+            connection.call("deleteTable", name)
 
 
 def empty_riak(cluster):
@@ -198,11 +195,8 @@ SERVED = {
     "hbase": Served(
         empty_hbase,
         nodes=(1,),
-        settings=_each(layout=("json", "columns"), gateway=("happybase", "thrift2")),
-        start={"gateway": "happybase"},
         home=partial(jvm_binaries.jars, "hbase"),
         sharded_by_client=False,
-        takes_infinity=lambda settings: settings["layout"] == "columns",
     ),
 }
 SERVED["valkey"] = Served(

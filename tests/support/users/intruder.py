@@ -197,19 +197,15 @@ def _words(address: str, port: int, tried: str, words: bytes) -> Attempt:
 
 def _thrift(address: str, port: int) -> Iterator[Attempt]:
     from storewise.engines.contract.engine import Endpoint
-    from storewise.engines.hbase.connection import Link, Rows
-
-    def named(client: Any) -> Any:
-        return client.getTableDescriptorsByNamespace("default")
+    from storewise.engines.hbase.connection import NAMESPACE, Connection
 
     table, row = b"rna", b"x" + secrets.token_bytes(4)
-    link = Link(Endpoint("thrift", 0, "", address, port), _SECONDS)
-    rows = Rows(link, "SYNC_WAL")
+    connection = Connection(Endpoint("thrift", 0, "", address, port), _SECONDS)
     actions: list[tuple[str, Callable[[], object]]] = [
-        ("list tables", lambda: len(link.call("list", named))),
-        ("write a row", lambda: rows.put(table, {row: {b"x": b"1"}})),
-        ("read rows", lambda: len(rows.scan(table, b"", 5))),
-        ("delete a row", lambda: rows.delete(table, row, 2**62)),
+        ("list tables", lambda: connection.call("getTableDescriptorsByNamespace", NAMESPACE)),
+        ("write a row", lambda: connection.put(table, {row: {b"x": b"1"}})),
+        ("read rows", lambda: len(list(connection.scan(table, b"", 5)))),
+        ("delete a row", lambda: connection.delete(table, row)),
     ]  # fmt: skip
     try:
         for tried, action in actions:
@@ -218,7 +214,7 @@ def _thrift(address: str, port: int) -> Iterator[Attempt]:
             except Exception as error:  # noqa: BLE001 - other protocols' answers make no sense
                 yield f"Thrift: {tried}", False, _line(error)
     finally:
-        link.close()
+        connection.close()
 
 
 def riak(address: str, port: int) -> Iterator[Attempt]:

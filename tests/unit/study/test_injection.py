@@ -42,8 +42,7 @@ CONFIG = {
     ],
     "hbase": [
         "hbase.zookeeper.property.admin.enableServer", "hbase.coprocessor.region.classes",
-        "hbase.dynamic.jars.dir", "hbase.security.authentication", "hbase.superuser",
-        "hbase.rest.port",
+        "hbase.security.authentication", "hbase.superuser",
     ],
     "riak": ["search", "jmx", "riak_control", "include /tmp/x", "ssl.certfile"],
     "valkey": [
