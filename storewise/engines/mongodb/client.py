@@ -17,7 +17,7 @@ from storewise.documents import Document, Kind
 from storewise.engines.contract.engine import Schema
 from storewise.engines.contract.queries import Count, Find, Histogram, Plan, Scan, Top
 from storewise.engines.mongodb.codec import BsonCodec
-from storewise.engines.mongodb.connection import DATABASE, Connection, Shared, host_port
+from storewise.engines.mongodb.connection import DATABASE, Connection, Shared, fill_pool, host_port
 from storewise.engines.mongodb.queries import Pipeline, histogram_pipeline, stages_of, top_pipeline
 from storewise.engines.mongodb.sharding import ShardMap, key_field, shard_collections
 from storewise.engines.support.clients import ProcessClient
@@ -50,7 +50,7 @@ class MongodbClient(ProcessClient[Shared, BsonCodec]):
             self._mongo.admin.command("ping")
 
     def open_thread(self) -> MongodbClient:
-        """This client, with one more connection in its pool.
+        """This client, with a connection in its pool for each thread.
 
         For unacknowledged writes a client with its own single connection: a server processes the
         requests of one connection in order, which `flush` needs.
@@ -59,7 +59,9 @@ class MongodbClient(ProcessClient[Shared, BsonCodec]):
         with shared.lock, shared.errors("connect"):
             if shared.acknowledged or shared.mode == "read":
                 shared.threads += 1
-                shared.pool.fill(self._mongo, shared.threads)
+                if shared.threads > shared.connections:
+                    fill_pool(self._mongo, shared.threads)
+                    shared.connections = shared.threads
                 return self
             client = MongodbClient(shared, shared.connect(maxPoolSize=1))
             client.check_connection()
@@ -268,10 +270,11 @@ class MongodbClient(ProcessClient[Shared, BsonCodec]):
         None where the shard key is another field than the id.
         """
         shared = self._shared
+        if len(shared.data) == 1 and not shared.sharded:
+            return shared.data[0].name
         if not shared.sharded:
-            primary = self._mongo.primary if len(shared.data) > 1 else None
-            nodes = [e.name for e in shared.data if primary in (None, (e.address, e.port))]
-            return nodes[0] if nodes else None
+            primary = self._mongo.primary
+            return next((e.name for e in shared.data if (e.address, e.port) == primary), None)
         if key_field(kind, shared.settings) != "_id":
             return None
         stored_id = self._table(kind).stored_id(document_id)

@@ -46,8 +46,9 @@ class BsonCodec:
 
     def _of_ids(self, document: dict[str, Any]) -> Document:
         for name in self._converted:
-            if name in document:
-                document[name] = self.loaded(document[name], name)
+            value = document.get(name)
+            if value.__class__ in (ObjectId, Int64, str):
+                document[name] = self.loaded(value, name)
         return document
 
     def loaded(self, value: Any, name: str) -> Any:

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from threading import Barrier, BrokenBarrierError
 from typing import Any
 
+from bson.codec_options import CodecOptions
 from bson.errors import BSONError
-from pymongo import MongoClient, monitoring
+from pymongo import MongoClient
 from pymongo.errors import BulkWriteError, PyMongoError
 
 from storewise.engines.contract.engine import Cluster, Endpoint, Engine, Mode
@@ -61,37 +64,30 @@ def error_message(error: Exception) -> str:
     return text or type(error).__name__
 
 
-class PoolFiller(monitoring.ConnectionPoolListener):
-    """Fills the driver's connection pool before a step: one connection for each thread.
+def fill_pool(mongo: Connection, connections: int) -> None:
+    """Open connections until the driver's pool has so many.
 
-    The driver opens a new connection only if all others are in use. So `fill` sends n nested pings
-    from one thread: each starts in the event handler of the check-out for the one before.
+    The driver opens a new one only if all others are in use, and it uses one until it has decoded
+    an answer: there so many pings wait for each other (once for each part of an answer, and equal
+    pings have equal answers).
     """
+    barrier = Barrier(connections, timeout=60.0)
 
-    def __init__(self) -> None:
-        self._next: Callable[[], object] | None = None
+    class Answer(dict[str, Any]):
+        def __init__(self) -> None:
+            super().__init__()
+            with suppress(BrokenBarrierError):  # another ping has failed, and says why
+                barrier.wait()
 
-    def fill(self, mongo: Connection, threads: int) -> None:
-        """Open connections until the pool has `threads`. Call it under a lock, with no other
-        operation running."""
-        self._next = partial(self.fill, mongo, threads - 1) if threads > 1 else None
-        mongo.admin.command("ping")
+    def ping(_: int) -> None:
+        try:
+            mongo.admin.command("ping", codec_options=CodecOptions(document_class=Answer))
+        except PyMongoError:
+            barrier.abort()
+            raise
 
-    def connection_checked_out(self, event: monitoring.ConnectionCheckedOutEvent) -> None:
-        ping, self._next = self._next, None
-        if ping is not None:
-            ping()
-
-    def pool_created(self, event: object) -> None: ...
-    def pool_ready(self, event: object) -> None: ...
-    def pool_cleared(self, event: object) -> None: ...
-    def pool_closed(self, event: object) -> None: ...
-    def connection_created(self, event: object) -> None: ...
-    def connection_ready(self, event: object) -> None: ...
-    def connection_closed(self, event: object) -> None: ...
-    def connection_check_out_started(self, event: object) -> None: ...
-    def connection_check_out_failed(self, event: object) -> None: ...
-    def connection_checked_in(self, event: object) -> None: ...
+    with ThreadPoolExecutor(connections) as pool:
+        list(pool.map(ping, range(connections)))
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -105,9 +101,10 @@ class Shared(ProcessState[BsonCodec]):
     """The servers that a client knows at first: routers, else the data nodes."""
     sharded: bool
     connect: Callable[..., Connection]
-    pool: PoolFiller
     threads: int = 0
     """Those that use the shared pool of connections."""
+    connections: int = 0
+    """Those in the pool, at least."""
     opened: list[Connection] = field(default_factory=list)
 
     @contextmanager
@@ -137,7 +134,6 @@ def open_shared(engine: Engine, cluster: Cluster, mode: Mode) -> Shared:
     seeds = here or routers or data
     if not seeds:
         raise EngineError("mongodb: the cluster has no endpoints")
-    pool = PoolFiller()
     connect = partial(
         MongoClient,
         [host_port(endpoint) for endpoint in seeds],
@@ -147,7 +143,6 @@ def open_shared(engine: Engine, cluster: Cluster, mode: Mode) -> Shared:
         appname=DATABASE,
         maxPoolSize=None,
         readPreference=settings.read_preference,
-        event_listeners=[pool],
         **write_concern,
         **topology,
     )
@@ -160,5 +155,4 @@ def open_shared(engine: Engine, cluster: Cluster, mode: Mode) -> Shared:
         seeds=seeds,
         sharded=bool(routers),
         connect=connect,
-        pool=pool,
     )
