@@ -506,7 +506,7 @@ def test_only_the_kinds_and_fields_that_were_created(target, fresh):
     client = described.connect(fresh, "write")
     if not few:
         with pytest.raises(EngineError, match="no fields of the published study"):
-            client.create(Schema(study_fields=True))
+            described.check_schema(fresh.settings, Schema(study_fields=True))
     with pytest.raises(EngineError, match="never created"):
         client.insert(Kind.ALIGN, documents[Kind.ALIGN])
     client.create(schema)

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
 from storewise.documents import KINDS
 from storewise.engines.contract.engine import Client, Cluster, Engine, Mode, Schema
-from storewise.engines.parquet.settings import ParquetSettings
+from storewise.engines.parquet.settings import ParquetSettings, Reader
 from storewise.engines.sql.duckdb_reads import open_duckdb
 from storewise.engines.sql.reads import FLAGS
 from storewise.errors import EngineError, StorewiseError
@@ -44,10 +45,10 @@ class ParquetEngine(Engine):
     packages = ("duckdb", "pyarrow")
 
     def check_schema(self, settings: Mapping[str, Any], schema: Schema) -> None:
-        checked: ParquetSettings = self.settings_of(settings)
-        if not checked.by_names:
+        partition = self.settings_of(settings).partition
+        if partition == "hash":
             return
-        needs = f"`{checked.by_names[0]}` needs the queries and libraries of SSEARCH outputs"
+        needs = f"`partition: {partition}` needs the queries and libraries of SSEARCH outputs"
         if not set(schema.kinds) <= set(KINDS):
             tables = ", ".join(kind.table for kind in schema.kinds)
             raise EngineError(f"{needs}; this workload has {tables}: leave it out")
@@ -67,33 +68,27 @@ class ParquetEngine(Engine):
         directories = self.stores_of(cluster, mode)
         # Imported here: who looks at the settings of a study need not wait for Arrow.
         from storewise.engines.parquet.client import ParquetClient, Shared
-        from storewise.engines.parquet.shelves import ShelfRouter, shelves_of
-        from storewise.engines.parquet.store import Store, opened
+        from storewise.engines.parquet.partitions import Partition, PartitionRouter, ranges_of
+        from storewise.engines.parquet.store import Store
 
         writes = mode == "write"
+        stores = [Store(path) for path in directories]
         try:
-            stores = [Store(path) if writes else opened(path) for path in directories]
             if writes:
-                stores[0].settle(settings.place)
-        except EngineError:
-            raise
+                stores[0].make_place(settings.place)
+            else:
+                for store in stores:
+                    store.open_to_read()
         except (StorewiseError, OSError) as error:
             raise EngineError(f"{self.name}: {directories[0]}: {error}") from error
-        reader = settings.reader or "duckdb"
-        if any(store.remote for store in stores):
-            if settings.reader == "duckdb":
-                raise EngineError(
-                    f"{self.name}: {stores[0]} is on S3, which DuckDB reads through Arrow only: "
-                    "use `reader: pyarrow`"
-                )
-            reader = "pyarrow"
-        shelves = shelves_of(stores, writes=writes)
+        remote = any(store.remote for store in stores)
+        reader: Reader = "pyarrow" if remote else settings.reader or "duckdb"
+        ranges = [[Partition(store)] if writes else ranges_of(store) for store in stores]
         shared = Shared(
-            check=lambda schema: self.check_schema(cluster.settings, schema),
             mode=mode,
             kinds=cluster.kinds,
-            stores=tuple(shelf for some in shelves for shelf in some),
-            router=ShelfRouter(shelves, cluster.placement),
+            stores=tuple(chain.from_iterable(ranges)),
+            router=PartitionRouter(ranges, cluster.placement),
             places=stores,
             settings=settings,
             durable=level == "durable",

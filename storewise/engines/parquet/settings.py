@@ -1,15 +1,14 @@
-"""Settings of the engine: how its data set is laid out, where it is, and who reads it."""
+"""Settings of the engine: how its data set is partitioned, where it is, and who reads it."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field as Setting
-from pydantic import field_validator, model_validator
+from pydantic import model_validator
 
-from storewise.dataset.settings import MAX_PARTITIONS, By, Sort, Wanted, parse_size
+from storewise.dataset.settings import MAX_PARTITIONS, By, Wanted
 from storewise.engines.sql.duckdb_reads import DuckSettings
-from storewise.errors import StorewiseError
 from storewise.s3.uri import is_remote
 
 Reader = Literal["duckdb", "pyarrow"]
@@ -19,30 +18,22 @@ class ParquetSettings(DuckSettings):
     """Settings of the Parquet files."""
 
     partition: By = Setting(
-        default="hash", description="which documents share a partition, as `convert --by`"
+        default="hash",
+        description="which documents share a partition, as `convert --by`: `hash`, `query` or "
+        "`library`",
     )
     partitions: int | None = Setting(
         default=None,
         ge=1,
         le=MAX_PARTITIONS,
-        description="partitions of a kind; by default what gives files of the target size",
+        description="partitions of a kind; by default what gives files of 512 MB, at most 64",
     )
-    sort: Sort | None = Setting(
-        default=None, description="how files are sorted; by default as the partition says"
-    )
-    target_size: str = Setting(default="512MB", description="a file is full at this size")
     # A point read decodes one row group, so small groups make it cheap: 4,000 to 10,000 rows read
     # five to ten times as fast as DuckDB's usual 122,880, for less than a percent of size.
     row_group_size: int = Setting(
-        default=8192, ge=1, description="documents of a row group in the finished files"
-    )
-    compression_level: int = Setting(
-        default=3, ge=1, le=22, description="zstd level of the finished files"
-    )
-    buffer_documents: int = Setting(
-        default=65536,
+        default=8192,
         ge=1,
-        description="relaxed only: documents of a kind in memory before a part is written",
+        description="documents of a row group in the finished files: a read by id decodes one",
     )
     reader: Reader | None = Setting(
         default=None, description="who reads the files; by default duckdb, on S3 pyarrow"
@@ -53,15 +44,6 @@ class ParquetSettings(DuckSettings):
         "by default the store directory of the trial",
     )
 
-    @field_validator("target_size")
-    @classmethod
-    def _is_size(cls, text: str) -> str:
-        try:
-            parse_size(text)
-        except StorewiseError as error:
-            raise ValueError(str(error)) from error
-        return text
-
     @model_validator(mode="after")
     def _can_read(self) -> ParquetSettings:
         if self.reader == "duckdb" and self.place is not None and is_remote(self.place):
@@ -71,23 +53,12 @@ class ParquetSettings(DuckSettings):
             )
         return self
 
-    def wanted(self, *, study_fields: bool = False, one: bool = False) -> Wanted:
+    def wanted(self, *, study_fields: bool, one: bool) -> Wanted:
         """What the data set is asked to be; with `one` it has one partition."""
         return Wanted(
             by=self.partition,
             partitions=1 if one else self.partitions,
-            target_bytes=parse_size(self.target_size),
             study_fields=study_fields,
             row_group=self.row_group_size,
-            level=self.compression_level,
-            sort=self.sort,
+            level=3,
         )
-
-    @property
-    def by_names(self) -> list[str]:
-        """Those of the settings, as a study has them, that need names of queries and libraries."""
-        values: dict[str, Any] = {"partition": self.partition, "sort": self.sort}
-        return [f"{name}: {value}" for name, value in values.items() if value in _NAMES]
-
-
-_NAMES = ("query", "library")

@@ -10,24 +10,14 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 from storewise.atomic import clear_unfinished, write_aside
 from storewise.dataset.commits import State
 from storewise.dataset.conversion import load_settings, load_state, recover
-from storewise.dataset.home import (
-    DESCRIPTION,
-    LOAD,
-    WHOLE,
-    WORK,
-    Bucket,
-    Home,
-    clear,
-    home_of,
-    locked,
-)
+from storewise.dataset.home import DESCRIPTION, LOAD, Bucket, Home, clear, home_of, locked
 from storewise.dataset.rounds import Folders
 from storewise.dataset.settings import Settings
 from storewise.dataset.writer import DataFile
@@ -63,7 +53,7 @@ class Store:
         """Of the commit that comes next."""
         self.finished = False
         """Whether no load was under way at the last look."""
-        self._files: dict[str, list[DataFile]] = {}
+        self._files: list[DataFile] = []
 
     def __str__(self) -> str:
         where = str(self.home)
@@ -76,9 +66,7 @@ class Store:
         except FileNotFoundError:
             return home_of(self.directory)
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise EngineError(
-                f"parquet: {link}: does not say where the store is: {error}"
-            ) from error
+            raise EngineError(f"parquet: {link}: names no place: {error}") from error
         return home_of(place, self.directory)
 
     @property
@@ -86,7 +74,7 @@ class Store:
         """Whether the data set is on S3."""
         return isinstance(self.home, Bucket)
 
-    def settle(self, place: str | None) -> None:
+    def make_place(self, place: str | None) -> None:
         """Put the data set of a new store below `place`; what a killed run left there goes."""
         if place is None or (self.directory / PLACE).exists():
             return
@@ -116,9 +104,13 @@ class Store:
         self.settings = load_settings(self.home) if there else None
         self.number = self.state.next_number("")
         self.finished = next(self._load.glob("*/*.parquet"), None) is None
-        self._files = {}
-        for file in self.state.files():
-            self._files.setdefault(file.table, []).append(file)
+        self._files = self.state.files()
+
+    def open_to_read(self) -> None:
+        """See what is there; StorewiseError where nothing was loaded."""
+        self.look()
+        if self.finished and not self.state.commits:
+            raise StorewiseError("has no Parquet files: nothing was loaded")
 
     def repair(self) -> None:
         """End what a killed process has begun, and see what is there; a store has one writer."""
@@ -127,12 +119,10 @@ class Store:
             clear(self.home, own, "")
         clear_unfinished(self.directory)
         self.look()
-        if self._load.exists():
-            for old in self._load.parent.iterdir():
-                if old != self._load:
-                    shutil.rmtree(old)
-        else:
+        if not self._load.exists():
             self.remove_parts()
+        for old in set(self._load.parent.glob("*")) - {self._load}:
+            shutil.rmtree(old)
 
     @property
     def _load(self) -> Path:
@@ -150,26 +140,18 @@ class Store:
         """Remove the parts of all loads: they are in the data set."""
         shutil.rmtree(self.home.root / LOAD, ignore_errors=True)
 
-    @property
-    def committing(self) -> bool:
-        """Whether a load has ended but for the names of its files."""
-        return bool(Folders(self.home.root / WORK / WHOLE).commits())
-
-    def files(self, kind: Kind, partitions: Collection[int] | None = None) -> list[DataFile]:
-        """The data files of a kind, of all partitions or of some."""
+    def paths(self, kind: Kind, partitions: Collection[int] | None = None) -> list[str]:
+        """Where the data files of a kind are, of all partitions or of some, as Arrow's file systems
+        name them."""
         return [
-            file
-            for file in self._files.get(kind.table, ())
-            if partitions is None or file.partition in partitions
+            self.home.path(file.name)
+            for file in self._files
+            if file.table == kind.table and (partitions is None or file.partition in partitions)
         ]
 
-    def paths(self, files: Sequence[DataFile]) -> list[str]:
-        """Where data files are, as Arrow's file systems name them."""
-        return [self.home.path(file.name) for file in files]
-
-    def file_system(self) -> Any:
-        """Arrow's file system that has the data files."""
-        if self.remote:
+    def file_system(self, *, remote: bool = True) -> Any:
+        """Arrow's file system that has the data files; of parts it is not `remote`."""
+        if self.remote and remote:
             from storewise.s3.arrow import file_system
 
             return file_system()
@@ -179,19 +161,5 @@ class Store:
 
     def disk_bytes(self) -> int:
         """Bytes of all files, those elsewhere included."""
-        places = {self.directory, self.home.root}
-        local = tree_bytes(places)
-        remote = (file.bytes for some in self._files.values() for file in some)
-        return local + (sum(remote) if self.remote else 0)
-
-
-def opened(directory: Path) -> Store:
-    """A store to read; EngineError where nothing was loaded, or what is there cannot be read."""
-    store = Store(directory)
-    try:
-        store.look()
-    except (StorewiseError, OSError) as error:
-        raise EngineError(f"parquet: {error}") from error
-    if store.finished and not store.state.commits:
-        raise EngineError(f"parquet: {store} has no Parquet files: nothing was loaded")
-    return store
+        remote = sum(file.bytes for file in self.state.files()) if self.remote else 0
+        return tree_bytes({self.directory, self.home.root}) + remote

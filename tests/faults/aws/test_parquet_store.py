@@ -125,10 +125,3 @@ def test_a_bucket_that_is_not_there(s3, tmp_path):
     cluster = cluster_of(s3, tmp_path / "store", place="s3://no-such-bucket-here/x")
     with pytest.raises(EngineError, match="no such bucket"):
         ENGINE.connect(cluster, "write")
-
-
-def test_duckdb_alone_does_not_read_s3(s3, tmp_path):
-    cluster = cluster_of(s3, tmp_path / "store")
-    fill(cluster, FIRST)
-    with pytest.raises(EngineError, match="use `reader: pyarrow`"):
-        ENGINE.connect(Cluster("parquet", cluster.stores, settings={"reader": "duckdb"}), "read")

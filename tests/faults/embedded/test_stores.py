@@ -148,15 +148,16 @@ def _many(seed):
 
 @pytest.mark.parametrize("name", STORING)
 @pytest.mark.parametrize("consistency", ["durable", "relaxed"])
-def test_a_full_disk_is_one_clear_error_and_corrupts_nothing(name, consistency, small_disk):
+def test_a_full_disk_is_one_clear_error_and_corrupts_nothing(
+    name, consistency, small_disk, monkeypatch
+):
+    monkeypatch.setattr("storewise.engines.parquet.client.BUFFERED_DOCUMENTS", 2000)
     # DuckDB grows by blocks of 256 KiB; the others fill a smaller disk sooner.
     disk = small_disk("6m" if name == "duckdb" else "3m")
     ballast = disk / "ballast"
     ballast.write_bytes(bytes(1 << 20))
     store = disk / "store"
-    cluster = Cluster(
-        engine=name, stores=(store,), consistency=consistency, settings=_small_buffers(name)
-    )
+    cluster = Cluster(engine=name, stores=(store,), consistency=consistency)
     client = engine(name).connect(cluster, "write")
     client.create(Schema())
     acknowledged = []
@@ -179,10 +180,6 @@ def test_a_full_disk_is_one_clear_error_and_corrupts_nothing(name, consistency, 
             for document in _many(seed):
                 assert result[document["_id"]] == document
     reader.close()
-
-
-def _small_buffers(name):
-    return {"buffer_documents": 2000} if name == "parquet" else {}
 
 
 @pytest.mark.parametrize("name", STORING)

@@ -211,9 +211,7 @@ BAD = {
     # Layouts of a data set.
     "a partition by gene": parquet("partition: gene", ".partition", "gene"),
     "DuckDB on S3": parquet("reader: duckdb, place: 's3://b/x'", "", "use `reader: pyarrow`"),
-    "a size without a unit": parquet("target_size: 12", ".target_size", "12"),
-    "a size of apples": parquet("target_size: 12 apples", ".target_size", "'12 apples' is no size"),
-    "queries that are left out": parquet("sort: query", "", "needs the queries",
+    "queries that are left out": parquet("partition: query", "", "needs the queries",
                                          more="study_fields: true\nindexes: []\n"),
     "a partition as a level": factor("parquet.partition", "[hash, gene]", "gene",
                                    base=GOOD.replace("sqlite", "parquet")),

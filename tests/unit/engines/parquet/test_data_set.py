@@ -28,7 +28,7 @@ INPUTS = [
     *sorted(map(str, SMALLEST)),
     *(str(DATA / name) for name in ("ssearch36.m10", "ssearch36_nohits.m10", "tfastx36.m10")),
 ]
-LAYOUTS = [("hash", None), ("query", None), ("library", None), ("query", "id"), ("hash", "library")]
+PARTITIONS = ["hash", "query", "library"]
 
 
 def insert(client, paths):
@@ -71,26 +71,26 @@ def rows_of(root):
     return {name: rows for name, rows in joined.items() if len(rows)}
 
 
-@pytest.mark.parametrize(("partition", "sort"), LAYOUTS)
-def test_what_was_loaded_is_what_convert_writes(tmp_path, partition, sort):
+@pytest.mark.parametrize("partition", PARTITIONS)
+def test_what_was_loaded_is_what_convert_writes(tmp_path, partition):
     root = tmp_path / "store"
-    load(root, partition=partition, sort=sort, partitions=4)
+    load(root, partition=partition, partitions=4)
     assert stored(root) == expected(INPUTS)
-    check_order(root, partition, sort)
-    other = converted(tmp_path / "set", by=partition, sort=sort, partitions=4)
+    check_order(root, partition)
+    other = converted(tmp_path / "set", by=partition, partitions=4)
     assert rows_of(root) == rows_of(other)
     assert not (root / ".work").exists() and not (root / ".load").exists()
     (path, *_) = files_of(root, Kind.ALIGN)
     group = pq.ParquetFile(path).metadata.row_group(0)
     # The library is no column of an alignment.
-    assert bool(group.sorting_columns) == ("library" not in (partition, sort))
+    assert bool(group.sorting_columns) == (partition != "library")
     assert group.column(0).has_offset_index and group.column(0).statistics is not None
 
 
 @pytest.mark.parametrize("reader", ["duckdb", "pyarrow"])
-@pytest.mark.parametrize(("partition", "sort"), LAYOUTS[:3])
-def test_a_converted_data_set_is_a_store(tmp_path, partition, sort, reader):
-    root = converted(tmp_path / "set", by=partition, sort=sort, partitions=4)
+@pytest.mark.parametrize("partition", PARTITIONS)
+def test_a_converted_data_set_is_a_store(tmp_path, partition, reader):
+    root = converted(tmp_path / "set", by=partition, partitions=4)
     with connect(root, reader=reader) as client:
         for kind, documents in expected(INPUTS).items():
             assert client.count(Count(kind)) == len(documents)
@@ -153,10 +153,12 @@ def test_a_later_load_goes_into_the_same_files(tmp_path):
         load(root, INPUTS[1:2], partition="query")
 
 
-def test_partitions_follow_from_what_was_loaded(tmp_path):
+def test_partitions_follow_from_what_was_loaded(tmp_path, monkeypatch):
     load(tmp_path / "one")
     assert {path.parent.name for path in files_of(tmp_path / "one", Kind.RNA)} == {"part=00"}
-    load(tmp_path / "many", target_size="20kB")
+    monkeypatch.setattr("storewise.dataset.settings.USUAL_PARTITIONS", 3)
+    monkeypatch.setattr("storewise.dataset.settings.SHARE_OF_TEXT", 1e9)
+    load(tmp_path / "many")
     assert len({path.parent.name for path in files_of(tmp_path / "many", Kind.RNA)}) > 1
     assert stored(tmp_path / "many") == expected(INPUTS)
 
@@ -200,7 +202,6 @@ def test_a_place_elsewhere(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"target_size": "big"}, "'big' is no size"),
         ({"partition": "gene"}, "partition"),
         ({"partitions": 300}, "partitions"),
         ({"reader": "duckdb", "place": "s3://bucket/x"}, "use `reader: pyarrow`"),
