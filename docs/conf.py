@@ -21,7 +21,7 @@ copyright = author
 
 root_doc = "docs/README"
 include_patterns = [
-    *["README.md", "CONTRIBUTING.md", "docs/*.md", "docs/api/*.md"],
+    *["README.md", "CONTRIBUTING.md", "docs/*.md", "docs/api/*.md", "docs/engines/*.md"],
     *["config/**.md", "results/README.md", "profiles/**.md", "resources/sample/README.md"],
 ]
 # Folders that nobody wants walked through: results can have many thousands of files.
@@ -47,7 +47,11 @@ html_extra_path = ["index.html"]
 
 
 def add_contents(app: Any, page: str, source: list[str]) -> None:
-    """Behind the index, a hidden table of contents with one group for each of its headings."""
+    """Behind the index, a hidden table of contents with one group for each of its headings; behind
+    the page of all stores, one of theirs."""
+    if page == "docs/engines":
+        names = dict.fromkeys(re.findall(r"\]\((engines/\w+)\.md\)", source[0]))
+        source[0] += "\n```{toctree}\n:hidden:\n\n" + "\n".join(names) + "\n```\n"
     if page != root_doc:
         return
     groups = re.split(r"^## (.+)$", source[0], flags=re.MULTILINE)[1:]

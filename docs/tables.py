@@ -1,7 +1,9 @@
-"""Write the tables' columns into ``docs/analysis.md``: ``python docs/tables.py``.
+"""Write the parts of pages that are made of the code: ``python docs/tables.py``.
 
-Tables and columns are those of ``tests/data/stored/tables``, to which a test holds the analysis;
-their words are in ``docs/tables.yaml``. Another test holds the page to what this prints.
+``docs/analysis.md`` has the columns of all tables: those of ``tests/data/stored/tables``, to which
+a test holds the analysis; their words are in ``docs/tables.yaml``. ``docs/engines.md`` has the
+flags of all stores, ``docs/engines/NAME.md`` the levels of consistency and the settings of one.
+Another test holds the pages to what this prints.
 """
 
 from __future__ import annotations
@@ -11,13 +13,18 @@ import re
 from collections.abc import Collection, Mapping
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import yaml
+from pydantic_core import PydanticUndefined
+
+from storewise.engines.contract.engine import Engine
+from storewise.engines.registry import ENGINES, engine
 
 HERE = Path(__file__).resolve().parent
 STORED = HERE.parent / "tests" / "data" / "stored" / "tables"
 PAGE = HERE / "analysis.md"
+STORES, STORE_PAGES = HERE / "engines.md", HERE / "engines"
 BEGIN, END = "<!-- Made by docs/tables.py -->\n", "<!-- End -->\n"
 Words = Mapping[str, str | None]
 
@@ -68,11 +75,81 @@ def _told(words: Words) -> str:
     return ", ".join(f"{names} ({text})" if text else names for names, text in quoted)
 
 
-def page(folder: Path = STORED) -> str:
-    """The page with these tables between its marks."""
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    return f"{before}{BEGIN}\n{section(folder)}\n\n{END}{rest.partition(END)[2]}"
+def flags() -> str:
+    """What each store does itself: a row per store, a column per flag."""
+    names = [*("updates", "deletes", "scans", "ranges", "finds", "server_aggregation")]
+    names += ["secondary_indexes", "explains", "replicas", "authentication", "owner", "count"]
+    lines = [_row("engine", *(f"`{name}`" for name in names)), _row(*["---"] * (len(names) + 1))]
+    for name in ENGINES:
+        values = [getattr(engine(name).flags, flag) for flag in names]
+        words = [value if isinstance(value, str) else "yes" if value else "" for value in values]
+        lines.append(_row(f"[`{name}`](engines/{name}.md)", *words))
+    return "\n".join(lines)
+
+
+def store(described: Engine) -> str:
+    """The levels of consistency and the settings of a store."""
+    spec = getattr(described, "spec", None)
+    aliases = {level: word for word, level in described.consistency_aliases.items()}
+    lines = [
+        *("## Levels of consistency", ""),
+        *("| level | what an acknowledged write has | may documents be lost? |", "|---|---|---|"),
+    ]
+    for number, (level, meaning) in enumerate(described.consistencies.items()):
+        may_lose = level in described.lossy_levels or not described.flags.stores
+        lost = "yes" if may_lose else "no"
+        if spec is not None and spec.consistency[level].may_lose:
+            lost = spec.consistency[level].may_lose
+        words = ["default"] if number == 0 else []
+        words += [f"`{aliases[level]}`"] if level in aliases else []
+        called = f" ({', '.join(words)})" if words else ""
+        lines.append(_row(f"`{level}`{called}", meaning, lost))
+    lines += ["", "## Settings", ""]
+    if not described.Settings.model_fields:
+        return "\n".join([*lines, "None."])
+    lines += ["| setting | default | meaning |", "|---|---|---|"]
+    for name, setting in described.Settings.model_fields.items():
+        default = setting.get_default(call_default_factory=True)
+        lines.append(_row(f"`{name}`", _default(default), _meaning(setting)))
+    return "\n".join(lines)
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def _default(value: Any) -> str:
+    if value in (None, PydanticUndefined, {}):
+        return ""
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def _meaning(setting: Any) -> str:
+    """Its description, with the words that it may be."""
+    choices = _choices(setting.annotation)
+    words = ", ".join(f"`{choice}`" for choice in choices)
+    return "; ".join(filter(None, [words, setting.description]))
+
+
+def _choices(annotation: Any) -> tuple[Any, ...]:
+    if get_origin(annotation) is Literal:
+        return get_args(annotation)
+    return tuple(choice for part in get_args(annotation) for choice in _choices(part))
+
+
+def filled(path: Path, text: str) -> str:
+    """A page with this text between its marks."""
+    before, _, rest = path.read_text(encoding="utf-8").partition(BEGIN)
+    return f"{before}{BEGIN}\n{text}\n\n{END}{rest.partition(END)[2]}"
+
+
+def pages() -> dict[Path, str]:
+    """All pages with such parts, as they are to be."""
+    made = {PAGE: section(STORED), STORES: flags()}
+    made |= {STORE_PAGES / f"{name}.md": store(engine(name)) for name in ENGINES}
+    return {path: filled(path, text) for path, text in made.items()}
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+    for path, text in pages().items():
+        path.write_text(text, encoding="utf-8")

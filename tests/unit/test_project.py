@@ -103,7 +103,21 @@ def test_files_and_modules_that_documents_name_are_there(document: Path) -> None
         assert there or name in others, name
 
 
-def test_the_page_of_the_analysis_has_the_columns_of_all_tables() -> None:
-    """`python docs/tables.py` writes them, with the words of docs/tables.yaml."""
+def test_pages_have_what_is_made_of_the_code() -> None:
+    """`python docs/tables.py` writes it."""
     tables = runpy.run_path(str(ROOT / "docs" / "tables.py"))
-    assert tables["page"]() == tables["PAGE"].read_text(encoding="utf-8")
+    for path, text in tables["pages"]().items():
+        assert path.read_text(encoding="utf-8") == text, path
+
+
+#: Pages of stores that are still to be shortened.
+TOO_LONG = {"cassandra", "hbase", "mariadb", "mongodb", "parquet", "postgres", "riak", "valkey"}
+
+
+@pytest.mark.parametrize(
+    "page", sorted((ROOT / "docs" / "engines").glob("*.md")), ids=lambda p: p.stem
+)
+def test_the_page_of_a_store_is_short(page: Path) -> None:
+    before, _, rest = page.read_text(encoding="utf-8").partition("<!-- Made by")
+    words = len(before.split()) + len(rest.partition("<!-- End -->")[2].split())
+    assert words <= 700 or page.stem in TOO_LONG

@@ -79,7 +79,7 @@ def test_another_user_gets_in_nowhere(
     assert secrets.key not in attempts.text
 
 
-#: No more than docs/engines.md says.
+#: No more than docs/engines/hbase.md and docs/engines/riak.md say.
 OPEN = {
     "hbase": {
         *("ZooKeeper: srvr", "HTTP: GET /jmx", "Thrift: list tables", "Thrift: write a row"),
