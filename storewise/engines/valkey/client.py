@@ -97,7 +97,8 @@ class KeyLayout:
                 name: value if (value := take(key, None)) is None or read is None else read(value)
                 for name, key, read in self._readers
             }
-            document |= {name.decode(): json.loads(value) for name, value in stored.items()}
+            for name in stored:
+                document[name.decode()] = json.loads(stored[name])
         except ValueError as error:
             raise EngineError(
                 f"valkey: {self.table.name}: a stored hash is not a valid document: {error}"
@@ -192,8 +193,11 @@ class ValkeyClient(ThreadClient[Shared, KeyLayout]):
             self._keep(schema)
 
     def _table(self, kind: Kind) -> KeyLayout:
-        self._check_open()
-        return super()._table(kind)
+        layout = self._shared.tables.get(kind)
+        if layout is None or self._closed:
+            self._check_open()
+            layout = super()._table(kind)
+        return layout
 
     def _server_of(self, document_id: bytes) -> int:
         if document_id.__class__ is not bytes:
