@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from hashlib import sha256
@@ -79,7 +79,8 @@ class PortSpec(_Part):
 
 
 class RoleSpec(_Part):
-    """How a server of one role is started and stopped; texts are templates, too."""
+    """How a server of one role is started and stopped (see `Launch`). Commands and the environment
+    are templates, too."""
 
     command: tuple[str, ...]
     """A program, as `ServerSpec.programs` calls it, and its arguments. It runs in the node's
@@ -87,6 +88,11 @@ class RoleSpec(_Part):
     files: tuple[str, ...]
     """Files of the node's directory; the text of NAME comes from ``NAME.j2``."""
     directories: tuple[str, ...] = ()
+    steps: tuple[tuple[str, ...], ...] = ()
+    cleanup: tuple[tuple[str, ...], ...] = ()
+    environment: Mapping[str, str] = {}
+    remove_when_ready: tuple[str, ...] = ()
+    refuses_root: bool = False
     stop_signal: Signals = Signals.SIGTERM
     stop_seconds: float = 30.0
     ports: Mapping[str, PortSpec] = {}
@@ -161,11 +167,21 @@ class ServerSpec(_Part):
             "settings": settings,
             "level": self.consistency[node.consistency].server,
         }
-        program, *arguments = role.command
+        programs = node.installation.programs
+
+        def command(words: Sequence[str]) -> tuple[str, ...]:
+            program, *arguments = words
+            return (str(programs.get(program, program)), *(_rendered(a, known) for a in arguments))
+
         return Launch(
-            command=(str(node.installation.programs[program]), *arguments),
+            command=command(role.command),
             files={name: render(self.package, f"{name}.j2", known) for name in role.files},
             directories=role.directories,
+            steps=tuple(map(command, role.steps)),
+            cleanup=tuple(map(command, role.cleanup)),
+            environment={name: _rendered(text, known) for name, text in role.environment.items()},
+            remove_when_ready=role.remove_when_ready,
+            refuses_root=role.refuses_root,
             stop_signal=role.stop_signal,
             stop_seconds=role.stop_seconds,
         )
@@ -238,7 +254,11 @@ class SpecEngine(ServerEngine):
 
 def render(package: str, name: str, known: Mapping[str, Any]) -> str:
     """The text of a template beside the modules of a package."""
-    text: str = _environment().from_string(resource(package, name)).render(known)
+    return _rendered(resource(package, name), known)
+
+
+def _rendered(template: str, known: Mapping[str, Any]) -> str:
+    text: str = _environment().from_string(template).render(known)
     return text
 
 

@@ -1,5 +1,6 @@
 """What the nodes of a cluster are started with: secrets, addresses, options; no server runs."""
 
+import os
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from support.paths import ROOT
 from support.servers.nodes import make_node
 
 from storewise.engines.contract.engine import Endpoint
@@ -195,17 +197,44 @@ OPTIONS = [
         ("one", {"memory_share": 0.01}, {"leveldb.maximum_memory": "128MB"}),
         ("one", {"ring_size": 64, "anti_entropy": "passive"}, {"ring_size": "64"}),
         ("one", {"config": {"leveldb.threads": 5, "x.y": True}}, {"x.y": "true"})]),
-    ("valkey data0", {"memory_mb": 1000}, "durable", {},
-     {"bind": "10.7.0.0", "port": "3000", "protected-mode": "yes", "maxmemory": str(600 << 20),
-      "maxmemory-policy": "noeviction", "save": '""', "cluster-enabled": NO, "io-threads": NO,
-      "appendonly": "yes", "appendfsync": "always"}),
-    ("valkey data0", {**THREE, "threads": 4}, "relaxed", {},
-     {"io-threads": "4", "cluster-port": "4000", "appendonly": "yes", "appendfsync": "everysec"}),
-    ("valkey data0", {"memory_mb": 1000}, "memory",
-     {"memory_share": 0.5, "config": {"activedefrag": True, "maxclients": 50}},
-     {"maxmemory": str(500 << 20), "activedefrag": "yes", "appendonly": "no",
-      "appendfsync": NO}),
 ]  # fmt: skip
+
+
+#: Node, shape of the cluster, level and settings of tests/data/launches/NAME.txt.
+GOLDEN = {
+    "valkey": ("valkey data0", {}, "durable", {}),
+    "valkey-cluster": (
+        "valkey data1",
+        {**THREE, "threads": 4},
+        "relaxed",
+        {"config": {"activedefrag": True, "maxclients": 50}},
+    ),
+    "valkey-memory": ("valkey data0", {}, "memory", {"memory_share": 0.5}),
+}
+
+
+def launch_text(launch):
+    """All that a node is started with, as a text to be read."""
+    parts = [("steps", launch.steps), ("command", (launch.command,)), ("cleanup", launch.cleanup)]
+    lines = [f"{name}: {' '.join(words)}" for name, commands in parts for words in commands]
+    lines += [f"environment: {name}={value}" for name, value in launch.environment.items()]
+    lines += [f"directory: {name}" for name in launch.directories]
+    lines += [f"removed when ready: {name}" for name in launch.remove_when_ready]
+    lines += [f"stop: {launch.stop_signal.name}, {launch.stop_seconds:g} s"]
+    lines += [f"\n===== {name}\n{text.rstrip()}" for name, text in launch.files.items()]
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_a_server_is_started_as_written_down(name):
+    """After a change that is meant: write the files by STOREWISE_WRITE_GOLDEN=1, read the
+    difference, commit it."""
+    secrets = Credentials("storewise", "password-of-the-session", "key-of-the-session")
+    text = launch_text(launched(*GOLDEN[name], credentials=secrets))
+    golden = ROOT / "tests" / "data" / "launches" / f"{name}.txt"
+    if os.environ.get("STOREWISE_WRITE_GOLDEN"):
+        golden.write_text(text)
+    assert text == golden.read_text()
 
 
 @pytest.mark.parametrize(("where", "shape", "level", "settings", "expected"), OPTIONS)
