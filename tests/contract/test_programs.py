@@ -136,8 +136,8 @@ def test_the_site_tells_how_to_reach_its_hdfs(installed, monkeypatch):
     monkeypatch.setenv("HADOOP_CONF_DIR", "/etc/hadoop")
     settings = installed("hbase", ("hbase-server-2.6.1", "17.0.1"))
     hdfs = engine("hbase").find({**settings, "rootdir": "hdfs://name/hbase"})
-    assert hdfs.environment["CLASSPATH"].startswith("/etc/hadoop:")
-    assert "/etc/hadoop" not in engine("hbase").find(settings).environment["CLASSPATH"]
+    assert hdfs.environment["HADOOP_CONF_DIR"] == "/etc/hadoop"
+    assert "HADOOP_CONF_DIR" not in engine("hbase").find(settings).environment
 
 
 def test_an_environment_module_that_stands_still_is_an_error(tmp_path, monkeypatch):

@@ -19,7 +19,7 @@ from storewise.engines.contract.queries import Count, Scan
 from storewise.engines.hbase import health
 from storewise.engines.hbase.connection import FAMILY, NAMESPACE, Connection, cells_of, idl
 from storewise.engines.hbase.rows import PARAMS, RowFormat
-from storewise.engines.hbase.settings import DURABILITIES, HbaseSettings
+from storewise.engines.hbase.settings import HbaseSettings
 from storewise.engines.support.clients import ProcessState, ThreadClient
 from storewise.engines.support.splits import split_points
 from storewise.engines.support.stores import chunks
@@ -43,7 +43,8 @@ class Shared(ProcessState[RowFormat]):
     """What the clients of one process have in common."""
 
     settings: HbaseSettings
-    level: str
+    durability: str
+    """Of each put: https://hbase.apache.org/book.html#wal.durability"""
     gateways: tuple[Endpoint, ...]
     servers: tuple[Endpoint, ...]
     """Those that hold documents."""
@@ -57,7 +58,7 @@ class Shared(ProcessState[RowFormat]):
         return Connection(
             here[next(self.numbers) % len(here)],
             seconds or self.settings.operation_seconds + _GATEWAY_SECONDS,
-            DURABILITIES[self.level],
+            self.durability,
             lambda: health.unreachable(self.servers),
         )
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from storewise.engines.contract.engine import Endpoint
-from storewise.engines.hbase.launch import INFO, MASTER, REGION
 from storewise.engines.support.servers import get_json, wait_until
 from storewise.errors import EngineError
 from storewise.metrics.host import tree_bytes
@@ -36,7 +35,7 @@ def jmx(endpoint: Endpoint, bean: str) -> dict[str, Any]:
     Raises OSError or ValueError where nobody answers.
     """
     path = f"/jmx?qry=Hadoop:service=HBase,{bean}"
-    beans = get_json(endpoint.address, endpoint.ports[INFO], path, _SECONDS).get("beans", [])
+    beans = get_json(endpoint.address, endpoint.ports["info"], path, _SECONDS).get("beans", [])
     return dict(beans[0]) if beans else {}
 
 
@@ -44,7 +43,7 @@ def server_not_ready(endpoint: Endpoint) -> str | None:
     """Why a master is not initialised, or a region server not started; None if it is."""
     bean, attribute = (
         ("Master", "masterFinishedInitializationTime")
-        if endpoint.role == MASTER
+        if endpoint.role == "master"
         else ("RegionServer", "regionServerStartTime")
     )
     try:
@@ -87,8 +86,8 @@ def unreachable(servers: Iterable[Endpoint]) -> str:
 
 def holding(endpoints: Sequence[Endpoint]) -> tuple[Endpoint, ...]:
     """Those of the servers that hold documents."""
-    regions = tuple(e for e in endpoints if e.role == REGION)
-    return regions or tuple(e for e in endpoints if e.role == MASTER)
+    regions = tuple(e for e in endpoints if e.role == "regionserver")
+    return regions or tuple(e for e in endpoints if e.role == "master")
 
 
 def disk_bytes(servers: Sequence[Endpoint]) -> int:
@@ -109,7 +108,7 @@ def disk_bytes(servers: Sequence[Endpoint]) -> int:
 
 def _root_of(endpoint: Endpoint) -> str:
     """The root directory of a running server, as a URI."""
-    conf = get_json(endpoint.address, endpoint.ports[INFO], "/conf?format=json", _SECONDS)
+    conf = get_json(endpoint.address, endpoint.ports["info"], "/conf?format=json", _SECONDS)
     return next(str(p["value"]) for p in conf["properties"] if p["key"] == "hbase.rootdir")
 
 

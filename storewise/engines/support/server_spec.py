@@ -31,7 +31,8 @@ from storewise.engines.contract.server import (
     ServerSettings,
     Topology,
 )
-from storewise.engines.support.installation import find_installation
+from storewise.engines.support.installation import OWN_STORES, find_installation
+from storewise.engines.support.java import find_jars, java_version
 from storewise.engines.support.servers import resource
 from storewise.errors import EngineError
 
@@ -56,6 +57,15 @@ class VersionSpec(_Part):
     """Product (MariaDB, MySQL) -> its oldest version that is taken."""
 
 
+class JarSpec(_Part):
+    """How the version of a server in Java is found, and which versions are taken."""
+
+    pattern: str
+    """Regular expression for the name of a jar, whose first group is the version."""
+    java: Mapping[str, tuple[int, ...]]
+    """Series (2.6) -> the versions of Java that it runs with."""
+
+
 class LevelSpec(_Part):
     """A consistency level."""
 
@@ -65,6 +75,8 @@ class LevelSpec(_Part):
     """Which acknowledged documents may be lost; None: none, and then a loss fails the trial."""
     server: Mapping[str, str | int] = {}
     """Options of the server at this level."""
+    driver: Mapping[str, str] = {}
+    """Options that the driver is given with each write."""
 
 
 class PortSpec(_Part):
@@ -96,6 +108,8 @@ class RoleSpec(_Part):
     stop_signal: Signals = Signals.SIGTERM
     stop_seconds: float = 30.0
     ports: Mapping[str, PortSpec] = {}
+    strangers_can: str = ""
+    """What whoever reaches its client port could do, where it asks nobody who they are."""
 
     @field_validator("stop_signal", mode="before")
     @classmethod
@@ -111,7 +125,9 @@ class ServerSpec(_Part):
     guard: str
     programs: Mapping[str, tuple[str, ...]]
     """Program -> its names, of which the first one that is found is taken."""
-    version: VersionSpec
+    version: VersionSpec | None = None
+    jar: JarSpec | None = None
+    """In the place of `version` for a server in Java, whose programs are ``java`` and ``jars``."""
     variable: str
     """Environment variable that names the directory of the programs."""
     usual_places: tuple[str, ...] = ()
@@ -132,6 +148,9 @@ class ServerSpec(_Part):
 
     def find(self, name: str, settings: Mapping[str, Any]) -> Installation:
         """The programs on this host; EngineError where they are missing or too old."""
+        if self.jar is not None:
+            return self._find_jars(name, self.jar, settings)
+        assert self.version is not None
         installed = find_installation(
             self.title,
             tuple(self.programs.values()),
@@ -154,18 +173,32 @@ class ServerSpec(_Part):
             )
         return replace(installed, version=f"{product} {number}")
 
+    def _find_jars(self, name: str, jar: JarSpec, settings: Mapping[str, Any]) -> Installation:
+        found = find_jars(
+            self.title,
+            settings,
+            jar=jar.pattern,
+            variables=(self.variable, self.variable.removeprefix("STOREWISE_")),
+            usual=(f"{OWN_STORES}/{name}*", *self.usual_places),
+            javas=jar.java,
+            hint=self.install_hint,
+        )
+        java = java_version(found.programs["java"])
+        return replace(found, version=f"{self.title} {found.version}, Java {java}")
+
     def ports(self, role: str, topology: Topology) -> tuple[str, ...]:
         """The further ports that a server of a role opens in such a cluster."""
         ports = self.roles[role].ports
         return tuple(p for p in ports if topology.nodes > 1 or not ports[p].clusters_only)
 
-    def launch(self, node: Node, settings: ServerSettings) -> Launch:
-        """How to start a node. Pure."""
+    def launch(self, node: Node, settings: ServerSettings, **more: Any) -> Launch:
+        """How to start a node; `more` is known in the templates, too. Pure."""
         role = self.roles[node.spec.role]
         known = {
             "node": node,
             "settings": settings,
             "level": self.consistency[node.consistency].server,
+            **more,
         }
         programs = node.installation.programs
 
@@ -203,8 +236,8 @@ class ServerSpec(_Part):
         for role in self.roles.values():
             for name in role.files:
                 _, _, last = resource(self.package, f"{name}.j2").partition("settings.config")
-                own |= set(re.findall(r"^[a-z][a-z0-9_.-]*", last, re.MULTILINE))
-        return frozenset(name.replace("_", "-") for name in own)
+                own |= set(re.findall(r"^(?:<property><name>)?([a-z][\w.-]*)", last, re.MULTILINE))
+        return frozenset(name.lower().replace("_", "-") for name in own)
 
 
 class ConfigSettings(ServerSettings):
@@ -229,7 +262,8 @@ class SpecEngine(ServerEngine):
 
     def __init_subclass__(cls) -> None:
         spec = cls.spec
-        cls.title, cls.titles, cls.guard = spec.title, tuple(spec.version.oldest), spec.guard
+        cls.title, cls.guard = spec.title, spec.guard
+        cls.titles = tuple(spec.version.oldest) if spec.version else ()
         cls.consistencies = {name: level.meaning for name, level in spec.consistency.items()}
         cls.lossy_levels = frozenset(n for n, level in spec.consistency.items() if level.may_lose)
         cls.consistency_aliases = spec.consistency_aliases
@@ -248,8 +282,10 @@ class SpecEngine(ServerEngine):
     def open_ports(
         self, spec: NodeSpec, topology: Topology, settings: Mapping[str, Any]
     ) -> Mapping[str, str]:
-        ports = self.spec.roles[spec.role].ports
-        return {name: ports[name].strangers_can for name in spec.ports if ports[name].strangers_can}
+        role = self.spec.roles[spec.role]
+        strangers = {name: role.ports[name].strangers_can for name in spec.ports}
+        known = {"client port": role.strangers_can, **strangers}
+        return {name: what for name, what in known.items() if what}
 
 
 def render(package: str, name: str, known: Mapping[str, Any]) -> str:

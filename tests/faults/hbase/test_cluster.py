@@ -65,7 +65,7 @@ def cluster(tmp_path_factory):
         fill(result.cluster, DOCUMENTS, batch=500)
         yield result
     left = [p for p in psutil.process_iter() if str(place) in " ".join(_command(p))]
-    assert left == [] and not any(place.glob("*/conf"))
+    assert left == [] and not any(place.glob("*/hbase-site.xml"))
     # Its own directory below the root of the user has gone, what others have there stays.
     assert sorted(path.name for path in shared.iterdir()) == OTHERS
     assert all((path / "file").exists() for path in shared.iterdir())
@@ -297,7 +297,7 @@ def test_a_server_that_cannot_start_says_why(settings, words, tmp_path):
         running("hbase", tmp_path / "c", Topology(), {**available("hbase"), **settings}),
     ):
         pass
-    assert not list((tmp_path / "c").glob("*/conf"))
+    assert not list((tmp_path / "c").glob("*/hbase-site.xml"))
 
 
 def test_servers_that_share_no_root_say_so(tmp_path):

@@ -67,7 +67,7 @@ def flat(value, prefix=""):
 
 def options_of(launch):
     """The options in a server's file by their full names; none is there twice."""
-    files = "cassandra.yaml conf/hbase-site.xml my.cnf mongod.conf mongos.conf postgresql.conf"
+    files = "cassandra.yaml hbase-site.xml my.cnf mongod.conf mongos.conf postgresql.conf"
     known = [*files.split(), "etc/riak.conf", "valkey.conf"]
     (name,) = launch.files.keys() & known
     text = launch.files[name]
@@ -130,7 +130,7 @@ OPTIONS = [
     ("hbase master0", {}, "durable", {},
      {"hbase.rootdir": "file:///scratch/storewise-x-master0/root", "hbase.wal.hsync": "true",
       "hbase.zookeeper.property.clientPortAddress": "127.0.0.1"}),
-    ("hbase zookeeper0", TWO, "durable", {"config": {"hbase.rootdir": "/x"}},
+    ("hbase zookeeper0", TWO, "durable", {},
      {"hbase.zookeeper.property.clientPortAddress": "10.7.0.1",
       "hbase.zookeeper.property.admin.enableServer": "false",
       "hbase.rootdir": "file:///scratch/storewise-x-zookeeper0/root"}),

@@ -57,6 +57,8 @@ SETTINGS = [
     ("cassandra", {"config": {"commit_failure_policy": "ignore"}}, "set by Storewise"),
     ("cassandra", {"jvm_options": ["-Xmx9g"]}, "heap_share"),
     ("hbase", {"rootdir": "hbase"}, "neither an absolute path nor a URI"),
+    ("hbase", {"config": {"hbase.rootdir": "/x"}}, "hbase.rootdir is set by"),
+    ("hbase", {"config": {"hbase.regionserver.ipc.address": "0.0.0.0"}}, "ipc.address is set by"),
     ("mariadb", {"config": {"bind_address": "0.0.0.0"}}, "config"),
     ("mariadb", {"config": {"skip-grant-tables": True}}, "config"),
     ("mariadb", {"config": {"loose_port": 3306}}, "config"),
