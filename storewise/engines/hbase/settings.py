@@ -24,10 +24,8 @@ class HbaseSettings(ConfigSettings, JavaSettings):
     )
     rootdir: str | None = Setting(
         default=None,
-        description="where HBase keeps its data, such as `hdfs://name:8020/user/me/hbase` or a "
-        "directory that all its hosts share; each trial has its own below; else the files of the "
-        "node, or of node zookeeper0 where there are several. HADOOP_CONF_DIR tells how to reach "
-        "HDFS",
+        description="where HBase keeps its data, such as `hdfs://name:8020/user/me/hbase`, or a "
+        "directory that all its hosts share; HADOOP_CONF_DIR tells how to reach HDFS",
     )
     regions_per_server: int = Setting(
         default=2, ge=1, le=256, description="regions of each table for each region server"

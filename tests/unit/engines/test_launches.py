@@ -123,28 +123,6 @@ OPTIONS = [
       "concurrent_writes": 64}),
     *(("cassandra data0", {}, level, {}, {"commitlog_sync": "periodic"})
       for level in ("relaxed", "one", "quorum", "all")),
-    # ZooKeeper is for the server itself; clients ask the master.
-    ("hbase thrift0", {}, "durable", {},
-     {"hbase.client.bootstrap.servers": "10.7.0.1:4010", "hbase.zookeeper.quorum": NO,
-      "hbase.thrift.info.port": "-1"}),
-    ("hbase master0", {}, "durable", {},
-     {"hbase.rootdir": "file:///scratch/storewise-x-master0/root", "hbase.wal.hsync": "true",
-      "hbase.zookeeper.property.clientPortAddress": "127.0.0.1"}),
-    ("hbase zookeeper0", TWO, "durable", {},
-     {"hbase.zookeeper.property.clientPortAddress": "10.7.0.1",
-      "hbase.zookeeper.property.admin.enableServer": "false",
-      "hbase.rootdir": "file:///scratch/storewise-x-zookeeper0/root"}),
-    ("hbase thrift0", TWO, "durable", {},
-     {"hbase.regionserver.thrift.ipaddress": "10.7.0.0", "hbase.zookeeper.quorum": "10.7.0.1"}),
-    *((f"hbase {name}", TWO, "durable", {},
-       {"hbase.rootdir": "file:///scratch/storewise-x-zookeeper0/root",
-        "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
-        "hbase.master.wait.on.regionservers.mintostart": "2", key: address})
-      for name, key, address in (("master0", "hbase.master.ipc.address", "10.7.0.2"),
-                                 ("regionserver1", "hbase.regionserver.ipc.address", "10.7.0.4"))),
-    *(("hbase regionserver0", TWO, level, {"config": {"hbase.hregion.max.filesize": 7}},
-       {"hbase.wal.hsync": "false", "hbase.hregion.max.filesize": "7"})
-      for level in ("relaxed", "async", "sync")),
     ("mariadb data0", {}, "durable", {"config": {"max_connections": 50, "innodb_io_capacity": 5000,
                                                  "innodb_adaptive_hash_index": False}},
      {"bind-address": "10.7.0.0", "port": "3000", "innodb-buffer-pool-size": "1024M",
@@ -202,6 +180,17 @@ OPTIONS = [
 
 #: Node, shape of the cluster, level and settings of tests/data/launches/NAME.txt.
 GOLDEN = {
+    "hbase": ("hbase master0", {}, "durable", {}),
+    "hbase-thrift": ("hbase thrift0", {}, "durable", {}),
+    "hbase-cluster-thrift": ("hbase thrift0", TWO, "durable", {}),
+    "hbase-cluster-zookeeper": ("hbase zookeeper0", TWO, "durable", {}),
+    "hbase-cluster-master": ("hbase master0", TWO, "durable", {"rootdir": "hdfs://name/me/"}),
+    "hbase-cluster-regionserver": (
+        "hbase regionserver1",
+        TWO,
+        "relaxed",
+        {"heap_share": 0.75, "config": {"hbase.hregion.max.filesize": 7, "hbase.x": True}},
+    ),
     "valkey": ("valkey data0", {}, "durable", {}),
     "valkey-cluster": (
         "valkey data1",
@@ -321,47 +310,25 @@ def test_java_gets_its_share_of_the_memory():
     settings = {"heap_share": 0.25, "jvm_options": ["-XX:+UseZGC"]}
     small = launched("cassandra data0", settings=settings).files["jvm-server.options"]
     assert {"-Xmx512M", "-Xms512M", '"-XX:+UseZGC"'} <= set(small.splitlines())
-    shape = TWO | {"memory_mb": 8192}
-    launch = launched("hbase regionserver0", shape, settings={"heap_share": 0.75})
-    assert "-Xmx6144m" in launch.command
-    master = launched("hbase master0", shape).command
-    assert "-Xmx256m" in master
-    assert any(option.startswith("--add-opens=") for option in master)
     old = replace(Installation(*INSTALLED["hbase"]), version="HBase 2.5, Java 8")
     command = launched("hbase master0", installation=old).command
     assert not any(option.startswith("--add-") for option in command)
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ("hdfs://name:8020/user/me/", "hdfs://name:8020/user/me/storewise-s-1-"),
-        ("/shared/me", "file:///shared/me/storewise-s-1-"),
-    ],
-)
-def test_a_root_of_the_site_or_of_the_first_node_for_hbase(given, expected):
-    hbase, settings = engine("hbase"), {"rootdir": given}
-    launch = launched("hbase master0", TWO, settings=settings)
-    options = options_of(launch)
-    root = options["hbase.rootdir"]
-    assert root.startswith(expected) and len(root) == len(expected) + 8
-    assert ("fs.file.impl" in options) == given.startswith("/")
-    assert launch.steps[0][-3:] == ("-mkdir", "-p", expected.rpartition("/")[0])
-    for name in ("master0", "zookeeper0", "regionserver0"):
-        launch = launched(f"hbase {name}", TWO, settings=settings)
-        removed = [("-rm", "-r", "-f", "-skipTrash", options_of(launch)["hbase.rootdir"])]
-        assert [s[-5:] for s in launch.cleanup] == removed * (name != "regionserver0")
-    # Without it the nodes look for the first one's; one node needs none.
-    assert "root" in launched("hbase zookeeper0", TWO).directories
-    for name in ("master0", "regionserver1"):
-        launch = launched(f"hbase {name}", TWO)
-        assert launch.steps[0][-1] == "/scratch/storewise-x-zookeeper0/root"
-        assert "root" not in launch.directories
-    assert launched("hbase master0").steps == ()
-    # Files there are not counted, where they are none of ours to read.
-    own = Path("node")
-    assert hbase.directories({}, own) == (own,)
-    assert hbase.directories(settings, own) is None
+def test_a_root_of_the_site_for_hbase():
+    """Each session has its own, which those remove that end last; its files are not counted."""
+    settings, secrets = {"rootdir": "/shared/me"}, Credentials.make()
+    launches = {
+        name: launched(f"hbase {name}", TWO, settings=settings, credentials=secrets)
+        for name in ("master0", "zookeeper0", "regionserver0")
+    }
+    root = options_of(launches["master0"])["hbase.rootdir"]
+    assert re.fullmatch(r"file:///shared/me/storewise-s-1-\w{8}", root)
+    removed = {name: launch.cleanup for name, launch in launches.items()}
+    assert removed["master0"] == removed["zookeeper0"] != removed["regionserver0"] == ()
+    assert removed["master0"][0][-5:] == ("-rm", "-r", "-f", "-skipTrash", root)
+    assert engine("hbase").directories({}, Path("node")) == (Path("node"),)
+    assert engine("hbase").directories(settings, Path("node")) is None
 
 
 def test_secrets_of_riak_are_in_files_and_all_nodes_have_one_epmd():
