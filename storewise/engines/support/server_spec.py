@@ -2,8 +2,9 @@
 
 ``server.yaml`` says which programs a server needs and where they are looked for, how each role is
 started and stopped, what each consistency level means, and what guards its ports. ``NAME.j2`` is
-the server's file ``NAME`` as an operator knows it (Jinja2); `node`, `settings` and `level` (the
-options of the consistency level) are known there. What is no data is a method of the engine.
+the server's file ``NAME`` as an operator knows it (Jinja2); `node`, `settings`, `level` (the options
+of the consistency level) and `product` (``MariaDB``) are known there. What is no data is a method of
+the engine.
 """
 
 from __future__ import annotations
@@ -100,7 +101,8 @@ class RoleSpec(_Part):
     files: tuple[str, ...]
     """Files of the node's directory; the text of NAME comes from ``NAME.j2``."""
     directories: tuple[str, ...] = ()
-    steps: tuple[tuple[str, ...], ...] = ()
+    steps: Mapping[str, tuple[tuple[str, ...], ...]] = {}
+    """Product (`VersionSpec.oldest`) -> commands to run to their end first."""
     cleanup: tuple[tuple[str, ...], ...] = ()
     environment: Mapping[str, str] = {}
     remove_when_ready: tuple[str, ...] = ()
@@ -138,6 +140,8 @@ class ServerSpec(_Part):
     forbidden: tuple[str, ...] = ()
     """Beginnings of the server's options that a study's `config` may not have: they would open a
     port, let others in, or load code."""
+    option_prefixes: tuple[str, ...] = ()
+    """What may stand before an option's name and leaves it the same option (``loose-``)."""
     roles: Mapping[str, RoleSpec]
 
     @classmethod
@@ -194,8 +198,10 @@ class ServerSpec(_Part):
     def launch(self, node: Node, settings: ServerSettings, **more: Any) -> Launch:
         """How to start a node; `more` is known in the templates, too. Pure."""
         role = self.roles[node.spec.role]
+        product = node.installation.version.partition(" ")[0]
         known = {
             "node": node,
+            "product": product,
             "settings": settings,
             "level": self.consistency[node.consistency].server,
             **more,
@@ -210,7 +216,7 @@ class ServerSpec(_Part):
             command=command(role.command),
             files={name: render(self.package, f"{name}.j2", known) for name in role.files},
             directories=role.directories,
-            steps=tuple(map(command, role.steps)),
+            steps=tuple(map(command, role.steps.get(product, ()))),
             cleanup=tuple(map(command, role.cleanup)),
             environment={name: _rendered(text, known) for name, text in role.environment.items()},
             remove_when_ready=role.remove_when_ready,
@@ -223,11 +229,14 @@ class ServerSpec(_Part):
         """ValueError for options that a study may not set, and for what is no option."""
         for name, value in config.items():
             plain = name.lower().replace("_", "-")
+            while prefix := next(filter(plain.startswith, self.option_prefixes), None):
+                plain = plain.removeprefix(prefix)
             if not _OPTION.fullmatch(name) or not str(value).isprintable():
                 raise ValueError(f"{name!r} is no option of {self.title} in one line")
             if plain in self._own_options():
                 raise ValueError(f"{name} is set by Storewise itself")
-            if plain.startswith(self.forbidden):
+            # Some servers take the beginning of an option's name for it.
+            if any(plain.startswith(f) or f.startswith(plain) for f in self.forbidden):
                 raise ValueError(f"{name} opens the server or loads code: not in `config`")
 
     def _own_options(self) -> frozenset[str]:
