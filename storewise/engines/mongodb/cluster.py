@@ -16,7 +16,7 @@ from pymongo import MongoClient
 from pymongo.errors import ConnectionFailure, OperationFailure, PyMongoError
 
 from storewise.engines.contract.engine import Endpoint
-from storewise.engines.contract.server import BootstrapContext, Credentials, Topology
+from storewise.engines.contract.server import BootstrapContext, Credentials
 from storewise.engines.mongodb.connection import (
     DATABASE,
     SET_NAME,
@@ -27,25 +27,12 @@ from storewise.engines.mongodb.connection import (
 from storewise.engines.support.servers import wait_until
 from storewise.errors import EngineError
 
-#: The replica set of the config servers.
-CONFIG_SET = "config"
-
 _AUTHENTICATION_FAILED = 18
 _ROLE = "storewise"
 #: To find a server that has answered already.
 _SELECT_SECONDS = 30.0
 #: Limit of a step of the bootstrap (a first initial sync of nothing takes a second).
 _STEP_SECONDS = 180.0
-
-
-def shard_name(number: int) -> str:
-    """Of a shard and of its replica set."""
-    return f"shard{number}"
-
-
-def is_sharded(topology: Topology, always: bool) -> bool:
-    """One shard needs no routers, unless the study asks for them."""
-    return topology.nodes > 1 or topology.routers > 0 or always
 
 
 def as_system(endpoint: Endpoint, credentials: Credentials, seconds: float) -> Connection:
@@ -114,9 +101,9 @@ def bootstrap(context: BootstrapContext) -> None:
 
 def _make_shards(context: BootstrapContext, data: Sequence[Endpoint]) -> None:
     # Routers answer only when the config servers are a replica set: so first these.
-    _make_replica_sets(context, {CONFIG_SET: context.endpoints("config")})
+    _make_replica_sets(context, {"config": context.endpoints("config")})
     size = context.topology.replicas
-    shards = {shard_name(n // size): data[n : n + size] for n in range(0, len(data), size)}
+    shards = {f"shard{n // size}": data[n : n + size] for n in range(0, len(data), size)}
     _make_replica_sets(context, shards)
     router = context.endpoints("router")[0]
     with as_user(router, context.credentials, _SELECT_SECONDS) as mongo:
@@ -145,7 +132,7 @@ def _initiate(context: BootstrapContext, name: str, members: Sequence[Endpoint])
             for n, member in enumerate(members)
         ],
     }
-    if name == CONFIG_SET:
+    if name == "config":
         config["configsvr"] = True
     with as_system(members[0], context.credentials, _SELECT_SECONDS) as mongo:
         mongo.admin.command("replSetInitiate", config)

@@ -23,7 +23,7 @@ from pymongo.errors import BulkWriteError, PyMongoError
 from storewise.engines.contract.engine import Cluster, Endpoint, Engine, Mode
 from storewise.engines.contract.server import Credentials
 from storewise.engines.mongodb.codec import BsonCodec
-from storewise.engines.mongodb.settings import WRITE_CONCERNS, MongoSettings
+from storewise.engines.mongodb.settings import SPEC, MongoSettings
 from storewise.engines.support.clients import ProcessState
 from storewise.errors import EngineError
 
@@ -119,7 +119,7 @@ class Shared(ProcessState[BsonCodec]):
 def open_shared(engine: Engine, cluster: Cluster, mode: Mode) -> Shared:
     """What the clients of a process share; nothing is connected yet."""
     settings: MongoSettings = engine.settings_of(cluster.settings)
-    write_concern = WRITE_CONCERNS[engine.level_of(cluster)]
+    write_concern = SPEC.consistency[engine.level_of(cluster)].driver
     credentials = Credentials.of(cluster)
     data = tuple(e for e in cluster.endpoints if e.role == "data")
     routers = tuple(e for e in cluster.endpoints if e.role == "router")

@@ -52,8 +52,8 @@ class VersionSpec(_Part):
     command: tuple[str, ...]
     """A program, as `ServerSpec.programs` calls it, and its arguments."""
     pattern: str
-    """Regular expression for the first line that it prints, with the groups ``product`` and
-    ``number``."""
+    """Regular expression for the first line that it prints, with the group ``number``, and
+    ``product`` where there are several."""
     oldest: Mapping[str, str]
     """Product (MariaDB, MySQL) -> its oldest version that is taken."""
 
@@ -76,8 +76,8 @@ class LevelSpec(_Part):
     """Which acknowledged documents may be lost; None: none, and then a loss fails the trial."""
     server: Mapping[str, str | int] = {}
     """Options of the server at this level."""
-    driver: Mapping[str, str] = {}
-    """Options that the driver is given with each write."""
+    driver: Mapping[str, Any] = {}
+    """Options of the driver."""
 
 
 class PortSpec(_Part):
@@ -169,7 +169,7 @@ class ServerSpec(_Part):
         version = re.search(self.version.pattern, installed.version)
         if version is None:
             raise EngineError(f"{path} says no version: {installed.version!r}")
-        product, number = version["product"], version["number"]
+        product, number = version.groupdict().get("product", self.title), version["number"]
         oldest = self.version.oldest[product]
         if _numbers(number) < _numbers(oldest):
             raise EngineError(
