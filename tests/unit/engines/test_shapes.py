@@ -66,8 +66,6 @@ SETTINGS = [
     ("mariadb", {"config": {"general_log": True}}, "config"),
     ("mariadb", {"config": {"a b": 1}}, "config"),
     ("mariadb", {"config": {"sort_buffer_size": "1M\nskip-grant-tables"}}, "config"),
-    ("mongodb", {"config": {"security.authorization": "disabled"}}, "authorization opens the server"),
-    ("mongodb", {"config": {"net.bindIp": "0.0.0.0"}}, "net.bindIp opens the server"),
     ("postgres", {"config": {"port": 1}}, "port"),
     ("postgres", {"config": {"Listen_Addresses": "*"}}, "Listen_Addresses"),
     ("postgres", {"config": {"fsync": False}}, "consistency"),

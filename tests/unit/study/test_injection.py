@@ -28,9 +28,8 @@ CONFIG = {
     ],
     "mongodb": [
         "net", "net.ipv6", "security", "systemLog.path", "auditLog.destination",
-        {"net": {"tls": {"mode": "disabled"}}},
-        {"setParameter": {"authenticationMechanisms": "PLAIN"}},
-        {"setParameter": {"enableTestCommands": True}},
+        "net.tls.mode", "setParameter.authenticationMechanisms", "setParameter.enableTestCommands",
+        "setParameter.enableLocalhostAuthBypass", "storage.dbPath", "replication.replSetName",
         {"storage": {"journal": {"__exec": "touch /tmp/x"}}},
     ],
     "cassandra": [
@@ -60,7 +59,7 @@ TAKEN = {
         "log_min_messages": "warning",
     },
     "mariadb": {"innodb_io_capacity": 2000, "skip-innodb-adaptive-hash-index": True},
-    "mongodb": {"replication": {"oplogSizeMB": 990}, "setParameter": {"logLevel": 1}},
+    "mongodb": {"replication.oplogSizeMB": 990, "setParameter.logLevel": 1},
     "cassandra": {"concurrent_writes": 64, "internode_compression": "all"},
     "hbase": {"hbase.hregion.max.filesize": 7, "hbase.regionserver.handler.count": 9},
     "riak": {"leveldb.threads": 31, "erlang.async_threads": 8},
