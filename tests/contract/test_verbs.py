@@ -1,12 +1,10 @@
 """What every engine promises: the contract's verbs and the flags that it claims."""
 
 import random
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from functools import cache
-from operator import itemgetter
 
 import pyarrow as pa
 import pytest
@@ -146,46 +144,6 @@ def test_scan_goes_in_the_order_of_ids(reading, reader):
     assert reader.scan(Scan(Kind.GS, b"", 0)) == reader.scan(Scan(Kind.GS, b"\xff" * 12, 5)) == []
     with pytest.raises(EngineError, match="-1"):
         reader.scan(Scan(Kind.GS, b"", -1))
-
-
-RANGES = [("e", None, 1e-6), ("e", 1e-9, 1e-3), ("s_w", 500, None), ("gene", "GENE1", "GENE2"),
-          ("chr", "x", None)]  # fmt: skip
-
-
-def _answers(name, flag):
-    """A store that scans answers every question."""
-    flags = engine(name).flags
-    return getattr(flags, flag) or flags.scans
-
-
-def _within(value, low, high):
-    return value is not None and (low is None or value >= low) and (high is None or value <= high)
-
-
-def test_a_range_is_what_a_look_at_all_gives(reading, reader):
-    if not _answers(reading[0].name, "ranges"):
-        return
-    for name, low, high in RANGES:
-        expected = [d for d in EVERY[Kind.ALIGN] if _within(d[name], low, high)]
-        result = reader.find(Find(Kind.ALIGN, between(name, low, high)))
-        assert sorted(result, key=itemgetter("_id")) == sorted(expected, key=itemgetter("_id"))
-        some = reader.find(Find(Kind.ALIGN, between(name, low, high), limit=7))
-        assert len(some) == min(7, len(expected))
-        assert all(document in expected for document in some)
-    with pytest.raises(EngineError, match=r"no column 'genes'.*gene"):
-        reader.find(Find(Kind.ALIGN, between("genes", "A", "B")))
-
-
-def test_aggregates_count_values_most_frequent_first(reading, reader):
-    if not _answers(reading[0].name, "server_aggregation"):
-        return
-    for name in ("gene", "chr", "o", "z", "ti"):
-        counts = Counter(d[name] for d in EVERY[Kind.ALIGN] if d[name] is not None)
-        expected = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-        assert reader.top(Top(Kind.ALIGN, name, 1000)) == expected
-        assert reader.top(Top(Kind.ALIGN, name, 3)) == expected[:3]
-    with pytest.raises(EngineError, match="no column 'params'"):
-        reader.top(Top(Kind.TASKS, "params", 3))
 
 
 def test_a_reader_does_not_write(reader):

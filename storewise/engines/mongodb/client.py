@@ -236,7 +236,7 @@ class MongodbClient(ProcessClient[Shared, BsonCodec]):
     def top(self, query: Top) -> list[tuple[Any, int]]:
         codec = self._table(query.kind)
         rows = self._aggregate(query.kind, top_pipeline(codec, query)) if query.limit else []
-        return [(codec.loaded(row["_id"], query.field), int(row["n"])) for row in rows]
+        return [(codec.loaded(query.field, row["_id"]), int(row["n"])) for row in rows]
 
     def histogram(self, query: Histogram) -> dict[int, int]:
         rows = self._aggregate(query.kind, histogram_pipeline(self._table(query.kind), query))

@@ -6,17 +6,26 @@ Composite keys are packed into ``_id`` (`Kind.pack`); their fields are kept, too
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import bson
 from bson.int64 import Int64
 from bson.objectid import ObjectId
 
-from storewise.documents import ID_BYTES, KEY_BYTES, Document, Kind, fields
+from storewise.documents import Document, Kind, fields
 from storewise.engines.contract.queries import Where
 from storewise.engines.support.table import check_names, make_table
 from storewise.errors import EngineError
 
+#: By the type of a field, how its value is stored.
+_ENCODE: Mapping[str, Callable[[Any], Any]] = {"id": ObjectId, "key": bytes.decode}
+#: By the type of a stored value, the document's value.
+_DECODE: Mapping[type, Callable[[Any], Any]] = {
+    ObjectId: attrgetter("binary"),
+    str: str.encode,
+    Int64: int,
+}
 _OPERATORS = {"=": "$eq", "<": "$lt", "<=": "$lte", ">": "$gt", ">=": "$gte"}
 
 
@@ -28,52 +37,48 @@ class BsonCodec:
         self.table = make_table(kind, study_fields=study_fields)
         columns = fields(kind, study_fields=study_fields)
         self._names = frozenset(column.name for column in columns)
-        self._texts = frozenset(column.name for column in columns if column.type == "key")
-        self._bytes = tuple(column.name for column in columns if column.type in ("id", "key"))
-        converted = tuple(c.name for c in columns if c.type in ("id", "key", "int"))
-        self._converted = converted
-        keyed = kind.fields[0].type == "key"
-        self.stored_id: Callable[[bytes], Any] = _text if keyed else _object_id
+        self._encode = {c.name: _ENCODE[c.type] for c in columns if c.type in _ENCODE}
+        self._decoded = tuple(c.name for c in columns if c.type in ("id", "key", "int"))
+
+    def stored_id(self, document_id: bytes) -> Any:
         """The ``_id`` of an id; None, which no document has, for one that cannot be."""
-        self.document: Callable[[dict[str, Any]], Document] = (
-            self._of_key if keyed and converted == ("_id",) else self._of_ids
-        )
-        """A stored document as clients know it; the same object, changed."""
-
-    def _of_key(self, document: dict[str, Any]) -> Document:
-        document["_id"] = document["_id"].encode()
-        return document
-
-    def _of_ids(self, document: dict[str, Any]) -> Document:
-        for name in self._converted:
-            value = document.get(name)
-            if value.__class__ in (ObjectId, Int64, str):
-                document[name] = self.loaded(value, name)
-        return document
-
-    def loaded(self, value: Any, name: str) -> Any:
-        """The document's value of what is stored in a field."""
-        if value.__class__ is ObjectId:
-            return value.binary
-        if value.__class__ is Int64:
-            return int(value)
-        return value.encode() if name in self._texts and value is not None else value
+        try:
+            return self._encode["_id"](document_id)
+        except (TypeError, UnicodeDecodeError):
+            return None
 
     def stored(self, name: str, value: Any) -> Any:
         """What is stored for a field's value; EngineError for no id where there must be one."""
-        if name not in self._bytes or (value is None and name != "_id"):
+        if name not in self._encode or value is None:
             return value
-        kept = _text(value) if name in self._texts else _object_id(value)
-        if kept is None:
-            raise EngineError(f"{self.table.name}.{name}: {value!r} is no id of its kind")
-        return kept
+        try:
+            return self._encode[name](value)
+        except (TypeError, UnicodeDecodeError) as error:
+            raise EngineError(f"{self.kind.table}.{name}: {value!r} is no id: {error}") from error
+
+    def loaded(self, name: str, value: Any) -> Any:
+        """The value of what is stored in a field."""
+        decode = _DECODE.get(value.__class__) if name in self._decoded else None
+        return value if decode is None else decode(value)
+
+    def document(self, stored: dict[str, Any]) -> Document:
+        """A stored document as clients know it; the same object, changed."""
+        for name in self._decoded:
+            value = stored.get(name)
+            decode = _DECODE.get(value.__class__)
+            if decode is not None:
+                stored[name] = decode(value)
+        return stored
 
     def bson(self, document: Document) -> bytes:
         """A document as it is sent; EngineError where it has other fields than its kind."""
         if document.keys() != self._names:
             check_names(self.kind, self._names, document)
         self.table.check((document,))
-        return bson.encode({name: self.stored(name, value) for name, value in document.items()})
+        stored = {name: self.stored(name, value) for name, value in document.items()}
+        if stored["_id"] is None:
+            raise EngineError(f"a document of {self.kind.table} has no id")
+        return bson.encode(stored)
 
     def changes(self, changes: Mapping[str, Any]) -> dict[str, Any]:
         """The values of an update as they are stored; EngineError for what cannot be changed."""
@@ -88,17 +93,3 @@ class BsonCodec:
             name = self.table.column(one.field).name
             parts.append({name: {_OPERATORS[one.op]: self.stored(name, one.value)}})
         return {"$and": parts} if len(parts) > 1 else parts[0] if parts else {}
-
-
-def _text(key: bytes) -> str | None:
-    return key.decode() if 0 < len(_checked(key)) <= KEY_BYTES and key.isascii() else None
-
-
-def _object_id(document_id: bytes) -> ObjectId | None:
-    return ObjectId(document_id) if len(_checked(document_id)) == ID_BYTES else None
-
-
-def _checked(document_id: Any) -> Any:
-    if document_id.__class__ is not bytes:
-        raise EngineError(f"{document_id!r} is no id of bytes")
-    return document_id

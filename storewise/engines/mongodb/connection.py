@@ -7,11 +7,10 @@ Retries and the choice of a server are the driver's
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import partial
 from threading import Barrier, BrokenBarrierError
 from typing import Any
 
@@ -95,17 +94,24 @@ class Shared(ProcessState[BsonCodec]):
     """What the clients of one process have in common."""
 
     settings: MongoSettings
-    acknowledged: bool
-    data: tuple[Endpoint, ...]
     seeds: tuple[Endpoint, ...]
     """The servers that a client knows at first: routers, else the data nodes."""
+    data: tuple[Endpoint, ...]
     sharded: bool
-    connect: Callable[..., Connection]
+    options: Mapping[str, Any]
+    """Of MongoClient: user, timeouts, write concern and so on."""
     threads: int = 0
     """Those that use the shared pool of connections."""
     connections: int = 0
     """Those in the pool, at least."""
     opened: list[Connection] = field(default_factory=list)
+
+    @property
+    def acknowledged(self) -> bool:
+        return bool(self.options["w"] != 0)
+
+    def connect(self, **options: Any) -> Connection:
+        return MongoClient([host_port(e) for e in self.seeds], **{**self.options, **options})
 
     @contextmanager
     def errors(self, verb: str) -> Iterator[None]:
@@ -119,40 +125,33 @@ class Shared(ProcessState[BsonCodec]):
 def open_shared(engine: Engine, cluster: Cluster, mode: Mode) -> Shared:
     """What the clients of a process share; nothing is connected yet."""
     settings: MongoSettings = engine.settings_of(cluster.settings)
-    write_concern = SPEC.consistency[engine.level_of(cluster)].driver
     credentials = Credentials.of(cluster)
     data = tuple(e for e in cluster.endpoints if e.role == "data")
     routers = tuple(e for e in cluster.endpoints if e.role == "router")
     here = tuple(router for router in routers if router.host == socket.gethostname())
-    topology: dict[str, Any]
-    if routers:
-        topology = _TIMEOUTS["sharded"]
-    elif len(data) > 1:
-        topology = {"replicaSet": SET_NAME, **_TIMEOUTS["replica set"]}
-    else:
-        topology = {"directConnection": True, **_TIMEOUTS["standalone"]}
-    seeds = here or routers or data
-    if not seeds:
+    if not cluster.endpoints:
         raise EngineError("mongodb: the cluster has no endpoints")
-    connect = partial(
-        MongoClient,
-        [host_port(endpoint) for endpoint in seeds],
-        username=credentials.user,
-        password=credentials.password,
-        authSource="admin",
-        appname=DATABASE,
-        maxPoolSize=None,
-        readPreference=settings.read_preference,
-        **write_concern,
-        **topology,
-    )
+    options: dict[str, Any] = {
+        "username": credentials.user,
+        "password": credentials.password,
+        "authSource": "admin",
+        "appname": DATABASE,
+        "maxPoolSize": None,
+        "readPreference": settings.read_preference,
+        **SPEC.consistency[engine.level_of(cluster)].driver,
+    }
+    if routers:
+        options |= _TIMEOUTS["sharded"]
+    elif len(data) > 1:
+        options |= {"replicaSet": SET_NAME, **_TIMEOUTS["replica set"]}
+    else:
+        options |= {"directConnection": True, **_TIMEOUTS["standalone"]}
     return Shared(
         mode=mode,
         kinds=cluster.kinds,
         settings=settings,
-        acknowledged=write_concern["w"] != 0,
+        seeds=here or routers or data,
         data=data,
-        seeds=seeds,
         sharded=bool(routers),
-        connect=connect,
+        options=options,
     )

@@ -14,14 +14,9 @@ from storewise.documents import Kind
 from storewise.engines.contract.queries import Count
 from storewise.engines.mongodb.cluster import as_user
 from storewise.engines.mongodb.engine import MongoEngine
-from storewise.ssearch.parse.documents import to_bson
 
 ENGINE = MongoEngine()
 pytestmark = pytest.mark.xdist_group("mongodb")
-
-
-def insert(client, kind, documents):
-    client.insert(kind, [to_bson(document) for document in documents])
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +66,7 @@ def test_levels_of_acknowledgement(alone, level):
         mine = client.open_thread()
         documents = sample(100 * number + part + 1000, 300)[Kind.GS]
         for start in range(0, 300, 30):
-            insert(mine, Kind.GS, documents[start : start + 30])
+            mine.insert(Kind.GS, documents[start : start + 30])
         mine.flush()
 
     count = client.count(Count(Kind.GS))

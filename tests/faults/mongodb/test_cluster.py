@@ -19,7 +19,6 @@ from storewise.engines.contract.server import Topology
 from storewise.engines.mongodb.cluster import as_system, as_user
 from storewise.engines.mongodb.engine import MongoEngine
 from storewise.errors import EngineError
-from storewise.ssearch.parse.documents import to_bson
 
 ENGINE = MongoEngine()
 pytestmark = pytest.mark.xdist_group("mongodb")
@@ -35,15 +34,11 @@ def emulated():
         raise
 
 
-def insert(client, kind, documents):
-    client.insert(kind, [to_bson(document) for document in documents])
-
-
 def test_a_replica_set_outlives_its_primary(tmp_path):
     shape = Topology(replicas=3, memory_mb=512)
     with running("mongodb", tmp_path, shape, available("mongodb")) as result:
         client = ENGINE.connect(result.cluster, "write").open_thread()
-        insert(client, Kind.RNA, FILES[0][Kind.RNA])
+        client.insert(Kind.RNA, FILES[0][Kind.RNA])
         some = FILES[0][Kind.RNA][0]["_id"]
         assert client.owner(Kind.RNA, some) == "data0"
         secondary = replace(result.cluster, settings={"read_preference": "secondary"})
@@ -52,7 +47,7 @@ def test_a_replica_set_outlives_its_primary(tmp_path):
         reader.close()
         os.kill(result.servers["data0"].pid, signal.SIGKILL)
         for seed in range(1, 6):
-            insert(client, Kind.RNA, FILES[seed][Kind.RNA])
+            client.insert(Kind.RNA, FILES[seed][Kind.RNA])
         assert client.count(Count(Kind.RNA)) == 1200
         assert client.owner(Kind.RNA, some) in ("data1", "data2")
         every = [d for file in FILES.values() for d in file[Kind.RNA]]
@@ -89,8 +84,8 @@ def test_a_sharded_cluster(tmp_path):
             writer.create(schema)
             writer.create(schema)
             for kind in KINDS:
-                insert(writer, kind, every[kind])
-                insert(writer, kind, every[kind][:50])
+                writer.insert(kind, every[kind])
+                writer.insert(kind, every[kind][:50])
             writer.finish()
             client = ENGINE.connect(cluster, "read").open_thread()
             for kind in KINDS:
@@ -132,14 +127,14 @@ def _a_shard_dies(result, settings):
     _empty(cluster)
     writer.create(Schema())
     documents = [d for seed in range(4) for d in sample(seed, 40)[Kind.RNA]]
-    insert(writer, Kind.RNA, documents)
+    writer.insert(Kind.RNA, documents)
     owners = {d["_id"]: writer.owner(Kind.RNA, d["_id"]) for d in documents}
     os.kill(result.servers["data1"].pid, signal.SIGKILL)
     lost = next(i for i, owner in owners.items() if owner == "data1")
     with pytest.raises(EngineError, match=r"mongodb: get: .*shard1"):
         writer.get(Kind.RNA, lost)
     with pytest.raises(EngineError, match=r"mongodb: insert.*shard1"):
-        insert(writer, Kind.RNA, sample(9, 40)[Kind.RNA])
+        writer.insert(Kind.RNA, sample(9, 40)[Kind.RNA])
     kept = next(d for d in documents if owners[d["_id"]] == "data0")
     assert writer.get(Kind.RNA, kept["_id"]) == kept
     writer.close()

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from operator import itemgetter
 
 import pytest
+from support.servers.samples import connect
 from support.servers.stores import SERVERS, STANDIN, Target
 
 from storewise.documents import Field, Kind
@@ -96,11 +97,6 @@ class Store:
         for verb in verbs:
             with pytest.raises(EngineError, match="its flags say so"):
                 verb()
-
-
-def connect(cluster, mode):
-    """Every engine takes dicts, whatever it likes best."""
-    return engine(cluster.engine).connect(cluster, mode)
 
 
 def schema_of(name, index_time="after"):

@@ -3,10 +3,9 @@
 import hashlib
 import random
 from contextlib import closing
-from typing import cast
 
 from storewise.documents import KINDS, Kind, fields, make_id
-from storewise.engines.contract.engine import Client, Cluster, Placement, Schema
+from storewise.engines.contract.engine import Cluster, Placement, Schema
 from storewise.engines.contract.queries import Count
 from storewise.engines.contract.server import Credentials
 from storewise.engines.registry import ENGINES, engine
@@ -95,33 +94,13 @@ def load(name, directory, documents, schema=None, consistency="durable", batch=5
     return cluster
 
 
-def _bson(documents):
-    from storewise.ssearch.parse.documents import to_bson
-
-    return [to_bson(document) for document in documents]
-
-
-class _Encoding:
-    """A client of an engine that takes BSON, for tests whose documents are dicts."""
-
-    def __init__(self, client):
-        self._client = client
-
-    def __getattr__(self, name):
-        return getattr(self._client, name)
-
-    def insert(self, kind, documents):
-        self._client.insert(kind, _bson(documents))
-
-    def open_thread(self):
-        return _Encoding(self._client.open_thread())
-
-
 def encoded(name, kind, documents, *, study_fields=False):
     """Documents in the form that an engine wants."""
     encoding = engine(name).encoding
     if encoding == "bson":
-        return _bson(documents)
+        from storewise.ssearch.parse.documents import to_bson
+
+        return [to_bson(document) for document in documents]
     if encoding == "arrow":
         from storewise.ssearch.parse.arrow import batch_of
 
@@ -130,10 +109,8 @@ def encoded(name, kind, documents, *, study_fields=False):
 
 
 def connect(cluster, mode):
-    """A client that takes documents as dicts, whatever its engine takes."""
-    described = engine(cluster.engine)
-    client = described.connect(cluster, mode)
-    return cast(Client, _Encoding(client)) if described.encoding == "bson" else client
+    """A client of the cluster's engine; every engine takes dicts."""
+    return engine(cluster.engine).connect(cluster, mode)
 
 
 def secrets_of(cluster):
