@@ -2,9 +2,9 @@
 
 ``server.yaml`` says which programs a server needs and where they are looked for, how each role is
 started and stopped, what each consistency level means, and what guards its ports. ``NAME.j2`` is
-the server's file ``NAME`` as an operator knows it (Jinja2); `node`, `settings`, `level` (the options
-of the consistency level) and `product` (``MariaDB``) are known there. What is no data is a method of
-the engine.
+the server's file ``NAME`` as an operator knows it (Jinja2); `node`, `settings`, `level` (the
+options of the consistency level) and `product` (``MariaDB``) are known there. What is no data is a
+method of the engine.
 """
 
 from __future__ import annotations
