@@ -2,8 +2,8 @@
 
 A store is a directory with the parts of its tables. For a writer it is a disk, for a reader a disk
 that cannot be written, so that no merge of ClickHouse's own begins where others read. An insert is
-a part of its own; what is changed or deleted is inserted anew, and SELECT shows the last row of an
-id (`final`).
+a part of its own; what is changed is inserted anew, and SELECT shows the last row of an id
+(`final`).
 """
 
 from __future__ import annotations
@@ -21,26 +21,24 @@ from uuid import uuid4
 import pyarrow as pa
 
 from storewise.atomic import aside
+from storewise.dataset.home import sync
 from storewise.documents import Kind
-from storewise.engines.chdb.connection import FAILURES, Connection, new_number, words
-from storewise.engines.chdb.settings import ChdbSettings
-from storewise.engines.chdb.tables import (
-    DELETED,
-    TYPES,
-    chdb_tables,
-    definition,
-    index_definitions,
-    literal,
-    tables_of,
-    with_values,
+from storewise.engines.chdb.connection import (
+    DIRECTORY,
+    FAILURES,
+    NUMBERS,
+    Connection,
+    error_message,
 )
+from storewise.engines.chdb.settings import ChdbSettings
+from storewise.engines.chdb.tables import TYPES, definition, index_definitions, literal, with_values
 from storewise.engines.contract.engine import Schema
 from storewise.engines.contract.queries import Count, Find
 from storewise.engines.sql.arrow import arrow_table
 from storewise.engines.sql.embedded import EmbeddedSql
 from storewise.engines.sql.reads import SqlState
 from storewise.engines.support.batches import ARROW_TYPES, BINARY
-from storewise.engines.support.table import Row, Table, describe, described, quoted
+from storewise.engines.support.table import Row, Table, describe, described, make_tables, quoted
 from storewise.errors import EngineError
 
 #: Where a disk of ClickHouse has its databases.
@@ -52,8 +50,6 @@ DURABLE: Mapping[str, object] = {
     "min_rows_to_fsync_after_merge": 1,
     "min_compressed_bytes_to_fsync_after_merge": 1,
 }
-
-
 #: In a plan: a skipping index that has left granules out.
 _SKIPPED = re.compile(
     r"\bSkip\n(?:(?!.*\bGranules:).*\n)+.*\bGranules: (?P<left>\d+)/(?!(?P=left)\b)\d+"
@@ -70,18 +66,6 @@ class Shared(SqlState):
     """The database that stands for each store, by its number."""
     links: Path | None = None
     """Of a reader: where the links to the stores' tables are."""
-    schemas: dict[int, Schema] = field(default_factory=dict)
-    """What the stores say of themselves."""
-
-    @property
-    def table_settings(self) -> Mapping[str, object]:
-        """Settings of a writer's tables."""
-        return {
-            "index_granularity": self.settings.index_granularity,
-            # Inserts wait where merges fall behind; none is refused.
-            "parts_to_throw_insert": 1_000_000,
-            **(DURABLE if self.durable else {}),
-        }
 
 
 class ChdbClient(EmbeddedSql[Shared]):
@@ -102,9 +86,6 @@ class ChdbClient(EmbeddedSql[Shared]):
             raise EngineError(f"chdb: {self._stores[0]} cannot be written")
         self._connection()
         super().check_connection()
-        tables = chdb_tables(self._shared.tables)
-        self._shared.tables = tables
-        self._use_tables(tables)
 
     def _source(self, table: Table, store: int) -> str:
         return f"{self._shared.databases[store]}.{quoted(table.name)}"
@@ -113,36 +94,32 @@ class ChdbClient(EmbeddedSql[Shared]):
         schema = self._described(store)
         if schema is None or kind not in schema.kinds:
             return []
-        return list(tables_of(schema)[kind].names)
+        return list(make_tables(schema, composite=True)[kind].names)
 
     def _described(self, store: int) -> Schema | None:
         """The schema that a store's file says; None where there is no such file."""
-        schemas = self._shared.schemas
-        if store not in schemas:
-            try:
-                text = self._file(store).read_text(encoding="utf-8")
-                schemas[store], _ = described(text, self._shared.kinds)
-            except FileNotFoundError:
-                return None
-            except (OSError, ValueError, KeyError) as error:
-                raise EngineError(f"chdb: {self._file(store)} cannot be read: {error}") from error
-        return schemas[store]
+        try:
+            text = self._file(store).read_text(encoding="utf-8")
+            return described(text, self._shared.kinds)[0]
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError) as error:
+            raise EngineError(f"chdb: {self._file(store)} cannot be read: {error}") from error
 
     def _attach(self, store: int) -> None:
         super()._attach(store)
         shared = self._shared
         schema = self._described(store)
         assert schema is not None  # the file is there
-        connection = self._connection()
         if shared.links is None:
-            shared.links = connection.directory / f"readers-{new_number()}"
+            shared.links = DIRECTORY / f"readers-{next(NUMBERS)}"
             shared.links.mkdir()
         # By way of a link, because ClickHouse takes one path for one disk only, and keeps disks.
         path, place = self._stores[store], shared.links / str(store)
         place.symlink_to((path / DATA / _database(path)).resolve(), target_is_directory=True)
-        shared.databases[store] = name = f"store_{new_number()}"
+        shared.databases[store] = name = f"store_{next(NUMBERS)}"
         self._rows(store, f"CREATE DATABASE {name} ENGINE = Memory")
-        for kind, table in tables_of(schema).items():
+        for kind, table in make_tables(schema, composite=True).items():
             folder = literal(f"{place / table.name}/")
             settings = {
                 "table_disk": 1,
@@ -154,53 +131,41 @@ class ChdbClient(EmbeddedSql[Shared]):
             self._attach_table(store, table, definition(table, _indexes(schema, kind), settings))
 
     def _attach_table(self, store: int, table: Table, text: str) -> None:
-        self._rows(store, f"ATTACH TABLE {self._source(table, store)} UUID '{uuid4()}' {text}")
+        self._rows(
+            store,
+            f"ATTACH TABLE IF NOT EXISTS {self._source(table, store)} UUID '{uuid4()}' {text}",
+        )
 
     def create(self, schema: Schema) -> None:
         shared = self._writing("create")
-        tables = tables_of(schema)
+        tables = make_tables(schema, composite=True)
         with shared.lock:
-            self._check_columns(tables)
             if 0 not in shared.databases:
                 name = _database(self._stores[0])
                 self._rows(0, f"CREATE DATABASE {name} ENGINE = Memory")
                 shared.databases[0] = name
             for kind, table in tables.items():
-                self._make_table(table, _indexes(schema, kind))
+                if names := self._columns(0, kind):
+                    self._check_columns(self._stores[0], table, names)
+                if (self._directory(table) / "format_version.txt").exists():
+                    text = self._definition(table, _indexes(schema, kind))
+                    self._attach_table(0, table, text)
+                else:
+                    text = self._definition(table, ())
+                    self._rows(0, f"CREATE TABLE {self._source(table, 0)} {text}")
             if schema.index_time == "before":
                 self._make_indexes(schema)
             self._describe(schema)
             shared.tables, shared.schema = tables, schema
         self._use_tables(tables)
 
-    def _check_columns(self, tables: Mapping[Kind, Table]) -> None:
-        for kind, table in tables.items():
-            names = self._columns(0, kind)
-            if names and names != list(table.names):
-                raise EngineError(
-                    f"chdb: {self._stores[0]}: {table.name} has the columns {', '.join(names)}; "
-                    f"expected {', '.join(table.names)}: load into an empty store"
-                )
-
-    def _make_table(self, table: Table, indexes: Sequence[str]) -> None:
-        """Create a table, or take the one that is there."""
-        shared = self._shared
-        if self._rows(
-            0,
-            "SELECT 1 FROM system.tables WHERE database = ? AND name = ?",
-            (shared.databases[0], table.name),
-        ):
-            return
-        if (self._directory(table) / "format_version.txt").exists():
-            self._attach_table(0, table, self._definition(table, indexes))
-        else:
-            text = self._definition(table, ())
-            self._rows(0, f"CREATE TABLE {self._source(table, 0)} {text}")
-
     def _definition(self, table: Table, indexes: Sequence[str]) -> str:
         """Of a table that this process writes."""
         disk = f"disk(type = local, path = {literal(f'{self._stores[0].resolve()}/')})"
-        return definition(table, indexes, {**self._shared.table_settings, "disk": disk})
+        # Inserts wait where merges fall behind; none is refused.
+        settings = {"parts_to_throw_insert": 1_000_000, "disk": disk}
+        durable = DURABLE if self._shared.durable else {}
+        return definition(table, indexes, {**settings, **durable})
 
     def _directory(self, table: Table) -> Path:
         """Where ClickHouse has the parts of a table that this process writes."""
@@ -216,14 +181,13 @@ class ChdbClient(EmbeddedSql[Shared]):
                 # ClickHouse syncs what is in a table's directory, not the directories above it.
                 store = self._stores[0]
                 for path in (store / DATA / self._shared.databases[0], store / DATA, store):
-                    _sync(path)
+                    sync(path)
         except OSError as error:
             raise EngineError(f"chdb: {self._file(0)}: {error.strerror}") from error
-        self._shared.schemas[0] = schema
 
     def _make_indexes(self, schema: Schema) -> None:
         for kind, name in schema.indexes:
-            table = self._shared.tables.get(kind) or tables_of(schema)[kind]
+            table = self._shared.tables.get(kind) or make_tables(schema, composite=True)[kind]
             for index in index_definitions(table, name):
                 self._rows(
                     0, f"ALTER TABLE {self._source(table, 0)} ADD INDEX IF NOT EXISTS {index}"
@@ -247,7 +211,7 @@ class ChdbClient(EmbeddedSql[Shared]):
             "SELECT name FROM system.parts WHERE database = ? AND table = ? AND active",
             (self._shared.databases[0], table.name),
         )
-        return [row[0].decode() for row in rows]
+        return [row[0] for row in rows]
 
     def _remove_merged(self, table: Table, indexes: Sequence[str]) -> None:
         """Remove the parts that were merged, which ClickHouse does when it has nothing else to do,
@@ -267,18 +231,12 @@ class ChdbClient(EmbeddedSql[Shared]):
         batch = arrow_table(table, documents)
         if not batch.num_rows:
             return
-        for name in table.key:
-            if batch.column(name).null_count:
-                raise EngineError(f"a document of {table.name} has no {name}")
         ids = ARROW_TYPES["id"]
         schema = pa.schema(
             [pa.field(f.name, BINARY if f.type == ids else f.type) for f in batch.schema]
         )
-        names = ", ".join(map(quoted, schema.names))
         try:
-            self._connection().insert(
-                f"INSERT INTO {self._source(table, 0)} ({names})", batch.cast(schema)
-            )
+            self._connection().insert(f"INSERT INTO {self._source(table, 0)}", batch.cast(schema))
         except FAILURES as error:
             self._fail(0, error)
 
@@ -297,14 +255,8 @@ class ChdbClient(EmbeddedSql[Shared]):
         with shared.lock:
             if self.get(kind, document_id) is None:
                 return False
-            key = table.key_values(document_id)
-            marks = ", ".join("?" * len(key))
-            self._rows(
-                0,
-                f"INSERT INTO {self._source(table, 0)} ({table.key_list}, {DELETED}) "
-                f"VALUES ({marks}, 1)",
-                key,
-            )
+            source, key = self._source(table, 0), table.key_values(document_id)
+            self._rows(0, f"DELETE FROM {source} WHERE {table.key_clause(self.mark)}", key)
         return True
 
     # Reading.
@@ -323,7 +275,7 @@ class ChdbClient(EmbeddedSql[Shared]):
 
     def _plan(self, store: int, sql: str, values: Sequence[Any]) -> str:
         rows = self._rows(store, f"EXPLAIN indexes = 1 {sql}", values)
-        return "\n".join(row[0].decode(errors="backslashreplace") for row in rows)
+        return "\n".join(row[0] for row in rows)
 
     def _uses_index(self, plan: str, query: Find | Count) -> bool:
         # An index counts where it has left granules out.
@@ -357,13 +309,13 @@ class ChdbClient(EmbeddedSql[Shared]):
         for name in self._shared.databases.values():
             listed = f"SELECT name FROM system.tables WHERE database = {literal(name)}"
             for (table,) in connection.rows(listed):
-                connection.rows(f"DETACH TABLE {name}.{quoted(table.decode())}")
+                connection.rows(f"DETACH TABLE {name}.{quoted(table)}")
             connection.rows(f"DROP DATABASE {name}")
         if self._shared.links is not None:
             shutil.rmtree(self._shared.links, ignore_errors=True)
 
     def _fail(self, store: int, error: Exception) -> NoReturn:
-        raise EngineError(f"chdb: {self._stores[store]}: {words(error)}") from error
+        raise EngineError(f"chdb: {self._stores[store]}: {error_message(error)}") from error
 
 
 def _indexes(schema: Schema, kind: Kind) -> list[str]:
@@ -371,15 +323,6 @@ def _indexes(schema: Schema, kind: Kind) -> list[str]:
     if schema.index_time == "none":
         return []
     return [name for of, name in schema.indexes if of is kind]
-
-
-def _sync(directory: Path) -> None:
-    """Have the names in a directory on disk."""
-    number = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
 
 
 def _database(store: Path) -> str:

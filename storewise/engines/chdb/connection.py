@@ -10,22 +10,20 @@ imported when a client connects, and nowhere else.
 
 from __future__ import annotations
 
-import atexit
 import os
-import shutil
 import signal
 import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
-from weakref import WeakSet
 
 import pyarrow as pa
 
 from storewise.engines.chdb.settings import ChdbSettings
-from storewise.engines.support.batches import rows_of
+from storewise.engines.support.batches import BINARY, rows_of
 from storewise.engines.support.table import Row
 from storewise.errors import EngineError
 
@@ -53,87 +51,37 @@ with _signals_as_before():
 #: What the driver raises.
 FAILURES = (chdb.ChdbError, RuntimeError)
 
-_forked = False
-
-
-def _after_fork() -> None:
-    global _forked
-    _forked = True
-
-
-os.register_at_fork(after_in_child=_after_fork)
-
-
-class _Process:
-    """What is open in this process."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.directory: Path | None = None
-        self.connections = 0
-        self.clients = 0
-
-    def acquire(self) -> Path:
-        """Register a connection; returns the directory that all connections share."""
-        with self.lock:
-            if _forked:
-                raise EngineError(
-                    "chdb: this process was forked from one that had loaded chdb, whose threads "
-                    "it does not have; start a new one"
-                )
-            if self.directory is None:
-                self.directory = Path(tempfile.mkdtemp(prefix="storewise-chdb-")).resolve()
-            self.connections += 1
-            return self.directory
-
-    def release(self) -> None:
-        """Unregister a connection; the last one removes the directory."""
-        with self.lock:
-            self.connections -= 1
-            if not self.connections and self.directory is not None:
-                shutil.rmtree(self.directory, ignore_errors=True)
-                self.directory = None
-
-    def number(self) -> int:
-        """A number that no other client of this process has."""
-        with self.lock:
-            self.clients += 1
-            return self.clients
-
-
-_process = _Process()
-_open = WeakSet["Connection"]()
-
-
-@atexit.register
-def _close_all() -> None:
-    """Close what nobody has closed, so that the directory goes; a fork's are not its own."""
-    if not _forked:
-        for connection in list(_open):
-            connection.close()
+#: The process that has loaded chdb, and what its ClickHouse keeps for itself; it goes with it.
+_PROCESS = os.getpid()
+_DIRECTORY = tempfile.TemporaryDirectory(prefix="storewise-chdb-")
+DIRECTORY = Path(_DIRECTORY.name).resolve()
+#: For the names of what all connections share.
+NUMBERS = count(1)
 
 
 class Connection:
     """One thread's connection to the ClickHouse of this process."""
 
     def __init__(self, settings: ChdbSettings) -> None:
-        self.directory = _process.acquire()
+        if os.getpid() != _PROCESS:
+            raise EngineError(
+                "chdb: this process was forked from one that had loaded chdb, whose threads it "
+                "does not have; start a new one"
+            )
         try:
             with _signals_as_before():
-                self._driver = Driver(_address(self.directory, settings))
+                self._driver = Driver(_address(settings))
         except FAILURES as error:
-            _process.release()
-            raise EngineError(f"chdb: {words(error)}") from error
-        self._open = True
-        _open.add(self)
+            raise EngineError(f"chdb: {error_message(error)}") from error
+        self.close = self._driver.close
 
     def rows(self, sql: str) -> list[Row]:
-        """The rows of a statement; texts and ids are bytes. Raises of FAILURES."""
+        """The rows of a statement. Raises of FAILURES."""
         content = self._driver.query(sql, "ArrowStream").bytes()
         if not content:
             return []
         with pa.ipc.open_stream(content) as stream:
-            return [row for batch in stream for row in rows_of(batch)]
+            return [row for batch in stream for row in rows_of(_with_keys(batch))]
 
     def insert(self, sql: str, storewise_incoming: Any) -> None:
         """An INSERT of an Arrow table, which ClickHouse finds by the name of the argument. Raises
@@ -141,24 +89,16 @@ class Connection:
         # Not `send_insert`, which says that it has written the rows when the disk is full.
         self._driver.query(f"{sql} SELECT * FROM Python(storewise_incoming)")
 
-    def close(self) -> None:
-        """End it; a second call does nothing."""
-        if self._open:
-            self._open = False
-            self._driver.close()
-            _process.release()
+
+def _with_keys(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch with its ids as bytes: Arrow has ClickHouse's strings as texts."""
+    at = batch.schema.get_field_index("_id")
+    if at < 0 or batch.schema.field(at).type != pa.string():
+        return batch
+    return batch.set_column(at, "_id", batch.column(at).cast(BINARY))
 
 
-def new_number() -> int:
-    """A number for the names of a client's databases, which all connections share."""
-    return _process.number()
-
-
-def _address(directory: Path, settings: ChdbSettings) -> str:
-    if set("?#%") & set(str(directory)):
-        raise EngineError(
-            f"chdb: {directory}: its temporary directory cannot have a name with ?, # or %"
-        )
+def _address(settings: ChdbSettings) -> str:
     options: dict[str, object] = {
         # Stores lie anywhere.
         "custom_local_disks_base_directory": "/",
@@ -174,17 +114,16 @@ def _address(directory: Path, settings: ChdbSettings) -> str:
         # In WHERE "x" is the column, also where SELECT has something else AS x.
         "prefer_column_name_to_alias": 1,
         "optimize_throw_if_noop": 1,
-        "output_format_arrow_string_as_string": 0,
         "output_format_arrow_compression_method": "none",
         # Readers' disks count as remote ones: they are local, and need no threads of their own.
         "remote_filesystem_read_method": "read",
         "remote_filesystem_read_prefetch": 0,
         "allow_prefetched_read_pool_for_remote_filesystem": 0,
     }
-    return f"{directory}/engine?" + "&".join(f"{name}={value}" for name, value in options.items())
+    return f"{DIRECTORY}/engine?" + "&".join(f"{name}={value}" for name, value in options.items())
 
 
-def words(error: Exception) -> str:
+def error_message(error: Exception) -> str:
     """What ClickHouse says, once: chdb repeats it."""
     text = " ".join(str(error).split())
     return text.rpartition("DB::Exception: ")[2] or text

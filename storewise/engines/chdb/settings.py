@@ -15,8 +15,3 @@ class ChdbSettings(EngineSettings):
     memory_limit_mib: int = Setting(
         default=2048, ge=64, description="memory that one statement may use, MiB"
     )
-    index_granularity: int = Setting(
-        default=8192,
-        ge=64,
-        description="documents of a granule: a read by id decodes one",
-    )

@@ -7,69 +7,19 @@ indexes: https://clickhouse.com/docs/optimize/skipping-indexes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from storewise.documents import Document, Field, FieldType, Kind
-from storewise.engines.contract.engine import Schema
-from storewise.engines.support.table import Row, Table, make_tables, quoted
+from storewise.documents import FieldType
+from storewise.engines.support.table import Table, quoted
 from storewise.errors import EngineError
 
 TYPES: Mapping[FieldType, str] = {
-    # Not FixedString(12): ClickHouse fills it up with zeros when it compares, and an id of another
-    # length would be equal to one that ends in zeros.
-    "id": "String",
+    "id": "FixedString(12)",
     "key": "String",
     "int": "Int64",
     "float": "Float64",
     "str": "String",
 }
-#: Columns of our own. Of rows with one id and one version that which was inserted last counts. All
-#: versions are 0: ClickHouse wants them where rows can be marked as deleted.
-VERSION, DELETED = "storewise_version", "storewise_deleted"
-_HIDDEN = f"{VERSION} UInt8 DEFAULT 0, {DELETED} UInt8 DEFAULT 0"
-
-
-@dataclass(frozen=True, slots=True)
-class ChdbTable(Table):
-    """The table of one kind; ClickHouse gives texts as bytes, like ids."""
-
-    def value(self, column: Field, stored: Any) -> Any:
-        return stored.decode() if column.type == "str" and stored is not None else stored
-
-    def document(self, row: Row) -> Document:
-        return Table.document(self, _with_texts(self._texts, row))
-
-    def decoder(self) -> Any:
-        if self.has_params:
-            return self.document
-        texts, decode = self._texts, Table.decoder(self)
-        return lambda row: decode(_with_texts(texts, row))
-
-    @property
-    def _texts(self) -> tuple[int, ...]:
-        return tuple(n for n, column in enumerate(self.columns) if column.type == "str")
-
-
-def _with_texts(places: tuple[int, ...], row: Row) -> Row:
-    values = list(row)
-    for place in places:
-        if values[place] is not None:
-            values[place] = values[place].decode()
-    return tuple(values)
-
-
-def chdb_tables(tables: Mapping[Kind, Table]) -> dict[Kind, Table]:
-    """The same tables as ClickHouse gives their values."""
-    return {
-        kind: ChdbTable(kind, table.columns, composite=table.composite)
-        for kind, table in tables.items()
-    }
-
-
-def tables_of(schema: Schema) -> dict[Kind, Table]:
-    """The tables of a schema; EngineError where an index names no column."""
-    return chdb_tables(make_tables(schema, composite=True))
 
 
 def definition(table: Table, indexes: Iterable[str], settings: Mapping[str, object]) -> str:
@@ -84,7 +34,7 @@ def definition(table: Table, indexes: Iterable[str], settings: Mapping[str, obje
         columns += [f"INDEX {index}" for index in index_definitions(table, name)]
     options = ", ".join(f"{name} = {value}" for name, value in settings.items())
     return (
-        f"({', '.join(columns)}, {_HIDDEN}) ENGINE = ReplacingMergeTree({VERSION}, {DELETED}) "
+        f"({', '.join(columns)}) ENGINE = ReplacingMergeTree "
         f"ORDER BY ({table.key_list}) SETTINGS {options}"
     )
 

@@ -78,17 +78,10 @@ class ParquetClient(DuckReads[Shared]):
             for store in shared.places:
                 for kind in shared.kinds:
                     if (table := self._found(store, kind)) is not None:
-                        self._check_same(store, table, shared.tables.setdefault(kind, table))
+                        known = shared.tables.setdefault(kind, table)
+                        self._check_columns(store, known, table.names)
             self._use_tables(shared.tables)
         self._seen = shared.version
-
-    @staticmethod
-    def _check_same(store: Store, table: Table, expected: Table) -> None:
-        if table != expected:
-            raise EngineError(
-                f"parquet: {store}: {table.name} has the columns {', '.join(table.names)}; "
-                f"expected {', '.join(expected.names)}: load into an empty store"
-            )
 
     def _found(self, store: Store, kind: Kind) -> Table | None:
         """The table of a kind in a store; None where it has none."""
@@ -222,7 +215,7 @@ class ParquetClient(DuckReads[Shared]):
                 shared.next_part[kind] = int(parts[-1].stem) + 1 if parts else 1
                 there = self._found(store, kind)
                 if there is not None:
-                    self._check_same(store, there, table)
+                    self._check_columns(store, table, there.names)
                 else:
                     # An empty part tells the columns even where no document of a kind comes.
                     self._write_part(kind, arrow.arrow_table(table, []))

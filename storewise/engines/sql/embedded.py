@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -55,13 +55,17 @@ class EmbeddedSql(SqlReads[State]):
                 if not (names := self._columns(store, kind)):
                     continue
                 table = table_from_names(kind, names, self._file(store))
-                if tables.setdefault(kind, table) != table:
-                    raise EngineError(
-                        f"{self.engine_name}: {self._file(store)}: {kind.table} has other columns "
-                        "than before"
-                    )
+                self._check_columns(self._file(store), tables.setdefault(kind, table), names)
         self._shared.tables = tables
         self._use_tables(tables)
+
+    def _check_columns(self, where: object, table: Table, names: Sequence[str]) -> None:
+        """Raise EngineError where a table in a store has other columns (`names`)."""
+        if table.names != tuple(names):
+            raise EngineError(
+                f"{self.engine_name}: {where}: {table.name} has the columns {', '.join(names)}; "
+                f"expected {', '.join(table.names)}: load into an empty store"
+            )
 
     def _table_ddl(self, table: Table) -> str:
         return create_table(table, self.types)
@@ -72,13 +76,7 @@ class EmbeddedSql(SqlReads[State]):
         with shared.lock:
             for kind, table in tables.items():
                 self._rows(0, self._table_ddl(table))
-                names = self._columns(0, kind)
-                if names != list(table.names):
-                    raise EngineError(
-                        f"{self.engine_name}: {self._stores[0]}: {table.name} has the columns "
-                        f"{', '.join(names)}; expected {', '.join(table.names)}: load into an "
-                        "empty store"
-                    )
+                self._check_columns(self._stores[0], table, self._columns(0, kind))
             if schema.index_time == "before":
                 self._make_indexes(schema)
             shared.tables, shared.schema = tables, schema

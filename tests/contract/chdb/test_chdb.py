@@ -86,9 +86,9 @@ def test_tables_are_synced_as_their_level_says(level, tmp_path):
     client = _writer(tmp_path, consistency=level)
     sql = "SELECT engine_full FROM system.tables WHERE database = ? AND name = 'rna'"
     ((text,),) = client._rows(0, sql, (client._shared.databases[0],))
-    after_merge = (b"min_rows_to_fsync_after_merge", b"min_compressed_bytes_to_fsync_after_merge")
-    for name in (b"fsync_after_insert", b"fsync_part_directory", *after_merge):
-        assert (b"%s = 1" % name in text) == (level == "durable")
+    after_merge = ("min_rows_to_fsync_after_merge", "min_compressed_bytes_to_fsync_after_merge")
+    for name in ("fsync_after_insert", "fsync_part_directory", *after_merge):
+        assert (f"{name} = 1" in text) == (level == "durable")
     client.close()
 
 

@@ -272,7 +272,7 @@ def test_settings_out_of_range_are_refused(tmp_path):
     for name, wrong in {
         "sqlite": {"page_size": 5000},
         "duckdb": {"threads": 0},
-        "chdb": {"index_granularity": 1},
+        "chdb": {"threads": 0},
         "parquet": {"row_group_size": "many"},
     }.items():
         with pytest.raises(EngineError, match=next(iter(wrong))):
