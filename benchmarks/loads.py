@@ -175,24 +175,6 @@ def _ascii(row: tuple[Any, ...]) -> str:
     )
 
 
-class PsqlCopy(Tool):
-    name = r"psql \copy, binary"
-    needs = "psql"
-
-    def ready(self, ready: list[Part]) -> Callable[[], None]:
-        from storewise.engines.postgres.copy_data import HEADER, TRAILER, copy_rows
-
-        commands = []
-        for number, (kind, batch) in enumerate(ready):
-            table = make_table(kind, study_fields=False)
-            path = self.file(number, (HEADER, copy_rows(table, batch), TRAILER))
-            commands.append(rf"\copy {quoted(kind.table)} FROM '{path}' (FORMAT binary)")
-        secrets, server = Credentials.of(self.cluster), self.cluster.endpoints[0]
-        place = ["-h", server.address, "-p", str(server.port), "-U", secrets.user]
-        words = ["psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", *place, "-d", "postgres"]
-        return lambda: _run(words, "\n".join(commands), PGPASSWORD=secrets.password)
-
-
 class AdbcIngest(Tool):
     name = "ADBC ingest"
     needs = "adbc_driver_postgresql"
@@ -214,26 +196,6 @@ class AdbcIngest(Tool):
                     cursor.adbc_ingest(kind.table, batch, mode="append")
 
         return load
-
-
-class MariadbLoad(Tool):
-    name = "mariadb LOAD DATA"
-    needs = "mariadb"
-
-    def ready(self, ready: list[Part]) -> Callable[[], None]:
-        from storewise.engines.mysql.client import load_sql
-        from storewise.engines.mysql.link import DATABASE
-        from storewise.engines.mysql.load_columns import load_lines
-
-        commands = ["SET sql_mode = 'ANSI_QUOTES'"]
-        for number, (kind, batch) in enumerate(ready):
-            table = make_table(kind, study_fields=False)
-            path = self.file(number, load_lines(table, batch))
-            commands.append(load_sql(table, table.columns, str(path)))
-        secrets, server = Credentials.of(self.cluster), self.cluster.endpoints[0]
-        place = ["-h", server.address, "-P", str(server.port), "-u", secrets.user]
-        words = ["mariadb", "--no-defaults", "--local-infile=1", *place, DATABASE]
-        return lambda: _run(words, ";\n".join(commands) + ";", MYSQL_PWD=secrets.password)
 
 
 class RawInsertMany(Tool):
@@ -280,8 +242,8 @@ STORES: dict[str, tuple[type[Tool], ...]] = {
     "duckdb": (DuckdbInsert,),
     "chdb": (),
     "parquet": (ParquetWrite,),
-    "postgres": (PsqlCopy, AdbcIngest),
-    "mariadb": (MariadbLoad,),
+    "postgres": (AdbcIngest,),
+    "mariadb": (),
     "mongodb": (RawInsertMany,),
 }
 

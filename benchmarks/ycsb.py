@@ -49,7 +49,7 @@ from storewise.engines.cassandra.cluster import KEYSPACE
 from storewise.engines.contract.engine import Cluster, Endpoint, Schema
 from storewise.engines.contract.server import Credentials, Topology
 from storewise.engines.mongodb.cluster import as_system
-from storewise.engines.mysql import link as mysqllink
+from storewise.engines.mysql.connection import DATABASE as MYSQL_DATABASE
 from storewise.engines.postgres import client as postgresclient
 from storewise.engines.registry import engine
 from storewise.metrics.host import facts
@@ -173,7 +173,7 @@ def binding(name: str, at: Endpoint, secrets: Credentials) -> tuple[str, dict[st
         }
     long, prefix, database = {
         "postgres": ("postgresql", "pg", postgresclient.DATABASE),
-        "mariadb": ("mysql", "mysql", mysqllink.DATABASE),
+        "mariadb": ("mysql", "mysql", MYSQL_DATABASE),
     }[name]
     values = {"host": at.address, "port": at.port, "user": user, "password": password}
     return long, {f"{prefix}.{key}": value for key, value in {**values, "db": database}.items()}

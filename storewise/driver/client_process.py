@@ -209,7 +209,7 @@ class _Process:
             before=self.before,
             stores=trial.shards if self.embedded else 0,
             one_store=self.one_store,
-            encoding=self.engine.encoding_of(trial.settings),
+            encoding=self.engine.encoding,
             first=first,
             total=step.clients.all(trial.workers, trial.processes),
         )

@@ -368,10 +368,6 @@ class Engine(ABC):
             known = ", ".join(self.Settings.model_fields) or "none"
             raise EngineError(f"settings of {self.name}: {problems} (known: {known})") from error
 
-    def encoding_of(self, settings: Mapping[str, Any]) -> Encoding:
-        """The form of documents that costs clients with these settings of a study the least."""
-        return self.encoding
-
     def level_of(self, cluster: Cluster) -> str:
         """The consistency level of a cluster, the engine's first where it names none; EngineError
         for one that the engine does not have."""

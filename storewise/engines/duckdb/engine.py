@@ -50,7 +50,7 @@ class DuckdbClient(DuckReads[SqlState]):
         "str": "VARCHAR",
     }
     # Whether it takes an index shows only when it runs: its plan always names a sequential scan.
-    explained = "EXPLAIN ANALYZE"
+    explain_statement = "EXPLAIN ANALYZE"
 
     def _uses_index(self, plan: str, query: Find | Count) -> bool:
         return "Index Scan" in plan  # without its name

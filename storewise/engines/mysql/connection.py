@@ -1,64 +1,57 @@
-"""Connections to MariaDB and MySQL: which driver, signing in, and what errors mean."""
+"""Connections to MariaDB and MySQL: which driver, signing in, and what errors mean.
+
+Drivers: https://mysqlclient.readthedocs.io/user_guide.html and https://pymysql.readthedocs.io/;
+both have the interface of Python's DB-API (PEP 249).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
+from importlib import import_module
 from importlib.metadata import version
-from typing import Literal, TypeVar
+from math import ceil
+from typing import Any, Literal
 
 from storewise.engines.contract.engine import Endpoint
 from storewise.engines.contract.server import Credentials
-from storewise.engines.mysql.link import Link, LinkError
-from storewise.engines.support.clients import retried
 from storewise.errors import EngineError
 
+DATABASE = "storewise"
+#: Quoted names are identifiers, as in standard SQL, and a value that a column cannot hold is an
+#: error.
+_SQL_MODE = "SET SESSION sql_mode = 'ANSI_QUOTES,STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'"
+#: mysqlclient is in C; PyMySQL, in Python, runs everywhere.
 Driver = Literal["mysqlclient", "pymysql"]
-#: What a connection raises, for values that it cannot send as well.
-FAILURES = (LinkError, UnicodeError, OverflowError, OSError)
 
 #: The drivers' numbers while a server is not there yet or is going: nobody listens, the greeting
 #: does not come, the connection is lost, too many connections, shutdown in progress.
 _NOT_YET = frozenset({2002, 2003, 2006, 2013, 1040, 1053})
-#: The server has undone a transaction because others stood in its way: a deadlock, a lock that was
-#: not given in time, and MariaDB's "record has changed since last read".
-_AGAIN = frozenset({1213, 1205, 1020})
-_TRIES = 10
 _CONNECT_SECONDS = 20
 _ANSWER_SECONDS = 5
 
-_T = TypeVar("_T")
 
-
-@cache
-def _why_not() -> str:
-    """Why mysqlclient cannot be used; empty where it can."""
-    try:
-        import storewise.engines.mysql.c_link  # noqa: F401
-    except ImportError as error:
-        return str(error)
-    return ""
-
-
-def driver_of(wanted: Driver | None) -> Driver:
-    """The driver that connections use where a study wants this one: mysqlclient where it can be
-    imported, else PyMySQL. ImportError for a wish that cannot be met, in words for a user."""
-    if wanted == "mysqlclient" and _why_not():
-        raise ImportError(
-            f"mysqlclient cannot be imported ({_why_not()}): pip install mysqlclient-static (Linux "
-            "on x86-64), or pip install mysqlclient with a C compiler and MariaDB's headers; "
-            "without it, leave `driver` out"
-        )
-    return wanted or ("pymysql" if _why_not() else "mysqlclient")
+def driver_of(wanted: Driver | None) -> Any:
+    """The module of the driver: mysqlclient where it can be imported, else PyMySQL. EngineError
+    for a wish that cannot be met."""
+    if wanted != "pymysql":
+        try:
+            return import_module("MySQLdb")
+        except ImportError as error:
+            if wanted is not None:
+                raise EngineError(
+                    f"mysqlclient cannot be imported ({error}): pip install mysqlclient-static "
+                    "(Linux on x86-64), or pip install mysqlclient with a C compiler and MariaDB's "
+                    "headers; without it, leave `driver` out"
+                ) from error
+    return import_module("pymysql")
 
 
 def driver_versions(wanted: Driver | None) -> dict[str, str]:
     """Versions of the driver that is used."""
-    if driver_of(wanted) == "pymysql":
+    driver = driver_of(wanted)
+    if driver.__name__ == "pymysql":
         return {"pymysql": version("pymysql")}
-    from storewise.engines.mysql import c_link
-
-    return c_link.versions()
+    release = import_module("MySQLdb.release").__version__
+    return {"mysqlclient": str(release), "C library": driver.get_client_info()}
 
 
 def sign_in(
@@ -68,38 +61,53 @@ def sign_in(
     *,
     seconds: float | None = None,
     driver: Driver | None = None,
-) -> Link:
-    """A connection as the session's user; raises one of FAILURES.
+) -> Any:
+    """A connection as the session's user; raises the driver's `Error` or OSError.
 
     `seconds` bounds the wait for the connection and for each answer (none: 20 s for the
     connection). MySQL's own way to sign in (caching_sha2_password) takes the password itself once
     after each start of the server, over TLS, and a hashed challenge from then on; documents never
     go over TLS, which would be measured with them.
     """
-    make = _maker(driver_of(driver))
+    module = driver_of(driver)
+    limits = (
+        {} if seconds is None else dict.fromkeys(("read_timeout", "write_timeout"), ceil(seconds))
+    )
 
-    def connect(encrypted: bool) -> Link:
-        limit = seconds or _CONNECT_SECONDS
-        return make(address, port, credentials, limit, seconds, encrypted=encrypted)
+    def connect(encrypted: bool) -> Any:
+        if module.__name__ == "pymysql":
+            tls: dict[str, Any] = {"ssl_disabled": not encrypted}
+        else:
+            tls = {"ssl_mode": "REQUIRED" if encrypted else "DISABLED"}
+        return module.connect(
+            host=address,
+            port=port,
+            user=credentials.user,
+            password=credentials.password,
+            database=DATABASE,
+            charset="utf8mb4",
+            init_command=_SQL_MODE,
+            autocommit=True,
+            binary_prefix=True,
+            # An UPDATE tells how many rows it found, not how many became different.
+            client_flag=import_module(f"{module.__name__}.constants.CLIENT").FOUND_ROWS,
+            connect_timeout=ceil(seconds or _CONNECT_SECONDS),
+            **limits,
+            **tls,
+        )
 
     try:
         return connect(encrypted=False)
-    except LinkError as error:
+    except module.Error as error:
         if "sha2" not in str(error):
             raise
     connect(encrypted=True).close()
     return connect(encrypted=False)
 
 
-def _maker(driver: Driver) -> Callable[..., Link]:
-    """The class of connections; only its driver is imported."""
-    if driver == "mysqlclient":
-        from storewise.engines.mysql.c_link import CLink
-
-        return CLink
-    from storewise.engines.mysql.python_link import PythonLink
-
-    return PythonLink
+def error_code(error: Exception) -> int:
+    """The number of the server's or the driver's error; 0 where there is none."""
+    return error.args[0] if error.args and isinstance(error.args[0], int) else 0
 
 
 def not_ready_reason(endpoint: Endpoint, credentials: Credentials) -> str | None:
@@ -108,26 +116,16 @@ def not_ready_reason(endpoint: Endpoint, credentials: Credentials) -> str | None
     # The kernel accepts connections as soon as the server listens; the greeting comes when it is
     # ready, so that "not yet" is often a time-out.
     try:
-        link = sign_in(endpoint.address, endpoint.port, credentials, seconds=_ANSWER_SECONDS)
+        connection = sign_in(endpoint.address, endpoint.port, credentials, seconds=_ANSWER_SECONDS)
         try:
-            link.rows("SELECT 1")
+            connection.cursor().execute("SELECT 1")
         finally:
-            link.close()
+            connection.close()
     except OSError as error:
         return str(error)
-    except LinkError as error:
-        if error.code in _NOT_YET:
-            return error.words
-        raise EngineError(f"mariadb: {endpoint}: {error.words}") from error
+    except driver_of(None).Error as error:
+        message = str(error.args[-1] if error.args else error)
+        if error_code(error) in _NOT_YET:
+            return message
+        raise EngineError(f"mariadb: {endpoint}: {message}") from error
     return None
-
-
-def again(do: Callable[[], _T]) -> _T:
-    """Do a transaction, once more where the server has undone it for the sake of another one."""
-    return retried(do, undone, _TRIES)
-
-
-def undone(error: Exception) -> bool:
-    """Whether an error says that the server rolled the transaction back (deadlock or conflict)."""
-    cause = error.__cause__ if isinstance(error, EngineError) else error
-    return isinstance(cause, LinkError) and cause.code in _AGAIN

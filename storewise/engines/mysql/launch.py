@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 
 from storewise.engines.contract.server import Credentials, Launch, Node
-from storewise.engines.mysql.link import DATABASE
+from storewise.engines.mysql.connection import DATABASE
 from storewise.engines.mysql.settings import MysqlSettings
 from storewise.engines.support.servers import fixed_options
 from storewise.errors import EngineError

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field as Setting
 from pydantic import field_validator
 
-from storewise.engines.mysql.connection import Driver, driver_of
+from storewise.engines.mysql.connection import Driver
 from storewise.engines.sql.sharded_engine import ShardedSettings
 
 #: Options that make a server part of the session; a study cannot have its own.
@@ -42,10 +42,6 @@ _DOORS = re.compile(
 class MysqlSettings(ShardedSettings):
     """Settings of MariaDB and MySQL."""
 
-    bulk: Literal["load_data", "insert"] = Setting(
-        default="load_data",
-        description="batches go in by LOAD DATA LOCAL INFILE, or by REPLACE with many rows",
-    )
     driver: Driver | None = Setting(
         default=None,
         description="how clients speak to the server: by `mysqlclient` (in C) where it can be "
@@ -55,15 +51,6 @@ class MysqlSettings(ShardedSettings):
         default_factory=dict,
         description="further options of the server, such as `innodb_io_capacity: 2000`",
     )
-
-    @field_validator("driver")
-    @classmethod
-    def _imported(cls, driver: Driver | None) -> Driver | None:
-        try:
-            driver_of(driver)
-        except ImportError as error:
-            raise ValueError(str(error)) from error
-        return driver
 
     @field_validator("config")
     @classmethod

@@ -18,7 +18,7 @@ from storewise.atomic import aside
 from storewise.dataset.home import sync
 from storewise.documents import KINDS, Document, Kind
 from storewise.engines.contract.engine import Schema
-from storewise.engines.contract.queries import Where
+from storewise.engines.contract.queries import Query, Where
 from storewise.engines.parquet.finishing import finish
 from storewise.engines.parquet.partitions import Partition, partitions_with
 from storewise.engines.parquet.settings import ParquetSettings, Reader
@@ -166,11 +166,12 @@ class ParquetClient(DuckReads[Shared]):
             )
         return datasets[key]
 
-    def _parts(self, table: Table, where: Sequence[Where] = ()) -> Sequence[Part]:
+    def _parts(self, table: Table, query: Query) -> Sequence[Part]:
         """All files as one source; partitions that no condition can mean are left out."""
         stores = self._shared.places
         if self._shared.mode == "write" or not all(store.finished for store in stores):
-            return super()._parts(table)
+            return super()._parts(table, query)
+        where: Sequence[Where] = getattr(query, "where", ())
         partitions = [partitions_with(store, where) for store in stores]
         key = (table.kind, *partitions)
         if key not in self._sources:

@@ -46,9 +46,6 @@ class PostgresSettings(ShardedSettings):
     bulk: Literal["copy", "insert"] = Setting(
         default="copy", description="batches go in by COPY, or as INSERT statements"
     )
-    prepare: bool = Setting(
-        default=True, description="statements are prepared once for each connection"
-    )
     config: Mapping[str, str | int | float | bool] = Setting(
         default_factory=dict, description="more settings of postgresql.conf, by their names there"
     )

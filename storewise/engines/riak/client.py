@@ -12,9 +12,9 @@ from storewise.documents import Document, Kind
 from storewise.engines.contract.engine import Schema
 from storewise.engines.riak import protocol as pb
 from storewise.engines.riak.connection import Link, Shared
+from storewise.engines.riak.json_documents import make_json_tables
 from storewise.engines.riak.launch import endpoint_name
 from storewise.engines.riak.ring import partition_of
-from storewise.engines.sql.json_table import make_json_tables
 from storewise.engines.support.clients import ProcessClient
 from storewise.engines.support.table import Table, check_same, describe, described
 from storewise.errors import EngineError
@@ -68,7 +68,7 @@ class RiakClient(ProcessClient[Shared, Table]):
         self._keep(schema)
 
     def _keep(self, schema: Schema) -> None:
-        tables = make_json_tables(schema, lambda field: field.name)
+        tables = make_json_tables(schema)
         with self._shared.lock:
             self._shared.decoders = {kind: table.decoder() for kind, table in tables.items()}
             self._shared.schema, self._shared.tables = schema, tables

@@ -10,13 +10,13 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, NoReturn, Self
+from typing import Any, NoReturn, Self
 
 import duckdb
 from pydantic import Field as Setting
 
 from storewise.engines.contract.engine import EngineSettings
-from storewise.engines.contract.queries import Where
+from storewise.engines.contract.queries import Query
 from storewise.engines.sql.embedded import EmbeddedSql
 from storewise.engines.sql.reads import Part, State
 from storewise.engines.support.table import Row, Table
@@ -25,7 +25,7 @@ from storewise.errors import EngineError
 #: What the driver raises: its own errors, and Python's for values that it cannot bind.
 FAILURES = (duckdb.Error, OverflowError, UnicodeError)
 #: Parsed statements that a client keeps.
-_STATEMENTS = 512
+_MAX_STATEMENTS = 512
 
 
 class DuckSettings(EngineSettings):
@@ -118,7 +118,7 @@ class DuckReads(EmbeddedSql[State]):
         except FAILURES as error:
             self._fail(0, error)
 
-    def _parts(self, table: Table, where: Sequence[Where] = ()) -> Sequence[Part]:
+    def _parts(self, table: Table, query: Query) -> Sequence[Part]:
         """All stores as one source: DuckDB merges them better than we could."""
         sources = [self._source(table, store) for store in range(len(self._stores))]
         if len(sources) == 1:
@@ -126,17 +126,12 @@ class DuckReads(EmbeddedSql[State]):
         union = " UNION ALL ".join(f"SELECT {table.select} FROM {s}" for s in sources)
         return [(0, f"({union})")]
 
-    explained: ClassVar[str] = "EXPLAIN"
-    """The statement that tells a plan."""
-
-    def _rows(
-        self, store: int, sql: str, values: Sequence[Any] = (), anew: bool = False
-    ) -> list[Row]:
+    def _rows(self, store: int, sql: str, values: Sequence[Any] = ()) -> list[Row]:
         try:
             statement = self._statements.get(sql)
             if statement is None:
-                # Parsing once saves a tenth of a point read; DuckDB still plans each execution.
-                if len(self._statements) >= _STATEMENTS:
+                # Parsing once saves a quarter of a point read; DuckDB plans each execution.
+                if len(self._statements) >= _MAX_STATEMENTS:
                     self._statements.clear()
                 (statement,) = self._connection.extract_statements(sql)
                 self._statements[sql] = statement
@@ -145,12 +140,9 @@ class DuckReads(EmbeddedSql[State]):
             self._fail(store, error)
         return rows
 
-    def _plan(self, store: int, sql: str, values: Sequence[Any]) -> str:
-        return "\n".join(
-            str(row[-1]) for row in self._rows(store, f"{self.explained} {sql}", values)
-        )
-
     def _among_keys(self, table: Table, number: int) -> str:
+        if table.composite is None:
+            return super()._among_keys(table, number)
         # One join, where a chain of OR would compare every row with every key.
         marks = f"({', '.join('?' * len(table.key))})"
         return f"({table.key_list}) IN (VALUES {', '.join([marks] * number)})"

@@ -11,17 +11,18 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Generic, NoReturn, TypeVar
+from functools import partial
+from typing import Any, ClassVar, NoReturn, TypeVar
 
 from storewise.documents import Field, FieldType, Kind
 from storewise.engines.contract.engine import Cluster, Endpoint, HashPlacement, Mode, Schema
-from storewise.engines.contract.queries import Scan
+from storewise.engines.contract.queries import Query, Scan
 from storewise.engines.contract.server import Credentials
-from storewise.engines.sql.json_table import DOCUMENT_COLUMN, JsonTable, make_json_tables
 from storewise.engines.sql.reads import Part, Request, SqlReads, SqlState
-from storewise.engines.support.forms import is_batch, taken
+from storewise.engines.support.clients import retried
+from storewise.engines.support.forms import rows_of
 from storewise.engines.support.servers import numbered_nodes
 from storewise.engines.support.table import (
     SCHEMA_TABLE,
@@ -36,7 +37,9 @@ from storewise.engines.support.table import (
 )
 from storewise.errors import EngineError
 
-Connection = TypeVar("Connection")
+#: Times that a transaction is tried that the server undoes for the sake of another one.
+_TRIES = 20
+_LAYOUT = "columns"
 _Result = TypeVar("_Result")
 
 
@@ -64,117 +67,102 @@ class Shared(SqlState):
         )
 
 
-class ShardedClient(SqlReads[Shared], Generic[Connection]):
+@dataclass(slots=True, eq=False)
+class Session:
+    """A connection of the driver, which commits each statement by itself, and its cursor (PEP
+    249)."""
+
+    connection: Any
+    cursor: Any
+    in_transaction: bool = False
+
+
+class ShardedClient(SqlReads[Shared]):
     """One thread's connections to the servers; one that is lost is opened again when it is needed.
 
-    A subclass gives the driver's part: the class variables, the abstract methods, and what its SQL
-    says differently.
+    A subclass gives the driver's part: the class variables and the abstract methods.
     """
 
     mark = "%s"
-    failures: ClassVar[tuple[type[Exception], ...]]
+    row_lock = " FOR UPDATE"
+    failures: tuple[type[Exception], ...]
     """What the driver raises, for values that it cannot bind as well."""
     types: ClassVar[Mapping[FieldType, str]]
     """SQL types of columns."""
-    json_type: ClassVar[str]
 
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
-        self._names = [str(store.name) for store in self._stores]
-        self._connections: dict[int, Connection] = {}
+        self._sessions: dict[int, Session] = {}
         self._threads: ThreadPoolExecutor | None = None
         """For the work with all servers but one; started when it is first needed."""
 
     # What the driver does.
 
     @abstractmethod
-    def _open(self, server: Endpoint) -> Connection:
-        """A new connection that commits each statement by itself; raises of `failures`."""
+    def _open(self, server: Endpoint) -> Session:
+        """Connect and log in; raises of `failures`."""
 
     @abstractmethod
-    def _shut(self, connection: Connection) -> None:
-        """Close a connection, broken or not, without an error."""
+    def _lost(self, session: Session, error: Exception) -> bool:
+        """Whether a connection cannot be used again after an error."""
 
     @abstractmethod
-    def _usable(self, connection: Connection) -> bool:
-        """Whether a connection can be used again after an error."""
+    def _undone(self, error: Exception) -> bool:
+        """Whether the server has rolled a transaction back for the sake of another one."""
 
     @abstractmethod
-    def _query(
-        self, connection: Connection, sql: str, values: Sequence[Any], anew: bool = False
-    ) -> list[Row]:
-        """The rows of a statement; `anew` as in `_rows`."""
-
-    @abstractmethod
-    def _execute(self, connection: Connection, sql: str, values: Sequence[Any] = ()) -> int:
-        """Run a statement without rows; how many rows it matched (changed or not)."""
-
-    @abstractmethod
-    def _transaction(self, connection: Connection) -> AbstractContextManager[Any]:
+    def _transaction(self, session: Session) -> AbstractContextManager[Any]:
         """BEGIN, then COMMIT, or ROLLBACK where an error leaves the block."""
 
     @abstractmethod
-    def _load(self, connection: Connection, table: Table, rows: list[Row]) -> None:
+    def _load(self, session: Session, table: Table, rows: list[Row]) -> None:
         """Insert rows (of `Table.rows`, in the order of ids) in one transaction.
 
         Rows that exist are overwritten; of equal ids in `rows` the last one counts."""
 
-    def _load_batch(self, connection: Connection, table: Table, batch: Any) -> None:
-        """`_load` of a record batch with the table's columns; the default makes rows of it."""
-        from storewise.engines.support import batches
-
-        self._load(connection, table, batches.rows_of(batch))
-
-    @staticmethod
     @abstractmethod
-    def _json_value(column: Field) -> str:
-        """SQL of a field of the column ``document``, typed; SQL null for a JSON null."""
+    def _analyze(self, store: int) -> None:
+        """Collect the planner's statistics on one server."""
 
-    @abstractmethod
-    def _json_change(self, texts: Mapping[str, str]) -> tuple[str, list[Any]]:
-        """SQL and parameters of the column ``document`` with fields set, given as JSON texts."""
-
-    def _settle(self, connection: Connection) -> None:
-        """The end of a load on one server, after its indexes (statistics, for example)."""
-
-    @abstractmethod
-    def _index_ddl(self, table: Table, name: str, column: Field) -> str:
-        """The statement that makes the secondary index `name`; nothing where it exists."""
+    def _make_index(self, store: int, name: str, table: Table, column: Field) -> None:
+        """Make a secondary index where there is none of this name."""
+        on = f"{quoted(table.name)} ({quoted(column.name)})"
+        self._run(store, f"CREATE INDEX IF NOT EXISTS {quoted(name)} ON {on}")
 
     def _table_ddl(self, table: Table) -> str:
-        document = f"{quoted(DOCUMENT_COLUMN)} {self.json_type} NOT NULL"
-        return create_table(table, self.types, document if isinstance(table, JsonTable) else "")
+        return create_table(table, self.types)
 
     # Creating and finding tables.
 
     def create(self, schema: Schema) -> None:
         shared = self._writing("create")
-        tables = self._tables_of(schema, shared.settings.layout)
-        description = describe(schema, shared.settings.layout)
-        statements = [self._table_ddl(table) for table in tables.values()]
-        if schema.index_time == "before":
-            statements += self._indexes(tables, schema)
+        tables, description = make_tables(schema, composite=True), describe(schema, _LAYOUT)
+        name = quoted(SCHEMA_TABLE)
 
         def make(store: int) -> None:
-            connection = self._connection(store)
-            name = quoted(SCHEMA_TABLE)
-            self._execute(
-                connection,
-                f"CREATE TABLE IF NOT EXISTS {name} (id INTEGER PRIMARY KEY, content TEXT)",
+            self._run(
+                store, f"CREATE TABLE IF NOT EXISTS {name} (id INTEGER PRIMARY KEY, content TEXT)"
             )
-            rows = self._query(connection, f"SELECT content FROM {name}", ())
+            rows = self._rows(store, f"SELECT content FROM {name}")
             if rows:
                 check_same(self.engine_name, self._stores[store], rows[0][0], description)
-            for statement in statements:
-                self._execute(connection, statement)
+            for table in tables.values():
+                self._run(store, self._table_ddl(table))
+            if schema.index_time == "before":
+                self._make_indexes(store, tables, schema)
             if not rows:
                 # The last step: a reader of a half-made schema must find none.
-                self._execute(connection, f"INSERT INTO {name} VALUES (1, %s)", (description,))
+                self._run(store, f"INSERT INTO {name} VALUES (1, %s)", (description,))
 
         self._on_all(make)
         with shared.lock:
             shared.tables, shared.schema = tables, schema
         self._use_tables(tables)
+
+    def _make_indexes(self, store: int, tables: Mapping[Kind, Table], schema: Schema) -> None:
+        for kind, name in schema.indexes:
+            table = tables[kind]
+            self._make_index(store, f"{kind.table}_{name}", table, table.column(name))
 
     def check_connection(self) -> None:
         """Log in to every server and read the tables that `create` has made (none before that);
@@ -183,8 +171,7 @@ class ShardedClient(SqlReads[Shared], Generic[Connection]):
         def look(store: int) -> str:
             there = self._rows(
                 store,
-                "SELECT 1 FROM information_schema.tables WHERE table_schema = "
-                f"{self._schema_name()} AND table_name = %s",
+                "SELECT 1 FROM information_schema.tables WHERE table_name = %s",
                 (SCHEMA_TABLE,),
             )
             rows = self._rows(store, f"SELECT content FROM {quoted(SCHEMA_TABLE)}") if there else []
@@ -198,123 +185,78 @@ class ShardedClient(SqlReads[Shared], Generic[Connection]):
                     f" {self._stores[0]} {texts[0] or 'none'}: every server needs the same"
                 )
         if texts[0]:
-            schema, layout = described(texts[0], self._shared.kinds)
+            schema, _ = described(texts[0], self._shared.kinds)
             with self._shared.lock:
-                self._shared.tables = self._tables_of(schema, layout)
+                self._shared.tables = make_tables(schema, composite=True)
                 self._shared.schema = schema
             self._use_tables(self._shared.tables)
 
-    def _schema_name(self) -> str:
-        """SQL of the schema or database that holds the tables."""
-        return "current_schema()"
+    def finish(self) -> None:
+        shared = self._writing("finish")
+        schema = shared.schema
 
-    def _tables_of(self, schema: Schema, layout: str) -> dict[Kind, Table]:
-        if layout == "json":
-            return make_json_tables(schema, self._json_value)
-        return make_tables(schema, composite=True)
+        def end(store: int) -> None:
+            if schema is not None and schema.index_time == "after":
+                self._make_indexes(store, shared.tables, schema)
+            self._analyze(store)
 
-    def _indexes(self, tables: Mapping[Kind, Table], schema: Schema) -> list[str]:
-        return [
-            self._index_ddl(tables[kind], f"{kind.table}_{name}", tables[kind].column(name))
-            for kind, name in schema.indexes
-        ]
+        self._on_all(end)
 
     # Writing.
 
     def insert(self, kind: Kind, documents: Sequence[Any]) -> None:
         self._writing("insert")
         table = self._table(kind)
-        documents = taken(table, documents)
-        if is_batch(documents):
-            self._insert_batch(table, documents)
-            return
-        rows = table.rows(documents)
-        if not rows:
-            return
+        rows = rows_of(table, documents)
+        groups: dict[int, list[Row]] = {}
         try:
             # In the order of ids two clients that write the same rows cannot each hold what the
             # other one waits for.
             rows.sort(key=table.key_of_row())
-            groups: dict[int, list[Row]] = {}
             if len(self._stores) == 1:
-                groups[0] = rows
+                groups = {0: rows} if rows else {}
             else:
                 id_of = table.id_of_row()
                 for row in rows:
-                    (store,) = self._router.stores_of(id_of(row))
-                    groups.setdefault(store, []).append(row)
+                    groups.setdefault(self._store_of(id_of(row)), []).append(row)
         except TypeError as error:
             raise EngineError(f"a document of {table.name} has an id that is no bytes") from error
 
-        self._on(
-            list(groups), lambda store: self._load(self._connection(store), table, groups[store])
-        )
+        def load(store: int) -> None:
+            self._again(lambda: self._load(self._session(store), table, groups[store]))
 
-    def _insert_batch(self, table: Table, batch: Any) -> None:
-        from storewise.engines.support import batches
+        self._on(list(groups), load)
 
-        if not len(batch):
-            return
-        # In the order of ids, as rows are.
-        batch, ids = batches.in_order(batch)
-        groups: dict[int, Any] = {0: batch}
-        if len(self._stores) > 1:
-            places: dict[int, list[int]] = {}
-            for row, document_id in enumerate(ids):
-                (store,) = self._router.stores_of(document_id)
-                places.setdefault(store, []).append(row)
-            groups = {store: batch.take(rows) for store, rows in places.items()}
-        self._on(
-            list(groups),
-            lambda store: self._load_batch(self._connection(store), table, groups[store]),
-        )
-
-    def finish(self) -> None:
-        shared = self._writing("finish")
-        schema, statements = shared.schema, list[str]()
-        if schema is not None and schema.index_time == "after":
-            statements = self._indexes(shared.tables, schema)
-
-        def end(store: int) -> None:
-            connection = self._connection(store)
-            for statement in statements:
-                self._execute(connection, statement)
-            self._settle(connection)
-
-        self._on_all(end)
-
-    row_lock = " FOR UPDATE"
+    def _update_open_fields(
+        self, table: Table, document_id: bytes, changes: Mapping[str, Any]
+    ) -> bool:
+        return self._again(partial(super()._update_open_fields, table, document_id, changes))
 
     @contextmanager
     def _exclusive(self, store: int) -> Iterator[None]:
+        session = self._session(store)
         try:
-            with self._transaction(self._connection(store)):
+            with self._transaction(session):
+                session.in_transaction = True
                 yield
         except self.failures as error:
             self._fail(store, error)
+        finally:
+            session.in_transaction = False
 
     def _change(self, store: int, sql: str, values: Sequence[Any]) -> int:
-        connection = self._connections.get(store) or self._connection(store)
-        try:
-            return self._execute(connection, sql, values)
-        except self.failures as error:
-            self._fail(store, error)
-
-    def _assignments(
-        self, table: Table, changes: Mapping[str, Any]
-    ) -> tuple[list[str], list[Any]] | None:
-        if not isinstance(table, JsonTable):
-            return super()._assignments(table, changes)
-        value, values = self._json_change(table.json_texts(changes))
-        return [f"{quoted(DOCUMENT_COLUMN)} = {value}"], values
+        changed: int = self._run(store, sql, values).rowcount
+        return changed
 
     # Reading.
 
     def owner(self, kind: Kind, document_id: bytes) -> str:
-        names = self._names
-        return names[0] if len(names) == 1 else names[self._store_of(document_id)]
+        name: str = self._stores[self._store_of(document_id)].name
+        return name
 
     def _store_of(self, document_id: bytes) -> int:
+        if len(self._stores) == 1:
+            return 0
         try:
             (store,) = self._router.stores_of(document_id)
         except TypeError as error:
@@ -326,57 +268,76 @@ class ShardedClient(SqlReads[Shared], Generic[Connection]):
     def _source(self, table: Table, store: int) -> str:
         return quoted(table.name)
 
-    def _scan_parts(self, table: Table, query: Scan) -> Sequence[Part]:
-        if self._shared.settings.scan_mode == "owner":
+    def _parts(self, table: Table, query: Query) -> Sequence[Part]:
+        if self._shared.settings.scan_mode == "owner" and isinstance(query, Scan):
             store = self._store_of(query.start)
             return [(store, self._source(table, store))]
-        return self._parts(table)
+        return super()._parts(table, query)
 
-    def _rows(
-        self, store: int, sql: str, values: Sequence[Any] = (), anew: bool = False
-    ) -> list[Row]:
-        connection = self._connections.get(store) or self._connection(store)
-        try:
-            return self._query(connection, sql, values, anew)
-        except self.failures as error:
-            self._fail(store, error)
+    def _rows(self, store: int, sql: str, values: Sequence[Any] = ()) -> Sequence[Row]:
+        rows: Sequence[Row] = self._run(store, sql, values).fetchall()
+        return rows
 
-    def _gather(self, requests: Sequence[Request], anew: bool = False) -> list[list[Row]]:
+    def _gather(self, requests: Sequence[Request]) -> list[Sequence[Row]]:
         stores = list(dict.fromkeys(request[0] for request in requests))
 
-        def ask(store: int) -> Iterator[list[Row]]:
-            mine = [request for request in requests if request[0] == store]
-            return iter([self._rows(*request, anew=anew) for request in mine])
+        def ask(store: int) -> Iterator[Sequence[Row]]:
+            return iter([self._rows(*request) for request in requests if request[0] == store])
 
         answers = dict(zip(stores, self._on(stores, ask), strict=True))
         return [next(answers[request[0]]) for request in requests]
 
-    def _ask_all(self, sql: str) -> list[list[Row]]:
-        """The rows that each server gives."""
-        return self._on_all(lambda store: self._rows(store, sql))
-
     # Connections and threads.
+
+    def _run(self, store: int, sql: str, values: Sequence[Any] = ()) -> Any:
+        """Execute a statement, again where it was undone for the sake of another transaction;
+        returns the cursor."""
+        session = self._sessions.get(store) or self._session(store)
+        cursor = session.cursor
+        try:
+            try:
+                cursor.execute(sql, values or None)
+            except self.failures as error:
+                if session.in_transaction or not self._undone(error):
+                    raise
+                self._again(partial(cursor.execute, sql, values or None))
+        except self.failures as error:
+            self._fail(store, error)
+        return cursor
+
+    def _again(self, transaction: Callable[[], _Result]) -> _Result:
+        """Do a transaction, once more where the server has undone it."""
+
+        def undone(error: Exception) -> bool:
+            cause = error.__cause__ if isinstance(error, EngineError) else error
+            return isinstance(cause, Exception) and self._undone(cause)
+
+        return retried(transaction, undone, _TRIES)
 
     def _connect(self) -> None:
         for store in range(len(self._stores)):
-            self._connection(store)
+            self._session(store)
 
     def _disconnect(self) -> None:
         if self._threads is not None:
             self._threads.shutdown()
             self._threads = None
-        while self._connections:
-            self._shut(self._connections.popitem()[1])
+        for store in list(self._sessions):
+            self._close_session(store)
 
-    def _connection(self, store: int) -> Connection:
-        connection = self._connections.get(store)
-        if connection is None:
+    def _session(self, store: int) -> Session:
+        session = self._sessions.get(store)
+        if session is None:
             self._check_open()
             try:
-                connection = self._connections[store] = self._open(self._stores[store])
+                session = self._sessions[store] = self._open(self._stores[store])
             except self.failures as error:
                 self._fail(store, error)
-        return connection
+        return session
+
+    def _close_session(self, store: int) -> None:
+        with suppress(*self.failures):  # the server may be gone
+            self._sessions.pop(store).connection.close()
 
     def _on_all(self, work: Callable[[int], _Result]) -> list[_Result]:
         return self._on(range(len(self._stores)), work)
@@ -389,28 +350,27 @@ class ShardedClient(SqlReads[Shared], Generic[Connection]):
         """
         self._check_open()
 
-        def one(store: int) -> _Result:
+        def on_one(store: int) -> _Result:
             try:
                 return work(store)
             except self.failures as error:
                 self._fail(store, error)
 
         if len(stores) < 2:
-            return [one(store) for store in stores]
+            return [on_one(store) for store in stores]
         if self._threads is None:
             self._threads = ThreadPoolExecutor(len(self._stores) - 1, "storewise-server")
-        others = [self._threads.submit(one, store) for store in stores[1:]]
+        others = [self._threads.submit(on_one, store) for store in stores[1:]]
         try:
-            first = one(stores[0])
+            first = on_one(stores[0])
         finally:
             wait(others)
         return [first, *(future.result() for future in others)]
 
     def _fail(self, store: int, error: Exception) -> NoReturn:
-        connection = self._connections.get(store)
-        if connection is not None and not self._usable(connection):
+        session = self._sessions.get(store)
+        if session is not None and self._lost(session, error):
             # The next question opens a new one: the server may have come back.
-            del self._connections[store]
-            self._shut(connection)
-        words = " ".join(str(error).split()) or type(error).__name__
-        raise EngineError(f"{self.engine_name}: {self._stores[store]}: {words}") from error
+            self._close_session(store)
+        message = " ".join(str(error).split()) or type(error).__name__
+        raise EngineError(f"{self.engine_name}: {self._stores[store]}: {message}") from error

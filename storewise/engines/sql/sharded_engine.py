@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field as Setting
 
-from storewise.documents import Encoding
 from storewise.engines.contract.engine import Cluster, Mode
 from storewise.engines.contract.server import NodeSpec, ServerEngine, ServerSettings, Topology
 from storewise.engines.sql.reads import FLAGS
@@ -20,10 +19,6 @@ from storewise.engines.support.servers import check_topology, data_nodes
 class ShardedSettings(ServerSettings):
     """Settings of every engine whose documents are sharded by the client."""
 
-    layout: Literal["columns", "json"] = Setting(
-        default="columns",
-        description="a column for each field, or the id and one JSON document",
-    )
     scan_mode: Literal["global", "owner"] = Setting(
         default="global",
         description="a scan merges all servers, or asks only the server of its start id",
@@ -40,18 +35,14 @@ class ShardedEngine(ServerEngine):
         owner=True,
         concurrent_writers=True,
     )
-    client: ClassVar[type[ShardedClient[Any]]]
+    client: ClassVar[type[ShardedClient]]
 
     def roles(self, topology: Topology, settings: Mapping[str, Any]) -> tuple[NodeSpec, ...]:
         why = "its servers are independent shards that hold each document once"
         check_topology(self.name, topology, one_copy=why)
         return data_nodes(topology)
 
-    def encoding_of(self, settings: Mapping[str, Any]) -> Encoding:
-        # JSON is written document by document.
-        return self.encoding if self.settings_of(settings).layout == "columns" else "dict"
-
-    def connect(self, cluster: Cluster, mode: Mode) -> ShardedClient[Any]:
+    def connect(self, cluster: Cluster, mode: Mode) -> ShardedClient:
         settings = self.settings_of(cluster.settings)
         self.level_of(cluster)
         if mode == "write":

@@ -1,31 +1,30 @@
-"""A client of any database that SQLAlchemy knows: statements by its Core, one form for all."""
+"""A client of any database that SQLAlchemy knows.
+
+Tables are made and filled by SQLAlchemy's Core; queries are the SQL of `sql.reads`, as `text()`,
+so that SQLAlchemy gives each driver the parameters in its own form.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import Any, NoReturn, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 from sqlalchemy.schema import CreateIndex
 
-from storewise.documents import Document, Kind
+from storewise.documents import Kind
 from storewise.engines.contract.engine import Schema
-from storewise.engines.contract.queries import Count, Find, Histogram, Plan, Query, Scan, Top
-from storewise.engines.sqlalchemy.tables import (
-    EXPLAIN,
-    Explain,
-    SqlTables,
-    bins_of,
-    conditions,
-    description,
-    keyed,
-)
-from storewise.engines.support.clients import ProcessState, ThreadClient, retried
-from storewise.engines.support.table import Table, describe, described
+from storewise.engines.contract.queries import Count, Find, Plan
+from storewise.engines.sql.reads import SqlReads, SqlState
+from storewise.engines.sqlalchemy.tables import MYSQL, SqlTables, description
+from storewise.engines.support.clients import retried
+from storewise.engines.support.table import Row, Table, describe, described
 from storewise.errors import EngineError
 
 #: What drivers raise for values that they cannot bind, besides their own errors.
@@ -36,23 +35,40 @@ _TRIES = 20
 _AGAIN_STATES = frozenset({"40001", "40P01"})
 _AGAIN_NUMBERS = frozenset({1213, 1205, 1020, 8177, 60})
 _AGAIN_WORDS = ("database is locked", "ORA-08177", "ORA-00060")
-
-#: Keys in one statement.
-_KEYS = 100
-
-Statement = sa.Select[Any]
+#: Dialects that know LIMIT; the others have FETCH FIRST, of the SQL standard.
+_LIMIT = ("postgresql", "sqlite", *MYSQL)
+#: Dialects whose SELECT can lock a row; SQLite locks the whole file.
+_FOR_UPDATE = ("postgresql", "oracle", *MYSQL)
+#: What stands before a statement in dialects whose plans Storewise knows how to ask for.
+_EXPLAIN = {
+    "postgresql": "EXPLAIN",
+    "mysql": "EXPLAIN FORMAT=JSON",
+    "mariadb": "EXPLAIN FORMAT=JSON",
+    "sqlite": "EXPLAIN QUERY PLAN",
+}
+#: SQL of the bytes that tables and their indexes take.
+_SIZES = {
+    "postgresql": (
+        "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0) FROM pg_class c "
+        "JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relname IN :names "
+        "AND n.nspname = coalesce(:owner, current_schema())"
+    ),
+    **dict.fromkeys(
+        MYSQL,
+        "SELECT coalesce(sum(data_length + index_length), 0) FROM information_schema.tables "
+        "WHERE table_name IN :names AND table_schema = coalesce(:owner, database())",
+    ),
+}
 _Result = TypeVar("_Result")
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Shared(ProcessState[Table]):
+class Shared(SqlState):
     """What the clients of one process have in common."""
 
     engine: sa.Engine
     scrub: Callable[[str], str]
     """Takes secrets out of a text."""
-    place: str
-    """The database in words without secrets."""
     prefix: str
     owner: str | None
     autocommit: bool
@@ -60,16 +76,18 @@ class Shared(ProcessState[Table]):
     known: SqlTables | None = None
 
 
-class SqlClient(ThreadClient[Shared, Any]):
+class SqlClient(SqlReads[Shared]):
     """One thread's connections, each opened when it is first needed."""
 
     engine_name = "sql"
 
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
+        self._dialect = shared.engine.dialect.name
+        self.explain_statement = _EXPLAIN.get(self._dialect, "")
+        self.row_lock = " FOR UPDATE" if self._dialect in _FOR_UPDATE else ""
         self._reader: sa.Connection | None = None
         self._writer: sa.Connection | None = None
-        self._gets: dict[Kind, tuple[Statement, Table, Any]] = {}
 
     # Connections.
 
@@ -87,9 +105,12 @@ class SqlClient(ThreadClient[Shared, Any]):
     def _transaction(
         self, work: Callable[[sa.Connection], _Result], *, refusable: bool = False
     ) -> _Result:
-        """Do `work` in a transaction, again where another one stood in its way.
+        """Do `work` in a transaction, again where another one stood in its way; within one that
+        has begun, as a part of it.
 
         `refusable`: an IntegrityError is the caller's matter."""
+        if self._writer is not None and self._writer.in_transaction():
+            return work(self._writer)
 
         def once() -> _Result:
             connection = self._open(writes=True)
@@ -103,21 +124,35 @@ class SqlClient(ThreadClient[Shared, Any]):
                 raise
             self._fail(error)
 
-    def _rows(self, statement: Any, values: Mapping[str, Any] | None = None) -> Sequence[Any]:
-        if not self._shared.autocommit:
-            return self._transaction(lambda c: c.execute(statement, values).fetchall())
-        try:
-            return self._open(writes=False).execute(statement, values).fetchall()
-        except _FAILURES as error:
-            self._fail(error)
+    def _exclusive(self, store: int) -> AbstractContextManager[Any]:
+        return nullcontext()  # `_update_open_fields` has begun a transaction
+
+    def _rows(self, store: int, sql: str, values: Sequence[Any] = ()) -> Sequence[Row]:
+        return self._fetched(_text(sql), {f"p{n}": value for n, value in enumerate(values)})
+
+    def _fetched(self, statement: Any, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
+        writing = self._writer is not None and self._writer.in_transaction()
+        if writing or not self._shared.autocommit:
+            rows = self._transaction(lambda c: c.execute(statement, values).fetchall())
+        else:
+            try:
+                rows = self._open(writes=False).execute(statement, values).fetchall()
+            except _FAILURES as error:
+                self._fail(error)
+        # Some drivers give bytes as a memoryview.
+        return [tuple(bytes(v) if isinstance(v, memoryview) else v for v in row) for row in rows]
+
+    def _change(self, store: int, sql: str, values: Sequence[Any]) -> int:
+        named = {f"p{n}": value for n, value in enumerate(values)}
+        return self._transaction(lambda c: c.execute(_text(sql), named).rowcount)
 
     def _fail(self, error: Exception) -> NoReturn:
         # What is broken is opened anew by the next question.
         self._disconnect()
         cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
-        words = " ".join(self._shared.scrub(str(cause)).split()) or type(cause).__name__
+        message = " ".join(self._shared.scrub(str(cause)).split()) or type(cause).__name__
         # Not `from error`: its text may hold what `scrub` takes out.
-        raise EngineError(f"sql: {self._shared.place}: {words}") from None
+        raise EngineError(f"sql: {self._stores[0]}: {message}") from None
 
     def _connect(self) -> None:
         try:
@@ -136,9 +171,6 @@ class SqlClient(ThreadClient[Shared, Any]):
                     connection.invalidate()
         self._reader = self._writer = None
 
-    def check_connection(self) -> None:
-        self._rows(sa.select(sa.literal(1)))
-
     def server_version(self) -> str:
         """As the server has said it to the driver; empty where it has not."""
         info = getattr(self._shared.engine.dialect, "server_version_info", None) or ()
@@ -146,9 +178,32 @@ class SqlClient(ThreadClient[Shared, Any]):
 
     # Tables.
 
-    def create(self, schema: Schema) -> None:
-        self._writing("create")
+    def check_connection(self) -> None:
+        """Read the tables that `create` has made; none before that."""
         shared = self._shared
+        about = description(shared.prefix, shared.owner)
+
+        def look(connection: sa.Connection) -> Sequence[Any]:
+            if not sa.inspect(connection).has_table(about.name, schema=shared.owner):
+                return []
+            return connection.execute(sa.select(about.c.content)).fetchall()
+
+        if rows := self._transaction(look):
+            schema, _ = described(str(rows[0][0]), shared.kinds)
+            self._take(self._named(schema))
+
+    def _named(self, schema: Schema) -> SqlTables:
+        shared = self._shared
+        return SqlTables(schema, self._dialect, shared.prefix, shared.owner)
+
+    def _take(self, known: SqlTables) -> None:
+        shared = self._shared
+        with shared.lock:
+            shared.known, shared.tables, shared.schema = known, known.forms, known.schema
+        self._use_tables(known.forms)
+
+    def create(self, schema: Schema) -> None:
+        shared = self._writing("create")
         created, about = self._named(schema), description(shared.prefix, shared.owner)
         text = describe(schema, "columns")
 
@@ -158,67 +213,43 @@ class SqlClient(ThreadClient[Shared, Any]):
             rows = connection.execute(sa.select(about.c.content)).fetchall()
             if rows and json.loads(rows[0][0]) != json.loads(text):
                 raise EngineError(
-                    f"sql: {shared.place} has tables {shared.prefix}_* of another schema: "
+                    f"sql: {self._stores[0]} has tables {shared.prefix}_* of another schema: "
                     f"{rows[0][0]}; this one is {text}"
                 )
             if not rows:
                 connection.execute(sa.insert(about), {"id": 1, "content": text})
 
         self._transaction(make)
-        with shared.lock:
-            shared.known = created
+        self._take(created)
 
-    def _named(self, schema: Schema) -> SqlTables:
-        shared = self._shared
-        return SqlTables(schema, shared.engine.dialect.name, shared.prefix, shared.owner)
+    def _sql_table(self, table: Table) -> sa.Table:
+        known = self._shared.known
+        assert known is not None  # it has made `table`
+        return known.tables[table.kind]
 
-    def _known(self) -> SqlTables:
-        """The tables; those that another process has made are looked up once."""
-        shared = self._shared
-        if shared.known is None:
-            about = description(shared.prefix, shared.owner)
-            rows = self._transaction(
-                lambda c: (
-                    c.execute(sa.select(about.c.content)).fetchall()
-                    if sa.inspect(c).has_table(about.name, schema=shared.owner)
-                    else []
-                )
-            )
-            if not rows:
-                raise EngineError(
-                    f"sql: {shared.place}: the tables {shared.prefix}_* were never created"
-                )
-            schema, _ = described(str(rows[0][0]), shared.kinds)
-            shared.known = self._named(schema)
-        return shared.known
-
-    def _table(self, kind: Kind) -> tuple[Table, sa.Table]:
-        known = self._known()
-        if kind not in known.tables:
-            raise EngineError(f"sql: {self._shared.place}: {kind.table} was never created")
-        return known.forms[kind], known.tables[kind]
+    def _source(self, table: Table, store: int) -> str:
+        format_table = self._shared.engine.dialect.identifier_preparer.format_table
+        return format_table(self._sql_table(table))
 
     def finish(self) -> None:
-        self._writing("finish")
-        known = self._known()
-        dialect = self._shared.engine.dialect
+        known = self._writing("finish").known
+        if known is None:
+            raise EngineError(f"sql: {self._stores[0]}: nothing was created")
 
         def end(connection: sa.Connection) -> None:
             if known.schema.index_time == "after":
-                there = sa.inspect(connection)
                 for index in known.indexes:
                     assert index.table is not None
-                    names = there.get_indexes(index.table.name, schema=self._shared.owner)
-                    if index.name not in {index_there["name"] for index_there in names}:
+                    there = sa.inspect(connection).get_indexes(
+                        index.table.name, schema=self._shared.owner
+                    )
+                    if index.name not in {index_there["name"] for index_there in there}:
                         connection.execute(CreateIndex(index))
-            words = {"postgresql": "ANALYZE", "sqlite": "ANALYZE"}.get(dialect.name)
-            if dialect.name in ("mysql", "mariadb"):
-                words = "ANALYZE TABLE"
-            if words is not None:
-                # Without statistics planners guess until the server finds the time.
-                for table in known.tables.values():
-                    name = dialect.identifier_preparer.format_table(table)
-                    connection.exec_driver_sql(f"{words} {name}").close()
+            # Without statistics planners guess until the server finds the time.
+            if self._dialect in _LIMIT:
+                analyze = "ANALYZE TABLE" if self._dialect in MYSQL else "ANALYZE"
+                for table in known.forms.values():
+                    connection.exec_driver_sql(f"{analyze} {self._source(table, 0)}").close()
 
         self._transaction(end)
 
@@ -234,17 +265,30 @@ class SqlClient(ThreadClient[Shared, Any]):
 
         self._transaction(remove)
 
-    # Writing.
+    def disk_bytes(self) -> int | None:
+        """Bytes of the tables with their indexes; of SQLite, of the whole file."""
+        if self._dialect == "sqlite":
+            ((pages,),) = self._rows(0, "PRAGMA page_count")
+            ((size,),) = self._rows(0, "PRAGMA page_size")
+            return int(pages) * int(size)
+        if self._dialect not in _SIZES:
+            return None
+        names = [self._sql_table(table).name for table in self._tables.values()]
+        statement = sa.text(_SIZES[self._dialect])
+        statement = statement.bindparams(sa.bindparam("names", expanding=True))
+        rows = self._fetched(statement, {"names": names, "owner": self._shared.owner})
+        return int(rows[0][0])
+
+    # Writing and reading.
 
     def insert(self, kind: Kind, documents: Sequence[Any]) -> None:
         self._writing("insert")
-        form, table = self._table(kind)
-        key = form.key_of_row()
+        form = self._table(kind)
+        table, key = self._sql_table(form), form.key_of_row()
         # Of equal ids the last one counts; in the order of ids two clients that write the same
         # rows cannot each hold what the other one waits for.
         unique = {key(row): row for row in form.rows(documents)}
-        names = form.names
-        rows = [dict(zip(names, unique[k], strict=True)) for k in sorted(unique)]
+        rows = [dict(zip(form.names, unique[k], strict=True)) for k in sorted(unique)]
         if not rows:
             return
 
@@ -263,148 +307,35 @@ class SqlClient(ThreadClient[Shared, Any]):
         except IntegrityError:
             self._transaction(replace)
 
-    def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool:
-        self._writing("update")
-        form, table = self._table(kind)
-        form.check_changes(changes)
-        where = keyed(form, table, document_id)
+    def _update_open_fields(
+        self, table: Table, document_id: bytes, changes: Mapping[str, Any]
+    ) -> bool:
+        change = partial(super()._update_open_fields, table, document_id, changes)
+        return self._transaction(lambda connection: change())
 
-        def change(connection: sa.Connection) -> bool:
-            values = dict(changes)
-            if form.has_params:
-                # Fields may lie in the column of open fields: the row is read first and locked.
-                chosen = sa.select(table).where(*where).with_for_update()
-                row = connection.execute(chosen).fetchone()
-                if row is None:
-                    return False
-                (new,) = form.rows([{**form.document(tuple(row)), **changes}])
-                values = dict(zip(form.names, new, strict=True))
-            return connection.execute(sa.update(table).where(*where).values(values)).rowcount > 0
-
-        return self._transaction(change)
-
-    def delete(self, kind: Kind, document_id: bytes) -> bool:
-        self._writing("delete")
-        form, table = self._table(kind)
-        where = keyed(form, table, document_id)
-        statement = sa.delete(table).where(*where)
-        return self._transaction(lambda c: c.execute(statement).rowcount) > 0
-
-    def disk_bytes(self) -> int | None:
-        """Bytes of the tables with their indexes; of SQLite, of the whole file."""
-        names = [table.name for table in self._known().tables.values()]
-        dialect = self._shared.engine.dialect.name
-        if dialect == "sqlite":
-            pages = self._rows(sa.text("PRAGMA page_count"))[0][0]
-            return int(pages) * int(self._rows(sa.text("PRAGMA page_size"))[0][0])
-        if dialect == "postgresql":
-            sql = (
-                "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0) FROM pg_class c "
-                "JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relname IN :names "
-                "AND n.nspname = coalesce(:owner, current_schema())"
-            )
-        elif dialect in ("mysql", "mariadb"):
-            sql = (
-                "SELECT coalesce(sum(data_length + index_length), 0) FROM "
-                "information_schema.tables WHERE table_name IN :names "
-                "AND table_schema = coalesce(:owner, database())"
-            )
-        else:
-            return None
-        statement = sa.text(sql).bindparams(sa.bindparam("names", expanding=True))
-        rows = self._rows(statement, {"names": names, "owner": self._shared.owner})
-        return int(rows[0][0])
-
-    # Reading.
-
-    def get(self, kind: Kind, document_id: bytes) -> Document | None:
-        if kind not in self._gets:
-            form, table = self._table(kind)
-            marks = [table.c[name] == sa.bindparam(f"k_{name}") for name in form.key]
-            self._gets[kind] = (sa.select(table).where(*marks), form, form.decoder())
-        statement, form, decode = self._gets[kind]
-        values = form.key_values(document_id)
-        named = {f"k_{name}": value for name, value in zip(form.key, values, strict=True)}
-        rows = self._rows(statement, named)
-        return decode(tuple(rows[0])) if rows else None
-
-    def get_many(self, kind: Kind, document_ids: Sequence[bytes]) -> list[Document | None]:
-        form, table = self._table(kind)
-        documents: dict[bytes, Document] = {}
-        ids = list(dict.fromkeys(document_ids))
-        for at in range(0, len(ids), _KEYS):
-            wheres = [sa.and_(*keyed(form, table, i)) for i in ids[at : at + _KEYS]]
-            statement = sa.select(table).where(sa.or_(*wheres))
-            documents |= {d["_id"]: d for d in self._documents(kind, statement)}
-        return [documents.get(document_id) for document_id in document_ids]
-
-    def scan(self, query: Scan) -> list[Document]:
-        return self._documents(query.kind, self._statement(query))
-
-    def find(self, query: Find) -> list[Document]:
-        return self._documents(query.kind, self._statement(query))
-
-    def count(self, query: Count) -> int:
-        return int(self._rows(self._statement(query))[0][0])
-
-    def top(self, query: Top) -> list[tuple[Any, int]]:
-        return [(value, int(number)) for value, number in self._rows(self._statement(query))]
-
-    def histogram(self, query: Histogram) -> dict[int, int]:
-        rows = self._rows(self._statement(query))
-        return {int(number): int(documents) for number, documents in rows}
+    def _first_rows(self, limit: int, order: str) -> str:
+        if self._dialect in _LIMIT:
+            return super()._first_rows(limit, order)
+        return f"{order or ' ORDER BY 1'} OFFSET 0 ROWS FETCH NEXT {limit} ROWS ONLY"
 
     def explain(self, query: Find | Count) -> Plan:
-        dialect = self._shared.engine.dialect.name
-        if dialect not in EXPLAIN:
-            words = f"no plan: Storewise does not know how {dialect} explains a statement"
-            return Plan(words, None)
-        rows = self._rows(Explain(self._statement(query)))
-        text = "\n".join(str(row[-1]) for row in rows)
+        if self._dialect not in _EXPLAIN:
+            known = f"no plan: Storewise does not know how {self._dialect} explains a statement"
+            return Plan(known, None)
+        return super().explain(query)
+
+    def _uses_index(self, plan: str, query: Find | Count) -> bool:
         names = [f"{query.kind.table}_{condition.field}" for condition in query.where]
         # MySQL names those that it could have taken, too.
-        taken = r'"key": "\w+' if dialect in ("mysql", "mariadb") else ""
-        return Plan(text, any(re.search(taken + name, text) for name in names))
-
-    def _documents(self, kind: Kind, statement: Statement) -> list[Document]:
-        decode = self._table(kind)[0].decoder()
-        return [decode(tuple(row)) for row in self._rows(statement)]
-
-    def _statement(self, query: Query) -> Statement:
-        """The statement that answers a query."""
-        form, table = self._table(query.kind)
-        match query:
-            case Scan():
-                order = [table.c[name] for name in form.key]
-                where = conditions(form, table, query.where)
-                return sa.select(table).where(*where).order_by(*order).limit(query.limit)
-            case Top():
-                column = table.c[form.column(query.field).name]
-                number = sa.func.count().label("n")
-                chosen = sa.select(column, number).where(column.is_not(None)).group_by(column)
-                return chosen.order_by(number.desc(), column).limit(query.limit)
-        where = conditions(form, table, query.where)
-        match query:
-            case Find():
-                statement = _ordered(form, table, query, sa.select(table).where(*where))
-                return statement if query.limit is None else statement.limit(query.limit)
-            case Count():
-                return sa.select(sa.func.count()).select_from(table).where(*where)
-            case Histogram():
-                bins = bins_of(table.c[form.column(query.field).name], query.width, where)
-                return sa.select(bins.c.n, sa.func.count()).group_by(bins.c.n)
+        taken = r'"key": "\w+' if self._dialect in MYSQL else ""
+        return any(re.search(taken + name, plan) for name in names)
 
 
-def _ordered(form: Table, table: sa.Table, query: Find, statement: Statement) -> Statement:
-    """A statement in the order of a query, nulls left out and ties by id."""
-    if query.order_by is None:
-        return statement
-    keys = [table.c[name] for name in form.key]
-    by = keys if query.order_by == "_id" else [table.c[form.column(query.order_by).name]]
-    return statement.order_by(
-        *(column.desc() if query.descending else column.asc() for column in by),
-        *(() if query.order_by == "_id" else keys),
-    ).where(*(column.is_not(None) for column in by))
+@lru_cache(maxsize=512)
+def _text(sql: str) -> sa.TextClause:
+    """A statement whose parameters ``?`` are called p0, p1 and so on."""
+    first, *parts = sql.split("?")
+    return sa.text(first + "".join(f":p{n}{part}" for n, part in enumerate(parts)))
 
 
 def _again(error: Exception) -> bool:

@@ -31,6 +31,7 @@ from sqlalchemy.pool import NullPool
 from storewise.engines.contract.engine import Cluster, EngineSettings, ExternalEngine, Mode, Schema
 from storewise.engines.sql.reads import FLAGS
 from storewise.engines.sqlalchemy.client import Shared, SqlClient
+from storewise.engines.sqlalchemy.tables import MYSQL
 from storewise.errors import EngineError
 
 _SECRET = re.compile(r"pass|pwd|secret|token|credential|private", re.IGNORECASE)
@@ -136,6 +137,8 @@ class SqlEngine(ExternalEngine):
             engine = sa.create_engine(
                 url, poolclass=NullPool, connect_args=arguments, hide_parameters=True
             )
+            if engine.dialect.name in MYSQL:
+                sa.event.listen(engine, "connect", _quote_names, insert=True)
             place = _place(url)
             offered = _isolations(engine)
         except (SQLAlchemyError, ImportError, TypeError, ValueError, OSError) as error:
@@ -151,14 +154,14 @@ class SqlEngine(ExternalEngine):
                     f"{', '.join(sorted(offered))}: leave level {level} out"
                 )
             engine = engine.execution_options(isolation_level=chosen)
-        shared = Shared(
-            mode=mode,
+        shared = Shared.of(
+            cluster,
+            mode,
+            (place,),
             engine=engine,
             scrub=scrub,
-            place=place,
             prefix=settings.prefix,
             owner=settings.db_schema,
-            kinds=cluster.kinds,
             autocommit=not wanted and "AUTOCOMMIT" in offered,
         )
         return SqlClient(shared).connected()
@@ -171,6 +174,12 @@ class SqlEngine(ExternalEngine):
         with closing(self.connect(cluster, "read")) as client:
             url, _ = _url(self.settings_of(cluster.settings))
             return {"server": f"{url.get_backend_name()} {client.server_version()}".strip()}
+
+
+def _quote_names(connection: Any, _: object) -> None:
+    """Let MySQL take ``"name"`` for a name, as other databases do."""
+    with closing(connection.cursor()) as cursor:
+        cursor.execute("SET SESSION sql_mode = CONCAT(@@sql_mode, ',ANSI_QUOTES')")
 
 
 def _holds_secret(name: str, value: object) -> bool:

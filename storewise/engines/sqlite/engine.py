@@ -64,6 +64,7 @@ class SqliteClient(EmbeddedSql[Shared]):
 
     engine_name = "sqlite"
     file_name = FILE_NAME
+    explain_statement = "EXPLAIN QUERY PLAN"
     types: ClassVar[Mapping[FieldType, str]] = {
         "id": "BLOB",
         "key": "BLOB",
@@ -162,21 +163,12 @@ class SqliteClient(EmbeddedSql[Shared]):
                 self._fail(store, error)
         return connection
 
-    def _rows(
-        self, store: int, sql: str, values: Sequence[Any] = (), anew: bool = False
-    ) -> list[Row]:
+    def _rows(self, store: int, sql: str, values: Sequence[Any] = ()) -> list[Row]:
         connection = self._connections.get(store) or self._connection(store)
         try:
             return connection.execute(sql, values).fetchall()
         except FAILURES as error:
             self._fail(store, error)
-
-    def _plan(self, store: int, sql: str, values: Sequence[Any]) -> str:
-        depth, lines = {0: -1}, []
-        for number, parent, _, text in self._rows(store, f"EXPLAIN QUERY PLAN {sql}", values):
-            depth[number] = depth[parent] + 1
-            lines.append("  " * depth[number] + text)
-        return "\n".join(lines)
 
     def _floor(self, quotient: str) -> str:
         # Not every build of SQLite has floor(); a cast cuts off, which is too high below zero.

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from itertools import pairwise
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from storewise.documents import ID_BYTES, Document, FieldType
 from storewise.engines.support.table import Row, Table, make_table
@@ -89,15 +86,6 @@ def documents_of(table: Table, batch: pa.RecordBatch) -> list[Document]:
     return list(map(columns.decoder(), rows_of(checked(columns, batch))))
 
 
-def in_order(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[bytes]]:
-    """The batch in the order of its ids, equal ones as they were, and the ids."""
-    ids = ids_of(batch)
-    ordered = sorted(ids)
-    if ids == ordered:
-        return batch, ids
-    return batch.take(pa.array(sorted(range(len(ids)), key=ids.__getitem__))), ordered
-
-
 def newest(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The batch with one document of each id: the last one."""
     last = {document_id: row for row, document_id in enumerate(ids_of(batch))}
@@ -105,69 +93,8 @@ def newest(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def values_of(array: pa.Array) -> list[Any]:
-    """The values of a column as Python objects; several times as fast as Arrow's own way."""
-    if not len(array):
-        return []
-    if array.type == pa.string():
-        return _texts(array)
-    if array.type == BINARY:
-        data, ends = content_of(array)
-        content = bytes(data)
-        return _or_none([content[a:b] for a, b in pairwise(ends.tolist())], array)
-    if array.type == ARROW_TYPES["id"]:
-        numbers = id_bytes(array)
-    elif array.type in (pa.int64(), pa.float64()):
-        numbers = without_nulls(array)
-    else:
-        return list(array.to_pylist())
-    return _or_none(numbers.tolist(), array)
-
-
-def without_nulls(array: pa.Array) -> Any:
-    """The numbers of a column as a numpy array, 0 for null."""
-    return (pc.fill_null(array, 0) if array.null_count else array).to_numpy()
-
-
-def content_of(array: pa.Array) -> tuple[memoryview, Any]:
-    """The bytes of a column of texts or of binary values, one value behind the other, and where
-    each value begins and the last one ends."""
-    if not len(array):
-        return memoryview(b""), np.zeros(1, np.int32)
-    _, offsets, data = array.buffers()
-    ends = np.frombuffer(offsets, np.int32, len(array) + 1, 4 * array.offset)
-    whole = memoryview(b"" if data is None else data)
-    return whole[ends[0] : ends[-1]], ends - ends[0]
-
-
-def id_bytes(array: pa.Array) -> Any:
-    """The ids of a column as a numpy array of 12 bytes each; of a null any."""
-    form = f"V{ID_BYTES}"
-    return np.frombuffer(array.buffers()[1], form, len(array), array.offset * ID_BYTES)
-
-
-def fixed_binary(records: Any, like: pa.Array | None = None) -> pa.Array:
-    """The records of a numpy array as a column of binary values; null where `like` is."""
-    ends = np.arange(len(records) + 1, dtype=np.int32) * np.int32(records.itemsize)
-    valid = None
-    if like is not None and like.null_count:
-        there = like.is_valid().to_numpy(zero_copy_only=False)
-        valid = pa.py_buffer(np.packbits(there, bitorder="little"))
-    data = pa.py_buffer(records.view(np.uint8))
-    return pa.Array.from_buffers(BINARY, len(records), [valid, pa.py_buffer(ends), data])
-
-
-def _texts(array: pa.Array) -> list[Any]:
-    data, ends = content_of(array)
-    content = bytes(data)
-    places = pairwise(ends.tolist())
-    if content.isascii():
-        text = content.decode("ascii")
-        return _or_none([text[start:end] for start, end in places], array)
-    return _or_none([content[start:end].decode() for start, end in places], array)
-
-
-def _or_none(values: list[Any], array: pa.Array) -> list[Any]:
-    if array.null_count:
-        for row in np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False)).tolist():
-            values[row] = None
-    return values
+    """The values of a column as Python objects."""
+    if array.type == ARROW_TYPES["id"]:  # of values of a fixed width to_pylist is slow
+        values: list[Any] = array.to_numpy(zero_copy_only=False).tolist()
+        return values
+    return list(array.to_pylist())

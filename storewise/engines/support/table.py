@@ -98,7 +98,7 @@ class Table:
 
     @property
     def has_params(self) -> bool:
-        return self.columns[-1].name == PARAMS_COLUMN
+        return self.kind.open_fields
 
     @property
     def takes_columns(self) -> bool:
@@ -139,9 +139,8 @@ class Table:
                 clause, numbers = self.composite.compared(condition.op, document_id, mark)
                 values += numbers
             else:
-                column = self.column(condition.field)
-                clause = f"{self.expression(column)} {condition.op} {mark}"
-                values.append(self.bound(column, condition.value))
+                clause = f"{quoted(self.column(condition.field).name)} {condition.op} {mark}"
+                values.append(condition.value)
             clauses.append(clause)
         return clauses, values
 
@@ -273,17 +272,9 @@ class Table:
             if column is not None and value is not None:
                 self.check_value(column, value)
 
-    def expression(self, column: Field) -> str:
-        """The SQL expression of a column's value."""
-        return quoted(column.name)
-
     def value(self, column: Field, stored: Any) -> Any:
-        """The document's value of what `expression` gives."""
+        """The document's value of what the store gives of a column."""
         return stored
-
-    def bound(self, column: Field, value: Any) -> Any:
-        """The parameter that `expression` is compared with, for a document's value."""
-        return value
 
 
 def check_names(kind: Kind, names: Set[str], document: Document) -> None:
@@ -382,14 +373,12 @@ def table_from_names(kind: Kind, names: Sequence[str], where: Path) -> Table:
     )
 
 
-def create_table(table: Table, types: Mapping[FieldType, str], document: str = "") -> str:
-    """CREATE TABLE, which leaves a table that is there; with the column `document` in the place of
-    all but the id where there is one."""
+def create_table(table: Table, types: Mapping[FieldType, str]) -> str:
+    """CREATE TABLE, which leaves a table that is there."""
     columns = [
         f"{quoted(c.name)} {types[c.type]}" + (" NOT NULL" if c.name in table.key else "")
         for c in table.columns
     ]
-    columns = [columns[0], document] if document else columns
     return (
         f"CREATE TABLE IF NOT EXISTS {quoted(table.name)} "
         f"({', '.join(columns)}, PRIMARY KEY ({table.key_list}))"

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.xdist_group("postgres")
 
 @pytest.fixture
 def columns(clusters):
-    return clusters.fresh(Target("postgres", 1, (("layout", "columns"),)))
+    return clusters.fresh(Target("postgres", 1))
 
 
 def _ask(cluster, sql):
@@ -45,11 +45,10 @@ def test_the_environment_of_a_user_does_not_count(columns, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [{"bulk": "insert"}, {"prepare": False}, {"bulk": "copy"}])
-@pytest.mark.parametrize("layout", ["columns", "json"])
-def test_the_same_is_stored_whatever_way(options, layout, clusters):
-    cluster = clusters.fresh(Target("postgres", 3, (("layout", layout),)))
-    cluster = replace(cluster, settings={**cluster.settings, **options})
+@pytest.mark.parametrize("bulk", ["insert", "copy"])
+def test_the_same_is_stored_whatever_way(bulk, clusters):
+    cluster = clusters.fresh(Target("postgres", 3))
+    cluster = replace(cluster, settings={**cluster.settings, "bulk": bulk})
     documents = sample(1, 300)
     fill(cluster, documents)
     again = [{**d, "gene": "x"} for d in documents[Kind.ALIGN][:50]]
@@ -59,22 +58,6 @@ def test_the_same_is_stored_whatever_way(options, layout, clusters):
             expected = [*again, *documents[kind][50:]] if kind is Kind.ALIGN else documents[kind]
             assert client.scan(Scan(kind, b"", 10_000)) == sorted(expected, key=itemgetter("_id"))
             assert [client.get(kind, d["_id"]) for d in expected[:20]] == expected[:20]
-
-
-def test_reads_are_prepared_where_the_study_says_so(columns):
-    ids = [d["_id"] for d in sample(1, 20)[Kind.RNA]]
-    fill(columns, sample(1, 20))
-    for prepare in (True, False):
-        cluster = replace(columns, settings={**columns.settings, "prepare": prepare})
-        with closing(connect(cluster, "read")) as client:
-            for number in range(1, 8):
-                client.get(Kind.RNA, ids[number])
-                client.get_many(Kind.RNA, ids[:number])
-            rows = client._rows(0, "SELECT statement FROM pg_prepared_statements")
-            assert len([text for (text,) in rows if "rna" in text]) == (2 if prepare else 0)
-            # One statement, run with values of several types: the result has the value's type.
-            for value in (True, 2, "x", 0.5, b"\xff", True):
-                assert client._rows(0, "SELECT %s AS it", (value,)) == [(value,)]
 
 
 #: synchronous_commit, fsync, full_page_writes, transaction_isolation, and how tables are kept.

@@ -77,16 +77,17 @@ def empty_postgres(cluster):
 
 
 def empty_mariadb(cluster):
-    from storewise.engines.mysql.connection import sign_in
-    from storewise.engines.mysql.link import DATABASE
+    from storewise.engines.mysql.connection import DATABASE, sign_in
 
     secrets = secrets_of(cluster)
     for endpoint in cluster.endpoints:
-        with closing(sign_in(endpoint.address, endpoint.port, secrets)) as link:
-            for (name,) in link.rows(
+        with closing(sign_in(endpoint.address, endpoint.port, secrets)) as connection:
+            cursor = connection.cursor()
+            cursor.execute(
                 "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE()"
-            ):
-                link.change(f'DROP TABLE {DATABASE}."{name}"')
+            )
+            for (name,) in cursor.fetchall():
+                cursor.execute(f'DROP TABLE {DATABASE}."{name}"')
 
 
 def empty_mongodb(cluster):
@@ -172,15 +173,10 @@ def _each(**values):
 
 
 SERVED = {
-    "postgres": Served(
-        empty_postgres,
-        settings=_each(layout=("columns", "json")),
-        takes_nul=lambda settings: False,
-        takes_infinity=lambda settings: settings["layout"] == "columns",
-    ),
+    "postgres": Served(empty_postgres, takes_nul=lambda settings: False),
     "mariadb": Served(
         empty_mariadb,
-        settings=_each(layout=("columns", "json"), driver=("mysqlclient", "pymysql")),
+        settings=_each(driver=("mysqlclient", "pymysql")),
         takes_infinity=lambda settings: False,
     ),
     "mongodb": Served(
@@ -349,7 +345,7 @@ class Clusters:
 
             try:
                 driver_of("mysqlclient")
-            except ImportError as error:
+            except EngineError as error:
                 unavailable(str(error))
         cluster = self.servers(target).cluster
         return replace(cluster, settings={**cluster.settings, **settings})
