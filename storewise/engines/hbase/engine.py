@@ -15,7 +15,6 @@ from typing import Any
 
 from storewise.engines.contract.engine import Client, Cluster, Endpoint, Flags, Mode
 from storewise.engines.contract.server import (
-    BootstrapContext,
     Credentials,
     Installation,
     Launch,
@@ -23,25 +22,18 @@ from storewise.engines.contract.server import (
     NodeSpec,
     Topology,
 )
+from storewise.engines.hbase import health
 from storewise.engines.hbase.client import HbaseClient, Shared
 from storewise.engines.hbase.connection import Connection
-from storewise.engines.hbase.health import (
-    holding,
-    missing_region_servers,
-    not_listening_reason,
-    server_not_ready,
-)
 from storewise.engines.hbase.launch import class_path, launch_of
 from storewise.engines.hbase.settings import SPEC, HbaseSettings
 from storewise.engines.support.server_spec import SpecEngine
-from storewise.engines.support.servers import check_topology, wait_until
+from storewise.engines.support.servers import check_topology
 from storewise.errors import EngineError
 
 #: Memory of nodes that hold no documents, MiB: a heap of 256 and Java's own.
 _SMALL_MB = 512
 _ANSWER_SECONDS = 5.0
-#: In which region servers must have told the master of themselves, s.
-_GATHER_SECONDS = 120.0
 
 
 class HbaseEngine(SpecEngine):
@@ -104,29 +96,14 @@ class HbaseEngine(SpecEngine):
         return launch_of(node, self.settings_of(node.settings))
 
     def not_ready_reason(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
-        if endpoint.role == "zookeeper":
-            return not_listening_reason(endpoint)
         if endpoint.role != "thrift":
-            return server_not_ready(endpoint)
+            return health.not_ready_reason(endpoint)
         try:
             with closing(Connection(endpoint, _ANSWER_SECONDS)) as gateway:
                 gateway.ping()
         except EngineError as error:
             return str(error)
         return None
-
-    def bootstrap(self, context: BootstrapContext) -> None:
-        """Wait until the master knows all region servers: tables are spread over them."""
-        for role in dict.fromkeys(spec.role for spec in context.specs):
-            if role != "thrift":
-                context.endpoints(role)
-        (master,) = context.endpoints("master")
-        wait_until(
-            lambda: missing_region_servers(master, context.topology.nodes),
-            _GATHER_SECONDS,
-            f"hbase: {master} does not know all region servers",
-            context.raise_if_aborted,
-        )
 
     def connect(self, cluster: Cluster, mode: Mode) -> Client:
         """EngineError within seconds where the cluster cannot be reached."""
@@ -140,6 +117,6 @@ class HbaseEngine(SpecEngine):
             settings=self.settings_of(cluster.settings),
             durability=self.spec.consistency[self.level_of(cluster)].driver["durability"],
             gateways=gateways,
-            servers=holding(cluster.endpoints),
+            servers=health.holding(cluster.endpoints),
         )
         return HbaseClient(shared).connected()

@@ -16,17 +16,7 @@ from storewise.errors import EngineError
 from storewise.metrics.host import tree_bytes
 
 _SECONDS = 5.0
-_CONNECT_SECONDS = 2.0
 _METRICS_SECONDS = 5.0
-
-
-def not_listening_reason(endpoint: Endpoint) -> str | None:
-    """Why no connection can be made to a server; None if one can."""
-    try:
-        socket.create_connection((endpoint.address, endpoint.port), _CONNECT_SECONDS).close()
-    except OSError as error:
-        return f"cannot be reached ({error})"
-    return None
 
 
 def jmx(endpoint: Endpoint, bean: str) -> dict[str, Any]:
@@ -39,48 +29,40 @@ def jmx(endpoint: Endpoint, bean: str) -> dict[str, Any]:
     return dict(beans[0]) if beans else {}
 
 
-def server_not_ready(endpoint: Endpoint) -> str | None:
-    """Why a master is not initialised, or a region server not started; None if it is."""
-    bean, attribute = (
-        ("Master", "masterFinishedInitializationTime")
-        if endpoint.role == "master"
-        else ("RegionServer", "regionServerStartTime")
-    )
+def not_ready_reason(endpoint: Endpoint) -> str | None:
+    """Why a server cannot serve yet; None if it can. A master can when it has been initialised,
+    which is when all region servers have told it of themselves: tables are spread over them."""
     try:
-        server = jmx(endpoint, f"name={bean},sub=Server")
+        if endpoint.role == "zookeeper":
+            address = endpoint.address, endpoint.port
+            socket.create_connection(address, _SECONDS).close()
+            return None
+        if endpoint.role == "regionserver":
+            return None if jmx(endpoint, "name=RegionServer,sub=Server") else "it is starting"
+        master = jmx(endpoint, "name=Master,sub=Server")
     except (OSError, ValueError) as error:
         return str(error)
-    return None if server.get(attribute) else f"its {attribute} is {server.get(attribute)}"
-
-
-def missing_region_servers(master: Endpoint, wanted: int) -> str | None:
-    """Why a master does not know all region servers; None if it does."""
-    try:
-        known = jmx(master, "name=Master,sub=Server").get("numRegionServers", 0)
-    except (OSError, ValueError) as error:
-        return str(error)
-    if known >= wanted:
+    if master.get("masterFinishedInitializationTime"):
         return None
-    return f"it knows {known} of {wanted} region servers; their logs say why"
+    return f"it is not initialised, and knows {master.get('numRegionServers', 0)} region servers"
 
 
 def unreachable(servers: Iterable[Endpoint]) -> str:
-    """Those of the servers to which no connection can be made, or that do not answer on one, as an
-    addition to an error: gateways do not always say it."""
+    """Those of the servers that do not answer, as an addition to an error: gateways do not always
+    say it."""
     problems = []
     for endpoint in servers:
-        problem = not_listening_reason(endpoint)
-        if problem is None:
-            try:
-                jmx(endpoint, "name=RegionServer,sub=Server")
-            except TimeoutError:
-                # The kernel makes connections for a process that stands still, too.
-                problem = f"takes connections but does not answer within {_SECONDS:g} s"
-            except (OSError, ValueError):
-                continue  # it answers, and the error has what it says
-        if problem is not None:
-            where = f"{endpoint.name} on host {endpoint.host} at {endpoint.address}:{endpoint.port}"
-            problems.append(f"{where} {problem}")
+        try:
+            jmx(endpoint, "name=RegionServer,sub=Server")
+            continue
+        except TimeoutError:
+            problem = f"does not answer within {_SECONDS:g} s"
+        except OSError as error:
+            problem = f"cannot be reached ({error})"
+        except ValueError:
+            continue  # it answers, and the error has what it says
+        where = f"{endpoint.name} on host {endpoint.host} at {endpoint.address}:{endpoint.port}"
+        problems.append(f"{where} {problem}")
     return f" ({'; '.join(problems)})" if problems else ""
 
 

@@ -34,7 +34,7 @@ def class_path(jars: Path) -> str:
 
 def launch_of(node: Node, settings: HbaseSettings) -> Launch:
     """How a node of any role is started."""
-    role, directory = node.spec.role, node.directory
+    role = node.spec.role
     distributed = settings.is_distributed(node.topology)
     standalone = role == "master" and not distributed
     peers = {peer.role: peer for peer in node.peers}
@@ -49,35 +49,28 @@ def launch_of(node: Node, settings: HbaseSettings) -> Launch:
         zookeeper=_own_zookeeper(node, standalone=standalone) or peers.get("zookeeper"),
     )
     java, *arguments = launch.command
-    files = dict(launch.files)
-    steps: tuple[tuple[str, ...], ...] = ()
-    cleanup: tuple[tuple[str, ...], ...] = ()
-    directories = launch.directories
     environment = node.installation.environment
     hadoop = environment.get("HADOOP_CONF_DIR")
-    if settings.rootdir:
-        shell = (java, "-Xmx128m", "-XX:-UsePerfData", "org.apache.hadoop.fs.FsShell")
-        if not hadoop:
-            files["core-site.xml"] = "<configuration/>\n"  # the shell does not start without one
-        if role == "master":
-            # What is wrong with the place is said in a second, by a program that does nothing else.
-            steps = ((*shell, "-mkdir", "-p", root.rpartition("/")[0]),)
-        if role in ("master", "zookeeper"):
-            # They outlive the others: should one of them be killed, the other does it.
-            cleanup = ((*shell, "-rm", "-r", "-f", "-skipTrash", root),)
-    elif role == "zookeeper" or standalone:
-        directories = (*directories, "root")
-    elif role != "thrift":
-        steps = (("sh", "-c", _NO_ROOT, "sh", root.removeprefix("file://")),)
-    paths = [str(directory), *([hadoop] if hadoop else []), environment["CLASSPATH"]]
-    return replace(
+    paths = [str(node.directory), *([hadoop] if hadoop else []), environment["CLASSPATH"]]
+    launch = replace(
         launch,
         command=(java, *_java_options(node, settings, standalone=standalone), *arguments),
-        files=files,
-        directories=directories,
-        steps=steps,
-        cleanup=cleanup,
         environment={"CLASSPATH": ":".join(paths)},
+    )
+    if settings.rootdir is None:
+        needs_root = distributed and role in ("master", "regionserver")
+        step = ("sh", "-c", _NO_ROOT, "sh", root.removeprefix("file://"))
+        return replace(launch, steps=(step,) if needs_root else ())
+    if role not in ("master", "zookeeper"):
+        return launch
+    # They outlive the others: should one of them be killed, the other does it.
+    shell = (java, "-Xmx128m", "-XX:-UsePerfData", "org.apache.hadoop.fs.FsShell")
+    # The shell does not start without a core-site.xml.
+    more = {} if hadoop else {"core-site.xml": "<configuration/>\n"}
+    return replace(
+        launch,
+        files={**launch.files, **more},
+        cleanup=((*shell, "-rm", "-r", "-f", "-skipTrash", root),),
     )
 
 
