@@ -1,13 +1,11 @@
 """How HBase's servers are started, beside `server.yaml`: their Java, and where their data lie.
 
-The class path, and the modules that must be opened on Java 11 and 17 (``java.options``), are those
-of HBase's own ``bin/hbase``.
+The class path is that of HBase's own ``bin/hbase``.
 """
 
 from __future__ import annotations
 
 import hashlib
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +13,6 @@ from storewise.engines.contract.engine import Endpoint
 from storewise.engines.contract.server import Launch, Node
 from storewise.engines.hbase.settings import SPEC, HbaseSettings
 from storewise.engines.support.java import heap_mb
-from storewise.engines.support.servers import java_of, resource
 
 #: Heap of nodes that hold no documents, MiB.
 _SMALL_HEAP_MB = 256
@@ -39,6 +36,8 @@ def launch_of(node: Node, settings: HbaseSettings) -> Launch:
     standalone = role == "master" and not distributed
     peers = {peer.role: peer for peer in node.peers}
     root = _root_of(node, settings)
+    hadoop = node.installation.environment.get("HADOOP_CONF_DIR")
+    jars = node.installation.environment["CLASSPATH"]
     launch = SPEC.launch(
         node,
         settings,
@@ -47,16 +46,12 @@ def launch_of(node: Node, settings: HbaseSettings) -> Launch:
         standalone=standalone,
         master=peers.get("master"),
         zookeeper=_own_zookeeper(node, standalone=standalone) or peers.get("zookeeper"),
+        class_path=":".join(filter(None, (str(node.directory), hadoop, jars))),
     )
     java, *arguments = launch.command
-    environment = node.installation.environment
-    hadoop = environment.get("HADOOP_CONF_DIR")
-    paths = [str(node.directory), *([hadoop] if hadoop else []), environment["CLASSPATH"]]
-    launch = replace(
-        launch,
-        command=(java, *_java_options(node, settings, standalone=standalone), *arguments),
-        environment={"CLASSPATH": ":".join(paths)},
-    )
+    data = role == "regionserver" or standalone
+    options = _java_options(node, settings, data=data)
+    launch = replace(launch, command=(java, *options, *arguments))
     if settings.rootdir is None:
         needs_root = distributed and role in ("master", "regionserver")
         step = ("sh", "-c", _NO_ROOT, "sh", root.removeprefix("file://"))
@@ -74,10 +69,10 @@ def launch_of(node: Node, settings: HbaseSettings) -> Launch:
     )
 
 
-def _java_options(node: Node, settings: HbaseSettings, *, standalone: bool) -> tuple[str, ...]:
-    data = node.spec.role == "regionserver" or standalone
+def _java_options(node: Node, settings: HbaseSettings, *, data: bool) -> tuple[str, ...]:
     heap = heap_mb(node.spec.memory_mb, settings.heap_share) if data else _SMALL_HEAP_MB
-    options = [
+    java_8 = node.installation.version.endswith("Java 8")
+    return (
         f"-Xmx{heap}m",
         "-XX:+ExitOnOutOfMemoryError",
         # No files in /tmp.
@@ -85,12 +80,9 @@ def _java_options(node: Node, settings: HbaseSettings, *, standalone: bool) -> t
         f"-XX:ErrorFile={node.directory / 'hs_err.log'}",
         f"-Djava.io.tmpdir={node.directory / 'tmp'}",
         f"-Djava.net.preferIPv4Stack={'false' if ':' in node.address else 'true'}",
-    ]
-    if java_of(node.installation) > 8:
-        options += re.findall("^-.*", resource(__package__, "java.options"), re.MULTILINE)
-    if data:
-        options += settings.jvm_options
-    return tuple(options)
+        *(() if java_8 or SPEC.jar is None else SPEC.jar.options_from_java_11),
+        *(settings.jvm_options if data else ()),
+    )
 
 
 def _own_zookeeper(node: Node, *, standalone: bool) -> Endpoint | None:

@@ -65,6 +65,8 @@ class JarSpec(_Part):
     """Regular expression for the name of a jar, whose first group is the version."""
     java: Mapping[str, tuple[int, ...]]
     """Series (2.6) -> the versions of Java that it runs with."""
+    options_from_java_11: tuple[str, ...] = ()
+    """Options that Java 8 does not know: modules to open."""
 
 
 class LevelSpec(_Part):

@@ -4,7 +4,6 @@ servers say of themselves."""
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Callable, Iterable
 from contextlib import closing
@@ -15,7 +14,7 @@ from typing import Any
 import yaml
 
 from storewise.engines.contract.engine import Cluster, Endpoint
-from storewise.engines.contract.server import Installation, NodeSpec, Topology
+from storewise.engines.contract.server import NodeSpec, Topology
 from storewise.errors import EngineError
 
 
@@ -123,14 +122,6 @@ def fixed_options(package: str) -> dict[str, Any]:
     """The options that every server of a store gets, from ``options.yaml`` of its package."""
     options: dict[str, Any] = yaml.safe_load(resource(package, "options.yaml"))
     return options
-
-
-def java_of(installation: Installation) -> int:
-    """The Java of an installation, from the text of its version: ``HBase 2.6.1, Java 17``."""
-    number = re.search(r"Java (\d+)", installation.version)
-    if number is None:
-        raise EngineError(f"{installation.version!r} does not say which Java it is")
-    return int(number[1])
 
 
 def get_json(address: str, port: int, path: str, seconds: float) -> Any:
