@@ -29,15 +29,7 @@ from storewise.engines.contract.queries import Count, Find
 from storewise.engines.contract.server import Credentials
 from storewise.engines.support.clients import ProcessClient, ProcessState
 from storewise.engines.support.servers import numbered_nodes, wait_until
-from storewise.engines.support.table import (
-    SCHEMA_TABLE,
-    Table,
-    check_same,
-    describe,
-    described,
-    make_tables,
-    quoted,
-)
+from storewise.engines.support.table import SCHEMA_TABLE, Table, make_tables, quoted
 from storewise.errors import EngineError
 
 _Result = TypeVar("_Result")
@@ -49,7 +41,6 @@ _TYPES: Mapping[FieldType, str] = {
     "float": "double",
     "str": "text",
 }
-_LAYOUT = "columns"
 #: Tokens of the ring.
 _FIRST_TOKEN, _TOKENS = -(1 << 63), 1 << 64
 #: A count asks for so many parts of the ring of each node, so that none takes long.
@@ -101,15 +92,12 @@ class CassandraClient(ProcessClient[Shared, Table]):
     """One session of the driver, which all threads of a process share."""
 
     engine_name = "cassandra"
+    layout = "columns"
 
     def create(self, schema: Schema) -> None:
-        shared = self._writing("create")
-        tables = make_tables(schema, composite=True)
-        content = describe(schema, _LAYOUT)
-        self._learn()
-        if shared.schema is not None:
-            check_same("cassandra", "the cluster", describe(shared.schema, _LAYOUT), content)
-        for table in tables.values():
+        self._writing("create")
+        note = self._new_note(schema)
+        for table in self._make_tables(schema).values():
             self._ddl(create_table_cql(table))
         if schema.index_time == "before":
             self._make_indexes(schema)
@@ -120,30 +108,27 @@ class CassandraClient(ProcessClient[Shared, Table]):
         # The last step: a reader of a half-made schema must find none.
         self._rows(
             f"INSERT INTO {KEYSPACE}.{SCHEMA_TABLE} (id, content) VALUES (?, ?)",
-            [1, content],
+            [1, note],
             ConsistencyLevel.ALL,
         )
-        with shared.lock:
-            shared.schema, shared.tables = schema, tables
+        self._use_schema(schema)
 
-    def _learn(self) -> None:
-        """Take the schema that another client has created."""
+    def _make_tables(self, schema: Schema) -> dict[Kind, Table]:
+        return make_tables(schema, composite=True)
+
+    def _read_note(self) -> str | None:
         tables = self._rows(
             "SELECT table_name FROM system_schema.tables WHERE keyspace_name = ?", [KEYSPACE]
         )
         if (SCHEMA_TABLE,) not in tables:
-            return
+            return None
         # Written on all nodes that hold it, so one of them is enough, whichever it is.
         rows = self._rows(
             f"SELECT content FROM {KEYSPACE}.{SCHEMA_TABLE} WHERE id = ?",
             [1],
             ConsistencyLevel.ONE,
         )
-        if rows:
-            schema, _ = described(rows[0][0], self._shared.kinds)
-            with self._shared.lock:
-                self._shared.schema = schema
-                self._shared.tables = make_tables(schema, composite=True)
+        return rows[0][0] if rows else None
 
     def _make_indexes(self, schema: Schema) -> None:
         """Storage-attached indexes; returns when all rows are in them."""
@@ -200,14 +185,6 @@ class CassandraClient(ProcessClient[Shared, Table]):
         marks = ", ".join("?" * len(table.names))
         cql = f"INSERT INTO {full_name(table)} ({table.select}) VALUES ({marks})"
         self._execute_many("insert", cql, latest.values())
-
-    def finish(self) -> None:
-        self._writing("finish")
-        if self._shared.schema is None:
-            self._learn()
-        schema = self._shared.schema
-        if schema is not None and schema.index_time == "after":
-            self._make_indexes(schema)
 
     def get(self, kind: Kind, document_id: bytes) -> Document | None:
         table = self._table(kind)

@@ -23,7 +23,7 @@ from storewise.engines.hbase.settings import HbaseSettings
 from storewise.engines.support.clients import ProcessState, ThreadClient
 from storewise.engines.support.splits import split_points
 from storewise.engines.support.stores import chunks
-from storewise.engines.support.table import check_same, describe, described, make_tables
+from storewise.engines.support.table import make_tables
 from storewise.errors import EngineError
 
 #: A table's attribute with its schema; HBase keeps attributes that it does not know.
@@ -67,6 +67,7 @@ class HbaseClient(ThreadClient[Shared, RowFormat]):
     """One thread's client: a gateway takes one call at a time on each connection."""
 
     engine_name = "hbase"
+    layout = "cells"
 
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
@@ -92,25 +93,18 @@ class HbaseClient(ThreadClient[Shared, RowFormat]):
         notes = {t.tableName.qualifier: (t.attributes or {}).get(_SCHEMA) for t in tables}
         return {name: note.decode() for name, note in notes.items() if note is not None}
 
-    def _learn(self) -> None:
-        """Take the schema that another client has created."""
-        for text in self._schemas().values():
-            schema, _ = described(text, self._shared.kinds)
-            return self._keep(schema)
+    def _read_note(self) -> str | None:
+        return next(iter(self._schemas().values()), None)
 
-    def _keep(self, schema: Schema) -> None:
-        formats = {kind: RowFormat(table) for kind, table in make_tables(schema).items()}
-        with self._shared.lock:
-            self._shared.schema, self._shared.tables = schema, formats
+    def _make_tables(self, schema: Schema) -> dict[Kind, RowFormat]:
+        return {kind: RowFormat(table) for kind, table in make_tables(schema).items()}
 
     def create(self, schema: Schema) -> None:
         """Tables are split while they are made, and spread over the region servers."""
         shared = self._writing("create")
         if schema.indexes and schema.index_time != "none":
             raise self._cannot("secondary index")
-        note, known = describe(schema, "cells"), self._schemas()
-        for text in known.values():
-            check_same("hbase", "the cluster", text, note)
+        note, known = self._new_note(schema), self._schemas()
         family = idl.TColumnFamilyDescriptor(
             name=FAMILY,
             compressionType=getattr(idl.TCompression, shared.settings.compression.upper()),
@@ -131,7 +125,7 @@ class HbaseClient(ThreadClient[Shared, RowFormat]):
         missing = [kind for kind in schema.kinds if kind.table.encode() not in known]
         with ThreadPoolExecutor(len(schema.kinds)) as pool:
             list(pool.map(make, missing))
-        self._keep(schema)
+        self._use_schema(schema)
 
     # Writing.
 
@@ -139,10 +133,6 @@ class HbaseClient(ThreadClient[Shared, RowFormat]):
         self._writing("insert")
         rows = self._table(kind)
         self._connection.put(rows.name, rows.rows(documents))
-
-    def finish(self) -> None:
-        """Nothing is left to do: every insert was acknowledged."""
-        self._writing("finish")
 
     def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool:
         """Update in one request. Open fields share a cell: it is read, then compared and set, again

@@ -21,7 +21,7 @@ from storewise.engines.mongodb.connection import DATABASE, Connection, Shared, f
 from storewise.engines.mongodb.queries import Pipeline, histogram_pipeline, stages_of, top_pipeline
 from storewise.engines.mongodb.sharding import ShardMap, key_field, shard_collections
 from storewise.engines.support.clients import ProcessClient
-from storewise.engines.support.table import check_same, describe, described, make_tables
+from storewise.engines.support.table import make_tables
 
 MongoCollection = Collection[dict[str, Any]]
 
@@ -85,12 +85,9 @@ class MongodbClient(ProcessClient[Shared, BsonCodec]):
 
     def create(self, schema: Schema) -> None:
         shared = self._writing("create")
-        make_tables(schema)  # refuses indexes on fields that there are not
-        content = describe(schema, "documents")
+        note = self._new_note(schema)
+        self._make_tables(schema)
         with shared.errors("create"):
-            existing = self._schemas().find_one({"_id": SCHEMA})
-            if existing is not None:
-                check_same("mongodb", shared.seeds[0], existing["content"], content)
             if shared.sharded:
                 shard_collections(self._mongo, schema.kinds, shared.settings)
             else:
@@ -99,10 +96,10 @@ class MongodbClient(ProcessClient[Shared, BsonCodec]):
                     if kind.table not in known:
                         self._database.create_collection(kind.table)
             if schema.index_time == "before":
-                self._create_indexes(schema)
-            record = {"_id": SCHEMA, "content": content}
+                self._make_indexes(schema)
+            record = {"_id": SCHEMA, "content": note}
             self._schemas().replace_one({"_id": SCHEMA}, record, upsert=True)
-        self._take(schema)
+        self._use_schema(schema)
 
     def _schemas(self) -> MongoCollection:
         concern = WriteConcern("majority", j=True)
@@ -110,20 +107,19 @@ class MongodbClient(ProcessClient[Shared, BsonCodec]):
             SCHEMA, read_preference=ReadPreference.PRIMARY, write_concern=concern
         )
 
-    def _create_indexes(self, schema: Schema) -> None:
-        for kind, name in schema.indexes:
-            self._database[kind.table].create_index([(name, pymongo.ASCENDING)])
+    def _make_indexes(self, schema: Schema) -> None:
+        with self._shared.errors("index"):
+            for kind, name in schema.indexes:
+                self._database[kind.table].create_index([(name, pymongo.ASCENDING)])
 
-    def _take(self, schema: Schema) -> None:
-        codecs = {k: BsonCodec(k, study_fields=schema.study_fields) for k in schema.kinds}
-        with self._shared.lock:
-            self._shared.schema, self._shared.tables = schema, codecs
+    def _make_tables(self, schema: Schema) -> dict[Kind, BsonCodec]:
+        make_tables(schema)  # refuses indexes on fields that there are not
+        return {k: BsonCodec(k, study_fields=schema.study_fields) for k in schema.kinds}
 
-    def _learn(self) -> None:
+    def _read_note(self) -> str | None:
         with self._shared.errors("connect"):
             record = self._schemas().find_one({"_id": SCHEMA})
-        if record is not None:
-            self._take(described(record["content"], self._shared.kinds)[0])
+        return None if record is None else str(record["content"])
 
     # Writing.
 
@@ -162,14 +158,6 @@ class MongodbClient(ProcessClient[Shared, BsonCodec]):
         if not self._shared.acknowledged:
             with self._shared.errors("flush"):
                 self._mongo.admin.command("ping")
-
-    def finish(self) -> None:
-        shared = self._writing("finish")
-        if shared.schema is None:
-            self._learn()
-        if shared.schema is not None and shared.schema.index_time == "after":
-            with shared.errors("index"):
-                self._create_indexes(shared.schema)
 
     def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool:
         self._writing("update")

@@ -16,7 +16,7 @@ from storewise.engines.riak.json_documents import make_json_tables
 from storewise.engines.riak.launch import endpoint_name
 from storewise.engines.riak.ring import partition_of
 from storewise.engines.support.clients import ProcessClient
-from storewise.engines.support.table import Table, check_same, describe, described
+from storewise.engines.support.table import Table
 from storewise.errors import EngineError
 
 #: Where the schema is kept, for clients that connect later.
@@ -27,6 +27,7 @@ class RiakClient(ProcessClient[Shared, Table]):
     """One thread's client; each has connections of its own."""
 
     engine_name = "riak"
+    layout = "json"
 
     def __init__(self, shared: Shared, link: Link) -> None:
         super().__init__(shared)
@@ -56,30 +57,24 @@ class RiakClient(ProcessClient[Shared, Table]):
             raise self._cannot("secondary index")
         # Whatever the level says: no client may miss it.
         everyone = pb.quorum("quorum")
-        content = describe(schema, "json")
-        note = pb.read_get(
-            self._link.request("create", pb.get_request(*SCHEMA, r=everyone), pb.GET_ANSWER)
-        )
-        if note is None:
-            request = pb.put_request(*SCHEMA, content.encode(), w=everyone, dw=everyone)
-            self._link.request("create", request, pb.PUT_ANSWER)
-        else:
-            check_same("riak", self._shared.endpoints[0], note.values[0].decode(), content)
-        self._keep(schema)
+        note = self._new_note(schema).encode()
+        request = pb.put_request(*SCHEMA, note, w=everyone, dw=everyone)
+        self._link.request("create", request, pb.PUT_ANSWER)
+        self._use_schema(schema)
 
-    def _keep(self, schema: Schema) -> None:
-        tables = make_json_tables(schema)
-        with self._shared.lock:
-            self._shared.decoders = {kind: table.decoder() for kind, table in tables.items()}
-            self._shared.schema, self._shared.tables = schema, tables
+    def _make_tables(self, schema: Schema) -> dict[Kind, Table]:
+        return dict(make_json_tables(schema))
 
-    def _learn(self) -> None:
-        """Take the schema that another client has created."""
+    def _use_schema(self, schema: Schema) -> None:
+        # First: another thread that finds a table wants its decoder.
+        tables = self._make_tables(schema)
+        self._shared.decoders = {kind: table.decoder() for kind, table in tables.items()}
+        super()._use_schema(schema)
+
+    def _read_note(self) -> str | None:
         request = pb.get_request(*SCHEMA, r=pb.quorum("quorum"))
         note = pb.read_get(self._link.request("connect", request, pb.GET_ANSWER))
-        if note is not None:
-            schema, _ = described(note.values[0].decode(), self._shared.kinds)
-            self._keep(schema)
+        return None if note is None else note.values[0].decode()
 
     def _table(self, kind: Kind) -> Table:
         self._check_open()
@@ -104,10 +99,6 @@ class RiakClient(ProcessClient[Shared, Table]):
             for key, text in last.items()
         ]
         self._link.request_all("insert", requests, pb.PUT_ANSWER, self.on_acknowledged)
-
-    def finish(self) -> None:
-        """Nothing is left to do: every insert was acknowledged."""
-        self._writing("finish")
 
     def get(self, kind: Kind, document_id: bytes) -> Document | None:
         decode = self._decoder(kind)

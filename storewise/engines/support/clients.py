@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from storewise.documents import Kind
 from storewise.engines.contract.engine import Client, Mode, Schema
+from storewise.engines.support.table import check_same, describe, described
 from storewise.errors import EngineError
 
 Form = TypeVar("Form")
@@ -41,12 +42,50 @@ class ProcessClient(Client, Generic[State, Form]):
     """A client of a process; what it knows of the store is known to all of them."""
 
     engine_name: ClassVar[str]
+    layout: ClassVar[str] = "documents"
+    """How documents are kept, as the note of the schema says."""
 
     def __init__(self, shared: State) -> None:
         self._shared = shared
 
+    # The schema. `create` leaves a note of it in the store, for clients that connect later.
+
+    def _read_note(self) -> str | None:
+        """The note that is in the store; None before `create`."""
+        return None
+
+    def _new_note(self, schema: Schema) -> str:
+        """The note of a schema; EngineError if the store has that of another one."""
+        note = describe(schema, self.layout)
+        if (there := self._read_note()) is not None:
+            check_same(self.engine_name, "the store", there, note)
+        return note
+
+    def _make_tables(self, schema: Schema) -> dict[Kind, Form]:
+        """How the kinds of a schema are kept; EngineError for an index on a missing field."""
+        raise NotImplementedError
+
+    def _use_schema(self, schema: Schema) -> None:
+        tables = self._make_tables(schema)
+        with self._shared.lock:
+            self._shared.schema, self._shared.tables = schema, tables
+
     def _learn(self) -> None:
         """Take the tables that another client has created."""
+        if (note := self._read_note()) is not None:
+            schema, _ = described(note, self._shared.kinds)
+            self._use_schema(schema)
+
+    def _make_indexes(self, schema: Schema) -> None:
+        """Make the secondary indexes of a schema; existing ones are kept."""
+
+    def finish(self) -> None:
+        """End the load: every insert was acknowledged, so only indexes may be missing."""
+        shared = self._writing("finish")
+        if shared.schema is None:
+            self._learn()
+        if shared.schema is not None and shared.schema.index_time == "after":
+            self._make_indexes(shared.schema)
 
     def _table(self, kind: Kind) -> Form:
         """How a kind is kept; EngineError where nobody has created it."""

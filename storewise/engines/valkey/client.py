@@ -21,7 +21,7 @@ from storewise.engines.contract.server import Credentials
 from storewise.engines.support.clients import ProcessState, ThreadClient
 from storewise.engines.support.composite_keys import MAX_INT
 from storewise.engines.support.servers import numbered_nodes
-from storewise.engines.support.table import check_names, check_same, describe, described, make_table
+from storewise.engines.support.table import check_names, make_table
 from storewise.engines.valkey.cluster import tag_of
 from storewise.engines.valkey.connection import Connections
 from storewise.errors import EngineError
@@ -166,31 +166,21 @@ class ValkeyClient(ThreadClient[Shared, KeyLayout]):
         shared = self._writing("create")
         if schema.indexes and schema.index_time != "none":
             raise self._cannot("secondary index")
-        key, text = shared.tags[0] + _SCHEMA, describe(schema, "documents")
-        there = self._connections.ask(0, lambda valkey: valkey.set(key, text, nx=True, get=True))
-        if there is not None:
-            check_same("valkey", shared.endpoints[0], there.decode(), text)
-        if there is None and shared.level == "memory":
+        note, key = self._new_note(schema), shared.tags[0] + _SCHEMA
+        is_new = self._connections.ask(0, lambda valkey: valkey.set(key, note, nx=True))
+        if is_new and shared.level == "memory":
             # A server that is started again has lost its documents, and still has its tables.
             self._connections.ask(0, lambda valkey: valkey.save())
-        self._keep(schema)
+        self._use_schema(schema)
 
-    def _keep(self, schema: Schema) -> None:
-        shared = self._shared
-        tables = {
-            kind: KeyLayout(kind, shared.tags, study_fields=schema.study_fields)
-            for kind in schema.kinds
-        }
-        with shared.lock:
-            shared.schema, shared.tables = schema, tables
+    def _make_tables(self, schema: Schema) -> dict[Kind, KeyLayout]:
+        tags, study_fields = self._shared.tags, schema.study_fields
+        return {kind: KeyLayout(kind, tags, study_fields=study_fields) for kind in schema.kinds}
 
-    def _learn(self) -> None:
-        """Take the schema that another client has created."""
+    def _read_note(self) -> str | None:
         key = self._shared.tags[0] + _SCHEMA
-        text = self._connections.ask(0, lambda valkey: valkey.get(key))
-        if text is not None:
-            schema, _ = described(text.decode(), self._shared.kinds)
-            self._keep(schema)
+        note = self._connections.ask(0, lambda valkey: valkey.get(key))
+        return None if note is None else note.decode()
 
     def _table(self, kind: Kind) -> KeyLayout:
         layout = self._shared.tables.get(kind)
@@ -228,10 +218,6 @@ class ValkeyClient(ThreadClient[Shared, KeyLayout]):
             self._connections.ask_all(parts, store)
         except UnicodeEncodeError as error:
             raise EngineError(f"valkey: {layout.table.name}: {error}") from error
-
-    def finish(self) -> None:
-        """Nothing is left to do: every insert was acknowledged."""
-        self._writing("finish")
 
     def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool:
         """Set the fields in one request. If the document is missing, this creates a hash without
