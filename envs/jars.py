@@ -1,8 +1,8 @@
 """Write the lists of jars that `storewise install` fetches: ``python envs/jars.py``.
 
 Maven resolves ``NAME/pom.xml`` of this folder and fetches the jars; the list, in
-``storewise/run/install/NAME.jars``, has the checksum, size and coordinate of each. To take another
-version of a store: change its pom, run this, and look at what has changed.
+``storewise/engines/NAME/install.jars``, has the checksum, size and coordinate of each. To take
+another version of a store: change its pom, run this, and look at what has changed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-LISTS = HERE.parent / "storewise" / "run" / "install"
+ENGINES = HERE.parent / "storewise" / "engines"
 STORES = ("cassandra", "hbase")
 #: A line of `dependency:list`: group, artefact, type, perhaps a classifier, version, scope.
 LINE = re.compile(r"\s*([\w.-]+):([\w.-]+):jar(?::([\w.-]+))?:([\w.-]+):(?:compile|runtime)\b.*")
@@ -47,7 +47,8 @@ def jars_of(name: str) -> list[str]:
 
 def main() -> None:
     for name in STORES:
-        (LISTS / f"{name}.jars").write_text("".join(f"{line}\n" for line in jars_of(name)))
+        lines = "".join(f"{line}\n" for line in jars_of(name))
+        (ENGINES / name / "install.jars").write_text(lines)
 
 
 if __name__ == "__main__":

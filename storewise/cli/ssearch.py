@@ -16,8 +16,6 @@ from storewise.errors import QUARANTINE_HINT, StorewiseError
 from storewise.processes import in_processes
 from storewise.s3.uri import is_remote
 
-#: Servers that a first study takes where they are found: one command installs each.
-SERVERS = ("postgres", "mariadb", "mongodb")
 #: Files that are named as not complete.
 MOST_NAMED = 5
 
@@ -148,9 +146,9 @@ def init(
     from storewise.ssearch.inputs.survey import survey
     from storewise.study.load import load_study
     from storewise.study.template import (
-        EMBEDDED,
         SAMPLE_FILES,
         check_outputs,
+        first_stores,
         path_of,
         questions_of,
         write_study,
@@ -159,7 +157,7 @@ def init(
 
     path = path_of(directory, output, force=force)
     check_outputs(directory)
-    engines = [*EMBEDDED, *(one.name for one in examine(SERVERS) if one.runs)]
+    engines = [one.name for one in examine(first_stores()) if one.runs]
     with shown("looking at files") as update:
         found = survey(directory, update)
     part = "" if found.read == found.files else f" (of {found.read} files that were read)"

@@ -13,6 +13,7 @@ from typing import Any
 
 from storewise.driver.results import StepDone
 from storewise.driver.worker_job import Step, WorkerJob
+from storewise.engines.registry import engine
 from storewise.metrics.outages import BIN, Marks, longest, merged, outages
 from storewise.metrics.schema import METRICS, Sample
 from storewise.session.faults.orders import Answer, NodeOrder, Orders
@@ -31,7 +32,8 @@ class StepFaults:
         log: logging.Logger,
     ) -> None:
         self._job, self._embedded, self._meet, self._log = job, embedded, meet, log
-        self._orders = Orders(job.live, check, engine=job.trial.engine)
+        self._roles = engine(job.trial.engine).data_roles
+        self._orders = Orders(job.live, check, engine=job.trial.engine, data_roles=self._roles)
         self._kill: NodeOrder | None = None
         self._slowed: tuple[str, ...] = ()
         self._victim: tuple[str, float] = ("", 0.0)
@@ -65,7 +67,9 @@ class StepFaults:
         crash = step.params.crash
         if crash is None or self._embedded:
             return
-        self._victim = crash.drawn(self._orders.nodes(), self._job.trial.seed, step.number)
+        self._victim = crash.drawn(
+            self._orders.nodes(), self._roles, self._job.trial.seed, step.number
+        )
         if self._job.worker != 0:
             return
         node, moment = self._victim

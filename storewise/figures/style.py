@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from storewise.engines.registry import ENGINES
+
 #: What is of no engine.
 GREY = "#7A7A7A"
 INK, GRID = "#000000", "#DDDDDD"
@@ -28,23 +30,25 @@ class Look:
 
 
 _OTHER = Look(GREY, "#A6A6A6", "*")
-LOOKS: Mapping[str, Look] = {
-    # The files themselves and the client's ceiling are no stores: grey.
-    "files": Look("#4A4A4A", "#E4E4E4", "d"),
-    "null": Look("#9A9A9A", "#8A8A8A", "|"),
-    "sqlite": Look("#334EFF", "#0078FF", "o"),
-    "duckdb": Look("#997100", "#FFE4A6", "s"),
-    "chdb": Look("#B400C3", "#C3D278", "8"),
-    "parquet": Look("#2D805E", "#29CCA8", "^"),
-    "postgres": Look("#7C5380", "#B274AB", "D"),
-    "mariadb": Look("#4C130F", "#E68A73", "v"),
-    "mongodb": Look("#8CB23E", "#D1FF00", "P"),
-    "cassandra": Look("#00AAFF", "#A6E2FF", "X"),
-    "hbase": Look("#E65076", "#E63B2E", "<"),
-    "riak": Look("#2A0080", "#B5A6FF", ">"),
-    "valkey": Look("#C070B0", "#B030A0", "h"),
-    "sql": Look("#803900", "#CCB300", "p"),
-}
+_LOOKS = (
+    # The client's ceiling and the files themselves are no stores: grey.
+    Look("#9A9A9A", "#8A8A8A", "|"),
+    Look("#4A4A4A", "#E4E4E4", "d"),
+    Look("#334EFF", "#0078FF", "o"),
+    Look("#997100", "#FFE4A6", "s"),
+    Look("#2D805E", "#29CCA8", "^"),
+    Look("#B400C3", "#C3D278", "8"),
+    Look("#7C5380", "#B274AB", "D"),
+    Look("#4C130F", "#E68A73", "v"),
+    Look("#8CB23E", "#D1FF00", "P"),
+    Look("#00AAFF", "#A6E2FF", "X"),
+    Look("#E65076", "#E63B2E", "<"),
+    Look("#2A0080", "#B5A6FF", ">"),
+    Look("#C070B0", "#B030A0", "h"),
+    Look("#803900", "#CCB300", "p"),
+)
+#: Of each engine, in the order of the registry.
+LOOKS: Mapping[str, Look] = dict(zip(ENGINES, _LOOKS, strict=True))
 #: Line styles, for settings of one engine.
 LINES: Sequence[Any] = ("-", "--", "-.", ":", (0, (8, 3)), (0, (8, 3, 2, 3)))
 SOLID, DASHED, DOTTED = 0, 1, 3

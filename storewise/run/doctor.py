@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from storewise.engines.contract.server import ServerEngine
-from storewise.engines.registry import ENGINES, engine
+from storewise.engines.registry import engine, engine_names, is_engine
 from storewise.errors import EngineError
 from storewise.estimate.work import slow_disk_note
 from storewise.ssearch.parse.compiled import CORE
@@ -63,7 +63,7 @@ def missing_engines(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, str]
 def examine(names: Iterable[str] = ()) -> list[Finding]:
     """The engines of these names, by default all engines and tools."""
     wanted = list(names)
-    findings = examine_engines({name: {} for name in wanted or ENGINES})
+    findings = examine_engines({name: {} for name in wanted or engine_names()})
     if wanted:
         return findings
     for tools, find, lacking in (
@@ -101,9 +101,9 @@ def _engine(name: str, settings: Mapping[str, Any]) -> Finding:
         there = store.find(settings) if isinstance(store, ServerEngine) else None
         clients = [f"{client} {its}" for client, its in store.versions(settings).items()]
     except EngineError as error:
-        if name not in ENGINES:
-            known = ", ".join(ENGINES)
-            advice = f"there is no such engine{nearest(name, list(ENGINES))}; known: {known}"
+        if not is_engine(name):
+            known = engine_names()
+            advice = f"there is no such engine{nearest(name, known)}; known: {', '.join(known)}"
             return Finding(name, "engine", False, "", advice)
         return Finding(name, "engine", False, "", str(error), note=note)
     if there is None:

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 from storewise.driver.worker import run_worker
 from storewise.driver.worker_job import WorkerJob
-from storewise.engines.registry import engine
+from storewise.engines.registry import ENGINES, engine
 from storewise.errors import Aborted, StorewiseError
 from storewise.estimate.work import Probe
 from storewise.metrics.sampler import elect
@@ -33,8 +33,6 @@ _MOST_BYTES = 64_000_000
 _READ_SECONDS = 3.0
 #: A load that takes longer is given up.
 _SECONDS = 30.0
-#: For estimates of studies whose engines all have servers.
-_STORE = "sqlite"
 
 
 def probe(study: Study) -> Probe | None:
@@ -43,7 +41,8 @@ def probe(study: Study) -> Probe | None:
     files = _part(study)
     if not files or not workload(study.workload).reads_inputs:
         return None
-    store = next((name for name in study.engines if _stores_here(name)), _STORE)
+    # Where all engines of a study have servers: the first one that has none.
+    store = next(name for name in (*study.engines, *ENGINES) if _stores_here(name))
     phases = [
         Phase(name="write", params={}),
         Phase(name="read", params={"seconds": _READ_SECONDS}),
@@ -109,7 +108,7 @@ def _limit(seconds: float) -> Callable[[], None]:
 
 def _stores_here(name: str) -> bool:
     flags = engine(name).flags
-    return flags.embedded and flags.stores
+    return flags.embedded and flags.stores and not flags.rereads
 
 
 def _part(study: Study) -> list[str]:

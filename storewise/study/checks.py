@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from storewise.engines.contract.engine import Engine
 from storewise.engines.contract.server import ServerEngine
-from storewise.engines.registry import ENGINES, engine
+from storewise.engines.registry import CEILING, engine, engine_names, is_engine
 from storewise.errors import EngineError
 from storewise.study.criteria import KEYS
 from storewise.study.factors import LEVELS, OF_SERVERS, PLAIN_FACTORS, SERVER_FACTORS
@@ -27,8 +27,6 @@ from storewise.workloads.faults import Crash, Slow
 from storewise.workloads.registry import workload
 from storewise.yamlfile import Place, YamlFile, nearest, shown, suggestion
 
-#: It has no nodes, and is in a study to show what the clients can do at all.
-_CEILING = "null"
 #: Rounds of which two stores can be told apart at all.
 MIN_REPEATS = 3
 
@@ -36,7 +34,8 @@ MIN_REPEATS = 3
 def check_study(study: Study, text: YamlFile, *, many: bool = False) -> None:
     """What a single value cannot tell: names, levels and what engines are able to do."""
     for name in study.engines:
-        check_name(text, ("engines", name), "engine", name, sorted(ENGINES))
+        if not is_engine(name):
+            check_name(text, ("engines", name), "engine", name, sorted(engine_names()))
     for key in study.weights:
         check_name(text, ("weights", key), "criterion", key, KEYS)
     if study.weights and not any(study.weights.values()):
@@ -73,7 +72,7 @@ def check_study(study: Study, text: YamlFile, *, many: bool = False) -> None:
 
 def too_few_repeats(study: Study) -> str | None:
     """One line where a study's stores are measured but cannot be judged; None where they can."""
-    stores = [n for n in study.engines if n != _CEILING and not engine(n).flags.rereads]
+    stores = [n for n in study.engines if n != CEILING and not engine(n).flags.rereads]
     if study.repeats >= MIN_REPEATS or len(stores) < 2:
         return None
     return (
@@ -271,6 +270,7 @@ def _check_faults(study: Study, text: YamlFile) -> None:
         return
     for trial in study.trials():
         known = tuple(spec.name for spec in node_jobs(trial))
+        roles = engine(trial.engine).data_roles
         for i, phase in enumerate(study.phases):
             place = ("phases", i, phase.name)
             for values in _steps(trial, phase.name):
@@ -287,13 +287,13 @@ def _check_faults(study: Study, text: YamlFile) -> None:
                         "a loading phase has no `crash`: what a load could not store would be "
                         "missing in all that follows; crash a phase that writes after it",
                     )
-                if trial.engine == _CEILING:
+                if trial.engine == CEILING:
                     continue
                 try:
                     if slow:
-                        Slow.model_validate(slow).chosen(known)
+                        Slow.model_validate(slow).chosen(known, roles)
                     if crash:
-                        Crash.model_validate(crash).drawn(known, trial.seed, 0)
+                        Crash.model_validate(crash).drawn(known, roles, trial.seed, 0)
                 except ValueError as error:
                     text.fail(place, f"{error}; {_remedy(trial, phase.name)}")
 

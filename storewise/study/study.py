@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from storewise.engines.contract.engine import Engine
-from storewise.engines.registry import ENGINES, engine
+from storewise.engines.registry import engine, is_engine
 from storewise.study.factors import OF_SERVERS, SERVER_FACTORS
 from storewise.study.inputs import Inputs
 from storewise.study.prices import Corpus, Prices
@@ -221,6 +221,6 @@ def _fits(rule: Mapping[str, Any], factors: Mapping[str, Any]) -> bool:
 def _has_factor(name: str, factor: str) -> bool:
     """Whether a factor of the study is one of this engine's trials too."""
     owner, _, setting = factor.partition(".")
-    if setting and owner in ENGINES:
+    if setting and is_engine(owner):
         return owner == name
     return factor not in OF_SERVERS or engine(name).flags.nodes

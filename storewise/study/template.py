@@ -12,7 +12,7 @@ from string import Template
 
 import yaml
 
-from storewise.engines.registry import engine
+from storewise.engines.registry import ENGINES, engine
 from storewise.errors import ConfigError, InputError
 from storewise.s3.uri import is_remote
 from storewise.ssearch.inputs.scan import read_head
@@ -27,9 +27,6 @@ SAMPLE_FILES = 200
 _HEAD_BYTES = 1 << 16
 _MARKS = (b"; pg_name", b"\n; pg_", b"SSEARCH", b"ssearch", b"FASTA searches", b"-m 10")
 
-
-#: Stores that run wherever Storewise does.
-EMBEDDED = ("files", "sqlite", "duckdb", "parquet")
 #: Fields that questions look at, and the questions that need them.
 _ASKED = {
     "align.q": ("best_hits",),
@@ -45,12 +42,17 @@ _NO_QUERY = """\
 """
 
 
+def first_stores() -> list[str]:
+    """Stores that a first study takes where they run."""
+    return [name for name in ENGINES if engine(name).in_first_study]
+
+
 def write_study(
     directory: Path | str,
     output: Path | None,
     *,
     force: bool = False,
-    engines: Sequence[str] = EMBEDDED,
+    engines: Sequence[str],
     genes: bool = True,
     scores: bool = True,
     sample: bool = False,

@@ -21,14 +21,11 @@ OWN_FIELDS = {
 _NO_NODES = "an embedded or external engine has no nodes that could be slowed or killed"
 
 
-#: Roles whose nodes hold documents, as engines call them; HBase alone on one node is its master.
-_DATA_ROLES = (("data", "regionserver"), ("master",))
-
-
-def data_nodes(known: Sequence[str]) -> tuple[str, ...]:
-    """Of a trial's nodes those that hold documents; all where no role says so."""
-    for roles in _DATA_ROLES:
-        if names := tuple(n for n in known if n.rstrip("0123456789") in roles):
+def data_nodes(known: Sequence[str], roles: Sequence[str]) -> tuple[str, ...]:
+    """Of a trial's nodes those that hold documents: of the first of the engine's `data_roles` that
+    there is; all where there is none."""
+    for role in roles:
+        if names := tuple(name for name in known if name.rstrip("0123456789") == role):
             return names
     return tuple(known)
 
@@ -75,11 +72,13 @@ class Slow(_Condition):
             raise ValueError("`how: memory` needs memory_mb")
         return self
 
-    def chosen(self, known: tuple[str, ...]) -> tuple[str, ...]:
-        """The nodes to slow, of the `known` ones in order; ValueError where one is not known."""
+    def chosen(self, known: tuple[str, ...], roles: Sequence[str]) -> tuple[str, ...]:
+        """The nodes to slow, of the `known` ones in order; ValueError where one is not known.
+
+        `roles` as in `data_nodes`."""
         if not known:
             raise ValueError(_NO_NODES)
-        data = data_nodes(known)
+        data = data_nodes(known, roles)
         if not self.names:
             if self.nodes > len(data):
                 raise ValueError(
@@ -127,7 +126,9 @@ class Crash(_Condition):
             raise ValueError("after must be 0 or more seconds, or a range [from, to] that rises")
         return after
 
-    def drawn(self, known: tuple[str, ...], seed: int, step: int) -> tuple[str, float]:
+    def drawn(
+        self, known: tuple[str, ...], roles: Sequence[str], seed: int, step: int
+    ) -> tuple[str, float]:
         """The node and the moment (s), the same for the same seed and step; ValueError where
         there is no such node."""
         if not known:
@@ -141,5 +142,5 @@ class Crash(_Condition):
                     f"crash: the trial has no node {self.node!r}; it has {', '.join(known)}"
                 )
             return self.node, moment
-        data = data_nodes(known)
+        data = data_nodes(known, roles)
         return data[int(generator.integers(len(data)))], moment

@@ -10,7 +10,10 @@ import pytest
 from importlinter.api import read_configuration, use_cases
 from support.paths import ROOT
 
+from storewise.engines.registry import ENGINES
+
 LIBRARY = ROOT / "storewise"
+CODE = {".py", ".smk", ".yaml", ".js", ".html", ".sql"}
 #: Modules of one folder, and those at the root that every room may import.
 MOST_MODULES = 20
 MOST_GROUND = 6
@@ -72,3 +75,31 @@ def test_every_document_is_in_the_index() -> None:
     index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
     links = set(re.findall(r"\]\(([a-z0-9_-]+\.md)\)", index))
     assert links == {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"}
+
+
+#: Names of engines that are words or formats as well.
+WORDS = {"files", "null", "parquet", "sql"}
+
+
+def test_only_the_registry_names_a_store() -> None:
+    """What the rest must know of a store is asked of its engine."""
+    names = set(ENGINES) - WORDS
+    folders = [LIBRARY, ROOT / "scripts", ROOT / "rules"]
+    paths = [path for folder in folders for path in folder.rglob("*") if path.suffix in CODE]
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in paths
+        if LIBRARY / "engines" not in path.parents
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if any(name in names for _, name in re.findall(r"([\"'])(\w+)\1", line))
+    ]
+    assert found == []
+    # A store's folder names no other store.
+    inside = list((LIBRARY / "engines").glob("*/*.py"))
+    others = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in inside
+        for name in re.findall(r"^from storewise\.engines\.(\w+)", path.read_text(), re.MULTILINE)
+        if name not in ("contract", "support", "sql", "registry", path.parent.name)
+    ]
+    assert others == []

@@ -11,16 +11,12 @@ import pandas as pd
 from storewise.analysis.common.frames import missing
 from storewise.engines.contract.engine import Engine
 from storewise.engines.contract.server import ServerEngine
-from storewise.engines.registry import ENGINES
+from storewise.engines.registry import BASELINE as BASELINE
+from storewise.engines.registry import CEILING as CEILING
 from storewise.engines.registry import engine as load
+from storewise.engines.registry import is_engine
 from storewise.errors import EngineError
 from storewise.study.factors import OF_SERVERS
-
-#: The client's own ceiling: takes everything, answers from nothing; never a choice.
-CEILING = "null"
-#: Reads the inputs again for every question: what a user has today, first in every verdict and
-#: never a choice itself.
-BASELINE = "files"
 
 
 @cache
@@ -98,7 +94,7 @@ def may_lose(name: str, level: str) -> bool:
 
 def own_factor(factor: str) -> bool:
     """Whether a factor is a setting of one engine, such as ``sqlite.page_size``."""
-    return "." in factor and factor.split(".", 1)[0] in ENGINES
+    return "." in factor and is_engine(factor.split(".", 1)[0])
 
 
 def varying_factors(table: pd.DataFrame, factors: Iterable[str]) -> list[str]:

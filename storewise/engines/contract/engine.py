@@ -335,6 +335,10 @@ class Engine(ABC):
     titles: ClassVar[tuple[str, ...]] = ()
     """What its server may be (MariaDB or MySQL), as versions begin; else it is `title`."""
     flags: ClassVar[Flags]
+    data_roles: ClassVar[tuple[str, ...]] = ("data",)
+    """Roles of servers that hold the documents; the first of them that a cluster has."""
+    in_first_study: ClassVar[bool] = False
+    """Part of the study that `storewise init` writes, where the store runs."""
     encoding: ClassVar[Encoding] = "dict"
     """The form in which `Client.insert` takes documents at the least cost."""
     consistencies: ClassVar[Mapping[str, str]]

@@ -132,6 +132,7 @@ class DuckdbEngine(Engine):
 
     name = "duckdb"
     title = "DuckDB"
+    in_first_study = True
     flags = FLAGS
     encoding = "arrow"
     consistencies: ClassVar[Mapping[str, str]] = {

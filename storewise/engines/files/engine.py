@@ -245,6 +245,7 @@ class FilesEngine(Engine):
 
     name = "files"
     title = "SSEARCH files"
+    in_first_study = True
     encoding = "arrow"
     flags = Flags(
         embedded=True,

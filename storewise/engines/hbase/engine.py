@@ -40,6 +40,7 @@ class HbaseEngine(SpecEngine):
     """HBase's servers."""
 
     name = "hbase"
+    data_roles = ("regionserver", "master")
     spec = SPEC
     flags = Flags(
         embedded=False,

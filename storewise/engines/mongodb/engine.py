@@ -40,6 +40,7 @@ class MongoEngine(SpecEngine):
 
     name = "mongodb"
     spec = SPEC
+    in_first_study = True
     flags = Flags(
         embedded=False,
         replicas=True,

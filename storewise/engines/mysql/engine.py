@@ -54,6 +54,7 @@ class MysqlEngine(ShardedEngine):
 
     name = "mariadb"
     title = "MariaDB"
+    in_first_study = True
     titles = ("MariaDB", "MySQL")
     encoding = "arrow"
     consistencies: ClassVar[Mapping[str, str]] = {

@@ -29,6 +29,7 @@ class ParquetEngine(Engine):
 
     name = "parquet"
     title = "Parquet files"
+    in_first_study = True
     encoding = "arrow"
     flags = replace(FLAGS, secondary_indexes=False, updates=False, deletes=False)
     consistencies: ClassVar[Mapping[str, str]] = {

@@ -37,6 +37,7 @@ class PostgresEngine(ShardedEngine):
 
     name = "postgres"
     title = "PostgreSQL"
+    in_first_study = True
     encoding = "arrow"
     consistencies: ClassVar[Mapping[str, str]] = {
         "durable": "synchronous_commit=on: a batch is a transaction, on disk (fsync) when "

@@ -230,6 +230,7 @@ class SqliteEngine(Engine):
 
     name = "sqlite"
     title = "SQLite"
+    in_first_study = True
     flags = FLAGS
     encoding = "arrow"
     consistencies: ClassVar[Mapping[str, str]] = {

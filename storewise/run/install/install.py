@@ -72,7 +72,7 @@ def check_host(recipe: Recipe) -> None:
             f"{recipe.store}: the programs need glibc {wanted}, and the C library of this host is "
             "another one"
         )
-    if tuple(map(int, version.split(".")[:2])) < recipe.glibc:
+    if [*map(int, version.split(".")[:2])] < [*recipe.glibc]:
         raise StorewiseError(
             f"{recipe.store}: the programs need glibc {wanted}, and this host has {version}"
         )

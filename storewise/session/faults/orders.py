@@ -78,10 +78,11 @@ class Orders:
         check: Callable[[], None] = lambda: None,
         *,
         engine: str = "the engine",
+        data_roles: Sequence[str] = ("data",),
         system: System = SYSTEM,
     ) -> None:
         self._live, self._check, self._engine = live, check, engine
-        self._system = system
+        self._data_roles, self._system = data_roles, system
 
     def nodes(self) -> tuple[str, ...]:
         """The nodes that take orders, by role and number."""
@@ -94,7 +95,8 @@ class Orders:
 
     def slow(self, slow: Slow) -> dict[str, Answer]:
         """Slow nodes down; returns when each has seen that it is slowed."""
-        return self.await_done(self.give("slow", slow.chosen(self.nodes()), slow=slow))
+        names = slow.chosen(self.nodes(), self._data_roles)
+        return self.await_done(self.give("slow", names, slow=slow))
 
     def stop_slow(self, names: Sequence[str] | None = None) -> dict[str, Answer]:
         """End all slowing of these nodes (default: all); figures tell what it did. EngineError

@@ -10,6 +10,7 @@ from storewise.driver import step_faults
 from storewise.driver.results import Done, StepDone
 from storewise.driver.step_faults import StepFaults, marked
 from storewise.driver.worker_job import Step
+from storewise.engines.registry import ENGINES
 from storewise.errors import EngineError
 from storewise.metrics.outages import BIN
 from storewise.metrics.recorder import NS, Recorded
@@ -25,8 +26,8 @@ class Orders:
 
     heard: list[Any]
 
-    def __init__(self, live, check, *, engine):
-        assert (live.name, engine) == ("live", "memory")
+    def __init__(self, live, check, *, engine, data_roles):
+        assert (live.name, engine, data_roles) == ("live", "memory", ("data",))
         self.nodes = lambda: ("data0", "data1")
         self.restart = lambda: self.heard.append("restart")
 
@@ -54,6 +55,7 @@ class Orders:
 def heard(monkeypatch):
     Orders.heard = []
     monkeypatch.setattr(step_faults, "Orders", Orders)
+    monkeypatch.setitem(ENGINES, "memory", "support.in_threads:MemoryEngine")
     return Orders.heard
 
 

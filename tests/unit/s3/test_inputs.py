@@ -69,8 +69,8 @@ def test_tools_take_objects_as_they_take_files(s3, s3_corpus, tmp_path):
     assert len(made[0]) == len(made[1]) > 0
     assert all(a.read_bytes() == b.read_bytes() for a, b in zip(*made, strict=True))
     assert {**inspect_file(s3_corpus[0]), "file": str(path)} == inspect_file(str(path))
-    study = write_study(f"{s3.uri}/in/", tmp_path / "mine.yaml")
+    study = write_study(f"{s3.uri}/in/", tmp_path / "mine.yaml", engines=["sqlite"])
     assert load_study(str(study), inputs_exist=True).inputs.paths == [f"{s3.uri}/in/"]
     s3.put("other/x", b"no output of a search")
     with pytest.raises(InputError, match=r"other/: none of the first 1 files is an SSEARCH"):
-        write_study(f"{s3.uri}/other/", tmp_path / "other.yaml")
+        write_study(f"{s3.uri}/other/", tmp_path / "other.yaml", engines=["sqlite"])

@@ -8,7 +8,9 @@ from support.paths import SMALL
 from storewise.errors import ConfigError, InputError
 from storewise.study import template
 from storewise.study.load import load_study
-from storewise.study.template import path_of, write_study
+from storewise.study.template import first_stores, path_of, write_study
+
+ONE = ("sqlite",)
 
 
 @pytest.fixture
@@ -43,7 +45,7 @@ def test_what_hits_do_not_have_is_not_asked(outputs, genes, scores):
 
 
 def test_of_many_files_a_sample_is_taken(outputs, monkeypatch):
-    study = load_study(write_study(outputs, outputs.parent / "mine.yaml", sample=True))
+    study = load_study(write_study(outputs, outputs.parent / "mine.yaml", engines=ONE, sample=True))
     assert (study.inputs.sample.files, study.inputs.sample.seed) == (200, 1)
     assert study.on_bad_input == "fail"
     monkeypatch.setattr(template, "LOOKED_AT", 1)
@@ -54,7 +56,7 @@ def test_of_many_files_a_sample_is_taken(outputs, monkeypatch):
         (outputs / "no", "there is no such directory"),
     ):
         with pytest.raises(InputError, match=says):
-            write_study(place, outputs.parent / "other.yaml")
+            write_study(place, outputs.parent / "other.yaml", engines=ONE)
     assert not (outputs.parent / "other.yaml").exists()
 
 
@@ -63,8 +65,13 @@ def test_where_it_is_written(outputs, monkeypatch):
     assert path_of(outputs, None, force=False) == Path("config/studies/my-outputs-2.yaml")
     assert path_of(Path("/"), None, force=False) == Path("config/studies/study.yaml")
     assert path_of("s3://bkt/my/prefix", None, force=False).name == "prefix.yaml"
-    path = write_study(outputs, None)
+    path = write_study(outputs, None, engines=ONE)
     assert load_study("my-outputs-2").inputs.paths == [str(outputs)]
     with pytest.raises(ConfigError, match="exists already; name another with -o, or use --force"):
         path_of(outputs, None, force=False)
     assert path_of(outputs, path, force=True) == path
+
+
+def test_a_first_study_has_stores_that_need_little():
+    embedded = ["files", "sqlite", "duckdb", "parquet"]
+    assert first_stores() == [*embedded, "postgres", "mariadb", "mongodb"]
