@@ -82,11 +82,6 @@ class EmbeddedSql(SqlReads[State]):
             shared.tables, shared.schema = tables, schema
         self._use_tables(tables)
 
-    def finish(self) -> None:
-        schema = self._writing("finish").schema
-        if schema is not None and schema.index_time == "after":
-            self._make_indexes(schema)
-
     def _make_indexes(self, schema: Schema) -> None:
         for kind, name in schema.indexes:
             index = quoted(f"{kind.table}_{name}")

@@ -149,7 +149,7 @@ class ShardedClient(SqlReads[Shared]):
             for table in tables.values():
                 self._run(store, self._table_ddl(table))
             if schema.index_time == "before":
-                self._make_indexes(store, tables, schema)
+                self._index_tables(store, tables, schema)
             if not rows:
                 # The last step: a reader of a half-made schema must find none.
                 self._run(store, f"INSERT INTO {name} VALUES (1, %s)", (description,))
@@ -159,7 +159,7 @@ class ShardedClient(SqlReads[Shared]):
             shared.tables, shared.schema = tables, schema
         self._use_tables(tables)
 
-    def _make_indexes(self, store: int, tables: Mapping[Kind, Table], schema: Schema) -> None:
+    def _index_tables(self, store: int, tables: Mapping[Kind, Table], schema: Schema) -> None:
         for kind, name in schema.indexes:
             table = tables[kind]
             self._make_index(store, f"{kind.table}_{name}", table, table.column(name))
@@ -197,7 +197,7 @@ class ShardedClient(SqlReads[Shared]):
 
         def end(store: int) -> None:
             if schema is not None and schema.index_time == "after":
-                self._make_indexes(store, shared.tables, schema)
+                self._index_tables(store, shared.tables, schema)
             self._analyze(store)
 
         self._on_all(end)
