@@ -30,12 +30,7 @@ TAKEN = [
 OTHERS = r"versions 2\.5 and 2\.6 are taken.*storewise"
 REFUSED = [
     ("valkey", {}, {}, r"no valkey-server or redis-server.*install valkey"),
-    (
-        "valkey",
-        {"redis-server": "Redis server v=6.2.7 sha=0"},
-        {},
-        r"6\.2\.7; 7 or newer is needed",
-    ),
+    ("valkey", {"redis-server": "Redis server v=6.2.7 sha=0"}, {}, r"6\.2\.7; 7 or newer"),
     ("valkey", {"redis-server": "something else"}, {}, "says no version"),
     ("mongodb", {}, {}, r"no mongod.*STOREWISE_MONGODB_BIN"),
     ("mongodb", MONGOD, {"sharded": "always"}, "no mongos"),
@@ -47,27 +42,12 @@ REFUSED = [
     ("postgres", {**POSTGRES, "initdb": ""}, {}, r"9\.6\.24.*14 or newer"),
     ("cassandra", ("apache-cassandra-4.1.7", "17.0.9"), {}, r"4.1.7: Java 11 is needed.* is 17"),
     ("cassandra", ("cassandra-all-5.0.9", "25"), {}, r"5.0.9: Java 11 or 17 is needed.* is 25"),
-    (
-        "cassandra",
-        ("apache-cassandra-3.11.17", "17"),
-        {},
-        r"5.0 and 4.1 are taken; `storewise",
-    ),
-    (
-        "cassandra",
-        ("cassandra-all-5.1-alpha1", "17"),
-        {},
-        r"5.0 and 4.1 are taken; `storewise",
-    ),
-    (
-        "hbase",
-        ("hbase-server-2.6.1", "25.0.1"),
-        {},
-        r"Java 8 or 11 or 17 is needed; found: .* is 25",
-    ),
+    ("cassandra", ("apache-cassandra-3.11.17", "17"), {}, r"5.0 and 4.1 are taken; `storewise"),
+    ("cassandra", ("cassandra-all-5.1-alpha1", "17"), {}, r"5.0 and 4.1 are taken; `storewise"),
+    ("hbase", ("hbase-server-2.6.1", "25.0.1"), {}, r"Java 8 or 11 or 17 .*found: .* is 25"),
     ("hbase", ("hbase-server-2.4.18", "17"), {}, rf"2.4.18; {OTHERS}"),
     ("hbase", ("hbase-server-3.0.0-beta-1", "17"), {}, rf"beta-1; {OTHERS}"),
-]
+]  # fmt: skip
 
 
 def program(path, words, stream=1):

@@ -2,11 +2,11 @@
 makes of the parsed documents."""
 
 import math
-import os
 from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
+import psutil
 import pytest
 from support.paths import SAMPLE
 from support.servers.samples import ByDigest, connect, fill
@@ -230,20 +230,26 @@ def test_a_file_that_is_gone_is_named(tmp_path):
         client.count(Count(Kind.ALIGN))
 
 
-def test_parsers_end_by_themselves_when_a_client_is_closed(tmp_path):
+@pytest.fixture
+def parsers():
+    """The processes that engine `files` has started."""
+    before = set(psutil.Process().children())
+    return lambda: set(psutil.Process().children()) - before
+
+
+def test_parsers_end_by_themselves_when_a_client_is_closed(tmp_path, parsed, parsers):
     """One that the kernel ends at its queue keeps the lock; the next waits for ever."""
-    client = connect(Cluster("files", (tmp_path,), settings={"processes": 2}), "read")
-    assert client._parsers._submit(os.getpid).result() != os.getpid()
-    processes = [*client._parsers._pool._processes.values()]
-    assert processes
-    client.close()
-    assert {process.exitcode for process in processes} == {0}
-
-
-def test_a_parser_that_was_killed_is_said(tmp_path, parsed):
     with closing(connect(embedded("files", tmp_path, parsed, "none"), "read")) as client:
-        for process in client._parsers._pool._processes.copy().values():
+        client.count(Count(Kind.ALIGN))
+        assert parsers()
+    assert not parsers()
+
+
+def test_a_parser_that_was_killed_is_said(tmp_path, parsed, parsers):
+    with closing(connect(embedded("files", tmp_path, parsed, "none"), "read")) as client:
+        client.find(Find(Kind.ALIGN, (Where("e", "<", 0.0),)))
+        for process in parsers():
             process.kill()
-            process.join()
+            process.wait()
         with pytest.raises(EngineError, match="ended"):
-            client.count(Count(Kind.ALIGN))
+            client.find(Find(Kind.ALIGN, (Where("e", "<", 0.0),)))

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 from support.servers.local import running
-from support.servers.mariadb import ENGINE
-from support.servers.samples import sample, secrets_of
+from support.servers.samples import connect, sample, secrets_of
 from support.servers.stores import Target, available
 
 from storewise.documents import Kind
@@ -22,7 +21,7 @@ pytestmark = pytest.mark.xdist_group("mariadb")
 @pytest.fixture(params=["mysqlclient", pytest.param("pymysql", marks=pytest.mark.slow)])
 def writer(request, clusters):
     cluster = clusters.fresh(Target("mariadb", 1, (("driver", request.param),)))
-    with closing(ENGINE.connect(cluster, "write")) as client:
+    with closing(connect(cluster, "write")) as client:
         client.create(Schema())
         yield client
 
