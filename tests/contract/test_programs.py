@@ -22,8 +22,8 @@ TAKEN = [
     ("mariadb", MYSQL, "MySQL 8.4.6"),
     # MariaDB's server comes first, and needs its script.
     ("mariadb", {**MARIADB, "mysql_install_db": ""}, "MariaDB 10.6.2"),
-    ("cassandra", ("apache-cassandra-4.1.7", "11.0.2"), "Cassandra 4.1.7 (Java 11)"),
-    ("cassandra", ("cassandra-all-5.0.9", "17.0.9"), "Cassandra 5.0.9 (Java 17)"),
+    ("cassandra", ("apache-cassandra-4.1.7", "11.0.2"), "Cassandra 4.1.7, Java 11"),
+    ("cassandra", ("cassandra-all-5.0.9", "17.0.9"), "Cassandra 5.0.9, Java 17"),
     ("hbase", ("hbase-server-2.5.11", "1.8.0_402"), "HBase 2.5.11, Java 8"),
     ("hbase", ("hbase-server-2.6.2-hadoop3", "17"), "HBase 2.6.2-hadoop3, Java 17"),
 ]

@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from storewise.engines.cassandra.cluster import DEFAULT_ROLE, drop_other_roles
-from storewise.engines.cassandra.connection import FAILURES, error_message, node_session, query
+from storewise.engines.cassandra.connection import FAILURES, error_message, execute, node_session
 from storewise.engines.contract.engine import Endpoint
 from storewise.engines.contract.server import Credentials
 from storewise.engines.support.servers import wait_until
@@ -36,13 +36,17 @@ _READY_SECONDS = 180.0
 
 
 def main() -> None:
-    plan = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    endpoint = Endpoint("data", 0, socket.gethostname(), plan["address"], plan["port"])
+    plan_file = Path(sys.argv[1])
+    plan = json.loads(plan_file.read_text(encoding="utf-8"))
+    endpoint = Endpoint("data", 0, socket.gethostname(), "127.0.0.1", plan["port"])
     key = Path(plan["key"])
     key.touch(mode=0o600)
     key.write_bytes(new_key())
     server = subprocess.Popen(
-        plan["command"], stdin=subprocess.DEVNULL, preexec_fn=dies_with_parent()
+        plan["command"],
+        cwd=plan_file.parent,
+        stdin=subprocess.DEVNULL,
+        preexec_fn=dies_with_parent(),
     )
     try:
         make_user(endpoint, Credentials(plan["user"], plan["password"], key=""), key, server)
@@ -69,7 +73,7 @@ def make_user(
             raise EngineError(f"the server ended with status {server.returncode}")
         try:
             with node_session(endpoint, DEFAULT_ROLE, DEFAULT_ROLE, tls) as session:
-                query(
+                execute(
                     session,
                     f'CREATE ROLE IF NOT EXISTS "{credentials.user}" WITH PASSWORD = '
                     f"'{credentials.password}' AND SUPERUSER = true AND LOGIN = true",

@@ -20,11 +20,11 @@ from storewise.engines.cassandra.connection import (
     FAILURES,
     TRANSIENT,
     error_message,
+    execute,
     open_session,
     retried,
 )
-from storewise.engines.cassandra.settings import LEVELS, CassandraSettings
-from storewise.engines.contract.engine import Cluster, Endpoint, Engine, Mode, Schema
+from storewise.engines.contract.engine import Cluster, Endpoint, Mode, Schema
 from storewise.engines.contract.queries import Count, Find
 from storewise.engines.contract.server import Credentials
 from storewise.engines.support.clients import ProcessClient, ProcessState
@@ -45,11 +45,15 @@ _TYPES: Mapping[FieldType, str] = {
 _FIRST_TOKEN, _TOKENS = -(1 << 63), 1 << 64
 #: A count asks for so many parts of the ring of each node, so that none takes long.
 _PARTS_PER_NODE = 16
+_INDEXES = "SELECT index_name, is_queryable, is_building FROM system_views.sai_column_indexes"
 #: Far above any build; one that fails never says so to clients.
 _INDEX_SECONDS = 4 * 3600.0
 #: An index that no node is building, and that cannot be asked either, has failed.
 _INDEX_IDLE_SECONDS = 300.0
-_FLUSH_POOLS = ("MemtableFlushWriter", "MemtablePostFlush", "MemtableReclaimMemory")
+_FLUSHES = (
+    "SELECT active_tasks, pending_tasks, completed_tasks FROM system_views.thread_pools "
+    "WHERE name = 'MemtableFlushWriter'"
+)
 _FLUSH_PERIOD_MS = 250
 _FLUSH_SECONDS = 120.0
 #: The driver's, and Python's for values that a column cannot hold.
@@ -66,14 +70,17 @@ class Shared(ProcessState[Table]):
     prepared: dict[str, Any] = field(default_factory=dict)
 
 
-def connect(engine: Engine, cluster: Cluster, mode: Mode) -> CassandraClient:
-    """Sign in; EngineError within seconds where no node answers or the password is refused."""
-    settings: CassandraSettings = engine.settings_of(cluster.settings)
-    credentials = Credentials.of(cluster)
-    endpoints = numbered_nodes(cluster)
-    level = LEVELS[engine.level_of(cluster)].requests
+def connect(cluster: Cluster, mode: Mode, level: str, concurrency: int) -> CassandraClient:
+    """Sign in, to read and write at `level` (``QUORUM``). EngineError within seconds where no node
+    answers or the password is refused."""
+    credentials, endpoints = Credentials.of(cluster), numbered_nodes(cluster)
     try:
-        session = open_session(endpoints, credentials.user, credentials.password, level)
+        session = open_session(
+            endpoints,
+            credentials.user,
+            credentials.password,
+            ConsistencyLevel.name_to_value[level],
+        )
     except FAILURES as error:
         hosts = ", ".join(map(str, endpoints))
         raise EngineError(f"cassandra: connect to {hosts}: {error_message(error)}") from error
@@ -83,7 +90,7 @@ def connect(engine: Engine, cluster: Cluster, mode: Mode) -> CassandraClient:
             kinds=cluster.kinds,
             endpoints=endpoints,
             session=session,
-            concurrency=settings.concurrency,
+            concurrency=concurrency,
         )
     )
 
@@ -98,36 +105,26 @@ class CassandraClient(ProcessClient[Shared, Table]):
         self._writing("create")
         note = self._new_note(schema)
         for table in self._make_tables(schema).values():
-            self._ddl(create_table_cql(table))
+            self._query("create", create_table_cql(table))
         if schema.index_time == "before":
             self._make_indexes(schema)
-        self._ddl(
-            f"CREATE TABLE IF NOT EXISTS {KEYSPACE}.{SCHEMA_TABLE} "
-            "(id int PRIMARY KEY, content text)"
-        )
+        columns = "(id int PRIMARY KEY, content text)"
+        self._query("create", f"CREATE TABLE IF NOT EXISTS {KEYSPACE}.{SCHEMA_TABLE} {columns}")
         # The last step: a reader of a half-made schema must find none.
-        self._rows(
-            f"INSERT INTO {KEYSPACE}.{SCHEMA_TABLE} (id, content) VALUES (?, ?)",
-            [1, note],
-            ConsistencyLevel.ALL,
-        )
+        insert = f"INSERT INTO {KEYSPACE}.{SCHEMA_TABLE} (id, content) VALUES (1, %s)"
+        self._query("create", insert, ConsistencyLevel.ALL, [note])
         self._use_schema(schema)
 
     def _make_tables(self, schema: Schema) -> dict[Kind, Table]:
         return make_tables(schema, composite=True)
 
     def _read_note(self) -> str | None:
-        tables = self._rows(
-            "SELECT table_name FROM system_schema.tables WHERE keyspace_name = ?", [KEYSPACE]
-        )
-        if (SCHEMA_TABLE,) not in tables:
+        names = f"SELECT table_name FROM system_schema.tables WHERE keyspace_name = '{KEYSPACE}'"
+        if (SCHEMA_TABLE,) not in self._query("read the schema", names):
             return None
         # Written on all nodes that hold it, so one of them is enough, whichever it is.
-        rows = self._rows(
-            f"SELECT content FROM {KEYSPACE}.{SCHEMA_TABLE} WHERE id = ?",
-            [1],
-            ConsistencyLevel.ONE,
-        )
+        row = f"SELECT content FROM {KEYSPACE}.{SCHEMA_TABLE} WHERE id = 1"
+        rows = self._query("read the schema", row)
         return rows[0][0] if rows else None
 
     def _make_indexes(self, schema: Schema) -> None:
@@ -139,31 +136,27 @@ class CassandraClient(ProcessClient[Shared, Table]):
                 f"has {old[0]}: leave indexes out or take a newer Cassandra"
             )
         for kind, name in schema.indexes:
-            self._ddl(
-                f"CREATE INDEX IF NOT EXISTS {quoted(f'{kind.table}_{name}')} ON "
-                f"{KEYSPACE}.{kind.table} ({quoted(name)}) USING 'sai'"
-            )
-        self._await_indexes({f"{kind.table}_{name}" for kind, name in schema.indexes})
-
-    def _await_indexes(self, wanted: set[str]) -> None:
-        """Of a table with rows an index is built in the background, on each node."""
-        cql = "SELECT index_name, is_queryable, is_building FROM system_views.sai_column_indexes"
+            index = quoted(f"{kind.table}_{name}")
+            column = f"{KEYSPACE}.{kind.table} ({quoted(name)})"
+            self._query("create", f"CREATE INDEX IF NOT EXISTS {index} ON {column} USING 'sai'")
+        # Of a table with rows each node builds it in the background.
+        wanted = {f"{kind.table}_{name}" for kind, name in schema.indexes}
         last_building = time.monotonic()
 
         def pending_reason() -> str | None:
             nonlocal last_building
-            rows = [row for row in self._rows_of_nodes(cql) if row[0] in wanted]
+            rows = [row for row in self._rows_of_nodes(_INDEXES) if row[0] in wanted]
             done = sum(queryable and not building for _, queryable, building in rows)
-            pending = len(wanted) * len(self._hosts()) - done
-            if not pending:
+            if done == len(wanted) * len(self._hosts()):
                 return None
-            now = time.monotonic()
             if any(building for *_, building in rows):
-                last_building = now
-            words = f"{pending} are missing; look for their errors in the nodes' logs"
-            if now - last_building > _INDEX_IDLE_SECONDS:
-                raise EngineError(f"cassandra: no node builds the indexes any more, but {words}")
-            return words
+                last_building = time.monotonic()
+            elif time.monotonic() - last_building > _INDEX_IDLE_SECONDS:
+                raise EngineError(
+                    "cassandra: no node builds the indexes any more, but not all of them can be "
+                    "asked; look for their errors in the nodes' logs"
+                )
+            return f"{done} of {len(wanted)} on each of {len(self._hosts())} nodes"
 
         complaint = "cassandra: the indexes are not built on all nodes"
         wait_until(pending_reason, _INDEX_SECONDS, complaint)
@@ -293,12 +286,8 @@ class CassandraClient(ProcessClient[Shared, Table]):
 
         def pending_reason() -> str | None:
             nonlocal last
-            cql = (
-                "SELECT name, active_tasks, pending_tasks, completed_tasks "
-                "FROM system_views.thread_pools"
-            )
-            before, last = last, [r for r in self._rows_of_nodes(cql) if r[0] in _FLUSH_POOLS]
-            is_busy = any(active or pending for _, active, pending, _ in last)
+            before, last = last, self._rows_of_nodes(_FLUSHES)
+            is_busy = any(active or pending for active, pending, _ in last)
             return f"they still write ({last})" if is_busy or last != before else None
 
         complaint = "cassandra: the memory of the nodes is not on their disks"
@@ -309,9 +298,8 @@ class CassandraClient(ProcessClient[Shared, Table]):
 
     def _flush_each(self, milliseconds: int) -> None:
         for table in self._shared.tables.values():
-            self._ddl(
-                f"ALTER TABLE {full_name(table)} WITH memtable_flush_period_in_ms = {milliseconds}"
-            )
+            period = f"memtable_flush_period_in_ms = {milliseconds}"
+            self._query("disk size", f"ALTER TABLE {full_name(table)} WITH {period}")
 
     def close(self) -> None:
         """Closes the connections of all threads."""
@@ -332,14 +320,10 @@ class CassandraClient(ProcessClient[Shared, Table]):
             self._shared.prepared[cql] = statement
         return statement
 
-    def _rows(self, cql: str, values: Any = (), level: int | None = None) -> list[tuple[Any, ...]]:
+    def _rows(self, cql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """All rows of a prepared statement, over all pages."""
         statement = self._prepared(cql)
-        with self._translate_errors("bind"):
-            bound = statement.bind(values)
-        if level is not None:
-            bound.consistency_level = level
-        return self._try("query", lambda: list(self._shared.session.execute(bound)))
+        return self._try("query", lambda: list(self._shared.session.execute(statement, values)))
 
     def _execute_many(self, verb: str, cql: str, values: Iterable[Any]) -> list[Any]:
         """The results of a statement for each of the values, in their order."""
@@ -377,8 +361,11 @@ class CassandraClient(ProcessClient[Shared, Table]):
             "query", lambda: [row for h in self._hosts() for row in session.execute(cql, host=h)]
         )
 
-    def _ddl(self, cql: str) -> None:
-        self._try("create", lambda: self._shared.session.execute(cql))
+    def _query(
+        self, verb: str, cql: str, level: int = ConsistencyLevel.ONE, values: Any = None
+    ) -> list[tuple[Any, ...]]:
+        """The rows of a statement that is asked once."""
+        return self._try(verb, lambda: execute(self._shared.session, cql, level, values))
 
     def _try(self, verb: str, action: Callable[[], _Result]) -> _Result:
         self._check_open()

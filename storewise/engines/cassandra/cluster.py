@@ -13,9 +13,8 @@ from storewise.engines.cassandra.connection import (
     DATACENTER,
     FAILURES,
     error_message,
-    is_refused,
+    execute,
     node_session,
-    query,
     sign_in_errors,
 )
 from storewise.engines.contract.engine import Endpoint
@@ -29,32 +28,32 @@ KEYSPACE = "storewise"
 DEFAULT_ROLE = "cassandra"
 #: From the first answers of all nodes to one ring that each of them sees.
 _RING_SECONDS = 180.0
-_MEMBERS = "SELECT tokens, schema_version FROM system."
+#: What a server says that has looked up the user (and did not fail to).
+_REFUSALS = ("incorrect", "not permitted to log in", "Bad credentials")
 
 
-def not_started_reason(endpoint: Endpoint) -> str | None:
-    """Why no server answers in Cassandra's protocol yet; None if one does. A server that asks for a
-    login has started: no role is needed for this check."""
+def not_started_reason(endpoint: Endpoint, credentials: Credentials) -> str | None:
+    """Why no server answers in Cassandra's protocol yet; None if one does. One that does not let
+    the session's user in has started: before the ring is formed only data0 knows that user."""
     try:
-        with node_session(endpoint, "", ""):
+        with node_session(endpoint, credentials.user, credentials.password):
             return None
     except FAILURES as error:
         return None if sign_in_errors(error) else error_message(error)
 
 
 def not_ready_reason(endpoint: Endpoint, credentials: Credentials) -> str | None:
-    """Why the node does not answer a query of the session's user yet; None if it does. EngineError
-    if it refuses the user or password."""
+    """Why the node does not let the session's user in yet; None if it does. EngineError if it
+    refuses the user or password."""
     try:
-        with node_session(endpoint, credentials.user, credentials.password) as session:
-            query(session, "SELECT release_version FROM system.local")
+        with node_session(endpoint, credentials.user, credentials.password):
+            return None
     except FAILURES as error:
-        if is_refused(error):
+        if any(words in reason for reason in sign_in_errors(error) for words in _REFUSALS):
             raise EngineError(
                 f"cassandra: {endpoint} refuses the user or password of this session"
             ) from error
         return error_message(error)
-    return None
 
 
 def make_ring(context: JoinContext) -> None:
@@ -70,13 +69,13 @@ def make_ring(context: JoinContext) -> None:
         try:
             with node_session(first, credentials.user, credentials.password) as session:
                 if nodes > 1:
-                    query(session, f"ALTER KEYSPACE system_auth WITH {_replication(nodes)}")
+                    execute(session, f"ALTER KEYSPACE system_auth WITH {_replication(nodes)}")
                 # data0 has made the user alone: now each node gets a copy.
                 drop_other_roles(session, credentials)
-                query(
-                    session,
-                    f"CREATE KEYSPACE IF NOT EXISTS {KEYSPACE} WITH {_replication(replicas)}",
-                )
+                keyspace = f"CREATE KEYSPACE IF NOT EXISTS {KEYSPACE}"
+                execute(session, f"{keyspace} WITH {_replication(replicas)}")
+                # A client makes tables at any node: each must know the keyspace.
+                session.cluster.refresh_schema_metadata()
         except FAILURES as error:
             return error_message(error)
         return None
@@ -85,29 +84,24 @@ def make_ring(context: JoinContext) -> None:
         _await_ring(endpoint, nodes, context)
     complaint = f"cassandra: {first}: there is no user for the session"
     wait_until(not_shared_reason, _RING_SECONDS, complaint, context.raise_if_aborted)
-    for endpoint in endpoints:
-        # A client makes tables at any node: each must know the keyspace.
-        _await_ring(endpoint, nodes, context)
     context.log.info("cassandra: %d nodes are one ring; the session's user is the only one", nodes)
 
 
 def _await_ring(endpoint: Endpoint, nodes: int, context: JoinContext) -> None:
-    """Return when a node knows the tokens and the schema of all others."""
+    """Return when a node knows the tokens of all others."""
     credentials = context.node.credentials
 
     def pending_reason() -> str | None:
         try:
             with node_session(endpoint, credentials.user, credentials.password) as session:
-                rows = [*query(session, f"{_MEMBERS}local"), *query(session, f"{_MEMBERS}peers_v2")]
+                members = session.cluster.metadata.all_hosts()
         except FAILURES as error:
             return error_message(error)
-        members = [row for row in rows if row[0]]
-        schemas = {row[1] for row in members}
-        if len(members) == nodes and len(schemas) == 1:
+        if len(members) == nodes:
             return None
         return (
-            f"it knows {len(members)} of {nodes} nodes and {len(schemas)} schemas; look whether "
-            f"the nodes reach each other's port {endpoint.ports['gossip']} (gossip)"
+            f"it knows {len(members)} of {nodes} nodes; look whether the nodes reach each other's "
+            f"port {endpoint.ports['gossip']} (gossip)"
         )
 
     complaint = f"cassandra: {endpoint} has not become one ring with the others"
@@ -117,9 +111,9 @@ def _await_ring(endpoint: Endpoint, nodes: int, context: JoinContext) -> None:
 def drop_other_roles(session: Any, credentials: Credentials) -> None:
     """Remove all roles but the session's user, who is signed in; that user's row is read from all
     copies, and so written where it is missing."""
-    for name, *_ in query(session, "SELECT * FROM system_auth.roles", ConsistencyLevel.ALL):
+    for name, *_ in execute(session, "SELECT * FROM system_auth.roles", ConsistencyLevel.ALL):
         if name != credentials.user:
-            query(session, f'DROP ROLE IF EXISTS "{name}"')
+            execute(session, f'DROP ROLE IF EXISTS "{name}"')
 
 
 def _replication(replicas: int) -> str:

@@ -53,7 +53,6 @@ RETRY_SECONDS = 30.0
 TRANSIENT = (NoHostAvailable, ConnectionException, OperationTimedOut, ReadTimeout, WriteTimeout)
 #: What the driver raises.
 FAILURES = (DriverException, NoHostAvailable, ConnectionException, ErrorMessage, OSError)
-_REFUSALS = ("incorrect", "not permitted to log in", "Bad credentials")
 
 # The driver logs each connection that fails; what matters is in the errors.
 logging.getLogger("cassandra").setLevel(logging.CRITICAL)
@@ -81,7 +80,7 @@ def open_session(
     )
     driver = Driver(
         [DefaultEndPoint(endpoint.address, endpoint.port) for endpoint in endpoints],
-        auth_provider=PlainTextAuthProvider(user, password) if user else None,
+        auth_provider=PlainTextAuthProvider(user, password),
         ssl_context=tls,
         protocol_version=PROTOCOL_VERSION,
         compression=False,
@@ -112,9 +111,11 @@ def node_session(
         session.cluster.shutdown()
 
 
-def query(session: Any, cql: str, level: int = ConsistencyLevel.ONE) -> list[tuple[Any, ...]]:
-    """The rows of one statement that is asked once; raises `FAILURES`."""
-    return list(session.execute(SimpleStatement(cql, consistency_level=level)))
+def execute(
+    session: Any, cql: str, level: int = ConsistencyLevel.ONE, values: Any = None
+) -> list[tuple[Any, ...]]:
+    """The rows of a statement that is asked once; raises `FAILURES`."""
+    return list(session.execute(SimpleStatement(cql, consistency_level=level), values))
 
 
 def retried(
@@ -157,8 +158,3 @@ def sign_in_errors(error: BaseException) -> list[str]:
     """What servers said that did not let a client sign in."""
     errors = error.errors.values() if isinstance(error, NoHostAvailable) else [error]
     return [str(reason) for reason in errors if isinstance(reason, AuthenticationFailed)]
-
-
-def is_refused(error: BaseException) -> bool:
-    """Whether a server has refused the user or password (and did not just fail to look)."""
-    return any(words in reason for reason in sign_in_errors(error) for words in _REFUSALS)

@@ -1,19 +1,20 @@
 """Cassandra: one server, or a ring of several with replicas.
 
-How a node is started is in `launch`, joining in `cluster`, what clients
-do in `client`.
+What a server is started with is in `server.yaml` and the templates, its place on the ring and the
+first start of data0 in `launch`, how several become a ring in `cluster`, clients in `client`.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import Any
+
+from pydantic import Field as Setting
 
 from storewise.engines.cassandra import cluster as cassandra_cluster
 from storewise.engines.cassandra.client import connect
 from storewise.engines.cassandra.launch import launch_of
-from storewise.engines.cassandra.settings import CONSISTENCIES, CassandraSettings
 from storewise.engines.contract.engine import Client, Cluster, Endpoint, Flags, Mode
 from storewise.engines.contract.server import (
     Credentials,
@@ -22,25 +23,34 @@ from storewise.engines.contract.server import (
     Launch,
     Node,
     NodeSpec,
-    ServerEngine,
     Topology,
 )
-from storewise.engines.support.installation import OWN_STORES
-from storewise.engines.support.java import find_jars, java_version
+from storewise.engines.support.java import JavaSettings
+from storewise.engines.support.server_spec import ConfigSettings, ServerSpec, SpecEngine
 from storewise.engines.support.servers import check_topology, data_nodes
 from storewise.errors import EngineError
 
-#: Versions that are taken, and the versions of Java that each runs with.
-JAVAS: Mapping[str, tuple[int, ...]] = {"5.0": (11, 17), "4.1": (11,)}
-_JAR = r"(?:cassandra-all|apache-cassandra)-(\d+\.\d+\S*)\.jar"
-_JAMM = re.compile(r"jamm-[0-9.]+\.jar")
+SPEC = ServerSpec.read(__package__)
 
 
-class CassandraEngine(ServerEngine):
+class CassandraSettings(JavaSettings, ConfigSettings):
+    """What a study may say of Cassandra."""
+
+    spec = SPEC
+    concurrency: int = Setting(
+        default=128, ge=1, le=2048, description="requests in flight of one client thread"
+    )
+    config: dict[str, Any] = Setting(
+        default_factory=dict,
+        description="more options of cassandra.yaml, such as `concurrent_writes: 64`",
+    )
+
+
+class CassandraEngine(SpecEngine):
     """Cassandra's servers."""
 
     name = "cassandra"
-    title = "Cassandra"
+    spec = SPEC
     flags = Flags(
         embedded=False,
         replicas=True,
@@ -54,63 +64,35 @@ class CassandraEngine(ServerEngine):
         count="scan",
         owner=True,
     )
-    consistencies: ClassVar[Mapping[str, str]] = CONSISTENCIES
-    #: All but the first: what commit logs have only in memory is lost with their hosts.
-    lossy_levels = frozenset(CONSISTENCIES) - {"durable"}
-    consistency_aliases: ClassVar[Mapping[str, str]] = {"strong": "durable", "weak": "one"}
     Settings = CassandraSettings
-    guard = "password (PasswordAuthenticator)"
     packages = ("cassandra-driver",)
     #: Three servers that start together on two processors have taken 40 s.
     ready_seconds = 240.0
     own_loopback = True
-    programs = ("java",)
-    install_hint = (
-        "`storewise install cassandra` fetches it (Java: envs/cassandra.yaml for conda), or name "
-        "the directory of a tarball or package in the setting `home` or in STOREWISE_CASSANDRA_HOME"
-    )
 
     def roles(self, topology: Topology, settings: Mapping[str, Any]) -> tuple[NodeSpec, ...]:
         self.settings_of(settings)
         check_topology(self.name, topology, most_replicas=topology.nodes)
         # Alone it has nobody to meet, and may try another port if one is taken.
         meets = ("data",) if topology.nodes > 1 else ()
-        return data_nodes(topology, meets=meets, ports=("gossip",))
+        return data_nodes(topology, meets=meets, ports=self.spec.ports("data", topology))
 
     def find(self, settings: Mapping[str, Any]) -> Installation:
-        """The jars and a Java that fits them; EngineError for other versions of either."""
-        installed = find_jars(
-            self.title,
-            settings,
-            jar=_JAR,
-            variables=("STOREWISE_CASSANDRA_HOME", "CASSANDRA_HOME"),
-            usual=(
-                f"{OWN_STORES}/cassandra*",
-                "/opt/apache-cassandra*",
-                "/usr/share/cassandra",
-            ),
-            javas=JAVAS,
-            hint=self.install_hint,
-        )
-        home, jars = installed.programs["home"], installed.programs["jars"]
-        inside = (path for place in (jars, home / "lib") for path in sorted(place.glob("*.jar")))
-        jamm = next((path for path in inside if _JAMM.fullmatch(path.name)), None)
-        if jamm is None:
+        installed = super().find(settings)
+        jars, home = installed.programs["jars"], installed.programs["home"]
+        jamm = [*jars.glob("jamm-*.jar"), *(home / "lib").glob("jamm-*.jar")]
+        if not jamm:
             raise EngineError(
                 f"Cassandra: there is no jamm-*.jar in {jars}, so it is not complete; "
                 f"{self.install_hint}"
             )
-        return Installation(
-            {**installed.programs, "jamm": jamm},
-            f"{self.title} {installed.version} (Java {java_version(installed.programs['java'])})",
-            installed.environment,
-        )
+        return replace(installed, programs={**installed.programs, "jamm": jamm[0]})
 
     def launch(self, node: Node) -> Launch:
-        return launch_of(node, self.settings_of(node.settings))
+        return launch_of(self.spec, node, self.settings_of(node.settings))
 
     def not_started_reason(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
-        return cassandra_cluster.not_started_reason(endpoint)
+        return cassandra_cluster.not_started_reason(endpoint, credentials)
 
     def not_ready_reason(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
         return cassandra_cluster.not_ready_reason(endpoint, credentials)
@@ -120,15 +102,12 @@ class CassandraEngine(ServerEngine):
         if context.node.spec.index == 0:
             cassandra_cluster.make_ring(context)
 
-    def peer_guards(self, endpoint: Endpoint) -> Mapping[str, str]:
-        return {"gossip": "nothing; TLS and loopback where there is one node"}
-
     def open_ports(
         self, spec: NodeSpec, topology: Topology, settings: Mapping[str, Any]
     ) -> Mapping[str, str]:
-        if topology.nodes == 1:
-            return {}
-        return {"gossip": "read and write all data as a node of the ring"}
+        return super().open_ports(spec, topology, settings) if topology.nodes > 1 else {}
 
     def connect(self, cluster: Cluster, mode: Mode) -> Client:
-        return connect(self, cluster, mode)
+        driver = self.spec.consistency[self.level_of(cluster)].driver
+        settings = self.settings_of(cluster.settings)
+        return connect(cluster, mode, str(driver["consistency_level"]), settings.concurrency)

@@ -22,12 +22,12 @@ def _hashed_by_mongodb(store):
 def _tokens_of_cassandra(store):
     from cassandra.metadata import Murmur3Token
 
-    from storewise.engines.cassandra.connection import node_session, query
+    from storewise.engines.cassandra.connection import execute, node_session
 
     secrets = secrets_of(store.cluster)
     with node_session(store.cluster.endpoints[0], secrets.user, secrets.password) as session:
-        users = query(session, 'SELECT "_id", token("_id") FROM storewise.usertable')
-        measures = query(session, "SELECT m, s, bt, token(m, s) FROM storewise.measures")
+        users = execute(session, 'SELECT "_id", token("_id") FROM storewise.usertable')
+        measures = execute(session, "SELECT m, s, bt, token(m, s) FROM storewise.measures")
     rows = [(USERS, *row) for row in users]
     rows += [(MEASURES, MEASURES.pack(row[:3]), row[3]) for row in measures]
     assert len(rows) == sum(map(len, DOCUMENTS.values()))

@@ -14,8 +14,8 @@ from dataclasses import replace
 import psutil
 import pytest
 from support.needs import unavailable
-from support.servers.cassandra import ENGINE, RING, node_of
 from support.servers.local import running
+from support.servers.nodes import make_node
 from support.servers.samples import connect, fill, sample, secrets_of
 from support.servers.stores import available
 from support.waiting import wait_until
@@ -23,13 +23,15 @@ from support.waiting import wait_until
 from storewise.documents import KINDS, Kind
 from storewise.engines.cassandra import connection as cassandra_connection
 from storewise.engines.cassandra.cluster import KEYSPACE
-from storewise.engines.cassandra.connection import FAILURES, error_message, node_session, query
+from storewise.engines.cassandra.connection import FAILURES, error_message, execute, node_session
+from storewise.engines.cassandra.engine import CassandraEngine
 from storewise.engines.contract.queries import Count
 from storewise.engines.contract.server import Credentials, Topology
 from storewise.errors import EngineError
 from storewise.session.server.server import start_server
 
 pytestmark = pytest.mark.xdist_group("cassandra")
+ENGINE, RING = CassandraEngine(), 3
 DOCUMENTS = sample(8, alignments=200)
 
 
@@ -47,7 +49,7 @@ def ask(cluster, endpoint, cql):
     """What one node itself says."""
     secrets = secrets_of(cluster)
     with node_session(endpoint, secrets.user, secrets.password) as session:
-        return query(session, cql)
+        return execute(session, cql)
 
 
 def assert_default_role_is_refused(endpoint):
@@ -196,21 +198,6 @@ def test_all_replicas_are_one_too_many_then(ring, monkeypatch):
     client.close()
 
 
-def alone(tmp_path, **changes):
-    return node_of(
-        nodes=1,
-        topology=Topology(memory_mb=512),
-        spec=ENGINE.roles(Topology(memory_mb=512), {})[0],
-        installation=ENGINE.find(available("cassandra")),
-        directory=tmp_path / "node",
-        **changes,
-    )
-
-
-def nothing():
-    """No trial to end."""
-
-
 def spoken(place, key):
     """Whether a server goes on with TLS after it has seen our certificate, or that we have none."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -241,15 +228,21 @@ def test_off_loopback_the_default_role_never_is(tmp_path):
     ]
     if not others:
         unavailable("this host has no address but loopback")
-    node = alone(tmp_path, address=others[0])
-    server = start_server(ENGINE, node, tmp_path / "log", nothing)
+    node = make_node(
+        ENGINE,
+        topology=Topology(memory_mb=512),
+        installation=ENGINE.find(available("cassandra")),
+        directory=tmp_path / "node",
+        address=others[0],
+    )
+    server = start_server(ENGINE, node, tmp_path / "log", lambda: None)
     try:
         # An error where it refuses them, which would be seen at once.
         wait_until(
             lambda: not ENGINE.not_ready_reason(server.endpoint, node.credentials), 120, "an answer"
         )
         assert_default_role_is_refused(server.endpoint)
-        assert not (node.directory / "first.json").exists(), "it holds the password"
+        assert not (node.directory / "first_start" / "plan.json").exists(), "it holds the password"
         key = node.directory / "own.pem"
         assert key.stat().st_mode & 0o777 == 0o600
         # A node that is alone talks to other nodes only if they have its own key.
