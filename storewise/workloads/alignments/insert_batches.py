@@ -11,7 +11,6 @@ from storewise.engines.contract.engine import Client
 from storewise.errors import InputError
 from storewise.s3.uri import is_remote
 from storewise.ssearch.inputs.table import InputFile
-from storewise.ssearch.parse.batch import Counts
 from storewise.ssearch.parse.reader import DocumentReader
 from storewise.ssearch.parse.stream import Digesting, open_input
 from storewise.workloads.contract import ClientContext, RefusedFile
@@ -29,54 +28,45 @@ class Part(NamedTuple):
     bytes: int
 
 
-class FileParts:
-    """Iterates over the parts of a file, each kind's in the order of its ids.
+def parts_of(file: InputFile, context: ClientContext, size: int) -> Iterator[Part]:
+    """The parts of a file of at most `size` documents, each kind's in the order of its ids.
 
-    At the end the file is checked against its manifest row, and `counts` are those of the full
-    parse. Raises InputError for a file that is bad or was changed since.
+    At the end the file is checked against its manifest row. Raises InputError for a file that is
+    bad or was changed since.
     """
-
-    def __init__(self, file: InputFile, context: ClientContext, size: int) -> None:
-        self._file, self._context, self._size = file, context, size
-        self.counts = Counts()
-
-    def __iter__(self) -> Iterator[Part]:
-        file, size = self._file, self._size
-        # A sampled digest covers parts of the file only; then the size must do.
-        sampled = file.queries is None
-        # An object is read only as it was listed.
-        if not is_remote(file.path):
-            _check_size(file)
-        with open_input(file.path, file) as stream:
-            content = Digesting(stream, file.path)
-            reader = DocumentReader(
-                cast(BinaryIO, stream if sampled else content),
-                file.digest,
-                encoding=self._context.encoding or self._context.engine.encoding,
-                study_fields=self._context.study_fields,
-                alignments_per_batch=size,
+    # A sampled digest covers parts of the file only; then the size must do.
+    sampled = file.queries is None
+    # An object is read only as it was listed.
+    if not is_remote(file.path):
+        _check_size(file)
+    with open_input(file.path, file) as stream:
+        content = Digesting(stream, file.path)
+        reader = DocumentReader(
+            cast(BinaryIO, stream if sampled else content),
+            file.digest,
+            encoding=context.encoding or context.engine.encoding,
+            study_fields=context.study_fields,
+            alignments_per_batch=size,
+        )
+        before = 0
+        for batch in reader:
+            text, before = batch.bytes_read - before, batch.bytes_read
+            for kind, documents in batch:
+                # A slice of a record batch copies nothing.
+                for i in range(0, len(documents), size):
+                    part = documents[i : i + size]
+                    yield Part(kind, part, text * len(part) // len(batch))
+        counts = reader.counts
+        if sampled:
+            return
+        if (file.queries, file.alignments) != (counts.queries, counts.alignments):
+            raise _changed(
+                file,
+                f"{file.queries} queries and {file.alignments} alignments",
+                f"{counts.queries} and {counts.alignments}",
             )
-            before = 0
-            for batch in reader:
-                documents = len(batch)
-                text, before = batch.bytes_read - before, batch.bytes_read
-                for kind, documents_of_kind in batch:
-                    # A slice of a record batch copies nothing.
-                    for part in (
-                        documents_of_kind[i : i + size]
-                        for i in range(0, len(documents_of_kind), size)
-                    ):
-                        yield Part(kind, part, text * len(part) // documents)
-            self.counts = counts = reader.counts
-            if not sampled:
-                if (file.queries, file.alignments) != (counts.queries, counts.alignments):
-                    raise _changed(
-                        file,
-                        f"{file.queries} queries and {file.alignments} alignments",
-                        f"{counts.queries} and {counts.alignments}",
-                    )
-                if (digest := content.digest()) != file.digest:
-                    raise _changed(file, f"digest {file.digest.hex()}", digest.hex())
+        if (digest := content.digest()) != file.digest:
+            raise _changed(file, f"digest {file.digest.hex()}", digest.hex())
 
 
 def _check_size(file: InputFile) -> None:

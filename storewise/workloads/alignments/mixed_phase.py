@@ -14,10 +14,11 @@ it was not acknowledged.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
 from pydantic import Field
 
 from storewise.documents import KINDS, Kind, make_id
@@ -27,9 +28,9 @@ from storewise.ssearch.inputs.shards import load_shard
 from storewise.ssearch.inputs.table import InputFile
 from storewise.ssearch.parse.remote import fetched_ahead, prepare
 from storewise.workloads.alignments.insert_batches import (
-    FileParts,
     Part,
     assign_files,
+    parts_of,
     roll_back_file,
 )
 from storewise.workloads.alignments.point_reads import PointReads
@@ -108,47 +109,37 @@ class _Inserts:
 
     def _remaining(self, files: Sequence[InputFile]) -> Iterator[tuple[Part, dict[str, Any]]]:
         """Parts that no earlier step has stored, each with the note on its file."""
-        earlier = {n["stored"]: n["documents"] for n in self._context.before if "stored" in n}
+        context = self._context
+        earlier = {n["stored"]: n["documents"] for n in context.before if "stored" in n}
         with fetched_ahead(files):
-            yield from self._parts_of(files, earlier)
-
-    def _parts_of(
-        self, files: Sequence[InputFile], earlier: Mapping[str, Sequence[int]]
-    ) -> Iterator[tuple[Part, dict[str, Any]]]:
-        for file in files:
-            skip = list(earlier.get(str(file.path), (0,) * len(KINDS)))
-            note: dict[str, Any] = {
-                "stored": str(file.path),
-                "digest": file.digest.hex(),
-                "documents": list(skip),
-                "unsure": [0] * len(KINDS),
-            }
-            # It changes with every insert, up to the end of the step.
-            self._context.notes.append(note)
-            try:
-                for part in FileParts(file, self._context, self._context.params.batch_size):
-                    gone = min(skip[part.kind.number], len(part.documents))
-                    skip[part.kind.number] -= gone
-                    if gone < len(part.documents):
-                        yield part._replace(documents=part.documents[gone:]), note
-            except InputError as error:
-                stored = {kind: note["documents"][kind.number] for kind in KINDS}
-                roll_back_file(self._client, self._context, file, stored, error)
-                note["documents"] = [0] * len(KINDS)
-                self._forget(file.digest)
+            for file in files:
+                skip = list(earlier.get(str(file.path), (0,) * len(KINDS)))
+                note: dict[str, Any] = {
+                    "stored": str(file.path),
+                    "digest": file.digest.hex(),
+                    "documents": list(skip),
+                    "unsure": [0] * len(KINDS),
+                }
+                # It changes with every insert, up to the end of the step.
+                context.notes.append(note)
+                try:
+                    for part in parts_of(file, context, context.params.batch_size):
+                        gone = min(skip[part.kind.number], len(part.documents))
+                        skip[part.kind.number] -= gone
+                        if gone < len(part.documents):
+                            yield part._replace(documents=part.documents[gone:]), note
+                except InputError as error:
+                    stored = {kind: note["documents"][kind.number] for kind in KINDS}
+                    roll_back_file(self._client, context, file, stored, error)
+                    note["documents"] = [0] * len(KINDS)
+                    self._forget(file.digest)
 
     def _forget(self, digest: bytes) -> None:
         """Leave a file's ids out of what is read."""
-        begins = [0, *self._ends[:-1]]
-        kept = [
-            (place, end - begin)
-            for place, begin, end in zip(self._places, begins, self._ends, strict=True)
-            if place[1] != digest
-        ]
-        self._places, self._ends = [], []
-        for place, count in kept:
-            self._places.append(place)
-            self._ends.append(self.documents + count)
+        counts = np.diff(self._ends, prepend=0).tolist()
+        kept = [one for one in zip(self._places, counts, strict=True) if one[0][1] != digest]
+        self._places = [place for place, _ in kept]
+        self._ends = np.cumsum([count for _, count in kept], dtype=int).tolist()
 
 
 def mixed(client: Client, context: ClientContext) -> Iterator[Operation]:

@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from itertools import count, islice
 from threading import Lock
 from typing import Any
 
@@ -105,29 +106,22 @@ def learn(files: StoredFiles) -> ParameterPool:
 
 @lru_cache(maxsize=4)
 def _learn(files: tuple[tuple[str, bytes, int], ...], seed: int) -> ParameterPool:
-    rna: set[str] = set()
-    genes: set[str] = set()
-    expects: list[float] = []
-    idents: list[float] = []
+    values: dict[str, list[Any]] = {name: [] for name in ("q", "gene", "e", "i")}
     for path, digest, stored in files:
         left = min(stored, _ALIGNMENTS)
         for batch in DocumentReader(path, digest):
             for hit in batch.align[:left]:
-                rna.add(hit["q"])
-                if hit["gene"] is not None:
-                    genes.add(hit["gene"])
-                if hit["e"] is not None:
-                    expects.append(hit["e"])
-                if hit["i"] is not None:
-                    idents.append(hit["i"])
+                for name, some in values.items():
+                    if hit[name] is not None:
+                        some.append(hit[name])
             left -= len(batch.align)
             if left <= 0:
                 break
     return ParameterPool(
-        tuple(sorted(rna)),
-        tuple(sorted(genes)),
-        tuple(sorted(expects)),
-        tuple(sorted(idents)),
+        tuple(sorted(set(values["q"]))),
+        tuple(sorted(set(values["gene"]))),
+        tuple(sorted(values["e"])),
+        tuple(sorted(values["i"])),
         seed,
     )
 
@@ -167,23 +161,16 @@ def questions(client: Client, context: ClientContext) -> Iterator[Operation]:
     def size() -> int:
         return sum(document_bytes(document) for document in got[0].documents)
 
-    def operations() -> Iterator[Operation]:
-        done = 0
-        # Neighbouring clients begin with different questions.
-        turn = context.client
-        while share is None or done < share:
-            question = draw(params.questions[turn % len(params.questions)], params, pool, stream)
-            yield Operation(question.name, partial(call, question), size=size)
-            turn += 1
-            done += 1
-
-    return operations()
+    # Neighbouring clients begin with different questions.
+    names = params.questions
+    turns = islice(count(context.client), share)
+    drawn = (draw(names[turn % len(names)], params, pool, stream) for turn in turns)
+    return (Operation(q.name, partial(call, q), size=size) for q in drawn)
 
 
 def note_of(name: Name, context: ClientContext) -> dict[str, Any]:
     """Who answers a question here, and which indexes are there that may serve it."""
-    way = way_of(name, context.engine.flags)
-    schema = context.schema
+    way, schema = way_of(name, context.engine.flags), context.schema
     served = [
         f"{kind.table}.{field}"
         for kind, field in schema.indexes

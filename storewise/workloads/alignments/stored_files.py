@@ -1,8 +1,7 @@
 """Lists of input files: those a write worker stored, and all ids that they stand for.
 
-A list is a Parquet file with the columns of a shard list (``ssearch.shards``): path, bytes,
-digest (16 bytes), queries, alignments, documents, shard. The ids of a file's documents follow
-from its digest and counts alone, so nothing else is needed to read a store.
+A list is a Parquet file with columns of a shard list (``ssearch.shards``). The ids of a file's
+documents follow from its digest and counts alone, so nothing else is needed to read a store.
 """
 
 from __future__ import annotations
@@ -23,93 +22,126 @@ from storewise.documents import DIGEST_BYTES, FULL_DIGEST_BYTES, ID_BYTES, KINDS
 from storewise.engines.contract.engine import Placement, SourceFile
 from storewise.errors import ResultError
 from storewise.ssearch.inputs.shards import load_shards
-from storewise.ssearch.inputs.table import rows_of
+from storewise.ssearch.inputs.table import SHARDS_SCHEMA, rows_of
 from storewise.workloads.contract import LoadedFile
+
+Integers = NDArray[np.int64]
 
 #: Ids drawn at a time: little enough that drawing never stalls a client for a millisecond.
 _DRAW = 1024
 #: Ids in one list.
 _IDS = 500
-_SCHEMA = pa.schema(
-    [
-        pa.field("path", pa.string(), nullable=False),
-        pa.field("bytes", pa.int64(), nullable=False),
-        pa.field("digest", pa.binary(FULL_DIGEST_BYTES), nullable=False),
-        pa.field("queries", pa.int64(), nullable=False),
-        pa.field("alignments", pa.int64(), nullable=False),
-        pa.field("documents", pa.int64(), nullable=False),
-        pa.field("shard", pa.int32(), nullable=False),
-    ]
-)
+_COLUMNS = ("path", "bytes", "digest", "queries", "alignments", "documents", "shard")
+_SCHEMA = pa.schema([SHARDS_SCHEMA.field(name) for name in _COLUMNS])
 
 
 def write_files(path: Path, files: Iterable[LoadedFile]) -> None:
     """Write a list of stored files, whole or not at all."""
     rows = list(files)
-    table = pa.table(
-        {name: [getattr(row, name) for row in rows] for name in _SCHEMA.names}, schema=_SCHEMA
-    )
+    columns = {name: [getattr(row, name) for row in rows] for name in _COLUMNS}
     with aside(path) as place:
-        pq.write_table(table, place, compression="zstd")
+        pq.write_table(pa.table(columns, schema=_SCHEMA), place, compression="zstd")
 
 
 @dataclass(frozen=True, slots=True)
 class StoredFiles:
-    """All stored files of a trial as arrays with one entry per file, ordered by path.
+    """All stored files of a trial, ordered by path.
 
     A study can have a million files, and each reading process has one of these.
-
-    `sizes` are bytes on disk; `prefixes` has shape (files, 7): the first bytes of each digest.
     """
 
-    paths: Any
-    """Arrow array of strings."""
-    sizes: NDArray[np.int64]
+    table: Any
+    """Arrow table of paths, bytes on disk, digests and shards."""
     prefixes: NDArray[np.uint8]
-    digests: Any
-    """Arrow array of 16 bytes each."""
-    queries: NDArray[np.int64]
-    alignments: NDArray[np.int64]
-    shards: NDArray[np.int64]
-    added: NDArray[np.int64] | None = None
-    """Documents of each kind that phases after the load have stored, shape (files, 4); such a
-    file has no queries and alignments above. None where there are none."""
-    unsure: NDArray[np.int64] | None = None
+    """Shape (files, 7): the first bytes of each digest."""
+    documents: Integers
+    """Documents of each kind that are stored, shape (files, 4)."""
+    unsure: Integers
     """Documents whose insert was not acknowledged, in the same form: stored or not."""
 
     @classmethod
     def read(cls, lists: Sequence[Path]) -> StoredFiles:
         """The files of these lists together; raises ResultError for a list that is none."""
-        tables = []
+        tables = [_SCHEMA.empty_table()]
         for path in lists:
             try:
                 # read_table would import the dataset machinery; a worker starts in a hurry.
-                tables.append(pq.ParquetFile(path).read().select(_SCHEMA.names).cast(_SCHEMA))
+                tables.append(pq.ParquetFile(path).read().select(_COLUMNS).cast(_SCHEMA))
             except (OSError, KeyError, ValueError, pa.ArrowException) as error:
                 raise ResultError(f"{path}: not a list of stored files: {error}") from error
-        table = pa.concat_tables(tables) if tables else _SCHEMA.empty_table()
-        table = table.sort_by("path")
-        digests = table["digest"].combine_chunks()
-        raw = b"".join(digest[:DIGEST_BYTES] for digest in digests.to_pylist())
-        prefixes = np.frombuffer(raw, dtype=np.uint8)
-
-        def column(name: str) -> NDArray[np.int64]:
-            return np.asarray(table[name].to_numpy(), dtype=np.int64)
-
+        table = pa.concat_tables(tables).sort_by("path").combine_chunks()
+        digests = np.frombuffer(b"".join(table["digest"].to_pylist()), dtype=np.uint8)
+        queries, alignments = (table[name].to_numpy() for name in ("queries", "alignments"))
+        documents = np.stack([queries, alignments, alignments, alignments], axis=1)
         return cls(
-            table["path"].combine_chunks(),
-            column("bytes"),
-            prefixes.reshape(-1, DIGEST_BYTES),
-            digests,
-            column("queries"),
-            column("alignments"),
-            column("shard"),
+            table,
+            digests.reshape(-1, FULL_DIGEST_BYTES)[:, :DIGEST_BYTES],
+            documents,
+            np.zeros_like(documents),
         )
 
-    def counts(self, kind: Kind) -> NDArray[np.int64]:
+    def with_notes(self, notes: Iterable[Mapping[str, Any]]) -> StoredFiles:
+        """The same files with what later phases' notes say that they stored of them.
+
+        Of several notes on a file the one with the most counts: a step goes on where the last one
+        has ended. The load has stored nothing of such a file.
+        """
+        stored = [note for note in notes if "stored" in note]
+        if not stored:
+            return self
+        places = {prefix.tobytes(): place for place, prefix in enumerate(self.prefixes)}
+        documents, unsure = self.documents.copy(), self.unsure.copy()
+        for note in stored:
+            place = places[bytes.fromhex(note["digest"])[:DIGEST_BYTES]]
+            if sum(note["documents"]) >= documents[place].sum():
+                documents[place], unsure[place] = note["documents"], note["unsure"]
+        return replace(self, documents=documents, unsure=unsure)
+
+    def of_shard(self, shard: int) -> StoredFiles:
+        """Only the files of one shard."""
+        mine = self.table["shard"].to_numpy() == shard
+        return StoredFiles(
+            self.table.filter(pa.array(mine)),
+            self.prefixes[mine],
+            self.documents[mine],
+            self.unsure[mine],
+        )
+
+    @property
+    def paths(self) -> list[str]:
+        return list(self.table["path"].to_pylist())
+
+    @property
+    def sizes(self) -> Integers:
+        """Bytes on disk."""
+        return np.asarray(self.table["bytes"].to_numpy())
+
+    @property
+    def digests(self) -> list[bytes]:
+        """Whole digests (16 bytes)."""
+        return list(self.table["digest"].to_pylist())
+
+    @property
+    def shards(self) -> list[int]:
+        return list(self.table["shard"].to_pylist())
+
+    def counts(self, kind: Kind) -> Integers:
         """Documents of a kind in each file."""
-        loaded = self.queries if kind is Kind.TASKS else self.alignments
-        return loaded if self.added is None else loaded + self.added[:, kind.number]
+        return self.documents[:, kind.number]
+
+    def total(self, kind: Kind) -> int:
+        return int(self.counts(kind).sum())
+
+    def unsure_of(self, kind: Kind) -> int:
+        """Documents of a kind that may be stored or not."""
+        return int(self.unsure[:, kind.number].sum())
+
+    def path(self, file: int) -> str:
+        return str(self.table["path"][file].as_py())
+
+    def digest(self, file: int) -> bytes:
+        """The whole digest of a file (16 bytes)."""
+        return bytes(self.table["digest"][file].as_py())
 
     def every_id(self, kind: Kind) -> Iterator[list[bytes]]:
         """All stored ids of a kind, in lists."""
@@ -118,68 +150,11 @@ class StoredFiles:
                 ordinals = np.arange(start, min(count, start + _IDS))
                 yield make_ids(np.tile(prefix, (len(ordinals), 1)), kind, ordinals)
 
-    def unsure_of(self, kind: Kind) -> int:
-        """Documents of a kind that may be stored or not."""
-        return 0 if self.unsure is None else int(self.unsure[:, kind.number].sum())
-
-    def with_notes(self, notes: Iterable[Mapping[str, Any]]) -> StoredFiles:
-        """The same files with what later phases' notes say that they stored of them.
-
-        Of several notes on a file the one with the most counts: a step goes on where the last one
-        has ended.
-        """
-        stored = [note for note in notes if "stored" in note]
-        if not stored:
-            return self
-        places = {prefix.tobytes(): place for place, prefix in enumerate(self.prefixes)}
-        added = np.zeros((len(self.prefixes), len(KINDS)), dtype=np.int64)
-        unsure = np.zeros_like(added)
-        for note in stored:
-            place = places[bytes.fromhex(note["digest"])[:DIGEST_BYTES]]
-            documents = np.asarray(note["documents"], dtype=np.int64)
-            if documents.sum() >= added[place].sum():
-                added[place], unsure[place] = documents, note["unsure"]
-        return replace(self, added=added, unsure=unsure)
-
-    def of_shard(self, shard: int) -> StoredFiles:
-        """Only the files of one shard."""
-        mine = np.flatnonzero(self.shards == shard)
-        return StoredFiles(
-            self.paths.take(pa.array(mine)),
-            self.sizes[mine],
-            self.prefixes[mine],
-            self.digests.take(pa.array(mine)),
-            self.queries[mine],
-            self.alignments[mine],
-            self.shards[mine],
-            None if self.added is None else self.added[mine],
-            None if self.unsure is None else self.unsure[mine],
-        )
-
     def sources(self) -> tuple[SourceFile, ...]:
         """What an engine needs that answers from the files themselves."""
-        counts = np.stack([self.counts(kind) for kind in KINDS], axis=1).tolist()
-        return tuple(
-            SourceFile(path, size, digest, tuple(documents), shard)
-            for path, size, digest, documents, shard in zip(
-                self.paths.to_pylist(),
-                self.sizes.tolist(),
-                self.digests.to_pylist(),
-                counts,
-                self.shards.tolist(),
-                strict=True,
-            )
-        )
-
-    def path(self, file: int) -> str:
-        return str(self.paths[file].as_py())
-
-    def digest(self, file: int) -> bytes:
-        """The whole digest of a file (16 bytes)."""
-        return bytes(self.digests[file].as_py())
-
-    def total(self, kind: Kind) -> int:
-        return int(self.counts(kind).sum())
+        counts = map(tuple, self.documents.tolist())
+        columns = (self.paths, self.sizes.tolist(), self.digests, counts, self.shards)
+        return tuple(map(SourceFile, *columns))
 
 
 def files_to_come(shards: Path) -> tuple[SourceFile, ...]:
@@ -196,7 +171,7 @@ class ShardPlacement(Placement):
     def __init__(self, files: StoredFiles) -> None:
         self._stores: dict[bytes, int] = {
             prefix.tobytes(): shard
-            for prefix, shard in zip(files.prefixes, files.shards.tolist(), strict=True)
+            for prefix, shard in zip(files.prefixes, files.shards, strict=True)
         }
 
     def store_of(self, document_id: bytes) -> int:

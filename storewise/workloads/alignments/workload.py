@@ -18,7 +18,7 @@ from storewise.ssearch.inputs.shards import load_shard
 from storewise.ssearch.inputs.table import InputFile
 from storewise.ssearch.parse.remote import fetched_ahead, prepare
 from storewise.workloads.alignments.contents import contents_of
-from storewise.workloads.alignments.insert_batches import FileParts, assign_files, roll_back_file
+from storewise.workloads.alignments.insert_batches import assign_files, parts_of, roll_back_file
 from storewise.workloads.alignments.mixed_phase import MixedParams, left_files, mixed
 from storewise.workloads.alignments.point_reads import PointReads
 from storewise.workloads.alignments.queries import QUESTIONS
@@ -141,26 +141,21 @@ def _write(client: Client, context: ClientContext) -> Iterator[Operation]:
 def _store_files(
     client: Client, context: ClientContext, files: Sequence[InputFile]
 ) -> Iterator[Operation]:
+    """Insert and check each file; with `quarantine`, take a bad one out again and go on."""
     with fetched_ahead(files):
         for file in files:
-            yield from _store_file(client, context, file)
-
-
-def _store_file(client: Client, context: ClientContext, file: InputFile) -> Iterator[Operation]:
-    """Insert one file and check it; with `quarantine`, take a bad one out again and go on."""
-    stored = dict.fromkeys(KINDS, 0)
-    parts = FileParts(file, context, context.params.batch_size)
-    try:
-        for kind, part, text in parts:
-            call = partial(_insert, client.insert, kind, part)
-            # Counted before it is done: a part that failed half-way is taken out too.
-            stored[kind] += len(part)
-            yield Operation("insert", call, len(part), text)
-    except InputError as error:
-        roll_back_file(client, context, file, stored, error)
-        return
-    counts = parts.counts
-    context.loaded.append(loaded_file(file, counts.queries, counts.alignments, context.shard))
+            stored = dict.fromkeys(KINDS, 0)
+            try:
+                for kind, part, text in parts_of(file, context, context.params.batch_size):
+                    # Counted before it is done: a part that failed half-way is taken out too.
+                    stored[kind] += len(part)
+                    call = partial(_insert, client.insert, kind, part)
+                    yield Operation("insert", call, len(part), text)
+            except InputError as error:
+                roll_back_file(client, context, file, stored, error)
+            else:
+                queries, alignments = stored[Kind.TASKS], stored[Kind.ALIGN]
+                context.loaded.append(loaded_file(file, queries, alignments, context.shard))
 
 
 def loaded_file(file: InputFile, queries: int, alignments: int, shard: int) -> LoadedFile:

@@ -38,19 +38,13 @@ def zeta(items: int, theta: float = THETA) -> float:
     if items == first:
         return total
 
-    def derivatives(x: float) -> tuple[float, float, float]:
-        return float(x**-theta / 2), float(-theta * x ** (-theta - 1) / 12), _third(x, theta)
+    def beyond(x: float) -> float:
+        power: float = x**-theta
+        third = theta * (theta + 1) * (theta + 2) * power / x**3 / 720
+        return power * x / (1 - theta) + power / 2 - theta * power / x / 12 + third
 
-    a, b = float(first), float(items)
-    integral = float((b ** (1 - theta) - a ** (1 - theta)) / (1 - theta))
-    half_a, one_a, three_a = derivatives(a)
-    half_b, one_b, three_b = derivatives(b)
-    # The sum from `first` on holds its first term a second time.
-    return total + integral + half_b - half_a + (one_b - one_a) - (three_b - three_a)
-
-
-def _third(x: float, theta: float) -> float:
-    return float(-theta * (theta + 1) * (theta + 2) * x ** (-theta - 3) / 720)
+    # The sum from `first` on holds its first term a second time, of which `beyond` has half.
+    return total + beyond(float(items)) - beyond(float(first))
 
 
 class Zipfian:

@@ -10,7 +10,7 @@ not: it is never read.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +24,7 @@ _BLOCK = 8192
 _NONE = np.empty(0, dtype=np.int64)
 
 
-class Sequence:
+class Numbering:
     """The numbers start, start + stride, ... of one client, below `end`; with a `shard`, only
     those whose keys this one of several stores holds.
 
@@ -67,11 +67,20 @@ class Sequence:
         return numbers
 
 
-class Inserted:
-    """What one client of one phase inserts; kept in a note that later phases read."""
+class Inserts:
+    """The numbers that one client of a phase inserts, and the note on them for later phases."""
 
-    def __init__(self, context: ClientContext, start: int, stride: int) -> None:
-        filtered = context.stores > 1
+    def __init__(
+        self,
+        context: ClientContext,
+        load: LoadParams,
+        start: int,
+        stride: int,
+        end: int | None = None,
+    ) -> None:
+        stores = context.stores if context.stores > 1 else 0
+        numbers = Numbering(start, stride, load, end=end, shard=context.shard, stores=stores)
+        self.take = numbers.take
         self.note: dict[str, Any] = {
             "ycsb": context.phase,
             "step": context.step,
@@ -80,7 +89,7 @@ class Inserted:
             "stride": stride,
             "tried": 0,
             "failed": [],
-            "stores": context.stores if filtered else 0,
+            "stores": stores,
         }
         # The driver sends the note when the step has ended, however that came.
         context.notes.append(self.note)
@@ -96,16 +105,15 @@ class Inserted:
 
 def tried(note: Mapping[str, Any], load: LoadParams, *, loading: bool) -> Numbers:
     """All numbers that a note says were tried, in their order."""
-    end = load.end if loading else None
-    sequence = Sequence(
+    numbering = Numbering(
         note["start"],
         note["stride"],
         load,
-        end=end,
+        end=load.end if loading else None,
         shard=note["process"],
         stores=note["stores"],
     )
-    return sequence.take(note["tried"])
+    return numbering.take(note["tried"])
 
 
 def _failed(note: Mapping[str, Any], numbers: Numbers) -> Numbers:
@@ -172,52 +180,38 @@ class Known(NamedTuple):
     """So many of the records, the oldest, are known to all clients."""
 
 
-class _Latest:
-    """The records of the step that runs: all threads of a process ask for the same."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._key: tuple[Any, ...] = ()
-        self._found: Known | None = None
-
-    def get(self, key: tuple[Any, ...], make: Callable[[], Known]) -> Known:
-        with self._lock:
-            same = len(key) == len(self._key) and all(
-                a is b for a, b in zip(key, self._key, strict=True)
-            )
-            if self._found is None or not same:
-                self._found, self._key = make(), key
-            return self._found
-
-
-_latest = _Latest()
+_lock = threading.Lock()
+#: Of the step that runs: what its clients know, and of what; all threads of a process ask the same.
+_latest: tuple[tuple[Any, ...], Known] | None = None
 
 
 def records_before(context: ClientContext) -> Known:
     """What a client knows when a step begins: all inserts of earlier phases, and those of earlier
     steps of this phase by this process."""
-    load: LoadParams = context.load
-
-    def make() -> Known:
-        # What this phase has inserted so far differs between processes; what they share must not.
-        earlier = [note for note in context.before if note.get("ycsb") != context.phase]
-        common = Records(load, earlier)
-        inserted = len(earlier) < len(context.before)
-        records = Records(load, context.before) if inserted else common
-        return Known(records, common.top, len(common))
-
-    return _latest.get((context.before, load, context.phase), make)
+    global _latest
+    key = (context.before, context.load, context.phase)
+    with _lock:
+        if _latest is None or any(a is not b for a, b in zip(_latest[0], key, strict=True)):
+            _latest = key, _known(*key)
+        return _latest[1]
 
 
-def next_numbers(context: ClientContext, base: int) -> tuple[Sequence, Inserted]:
-    """The numbers that a client of a changing phase inserts, and its note.
+def _known(before: Sequence[Mapping[str, Any]], load: LoadParams, phase: str) -> Known:
+    # What this phase has inserted so far differs between processes; what they share must not.
+    earlier = [note for note in before if note.get("ycsb") != phase]
+    common = Records(load, earlier)
+    records = Records(load, before) if len(earlier) < len(before) else common
+    return Known(records, common.top, len(common))
+
+
+def next_inserts(context: ClientContext, base: int) -> Inserts:
+    """What a client of a changing phase inserts.
 
     Processes share the numbers from `base` on by stride, each its threads likewise, and each step
     begins above those before it. Processes with stores of their own share them by the stores that
     the keys belong to.
     """
     load: LoadParams = context.load
-    separate = context.one_store and context.stores > 1
     processes = 1 if context.one_store else context.workers * context.processes
     offset = 0 if context.one_store else context.shard
     first = 0
@@ -227,22 +221,14 @@ def next_numbers(context: ClientContext, base: int) -> tuple[Sequence, Inserted]
             if len(numbers):
                 first = max(first, (int(numbers[-1]) - base - offset) // processes + 1)
     start = base + offset + processes * (first + context.thread)
-    stride = processes * context.threads
-    sequence = Sequence(
-        start, stride, load, shard=context.shard, stores=context.stores if separate else 0
-    )
-    return sequence, Inserted(context, start, stride)
+    return Inserts(context, load, start, processes * context.threads)
 
 
-def load_numbers(context: ClientContext) -> tuple[Sequence, Inserted]:
-    """The numbers that a client of the load inserts, and its note."""
+def load_inserts(context: ClientContext) -> Inserts:
+    """What a client of the load inserts."""
     load: LoadParams = context.params
     if context.stores > 1:
         place, stride = context.thread, context.threads
     else:
         place, stride = context.client, context.clients
-    start = load.insertstart + place
-    sequence = Sequence(
-        start, stride, load, end=load.end, shard=context.shard, stores=context.stores
-    )
-    return sequence, Inserted(context, start, stride)
+    return Inserts(context, load, load.insertstart + place, stride, load.end)

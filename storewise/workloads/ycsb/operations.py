@@ -31,7 +31,7 @@ from storewise.workloads.ycsb.distributions import (
     Sequential,
     Uniform,
 )
-from storewise.workloads.ycsb.key_space import load_numbers, next_numbers, records_before
+from storewise.workloads.ycsb.key_space import load_inserts, next_inserts, records_before
 from storewise.workloads.ycsb.keys import Numbers, of_store
 from storewise.workloads.ycsb.params import PROPORTIONS, LoadParams, RunParams
 from storewise.workloads.ycsb.values import Values
@@ -48,12 +48,12 @@ def encode(documents: Sequence[Document]) -> list[bytes]:
     return [bson.encode({**d, "_id": d["_id"].decode("ascii")}) for d in documents]
 
 
-def load(client: Client, context: ClientContext, kind: Kind) -> Iterator[Operation]:
+def load_records(client: Client, context: ClientContext, kind: Kind) -> Iterator[Operation]:
     """Insert this client's share of the records, ``batchsize`` in one operation."""
     params: LoadParams = context.params
-    sequence, inserted = load_numbers(context)
+    inserts = load_inserts(context)
     values = Values(params, context.stream(), context.seed)
-    note, size = inserted.note, params.batchsize
+    note, size = inserts.note, params.batchsize
 
     def insert(batch: Sequence[Any]) -> int:
         first = note["tried"]
@@ -61,7 +61,7 @@ def load(client: Client, context: ClientContext, kind: Kind) -> Iterator[Operati
         try:
             client.insert(kind, batch)
         except StorewiseError:
-            inserted.failed(first, len(batch))
+            inserts.failed(first, len(batch))
             raise
         return len(batch)
 
@@ -70,7 +70,7 @@ def load(client: Client, context: ClientContext, kind: Kind) -> Iterator[Operati
     block = max(size, min(_BLOCK, _BYTES // average) // size * size)
 
     def operations() -> Iterator[Operation]:
-        while len(numbers := sequence.take(block)):
+        while len(numbers := inserts.take(block)):
             documents = values.records(params.keys(numbers))
             for at in range(0, len(documents), size):
                 batch = documents[at : at + size]
@@ -89,12 +89,9 @@ def _payload(document: Mapping[str, Any]) -> int:
     return sum(len(v) for k, v in document.items() if k != "_id" and isinstance(v, str))
 
 
-def run(client: Client, context: ClientContext, kind: Kind) -> Iterator[Operation]:
-    """The operations of a phase after the load."""
-    return _Run(client, context, kind).operations()
+class Run:
+    """The operations of one client of a phase after the load."""
 
-
-class _Run:
     def __init__(self, client: Client, context: ClientContext, kind: Kind) -> None:
         self.client, self.context, self.kind = client, context, kind
         self.params: RunParams = context.params
@@ -111,7 +108,7 @@ class _Run:
         if not len(self.records) and self.inserts < 1:
             raise EngineError("there is nothing to read: the load stored no record")
         if self.inserts:
-            self.sequence, self.inserted = next_numbers(context, base)
+            self.inserted = next_inserts(context, base)
         self.mine: list[int] = []
         """Numbers that this client inserts, ascending."""
         self.chooser = self._chooser()
@@ -225,7 +222,7 @@ class _Run:
         """Key, number and document of so many new records."""
         if not count:
             return iter(())
-        numbers = self.sequence.take(count)
+        numbers = self.inserted.take(count)
         keys = self.load.keys(numbers)
         documents: Sequence[Any] = self.values.records(keys)
         if self.context.engine.encoding == "bson":
@@ -275,26 +272,22 @@ class _Run:
         """Bytes of the fields that the last operation moved."""
         return sum(map(_payload, self.last))
 
-    def _read(self) -> int:
-        key = self.waiting.popleft()
-        if key in self.failed:
-            key = self._safe_key()
+    def _get(self, key: bytes) -> Document:
+        """A record, which must be there and, with ``dataintegrity``, be what it must be."""
         document = self.client.get(self.kind, key)
-        if self.keeps:
-            self._check(key, document)
-        if self.varies:
-            names = self.values.names if self.params.readallfields else self.values.names[:1]
-            self.last = ({name: (document or {}).get(name) for name in names},)
-        return 1
-
-    def _check(self, key: bytes, document: Document | None) -> None:
-        """A record must be there and, with ``dataintegrity``, be what it must be."""
+        if not self.keeps:
+            return document or {}
         if document is None:
             raise _missing(key)
         if self.load.dataintegrity:
             for i, name in enumerate(self.values.names):
                 if document.get(name) != self.values.due(key, i):
                     raise EngineError(f"record {key.decode()} has a wrong value in {name}")
+        return document
+
+    def _set(self, key: bytes, changes: Mapping[str, str]) -> None:
+        if self.client.update(self.kind, key, changes) is False:
+            raise _missing(key)
 
     def _next_change(self) -> tuple[bytes, dict[str, str]]:
         """A key, and the new values of its record."""
@@ -305,21 +298,25 @@ class _Run:
                 changes = self.values.changes([key], whole=self.params.writeallfields)[0]
         return key, changes
 
+    def _read(self) -> int:
+        key = self.waiting.popleft()
+        document = self._get(self._safe_key() if key in self.failed else key)
+        if self.varies:
+            names = self.values.names if self.params.readallfields else self.values.names[:1]
+            self.last = ({name: document.get(name) for name in names},)
+        return 1
+
     def _update(self) -> int:
         key, changes = self._next_change()
-        if self.client.update(self.kind, key, changes) is False:
-            raise _missing(key)
+        self._set(key, changes)
         self.last = (changes,)
         return 1
 
     def _modify(self) -> int:
         key, changes = self._next_change()
-        document = self.client.get(self.kind, key)
-        if self.keeps:
-            self._check(key, document)
-        if self.client.update(self.kind, key, changes) is False:
-            raise _missing(key)
-        self.last = (document or {}, changes)
+        document = self._get(key)
+        self._set(key, changes)
+        self.last = (document, changes)
         return 1
 
     def _scan(self) -> int:
@@ -351,8 +348,7 @@ class _Run:
     def _safe_key(self) -> bytes:
         """The oldest record of this client's store."""
         for at in range(0, len(self.records), _BLOCK):
-            places = np.arange(at, min(at + _BLOCK, len(self.records)))
-            keys = self._keys_at(places)
+            keys = self._keys_at(np.arange(at, min(at + _BLOCK, len(self.records))))
             if self.one_store:
                 good = of_store(keys, self.context.shard, self.context.stores)
                 keys = list(compress(keys, good.tolist()))

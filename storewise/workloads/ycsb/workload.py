@@ -26,7 +26,7 @@ from storewise.workloads.contract import (
     Workload,
     content_of,
 )
-from storewise.workloads.ycsb import operations as ycsb_run
+from storewise.workloads.ycsb.operations import Run, encode, load_records
 from storewise.workloads.ycsb.params import RUNS, LoadParams, MixedParams, RunParams
 from storewise.workloads.ycsb.properties import resolve
 from storewise.workloads.ycsb.values import Values
@@ -79,7 +79,7 @@ class YcsbWorkload(Workload):
     ) -> dict[Kind, Content]:
         first = np.arange(load.insertstart, min(load.end, load.insertstart + _LOOKED_AT))
         values = Values(load, np.random.default_rng(0), 0)
-        some = ycsb_run.encode(values.records(load.keys(first)))
+        some = encode(values.records(load.keys(first)))
         return {usertable(load.fieldcount): content_of(load.records, some)}
 
     def resolve(self, phase: str, params: Mapping[str, Any], base: Path) -> dict[str, Any]:
@@ -97,10 +97,10 @@ class YcsbWorkload(Workload):
             raise ConfigError(f"workload {self.name!r} has no phase {phase!r}")
         kind = usertable(context.load.fieldcount)
         if phase == "load":
-            return ycsb_run.load(client, context, kind)
+            return load_records(client, context, kind)
         if problem := self.clash(context.load, context.params):
             raise ConfigError(f"phase {phase!r}: {problem}")
-        return ycsb_run.run(client, context, kind)
+        return Run(client, context, kind).operations()
 
     def placement(self, stores: int, written: Sequence[Path]) -> Placement:
         return HashPlacement(stores)

@@ -7,7 +7,7 @@ from support import driving
 from support.driving import make_inputs, total, trial, verify
 from support.inputs.ssearch import ids_of_file
 
-from storewise.documents import KINDS
+from storewise.documents import KINDS, Kind
 from storewise.engines.registry import engine
 from storewise.errors import InputError
 from storewise.metrics.schema import read_part
@@ -54,7 +54,7 @@ def test_reads_are_the_same_again_and_differ_between_clients(place):
     for other in ({"worker": 1}, {"seed": 6}, {"step": 1}):
         assert draw(**other)[:100] != first[:100]
     files = StoredFiles.read([place / "written.0.parquet"])
-    columns = (files.digests.to_pylist(), files.queries.tolist(), files.alignments.tolist())
+    columns = (files.digests, files.counts(Kind.TASKS).tolist(), files.counts(Kind.ALIGN).tolist())
     of_files = [ids_of_file(*file) for file in zip(*columns, strict=True)]
     stored = {i: kind for ids in of_files for kind, i in ids}
     assert all(stored[document_id] == kind for kind, document_id in first)
@@ -112,8 +112,8 @@ def test_quarantine_takes_a_bad_file_out_again(place):
     assert [q["path"] for q in conditions["quarantined"]] == [str(bad)]
     assert conditions["quarantined"][0]["line"] > 1
     files = StoredFiles.read([place / "written.0.parquet"])
-    assert files.paths.to_pylist() == [str(good)]
-    whole = int(files.queries.sum() + 3 * files.alignments.sum())
+    assert files.paths == [str(good)]
+    whole = int(files.documents.sum())
     assert total(place / "write.0.parquet", "acknowledged") > whole  # what came and went
     verify(measured, place)  # counts would show what was left of the bad file
     (place / "store.0").rename(place / "older")

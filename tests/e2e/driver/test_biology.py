@@ -7,7 +7,7 @@ import pytest
 from support import driving
 from support.driving import make_inputs, trial
 
-from storewise.documents import KINDS
+from storewise.documents import KINDS, Kind
 from storewise.driver.worker import run_worker
 from storewise.engines.registry import engine
 from storewise.errors import ConfigError, EngineError
@@ -43,7 +43,7 @@ def test_what_a_mixed_phase_stored_is_read_and_verified(name, tmp_path):
     before = []
     run(measured, tmp_path, "write", before)
     loaded = StoredFiles.read([tmp_path / "written.0.parquet"])
-    assert 0 < (loaded.queries == 0).sum() < len(loaded.queries)
+    assert 0 < (loaded.counts(Kind.TASKS) == 0).sum() < len(loaded.paths)
     output = run(measured, tmp_path, "mixed", before)
     # Of several embedded stores each client changes its own; nothing else is to be said.
     assert all("own one of the" in text for text in output["warnings"])
