@@ -69,12 +69,12 @@ class MysqlClient(ShardedClient):
                 session.connection.rollback()
             raise
 
-    def _load(self, session: Session, table: Table, rows: list[Row]) -> None:
+    def _load(self, session: Session, table: Table, documents: list[Row]) -> None:
         marks = ", ".join(["%s"] * len(table.columns))
         sql = f"REPLACE INTO {quoted(table.name)} ({table.select}) VALUES ({marks})"
         with self._transaction(session):
             # The drivers put as many rows into one statement as its longest length allows.
-            session.cursor.executemany(sql, rows)
+            session.cursor.executemany(sql, documents)
 
     def _among_keys(self, table: Table, number: int) -> str:
         if table.composite is None:

@@ -15,6 +15,7 @@ from storewise.documents import FieldType
 from storewise.engines.contract.engine import Endpoint
 from storewise.engines.contract.server import Credentials
 from storewise.engines.sql.sharded_client import Session, ShardedClient
+from storewise.engines.support.forms import is_batch
 from storewise.engines.support.table import Row, Table, quoted
 
 DATABASE = "postgres"
@@ -57,6 +58,7 @@ class PostgresClient(ShardedClient):
     """One thread's connections to the servers."""
 
     engine_name = "postgres"
+    loads_batches = True
     # The others: Python's integers and strings that no type of the server can hold.
     failures = (psycopg.Error, OverflowError, UnicodeError)
     types: ClassVar[Mapping[FieldType, str]] = {
@@ -98,19 +100,22 @@ class PostgresClient(ShardedClient):
         for table in self._tables.values():
             self._run(store, f"ANALYZE {quoted(table.name)}")
 
-    def _load(self, session: Session, table: Table, rows: list[Row]) -> None:
+    def _load(self, session: Session, table: Table, documents: Any) -> None:
         connection: psycopg.Connection[Row] = session.connection
         if self._shared.settings.bulk == "insert":
             marks = ", ".join(["%s"] * len(table.columns))
             sql = f"INSERT INTO {quoted(table.name)} VALUES ({marks}) {_on_conflict(table)}"
             with connection.transaction():
-                session.cursor.executemany(sql, rows)
+                session.cursor.executemany(sql, _rows_of(documents))
             return
         try:
-            self._copy(connection, table, table.name, rows)
+            if is_batch(documents):
+                self._copy_batch(connection, table, documents)
+            else:
+                self._copy(connection, table, table.name, documents)
         except psycopg.errors.UniqueViolation:
             # Ids are nearly always new, so the cheaper way is tried first; it leaves nothing.
-            self._replace(connection, table, rows)
+            self._replace(connection, table, _rows_of(documents))
 
     def _replace(
         self, connection: psycopg.Connection[Row], table: Table, rows: Sequence[Row]
@@ -144,6 +149,20 @@ class PostgresClient(ShardedClient):
             for row in rows:
                 copy.write_row(row)
 
+    def _copy_batch(
+        self, connection: psycopg.Connection[Row], table: Table, batch: Sequence[Any]
+    ) -> None:
+        """COPY of text that Arrow writes, at half the processor time of rows."""
+        from storewise.engines.postgres.csv import csv_of
+
+        text = csv_of(batch)
+        if b"\n\\.\n" in text:  # older servers take such a line for the end
+            self._copy(connection, table, table.name, _rows_of(batch))
+            return
+        sql = _sql(f"COPY {quoted(table.name)} FROM STDIN (FORMAT CSV)")
+        with connection.cursor() as cursor, cursor.copy(sql) as copy:
+            copy.write(text)
+
     def disk_bytes(self) -> int:
         """Bytes of the tables with their indexes and long values; not the write-ahead log and not
         the catalogue, which an empty database has too (about 7 MB)."""
@@ -153,6 +172,14 @@ class PostgresClient(ShardedClient):
             "WHERE n.nspname = current_schema() AND c.relkind = 'r'"
         )
         return sum(int(rows[0][0]) for rows in self._on_all(lambda store: self._rows(store, sql)))
+
+
+def _rows_of(documents: Any) -> list[Row]:
+    if not is_batch(documents):
+        return cast(list[Row], documents)
+    from storewise.engines.support import batches
+
+    return batches.rows_of(documents)
 
 
 def _on_conflict(table: Table) -> str:

@@ -22,7 +22,7 @@ from storewise.engines.contract.queries import Query, Scan
 from storewise.engines.contract.server import Credentials
 from storewise.engines.sql.reads import Part, Request, SqlReads, SqlState
 from storewise.engines.support.clients import retried
-from storewise.engines.support.forms import rows_of
+from storewise.engines.support.forms import is_batch, rows_of, taken
 from storewise.engines.support.servers import numbered_nodes
 from storewise.engines.support.table import (
     SCHEMA_TABLE,
@@ -89,6 +89,8 @@ class ShardedClient(SqlReads[Shared]):
     """What the driver raises, for values that it cannot bind as well."""
     types: ClassVar[Mapping[FieldType, str]]
     """SQL types of columns."""
+    loads_batches: ClassVar[bool] = False
+    """Whether `_load` takes record batches as they are."""
 
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
@@ -115,10 +117,10 @@ class ShardedClient(SqlReads[Shared]):
         """BEGIN, then COMMIT, or ROLLBACK where an error leaves the block."""
 
     @abstractmethod
-    def _load(self, session: Session, table: Table, rows: list[Row]) -> None:
-        """Insert rows (of `Table.rows`, in the order of ids) in one transaction.
+    def _load(self, session: Session, table: Table, documents: Any) -> None:
+        """Insert rows (of `Table.rows`, in the order of ids) or a record batch in one transaction.
 
-        Rows that exist are overwritten; of equal ids in `rows` the last one counts."""
+        Rows that exist are overwritten; of equal ids the last one counts."""
 
     @abstractmethod
     def _analyze(self, store: int) -> None:
@@ -207,25 +209,41 @@ class ShardedClient(SqlReads[Shared]):
     def insert(self, kind: Kind, documents: Sequence[Any]) -> None:
         self._writing("insert")
         table = self._table(kind)
-        rows = rows_of(table, documents)
-        groups: dict[int, list[Row]] = {}
-        try:
-            # In the order of ids two clients that write the same rows cannot each hold what the
-            # other one waits for.
-            rows.sort(key=table.key_of_row())
-            if len(self._stores) == 1:
-                groups = {0: rows} if rows else {}
-            else:
-                id_of = table.id_of_row()
-                for row in rows:
-                    groups.setdefault(self._store_of(id_of(row)), []).append(row)
-        except TypeError as error:
-            raise EngineError(f"a document of {table.name} has an id that is no bytes") from error
+        documents = taken(table, documents)
+        groups: dict[int, Any]
+        if self.loads_batches and is_batch(documents):
+            groups = self._grouped_batch(documents)
+        else:
+            groups = self._grouped_rows(table, rows_of(table, documents))
 
         def load(store: int) -> None:
             self._again(lambda: self._load(self._session(store), table, groups[store]))
 
         self._on(list(groups), load)
+
+    def _grouped_batch(self, batch: Any) -> dict[int, Any]:
+        """The part of each store that gets one."""
+        from storewise.engines.support import batches
+
+        if len(self._stores) == 1:
+            return {0: batch} if len(batch) else {}
+        places: dict[int, list[int]] = {}
+        for row, document_id in enumerate(batches.ids_of(batch)):
+            places.setdefault(self._store_of(document_id), []).append(row)
+        return {store: batch.take(rows) for store, rows in places.items()}
+
+    def _grouped_rows(self, table: Table, rows: list[Row]) -> dict[int, list[Row]]:
+        groups: dict[int, list[Row]] = {}
+        try:
+            # In the order of ids two clients that write the same rows cannot each hold what the
+            # other one waits for.
+            rows.sort(key=table.key_of_row())
+            id_of = table.id_of_row()
+            for row in rows:
+                groups.setdefault(self._store_of(id_of(row)), []).append(row)
+        except TypeError as error:
+            raise EngineError(f"a document of {table.name} has an id that is no bytes") from error
+        return groups
 
     def _update_open_fields(
         self, table: Table, document_id: bytes, changes: Mapping[str, Any]

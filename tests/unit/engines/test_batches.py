@@ -1,10 +1,13 @@
 """Record batches of documents: as rows and dicts; by id; in other forms."""
 
+import re
+
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
 from storewise.documents import KINDS, Kind, fields
+from storewise.engines.postgres.csv import csv_of
 from storewise.engines.support import batches
 from storewise.engines.support.forms import is_batch, rows_of, taken
 from storewise.engines.support.table import make_table
@@ -79,3 +82,21 @@ def test_what_is_no_batch_is_rows():
     assert is_batch(batch)
     assert not any(map(is_batch, (pa.Table.from_batches([batch]), [], ())))
     assert taken(_table(Kind.RNA), rows) is rows
+
+
+def _written(value):
+    if value is None:
+        return ""
+    text = f"\\x{value.hex()}" if isinstance(value, bytes) else str(value)
+    return '"' + text.replace('"', '""') + '"' if isinstance(value, str | bytes) else text
+
+
+@given(made=documents(), start=st.integers(0, 6))
+def test_csv_tells_an_empty_text_from_null(made, start):
+    """Texts and ids are quoted, null is nothing; numbers count by their values."""
+    kind, rows = made
+    text = csv_of(batch_of(kind, rows)[start:]).decode()
+    fields = re.findall(r'("(?:[^"]|"")*"|[^,\n"]*)[,\n]', text)
+    values = [value for row in _table(kind).rows(rows[start:]) for value in row]
+    for field, value in zip(fields, values, strict=True):
+        assert float(field) == value if isinstance(value, float) else field == _written(value)
