@@ -12,7 +12,7 @@ VALKEY = {"valkey-server": "Valkey server v=9.1.2 sha=0 bits=64"}
 MONGOD = {"mongod": "mongod version v7.0.11"}
 MYSQL = {"mysqld": "mysqld  Ver 8.4.6 for Linux on x86_64"}
 MARIADB = {**MYSQL, "mariadbd": "mariadbd  Ver 10.6.2-MariaDB for Linux on x86_64"}
-POSTGRES = {"postgres": "postgres (PostgreSQL) 9.6.24"}
+POSTGRES = {"postgres": "postgres (PostgreSQL) 9.6.24", "initdb": ""}
 #: An engine's programs and what they say, or its jar and the version of Java.
 TAKEN = [
     ("valkey", VALKEY, "Valkey 9.1.2"),
@@ -20,6 +20,11 @@ TAKEN = [
     ("mongodb", MONGOD, "MongoDB 7.0.11"),
     ("mongodb", {**MONGOD, "mongos": "mongos version v7.0.11"}, "MongoDB 7.0.11"),
     ("mariadb", MYSQL, "MySQL 8.4.6"),
+    (
+        "postgres",
+        {**POSTGRES, "postgres": "postgres (PostgreSQL) 17.5 (Debian)"},
+        "PostgreSQL 17.5",
+    ),
     # MariaDB's server comes first, and needs its script.
     ("mariadb", {**MARIADB, "mysql_install_db": ""}, "MariaDB 10.6.2"),
     ("cassandra", ("apache-cassandra-4.1.7", "11.0.2"), "Cassandra 4.1.7, Java 11"),
@@ -38,8 +43,8 @@ REFUSED = [
     ("mariadb", MARIADB, {}, "no mariadb-install-db or mysql_install_db"),
     ("mariadb", {"mysqld": "mysqld  Ver 5.7.44 for Linux"}, {}, "or newer is needed"),
     ("mariadb", {"mysqld": "mysqld  Ver 10.3.39-MariaDB for Linux"}, {}, "or newer is needed"),
-    ("postgres", POSTGRES, {}, r"no initdb.*install PostgreSQL"),
-    ("postgres", {**POSTGRES, "initdb": ""}, {}, r"9\.6\.24.*14 or newer"),
+    ("postgres", {"postgres": ""}, {}, r"no initdb.*install PostgreSQL"),
+    ("postgres", POSTGRES, {}, r"9\.6\.24.*14 or newer"),
     ("cassandra", ("apache-cassandra-4.1.7", "17.0.9"), {}, r"4.1.7: Java 11 is needed.* is 17"),
     ("cassandra", ("cassandra-all-5.0.9", "25"), {}, r"5.0.9: Java 11 or 17 is needed.* is 25"),
     ("cassandra", ("apache-cassandra-3.11.17", "17"), {}, r"5.0 and 4.1 are taken; `storewise"),

@@ -9,14 +9,15 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field as Setting
 
 from storewise.engines.contract.engine import Cluster, Mode
-from storewise.engines.contract.server import NodeSpec, ServerEngine, ServerSettings, Topology
+from storewise.engines.contract.server import NodeSpec, Topology
 from storewise.engines.sql.reads import FLAGS
 from storewise.engines.sql.sharded_client import ShardedClient, Shared
 from storewise.engines.support.forms import prepare
+from storewise.engines.support.server_spec import ConfigSettings, SpecEngine
 from storewise.engines.support.servers import check_topology, data_nodes
 
 
-class ShardedSettings(ServerSettings):
+class ShardedSettings(ConfigSettings):
     """Settings of every engine whose documents are sharded by the client."""
 
     scan_mode: Literal["global", "owner"] = Setting(
@@ -25,7 +26,7 @@ class ShardedSettings(ServerSettings):
     )
 
 
-class ShardedEngine(ServerEngine):
+class ShardedEngine(SpecEngine):
     """Servers that share the documents by a hash of their ids."""
 
     flags = replace(

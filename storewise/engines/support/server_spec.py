@@ -53,7 +53,7 @@ class VersionSpec(_Part):
     """A program, as `ServerSpec.programs` calls it, and its arguments."""
     pattern: str
     """Regular expression for the first line that it prints, with the group ``number``, and
-    ``product`` where there are several."""
+    ``product`` where there are several; where it finds no product, it is the last of `oldest`."""
     oldest: Mapping[str, str]
     """Product (MariaDB, MySQL) -> its oldest version that is taken."""
 
@@ -129,6 +129,8 @@ class ServerSpec(_Part):
     guard: str
     programs: Mapping[str, tuple[str, ...]]
     """Program -> its names, of which the first one that is found is taken."""
+    programs_of_product: Mapping[str, Mapping[str, tuple[str, ...]]] = {}
+    """Product -> programs that only this one needs, as `programs`."""
     version: VersionSpec | None = None
     jar: JarSpec | None = None
     """In the place of `version` for a server in Java, whose programs are ``java`` and ``jars``."""
@@ -144,6 +146,8 @@ class ServerSpec(_Part):
     port, let others in, or load code."""
     option_prefixes: tuple[str, ...] = ()
     """What may stand before an option's name and leaves it the same option (``loose-``)."""
+    takes_short_options: bool = False
+    """The server takes the beginning of an option's name for it."""
     roles: Mapping[str, RoleSpec]
 
     @classmethod
@@ -157,27 +161,40 @@ class ServerSpec(_Part):
         if self.jar is not None:
             return self._find_jars(name, self.jar, settings)
         assert self.version is not None
-        installed = find_installation(
-            self.title,
-            tuple(self.programs.values()),
-            settings,
-            variable=self.variable,
-            version=self.version.command,
-            own=name,
-            usual=self.usual_places,
-            hint=self.install_hint,
-        )
+        installed = self._find_programs(name, self.version.command, settings, self.programs)
         path = installed.programs[self.version.command[0]]
         version = re.search(self.version.pattern, installed.version)
         if version is None:
             raise EngineError(f"{path} says no version: {installed.version!r}")
-        product, number = version.groupdict().get("product", self.title), version["number"]
+        product = version.groupdict().get("product") or list(self.version.oldest)[-1]
+        number = version["number"]
         oldest = self.version.oldest[product]
         if _numbers(number) < _numbers(oldest):
             raise EngineError(
                 f"{path} is {product} {number}; {oldest} or newer is needed; {self.install_hint}"
             )
+        if more := self.programs_of_product.get(product):
+            programs = {**self.programs, **more}
+            installed = self._find_programs(name, self.version.command, settings, programs)
         return replace(installed, version=f"{product} {number}")
+
+    def _find_programs(
+        self,
+        name: str,
+        version: Sequence[str],
+        settings: Mapping[str, Any],
+        programs: Mapping[str, tuple[str, ...]],
+    ) -> Installation:
+        return find_installation(
+            self.title,
+            tuple(programs.values()),
+            settings,
+            variable=self.variable,
+            version=version,
+            own=name,
+            usual=self.usual_places,
+            hint=self.install_hint,
+        )
 
     def _find_jars(self, name: str, jar: JarSpec, settings: Mapping[str, Any]) -> Installation:
         found = find_jars(
@@ -230,15 +247,13 @@ class ServerSpec(_Part):
     def check_config(self, config: Mapping[str, Any]) -> None:
         """ValueError for options that a study may not set, and for what is no option."""
         for name, value in config.items():
-            plain = name.lower().replace("_", "-")
-            while prefix := next(filter(plain.startswith, self.option_prefixes), None):
-                plain = plain.removeprefix(prefix)
+            plain, forbidden = self._plain(name), map(self._plain, self.forbidden)
             if not _OPTION.fullmatch(name) or not str(value).isprintable():
                 raise ValueError(f"{name!r} is no option of {self.title} in one line")
             if plain in self._own_options():
                 raise ValueError(f"{name} is set by Storewise itself")
-            # Some servers take the beginning of an option's name for it.
-            if any(plain.startswith(f) or f.startswith(plain) for f in self.forbidden):
+            short = self.takes_short_options
+            if any(plain.startswith(f) or (short and f.startswith(plain)) for f in forbidden):
                 raise ValueError(f"{name} opens the server or loads code: not in `config`")
 
     def _own_options(self) -> frozenset[str]:
@@ -248,7 +263,14 @@ class ServerSpec(_Part):
             for name in role.files:
                 _, _, last = resource(self.package, f"{name}.j2").partition("settings.config")
                 own |= set(re.findall(r"^(?:<property><name>)?([a-z][\w.-]*)", last, re.MULTILINE))
-        return frozenset(name.lower().replace("_", "-") for name in own)
+        return frozenset(map(self._plain, own))
+
+    def _plain(self, option: str) -> str:
+        """An option's name, however it is written."""
+        option = option.lower().replace("_", "-")
+        while prefix := next(filter(option.startswith, self.option_prefixes), None):
+            option = option.removeprefix(prefix)
+        return option
 
 
 class ConfigSettings(ServerSettings):
@@ -272,7 +294,8 @@ class SpecEngine(ServerEngine):
     spec: ClassVar[ServerSpec]
 
     def __init_subclass__(cls) -> None:
-        spec = cls.spec
+        if (spec := getattr(cls, "spec", None)) is None:
+            return  # what several engines have in common
         cls.title, cls.guard = spec.title, spec.guard
         cls.titles = tuple(spec.version.oldest) if spec.version else ()
         cls.consistencies = {name: level.meaning for name, level in spec.consistency.items()}

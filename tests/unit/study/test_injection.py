@@ -13,18 +13,13 @@ from storewise.study.load import load_study
 CONFIG = {
     "postgres": [
         "archive_command", "Restore_Command", "ssl_passphrase_command", "archive_library",
-        "shared_preload_libraries", "dynamic_library_path", "jit_provider", "external_pid_file",
-        "unix_socket_permissions", "log_directory", "primary_conninfo",
-        {"session_preload_libraries": "pg_stat_statements, ../x"},
-        # Languages run what their own settings say when they are loaded.
-        {"shared_preload_libraries": "plperl"},
-        {"session_preload_libraries": "auto_explain, PlTcl"},
-        "plperl.on_init", "pltcl.start_proc",
+        "shared_preload_libraries", "session_preload_libraries", "dynamic_library_path",
+        "jit_provider", "unix_socket_permissions", "primary_conninfo", "include", "HBA_file",
+        "fsync", {"log_line_prefix": "x'\nport = 1"},
     ],
     "mariadb": [
-        "bind_addr", "enable_loose_bind_address", "skip-grant", "extra_port", "wsrep_notify_cmd",
-        "wsrep_provider", "plugin_dir", "init_connect", "general_log_file", "mysqlx_port",
-        "admin_address", "ssl_ca",
+        "enable_loose_bind_address", "skip-grant", "extra_port", "wsrep_notify_cmd", "init_connect",
+        "wsrep_provider", "plugin_dir", "mysqlx_port", "admin_address", "ssl_ca", "datadir",
     ],
     "mongodb": [
         "net", "net.ipv6", "security", "systemLog.path", "auditLog.destination",
@@ -53,8 +48,6 @@ CONFIG = {
 #: What stays possible.
 TAKEN = {
     "postgres": {
-        "shared_preload_libraries": "pg_stat_statements, auto_explain",
-        "auto_explain.log_min_duration": 0,
         "wal_compression": True,
         "log_min_messages": "warning",
     },
