@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import time
-from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -28,8 +26,6 @@ from storewise.errors import EngineError
 
 #: A table's attribute with its schema; HBase keeps attributes that it does not know.
 _SCHEMA = b"STOREWISE"
-#: Where regions are is asked again after that, s: servers move them at times.
-_LOCATIONS_SECONDS = 10.0
 _UPDATE_TRIES = 50
 _CONNECT_SECONDS = 10.0
 #: For a table with all its regions.
@@ -48,8 +44,6 @@ class Shared(ProcessState[RowFormat]):
     gateways: tuple[Endpoint, ...]
     servers: tuple[Endpoint, ...]
     """Those that hold documents."""
-    locations: dict[Kind, tuple[float, list[bytes], list[str]]] = field(default_factory=dict)
-    """When they were asked for, the first key of each region, and the node that holds it."""
     numbers: Iterator[int] = field(default_factory=lambda: count(os.getpid()))
 
     def connection(self, seconds: float | None = None) -> Connection:
@@ -188,21 +182,11 @@ class HbaseClient(ThreadClient[Shared, RowFormat]):
         return sum(1 for _ in self._connection.scan(table, b"", float("inf"), keys_only=True))
 
     def owner(self, kind: Kind, document_id: bytes) -> str | None:
-        """The region server of the id's region, as the master knew at most 10 s ago."""
-        table, known = self._table(kind).name, self._shared.locations.get(kind)
-        if known is None or time.monotonic() - known[0] > _LOCATIONS_SECONDS:
-            known = self._shared.locations[kind] = self._locations(table)
-        _, starts, names = known
-        return names[bisect_right(starts, document_id) - 1] or None
-
-    def _locations(self, table: bytes) -> tuple[float, list[bytes], list[str]]:
-        nodes = {(e.address.encode(), e.port): e.name for e in self._shared.servers}
-        now = time.monotonic()
-        regions = sorted(
-            (region.regionInfo.startKey or b"", region.serverName.hostName, region.serverName.port)
-            for region in self._connection.call("getAllRegionLocations", table)
-        )
-        return now, [start for start, *_ in regions], [nodes.get((h, p), "") for _, h, p in regions]
+        """The region server of the id's region, as the meta table has it."""
+        table = self._table(kind).name
+        server = self._connection.call("getRegionLocation", table, document_id, True).serverName
+        at = server.hostName.decode(), server.port
+        return next((e.name for e in self._shared.servers if (e.address, e.port) == at), None)
 
     def disk_bytes(self) -> int:
         """Files of tables and write-ahead logs (`health.disk_bytes`)."""

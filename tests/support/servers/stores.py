@@ -53,8 +53,6 @@ class Served:
     nodes: tuple[int, ...] = (1, 3)
     settings: tuple[Mapping[str, Any], ...] = ({},)
     """Settings of clients to be tested on the same servers (layouts)."""
-    start: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of the servers that all of `settings` can be tested on."""
     home: Callable[[], Path] | None = None
     """Where the programs are, for engines that no package of the system brings."""
     sharded_by_client: bool = True
@@ -354,10 +352,9 @@ class Clusters:
         """The running servers of a target, with what the last test has left there."""
         name, nodes = target.server
         if (name, nodes) not in self._running:
-            settings = {**SERVED[name].start, **available(name)}
             place = self.directory / f"{name}-{nodes}"
             shape = Topology(nodes=nodes, memory_mb=256)
-            started = running(name, place, shape, settings)
+            started = running(name, place, shape, available(name))
             self._running[name, nodes] = self.stack.enter_context(started)
         return self._running[name, nodes]
 
