@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from sys import float_info
 from typing import Any
 
 import pymongo
+from bson import json_util
 from bson.raw_bson import RawBSONDocument
 from pymongo import ReplaceOne
 from pymongo.collection import Collection
@@ -18,7 +20,6 @@ from storewise.engines.contract.engine import Schema
 from storewise.engines.contract.queries import Count, Find, Histogram, Plan, Scan, Top
 from storewise.engines.mongodb.codec import BsonCodec
 from storewise.engines.mongodb.connection import DATABASE, Connection, Shared, fill_pool, host_port
-from storewise.engines.mongodb.queries import Pipeline, histogram_pipeline, stages_of, top_pipeline
 from storewise.engines.mongodb.sharding import ShardMap, key_field, shard_collections
 from storewise.engines.support.clients import ProcessClient
 from storewise.engines.support.table import make_tables
@@ -223,14 +224,30 @@ class MongodbClient(ProcessClient[Shared, BsonCodec]):
 
     def top(self, query: Top) -> list[tuple[Any, int]]:
         codec = self._table(query.kind)
-        rows = self._aggregate(query.kind, top_pipeline(codec, query)) if query.limit else []
-        return [(codec.loaded(query.field, row["_id"]), int(row["n"])) for row in rows]
+        name = codec.table.column(query.field).name
+        pipeline: list[dict[str, Any]] = [
+            {"$match": {name: {"$ne": None}}},
+            {"$group": {"_id": f"${name}", "n": {"$sum": 1}}},
+            {"$sort": {"n": -1, "_id": 1}},
+            {"$limit": query.limit},
+        ]
+        rows = self._aggregate(query.kind, pipeline) if query.limit else []
+        return [(codec.loaded(name, row["_id"]), int(row["n"])) for row in rows]
 
     def histogram(self, query: Histogram) -> dict[int, int]:
-        rows = self._aggregate(query.kind, histogram_pipeline(self._table(query.kind), query))
+        codec = self._table(query.kind)
+        name = codec.table.column(query.field).name
+        # Neither null nor infinite.
+        finite = {name: {"$gte": -float_info.max, "$lte": float_info.max}}
+        quotient = {"$divide": [f"${name}", float(query.width)]}
+        pipeline = [
+            {"$match": codec.filter(query.where, finite)},
+            {"$group": {"_id": {"$floor": quotient}, "n": {"$sum": 1}}},
+        ]
+        rows = self._aggregate(query.kind, pipeline)
         return {int(row["_id"]): int(row["n"]) for row in rows}
 
-    def _aggregate(self, kind: Kind, pipeline: Pipeline) -> list[dict[str, Any]]:
+    def _aggregate(self, kind: Kind, pipeline: list[dict[str, Any]]) -> list[dict[str, Any]]:
         with self._shared.errors("aggregate"):
             return list(self._collections[kind].aggregate(pipeline, allowDiskUse=True))
 
@@ -245,12 +262,12 @@ class MongodbClient(ProcessClient[Shared, BsonCodec]):
             return collection.count_documents(where)
 
     def explain(self, query: Find | Count) -> Plan:
-        """The stages of the winning plan in MongoDB's own names: ``FETCH < IXSCAN mv_1``."""
+        """The winning plan (https://www.mongodb.com/docs/manual/reference/explain-results/)."""
         command = {"find": query.kind.table, "filter": self._table(query.kind).filter(query.where)}
         with self._shared.errors("explain"):
-            plan = self._database.command("explain", command, verbosity="queryPlanner")
-        stages = list(stages_of(plan))
-        return Plan(" < ".join(stages), any("IXSCAN " in stage for stage in stages))
+            answer = self._database.command("explain", command, verbosity="queryPlanner")
+        text = json_util.dumps(answer["queryPlanner"]["winningPlan"])
+        return Plan(text, '"IXSCAN"' in text)
 
     def owner(self, kind: Kind, document_id: bytes) -> str | None:
         """Name of the node: the primary; of a shard its first node.

@@ -1,10 +1,9 @@
-"""MongoDB: the shard key of a workload, and plans, without a server."""
+"""MongoDB: the shard key of a workload, without a server."""
 
 import pytest
 
 from storewise.documents import Field, Kind
 from storewise.engines.mongodb.engine import MongoEngine
-from storewise.engines.mongodb.queries import stages_of
 from storewise.engines.mongodb.sharding import key_field
 from storewise.errors import ConfigError
 from storewise.study.load import load_study
@@ -23,12 +22,3 @@ def test_a_shard_key_is_a_field_of_the_workload(tmp_path):
     study.write_text(text.format("ti"))
     with pytest.raises(ConfigError, match=r"engines\.mongodb.*no document has a field 'ti'"):
         load_study(str(study))
-
-
-def test_a_plan_is_told_by_its_stages():
-    index = {"stage": "FETCH", "inputStage": {"stage": "IXSCAN", "indexName": "mv_1"}}
-    for plan in (index, {"queryPlan": index, "slotBasedPlan": {"stage": "x"}}):
-        answer = {"queryPlanner": {"winningPlan": plan, "rejectedPlans": [{"stage": "COLLSCAN"}]}}
-        assert list(stages_of(answer)) == ["FETCH", "IXSCAN mv_1"]
-    shards = {"stage": "SINGLE_SHARD", "shards": [{"winningPlan": {"stage": "IDHACK"}}]}
-    assert list(stages_of({"queryPlanner": {"winningPlan": shards}})) == ["SINGLE_SHARD", "IDHACK"]
