@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -144,24 +144,15 @@ class Readings:
     def _by_series(self, name: str, series: Words) -> Floats:
         return _unit(_hash(self._keys[name], series, np.zeros(1, dtype=np.uint64)))
 
-    def values(
-        self, series: Integers, first: int, end: int, kept: dict[int, Floats] | None = None
-    ) -> Floats:
-        """mv of the ticks first..end-1 (rows) of these series (columns).
+    def values(self, series: Integers, first: int, end: int) -> Floats:
+        """mv of the ticks first..end-1 (rows) of these series (columns)."""
+        start = first - first % _SEGMENT
+        segments = [self.segment(series, at) for at in range(start, end, _SEGMENT)]
+        return np.concatenate(segments)[first - start : end - start]
 
-        `kept` holds the last segment from one call to the next for the same series: of many series
-        a chunk has a few ticks only, and a segment for each would cost a hundred times as much."""
-        starts = range(first - first % _SEGMENT, end, _SEGMENT)
-        kept = {} if kept is None else kept
-        parts = [kept[s] if s in kept else self._segments(series, s) for s in starts]
-        kept.clear()
-        kept[starts[-1]] = parts[-1]
-        values = np.concatenate(parts) if len(parts) > 1 else parts[0]
-        return values[first - starts[0] :][: end - first]
-
-    def _segments(self, series: Integers, start: int) -> Floats:
-        """A segment of all series; a block at a time, for a segment's making takes ten times its
-        own memory."""
+    def segment(self, series: Integers, start: int) -> Floats:
+        """mv of the ticks from `start`, a multiple of their number, on; a block of series at a
+        time, for a segment's making takes ten times its own memory."""
         words = series.astype(np.uint64)
         blocks = [words[at : at + _BLOCK] for at in range(0, len(words), _BLOCK)]
         return np.concatenate([self._segment(block, start) for block in blocks], axis=1)
@@ -199,10 +190,8 @@ class Readings:
     def begins(self, series: Integers, ticks: Integers) -> Integers:
         return FIRST + ticks * PERIOD + self._offset(series)
 
-    def grid(
-        self, series: Integers, first: int, end: int, kept: dict[int, Floats] | None = None
-    ) -> Chunk:
-        """Readings of the ticks first..end-1 of these series, by tick; `kept` as of `values`."""
+    def grid(self, series: Integers, first: int, end: int, values: Floats) -> Chunk:
+        """Readings of the ticks first..end-1 of these series, by tick; `values` are their mv."""
         ticks = np.arange(first, end, dtype=np.int64)[:, None]
         begin = self.begins(series[None, :], ticks)
         share = _unit(_hash(self._keys["et"], series.astype(np.uint64), ticks.astype(np.uint64)))
@@ -214,7 +203,7 @@ class Readings:
             np.broadcast_to(series % self.sensors + 1, shape).ravel(),
             begin.ravel(),
             (begin + lasts).ravel(),
-            self.values(series, first, end, kept).ravel(),
+            values.ravel(),
         )
 
     def ids(self, rows: Integers) -> list[bytes]:
@@ -227,21 +216,18 @@ class Readings:
 
     def document(self, row: int) -> Document:
         """One reading."""
-        series, tick = row % self.series, row // self.series
-        (document,) = self.grid(np.array([series]), tick, tick + 1).documents()
+        series, tick = np.array([row % self.series]), row // self.series
+        values = self.values(series, tick, tick + 1)
+        (document,) = self.grid(series, tick, tick + 1, values).documents()
         return document
 
-    def values_of(self, start: int, stop: int, step: int = 1) -> Iterator[Floats]:
-        """mv of the readings start..stop-1, in pieces; with `step` of every step-th segment of
-        ticks only."""
-        every = np.arange(self.series)
-        first, end = start // self.series, -(-stop // self.series)
-        for number, at in enumerate(range(first - first % _SEGMENT, end, _SEGMENT)):
-            if number % step:
-                continue
-            low, high = max(at, first), min(at + _SEGMENT, end)
-            piece = self.values(every, low, high).ravel()
-            yield piece[max(0, start - low * self.series) : stop - low * self.series]
+    def values_of(self, rows: int, step: int = 1) -> Iterator[Floats]:
+        """mv of the first `rows` readings, a segment of ticks at a time; with `step` of every
+        step-th one only."""
+        every, end = np.arange(self.series), -(-rows // self.series)
+        for start in range(0, end, _SEGMENT * step):
+            values = self.segment(every, start)[: end - start]
+            yield values.ravel()[: rows - start * self.series]
 
 
 @dataclass(frozen=True)
@@ -282,14 +268,15 @@ class Part:
             low, high = (first + (end - first) * n // parts for n in (part, part + 1))
         if not len(series):
             return
-        kept: dict[int, Floats] = {}
-        for at in range(low, high, ticks):
-            to = min(at + ticks, high)
-            chunk = self.readings.grid(series, at, to, kept)
-            if at == first or to == end:
-                chunk = self._inside(chunk, series, at, to)
-            if len(chunk):
-                yield chunk
+        for start in range(low - low % _SEGMENT, high, _SEGMENT):
+            values, last = self.readings.segment(series, start), min(start + _SEGMENT, high)
+            for at in range(max(start, low), last, ticks):
+                to = min(at + ticks, last)
+                chunk = self.readings.grid(series, at, to, values[at - start : to - start])
+                if at == first or to == end:
+                    chunk = self._inside(chunk, series, at, to)
+                if len(chunk):
+                    yield chunk
 
     def _inside(self, chunk: Chunk, series: Integers, first: int, end: int) -> Chunk:
         """Without the readings of the first and the last tick that are not of this part."""
@@ -330,26 +317,20 @@ EXACT_ROWS = 10_000_000
 _LOCK = Lock()
 
 
-@dataclass(frozen=True, slots=True)
-class Threshold:
+class Threshold(NamedTuple):
     """The value that a share of the readings exceeds."""
 
-    percent: float
     value: float
     matched: int | None
     """Readings above it; None where the threshold comes from a sample."""
 
 
 @lru_cache(maxsize=2)
-def _sample(readings: Readings, rows: int, tenths: int) -> tuple[Floats, int, bool]:
-    """The highest `tenths` of the first `rows` values in rising order, of how many, and whether
-    these are all; above `EXACT_ROWS` a systematic sample of whole segments."""
+def _sample(readings: Readings, rows: int) -> tuple[Floats, bool]:
+    """The first `rows` values in rising order, and whether these are all; above `EXACT_ROWS` a
+    systematic sample of whole segments."""
     step = -(-rows // EXACT_ROWS)
-    every = np.concatenate(list(readings.values_of(0, rows, step)))
-    size = len(every)
-    start = size - max(1, size * tenths // 10)
-    every.partition(start)
-    return np.sort(every[start:]), size, step == 1
+    return np.sort(np.concatenate(list(readings.values_of(rows, step)))), step == 1
 
 
 def threshold(readings: Readings, rows: int, percent: float) -> Threshold:
@@ -362,13 +343,12 @@ def threshold(readings: Readings, rows: int, percent: float) -> Threshold:
     if rows < 1 or not 0 < percent <= 100:
         raise ValueError(f"{percent} % of {rows} readings: expected more than 0 and at most 100 %")
     with _LOCK:
-        # Most shares that are asked for are small: a tenth is sorted faster, and kept for less.
-        highest, size, whole = _sample(readings, rows, 1 if percent < 10 else 10)
-    place = len(highest) - max(1, round(size * percent / 100)) - 1
+        values, whole = _sample(readings, rows)
+    place = len(values) - max(1, round(len(values) * percent / 100)) - 1
     # All of them lie above a value just below the least.
-    value = float(highest[place]) if place >= 0 else float(highest[0]) - 10.0**-DECIMALS
-    above = len(highest) - int(np.searchsorted(highest, value, side="right"))
-    return Threshold(percent, value, above if whole else None)
+    value = float(values[place]) if place >= 0 else float(values[0]) - 10.0**-DECIMALS
+    above = len(values) - int(np.searchsorted(values, value, side="right"))
+    return Threshold(value, above if whole else None)
 
 
 def csv_lines(chunk: Chunk) -> str:

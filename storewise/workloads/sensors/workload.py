@@ -249,27 +249,14 @@ class _Ranges:
     def _note(self, percent: float) -> dict[str, Any]:
         """What is known before: threshold, true number, and the store's plan."""
         context = self._context
-        readings = context.load.readings
-        known = next(
-            (
-                n
-                for n in context.before
-                if n.get("selectivity_pct") == percent and n.get("rows") == self._rows
-            ),
-            None,
-        )
-        if known is None:
-            at = threshold(readings, self._rows, percent)
-            value, matched = at.value, at.matched
-        else:
-            value, matched = known["threshold"], known["matched"]
+        at = threshold(context.load.readings, self._rows, percent)
         note: dict[str, Any] = {
             "query": self._phase,
             "step": context.step,
             "selectivity_pct": percent,
-            "threshold": value,
+            "threshold": at.value,
             "rows": self._rows,
-            "matched": matched,
+            "matched": at.matched,
             "found": None,
             "seconds": [],
             "answered_by": self._by,
@@ -278,7 +265,7 @@ class _Ranges:
             "uses_index": None,
         }
         if context.client == 0 and self._by == "store" and context.engine.flags.explains:
-            plan = self._client.explain(self._query(value))
+            plan = self._client.explain(self._query(at.value))
             note |= {"plan": plan.text, "uses_index": plan.uses_index}
         return note
 

@@ -59,8 +59,8 @@ def test_readings_do_not_depend_on_the_chunks(readings, first, number, size):
 
 def test_seeds_and_places_give_other_readings():
     every = [Readings(5, 3, seed) for seed in (7, 8, 9)]
-    values = [np.concatenate(list(r.values_of(0, 3000))) for r in every]
-    again = np.concatenate(list(Readings(5, 3, 7).values_of(0, 3000)))
+    values = [np.concatenate(list(r.values_of(3000))) for r in every]
+    again = np.concatenate(list(Readings(5, 3, 7).values_of(3000)))
     assert (values[0] == again).all()
     for other in values[1:]:
         assert np.mean(values[0] == other) < 0.01
@@ -128,7 +128,7 @@ def test_batches_have_their_size():
 @pytest.mark.parametrize("percent", [0.002, 0.02, 0.2, 0.25, 1, 2, 5, 10, 60, 100])
 def test_a_threshold_has_its_share_above_it(percent):
     every = 50_000
-    values = np.concatenate(list(SMALL.values_of(0, every)))
+    values = np.concatenate(list(SMALL.values_of(every)))
     result = threshold(SMALL, every, percent)
     assert result.matched == int((values > result.value).sum())
     assert result.matched == pytest.approx(every * percent / 100, abs=2)
@@ -146,7 +146,7 @@ def test_a_threshold_of_many_readings_comes_from_a_sample(monkeypatch):
     measures_data._sample.cache_clear()
     result = threshold(readings, every, 5)
     assert result.matched is None
-    values = np.concatenate(list(readings.values_of(0, every)))
+    values = np.concatenate(list(readings.values_of(every)))
     assert 0.03 < (values > result.value).mean() < 0.07
     measures_data._sample.cache_clear()
 
