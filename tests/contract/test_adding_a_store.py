@@ -1,4 +1,4 @@
-"""The example of `docs/adding-a-store.md` is a store: it passes the contract's tests."""
+"""The examples of `docs/adding-a-store.md` are stores: they pass the contract's tests."""
 
 import os
 import re
@@ -8,35 +8,80 @@ import sys
 import pytest
 from support.paths import ROOT
 
+#: What a developer adds to the registry and to the tests.
 PLUGIN = """
 import storewise.engines
 from storewise.engines.registry import ENGINES
+from support.servers import samples
 
+samples.SERVING.add("keyvalue")
 storewise.engines.__path__.append({folder!r})
 ENGINES.update({{ {line} }})
+
+from support.servers import stores
+
+def empty(cluster):
+    from storewise.engines.keyvalue.engine import driver
+    from support.servers.samples import secrets_of
+    with driver(cluster.endpoints[0], secrets_of(cluster).password) as valkey:
+        valkey.flushall()
+
+stores.SERVED["keyvalue"] = stores.Served(
+    empty, nodes=(1,), home=stores.valkey_home, takes_infinity=lambda settings: False
+)
+target = stores.Target("keyvalue", 1)
+for targets in (stores.SERVERS, stores.SINGLE, stores.KEEPING):
+    targets.append(target)
 """
 
 
-@pytest.mark.slow
-def test_the_example_passes_the_contract(tmp_path):
+@pytest.fixture(scope="module")
+def files():
+    """The files of the page by their names."""
     page = (ROOT / "docs" / "adding-a-store.md").read_text(encoding="utf-8")
-    blocks = dict(re.findall(r"```python\n# (storewise/\S+)\n(.*?)```", page, re.DOTALL))
-    module = tmp_path / "dictionary" / "engine.py"
-    module.parent.mkdir()
-    module.write_text(blocks["storewise/engines/dictionary/engine.py"], encoding="utf-8")
-    line = blocks["storewise/engines/registry.py"].strip()
-    plugin = PLUGIN.format(folder=str(tmp_path), line=line)
-    (tmp_path / "with_the_example.py").write_text(plugin, encoding="utf-8")
-    paths = [str(tmp_path), str(ROOT), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")]
+    return dict(re.findall(r"```\w*\n# (\S+)\n(.*?)```", page, re.DOTALL))
+
+
+def contract(name, *arguments, path):
+    """Run the contract's tests of a store; how many passed."""
+    paths = [str(path), str(ROOT), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-n0", "-p", "with_the_example",
-         "tests/contract/test_verbs.py", "-k", "dictionary", "-m", "not slow"],
+        [sys.executable, "-m", "pytest", "-q", "-n0", *arguments, "-k", name],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "STOREWISE_ALL_CELLS": "1"},
         capture_output=True,
         text=True,
         check=False,
-    )  # fmt: skip
+    )
     passed = re.search(r"(\d+) passed", done.stdout)
     assert done.returncode == 0 and passed is not None, done.stdout[-5000:] + done.stderr[-2000:]
-    assert int(passed[1]) > 25
+    return int(passed[1])
+
+
+@pytest.mark.slow
+def test_a_store_of_another_package_passes_the_contract(files, tmp_path):
+    """It is installed as any package, without a network."""
+    source, there = tmp_path / "source", tmp_path / "installed"
+    source.mkdir()
+    for name in ("pyproject.toml", "dictionary_store.py"):
+        (source / name).write_text(files[name], encoding="utf-8")
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-build-isolation"]
+    subprocess.run([*pip, "--no-deps", "--target", there, source], check=True)
+    assert contract("dictionary", "tests/contract/test_verbs.py", path=there) > 20
+
+
+@pytest.mark.slow
+def test_a_store_with_a_server_passes_the_contract(files, tmp_path):
+    folder = "storewise/engines/keyvalue/"
+    own = {name.removeprefix(folder): text for name, text in files.items() if folder in name}
+    assert sorted(own) == ["engine.py", "keyvalue.conf.j2", "server.yaml"]
+    assert own["engine.py"].count("\n") <= 150
+    (tmp_path / "keyvalue").mkdir()
+    for name, text in own.items():
+        (tmp_path / "keyvalue" / name).write_text(text, encoding="utf-8")
+    plugin = PLUGIN.format(
+        folder=str(tmp_path), line=files["storewise/engines/registry.py"].strip()
+    )
+    (tmp_path / "with_the_example.py").write_text(plugin, encoding="utf-8")
+    tests = ("tests/contract/test_verbs.py", "tests/contract/test_servers.py")
+    assert contract("keyvalue", "-p", "with_the_example", *tests, path=tmp_path) > 20

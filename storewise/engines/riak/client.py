@@ -12,10 +12,10 @@ from storewise.documents import Document, Kind
 from storewise.engines.contract.engine import Schema
 from storewise.engines.riak import protocol as pb
 from storewise.engines.riak.connection import Link, Shared
-from storewise.engines.riak.json_documents import make_json_tables
 from storewise.engines.riak.launch import endpoint_name
 from storewise.engines.riak.ring import partition_of
 from storewise.engines.support.clients import ProcessClient
+from storewise.engines.support.json_documents import make_json_tables
 from storewise.engines.support.table import Table
 from storewise.errors import EngineError
 
@@ -87,10 +87,6 @@ class RiakClient(ProcessClient[Shared, Table]):
     def insert(self, kind: Kind, documents: Sequence[Document]) -> None:
         self._writing("insert")
         rows = self._table(kind).rows(documents)
-        size = kind.id_bytes
-        for key, _ in rows if size is not None else ():
-            if not isinstance(key, bytes) or len(key) != size:
-                raise EngineError(f"riak: {kind.table}: {key!r} is no id of {size} bytes")
         # Requests go over several connections in any order: send only the last document of an id.
         bucket = kind.table.encode()
         last: dict[bytes, str] = {row[0]: row[1] for row in rows}

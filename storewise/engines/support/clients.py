@@ -127,6 +127,9 @@ class ThreadClient(ProcessClient[State, Form]):
         with shared.lock:
             shared.clients.append(self)
 
+    def check_connection(self) -> None:
+        self._connect()
+
     @abstractmethod
     def _disconnect(self) -> None:
         """Close this thread's connections."""

@@ -8,13 +8,13 @@ from storewise.documents import KINDS, Kind, fields, make_id
 from storewise.engines.contract.engine import Cluster, Placement, Schema
 from storewise.engines.contract.queries import Count
 from storewise.engines.contract.server import Credentials
-from storewise.engines.registry import ENGINES, engine
+from storewise.engines.registry import engine, engine_names
 from storewise.errors import EngineError
 
 #: Engines that are not embedded. By name, so that no driver is imported to collect the tests.
 SERVING = {"postgres", "mariadb", "mongodb", "cassandra", "hbase", "riak", "valkey", "sql"}
 #: But for the one that answers from input files: it takes no made-up documents.
-EMBEDDED = sorted(ENGINES.keys() - SERVING - {"files"})
+EMBEDDED = sorted({*engine_names()} - SERVING - {"files"})
 STORING = [name for name in EMBEDDED if name != "null"]
 
 

@@ -27,10 +27,13 @@ class JsonTable(Table):
     def rows(self, documents: Sequence[Document]) -> list[Row]:
         """The documents as (id, JSON text)."""
         self.check(documents)
-        names = frozenset(self.names)
+        names, size = frozenset(self.names), self.kind.id_bytes
         for document in documents:
             if document.keys() != names:
                 check_names(self.kind, names, document)
+            key = document["_id"]
+            if size is not None and not (isinstance(key, bytes) and len(key) == size):
+                raise EngineError(f"{self.name}: {key!r} is no id of {size} bytes")
         return [(document["_id"], self._text(document)) for document in documents]
 
     def decoder(self) -> Any:
