@@ -308,11 +308,11 @@ def test_what_is_no_document_of_the_kind_is_refused(target, writer):
         with pytest.raises(EngineError, match=words):
             writer.insert(Kind.RNA, batch)
     # The embedded engines hold all that the next test makes.
-    served, options = SERVED.get(target.name), dict(target.settings)
-    if served is not None and not served.takes_nul(options):
+    served = SERVED.get(target.server[0])
+    if served is not None and not served.takes_nul:
         with pytest.raises(EngineError):
             writer.insert(Kind.RNA, [{**good, "s": "a\0b"}])
-    if served is not None and not served.takes_infinity(options):
+    if served is not None and not served.takes_infinity:
         with pytest.raises(EngineError):
             writer.insert(Kind.ALIGN, [{**align, "z": float("inf")}])
         assert writer.get(Kind.ALIGN, align["_id"]) is None
@@ -339,12 +339,11 @@ def _value(field, texts, infinity):
 
 
 def _documents(target, kind):
-    served = SERVED.get(target.name)
-    options = dict(target.settings)
-    nul = [] if served is None or served.takes_nul(options) else ["\0"]
+    served = SERVED.get(target.server[0])
+    nul = [] if served is None or served.takes_nul else ["\0"]
     letters = st.characters(exclude_categories=["Cs"], exclude_characters=nul)
     texts = st.text(letters, max_size=40)
-    infinity = served is None or served.takes_infinity(options)
+    infinity = served is None or served.takes_infinity
     fixed = st.fixed_dictionaries({f.name: _value(f, texts, infinity) for f in fields(kind)})
     if kind is not Kind.TASKS:
         return st.lists(fixed, min_size=1, max_size=8, unique_by=lambda d: d["_id"])

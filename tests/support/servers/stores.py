@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -55,11 +54,9 @@ class Served:
     """Settings of clients to be tested on the same servers (layouts)."""
     home: Callable[[], Path] | None = None
     """Where the programs are, for engines that no package of the system brings."""
-    sharded_by_client: bool = True
-    """Whether several nodes are independent servers (`storewise.engines.sql.sharded_client`)."""
-    takes_nul: Callable[[Mapping[str, Any]], bool] = lambda settings: True
+    takes_nul: bool = True
     """Whether texts may hold NUL characters."""
-    takes_infinity: Callable[[Mapping[str, Any]], bool] = lambda settings: True
+    takes_infinity: bool = True
     """Whether floats may be infinite."""
 
 
@@ -166,54 +163,31 @@ def empty_valkey(cluster):
                 server.delete(*keys)
 
 
-def _each(**values):
-    return tuple(dict(zip(values, each, strict=True)) for each in product(*values.values()))
-
-
 SERVED = {
-    "postgres": Served(empty_postgres, takes_nul=lambda settings: False),
+    "postgres": Served(empty_postgres, takes_nul=False),
     "mariadb": Served(
         empty_mariadb,
-        settings=_each(driver=("mysqlclient", "pymysql")),
-        takes_infinity=lambda settings: False,
+        settings=tuple({"driver": driver} for driver in ("mysqlclient", "pymysql")),
+        takes_infinity=False,
     ),
-    "mongodb": Served(
-        empty_mongodb, nodes=(1,), home=mongodb_binaries.native, sharded_by_client=False
+    "mongodb": Served(empty_mongodb, nodes=(1,), home=mongodb_binaries.native),
+    "cassandra": Served(empty_cassandra, nodes=(1,), home=partial(jvm_binaries.jars, "cassandra")),
+    "hbase": Served(empty_hbase, nodes=(1,), home=partial(jvm_binaries.jars, "hbase")),
+    # Another Valkey, or Redis, where one is named.
+    "valkey": Served(
+        empty_valkey, home=None if os.environ.get("STOREWISE_VALKEY_BIN") else valkey_home
     ),
-    "cassandra": Served(
-        empty_cassandra,
+    "sql": Served(
+        lambda cluster: None,
         nodes=(1,),
-        home=partial(jvm_binaries.jars, "cassandra"),
-        sharded_by_client=False,
-    ),
-    "hbase": Served(
-        empty_hbase,
-        nodes=(1,),
-        home=partial(jvm_binaries.jars, "hbase"),
-        sharded_by_client=False,
+        settings=tuple({"over": name} for name in ("sqlite", "postgres", "mariadb")),
     ),
 }
-SERVED["valkey"] = Served(
-    empty_valkey,
-    # Another Valkey, or Redis, where one is named.
-    home=None if os.environ.get("STOREWISE_VALKEY_BIN") else valkey_home,
-    sharded_by_client=False,
-)
-SERVED["sql"] = Served(
-    lambda cluster: None,
-    nodes=(1,),
-    settings=_each(over=("sqlite", "postgres", "mariadb")),
-    sharded_by_client=False,
-    takes_nul=lambda settings: settings["over"] != "postgres",
-    takes_infinity=lambda settings: settings["over"] != "mariadb",
-)
 #: Their servers take the longest to start.
 JAVA = ("cassandra", "hbase")
 #: No package of Riak exists where the tests usually run: it joins where one is named.
 if os.environ.get("STOREWISE_RIAK_HOME") or os.environ.get("RIAK_HOME"):
-    SERVED["riak"] = Served(
-        empty_riak, sharded_by_client=False, takes_infinity=lambda settings: False
-    )
+    SERVED["riak"] = Served(empty_riak, takes_infinity=False)
 
 SERVERS = [
     Target(name, nodes, tuple(settings.items()))
@@ -223,51 +197,29 @@ SERVERS = [
 ]
 #: Where no Riak is.
 STANDIN = Target("riak", 1, (("by", "standin"),))
-#: The data set of engine `parquet`, laid out and read in each way.
+#: The data set of engine `parquet`, laid out in each way and read in both.
 PARQUET = [
     Target("parquet", 0, (("partition", partition), ("reader", reader), ("partitions", 3)))
-    for partition in ("hash", "query", "library")
-    for reader in ("duckdb", "pyarrow")
+    for partition, reader in (("hash", "duckdb"), ("query", "pyarrow"), ("library", "duckdb"))
 ]
 #: Every way in which an engine that keeps documents is tested.
 KEEPING = [*map(Target, STORING), *PARQUET, *SERVERS]
-
-
-def _pairs(target):
-    values = [("nodes", target.nodes), *target.settings]
-    return {(target.name, *value) for value in values} | {(target.nodes, *target.settings[:1])}
-
-
-def pairwise(targets):
-    """Few of the targets that hold each engine with each of its values, and each number of nodes
-    with each layout: always the one with most pairs that none has yet."""
-    every = list(targets)
-    left = set().union(*map(_pairs, every))
-    chosen = []
-    while left:
-        chosen.append(max(every, key=lambda target: len(_pairs(target) & left)))
-        left -= _pairs(chosen[-1])
-    return chosen
 
 
 #: One target of each engine whose servers we start, for what has nothing to do with a layout.
 SINGLE = [
     next(target for target in SERVERS if target.name == name) for name in SERVED if name != "sql"
 ]
-_CHOSEN = {*SINGLE, *pairwise(SERVERS), *pairwise(PARQUET)}
 #: One way of each store is tested every day; in CI the others, and those that take longest.
 _SLOW = (*JAVA, "chdb", "sql")
 
 
 def marks_of(target):
-    """Where a target's tests run: those of one store together; daily, in CI, or (combinations
-    beyond the pairs) among all cells."""
+    """Where a target's tests run: those of one store together, daily or in CI."""
     served = target.name in SERVED
     marks = [pytest.mark.xdist_group(target.server[0])] if served else []
     if target.name in _SLOW or ((target.settings or served) and target not in (*SINGLE, STANDIN)):
         marks.append(pytest.mark.slow)
-    if target in (*SERVERS, *PARQUET) and target not in _CHOSEN:
-        marks.append(pytest.mark.all_cells)
     return marks
 
 
