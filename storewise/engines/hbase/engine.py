@@ -42,14 +42,7 @@ class HbaseEngine(SpecEngine):
     name = "hbase"
     data_roles = ("regionserver", "master")
     spec = SPEC
-    flags = Flags(
-        embedded=False,
-        updates=True,
-        deletes=True,
-        scans=True,
-        count="scan",
-        owner=True,
-    )
+    flags = Flags(embedded=False, updates=True, deletes=True, scans=True, count="scan", owner=True)
     Settings = HbaseSettings
     packages = ("thriftpy2",)
     #: The master answers when its region servers have come.
@@ -109,7 +102,10 @@ class HbaseEngine(SpecEngine):
     def connect(self, cluster: Cluster, mode: Mode) -> Client:
         """EngineError within seconds where the cluster cannot be reached."""
         Credentials.of(cluster)  # the session's own file, or this is no session of ours
-        gateways = tuple(e for e in cluster.endpoints if e.role == "thrift")
+        gateways, masters, regions = (
+            tuple(e for e in cluster.endpoints if e.role == role)
+            for role in ("thrift", "master", "regionserver")
+        )
         if not gateways:
             raise EngineError("hbase: the cluster has no endpoints of role thrift")
         shared = Shared(
@@ -118,6 +114,6 @@ class HbaseEngine(SpecEngine):
             settings=self.settings_of(cluster.settings),
             durability=self.spec.consistency[self.level_of(cluster)].driver["durability"],
             gateways=gateways,
-            servers=health.holding(cluster.endpoints),
+            servers=regions or masters,
         )
         return HbaseClient(shared).connected()

@@ -66,12 +66,6 @@ def unreachable(servers: Iterable[Endpoint]) -> str:
     return f" ({'; '.join(problems)})" if problems else ""
 
 
-def holding(endpoints: Sequence[Endpoint]) -> tuple[Endpoint, ...]:
-    """Those of the servers that hold documents."""
-    regions = tuple(e for e in endpoints if e.role == "regionserver")
-    return regions or tuple(e for e in endpoints if e.role == "master")
-
-
 def disk_bytes(servers: Sequence[Endpoint]) -> int:
     """All files below the root directory, where it is a directory that this host sees.
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import hashlib
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from storewise.engines.contract.engine import Endpoint
 from storewise.engines.contract.server import Launch, Node
 from storewise.engines.hbase.settings import SPEC, HbaseSettings
 from storewise.engines.support.java import heap_mb
@@ -34,7 +34,12 @@ def launch_of(node: Node, settings: HbaseSettings) -> Launch:
     role = node.spec.role
     distributed = settings.is_distributed(node.topology)
     standalone = role == "master" and not distributed
-    peers = {peer.role: peer for peer in node.peers}
+    peers: dict[str, Any] = {peer.role: peer for peer in node.peers}
+    if standalone:
+        # HBase looks for the ZooKeeper of a standalone server at localhost only.
+        peers["zookeeper"] = {"address": "127.0.0.1", "port": node.ports["zookeeper"]}
+    elif role == "zookeeper":
+        peers["zookeeper"] = node
     root = _root_of(node, settings)
     hadoop = node.installation.environment.get("HADOOP_CONF_DIR")
     jars = node.installation.environment["CLASSPATH"]
@@ -45,7 +50,7 @@ def launch_of(node: Node, settings: HbaseSettings) -> Launch:
         distributed=distributed,
         standalone=standalone,
         master=peers.get("master"),
-        zookeeper=_own_zookeeper(node, standalone=standalone) or peers.get("zookeeper"),
+        zookeeper=peers.get("zookeeper"),
         class_path=":".join(filter(None, (str(node.directory), hadoop, jars))),
     )
     java, *arguments = launch.command
@@ -83,16 +88,6 @@ def _java_options(node: Node, settings: HbaseSettings, *, data: bool) -> tuple[s
         *(() if java_8 or SPEC.jar is None else SPEC.jar.options_from_java_11),
         *(settings.jvm_options if data else ()),
     )
-
-
-def _own_zookeeper(node: Node, *, standalone: bool) -> Endpoint | None:
-    """The ZooKeeper of a node itself."""
-    if standalone:
-        # HBase looks for the ZooKeeper of a standalone server at localhost only.
-        return Endpoint("zookeeper", 0, "", "127.0.0.1", node.ports["zookeeper"])
-    if node.spec.role == "zookeeper":
-        return Endpoint("zookeeper", 0, "", node.address, node.port)
-    return None
 
 
 def _root_of(node: Node, settings: HbaseSettings) -> str:
