@@ -111,7 +111,7 @@ def test_pages_have_what_is_made_of_the_code() -> None:
 
 
 #: Pages of stores that are still to be shortened.
-TOO_LONG = {"cassandra", "hbase", "mariadb", "mongodb", "riak", "valkey"}
+TOO_LONG = {"cassandra", "hbase", "mongodb", "riak"}
 
 
 @pytest.mark.parametrize(
