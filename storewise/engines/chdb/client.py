@@ -100,7 +100,7 @@ class ChdbClient(EmbeddedSql[Shared]):
         """The schema that a store's file says; None where there is no such file."""
         try:
             text = self._file(store).read_text(encoding="utf-8")
-            return described(text, self._shared.kinds)[0]
+            return described(text, self._shared.kinds)
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError) as error:
@@ -176,7 +176,7 @@ class ChdbClient(EmbeddedSql[Shared]):
         """Write what readers need to know."""
         try:
             with aside(self._file(0), durable=self._shared.durable) as place:
-                place.write_text(describe(schema, "columns") + "\n", encoding="utf-8")
+                place.write_text(describe(schema) + "\n", encoding="utf-8")
             if self._shared.durable:
                 # ClickHouse syncs what is in a table's directory, not the directories above it.
                 store = self._stores[0]

@@ -61,7 +61,6 @@ class HbaseClient(ThreadClient[Shared, RowFormat]):
     """One thread's client: a gateway takes one call at a time on each connection."""
 
     engine_name = "hbase"
-    layout = "cells"
 
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from storewise.documents import PARAMS_COLUMN, Document, Field, FieldType
 from storewise.engines.hbase.connection import Cells
@@ -77,7 +77,7 @@ class RowFormat:
         values = [
             None if (value := cells[name]) == _NULL else read(value) for name, read in self._readers
         ]
-        return cast(Document, self._decode((row, *values)))
+        return self._decode((row, *values))
 
     def cells(self, changes: Mapping[str, Any]) -> Cells | None:
         """The cells that an update writes; None where they depend on the stored row: open fields

@@ -101,7 +101,7 @@ class MysqlClient(ShardedClient):
                 raise
 
     def _analyze(self, store: int) -> None:
-        names = ", ".join(quoted(table.name) for table in self._tables.values())
+        names = ", ".join(quoted(table.name) for table in self._shared.tables.values())
         for row in self._rows(store, f"ANALYZE TABLE {names}"):
             if str(row[2]).lower() == "error":
                 raise EngineError(f"{self.engine_name}: {row[0]} cannot be analyzed: {row[3]}")

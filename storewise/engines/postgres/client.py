@@ -97,7 +97,7 @@ class PostgresClient(ShardedClient):
 
     def _analyze(self, store: int) -> None:
         # Without statistics the planner guesses until autovacuum comes by.
-        for table in self._tables.values():
+        for table in self._shared.tables.values():
             self._run(store, f"ANALYZE {quoted(table.name)}")
 
     def _load(self, session: Session, table: Table, documents: Any) -> None:

@@ -27,7 +27,6 @@ class RiakClient(ProcessClient[Shared, Table]):
     """One thread's client; each has connections of its own."""
 
     engine_name = "riak"
-    layout = "json"
 
     def __init__(self, shared: Shared, link: Link) -> None:
         super().__init__(shared)

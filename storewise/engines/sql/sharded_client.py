@@ -28,10 +28,7 @@ from storewise.engines.support.table import (
     SCHEMA_TABLE,
     Row,
     Table,
-    check_same,
     create_table,
-    describe,
-    described,
     make_tables,
     quoted,
 )
@@ -39,7 +36,6 @@ from storewise.errors import EngineError
 
 #: Times that a transaction is tried that the server undoes for the sake of another one.
 _TRIES = 20
-_LAYOUT = "columns"
 _Result = TypeVar("_Result")
 
 
@@ -137,72 +133,66 @@ class ShardedClient(SqlReads[Shared]):
     # Creating and finding tables.
 
     def create(self, schema: Schema) -> None:
-        shared = self._writing("create")
-        tables, description = make_tables(schema, composite=True), describe(schema, _LAYOUT)
-        name = quoted(SCHEMA_TABLE)
+        self._writing("create")
+        note, name = self._new_note(schema), quoted(SCHEMA_TABLE)
+        self._use_schema(schema)
+        tables = self._shared.tables.values()
 
         def make(store: int) -> None:
+            for table in tables:
+                self._run(store, self._table_ddl(table))
             self._run(
                 store, f"CREATE TABLE IF NOT EXISTS {name} (id INTEGER PRIMARY KEY, content TEXT)"
             )
-            rows = self._rows(store, f"SELECT content FROM {name}")
-            if rows:
-                check_same(self.engine_name, self._stores[store], rows[0][0], description)
-            for table in tables.values():
-                self._run(store, self._table_ddl(table))
-            if schema.index_time == "before":
-                self._index_tables(store, tables, schema)
-            if not rows:
-                # The last step: a reader of a half-made schema must find none.
-                self._run(store, f"INSERT INTO {name} VALUES (1, %s)", (description,))
 
         self._on_all(make)
-        with shared.lock:
-            shared.tables, shared.schema = tables, schema
-        self._use_tables(tables)
+        if schema.index_time == "before":
+            self._make_indexes(schema)
 
-    def _index_tables(self, store: int, tables: Mapping[Kind, Table], schema: Schema) -> None:
-        for kind, name in schema.indexes:
-            table = tables[kind]
-            self._make_index(store, f"{kind.table}_{name}", table, table.column(name))
+        def write_note(store: int) -> None:
+            self._run(store, f"DELETE FROM {name}")
+            self._run(store, f"INSERT INTO {name} VALUES (1, %s)", (note,))
+
+        # The last step: a reader of a half-made schema must find none.
+        self._on_all(write_note)
+
+    def _make_tables(self, schema: Schema) -> dict[Kind, Table]:
+        return make_tables(schema, composite=True)
+
+    def _make_indexes(self, schema: Schema) -> None:
+        def make(store: int) -> None:
+            for kind, name in schema.indexes:
+                table = self._shared.tables[kind]
+                self._make_index(store, f"{kind.table}_{name}", table, table.column(name))
+
+        self._on_all(make)
 
     def check_connection(self) -> None:
         """Log in to every server and read the tables that `create` has made (none before that);
         EngineError if a server does not answer or refuses the password."""
+        self._learn()
 
-        def look(store: int) -> str:
-            there = self._rows(
-                store,
-                "SELECT 1 FROM information_schema.tables WHERE table_name = %s",
-                (SCHEMA_TABLE,),
-            )
-            rows = self._rows(store, f"SELECT content FROM {quoted(SCHEMA_TABLE)}") if there else []
-            return str(rows[0][0]) if rows else ""
+    def _read_note(self) -> str | None:
+        there = "SELECT 1 FROM information_schema.tables WHERE table_name = %s"
 
-        texts = self._on_all(look)
-        for store, text in enumerate(texts):
-            if text != texts[0]:
+        def look(store: int) -> str | None:
+            if not self._rows(store, there, (SCHEMA_TABLE,)):
+                return None
+            rows = self._rows(store, f"SELECT content FROM {quoted(SCHEMA_TABLE)}")
+            return str(rows[0][0]) if rows else None
+
+        notes = self._on_all(look)
+        for server, note in zip(self._stores, notes, strict=True):
+            if note != notes[0]:
                 raise EngineError(
-                    f"{self.engine_name}: {self._stores[store]} has the schema {text or 'of none'},"
-                    f" {self._stores[0]} {texts[0] or 'none'}: every server needs the same"
+                    f"{self.engine_name}: {server} has the schema {note or 'none'}, "
+                    f"{self._stores[0]} {notes[0] or 'none'}: every server needs the same"
                 )
-        if texts[0]:
-            schema, _ = described(texts[0], self._shared.kinds)
-            with self._shared.lock:
-                self._shared.tables = make_tables(schema, composite=True)
-                self._shared.schema = schema
-            self._use_tables(self._shared.tables)
+        return notes[0]
 
     def finish(self) -> None:
-        shared = self._writing("finish")
-        schema = shared.schema
-
-        def end(store: int) -> None:
-            if schema is not None and schema.index_time == "after":
-                self._index_tables(store, shared.tables, schema)
-            self._analyze(store)
-
-        self._on_all(end)
+        super().finish()
+        self._on_all(self._analyze)
 
     # Writing.
 

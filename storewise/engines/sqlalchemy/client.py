@@ -6,7 +6,6 @@ so that SQLAlchemy gives each driver the parameters in its own form.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -16,7 +15,6 @@ from typing import Any, NoReturn, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
-from sqlalchemy.schema import CreateIndex
 
 from storewise.documents import Kind
 from storewise.engines.contract.engine import Schema
@@ -24,7 +22,7 @@ from storewise.engines.contract.queries import Count, Find, Plan
 from storewise.engines.sql.reads import SqlReads, SqlState
 from storewise.engines.sqlalchemy.tables import MYSQL, SqlTables, description
 from storewise.engines.support.clients import retried
-from storewise.engines.support.table import Row, Table, describe, described
+from storewise.engines.support.table import Row, Table
 from storewise.errors import EngineError
 
 #: What drivers raise for values that they cannot bind, besides their own errors.
@@ -180,6 +178,9 @@ class SqlClient(SqlReads[Shared]):
 
     def check_connection(self) -> None:
         """Read the tables that `create` has made; none before that."""
+        self._learn()
+
+    def _read_note(self) -> str | None:
         shared = self._shared
         about = description(shared.prefix, shared.owner)
 
@@ -188,75 +189,55 @@ class SqlClient(SqlReads[Shared]):
                 return []
             return connection.execute(sa.select(about.c.content)).fetchall()
 
-        if rows := self._transaction(look):
-            schema, _ = described(str(rows[0][0]), shared.kinds)
-            self._take(self._named(schema))
+        rows = self._transaction(look)
+        return str(rows[0][0]) if rows else None
 
-    def _named(self, schema: Schema) -> SqlTables:
+    def _make_tables(self, schema: Schema) -> dict[Kind, Table]:
         shared = self._shared
-        return SqlTables(schema, self._dialect, shared.prefix, shared.owner)
-
-    def _take(self, known: SqlTables) -> None:
-        shared = self._shared
-        with shared.lock:
-            shared.known, shared.tables, shared.schema = known, known.forms, known.schema
-        self._use_tables(known.forms)
+        shared.known = SqlTables(schema, self._dialect, shared.prefix, shared.owner)
+        return shared.known.forms
 
     def create(self, schema: Schema) -> None:
         shared = self._writing("create")
-        created, about = self._named(schema), description(shared.prefix, shared.owner)
-        text = describe(schema, "columns")
+        note = self._new_note(schema)
+        self._use_schema(schema)
+        tables, about = self._sql_tables(), description(shared.prefix, shared.owner)
 
         def make(connection: sa.Connection) -> None:
             about.create(connection, checkfirst=True)
-            created.metadata.create_all(connection)
-            rows = connection.execute(sa.select(about.c.content)).fetchall()
-            if rows and json.loads(rows[0][0]) != json.loads(text):
-                raise EngineError(
-                    f"sql: {self._stores[0]} has tables {shared.prefix}_* of another schema: "
-                    f"{rows[0][0]}; this one is {text}"
-                )
-            if not rows:
-                connection.execute(sa.insert(about), {"id": 1, "content": text})
+            tables.metadata.create_all(connection)
+            connection.execute(sa.delete(about))
+            connection.execute(sa.insert(about), {"id": 1, "content": note})
 
         self._transaction(make)
-        self._take(created)
 
-    def _sql_table(self, table: Table) -> sa.Table:
-        known = self._shared.known
-        assert known is not None  # it has made `table`
-        return known.tables[table.kind]
+    def _sql_tables(self) -> SqlTables:
+        assert self._shared.known is not None  # a schema is known
+        return self._shared.known
 
     def _source(self, table: Table, store: int) -> str:
         format_table = self._shared.engine.dialect.identifier_preparer.format_table
-        return format_table(self._sql_table(table))
+        return format_table(self._sql_tables().tables[table.kind])
+
+    def _make_indexes(self, schema: Schema) -> None:
+        def make(connection: sa.Connection) -> None:
+            for index in self._sql_tables().indexes:
+                index.create(connection, checkfirst=True)
+
+        self._transaction(make)
 
     def finish(self) -> None:
-        known = self._writing("finish").known
-        if known is None:
-            raise EngineError(f"sql: {self._stores[0]}: nothing was created")
-
-        def end(connection: sa.Connection) -> None:
-            if known.schema.index_time == "after":
-                for index in known.indexes:
-                    assert index.table is not None
-                    there = sa.inspect(connection).get_indexes(
-                        index.table.name, schema=self._shared.owner
-                    )
-                    if index.name not in {index_there["name"] for index_there in there}:
-                        connection.execute(CreateIndex(index))
+        super().finish()
+        if self._dialect in _LIMIT:
             # Without statistics planners guess until the server finds the time.
-            if self._dialect in _LIMIT:
-                analyze = "ANALYZE TABLE" if self._dialect in MYSQL else "ANALYZE"
-                for table in known.forms.values():
-                    connection.exec_driver_sql(f"{analyze} {self._source(table, 0)}").close()
-
-        self._transaction(end)
+            analyze = "ANALYZE TABLE" if self._dialect in MYSQL else "ANALYZE"
+            for table in self._shared.tables.values():
+                self._change(0, f"{analyze} {self._source(table, 0)}", ())
 
     def drop(self) -> None:
         """Remove all tables of this prefix that this workload can have made."""
         shared = self._shared
-        tables = self._named(Schema(kinds=shared.kinds))
+        tables = SqlTables(Schema(shared.kinds), self._dialect, shared.prefix, shared.owner)
         about = description(shared.prefix, shared.owner)
 
         def remove(connection: sa.Connection) -> None:
@@ -273,7 +254,7 @@ class SqlClient(SqlReads[Shared]):
             return int(pages) * int(size)
         if self._dialect not in _SIZES:
             return None
-        names = [self._sql_table(table).name for table in self._tables.values()]
+        names = [table.name for table in self._sql_tables().tables.values()]
         statement = sa.text(_SIZES[self._dialect])
         statement = statement.bindparams(sa.bindparam("names", expanding=True))
         rows = self._fetched(statement, {"names": names, "owner": self._shared.owner})
@@ -284,7 +265,7 @@ class SqlClient(SqlReads[Shared]):
     def insert(self, kind: Kind, documents: Sequence[Any]) -> None:
         self._writing("insert")
         form = self._table(kind)
-        table, key = self._sql_table(form), form.key_of_row()
+        table, key = self._sql_tables().tables[kind], form.key_of_row()
         # Of equal ids the last one counts; in the order of ids two clients that write the same
         # rows cannot each hold what the other one waits for.
         unique = {key(row): row for row in form.rows(documents)}

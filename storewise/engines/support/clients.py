@@ -42,8 +42,6 @@ class ProcessClient(Client, Generic[State, Form]):
     """A client of a process; what it knows of the store is known to all of them."""
 
     engine_name: ClassVar[str]
-    layout: ClassVar[str] = "documents"
-    """How documents are kept, as the note of the schema says."""
 
     def __init__(self, shared: State) -> None:
         self._shared = shared
@@ -56,7 +54,7 @@ class ProcessClient(Client, Generic[State, Form]):
 
     def _new_note(self, schema: Schema) -> str:
         """The note of a schema; EngineError if the store has that of another one."""
-        note = describe(schema, self.layout)
+        note = describe(schema)
         if (there := self._read_note()) is not None:
             check_same(self.engine_name, "the store", there, note)
         return note
@@ -73,8 +71,7 @@ class ProcessClient(Client, Generic[State, Form]):
     def _learn(self) -> None:
         """Take the tables that another client has created."""
         if (note := self._read_note()) is not None:
-            schema, _ = described(note, self._shared.kinds)
-            self._use_schema(schema)
+            self._use_schema(described(note, self._shared.kinds))
 
     def _make_indexes(self, schema: Schema) -> None:
         """Make the secondary indexes of a schema; existing ones are kept."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
-from functools import cache
 from operator import itemgetter
 from pathlib import Path
 from types import NoneType
@@ -66,11 +66,6 @@ TYPES: Mapping[FieldType, frozenset[type]] = {
     "float": frozenset({int, float, NoneType}),
     "str": frozenset({str, NoneType}),
 }
-
-
-@cache
-def _by_name(kind: Kind) -> Mapping[str, Field]:
-    return {field.name: field for field in kind.fields}
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,16 +167,13 @@ class Table:
         self.check(documents)
         if self.has_params:
             return [self._params_row(document) for document in documents]
-        try:
-            rows = list(map(itemgetter(*self.names), documents))
-        except KeyError as error:
-            raise EngineError(f"a document of {self.name} lacks the field {error}") from error
-        fields_each = len(self.columns) + (self.composite is not None)
-        if sum(map(len, documents)) != len(rows) * fields_each:
-            known = {"_id", *self.names}
-            extra = sorted({key for document in documents for key in document} - known)
-            raise EngineError(f"a document of {self.name} has unknown fields: {', '.join(extra)}")
-        return rows
+        names = {"_id", *self.names}
+        if sum(map(len, documents)) == len(documents) * len(names):
+            with suppress(KeyError):
+                return list(map(itemgetter(*self.names), documents))
+        for document in documents:
+            check_names(self.kind, names, document)
+        return []
 
     def check(self, documents: Sequence[Document]) -> None:
         """Raise EngineError for wrong ids (`check_ids`) and for values of a wrong type, which some
@@ -234,18 +226,13 @@ class Table:
 
     def document(self, row: Row) -> Document:
         """The document of a row, as it was inserted."""
-        document: Document = dict(zip(self.names, row, strict=True))
-        if self.composite:
-            document = {"_id": self.id_of_row()(row), **document}
-        if self.has_params:
-            document.update(json.loads(document.pop(PARAMS_COLUMN)))
-        return document
+        return self.decoder()(row)
 
-    def decoder(self) -> Any:
+    def decoder(self) -> Callable[[Row], Document]:
         """`document` as a function for hot paths, its look-ups done once."""
-        if self.has_params:
-            return self.document
         names = self.names
+        if self.has_params:
+            return lambda row: dict(zip(names[:-1], row)) | json.loads(row[-1])  # noqa: B905
         if self.composite:
             every, id_of = ("_id", *names), self.id_of_row()
             return lambda row: dict(zip(every, (id_of(row), *row)))  # noqa: B905
@@ -266,9 +253,8 @@ class Table:
 
     def check_types(self, changes: Mapping[str, Any]) -> None:
         """Raise EngineError if a field cannot hold its changed value."""
-        columns = _by_name(self.kind)
         for name, value in changes.items():
-            column = columns.get(name)
+            column = self.by_name.get(name)
             if column is not None and value is not None:
                 self.check_value(column, value)
 
@@ -324,11 +310,10 @@ def named_kinds(names: Iterable[str], kinds: Iterable[Kind]) -> tuple[Kind, ...]
     return tuple(known[name] for name in names)
 
 
-def describe(schema: Schema, layout: str) -> str:
-    """A schema and its layout as the JSON text that the servers keep."""
+def describe(schema: Schema) -> str:
+    """A schema as the JSON text that the stores keep."""
     return json.dumps(
         {
-            "layout": layout,
             "kinds": [kind.table for kind in schema.kinds],
             "study_fields": schema.study_fields,
             "index_time": schema.index_time,
@@ -345,20 +330,19 @@ def check_same(engine_name: str, where: object, stored: str, wanted: str) -> Non
         )
 
 
-def described(text: str, kinds: Sequence[Kind]) -> tuple[Schema, str]:
-    """The inverse of `describe`, of a workload that has these `kinds`: (schema, layout).
+def described(text: str, kinds: Sequence[Kind]) -> Schema:
+    """The inverse of `describe`, of a workload that has these `kinds`.
 
     EngineError for tables of another workload."""
     content = json.loads(text)
     stored = named_kinds(content["kinds"], kinds)
     known = {kind.table: kind for kind in stored}
-    schema = Schema(
+    return Schema(
         kinds=stored,
         indexes=tuple((known[table], name) for table, name in content["indexes"]),
         index_time=content["index_time"],
         study_fields=content["study_fields"],
     )
-    return schema, content["layout"]
 
 
 def table_from_names(kind: Kind, names: Sequence[str], where: Path) -> Table:
