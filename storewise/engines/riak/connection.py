@@ -1,261 +1,176 @@
-"""A client thread's connections to a Riak cluster: batches over several, other nodes for failed
-ones."""
+"""A connection to a Riak cluster, and batches over several of them."""
 
 from __future__ import annotations
 
-import itertools
-from collections import deque
+import socket
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any
+from contextlib import suppress
+from typing import Any, BinaryIO
 
-from storewise.documents import Kind
 from storewise.engines.contract.engine import Endpoint
-from storewise.engines.riak import protocol as pb
-from storewise.engines.riak.protocol import Broken, Connection, GaveUp
-from storewise.engines.riak.settings import Quorums, RiakSettings
-from storewise.engines.support.clients import ProcessState
-from storewise.engines.support.table import Table
+from storewise.engines.riak.messages import CODES, HEADER, frame, pb
 from storewise.errors import EngineError
 
 _CONNECT_SECONDS = 5.0
-_GREET_SECONDS = 10.0
-#: Requests that are sent at once on a connection.
+#: How often a request is sent, at most.
+_TRIES = 3
+#: Requests that are sent at once on a connection: a node answers them one after another.
 _WINDOW = 32
+#: A frame beyond this is an error, bytes: Riak refuses objects above 50 MB.
+_MAX_FRAME = 128 << 20
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class Shared(ProcessState[Table]):
-    """What the clients of one process have in common."""
-
-    settings: RiakSettings
-    quorums: Quorums
-    endpoints: tuple[Endpoint, ...]
-    ring_size: int
-    decoders: dict[Kind, Any] = field(default_factory=dict)
-    """Of `tables`; each is made once."""
-    owners: dict[int, str] = field(default_factory=dict)
-    """Nodes by number of partition, as far as they were asked for."""
-    links: list[Link] = field(default_factory=list)
-    _turn: Iterator[int] = field(default_factory=itertools.count)
-
-    def link(self) -> Link:
-        """New connections for one thread; threads begin with different nodes."""
-        with self.lock:
-            if self.closed:
-                raise EngineError("riak: this client is closed")
-            made = Link(self, next(self._turn))
-            self.links.append(made)
-            return made
-
-    def drop(self, link: Link) -> None:
-        """Close the connections of a thread. Those of the first link stay open for the process."""
-        with self.lock:
-            if link in self.links[1:]:
-                self.links.remove(link)
-                link.close()
-
-    def close(self) -> None:
-        with self.lock:
-            self.closed = True
-            for link in self.links:
-                link.close()
+class NoAnswer(EngineError):
+    """The node does not answer; another one may."""
 
 
-class Link:
-    """The connections of one thread.
+class Connection:
+    """A connection to one of the nodes, opened when it is needed.
 
-    A request whose connection breaks is sent once more on a new one, then to each other node:
-    all that Storewise asks may be done twice. EngineError, with every node's words, where none
-    does it. Where a server says that it gave up, the next one is asked, once: what was with another
-    node when that died is never answered. A refusal, a time-out of the client's own and bytes that
-    make no sense are not tried again.
+    A request without an answer (no connection, none within `seconds`, or Riak's own `timeout`,
+    which it says after a minute where it waited for a node that died) is sent again to the next
+    node: all that Storewise asks may be done twice. After each error the connection is closed, as
+    whatever comes later would be taken for another request's answer.
     """
 
-    def __init__(self, shared: Shared, start: int) -> None:
-        self._shared = shared
-        self._start = start
-        self._open: dict[int, Connection] = {}
-        self._at: dict[int, int] = {}
+    def __init__(self, endpoints: Sequence[Endpoint], first: int, seconds: float) -> None:
+        self._endpoints, self._node, self._seconds = endpoints, first, seconds
+        self._socket: socket.socket | None = None
+        self._answers: BinaryIO
+
+    @property
+    def endpoint(self) -> Endpoint:
+        return self._endpoints[self._node % len(self._endpoints)]
+
+    @property
+    def is_open(self) -> bool:
+        return self._socket is not None
+
+    def open(self) -> socket.socket:
+        """Connect to the node, or to the first one after it that can be reached."""
+        problems = []
+        for _ in self._endpoints:
+            endpoint = self.endpoint
+            try:
+                made = socket.create_connection((endpoint.address, endpoint.port), _CONNECT_SECONDS)
+            except OSError as error:
+                problems.append(str(self._no_answer(error.strerror or str(error))))
+                continue
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            made.settimeout(self._seconds)
+            self._socket, self._answers = made, made.makefile("rb")
+            return made
+        raise NoAnswer("; ".join(problems))
 
     def close(self) -> None:
-        for connection in self._open.values():
-            connection.close()
-        self._open.clear()
+        """A second call does nothing; the next request opens it again."""
+        if self._socket is not None:
+            self._answers.close()
+            self._socket.close()
+            self._socket = None
 
-    def open(self) -> None:
-        """Open the connections over which batches are sent."""
-        with self._words("connect"):
-            for slot in range(self._shared.settings.connections):
-                self._connection(slot)
-
-    def check_connection(self) -> None:
-        """Ping the nodes until one answers; EngineError if none does."""
-
-        seconds = self._shared.settings.timeout_seconds
-        with self._words("connect"):
-            problems = []
-            for _ in self._shared.endpoints:
-                try:
-                    connection = self._connection(0)
-                    connection.seconds = min(_GREET_SECONDS, seconds)
-                    connection.request(pb.frame(pb.PING), pb.PONG)
-                    connection.seconds = seconds
-                    return
-                except EngineError as error:
-                    problems.append(str(error))
-                    self._leave(0)
-            raise EngineError("; ".join(problems))
-
-    def request(self, verb: str, request: bytes, answer: int) -> bytes:
-        """Send one request; returns the body of its response."""
-        with self._words(verb):
-            return self._ask(0, request, answer)
-
-    def request_all(
-        self,
-        verb: str,
-        requests: Sequence[bytes],
-        answer: int,
-        answered: Callable[[int], None] | None = None,
-    ) -> list[bytes]:
-        """Send requests over several connections; returns the bodies of their responses in order.
-        `answered` is called with 1 after each response."""
-        if len(requests) <= 1:
-            return [self.request(verb, request, answer) for request in requests]
-        with self._words(verb):
-            return self._pipeline(requests, answer, answered)
-
-    def _pipeline(
-        self,
-        requests: Sequence[bytes],
-        answer: int,
-        answered: Callable[[int], None] | None = None,
-    ) -> list[bytes]:
-        """Divide the requests among the connections and pipeline them, at most two windows each.
-
-        A node answers the requests of a connection in order. With more requests at once both sides
-        could block, each waiting for the other to read.
-        """
-        bodies: list[bytes] = [b""] * len(requests)
-        slots = range(min(self._shared.settings.connections, len(requests)))
-        waiting = {slot: deque(range(slot, len(requests), len(slots))) for slot in slots}
-        sent: dict[int, deque[int]] = {slot: deque() for slot in slots}
-
-        def send(slot: int) -> None:
-            window = [waiting[slot].popleft() for _ in range(min(_WINDOW, len(waiting[slot])))]
-            if window:
-                sent[slot].extend(window)
-                self._connection(slot).send(b"".join([requests[number] for number in window]))
-
-        def receive(slot: int) -> None:
-            connection, numbers = self._open[slot], sent[slot]
-            stay = _WINDOW if waiting[slot] else 0
-            while len(numbers) > stay:
-                bodies[numbers[0]] = connection.receive(answer)
-                numbers.popleft()
-                if answered is not None:
-                    answered(1)
-
-        try:
-            while any(waiting.values()) or any(sent.values()):
-                for step in (send, receive):
-                    for slot in slots:
-                        try:
-                            step(slot)
-                        except (Broken, GaveUp) as error:
-                            self._resend(slot, sent[slot], requests, answer, bodies, error)
-        except BaseException:
-            # Responses still to come would be read as those to later requests.
-            for slot in slots:
-                if sent[slot]:
-                    self._forget(slot)
-            raise
-        return bodies
-
-    def _resend(
-        self,
-        slot: int,
-        numbers: deque[int],
-        requests: Sequence[bytes],
-        answer: int,
-        bodies: list[bytes],
-        error: Broken | GaveUp,
-    ) -> None:
-        """Resend one by one the requests without a response, after a connection was lost or a node
-        gave up."""
-        if isinstance(error, GaveUp):
-            number = numbers.popleft()
-            bodies[number] = self._retry(slot, requests[number], answer, error)
-        while numbers:
-            bodies[numbers[0]] = self._ask(slot, requests[numbers[0]], answer)
-            numbers.popleft()
-
-    def _ask(self, slot: int, request: bytes, answer: int) -> bytes:
-        try:
-            return self._ask_each(slot, request, answer)
-        except GaveUp as error:
-            return self._retry(slot, request, answer, error)
-
-    def _retry(self, slot: int, request: bytes, answer: int, first: GaveUp) -> bytes:
-        """Send a request again, to the next node first, after a node gave up."""
-        self._leave(slot)
-        try:
-            return self._ask_each(slot, request, answer)
-        except EngineError as error:
-            raise EngineError(f"{first}; {error}") from error
-
-    def _ask_each(self, slot: int, request: bytes, answer: int) -> bytes:
+    def request(self, message: Any, response: Any) -> Any:
+        """Send a message; returns its response, a message of the class `response`."""
         problems: list[str] = []
-        used = slot in self._open
-        for attempt in range(len(self._shared.endpoints) + (1 if used else 0)):
+        for _ in range(_TRIES):
             try:
-                return self._connection(slot).request(request, answer)
-            except Broken as error:
+                self.send(frame(message))
+                return self.receive(response)
+            except NoAnswer as error:
                 problems.append(str(error))
-                if used and attempt == 0:
-                    # The node may have been started again since.
-                    self._forget(slot)
-                else:
-                    self._leave(slot)
-            except BaseException:
-                if slot in self._open and self._open[slot].fileno() < 0:
-                    self._forget(slot)
-                raise
-        raise Broken("; ".join(dict.fromkeys(problems)))
+        raise NoAnswer("; ".join(dict.fromkeys(problems)))
 
-    def _connection(self, slot: int) -> Connection:
-        connection = self._open.get(slot)
-        if connection is not None and connection.fileno() >= 0:
-            return connection
-        if self._shared.closed:
-            raise EngineError("riak: this client is closed")
-        settings = self._shared.settings
-        endpoints = self._shared.endpoints
-        at = self._at.setdefault(slot, self._start + slot)
-        made = Connection(
-            endpoints[at % len(endpoints)],
-            connect=_CONNECT_SECONDS,
-            seconds=settings.timeout_seconds,
-        )
-        self._open[slot] = made
-        return made
-
-    def _forget(self, slot: int) -> None:
-        if (connection := self._open.pop(slot, None)) is not None:
-            connection.close()
-
-    def _leave(self, slot: int) -> None:
-        """Go on with the next node."""
-        self._forget(slot)
-        self._at[slot] = self._at.get(slot, self._start + slot) + 1
-
-    @contextmanager
-    def _words(self, verb: str) -> Iterator[None]:
-        """One error with the verb, whatever it is of."""
+    def send(self, frames: bytes) -> None:
+        """Send one request, or several at once."""
+        connection = self._socket or self.open()
         try:
-            yield
-        except EngineError as error:
-            words = str(error).removeprefix("riak: ")
-            raise EngineError(f"riak: {verb}: {words}") from error
+            connection.sendall(frames)
+        except OSError as error:
+            self.close()
+            raise self._lost(error) from error
+
+    def receive(self, response: Any) -> Any:
+        """The next response; EngineError with the server's message for an error."""
+        try:
+            length, code = HEADER.unpack(self._read(HEADER.size))
+            if not 1 <= length <= _MAX_FRAME:
+                raise EngineError(f"riak: {self.endpoint}: no answer of Riak's: {length} bytes")
+            body = self._read(length - 1)
+            if code == CODES["RpbErrorResp"]:
+                error = pb.RpbErrorResp.FromString(body).errmsg.decode()
+                if error == "timeout":
+                    raise self._no_answer(error)
+                raise EngineError(f"riak: {self.endpoint}: {error}")
+            if code != CODES[response.__name__]:
+                raise EngineError(f"riak: {self.endpoint}: answered with code {code}")
+            return response.FromString(body)
+        except pb.DecodeError as error:
+            self.close()
+            raise EngineError(f"riak: {self.endpoint}: no message of Riak's: {error}") from error
+        except BaseException:
+            self.close()
+            raise
+
+    def _read(self, size: int) -> bytes:
+        try:
+            data = self._answers.read(size)
+        except OSError as error:
+            raise self._lost(error) from error
+        if len(data) < size:
+            raise self._no_answer("the server closed the connection")
+        return data
+
+    def _lost(self, error: OSError) -> NoAnswer:
+        if isinstance(error, TimeoutError):
+            return self._no_answer(f"no answer within {self._seconds:g} s (`timeout_seconds`)")
+        return self._no_answer(error.strerror or str(error))
+
+    def _no_answer(self, reason: str) -> NoAnswer:
+        """The error; the next request goes to the next node."""
+        error = NoAnswer(f"riak: {self.endpoint}: {reason}")
+        self._node += 1
+        return error
+
+
+def request_all(
+    connections: Sequence[Connection],
+    messages: Sequence[Any],
+    response: Any,
+    answered: Callable[[int], None] | None = None,
+) -> list[Any]:
+    """Send messages over several connections at once; returns their responses in order.
+    `answered` is called with 1 after each response."""
+    responses: list[Any] = []
+    size = min(_WINDOW, 1 + len(messages) // len(connections))
+    lots = [messages[at : at + size] for at in range(0, len(messages), size)]
+    try:
+        for turn in range(0, len(lots), len(connections)):
+            sent = list(zip(connections, lots[turn:], strict=False))
+            for connection, lot in sent:
+                with suppress(NoAnswer):
+                    connection.send(b"".join(map(frame, lot)))
+            for connection, lot in sent:
+                for one in _responses(connection, lot, response):
+                    responses.append(one)
+                    if answered is not None:
+                        answered(1)
+    except BaseException:
+        # Responses still to come would be read as those to later requests.
+        for connection in connections:
+            connection.close()
+        raise
+    return responses
+
+
+def _responses(connection: Connection, lot: Sequence[Any], response: Any) -> Iterator[Any]:
+    """The responses to messages that were sent at once; those without one when the connection is
+    lost are sent again, one by one."""
+    lost = not connection.is_open
+    for message in lot:
+        if not lost:
+            try:
+                yield connection.receive(response)
+                continue
+            except NoAnswer:
+                lost = True
+        yield connection.request(message, response)

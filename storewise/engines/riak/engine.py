@@ -1,13 +1,19 @@
 """Riak KV: a ring of equal nodes, each key on `replicas` of them.
 
-Finding it is in `installation`, starting a node in `launch`, joining in `cluster`, the
-protocol in `protocol`, what clients do in `client`.
+How a node is started is in `server.yaml` and `riak.conf.j2`, joining in `cluster`, the messages in
+`messages.yaml`, what clients do in `client`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field as Setting
 
 from storewise.engines.contract.engine import Client, Cluster, Endpoint, Flags, Mode
 from storewise.engines.contract.server import (
@@ -18,120 +24,140 @@ from storewise.engines.contract.server import (
     Launch,
     Node,
     NodeSpec,
-    ServerEngine,
     Topology,
 )
 from storewise.engines.riak import cluster as riak_cluster
-from storewise.engines.riak.client import RiakClient
-from storewise.engines.riak.connection import Shared
-from storewise.engines.riak.installation import HINT, find_release
-from storewise.engines.riak.launch import PORTS, launch_of
-from storewise.engines.riak.settings import (
-    CONSISTENCIES,
-    Quorums,
-    RiakSettings,
-    check_level,
-    quorums_of,
-    ring_size_of,
-)
+from storewise.engines.riak.client import RiakClient, Shared
+from storewise.engines.riak.messages import QUORUMS
+from storewise.engines.riak.ring import ring_size
+from storewise.engines.support.installation import environment_of, place_of, usual_places
+from storewise.engines.support.server_spec import ConfigSettings, ServerSpec, SpecEngine
 from storewise.engines.support.servers import check_topology, data_nodes
 from storewise.errors import EngineError
 
+SPEC = ServerSpec.read(__package__)
 
-class RiakEngine(ServerEngine):
+
+class RiakSettings(ConfigSettings):
+    """What a study may say of Riak."""
+
+    spec = SPEC
+    backend: Literal["leveldb", "bitcask", "leveled", "memory"] = Setting(
+        default="leveldb", description="what keeps the data of a partition (`storage_backend`)"
+    )
+    timeout_seconds: float = Setting(
+        default=65.0, gt=0, description="time for an answer; Riak itself gives up after 60 s"
+    )
+
+    def ring_size(self, nodes: int) -> int:
+        """Partitions of the ring of so many nodes."""
+        return ring_size(nodes)
+
+
+class RiakEngine(SpecEngine):
     """Riak KV's nodes."""
 
     name = "riak"
-    title = "Riak KV"
+    spec = SPEC
     flags = Flags(
-        embedded=False,
-        replicas=True,
-        updates=True,
-        deletes=True,
-        count="none",
-        owner=True,
+        embedded=False, replicas=True, updates=True, deletes=True, count="none", owner=True
     )
-    consistencies: ClassVar[Mapping[str, str]] = CONSISTENCIES
-    #: All but the first: what is not synced goes with its hosts.
-    lossy_levels = frozenset(CONSISTENCIES) - {"durable"}
     slow_levels: ClassVar[Mapping[str, float]] = {"durable": 100.0}
-    consistency_aliases: ClassVar[Mapping[str, str]] = {"strong": "durable", "weak": "one"}
     Settings = RiakSettings
-    #: The client is Storewise's own.
-    packages = ()
     ready_seconds = 180.0
-    programs = ("riak",)
-    install_hint = HINT
 
     def roles(self, topology: Topology, settings: Mapping[str, Any]) -> tuple[NodeSpec, ...]:
-        chosen: RiakSettings = self.settings_of(settings)
+        self.settings_of(settings)
         check_topology(self.name, topology, most_replicas=topology.nodes)
-        if ring_size_of(chosen, topology.nodes) < topology.nodes:
-            raise EngineError(
-                f"riak cannot share a ring of {chosen.ring_size} partitions among "
-                f"{topology.nodes} nodes; give `ring_size` a larger power of two"
-            )
-        for name in ("r", "w", "dw"):
-            number = getattr(chosen, name)
-            if isinstance(number, int) and number > topology.replicas:
-                raise EngineError(
-                    f"riak: setting {name}: {number} of {topology.replicas} replicas cannot answer"
-                )
-        return data_nodes(topology, meets=("data",), ports=PORTS)
+        return data_nodes(topology, meets=("data",), ports=self.spec.ports("data", topology))
 
     def find(self, settings: Mapping[str, Any]) -> Installation:
-        return find_release(settings)
+        """The release on this host: a directory with ``bin/riak``, ``releases`` and ``erts-*``.
+
+        Looked for in ``settings["home"]``, else in the directories that STOREWISE_RIAK_HOME and
+        RIAK_HOME name, else behind the ``riak`` on the PATH (after loading ``settings["module"]``;
+        packages have a launcher there, which is no release), else where packages put it.
+        """
+        environment = environment_of(settings)
+        variables = (self.spec.variable, "RIAK_HOME")
+        named = settings.get("home") or next(filter(None, map(os.environ.get, variables)), None)
+        path = environment.get("PATH", os.environ.get("PATH", os.defpath))
+        for place in _places(named, path):
+            record = place / "releases" / "start_erl.data"
+            if (place / "bin" / "riak").is_file() and record.is_file():
+                break
+        else:
+            looked = (
+                f"in {named}"
+                if named
+                else ", ".join(["on PATH", *variables, *self.spec.usual_places])
+            )
+            raise EngineError(
+                f"Riak KV: no release (a directory with bin/riak, releases and erts-*; looked "
+                f"{looked}); {self.install_hint}"
+            )
+        # The version of Erlang's machine and that of the release, as in all releases of OTP:
+        # https://www.erlang.org/doc/system/release_structure.html
+        erts, version = [*record.read_text(encoding="utf-8").split(), "", ""][:2]
+        number = re.match(r"3\.\d+\S*", version)
+        if number is None:
+            raise EngineError(
+                f"Riak KV: {record} says version {version!r}, and Storewise runs 3.x; "
+                f"{self.install_hint}"
+            )
+        programs = {
+            "riak": place / "bin" / "riak",
+            "escript": place / f"erts-{erts}" / "bin" / "escript",
+            "boot": place / "releases" / version / "start",
+        }
+        return Installation(programs, f"Riak KV {number[0]}", environment)
 
     def launch(self, node: Node) -> Launch:
-        return launch_of(node, self.settings_of(node.settings))
+        if node.consistency == "durable" and node.settings.get("backend") == "memory":
+            raise EngineError(
+                "riak: backend memory keeps nothing on disk, so it has no level `durable`; name "
+                "another consistency level, such as relaxed"
+            )
+        return super().launch(node)
 
     def not_ready_reason(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
         return riak_cluster.not_ready_reason(endpoint)
 
     def join(self, context: JoinContext) -> None:
-        riak_cluster.Joiner(context).join()
+        riak_cluster.join(context)
 
     def bootstrap(self, context: BootstrapContext) -> None:
-        """Every node answers, and finds a key of each partition."""
         super().bootstrap(context)
-        riak_cluster.bootstrap(context, *self._serving(context))
+        riak_cluster.bootstrap(context, self._quorum(context.consistency))
 
     def wait_recovered(self, context: JoinContext) -> None:
-        riak_cluster.wait_recovered(context, *self._serving(context.node))
+        riak_cluster.wait_recovered(context, self._quorum(context.node.consistency))
 
-    def _serving(self, of: BootstrapContext | Node) -> tuple[int, Quorums]:
-        """The ring's size and the level's numbers."""
-        settings: RiakSettings = self.settings_of(of.settings)
-        return ring_size_of(settings, of.topology.nodes), quorums_of(settings, of.consistency)
-
-    def peer_guards(self, endpoint: Endpoint) -> Mapping[str, str]:
-        guards = dict.fromkeys(endpoint.ports, "nothing")
-        return guards | {"distribution": "secret of the session (Erlang cookie)"}
-
-    def open_ports(
-        self, spec: NodeSpec, topology: Topology, settings: Mapping[str, Any]
-    ) -> Mapping[str, str]:
-        return {
-            "client port": "read, write and delete",
-            "http": "read, write, delete and see statistics",
-            "handoff": "send data as a node does",
-            "epmd": "learn the nodes' names and ports, take a name",
-            "cluster_manager": "start replication with another cluster",
-        }
+    def _quorum(self, level: str) -> str | int:
+        """The level's r, w and dw."""
+        return self.spec.consistency[level].server["buckets.default.r"]
 
     def connect(self, cluster: Cluster, mode: Mode) -> Client:
         """EngineError within seconds where no node answers."""
-        settings: RiakSettings = self.settings_of(cluster.settings)
-        level = self.level_of(cluster)
-        check_level(settings, level)
         if not cluster.endpoints:
             raise EngineError("riak: the cluster has no endpoints of data nodes")
+        settings: RiakSettings = self.settings_of(cluster.settings)
         shared = Shared(
             mode=mode,
-            settings=settings,
-            quorums=quorums_of(settings, level),
-            endpoints=cluster.endpoints,
-            ring_size=ring_size_of(settings, len(cluster.endpoints)),
             kinds=cluster.kinds,
+            endpoints=cluster.endpoints,
+            quorum=QUORUMS[self._quorum(self.level_of(cluster))],
+            timeout_seconds=settings.timeout_seconds,
         )
-        return RiakClient(shared, shared.link()).connected()
+        return RiakClient(shared).connected()
+
+
+def _places(named: str | None, path: str) -> Iterator[Path]:
+    if named:
+        home = place_of(named)
+        yield from (home, home / "riak", home.parent)
+        return
+    program = shutil.which("riak", path=path)
+    if program is not None:
+        yield Path(program).resolve().parent.parent
+    yield from usual_places(SPEC.usual_places)

@@ -90,7 +90,7 @@ def test_writes_by_text_and_composite_ids(store):
 SENDS = {
     "cassandra": "cassandra.cluster.ResponseFuture.send_request",
     "hbase": "thriftpy2.thrift.TClient._send",
-    "riak": "storewise.engines.riak.connection.Link._ask",
+    "riak": "storewise.engines.riak.connection.Connection.send",
     "valkey": "valkey.connection.AbstractConnection.send_packed_command",
 }
 

@@ -86,8 +86,8 @@ OPEN = {
         *("Thrift: read rows", "Thrift: delete a row"),
     },
     "riak": {
-        *("protocol buffers: ask for the version", "protocol buffers: write a key"),
-        *("protocol buffers: read a key", "protocol buffers: delete a key"),
+        *("protocol buffers: write a key", "protocol buffers: read a key"),
+        "protocol buffers: delete a key",
         *("HTTP: GET /stats", "epmd: names"),
     },
 }
@@ -125,8 +125,7 @@ def test_what_another_user_can_do_to_a_server_that_asks_nobody_is_what_we_say(
         assert all(place.startswith(("tcp 127.", "unix", "process")) for place in reached)
         assert {engine("hbase").guards(endpoint) for endpoint in endpoints} == {"none"}
     else:
-        refused = {"buffers: MapReduce": "not enabled", "HTTP: MapReduce": " 403 "}
-        for tried, answer in {**refused, "epmd: end it": "NO"}.items():
+        for tried, answer in {"HTTP: MapReduce": " 403 ", "epmd: end it": "NO"}.items():
             assert any(answer in said for said in attempts.tried(tried)), tried
         assert len(cookie) > 20 and cookie not in attempts.text
 

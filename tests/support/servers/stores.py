@@ -6,6 +6,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -118,22 +119,22 @@ def empty_hbase(cluster):
 
 
 def empty_riak(cluster):
-    """By RpbListKeysReq (17), whose answers (18) end with `done`."""
-    from storewise.engines.riak import protocol as pb
+    """By listing keys, whose responses end with `done`."""
     from storewise.engines.riak.client import SCHEMA
+    from storewise.engines.riak.connection import Connection
+    from storewise.engines.riak.messages import frame, pb
 
-    connection = pb.Connection(cluster.endpoints[0], connect=10.0, seconds=120.0)
-    for bucket in (SCHEMA[0], *(kind.table.encode() for kind in KINDS)):
-        connection.send(pb.frame(17, pb.message((1, bucket))))
-        fields = []
-        while not any(number == 2 and value for number, value in fields):
-            fields += pb.fields(connection.receive(18))
-        for key in [value for number, value in fields if number == 1]:
-            result = pb.read_get(connection.request(pb.get_request(bucket, key), pb.GET_ANSWER))
-            if result is not None:
-                delete = pb.delete_request(bucket, key, vclock=result.vclock)
-                connection.request(delete, pb.DELETE_ANSWER)
-    connection.close()
+    with closing(Connection(cluster.endpoints, 0, 120.0)) as connection:
+        for bucket in (SCHEMA["bucket"], *(kind.table.encode() for kind in KINDS)):
+            connection.send(frame(pb.RpbListKeysReq(bucket=bucket)))
+            keys, done = [], False
+            while not done:
+                listed = connection.receive(pb.RpbListKeysResp)
+                keys, done = [*keys, *listed.keys], listed.done
+            for key in keys:
+                found = connection.request(pb.RpbGetReq(bucket=bucket, key=key), pb.RpbGetResp)
+                delete = pb.RpbDelReq(bucket=bucket, key=key, vclock=found.vclock)
+                connection.request(delete, pb.RpbDelResp)
 
 
 def valkey_home():
@@ -247,7 +248,8 @@ class Clusters:
         if target == STANDIN:
             from support.riak.standin import Standin
 
-            server = self.stack.enter_context(closing(Standin()))
+            directory = Path(self.stack.enter_context(TemporaryDirectory()))
+            server = self.stack.enter_context(closing(Standin(directory)))
             endpoint = Endpoint("data", 0, "here", "127.0.0.1", server.port, {"http": 1})
             return Cluster("riak", endpoints=(endpoint,))
         if target.server[0] == "sqlite":

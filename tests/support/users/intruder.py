@@ -220,32 +220,24 @@ def _thrift(address: str, port: int) -> Iterator[Attempt]:
 def riak(address: str, port: int) -> Iterator[Attempt]:
     """He is asked for no name by Riak either; a port that is another service's answers nonsense."""
     from storewise.engines.contract.engine import Endpoint
-    from storewise.engines.riak import protocol as pb
+    from storewise.engines.riak.connection import Connection
+    from storewise.engines.riak.messages import pb
 
     function = {"language": "erlang", "module": "riak_kv_mapreduce", "function": "map_object_value"}
     job = json.dumps({"inputs": [["rna", "x"]], "query": [{"map": function}]}).encode()
-    key = b"x" + secrets.token_bytes(4)
-    # MapReduce's codes are not among those that Storewise needs.
-    requests: list[tuple[str, bytes, int]] = [
-        ("ask for the version", pb.frame(pb.SERVER_INFO), pb.SERVER_INFO_ANSWER),
-        ("write a key", pb.put_request(b"rna", key, b"{}"), pb.PUT_ANSWER),
-        ("read a key", pb.get_request(b"rna", key), pb.GET_ANSWER),
-        ("delete a key", pb.delete_request(b"rna", key), pb.DELETE_ANSWER),
-        ("MapReduce", pb.frame(23, pb.message((1, job), (2, pb.JSON))), 24),
+    where = {"bucket": b"rna", "key": b"x" + secrets.token_bytes(4)}
+    requests = [
+        ("write a key", pb.RpbPutReq(**where, content={"value": b"{}"}), pb.RpbPutResp),
+        ("read a key", pb.RpbGetReq(**where), pb.RpbGetResp),
+        ("delete a key", pb.RpbDelReq(**where), pb.RpbDelResp),
     ]
-    for what, request, answer in requests:
-        tried = f"protocol buffers: {what}"
+    for what, request, response in requests:
+        link = Connection((Endpoint("riak", 0, "", address, port),), 0, _SECONDS)
         try:
-            link = pb.Connection(
-                Endpoint("riak", 0, "", address, port), connect=_SECONDS, seconds=_SECONDS
-            )
+            answer = link.request(request, response)
+            yield f"protocol buffers: {what}", True, str(answer)[:60]
         except EngineError as error:
-            yield tried, False, _line(error)
-            continue
-        try:
-            yield tried, True, link.request(request, answer)[:60].decode(errors="replace")
-        except EngineError as error:
-            yield tried, False, _line(error)
+            yield f"protocol buffers: {what}", False, _line(error)
         finally:
             link.close()
     yield _words(address, port, "HTTP: GET /stats", b"GET /stats HTTP/1.0\r\n\r\n")

@@ -14,7 +14,6 @@ from support.servers.nodes import make_node
 from storewise.engines.contract.engine import Endpoint
 from storewise.engines.contract.server import Credentials, Installation, Topology
 from storewise.engines.registry import engine
-from storewise.engines.riak.launch import cookie_of
 from storewise.errors import EngineError
 
 JAVA = {"java": Path("/opt/java/bin/java")}
@@ -25,7 +24,14 @@ INSTALLED = {
     "mariadb": ({"mariadbd": Path("/x"), "mariadb-install-db": Path("/x/i")}, "MariaDB 10.11.6"),
     "mongodb": ({"mongod": Path("/x/mongod"), "mongos": Path("/x/mongos")}, "MongoDB 7.0.11"),
     "postgres": ({"postgres": Path("/x/postgres"), "initdb": Path("/x/initdb")}, "PostgreSQL 15.4"),
-    "riak": ({"riak": Path("/opt/riak/bin/riak")}, "Riak KV 3.2.2"),
+    "riak": (
+        {
+            "riak": Path("/opt/riak/bin/riak"),
+            "escript": Path("/opt/riak/erts-1/bin/escript"),
+            "boot": Path("/opt/riak/releases/3.2.2/start"),
+        },
+        "Riak KV 3.2.2",
+    ),
     "valkey": ({"valkey-server": Path("/opt/valkey-server")}, "Valkey 9.1.2"),
 }
 MYSQL = Installation({"mariadbd": Path("/x/mysqld")}, "MySQL 8.4.6")
@@ -68,7 +74,7 @@ def flat(value, prefix=""):
 def options_of(launch):
     """The options in a server's file by their full names; none is there twice."""
     files = "cassandra.yaml hbase-site.xml my.cnf mongod.conf mongos.conf postgresql.conf"
-    known = [*files.split(), "etc/riak.conf", "valkey.conf"]
+    known = [*files.split(), "riak.conf", "valkey.conf"]
     (name,) = launch.files.keys() & known
     text = launch.files[name]
     if name.endswith(".xml"):
@@ -112,34 +118,6 @@ def test_a_launch_hides_its_secrets_and_listens_on_one_address(where, shape, sec
     assert listening or where.startswith(("mongodb", "postgres"))
     assert launch.refuses_root == where.startswith(("mariadb", "postgres"))
     assert "init.sql" not in repr(launch.command)
-
-
-NO = None
-OPTIONS = [
-    ("riak data1", RING, "durable", {},
-     {"nodename": "riak2@10.7.0.1", "listener.protobuf.internal": "10.7.0.1:3001",
-      "listener.http.internal": "10.7.0.1:4010", "handoff.ip": "10.7.0.1", "handoff.port": "4011",
-      "mdc.cluster_manager": "10.7.0.1:4014", "erlang.distribution.port_range.minimum": "4013",
-      "erlang.distribution.port_range.maximum": "4013", "ring_size": "32",
-      "buckets.default.n_val": "3", "storage_backend": "leveldb",
-      "leveldb.maximum_memory": "1024MB", "leveldb.sync_on_write": "on",
-      "buckets.default.dw": "quorum", "buckets.default.allow_mult": "false",
-      # MapReduce would let whoever reaches a port run any function of Erlang's.
-      "cluster.job.riak_kv.map_reduce": "disabled",
-      "cluster.job.riak_kv.map_reduce_js": "disabled",
-      **{f"platform_{name}_dir": f"./{name}" for name in ("data", "log", "etc")}}),
-    *(("riak data0", RING, level, settings, expected) for level, settings, expected in [
-        ("relaxed", {}, {"leveldb.sync_on_write": NO, "buckets.default.r": "quorum"}),
-        ("one", {}, {"buckets.default.r": "1", "buckets.default.dw": "1"}),
-        ("all", {}, {"buckets.default.r": "all", "buckets.default.w": "all"}),
-        ("quorum", {"dw": 1, "w": "all"}, {"buckets.default.dw": "1", "buckets.default.w": "all"}),
-        ("durable", {"backend": "bitcask"}, {"bitcask.sync.strategy": "o_sync"}),
-        ("durable", {"backend": "leveled"}, {"leveled.sync_strategy": "sync"}),
-        ("relaxed", {"backend": "memory"}, {"storage_backend": "memory"}),
-        ("one", {"memory_share": 0.01}, {"leveldb.maximum_memory": "128MB"}),
-        ("one", {"ring_size": 64, "anti_entropy": "passive"}, {"ring_size": "64"}),
-        ("one", {"config": {"leveldb.threads": 5, "x.y": True}}, {"x.y": "true"})]),
-]  # fmt: skip
 
 
 #: Node, shape of the cluster, level and settings of tests/data/launches/NAME.txt.
@@ -196,6 +174,8 @@ GOLDEN = {
         "unsafe",
         {"config": {"Work_Mem": "64MB", "jit": False, "search_path": "it's\\x"}},
     ),
+    "riak": ("riak data1", RING, "durable", {"config": {"leveldb.compression": False}}),
+    "riak-bitcask": ("riak data0", {}, "durable", {"backend": "bitcask"}),
     "valkey": ("valkey data0", {}, "durable", {}),
     "valkey-cluster": (
         "valkey data1",
@@ -232,18 +212,11 @@ def test_a_server_is_started_as_written_down(name):
     assert text == golden.read_text()
 
 
-@pytest.mark.parametrize(("where", "shape", "level", "settings", "expected"), OPTIONS)
-def test_options_of_a_server(where, shape, level, settings, expected):
-    options = options_of(launched(where, shape, level, settings))
-    assert {name: options.get(name) for name in expected} == expected
-
-
 @pytest.mark.parametrize(
     ("where", "level", "settings", "changes", "words"),
     [
         ("cassandra data0", "durable", {}, {"peers": ()}, "addresses of all 3 nodes"),
         ("riak data0", "durable", {"backend": "memory"}, {}, "memory keeps nothing on disk"),
-        ("riak data0", "durable", {}, {"directory": Path("/a directory")}, "another `scratch`"),
         ("mongodb router0", "durable", {"sharded": "always"},
          {"installation": Installation({"mongod": Path("/x/mongod")}, "MongoDB 6.0.5")}, "mongos"),
     ],
@@ -294,15 +267,3 @@ def test_a_root_of_the_site_for_hbase():
     assert removed["master0"][0][-5:] == ("-rm", "-r", "-f", "-skipTrash", root)
     assert engine("hbase").directories({}, Path("node")) == (Path("node"),)
     assert engine("hbase").directories(settings, Path("node")) is None
-
-
-def test_secrets_of_riak_are_in_files_and_all_nodes_have_one_epmd():
-    node = node_of("riak data1", RING)
-    launch = engine("riak").launch(node)
-    cookie = cookie_of(node.credentials)
-    assert cookie in launch.files["etc/riak.conf"] and launch.files[".erlang.cookie"] == cookie
-    assert cookie not in repr((launch.command, launch.steps, launch.environment))
-    assert cookie != cookie_of(Credentials.make()) and re.fullmatch("c[0-9a-f]{48}", cookie)
-    assert "{inet_dist_use_interface, {10,7,0,1}}" in launch.files["etc/advanced.config"]
-    assert launch.environment["ERL_EPMD_PORT"] == str(node.peers[0].ports["epmd"])
-    assert launch.environment["ERL_EPMD_ADDRESS"] == "10.7.0.1"

@@ -70,13 +70,9 @@ SETTINGS = [
     ("postgres", {"config": {"fsync": False}}, "fsync is set by"),
     ("postgres", {"config": {"work_mem = '1GB'\nfsync": 1}}, "no option"),
     ("postgres", {"config": {"work_mem": "1\n2"}}, "one line"),
-    ("riak", {"r": 3}, "setting r: 3 of 1 replicas"),
-    ("riak", {"r": 0}, "from 1"),
-    ("riak", {"r": 3}, "setting r: 3 of 2 replicas", {"nodes": 3, "replicas": 2}),
-    ("riak", {"ring_size": 8}, "larger power of two", {"nodes": 9}),
-    ("riak", {"ring_size": 24}, "power of two"),
     ("riak", {"config": {"nodename": "x@y"}}, "nodename is set by Storewise"),
-    ("riak", {"config": {"a": "b\nc = d"}}, "no line of riak.conf"),
+    ("riak", {"config": {"riak_control": "on"}}, "riak_control opens the server"),
+    ("riak", {"config": {"a": "b\nc = d"}}, "no option of Riak KV in one line"),
 ]
 
 
