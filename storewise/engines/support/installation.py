@@ -24,19 +24,19 @@ _SECONDS = 60
 
 def find_installation(
     title: str,
-    programs: Sequence[str | tuple[str, ...]],
     settings: Mapping[str, Any],
+    programs: Mapping[str, Sequence[str]],
     *,
     variable: str,
     version: Sequence[str],
-    own: str | None = None,
-    usual: Sequence[str] = (),
+    own: str,
+    usual: Sequence[str],
     hint: str,
 ) -> Installation:
     """The programs of an engine and the server's version.
 
-    `programs` are names, or tuples of names of which the first one found counts (it is known by
-    the tuple's first name). They are looked for in ``settings["home"]``, else in the directory
+    `programs` have names of which the first one found counts. They are looked for in
+    ``settings["home"]``, else in the directory
     that the environment variable `variable` names, else (where ``settings["module"]`` names no
     environment module) in the directory of the store `own` that `storewise install` made, else on
     the PATH (after loading that module), else in the `usual` directories (globs, the last in order
@@ -48,8 +48,8 @@ def find_installation(
     """
     environment = environment_of(settings)
     home = settings.get("home") or os.environ.get(variable)
-    fetched = own_store(own) if own else None
-    if not home and fetched and fetched.is_dir() and not settings.get("module"):
+    fetched = own_store(own)
+    if not home and fetched.is_dir() and not settings.get("module"):
         home = str(fetched)
     if home:
         base = place_of(home)
@@ -59,14 +59,13 @@ def find_installation(
         path = environment.get("PATH", os.environ.get("PATH", os.defpath))
         searched = os.pathsep.join([path, *map(str, usual_places(usual))])
     known: dict[str, Path] = {}
-    for entry in programs:
-        names = (entry,) if isinstance(entry, str) else entry
+    for program, names in programs.items():
         where = next(filter(None, (shutil.which(name, path=searched) for name in names)), None)
         if where is None:
-            places_looked = ["on PATH", f"in ${variable}", *filter(None, [fetched]), *usual]
-            looked = f"in {home}" if home else ", ".join(map(str, places_looked))
+            places_looked = ["on PATH", f"in ${variable}", str(fetched), *usual]
+            looked = f"in {home}" if home else ", ".join(places_looked)
             raise EngineError(f"{title}: no {' or '.join(names)} (looked {looked}); {hint}")
-        known[names[0]] = Path(where)
+        known[program] = Path(where)
     command = [str(known[version[0]]), *version[1:]]
     return Installation(
         known, _version(title, tuple(command), tuple(environment.items())), environment

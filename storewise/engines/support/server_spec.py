@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
 from signal import Signals
 from typing import Any, ClassVar
@@ -161,7 +161,17 @@ class ServerSpec(_Part):
         if self.jar is not None:
             return self._find_jars(name, self.jar, settings)
         assert self.version is not None
-        installed = self._find_programs(name, self.version.command, settings, self.programs)
+        look_up = partial(
+            find_installation,
+            self.title,
+            settings,
+            variable=self.variable,
+            version=self.version.command,
+            own=name,
+            usual=self.usual_places,
+            hint=self.install_hint,
+        )
+        installed = look_up(self.programs)
         path = installed.programs[self.version.command[0]]
         version = re.search(self.version.pattern, installed.version)
         if version is None:
@@ -174,27 +184,8 @@ class ServerSpec(_Part):
                 f"{path} is {product} {number}; {oldest} or newer is needed; {self.install_hint}"
             )
         if more := self.programs_of_product.get(product):
-            programs = {**self.programs, **more}
-            installed = self._find_programs(name, self.version.command, settings, programs)
+            installed = look_up({**self.programs, **more})
         return replace(installed, version=f"{product} {number}")
-
-    def _find_programs(
-        self,
-        name: str,
-        version: Sequence[str],
-        settings: Mapping[str, Any],
-        programs: Mapping[str, tuple[str, ...]],
-    ) -> Installation:
-        return find_installation(
-            self.title,
-            tuple(programs.values()),
-            settings,
-            variable=self.variable,
-            version=version,
-            own=name,
-            usual=self.usual_places,
-            hint=self.install_hint,
-        )
 
     def _find_jars(self, name: str, jar: JarSpec, settings: Mapping[str, Any]) -> Installation:
         found = find_jars(
