@@ -35,13 +35,12 @@ def find_installation(
 ) -> Installation:
     """The programs of an engine and the server's version.
 
-    `programs` have names of which the first one found counts. They are looked for in
-    ``settings["home"]``, else in the directory
-    that the environment variable `variable` names, else (where ``settings["module"]`` names no
-    environment module) in the directory of the store `own` that `storewise install` made, else on
-    the PATH (after loading that module), else in the `usual` directories (globs, the last in order
-    of names first). What is installed for Storewise is taken whole: a server of one version and a
-    tool of another would not fit.
+    Of the names of each of the `programs` the first one found counts. They are looked for in
+    ``settings["home"]``, else in the directory that the environment variable `variable` names, else
+    (where ``settings["module"]`` names no environment module) in the directory of the store `own`
+    that `storewise install` made, else on the PATH (after loading that module), else in the `usual`
+    directories (globs, the last in order of names first). What is installed for Storewise is taken
+    whole: a server of one version and a tool of another would not fit.
 
     `version` is a program and its arguments that print the version; `hint` says what to install.
     Raises EngineError with the places that were looked in.
