@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import struct
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -56,8 +55,6 @@ _FLUSHES = (
 )
 _FLUSH_PERIOD_MS = 250
 _FLUSH_SECONDS = 120.0
-#: The driver's, and Python's for values that a column cannot hold.
-_ERRORS = (*FAILURES, TypeError, ValueError, OverflowError, struct.error)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -99,6 +96,7 @@ class CassandraClient(ProcessClient[Shared, Table]):
     """One session of the driver, which all threads of a process share."""
 
     engine_name = "cassandra"
+    failures = (*FAILURES, TypeError, ValueError, OverflowError, struct.error)
     layout = "columns"
 
     def create(self, schema: Schema) -> None:
@@ -272,7 +270,7 @@ class CassandraClient(ProcessClient[Shared, Table]):
         """The bytes whose hash is the document's place on the ring."""
         table = self._table(kind)
         statement = self._prepared(select_cql(table, where_key(table)))
-        with self._translate_errors("owner"):
+        with self._errors("owner"):
             routing_key: bytes = statement.bind(table.key_values(document_id)).routing_key
         return routing_key
 
@@ -328,7 +326,7 @@ class CassandraClient(ProcessClient[Shared, Table]):
     def _execute_many(self, verb: str, cql: str, values: Iterable[Any]) -> list[Any]:
         """The results of a statement for each of the values, in their order."""
         statement = self._prepared(cql)
-        with self._translate_errors(verb):
+        with self._errors(verb):
             # All are bound before the first is sent: a refused batch leaves nothing behind.
             pending = dict(enumerate(map(statement.bind, values)))
         results: list[Any] = [None] * len(pending)
@@ -369,16 +367,11 @@ class CassandraClient(ProcessClient[Shared, Table]):
 
     def _try(self, verb: str, action: Callable[[], _Result]) -> _Result:
         self._check_open()
-        with self._translate_errors(verb):
+        with self._errors(verb):
             return retried(action)
 
-    @contextmanager
-    def _translate_errors(self, verb: str) -> Iterator[None]:
-        try:
-            yield
-        except _ERRORS as error:
-            hosts = ", ".join(map(str, self._shared.endpoints))
-            raise EngineError(f"cassandra: {verb}: {hosts}: {error_message(error)}") from error
+    def _error_message(self, error: Exception) -> str:
+        return f"{', '.join(map(str, self._shared.endpoints))}: {error_message(error)}"
 
 
 def full_name(table: Table) -> str:

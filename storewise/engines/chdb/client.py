@@ -15,7 +15,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
@@ -314,8 +314,7 @@ class ChdbClient(EmbeddedSql[Shared]):
         if self._shared.links is not None:
             shutil.rmtree(self._shared.links, ignore_errors=True)
 
-    def _fail(self, store: int, error: Exception) -> NoReturn:
-        raise EngineError(f"chdb: {self._stores[store]}: {error_message(error)}") from error
+    _error_message = staticmethod(error_message)
 
 
 def _indexes(schema: Schema, kind: Kind) -> list[str]:

@@ -19,7 +19,15 @@ from storewise.documents import Document, Kind
 from storewise.engines.contract.engine import Schema
 from storewise.engines.contract.queries import Count, Find, Histogram, Plan, Scan, Top
 from storewise.engines.mongodb.codec import BsonCodec
-from storewise.engines.mongodb.connection import DATABASE, Connection, Shared, fill_pool, host_port
+from storewise.engines.mongodb.connection import (
+    DATABASE,
+    FAILURES,
+    Connection,
+    Shared,
+    error_message,
+    fill_pool,
+    host_port,
+)
 from storewise.engines.mongodb.sharding import ShardMap, key_field, shard_collections
 from storewise.engines.support.clients import ProcessClient
 from storewise.engines.support.table import make_tables
@@ -35,6 +43,8 @@ class MongodbClient(ProcessClient[Shared, BsonCodec]):
     """A client that all threads of a process share, except for unacknowledged writes."""
 
     engine_name = "mongodb"
+    failures = FAILURES
+    _error_message = staticmethod(error_message)
 
     def __init__(self, shared: Shared, mongo: Connection) -> None:
         super().__init__(shared)
@@ -47,7 +57,7 @@ class MongodbClient(ProcessClient[Shared, BsonCodec]):
     def check_connection(self) -> None:
         """Sign in; EngineError where no server answers or the password is refused."""
         servers = ", ".join(map(host_port, self._shared.seeds))
-        with self._shared.errors(f"connect to {servers}"):
+        with self._errors(f"connect to {servers}"):
             self._mongo.admin.command("ping")
 
     def open_thread(self) -> MongodbClient:
@@ -57,7 +67,7 @@ class MongodbClient(ProcessClient[Shared, BsonCodec]):
         requests of one connection in order, which `flush` needs.
         """
         shared = self._shared
-        with shared.lock, shared.errors("connect"):
+        with shared.lock, self._errors("connect"):
             if shared.acknowledged or shared.mode == "read":
                 shared.threads += 1
                 if shared.threads > shared.connections:
@@ -88,7 +98,7 @@ class MongodbClient(ProcessClient[Shared, BsonCodec]):
         shared = self._writing("create")
         note = self._new_note(schema)
         self._make_tables(schema)
-        with shared.errors("create"):
+        with self._errors("create"):
             if shared.sharded:
                 shard_collections(self._mongo, schema.kinds, shared.settings)
             else:
@@ -109,7 +119,7 @@ class MongodbClient(ProcessClient[Shared, BsonCodec]):
         )
 
     def _make_indexes(self, schema: Schema) -> None:
-        with self._shared.errors("index"):
+        with self._errors("index"):
             for kind, name in schema.indexes:
                 self._database[kind.table].create_index([(name, pymongo.ASCENDING)])
 
@@ -118,7 +128,7 @@ class MongodbClient(ProcessClient[Shared, BsonCodec]):
         return {k: BsonCodec(k, study_fields=schema.study_fields) for k in schema.kinds}
 
     def _read_note(self) -> str | None:
-        with self._shared.errors("connect"):
+        with self._errors("connect"):
             record = self._schemas().find_one({"_id": SCHEMA})
         return None if record is None else str(record["content"])
 
@@ -126,11 +136,11 @@ class MongodbClient(ProcessClient[Shared, BsonCodec]):
 
     def insert(self, kind: Kind, documents: Sequence[bytes | Document]) -> None:
         """As BSON or as dicts."""
-        shared = self._writing("insert")
+        self._writing("insert")
         codec = self._table(kind)
         if not documents:
             return
-        with shared.errors(f"insert into {kind.table}"):
+        with self._errors(f"insert into {kind.table}"):
             raw = [RawBSONDocument(d if isinstance(d, bytes) else codec.bson(d)) for d in documents]
             try:
                 self._collections[kind].insert_many(raw, ordered=False)
@@ -157,13 +167,13 @@ class MongodbClient(ProcessClient[Shared, BsonCodec]):
     def flush(self) -> None:
         """The server has handled everything before the ping on the thread's one connection."""
         if not self._shared.acknowledged:
-            with self._shared.errors("flush"):
+            with self._errors("flush"):
                 self._mongo.admin.command("ping")
 
     def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool:
         self._writing("update")
         codec = self._table(kind)
-        with self._shared.errors("update"):
+        with self._errors("update"):
             stored_id, values = codec.stored_id(document_id), codec.changes(changes)
             done = self._answering(kind).update_one({"_id": stored_id}, {"$set": values})
             return done.matched_count > 0
@@ -171,7 +181,7 @@ class MongodbClient(ProcessClient[Shared, BsonCodec]):
     def delete(self, kind: Kind, document_id: bytes) -> bool:
         self._writing("delete")
         stored_id = self._table(kind).stored_id(document_id)
-        with self._shared.errors("delete"):
+        with self._errors("delete"):
             return self._answering(kind).delete_one({"_id": stored_id}).deleted_count > 0
 
     def _answering(self, kind: Kind) -> MongoCollection:
@@ -184,7 +194,7 @@ class MongodbClient(ProcessClient[Shared, BsonCodec]):
 
     def get(self, kind: Kind, document_id: bytes) -> Document | None:
         codec = self._table(kind)
-        with self._shared.errors("get"):
+        with self._errors("get"):
             stored = self._collections[kind].find_one({"_id": codec.stored_id(document_id)})
         return None if stored is None else codec.document(stored)
 
@@ -218,7 +228,7 @@ class MongodbClient(ProcessClient[Shared, BsonCodec]):
         if limit == 0:  # which the server takes for no limit
             return []
         codec, collection = self._table(kind), self._collections[kind]
-        with self._shared.errors("find"):
+        with self._errors("find"):
             cursor = collection.find(where, sort=sort, limit=limit or 0, allow_disk_use=True)
             return list(map(codec.document, cursor))
 
@@ -248,7 +258,7 @@ class MongodbClient(ProcessClient[Shared, BsonCodec]):
         return {int(row["_id"]): int(row["n"]) for row in rows}
 
     def _aggregate(self, kind: Kind, pipeline: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        with self._shared.errors("aggregate"):
+        with self._errors("aggregate"):
             return list(self._collections[kind].aggregate(pipeline, allowDiskUse=True))
 
     def count(self, query: Count) -> int:
@@ -258,13 +268,13 @@ class MongodbClient(ProcessClient[Shared, BsonCodec]):
         collection = self._collections[query.kind]
         if not where:
             collection = collection.with_options(read_preference=ReadPreference.PRIMARY)
-        with self._shared.errors("count"):
+        with self._errors("count"):
             return collection.count_documents(where)
 
     def explain(self, query: Find | Count) -> Plan:
         """The winning plan (https://www.mongodb.com/docs/manual/reference/explain-results/)."""
         command = {"find": query.kind.table, "filter": self._table(query.kind).filter(query.where)}
-        with self._shared.errors("explain"):
+        with self._errors("explain"):
             answer = self._database.command("explain", command, verbosity="queryPlanner")
         text = json_util.dumps(answer["queryPlanner"]["winningPlan"])
         return Plan(text, '"IXSCAN"' in text)
@@ -285,7 +295,7 @@ class MongodbClient(ProcessClient[Shared, BsonCodec]):
         stored_id = self._table(kind).stored_id(document_id)
         with shared.lock:
             if kind not in self._shard_maps:
-                with shared.errors("owner"):
+                with self._errors("owner"):
                     hashed = shared.settings.shard_key == "hashed"
                     self._shard_maps[kind] = ShardMap(
                         self._mongo, kind, hashed=hashed, data_nodes=len(shared.data)
@@ -298,6 +308,6 @@ class MongodbClient(ProcessClient[Shared, BsonCodec]):
         Journals, the oplog and further replicas are not in it. Sizes are those of the last
         checkpoint, so one is made first.
         """
-        with self._shared.errors("disk size"):
+        with self._errors("disk size"):
             self._mongo.admin.command("fsync")
             return int(self._database.command("dbStats")["totalSize"])

@@ -7,9 +7,9 @@ Retries and the choice of a server are the driver's
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Barrier, BrokenBarrierError
 from typing import Any
@@ -112,14 +112,6 @@ class Shared(ProcessState[BsonCodec]):
 
     def connect(self, **options: Any) -> Connection:
         return MongoClient([host_port(e) for e in self.seeds], **{**self.options, **options})
-
-    @contextmanager
-    def errors(self, verb: str) -> Iterator[None]:
-        """The driver's errors as EngineError."""
-        try:
-            yield
-        except FAILURES as error:
-            raise EngineError(f"mongodb: {verb}: {error_message(error)}") from error
 
 
 def open_shared(engine: Engine, cluster: Cluster, mode: Mode) -> Shared:

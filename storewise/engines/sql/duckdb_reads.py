@@ -10,7 +10,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 import duckdb
 from pydantic import Field as Setting
@@ -146,6 +146,3 @@ class DuckReads(EmbeddedSql[State]):
         # One join, where a chain of OR would compare every row with every key.
         marks = f"({', '.join('?' * len(table.key))})"
         return f"({table.key_list}) IN (VALUES {', '.join([marks] * number)})"
-
-    def _fail(self, store: int, error: Exception) -> NoReturn:
-        raise EngineError(f"{self.engine_name}: {self._stores[store]}: {error}") from error

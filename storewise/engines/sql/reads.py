@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import chain
 from sys import float_info
-from typing import Any, ClassVar, NamedTuple, Self, TypeVar
+from typing import Any, ClassVar, NamedTuple, NoReturn, Self, TypeVar
 
 from storewise.documents import Document, Kind
 from storewise.engines.contract.engine import Cluster, Flags, Mode
@@ -96,6 +96,11 @@ class SqlReads(ThreadClient[State, Table]):
     @abstractmethod
     def _rows(self, store: int, sql: str, values: Sequence[Any] = ()) -> Sequence[Row]:
         """All rows that a statement gives; EngineError for a failure of the store."""
+
+    def _fail(self, store: int, error: Exception) -> NoReturn:
+        """Raise an error of a store as EngineError."""
+        where = f"{self.engine_name}: {self._stores[store]}"
+        raise EngineError(f"{where}: {self._error_message(error)}") from error
 
     @abstractmethod
     def _source(self, table: Table, store: int) -> str:

@@ -81,8 +81,6 @@ class ShardedClient(SqlReads[Shared]):
 
     mark = "%s"
     row_lock = " FOR UPDATE"
-    failures: tuple[type[Exception], ...]
-    """What the driver raises, for values that it cannot bind as well."""
     types: ClassVar[Mapping[FieldType, str]]
     """SQL types of columns."""
     loads_batches: ClassVar[bool] = False
@@ -380,5 +378,4 @@ class ShardedClient(SqlReads[Shared]):
         if session is not None and self._lost(session, error):
             # The next question opens a new one: the server may have come back.
             self._close_session(store)
-        message = " ".join(str(error).split()) or type(error).__name__
-        raise EngineError(f"{self.engine_name}: {self._stores[store]}: {message}") from error
+        super()._fail(store, error)

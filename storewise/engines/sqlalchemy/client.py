@@ -120,7 +120,7 @@ class SqlClient(SqlReads[Shared]):
         except _FAILURES as error:
             if refusable and isinstance(error, IntegrityError):
                 raise
-            self._fail(error)
+            self._fail(0, error)
 
     def _exclusive(self, store: int) -> AbstractContextManager[Any]:
         return nullcontext()  # `_update_open_fields` has begun a transaction
@@ -136,7 +136,7 @@ class SqlClient(SqlReads[Shared]):
             try:
                 rows = self._open(writes=False).execute(statement, values).fetchall()
             except _FAILURES as error:
-                self._fail(error)
+                self._fail(0, error)
         # Some drivers give bytes as a memoryview.
         return [tuple(bytes(v) if isinstance(v, memoryview) else v for v in row) for row in rows]
 
@@ -144,13 +144,13 @@ class SqlClient(SqlReads[Shared]):
         named = {f"p{n}": value for n, value in enumerate(values)}
         return self._transaction(lambda c: c.execute(_text(sql), named).rowcount)
 
-    def _fail(self, error: Exception) -> NoReturn:
+    def _fail(self, store: int, error: Exception) -> NoReturn:
         # What is broken is opened anew by the next question.
         self._disconnect()
         cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
         message = " ".join(self._shared.scrub(str(cause)).split()) or type(cause).__name__
         # Not `from error`: its text may hold what `scrub` takes out.
-        raise EngineError(f"sql: {self._stores[0]}: {message}") from None
+        raise EngineError(f"sql: {self._stores[store]}: {message}") from None
 
     def _connect(self) -> None:
         try:
@@ -158,7 +158,7 @@ class SqlClient(SqlReads[Shared]):
             if self._shared.mode == "write":
                 self._open(writes=True)
         except _FAILURES as error:
-            self._fail(error)
+            self._fail(0, error)
 
     def _disconnect(self) -> None:
         for connection in (self._reader, self._writer):

@@ -6,7 +6,8 @@ import random
 import threading
 import time
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
@@ -42,9 +43,26 @@ class ProcessClient(Client, Generic[State, Form]):
     """A client of a process; what it knows of the store is known to all of them."""
 
     engine_name: ClassVar[str]
+    failures: tuple[type[Exception], ...] = ()
+    """What the driver raises, and Python for values that it cannot send."""
 
     def __init__(self, shared: State) -> None:
         self._shared = shared
+
+    # Errors.
+
+    def _error_message(self, error: Exception) -> str:
+        """What went wrong, on one line."""
+        return " ".join(str(error).split()) or type(error).__name__
+
+    @contextmanager
+    def _errors(self, what: str) -> Iterator[None]:
+        """The driver's errors as EngineError, which says what was done."""
+        try:
+            yield
+        except self.failures as error:
+            message = f"{self.engine_name}: {what}: {self._error_message(error)}"
+            raise EngineError(message) from error
 
     # The schema. `create` leaves a note of it in the store, for clients that connect later.
 
