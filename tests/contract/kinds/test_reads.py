@@ -215,7 +215,7 @@ def _indexed():
                 yield pytest.param(target, time, marks=marks, id=f"{target}-{time}")
 
 
-@pytest.mark.parametrize(("target", "index_time"), _indexed())
+@pytest.mark.parametrize(("target", "index_time"), list(_indexed()))
 def test_a_selective_condition_takes_the_index(target, index_time, clusters, tmp_path):
     client = connect(empty(target, clusters, tmp_path), "write")
     client.create(schema_of(target.name, index_time))
