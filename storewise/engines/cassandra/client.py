@@ -97,7 +97,6 @@ class CassandraClient(ProcessClient[Shared, Table]):
 
     engine_name = "cassandra"
     failures = (*FAILURES, TypeError, ValueError, OverflowError, struct.error)
-    layout = "columns"
 
     def create(self, schema: Schema) -> None:
         self._writing("create")
