@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
-from itertools import chain, islice
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -146,10 +145,9 @@ class FilesClient(ProcessClient[ProcessState[Table], Table]):
         by_file: dict[bytes, set[bytes]] = {}
         for document_id in document_ids:
             prefix = document_id[:DIGEST_BYTES]
-            source = self._sources.get(prefix)
-            if source is None or split_id(document_id)[1] is not kind:
-                continue
-            if split_id(document_id)[2] < source.documents[kind.number]:
+            _, of, ordinal = split_id(document_id)
+            stored = self._sources[prefix].documents if prefix in self._sources else None
+            if stored is not None and of is kind and ordinal < stored[kind.number]:
                 by_file.setdefault(prefix, set()).add(document_id)
         tasks = [
             self._task(Find(kind, limit=len(ids)), self._sources[prefix], frozenset(ids))
@@ -159,19 +157,7 @@ class FilesClient(ProcessClient[ProcessState[Table], Table]):
         return [by_id.get(document_id) for document_id in document_ids]
 
     def scan(self, query: Scan) -> list[Document]:
-        """In the order of the files' digests, which ids begin with; only as many as are needed."""
-        tasks: list[Task] = []
-        first = (query.after or query.start)[:DIGEST_BYTES]
-        most = 0
-        for prefix, source in self._sources.items():
-            # Of the first file an unknown part lies before the start.
-            if most >= query.limit:
-                break
-            if prefix < first or not source.documents[query.kind.number]:
-                continue
-            tasks.append(self._task(query, source))
-            most += source.documents[query.kind.number] if prefix > first else 0
-        return list(islice(chain.from_iterable(self._run(tasks)), query.limit))
+        return query.merged(list(self._all(query)))
 
     def find(self, query: Find) -> list[Document]:
         if query.order_by is not None:
@@ -208,9 +194,9 @@ class FilesClient(ProcessClient[ProcessState[Table], Table]):
         number = source.documents[query.kind.number]
         return Task(source.path, source.digest, number, self._study_fields, query, ids)
 
-    def _all(self, query: Find | Count | Top | Histogram) -> Iterator[Any]:
+    def _all(self, query: Scan | Find | Count | Top | Histogram) -> Iterator[Any]:
         """The answers of all files; the largest are read first, so that none is waited for."""
-        if not isinstance(query, Top):
+        if not isinstance(query, Top | Scan):
             self._table(query.kind).conditions(query.where)  # refuses fields beyond the study's
         sources = sorted(self._sources.values(), key=lambda s: -s.size)
         return self._run([self._task(query, s) for s in sources if s.documents[query.kind.number]])

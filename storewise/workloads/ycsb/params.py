@@ -1,25 +1,25 @@
 """Parameters of the ``ycsb`` workload: YCSB's properties, by its names and with its defaults.
 
-The names are those of YCSB's wiki ("Core Properties") and of CoreWorkload in site.ycsb:core 0.17.
-A name with a dot may be written with an underscore; ``operationcount``, ``maxexecutiontime`` and
-``target`` are YCSB's words for `operations`, `seconds` and `rate`.
+The names are those of YCSB's wiki ("Core Properties") and of CoreWorkload in site.ycsb:core 0.17;
+``docs/ycsb.md`` says what each of them means.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
-from storewise.workloads.contract import PhaseParams
+from storewise.workloads.contract import EndedParams, PhaseParams
 from storewise.workloads.ycsb.distributions import Distribution
 from storewise.workloads.ycsb.keys import MAX_PADDING, Numbers, make_keys
 
-#: YCSB's names of parameters that every workload has.
-ALIASES = {"operationcount": "operations", "maxexecutiontime": "seconds", "target": "rate"}
-#: YCSB's names with a dot.
-DOTTED = {
+#: YCSB's names of parameters that every workload has, and those with a dot.
+ALIASES = {
+    "operationcount": "operations",
+    "maxexecutiontime": "seconds",
+    "target": "rate",
     "exponential.percentile": "exponential_percentile",
     "exponential.frac": "exponential_frac",
 }
@@ -31,21 +31,11 @@ PROPORTIONS = {
     "scan": "scanproportion",
     "read-modify-write": "readmodifywriteproportion",
 }
-#: What the load decides and later phases can only repeat.
-SHAPE = (
-    "recordcount",
-    "fieldcount",
-    "fieldlength",
-    "minfieldlength",
-    "fieldlengthdistribution",
-    "insertorder",
-    "zeropadding",
-    "insertstart",
-    "insertcount",
-    "dataintegrity",
-)
-
+Number = Annotated[int, Field(ge=1)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Proportion = Annotated[float, Field(ge=0)]
 LengthDistribution = Literal["constant", "uniform", "zipfian"]
+InsertOrder = Literal["hashed", "ordered"]
 
 
 def canonical(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -53,7 +43,7 @@ def canonical(values: Mapping[str, Any]) -> dict[str, Any]:
     values_by_name: dict[str, Any] = {}
     written: dict[str, str] = {}
     for name, value in values.items():
-        plain = ALIASES.get(name) or DOTTED.get(name) or name
+        plain = ALIASES.get(name, name)
         if plain in values_by_name:
             raise ValueError(f"`{written[plain]}` and `{name}` are the same: give one of them")
         values_by_name[plain], written[plain] = value, name
@@ -72,31 +62,17 @@ class _Params(PhaseParams):
 class LoadParams(_Params):
     """Parameters of ``load``: what the records are."""
 
-    recordcount: int = Field(default=1000, ge=1, description="records that there shall be")
-    fieldcount: int = Field(default=10, ge=1, le=1000, description="fields of a record")
-    fieldlength: int = Field(
-        default=100, ge=1, le=1 << 20, description="characters of a field, at most"
-    )
-    minfieldlength: int = Field(
-        default=1, ge=1, description="the least, where lengths are not constant"
-    )
-    fieldlengthdistribution: LengthDistribution = Field(
-        default="constant", description="constant, uniform or zipfian"
-    )
-    insertorder: Literal["hashed", "ordered"] = Field(
-        default="hashed", description="keys are hashes of the records' numbers, or the numbers"
-    )
-    zeropadding: int = Field(
-        default=1, ge=1, le=MAX_PADDING, description="digits of a key, at least"
-    )
-    insertstart: int = Field(default=0, ge=0, description="number of the first record")
-    insertcount: int | None = Field(
-        default=None, ge=1, description="records to load; else recordcount - insertstart"
-    )
-    dataintegrity: bool = Field(
-        default=False, description="values follow from the keys, and reads check them"
-    )
-    batchsize: int = Field(default=1000, ge=1, description="records in one insert, at most")
+    recordcount: Number = 1000
+    fieldcount: int = Field(default=10, ge=1, le=1000)
+    fieldlength: int = Field(default=100, ge=1, le=1 << 20)
+    minfieldlength: Number = 1
+    fieldlengthdistribution: LengthDistribution = "constant"
+    insertorder: InsertOrder = "hashed"
+    zeropadding: int = Field(default=1, ge=1, le=MAX_PADDING)
+    insertstart: int = Field(default=0, ge=0)
+    insertcount: Number | None = None
+    dataintegrity: bool = False
+    batchsize: Number = 1000
 
     @model_validator(mode="after")
     def _fits(self) -> LoadParams:
@@ -136,7 +112,7 @@ class LoadParams(_Params):
         return make_keys(numbers, hashed=self.insertorder == "hashed", padding=self.zeropadding)
 
 
-class RunParams(_Params):
+class RunParams(_Params, EndedParams):
     """What phases after the load have in common."""
 
     mix: ClassVar[Mapping[str, float]] = {}
@@ -148,44 +124,25 @@ class RunParams(_Params):
     fieldlength: int | None = None
     minfieldlength: int | None = None
     fieldlengthdistribution: LengthDistribution | None = None
-    insertorder: Literal["hashed", "ordered"] | None = None
+    insertorder: InsertOrder | None = None
     zeropadding: int | None = None
     insertstart: int | None = None
     insertcount: int | None = None
     dataintegrity: bool | None = None
 
-    readallfields: bool = Field(
-        default=True, description="false: a read counts the bytes of one field only"
-    )
-    writeallfields: bool = Field(default=False, description="an update sets all fields, not one")
-    requestdistribution: Distribution = Field(
-        default="zipfian", description="which records operations go to"
-    )
-    hotspotdatafraction: float = Field(
-        default=0.2, ge=0, le=1, description="hotspot: the hot share of the records"
-    )
-    hotspotopnfraction: float = Field(
-        default=0.8, ge=0, le=1, description="hotspot: the share of operations that go there"
-    )
-    exponential_percentile: float = Field(
-        default=95.0, gt=0, lt=100, description="exponential: percent of the operations ..."
-    )
-    exponential_frac: float = Field(
-        default=0.8571428571, gt=0, description="... that go to this newest share of the records"
-    )
-    minscanlength: int = Field(default=1, ge=1, description="records of a scan, at least")
-    maxscanlength: int = Field(default=1000, ge=1, description="records of a scan, at most")
-    scanlengthdistribution: Literal["uniform", "zipfian"] = Field(
-        default="uniform", description="lengths of scans"
-    )
+    readallfields: bool = True
+    writeallfields: bool = False
+    requestdistribution: Distribution = "zipfian"
+    hotspotdatafraction: Share = 0.2
+    hotspotopnfraction: Share = 0.8
+    exponential_percentile: float = Field(default=95.0, gt=0, lt=100)
+    exponential_frac: float = Field(default=0.8571428571, gt=0)
+    minscanlength: Number = 1
+    maxscanlength: Number = 1000
+    scanlengthdistribution: Literal["uniform", "zipfian"] = "uniform"
 
     @model_validator(mode="after")
     def _consistent(self) -> RunParams:
-        if self.operations is None and self.seconds is None:
-            raise ValueError(
-                "`operationcount` (over all clients) or `maxexecutiontime` (seconds) must end "
-                "the phase"
-            )
         if self.minscanlength > self.maxscanlength:
             raise ValueError("`minscanlength` must not be above `maxscanlength`")
         if not sum(self.proportions().values()) > 0:
@@ -206,7 +163,9 @@ class RunParams(_Params):
 
     def clash(self, load: LoadParams) -> str | None:
         """Where this contradicts the load, in words."""
-        for name in SHAPE:
+        for name in LoadParams.model_fields:
+            if name in PhaseParams.model_fields or name == "batchsize":
+                continue
             mine, loaded = getattr(self, name), getattr(load, name)
             if name == "insertcount" and loaded is None:
                 loaded = load.records
@@ -219,13 +178,11 @@ class MixedParams(RunParams):
     """Parameters of ``run``: operations in any proportions."""
 
     requestdistribution: Distribution = "uniform"
-    readproportion: float = Field(default=0.95, ge=0, description="share of reads")
-    updateproportion: float = Field(default=0.05, ge=0, description="share of updates")
-    insertproportion: float = Field(default=0.0, ge=0, description="share of inserts")
-    scanproportion: float = Field(default=0.0, ge=0, description="share of scans")
-    readmodifywriteproportion: float = Field(
-        default=0.0, ge=0, description="share of reads that are followed by an update"
-    )
+    readproportion: Proportion = 0.95
+    updateproportion: Proportion = 0.05
+    insertproportion: Proportion = 0.0
+    scanproportion: Proportion = 0.0
+    readmodifywriteproportion: Proportion = 0.0
 
     def proportions(self) -> dict[str, float]:
         return {name: getattr(self, key) for name, key in PROPORTIONS.items()}
@@ -260,7 +217,7 @@ class ParamsE(RunParams):
     """Short scans."""
 
     mix: ClassVar = {"scan": 0.95, "insert": 0.05}
-    maxscanlength: int = Field(default=100, ge=1)
+    maxscanlength: Number = 100
 
 
 class ParamsF(RunParams):

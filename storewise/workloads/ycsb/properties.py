@@ -16,7 +16,6 @@ from storewise.errors import ConfigError
 from storewise.workloads.contract import PhaseParams
 from storewise.workloads.ycsb.params import (
     ALIASES,
-    DOTTED,
     PROPORTIONS,
     LoadParams,
     MixedParams,
@@ -30,7 +29,7 @@ _log = logging.getLogger("storewise")
 #: Of a property file; YCSB's own have a hundredth of it.
 MOST_BYTES = 100_000
 #: Parameters of every phase that YCSB has, too; 0 is its word for no limit.
-_LIMITS = tuple(ALIASES.values())
+_LIMITS = ("operations", "seconds", "rate")
 #: The parameters that properties of YCSB stand for.
 _PARAMETERS: Mapping[str, FieldInfo] = {
     **{name: MixedParams.model_fields[name] for name in _LIMITS},
@@ -109,7 +108,7 @@ def _usable(path: Path) -> dict[str, Any]:
     ignored: list[str] = []
     for name, (text, line) in read_properties(path).items():
         where = f"{path}, line {line}: property {name!r}"
-        parameter = ALIASES.get(name) or DOTTED.get(name) or name
+        parameter = ALIASES.get(name, name)
         if name == "workload":
             if not text.endswith("CoreWorkload") and text != "core":
                 raise ConfigError(f"{where} is {text!r}; only CoreWorkload is supported")

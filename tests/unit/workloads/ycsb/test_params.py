@@ -133,7 +133,7 @@ def test_property_files_that_cannot_be_used(place, line, words):
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("operationcount: 10", "maxscanlength: 5", "`operationcount` (over all clients)"),
+        ("operationcount: 10", "maxscanlength: 5", "`operations` (over all clients)"),
         ("operationcount: 10", "operations: 9, readproportion: 0, updateproportion: 0", "share"),
         ("operationcount: 10", "operationcount: 9, hotspotdatafraction: 1.2", "less than or equal"),
         ("operationcount: 10", "operationcount: 9, minscanlength: 9, maxscanlength: 8", "above"),
