@@ -27,7 +27,7 @@ def empty(cluster):
         valkey.flushall()
 
 stores.SERVED["keyvalue"] = stores.Served(
-    empty, nodes=(1,), home=stores.valkey_home, takes_infinity=lambda settings: False
+    empty, nodes=(1,), home=stores.valkey_home, takes_infinity=False
 )
 target = stores.Target("keyvalue", 1)
 for targets in (stores.SERVERS, stores.SINGLE, stores.KEEPING):
