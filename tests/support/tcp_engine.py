@@ -60,8 +60,6 @@ class TcpEngine(ServerEngine):
     title: ClassVar[str] = "Tcp"
     flags: ClassVar[Flags] = Flags(embedded=False)
     consistencies: ClassVar[Mapping[str, str]] = {"durable": "", "relaxed": ""}
-    programs: ClassVar[tuple[str, ...]] = ("python",)
-    install_hint: ClassVar[str] = "install Python"
     ready_seconds: ClassVar[float] = 5.0
 
     def versions(self, settings=None):

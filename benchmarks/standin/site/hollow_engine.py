@@ -57,8 +57,6 @@ class HollowEngine(ServerEngine):
     title: ClassVar[str] = "Hollow"
     flags: ClassVar[Flags] = Flags(embedded=False, stores=False, count="none")
     consistencies: ClassVar[Mapping[str, str]] = {"durable": "", "relaxed": ""}
-    programs: ClassVar[tuple[str, ...]] = ()
-    install_hint: ClassVar[str] = "it is a part of the simulation"
 
     def versions(self, settings: Mapping[str, Any] | None = None) -> dict[str, str]:
         return {}

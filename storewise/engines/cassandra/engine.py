@@ -84,7 +84,7 @@ class CassandraEngine(SpecEngine):
         if not jamm:
             raise EngineError(
                 f"Cassandra: there is no jamm-*.jar in {jars}, so it is not complete; "
-                f"{self.install_hint}"
+                f"{self.spec.install_hint}"
             )
         return replace(installed, programs={**installed.programs, "jamm": jamm[0]})
 

@@ -247,10 +247,6 @@ class ServerEngine(Engine):
     """From the start of a server's process to its first answer, at most."""
     own_loopback: ClassVar[bool] = False
     """On loopback node k listens on 127.0.0.(k + 1), for servers that tell nodes by address."""
-    programs: ClassVar[tuple[str, ...]]
-    """Names of the programs it needs, for `storewise doctor`."""
-    install_hint: ClassVar[str]
-    """What to install where they are missing, in a line."""
     in_memory: ClassVar[bool] = False
     """Its servers keep all documents in memory, and say in `check_room` what fits."""
     guard: ClassVar[str] = "nothing"

@@ -88,7 +88,7 @@ class MongoEngine(SpecEngine):
         if node.spec.role == "router" and "mongos" not in node.installation.programs:
             raise EngineError(
                 f"MongoDB: a sharded cluster needs mongos, and there is none beside "
-                f"{node.installation.programs['mongod']}; {self.install_hint}"
+                f"{node.installation.programs['mongod']}; {self.spec.install_hint}"
             )
         return super().launch(node)
 

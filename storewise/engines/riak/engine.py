@@ -94,7 +94,7 @@ class RiakEngine(SpecEngine):
             )
             raise EngineError(
                 f"Riak KV: no release (a directory with bin/riak, releases and erts-*; looked "
-                f"{looked}); {self.install_hint}"
+                f"{looked}); {self.spec.install_hint}"
             )
         # The version of Erlang's machine and that of the release, as in all releases of OTP:
         # https://www.erlang.org/doc/system/release_structure.html
@@ -103,7 +103,7 @@ class RiakEngine(SpecEngine):
         if number is None:
             raise EngineError(
                 f"Riak KV: {record} says version {version!r}, and Storewise runs 3.x; "
-                f"{self.install_hint}"
+                f"{self.spec.install_hint}"
             )
         programs = {
             "riak": place / "bin" / "riak",

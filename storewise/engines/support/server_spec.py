@@ -292,7 +292,6 @@ class SpecEngine(ServerEngine):
         cls.consistencies = {name: level.meaning for name, level in spec.consistency.items()}
         cls.lossy_levels = frozenset(n for n, level in spec.consistency.items() if level.may_lose)
         cls.consistency_aliases = spec.consistency_aliases
-        cls.programs, cls.install_hint = tuple(spec.programs), spec.install_hint
 
     def find(self, settings: Mapping[str, Any]) -> Installation:
         return self.spec.find(self.name, settings)

@@ -5,38 +5,15 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import closing
 from http.client import HTTPConnection, HTTPException
 from importlib.resources import files
 from typing import Any
 
-import yaml
-
 from storewise.engines.contract.engine import Cluster, Endpoint
 from storewise.engines.contract.server import NodeSpec, Topology
 from storewise.errors import EngineError
-
-
-def refuse_reserved(options: Iterable[str], package: str) -> None:
-    """ValueError for an option of a server that a study cannot set: Storewise sets it itself, or
-    it opens the server to others.
-
-    ``reserved_options.txt`` of the store's package has their names. Reserved is an option of such a
-    name or below it (after a dot), one that begins with a name that ends with a dot, a dash or an
-    underscore, and a value in the place of a section with such an option.
-    """
-    for option in options:
-        for name in reserved_options(package):
-            below = name if name.endswith((".", "_", "-")) else f"{name}."
-            if option == name or option.startswith(below) or name.startswith(f"{option}."):
-                raise ValueError(f"{option} is set by Storewise itself")
-
-
-def reserved_options(package: str) -> list[str]:
-    """The lines of ``reserved_options.txt`` of a store's package."""
-    lines = resource(package, "reserved_options.txt").splitlines()
-    return [line for line in lines if not line.startswith("#")]
 
 
 def check_topology(
@@ -116,12 +93,6 @@ def wait_until(
 def resource(package: str, name: str) -> str:
     """The text of a file that lies beside the modules of a package."""
     return (files(package) / name).read_text(encoding="utf-8")
-
-
-def fixed_options(package: str) -> dict[str, Any]:
-    """The options that every server of a store gets, from ``options.yaml`` of its package."""
-    options: dict[str, Any] = yaml.safe_load(resource(package, "options.yaml"))
-    return options
 
 
 def get_json(address: str, port: int, path: str, seconds: float) -> Any:

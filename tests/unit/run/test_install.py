@@ -56,7 +56,7 @@ def test_every_store_with_servers_can_be_installed_and_found_or_says_why_not(tmp
             continue
         assert (name in RECIPES) != (name in ELSEWHERE)
         if name in RECIPES:
-            assert f"`storewise install {name}`" in engine(name).install_hint
+            assert f"`storewise install {name}`" in engine(name).spec.install_hint
             monkeypatch.setenv(RECIPES[name].variable, str(tmp_path))
             with pytest.raises(EngineError, match=f"looked in {tmp_path}"):
                 engine(name).find({})
