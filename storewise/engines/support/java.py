@@ -117,42 +117,41 @@ def find_jars(
     title: str,
     settings: Mapping[str, Any],
     *,
-    jar: str,
-    variables: Sequence[str],
-    usual: Sequence[str],
+    pattern: str,
     javas: Mapping[str, Collection[int]],
+    variable: str,
+    usual: Sequence[str],
     hint: str,
 ) -> Installation:
-    """The directory of an engine's jars, its version from the name of the jar `jar`, and a Java.
+    """The directory of a server's jars, and a Java to run them.
 
-    `jar` is a regular expression for a file's name whose first group is the version. It is looked
-    for in ``settings["home"]``, else in the directories that the environment variables `variables`
-    name (after loading ``settings["module"]``), else in the `usual` ones (globs, the last in order
-    of names first); in each, directly and in ``lib/``. The installation's programs are ``home``
-    (the directory that was named), ``jars`` (where the jar is) and ``java``. `javas` has the major
-    versions of Java for each series of the engine (``5.0``) that is taken. Raises EngineError with
-    the places that were looked in, for another version, and without such a Java.
+    `pattern` is a regular expression for the name of a jar, whose first group is the version;
+    `javas` has the versions of Java for each series (``5.0``). The jar is looked for in
+    ``settings["home"]``, else where the environment variable `variable` or its name without
+    ``STOREWISE_`` points (after loading ``settings["module"]``), else in the `usual` places
+    (globs); in each in ``lib/`` first. The programs are ``home`` (that place), ``jars`` (where
+    the jar is) and ``java``. EngineError with the places that were looked in, for another version,
+    and without such a Java.
     """
     environment = environment_of(settings)
-    named = [settings["home"]] if settings.get("home") else []
-    if not named:
-        values = {**os.environ, **environment}
-        named = [values[name] for name in variables if values.get(name)]
-    for place in map(place_of, named) if named else usual_places(usual):
-        for directory in (place / "lib", place):
-            if not directory.is_dir():
+    values = {**os.environ, **environment}
+    variables = (variable, variable.removeprefix("STOREWISE_"))
+    named = settings.get("home") or next(filter(None, map(values.get, variables)), None)
+    for place in [place_of(named)] if named else usual_places(usual):
+        for path in [*sorted(place.glob("lib/*.jar")), *sorted(place.glob("*.jar"))]:
+            match = re.fullmatch(pattern, path.name)
+            if match is None:
                 continue
-            for path in sorted(directory.iterdir()):
-                if (match := re.fullmatch(jar, path.name)) is not None:
-                    series = ".".join(match[1].split(".")[:2])
-                    if series not in javas:
-                        raise EngineError(
-                            f"{title}: {directory} holds version {match[1]}; versions "
-                            f"{' and '.join(javas)} are taken; {hint}"
-                        )
-                    java = find_java(f"{title} {match[1]}", javas[series], settings)
-                    programs = {"home": place, "jars": directory, "java": java}
-                    return Installation(programs, match[1], environment)
-    variable = " or ".join(f"${name}" for name in variables)
-    looked = ", ".join(map(str, named)) or ", ".join([variable, *usual])
+            number = match[1]
+            series = ".".join(number.split(".")[:2])
+            if series not in javas:
+                raise EngineError(
+                    f"{title}: {path.parent} holds version {number}; versions "
+                    f"{' and '.join(javas)} are taken; {hint}"
+                )
+            java = find_java(f"{title} {number}", javas[series], settings)
+            programs = {"home": place, "jars": path.parent, "java": java}
+            version = f"{title} {number}, Java {java_version(java)}"
+            return Installation(programs, version, environment)
+    looked = named or ", ".join(["$" + " or $".join(variables), *usual])
     raise EngineError(f"{title}: no such jars (looked in {looked}); {hint}")

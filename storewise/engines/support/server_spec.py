@@ -33,7 +33,7 @@ from storewise.engines.contract.server import (
     Topology,
 )
 from storewise.engines.support.installation import OWN_STORES, find_installation
-from storewise.engines.support.java import find_jars, java_version
+from storewise.engines.support.java import find_jars
 from storewise.engines.support.servers import resource
 from storewise.errors import EngineError
 
@@ -159,7 +159,15 @@ class ServerSpec(_Part):
     def find(self, name: str, settings: Mapping[str, Any]) -> Installation:
         """The programs on this host; EngineError where they are missing or too old."""
         if self.jar is not None:
-            return self._find_jars(name, self.jar, settings)
+            return find_jars(
+                self.title,
+                settings,
+                pattern=self.jar.pattern,
+                javas=self.jar.java,
+                variable=self.variable,
+                usual=(f"{OWN_STORES}/{name}*", *self.usual_places),
+                hint=self.install_hint,
+            )
         assert self.version is not None
         look_up = partial(
             find_installation,
@@ -186,19 +194,6 @@ class ServerSpec(_Part):
         if more := self.programs_of_product.get(product):
             installed = look_up({**self.programs, **more})
         return replace(installed, version=f"{product} {number}")
-
-    def _find_jars(self, name: str, jar: JarSpec, settings: Mapping[str, Any]) -> Installation:
-        found = find_jars(
-            self.title,
-            settings,
-            jar=jar.pattern,
-            variables=(self.variable, self.variable.removeprefix("STOREWISE_")),
-            usual=(f"{OWN_STORES}/{name}*", *self.usual_places),
-            javas=jar.java,
-            hint=self.install_hint,
-        )
-        java = java_version(found.programs["java"])
-        return replace(found, version=f"{self.title} {found.version}, Java {java}")
 
     def ports(self, role: str, topology: Topology) -> tuple[str, ...]:
         """The further ports that a server of a role opens in such a cluster."""
