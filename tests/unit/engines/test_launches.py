@@ -120,71 +120,8 @@ def test_a_launch_hides_its_secrets_and_listens_on_one_address(where, shape, sec
     assert "init.sql" not in repr(launch.command)
 
 
-#: Node, shape of the cluster, level and settings of tests/data/launches/NAME.txt.
-GOLDEN = {
-    "hbase": ("hbase master0", {}, "durable", {}),
-    "hbase-thrift": ("hbase thrift0", {}, "durable", {}),
-    "hbase-cluster-thrift": ("hbase thrift0", TWO, "durable", {}),
-    "hbase-cluster-zookeeper": ("hbase zookeeper0", TWO, "durable", {}),
-    "hbase-cluster-master": ("hbase master0", TWO, "durable", {"rootdir": "hdfs://name/me/"}),
-    "hbase-cluster-regionserver": (
-        "hbase regionserver1",
-        TWO,
-        "relaxed",
-        {"heap_share": 0.75, "config": {"hbase.hregion.max.filesize": 7, "hbase.x": True}},
-    ),
-    "cassandra": ("cassandra data0", {}, "durable", {}),
-    "cassandra-ring": (
-        "cassandra data1",
-        RING,
-        "quorum",
-        {
-            "heap_share": 0.25,
-            "jvm_options": ["-XX:+UseZGC"],
-            "config": {"concurrent_writes": 64, "default_compaction": {"class_name": "Unified"}},
-        },
-    ),
-    "mongodb": (
-        "mongodb data0",
-        {"memory_mb": 256},
-        "durable",
-        {"config": {"setParameter.logLevel": 1, "storage.syncPeriodSecs": 30}},
-    ),
-    "mongodb-replica": ("mongodb data2", {"replicas": 3}, "durable", {}),
-    "mongodb-shard": ("mongodb data5", {"nodes": 3, "replicas": 2}, "durable", {}),
-    "mongodb-config": (
-        "mongodb config0",
-        TWO,
-        "durable",
-        {"config": {"storage.syncPeriodSecs": 9}},
-    ),
-    "mongodb-router": ("mongodb router0", TWO, "durable", {"config_servers": 3}),
-    "mariadb": ("mariadb data0", {}, "durable", {}),
-    "mariadb-unsafe": (
-        "mariadb data0",
-        {"memory_mb": 512},
-        "unsafe",
-        {"config": {"innodb_page_size": "32k", "innodb_adaptive_hash_index": False}},
-    ),
-    "mysql": ("mariadb data0", {}, "serializable", {}),
-    "postgres": ("postgres data0", {}, "durable", {}),
-    "postgres-unsafe": (
-        "postgres data0",
-        {"memory_mb": 8192, "threads": 4},
-        "unsafe",
-        {"config": {"Work_Mem": "64MB", "jit": False, "search_path": "it's\\x"}},
-    ),
-    "riak": ("riak data1", RING, "durable", {"config": {"leveldb.compression": False}}),
-    "riak-bitcask": ("riak data0", {}, "durable", {"backend": "bitcask"}),
-    "valkey": ("valkey data0", {}, "durable", {}),
-    "valkey-cluster": (
-        "valkey data1",
-        {**THREE, "threads": 4},
-        "relaxed",
-        {"config": {"activedefrag": True, "maxclients": 50}},
-    ),
-    "valkey-memory": ("valkey data0", {}, "memory", {"memory_share": 0.5}),
-}
+GOLDEN = ROOT / "tests" / "data" / "launches"
+LAUNCHES = yaml.safe_load((GOLDEN / "launches.yaml").read_text())
 
 
 def launch_text(launch):
@@ -199,14 +136,16 @@ def launch_text(launch):
     return "\n".join(lines).replace(sys.executable, "python") + "\n"
 
 
-@pytest.mark.parametrize("name", GOLDEN)
+@pytest.mark.parametrize("name", LAUNCHES)
 def test_a_server_is_started_as_written_down(name):
     """After a change that is meant: write the files by STOREWISE_WRITE_GOLDEN=1, read the
     difference, commit it."""
     secrets = Credentials("storewise", "password-of-the-session", "key-of-the-session")
-    more = {"installation": MYSQL} if name == "mysql" else {}
-    text = launch_text(launched(*GOLDEN[name], credentials=secrets, **more))
-    golden = ROOT / "tests" / "data" / "launches" / f"{name}.txt"
+    what = LAUNCHES[name]
+    more = {"installation": MYSQL} if what.get("product") == "MySQL" else {}
+    chosen = (what.get("shape"), what.get("level", "durable"), what.get("settings"))
+    text = launch_text(launched(what["node"], *chosen, credentials=secrets, **more))
+    golden = GOLDEN / f"{name}.txt"
     if os.environ.get("STOREWISE_WRITE_GOLDEN"):
         golden.write_text(text)
     assert text == golden.read_text()

@@ -48,31 +48,14 @@ SHAPES = [
     ("riak", {"nodes": 2, "replicas": 3}, "2 nodes has 1 to 2 replicas of a document, not 3"),
     ("valkey", {"nodes": 3, "replicas": 2}, "replicas is 2"),
 ]
+#: Of options in `config`: tests/unit/study/test_injection.py.
 SETTINGS = [
     ("cassandra", {"colour": 1}, "colour.*known"),
-    ("cassandra", {"config": {"authenticator": "AllowAllAuthenticator"}}, "set by Storewise"),
-    ("cassandra", {"config": {"auth_read_consistency_level": "ANY"}}, "set by Storewise"),
-    ("cassandra", {"config": {"commitlog_sync": "periodic"}}, "set by Storewise"),
-    ("cassandra", {"config": {"commitlog_sync_period": "60s"}}, "set by Storewise"),
-    ("cassandra", {"config": {"commit_failure_policy": "ignore"}}, "set by Storewise"),
     ("cassandra", {"jvm_options": ["-Xmx9g"]}, "heap_share"),
     ("hbase", {"rootdir": "hbase"}, "neither an absolute path nor a URI"),
     ("hbase", {"config": {"hbase.rootdir": "/x"}}, "hbase.rootdir is set by"),
-    ("hbase", {"config": {"hbase.regionserver.ipc.address": "0.0.0.0"}}, "ipc.address is set by"),
-    ("mariadb", {"config": {"bind_address": "0.0.0.0"}}, "config"),
-    ("mariadb", {"config": {"skip-grant-tables": True}}, "config"),
-    ("mariadb", {"config": {"loose_port": 3306}}, "config"),
-    ("mariadb", {"config": {"init_file": "/tmp/x"}}, "config"),
-    ("mariadb", {"config": {"a b": 1}}, "config"),
-    ("mariadb", {"config": {"sort_buffer_size": "1M\nskip-grant-tables"}}, "config"),
-    ("postgres", {"config": {"port": 1}}, "port"),
-    ("postgres", {"config": {"Listen_Addresses": "*"}}, "Listen_Addresses"),
-    ("postgres", {"config": {"fsync": False}}, "fsync is set by"),
-    ("postgres", {"config": {"work_mem = '1GB'\nfsync": 1}}, "no option"),
     ("postgres", {"config": {"work_mem": "1\n2"}}, "one line"),
-    ("riak", {"config": {"nodename": "x@y"}}, "nodename is set by Storewise"),
     ("riak", {"config": {"riak_control": "on"}}, "riak_control opens the server"),
-    ("riak", {"config": {"a": "b\nc = d"}}, "no option of Riak KV in one line"),
 ]
 
 

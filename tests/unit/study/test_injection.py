@@ -15,11 +15,13 @@ CONFIG = {
         "archive_command", "Restore_Command", "ssl_passphrase_command", "archive_library",
         "shared_preload_libraries", "session_preload_libraries", "dynamic_library_path",
         "jit_provider", "unix_socket_permissions", "primary_conninfo", "include", "HBA_file",
-        "fsync", {"log_line_prefix": "x'\nport = 1"},
+        "fsync", "port", "Listen_Addresses", {"log_line_prefix": "x'\nport = 1"},
     ],
     "mariadb": [
         "enable_loose_bind_address", "skip-grant", "extra_port", "wsrep_notify_cmd", "init_connect",
         "wsrep_provider", "plugin_dir", "mysqlx_port", "admin_address", "ssl_ca", "datadir",
+        "bind_address", "skip-grant-tables", "loose_port", "init_file", "a b",
+        {"sort_buffer_size": "1M\nskip-grant-tables"},
     ],
     "mongodb": [
         "net", "net.ipv6", "security", "systemLog.path", "auditLog.destination",
@@ -29,16 +31,20 @@ CONFIG = {
     ],
     "cassandra": [
         "allow_nodetool_archive_command", "network_authorizer", "internode_authenticator",
-        "enable_user_defined_functions", "heap_dump_path",
+        "enable_user_defined_functions", "heap_dump_path", "authenticator", "commitlog_sync",
+        "auth_read_consistency_level", "commitlog_sync_period", "commit_failure_policy",
         {"jmx_server_options": {"enabled": True, "remote": True}},
         {"audit_logging_options": {"archive_command": "touch /tmp/x"}},
         {"full_query_logging_options": {"archive_command": "touch /tmp/x"}},
     ],
     "hbase": [
         "hbase.zookeeper.property.admin.enableServer", "hbase.coprocessor.region.classes",
-        "hbase.security.authentication", "hbase.superuser",
+        "hbase.security.authentication", "hbase.superuser", "hbase.regionserver.ipc.address",
     ],
-    "riak": ["search", "jmx", "riak_control", "include /tmp/x", "ssl.certfile"],
+    "riak": [
+        "search", "jmx", "riak_control", "include /tmp/x", "ssl.certfile", "nodename",
+        {"a": "b\nc = d"},
+    ],
     "valkey": [
         "bind", "requirepass", "aclfile", "include", "loadmodule", "enable-module-command",
         "enable-debug-command", "cluster-announce-ip", "tls-port", "rdma-port", "unixsocket",
