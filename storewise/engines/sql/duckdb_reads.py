@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import duckdb
@@ -41,11 +41,6 @@ class DuckSettings(EngineSettings):
     )
 
 
-_TEMPORARY: weakref.WeakKeyDictionary[duckdb.DuckDBPyConnection, Callable[[], object]] = (
-    weakref.WeakKeyDictionary()
-)
-
-
 def open_duckdb(
     engine_name: str,
     database: str,
@@ -55,8 +50,7 @@ def open_duckdb(
     """A connection to a database file or to ``:memory:``; EngineError in DuckDB's words.
 
     Sorts that outgrow the memory go to a new directory that only this user can enter, below that
-    of Python's `tempfile` (in a job the session's own); it goes with `close_duckdb`, or with the
-    connection.
+    of Python's `tempfile` (in a job the session's own); it goes with the connection.
     """
     temporary = tempfile.mkdtemp(prefix="storewise-duckdb-")
     config = {
@@ -72,19 +66,8 @@ def open_duckdb(
     except FAILURES as error:
         shutil.rmtree(temporary, ignore_errors=True)
         raise EngineError(f"{engine_name}: {database}: {error}") from error
-    _TEMPORARY[connection] = weakref.finalize(
-        connection, shutil.rmtree, temporary, ignore_errors=True
-    )
+    weakref.finalize(connection, shutil.rmtree, temporary, ignore_errors=True)
     return connection
-
-
-def close_duckdb(connection: duckdb.DuckDBPyConnection) -> None:
-    """Close a connection of `open_duckdb`, or a cursor of one; whoever still holds a connection
-    that is closed holds no directory."""
-    connection.close()
-    remove = _TEMPORARY.pop(connection, None)
-    if remove is not None:
-        remove()
 
 
 def sql_string(text: str) -> str:
@@ -114,7 +97,7 @@ class DuckReads(EmbeddedSql[State]):
     def _disconnect(self) -> None:
         self._statements.clear()
         try:
-            close_duckdb(self._connection)
+            self._connection.close()
         except FAILURES as error:
             self._fail(0, error)
 

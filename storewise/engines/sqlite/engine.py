@@ -26,6 +26,8 @@ from storewise.errors import EngineError
 FILE_NAME = "documents.sqlite"
 #: Seconds that a connection waits for another one's lock.
 BUSY_SECONDS = 60.0
+#: The first version with STRICT tables.
+_OLDEST = (3, 37, 0)
 
 #: What the driver raises: its own errors, and Python's for values that SQLite cannot hold (an
 #: integer above 64 bits, a lone surrogate in a string).
@@ -41,10 +43,6 @@ class SqliteSettings(EngineSettings):
     cache_mib: int = Setting(
         default=64, ge=1, description="page cache of a connection to a store, MiB"
     )
-    immutable: bool = Setting(
-        default=True,
-        description="readers take finished files as unchanging: no locks, no look for changes",
-    )
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -56,7 +54,6 @@ class Shared(SqlState):
     settings: SqliteSettings
     durable: bool
     wal: bool
-    """By connections that are closed."""
 
 
 class SqliteClient(EmbeddedSql[Shared]):
@@ -95,11 +92,9 @@ class SqliteClient(EmbeddedSql[Shared]):
         # of a long row to overflow pages. Records with keys of their own form are in no such order,
         # and may be long: of 1 KB each, such a tree of 4 KiB pages takes 4.7 KB a record, a rowid
         # table 1.4 KB.
-        options = ["WITHOUT ROWID"] if table.kind.id_bytes is not None else []
-        if sqlite3.sqlite_version_info >= (3, 37):
-            # Without STRICT a column accepts values of any type, such as a text in a number column.
-            options.append("STRICT")
-        return f"{super()._table_ddl(table)} {', '.join(options)}"
+        rowid = "WITHOUT ROWID, " if table.kind.id_bytes is not None else ""
+        # Without STRICT a column accepts values of any type, such as a text in a number column.
+        return f"{super()._table_ddl(table)} {rowid}STRICT"
 
     def insert(self, kind: Kind, documents: Sequence[Any]) -> None:
         self._writing("insert")
@@ -131,11 +126,11 @@ class SqliteClient(EmbeddedSql[Shared]):
         connection = self._connection(store)
         with self._shared.lock:
             try:
-                connection.execute("BEGIN IMMEDIATE")
-                yield
-                connection.execute("COMMIT")
-            except (*FAILURES, EngineError) as error:
-                self._roll_back(connection, error)
+                with connection:  # commits, or rolls back after an error
+                    connection.execute("BEGIN IMMEDIATE")
+                    yield
+            except FAILURES as error:
+                self._fail(store, error)
 
     def _change(self, store: int, sql: str, values: Sequence[Any]) -> int:
         with self._shared.lock:
@@ -175,18 +170,6 @@ class SqliteClient(EmbeddedSql[Shared]):
         whole = f"CAST({quotient} AS INTEGER)"
         return f"{whole} - ({quotient} < {whole})"
 
-    def _roll_back(self, connection: sqlite3.Connection, error: Exception) -> NoReturn:
-        try:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-        except sqlite3.Error as second:
-            # A connection that cannot roll back must not be used again; closing it does the rest.
-            self._disconnect()
-            error.add_note(f"rolling back failed as well: {second}")
-        if isinstance(error, EngineError):
-            raise error
-        self._fail(0, error)
-
     def _fail(self, store: int, error: Exception) -> NoReturn:
         raise EngineError(f"sqlite: {self._file(store)}: {error}") from error
 
@@ -200,7 +183,7 @@ def open_store(shared: Shared, store: int) -> sqlite3.Connection:
         # `immutable` is right only for a file that nobody writes and that has no journal to
         # replay: the loading job has ended, and `finish` has left nothing beside the file.
         left = [Path(f"{path}{suffix}").exists() for suffix in ("-wal", "-journal")]
-        if shared.settings.immutable and not any(left):
+        if not any(left):
             query += "&immutable=1"
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?{query}",
@@ -250,6 +233,11 @@ class SqliteEngine(Engine):
         settings: SqliteSettings = self.settings_of(cluster.settings)
         if settings.page_size & (settings.page_size - 1):
             raise EngineError(f"sqlite: page_size {settings.page_size} is not a power of two")
+        if sqlite3.sqlite_version_info < _OLDEST:
+            raise EngineError(
+                f"sqlite: Python has SQLite {sqlite3.sqlite_version}; strict tables need "
+                f"{'.'.join(map(str, _OLDEST))} or newer"
+            )
         if mode == "write":
             prepare(cluster.kinds)
         shared = Shared.of(
