@@ -44,17 +44,13 @@ _EXPLAIN = {
     "mariadb": "EXPLAIN FORMAT=JSON",
     "sqlite": "EXPLAIN QUERY PLAN",
 }
-#: SQL of the bytes that tables and their indexes take.
-_SIZES = {
-    "postgresql": (
-        "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0) FROM pg_class c "
-        "JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relname IN :names "
-        "AND n.nspname = coalesce(:owner, current_schema())"
-    ),
+#: SQL of the bytes that a table and its indexes take.
+_SIZE = {
+    "postgresql": "SELECT pg_total_relation_size(CAST(? AS regclass))",
     **dict.fromkeys(
         MYSQL,
-        "SELECT coalesce(sum(data_length + index_length), 0) FROM information_schema.tables "
-        "WHERE table_name IN :names AND table_schema = coalesce(:owner, database())",
+        "SELECT data_length + index_length FROM information_schema.tables "
+        "WHERE table_name = ? AND table_schema = database()",
     ),
 }
 _Result = TypeVar("_Result")
@@ -68,7 +64,6 @@ class Shared(SqlState):
     scrub: Callable[[str], str]
     """Takes secrets out of a text."""
     prefix: str
-    owner: str | None
     autocommit: bool
     """Reads are statements of their own; else each is a transaction at the level's isolation."""
     known: SqlTables | None = None
@@ -126,23 +121,22 @@ class SqlClient(SqlReads[Shared]):
         return nullcontext()  # `_update_open_fields` has begun a transaction
 
     def _rows(self, store: int, sql: str, values: Sequence[Any] = ()) -> Sequence[Row]:
-        return self._fetched(_text(sql), {f"p{n}": value for n, value in enumerate(values)})
-
-    def _fetched(self, statement: Any, values: Mapping[str, Any] | None = None) -> Sequence[Row]:
-        writing = self._writer is not None and self._writer.in_transaction()
-        if writing or not self._shared.autocommit:
-            rows = self._transaction(lambda c: c.execute(statement, values).fetchall())
+        statement, named = _text(sql), _named(values)
+        if self._writes_now() or not self._shared.autocommit:
+            rows = self._transaction(lambda c: c.execute(statement, named).fetchall())
         else:
             try:
-                rows = self._open(writes=False).execute(statement, values).fetchall()
+                rows = self._open(writes=False).execute(statement, named).fetchall()
             except _FAILURES as error:
                 self._fail(0, error)
         # Some drivers give bytes as a memoryview.
         return [tuple(bytes(v) if isinstance(v, memoryview) else v for v in row) for row in rows]
 
+    def _writes_now(self) -> bool:
+        return self._writer is not None and self._writer.in_transaction()
+
     def _change(self, store: int, sql: str, values: Sequence[Any]) -> int:
-        named = {f"p{n}": value for n, value in enumerate(values)}
-        return self._transaction(lambda c: c.execute(_text(sql), named).rowcount)
+        return self._transaction(lambda c: c.execute(_text(sql), _named(values)).rowcount)
 
     def _fail(self, store: int, error: Exception) -> NoReturn:
         # What is broken is opened anew by the next question.
@@ -182,10 +176,10 @@ class SqlClient(SqlReads[Shared]):
 
     def _read_note(self) -> str | None:
         shared = self._shared
-        about = description(shared.prefix, shared.owner)
+        about = description(shared.prefix)
 
         def look(connection: sa.Connection) -> Sequence[Any]:
-            if not sa.inspect(connection).has_table(about.name, schema=shared.owner):
+            if not sa.inspect(connection).has_table(about.name):
                 return []
             return connection.execute(sa.select(about.c.content)).fetchall()
 
@@ -194,14 +188,14 @@ class SqlClient(SqlReads[Shared]):
 
     def _make_tables(self, schema: Schema) -> dict[Kind, Table]:
         shared = self._shared
-        shared.known = SqlTables(schema, self._dialect, shared.prefix, shared.owner)
+        shared.known = SqlTables(schema, self._dialect, shared.prefix)
         return shared.known.forms
 
     def create(self, schema: Schema) -> None:
         shared = self._writing("create")
         note = self._new_note(schema)
         self._use_schema(schema)
-        tables, about = self._sql_tables(), description(shared.prefix, shared.owner)
+        tables, about = self._sql_tables(), description(shared.prefix)
 
         def make(connection: sa.Connection) -> None:
             about.create(connection, checkfirst=True)
@@ -237,8 +231,8 @@ class SqlClient(SqlReads[Shared]):
     def drop(self) -> None:
         """Remove all tables of this prefix that this workload can have made."""
         shared = self._shared
-        tables = SqlTables(Schema(shared.kinds), self._dialect, shared.prefix, shared.owner)
-        about = description(shared.prefix, shared.owner)
+        tables = SqlTables(Schema(shared.kinds), self._dialect, shared.prefix)
+        about = description(shared.prefix)
 
         def remove(connection: sa.Connection) -> None:
             tables.metadata.drop_all(connection)
@@ -252,13 +246,10 @@ class SqlClient(SqlReads[Shared]):
             ((pages,),) = self._rows(0, "PRAGMA page_count")
             ((size,),) = self._rows(0, "PRAGMA page_size")
             return int(pages) * int(size)
-        if self._dialect not in _SIZES:
+        if self._dialect not in _SIZE:
             return None
         names = [table.name for table in self._sql_tables().tables.values()]
-        statement = sa.text(_SIZES[self._dialect])
-        statement = statement.bindparams(sa.bindparam("names", expanding=True))
-        rows = self._fetched(statement, {"names": names, "owner": self._shared.owner})
-        return int(rows[0][0])
+        return sum(int(self._rows(0, _SIZE[self._dialect], (name,))[0][0]) for name in names)
 
     # Writing and reading.
 
@@ -317,6 +308,10 @@ def _text(sql: str) -> sa.TextClause:
     """A statement whose parameters ``?`` are called p0, p1 and so on."""
     first, *parts = sql.split("?")
     return sa.text(first + "".join(f":p{n}{part}" for n, part in enumerate(parts)))
+
+
+def _named(values: Sequence[Any]) -> dict[str, Any]:
+    return {f"p{n}": value for n, value in enumerate(values)}
 
 
 def _again(error: Exception) -> bool:

@@ -54,7 +54,9 @@ _BUSY_SECONDS = 60
 class SqlSettings(EngineSettings):
     """Settings of the engine; exactly one of the first three says where the database is."""
 
-    url: str | None = Setting(default=None, description="SQLAlchemy URL without a password")
+    url: str | None = Setting(
+        default=None, description="SQLAlchemy URL without password and options"
+    )
     url_env: str | None = Setting(
         default=None, description="environment variable of the jobs that holds the URL"
     )
@@ -63,12 +65,6 @@ class SqlSettings(EngineSettings):
     )
     prefix: str = Setting(
         default="sw", description="what the names of its tables begin with, before the trial's own"
-    )
-    db_schema: str | None = Setting(
-        default=None, description="schema of the database for the tables, the user's by default"
-    )
-    connect_args: dict[str, str | int | float | bool] = Setting(
-        default_factory=dict, description="options of the driver, for its connect call"
     )
 
 
@@ -106,19 +102,13 @@ class SqlEngine(ExternalEngine):
                 f"sql: prefix {chosen.prefix!r}: expected up to 16 small letters, digits and _, "
                 "a letter first"
             )
-        arguments = chosen.connect_args
-        if secret := next((n for n, v in arguments.items() if _holds_secret(n, v)), None):
-            raise EngineError(
-                f"sql: connect_args.{secret} looks like a secret, which no study may hold: it "
-                "would be in results; put it into the URL of url_env or url_file"
-            )
         if chosen.url is not None:
             url = _parsed(chosen.url)
-            if url.password is not None or any(_holds_secret(*item) for item in url.query.items()):
+            if url.password is not None or url.query:
                 raise EngineError(
-                    "sql: the URL holds a password, which no study may: it would be in results; "
-                    "put the URL into an environment variable and name that in url_env, or into a "
-                    "file (chmod 600) and name that in url_file"
+                    "sql: the URL holds a password or options, which may be secrets and would be "
+                    "in results: put it into an environment variable and name that in url_env, or "
+                    "into a file (chmod 600) and name that in url_file"
                 )
 
     def of_trial(self, settings: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -130,13 +120,10 @@ class SqlEngine(ExternalEngine):
         level = self.level_of(cluster)
         url, scrub = _url(settings)
         try:
-            arguments = dict(settings.connect_args)
-            if url.get_backend_name() == "sqlite":
-                arguments.setdefault("timeout", _BUSY_SECONDS)
+            if url.get_backend_name() == "sqlite" and "timeout" not in url.query:
+                url = url.update_query_dict({"timeout": str(_BUSY_SECONDS)})
             # A connection for each client thread, as long as it lives.
-            engine = sa.create_engine(
-                url, poolclass=NullPool, connect_args=arguments, hide_parameters=True
-            )
+            engine = sa.create_engine(url, poolclass=NullPool, hide_parameters=True)
             if engine.dialect.name in MYSQL:
                 sa.event.listen(engine, "connect", _quote_names, insert=True)
             place = _place(url)
@@ -161,7 +148,6 @@ class SqlEngine(ExternalEngine):
             engine=engine,
             scrub=scrub,
             prefix=settings.prefix,
-            owner=settings.db_schema,
             autocommit=not wanted and "AUTOCOMMIT" in offered,
         )
         return SqlClient(shared).connected()
@@ -180,11 +166,6 @@ def _quote_names(connection: Any, _: object) -> None:
     """Let MySQL take ``"name"`` for a name, as other databases do."""
     with closing(connection.cursor()) as cursor:
         cursor.execute("SET SESSION sql_mode = CONCAT(@@sql_mode, ',ANSI_QUOTES')")
-
-
-def _holds_secret(name: str, value: object) -> bool:
-    """Whether an option is a secret by its name, or has one within its value."""
-    return bool(_SECRET.search(name) or _WITHIN.search(str(value)))
 
 
 def _parsed(text: str) -> URL:
@@ -231,13 +212,13 @@ def _url(settings: SqlSettings) -> tuple[URL, Callable[[str], str]]:
         values = {value} if isinstance(value, str) else set(value)
         if _SECRET.search(name):
             secrets |= values
-        secrets |= {part for one in values for part in _WITHIN.findall(one)}
-        secrets |= {part.strip("{}") for one in values for part in _WITHIN.findall(one)}
+        within = [part for one in values for part in _WITHIN.findall(one)]
+        secrets |= {*within, *(part.strip("{}") for part in within)}
 
-    def scrub(words: str) -> str:
-        for secret in sorted(secrets, key=len, reverse=True):
-            words = words.replace(secret, "***") if secret else words
-        return words
+    def scrub(message: str) -> str:
+        for secret in sorted(filter(None, secrets), key=len, reverse=True):
+            message = message.replace(secret, "***")
+        return message
 
     return url, scrub
 

@@ -51,9 +51,8 @@ def _type_of(column: Field, indexed: bool, dialect: str) -> TypeEngine[Any]:
 class SqlTables:
     """The tables of a schema, in a database and under a name."""
 
-    def __init__(self, schema: Schema, dialect: str, prefix: str, owner: str | None) -> None:
-        self.schema = schema
-        self.metadata = sa.MetaData(schema=owner)
+    def __init__(self, schema: Schema, dialect: str, prefix: str) -> None:
+        self.metadata = sa.MetaData()
         self.forms: dict[Kind, Table] = make_tables(schema, composite=True)
         self.tables: dict[Kind, sa.Table] = {}
         indexed = set(schema.indexes)
@@ -90,11 +89,11 @@ class SqlTables:
                 index.table.indexes.discard(index)
 
 
-def description(prefix: str, owner: str | None) -> sa.Table:
+def description(prefix: str) -> sa.Table:
     """The table that says what the others are: one row of JSON."""
     return sa.Table(
         f"{prefix}_schema",
-        sa.MetaData(schema=owner),
+        sa.MetaData(),
         sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),
         sa.Column("content", sa.Text),
     )
