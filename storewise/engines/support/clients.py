@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from storewise.documents import Kind
 from storewise.engines.contract.engine import Client, Mode, Schema
-from storewise.engines.support.table import check_same, describe, described
+from storewise.engines.support.table import describe, described
 from storewise.errors import EngineError
 
 Form = TypeVar("Form")
@@ -72,9 +72,12 @@ class ProcessClient(Client, Generic[State, Form]):
 
     def _new_note(self, schema: Schema) -> str:
         """The note of a schema; EngineError if the store has that of another one."""
-        note = describe(schema)
-        if (there := self._read_note()) is not None:
-            check_same(self.engine_name, "the store", there, note)
+        note, there = describe(schema), self._read_note()
+        if there is not None and there != note:
+            raise EngineError(
+                f"{self.engine_name}: the store has tables of another schema: {there}; expected "
+                f"{note}"
+            )
         return note
 
     def _make_tables(self, schema: Schema) -> dict[Kind, Form]:

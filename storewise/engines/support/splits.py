@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-
 from storewise.documents import ID_BYTES, Kind
 
 #: What YCSB's keys begin with; the number of a record's hash follows, without leading zeros.
 KEY_PREFIX = b"user"
 #: Hashes are absolute values of 64 bits with a sign.
 _HASHES = 1 << 63
-#: Digits of a split point.
-_DIGITS = 6
+#: Hashes that are looked at for each part.
+_KEYS_IN_PART = 1000
+#: Of a split point; six digits tell ranges apart.
+_POINT_BYTES = len(KEY_PREFIX) + 6
 
 
 def split_points(kind: Kind, parts: int) -> list[bytes]:
@@ -35,21 +35,7 @@ def split_points(kind: Kind, parts: int) -> list[bytes]:
 
 
 def _keys(parts: int) -> list[bytes]:
-    numbers = range(10 ** (_DIGITS - 1), 10**_DIGITS - 1)
-    points = []
-    for part in range(1, parts):
-        at = bisect_left(numbers, part * _HASHES, key=lambda digits: _below(digits) * parts)
-        points.append(KEY_PREFIX + b"%d" % (numbers.start + at))
-    return points
-
-
-def _below(digits: int) -> int:
-    """How many numbers below 2^63, written out, sort before these digits.
-
-    Those that have fewer digits, a millionth of a millionth, are left out.
-    """
-    total = 0
-    for zeros in range(len(str(_HASHES)) - _DIGITS + 1):
-        first = 10 ** (_DIGITS + zeros - 1)
-        total += max(0, min(digits * 10**zeros, _HASHES) - first)
-    return total
+    """Of the keys of evenly spaced hashes, in the order of texts, those that cut them."""
+    hashes = range(0, _HASHES, _HASHES // (_KEYS_IN_PART * parts))
+    keys = sorted(KEY_PREFIX + b"%d" % number for number in hashes)
+    return [keys[len(keys) * part // parts][:_POINT_BYTES] for part in range(1, parts)]

@@ -1,13 +1,14 @@
 """The table of a kind: its columns, its key, documents to rows and back.
 
-Only the standard library and pydantic are imported here: workers are
-started hundreds of times, and one whose documents are dicts must not pay for Arrow.
+Only the standard library and pydantic are imported here: workers are started hundreds of times, and
+one whose documents are dicts must not pay for Arrow.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+import re
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
@@ -39,24 +40,15 @@ SCHEMA_TABLE = "storewise_schema"
 _PARAMS_FIELD = Field(PARAMS_COLUMN, "str", "the search's pg_* and mp_* values as a JSON object")
 
 
-def _has_utf8(text: str) -> bool:
-    """Whether a text can be encoded as UTF-8: one with surrogates cannot."""
-    if text.isascii():
-        return True
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
+#: Cannot be encoded as UTF-8.
+_SURROGATE = re.compile("[\ud800-\udfff]")
 #: Column type -> a function that tells whether such a column can hold a value.
 CAN_HOLD: Mapping[FieldType, Callable[[Any], bool]] = {
     "id": lambda value: type(value) is bytes and len(value) == ID_BYTES,
     "key": lambda value: type(value) is bytes and value.isascii(),
     "int": lambda value: type(value) is int and -MAX_INT - 1 <= value <= MAX_INT,
     "float": lambda value: type(value) in (int, float),
-    "str": lambda value: type(value) is str and _has_utf8(value),
+    "str": lambda value: type(value) is str and not _SURROGATE.search(value),
 }
 
 TYPES: Mapping[FieldType, frozenset[type]] = {
@@ -176,18 +168,14 @@ class Table:
         return []
 
     def check(self, documents: Sequence[Document]) -> None:
-        """Raise EngineError for wrong ids (`check_ids`) and for values of a wrong type, which some
-        stores would keep and others silently convert."""
+        """Raise EngineError for ids that no document of this kind can have (of those that the
+        stores would take), and for values of a wrong type, which some stores would keep and others
+        silently convert."""
         for column in self.kind.fields[1:]:
             name, right = column.name, TYPES[column.type]
             if not right.issuperset([type(document.get(name)) for document in documents]):
                 wrong = next(d[name] for d in documents if type(d.get(name)) not in right)
                 raise self._cannot_hold(column, wrong)
-        self.check_ids(documents)
-
-    def check_ids(self, documents: Sequence[Document]) -> None:
-        """Raise EngineError for ids that no document of this kind can have; only those that the
-        stores themselves would take."""
         if self.kind.key:
             (self.composite or CompositeKey(self.kind)).check(documents)
         if self.kind.fields[0].type != "key":
@@ -211,12 +199,9 @@ class Table:
         )
 
     def _params_row(self, document: Document) -> Row:
-        columns = self.names[:-1]
         rest = dict(document)
-        if self.composite:
-            del rest["_id"]
         try:
-            values = [rest.pop(name) for name in columns]
+            values = [rest.pop(name) for name in self.names[:-1]]
             params = json.dumps(rest, ensure_ascii=False, separators=(",", ":"))
         except KeyError as error:
             raise EngineError(f"a document of {self.name} lacks the field {error}") from error
@@ -298,18 +283,6 @@ def make_tables(schema: Schema, *, composite: bool = False) -> dict[Kind, Table]
     return tables
 
 
-def named_kinds(names: Iterable[str], kinds: Iterable[Kind]) -> tuple[Kind, ...]:
-    """Those of `kinds` that a store names; EngineError for tables of another workload."""
-    known = {kind.table: kind for kind in kinds}
-    names = tuple(names)
-    if foreign := [name for name in names if name not in known]:
-        raise EngineError(
-            f"the store has tables of another workload: {', '.join(foreign)}; this one has "
-            f"{', '.join(known)}: load into an empty store"
-        )
-    return tuple(known[name] for name in names)
-
-
 def describe(schema: Schema) -> str:
     """A schema as the JSON text that the stores keep."""
     return json.dumps(
@@ -322,23 +295,19 @@ def describe(schema: Schema) -> str:
     )
 
 
-def check_same(engine_name: str, where: object, stored: str, wanted: str) -> None:
-    """Raise EngineError if the stored schema differs from the wanted one (texts of `describe`)."""
-    if json.loads(stored) != json.loads(wanted):
-        raise EngineError(
-            f"{engine_name}: {where} has tables of another schema: {stored}; expected {wanted}"
-        )
-
-
 def described(text: str, kinds: Sequence[Kind]) -> Schema:
     """The inverse of `describe`, of a workload that has these `kinds`.
 
     EngineError for tables of another workload."""
     content = json.loads(text)
-    stored = named_kinds(content["kinds"], kinds)
-    known = {kind.table: kind for kind in stored}
+    known = {kind.table: kind for kind in kinds}
+    if foreign := [name for name in content["kinds"] if name not in known]:
+        raise EngineError(
+            f"the store has tables of another workload: {', '.join(foreign)}; this one has "
+            f"{', '.join(known)}: load into an empty store"
+        )
     return Schema(
-        kinds=stored,
+        kinds=tuple(known[name] for name in content["kinds"]),
         indexes=tuple((known[table], name) for table, name in content["indexes"]),
         index_time=content["index_time"],
         study_fields=content["study_fields"],
