@@ -15,7 +15,7 @@ import re
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack, closing
-from functools import cache
+from functools import cache, partial
 from itertools import count
 
 from storewise.engines.contract.engine import Endpoint
@@ -33,8 +33,6 @@ _JOIN_SECONDS = 180.0
 _HANDOFF_SECONDS = 600.0
 _SERVING_SECONDS = 180.0
 _ANSWER_SECONDS = 10.0
-#: Where recovery is timed.
-_RECOVERY_POLL = 0.1
 #: Of the keys of the partitions.
 BUCKET = b"storewise"
 
@@ -54,10 +52,18 @@ _PERMANENT = ("different ring_creation_size", "cannot join itself", "already a m
 
 def not_ready_reason(endpoint: Endpoint) -> str | None:
     """Why the node does not answer a get yet; None if it does."""
-    try:
+
+    def check() -> None:
         with closing(Connection((endpoint,), 0, _ANSWER_SECONDS)) as connection:
-            get = pb.RpbGetReq(bucket=BUCKET, key=b"any", r=1)
-            connection.request(get, pb.RpbGetResp)
+            connection.request(pb.RpbGetReq(bucket=BUCKET, key=b"any", r=1), pb.RpbGetResp)
+
+    return _reason(check)
+
+
+def _reason(check: Callable[[], None]) -> str | None:
+    """The message of a check that fails; None if it does not."""
+    try:
+        check()
     except EngineError as error:
         return str(error)
     return None
@@ -121,32 +127,26 @@ def bootstrap(context: BootstrapContext, quorum: str | int) -> None:
     """Store a key of each partition, and wait until each node finds all of them."""
     endpoints = context.endpoints("data")
 
-    def unstored() -> str | None:
-        try:
-            store_keys(endpoints, quorum)
-        except EngineError as error:
-            return str(error)
-        return None
+    def check() -> None:
+        store_keys(endpoints, quorum)
+        check_served(endpoints, range(len(endpoints)), quorum)
 
-    def unserved() -> str | None:
-        return unserved_reason(endpoints, range(len(endpoints)), quorum)
-
-    for reason, complaint in (
-        (unstored, "riak: no key of each partition was stored"),
-        (unserved, "riak: the nodes do not all serve"),
-    ):
-        wait_until(reason, _SERVING_SECONDS, complaint, context.raise_if_aborted, poll=0.5)
+    _wait_served(check, "riak: the nodes do not all serve", context.raise_if_aborted, 0.5)
 
 
 def wait_recovered(context: JoinContext, quorum: str | int) -> None:
     """Wait until a node that was started again serves, through each node that can be reached."""
     endpoints, spec = context.endpoints("data"), context.node.spec
-
-    def unserved() -> str | None:
-        return unserved_reason(endpoints, {spec.index}, quorum)
-
     complaint = f"{spec.name}: it answers again, and does not serve"
-    wait_until(unserved, _SERVING_SECONDS, complaint, context.raise_if_aborted, poll=_RECOVERY_POLL)
+    check = partial(check_served, endpoints, {spec.index}, quorum)
+    # The recovery time ends here: looked at often.
+    _wait_served(check, complaint, context.raise_if_aborted, 0.1)
+
+
+def _wait_served(
+    check: Callable[[], None], complaint: str, raise_if_aborted: Callable[[], None], poll: float
+) -> None:
+    wait_until(lambda: _reason(check), _SERVING_SECONDS, complaint, raise_if_aborted, poll=poll)
 
 
 @cache
@@ -173,36 +173,32 @@ def store_keys(endpoints: Sequence[Endpoint], quorum: str | int) -> None:
                 connection.request(put, pb.RpbPutResp)
 
 
-def unserved_reason(
-    endpoints: Sequence[Endpoint], needed: Collection[int], quorum: str | int
-) -> str | None:
-    """Why the nodes do not serve yet; None where they do.
+def check_served(endpoints: Sequence[Endpoint], needed: Collection[int], quorum: str | int) -> None:
+    """Raise EngineError if a node does not find the key of each partition, with all its holders
+    there themselves (`pr`).
 
     A node that cannot be reached is left out, with the partitions of which it holds a replica,
     unless its index is `needed`.
     """
-    keys = partition_keys(ring_size(len(endpoints)))
     away: set[str] = set()
-    try:
-        with ExitStack() as stack:
-            connections = []
-            for endpoint in endpoints:
-                connection = Connection((endpoint,), 0, _ANSWER_SECONDS)
-                try:
-                    connection.open()
-                except NoAnswer:
-                    if endpoint.index in needed:
-                        raise
-                    away.add(node_name(endpoint))
-                else:
-                    connections.append(stack.enter_context(closing(connection)))
-            for connection in connections:
-                for partition, key in enumerate(keys):
-                    if not (away and away & _holders(connection, key)):
-                        _find(connection, partition, key, quorum)
-    except EngineError as error:
-        return str(error)
-    return None
+    with ExitStack() as stack:
+        connections = []
+        for endpoint in endpoints:
+            connection = stack.enter_context(closing(Connection((endpoint,), 0, _ANSWER_SECONDS)))
+            try:
+                connection.open()
+            except NoAnswer:
+                if endpoint.index in needed:
+                    raise
+                away.add(node_name(endpoint))
+            else:
+                connections.append(connection)
+        for connection in connections:
+            for key in partition_keys(ring_size(len(endpoints))):
+                if not (away and away & _holders(connection, key)):
+                    get = pb.RpbGetReq(bucket=BUCKET, key=key, r=QUORUMS[quorum], pr=QUORUMS["all"])
+                    if not connection.request(get, pb.RpbGetResp).content:
+                        raise EngineError(f"{connection.endpoint}: {key.decode()} is not found")
 
 
 def _holders(connection: Connection, key: bytes) -> set[str]:
@@ -210,10 +206,3 @@ def _holders(connection: Connection, key: bytes) -> set[str]:
     get = pb.RpbGetBucketKeyPreflistReq(bucket=BUCKET, key=key)
     found = connection.request(get, pb.RpbGetBucketKeyPreflistResp)
     return {holder.node.decode() for holder in found.preflist}
-
-
-def _find(connection: Connection, partition: int, key: bytes, quorum: str | int) -> None:
-    """EngineError where the key is not found, or a holder of it is not there itself (`pr`)."""
-    get = pb.RpbGetReq(bucket=BUCKET, key=key, r=QUORUMS[quorum], pr=QUORUMS["all"])
-    if not connection.request(get, pb.RpbGetResp).content:
-        raise EngineError(f"{connection.endpoint}: the key of partition {partition} is not found")

@@ -7,9 +7,8 @@ How a node is started is in `server.yaml` and `riak.conf.j2`, joining in `cluste
 from __future__ import annotations
 
 import os
-import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -49,10 +48,6 @@ class RiakSettings(ConfigSettings):
         default=65.0, gt=0, description="time for an answer; Riak itself gives up after 60 s"
     )
 
-    def ring_size(self, nodes: int) -> int:
-        """Partitions of the ring of so many nodes."""
-        return ring_size(nodes)
-
 
 class RiakEngine(SpecEngine):
     """Riak KV's nodes."""
@@ -78,29 +73,28 @@ class RiakEngine(SpecEngine):
         RIAK_HOME name, else behind the ``riak`` on the PATH (after loading ``settings["module"]``;
         packages have a launcher there, which is no release), else where packages put it.
         """
-        environment = environment_of(settings)
-        variables = (self.spec.variable, "RIAK_HOME")
+        environment, variables = environment_of(settings), (self.spec.variable, "RIAK_HOME")
         named = settings.get("home") or next(filter(None, map(os.environ.get, variables)), None)
-        path = environment.get("PATH", os.environ.get("PATH", os.defpath))
-        for place in _places(named, path):
+        program = shutil.which("riak", path=environment.get("PATH"))
+        if named:
+            looked, places = f"in {named}", [place_of(named), place_of(named).parent]
+        else:
+            looked = ", ".join(["on PATH", *variables, *self.spec.usual_places])
+            on_path = [Path(program).resolve().parents[1]] if program else []
+            places = [*on_path, *usual_places(self.spec.usual_places)]
+        for place in places:
             record = place / "releases" / "start_erl.data"
             if (place / "bin" / "riak").is_file() and record.is_file():
                 break
         else:
-            looked = (
-                f"in {named}"
-                if named
-                else ", ".join(["on PATH", *variables, *self.spec.usual_places])
-            )
             raise EngineError(
                 f"Riak KV: no release (a directory with bin/riak, releases and erts-*; looked "
                 f"{looked}); {self.spec.install_hint}"
             )
-        # The version of Erlang's machine and that of the release, as in all releases of OTP:
+        # The versions of Erlang's machine and of the release, as in all releases of OTP:
         # https://www.erlang.org/doc/system/release_structure.html
         erts, version = [*record.read_text(encoding="utf-8").split(), "", ""][:2]
-        number = re.match(r"3\.\d+\S*", version)
-        if number is None:
+        if not version.startswith("3."):
             raise EngineError(
                 f"Riak KV: {record} says version {version!r}, and Storewise runs 3.x; "
                 f"{self.spec.install_hint}"
@@ -110,7 +104,7 @@ class RiakEngine(SpecEngine):
             "escript": place / f"erts-{erts}" / "bin" / "escript",
             "boot": place / "releases" / version / "start",
         }
-        return Installation(programs, f"Riak KV {number[0]}", environment)
+        return Installation(programs, f"Riak KV {version}", environment)
 
     def launch(self, node: Node) -> Launch:
         if node.consistency == "durable" and node.settings.get("backend") == "memory":
@@ -118,7 +112,8 @@ class RiakEngine(SpecEngine):
                 "riak: backend memory keeps nothing on disk, so it has no level `durable`; name "
                 "another consistency level, such as relaxed"
             )
-        return super().launch(node)
+        size = ring_size(node.topology.nodes)
+        return self.spec.launch(node, self.settings_of(node.settings), ring_size=size)
 
     def not_ready_reason(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
         return riak_cluster.not_ready_reason(endpoint)
@@ -150,14 +145,3 @@ class RiakEngine(SpecEngine):
             timeout_seconds=settings.timeout_seconds,
         )
         return RiakClient(shared).connected()
-
-
-def _places(named: str | None, path: str) -> Iterator[Path]:
-    if named:
-        home = place_of(named)
-        yield from (home, home / "riak", home.parent)
-        return
-    program = shutil.which("riak", path=path)
-    if program is not None:
-        yield Path(program).resolve().parent.parent
-    yield from usual_places(SPEC.usual_places)
