@@ -119,7 +119,7 @@ def _row(*cells: str) -> str:
 
 
 def _default(value: Any) -> str:
-    if value in (None, PydanticUndefined, {}):
+    if value in (None, PydanticUndefined, {}, ()):
         return ""
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 

@@ -95,9 +95,6 @@ class TcpEngine(ServerEngine):
         except OSError as error:
             return str(error)
 
-    def guards(self, endpoint):
-        return "nothing"
-
     def connect(self, cluster, mode):
         raise EngineError("the server of the tests only says ok: nothing can connect to it")
 

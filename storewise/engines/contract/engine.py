@@ -44,9 +44,6 @@ class Flags:
     ranges: bool = False
     """Documents can be found by a range of another field (`Find.span`)."""
     server_aggregation: bool = False
-    concurrent_writers: bool = True
-    """One file (or server) can have several writing processes at once. Embedded engines always
-    get one store directory per writing process, and the report says so."""
     count: Literal["native", "scan", "none"] = "native"
     """How the number of documents of a kind is known."""
     owner: bool = False
@@ -384,26 +381,23 @@ class Engine(ABC):
         return level
 
     def stores_of(self, cluster: Cluster, mode: Mode) -> tuple[Path, ...]:
-        """The store directories of a cluster, checked; a writer's one is made where it is
-        missing."""
-        if mode == "write":
-            if len(cluster.stores) != 1:
-                raise EngineError(
-                    f"{self.name}: a writing client needs one store directory of its own, "
-                    f"not {len(cluster.stores)}"
-                )
-            try:
-                cluster.stores[0].mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise EngineError(
-                    f"{self.name}: cannot make the store directory: {error}"
-                ) from error
-        elif not cluster.stores:
+        """The store directories of a cluster, checked; a writer's one is made."""
+        stores = cluster.stores
+        if mode == "write" and len(stores) != 1:
+            raise EngineError(
+                f"{self.name}: a writing client needs one store directory of its own, "
+                f"not {len(stores)}"
+            )
+        if not stores:
             raise EngineError(f"{self.name}: there is no store directory to read from")
-        for directory in cluster.stores:
-            if not directory.is_dir():
-                raise EngineError(f"{self.name}: {directory} is not a directory")
-        return cluster.stores
+        try:
+            if mode == "write":
+                stores[0].mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise EngineError(f"{self.name}: cannot make the store directory: {error}") from error
+        if missing := [directory for directory in stores if not directory.is_dir()]:
+            raise EngineError(f"{self.name}: {missing[0]} is not a directory")
+        return stores
 
     def check_schema(self, settings: Mapping[str, Any], schema: Schema) -> None:  # noqa: B027
         """EngineError for settings that do not fit what the trial stores."""

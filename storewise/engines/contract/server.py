@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, field_validator
 
 from storewise.documents import Kind
-from storewise.engines.contract.engine import Cluster, Endpoint, Engine, EngineSettings, Schema
+from storewise.engines.contract.engine import Cluster, Endpoint, Engine, EngineSettings
 from storewise.errors import EngineError
 
 #: A node that outlives others waits so long for their end, s.
@@ -227,8 +227,6 @@ class BootstrapContext:
     topology: Topology
     settings: Mapping[str, Any]
     consistency: str
-    session: str
-    schema: Schema
     credentials: Credentials
     endpoints: Callable[[str], tuple[Endpoint, ...]]
     """Waits until every node of the role on a job of its own has published its endpoint, which it
@@ -250,7 +248,7 @@ class ServerEngine(Engine):
     in_memory: ClassVar[bool] = False
     """Its servers keep all documents in memory, and say in `check_room` what fits."""
     guard: ClassVar[str] = "nothing"
-    """What guards the ports of its nodes, in a few words for the report ("password (scram)")."""
+    """What guards the client port of a node, in a few words for the report ("password")."""
 
     @abstractmethod
     def roles(self, topology: Topology, settings: Mapping[str, Any]) -> tuple[NodeSpec, ...]:
@@ -316,13 +314,9 @@ class ServerEngine(Engine):
         (`in_memory`); called before anything is loaded. Kinds whose number of documents nobody
         knows are not in `contents`."""
 
-    def guards(self, endpoint: Endpoint) -> str:
-        """What guards the port of a node."""
-        return self.guard
-
     def peer_guards(self, endpoint: Endpoint) -> Mapping[str, str]:
-        """The same for each of its further ports; by name."""
-        return dict.fromkeys(endpoint.ports, self.guards(endpoint))
+        """What guards each of a node's further ports; by name."""
+        return dict.fromkeys(endpoint.ports, self.guard)
 
     def open_ports(
         self, spec: NodeSpec, topology: Topology, settings: Mapping[str, Any]

@@ -5,18 +5,33 @@ Metrics: https://hbase.apache.org/book.html#hbase_metrics
 
 from __future__ import annotations
 
+import json
 import socket
 from collections.abc import Iterable, Sequence
+from contextlib import closing
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
 
 from storewise.engines.contract.engine import Endpoint
-from storewise.engines.support.servers import get_json, wait_until
+from storewise.engines.support.servers import wait_until
 from storewise.errors import EngineError
 from storewise.metrics.host import tree_bytes
 
 _SECONDS = 5.0
 _METRICS_SECONDS = 5.0
+
+
+def _get(endpoint: Endpoint, path: str) -> Any:
+    """What a server answers by HTTP; OSError or ValueError where that is no JSON."""
+    try:
+        with closing(
+            HTTPConnection(endpoint.address, endpoint.ports["info"], timeout=_SECONDS)
+        ) as connection:
+            connection.request("GET", path, headers={"Accept": "application/json"})
+            return json.loads(connection.getresponse().read())
+    except HTTPException as error:
+        raise ValueError(f"{endpoint}: {error!r}") from error
 
 
 def jmx(endpoint: Endpoint, bean: str) -> dict[str, Any]:
@@ -25,7 +40,7 @@ def jmx(endpoint: Endpoint, bean: str) -> dict[str, Any]:
     Raises OSError or ValueError where nobody answers.
     """
     path = f"/jmx?qry=Hadoop:service=HBase,{bean}"
-    beans = get_json(endpoint.address, endpoint.ports["info"], path, _SECONDS).get("beans", [])
+    beans = _get(endpoint, path).get("beans", [])
     return dict(beans[0]) if beans else {}
 
 
@@ -84,7 +99,7 @@ def disk_bytes(servers: Sequence[Endpoint]) -> int:
 
 def _root_of(endpoint: Endpoint) -> str:
     """The root directory of a running server, as a URI."""
-    conf = get_json(endpoint.address, endpoint.ports["info"], "/conf?format=json", _SECONDS)
+    conf = _get(endpoint, "/conf?format=json")
     return next(str(p["value"]) for p in conf["properties"] if p["key"] == "hbase.rootdir")
 
 

@@ -37,7 +37,6 @@ FLAGS = Flags(
     server_aggregation=True,
     finds=True,
     explains=True,
-    concurrent_writers=False,
 )
 
 #: A group of stores that one statement can read: (a store of the group, its FROM item).

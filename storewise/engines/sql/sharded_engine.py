@@ -34,7 +34,6 @@ class ShardedEngine(SpecEngine):
         embedded=False,
         authentication=True,
         owner=True,
-        concurrent_writers=True,
     )
     client: ClassVar[type[ShardedClient]]
 

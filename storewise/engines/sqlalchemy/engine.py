@@ -73,9 +73,7 @@ class SqlEngine(ExternalEngine):
 
     name = "sql"
     title = "SQL database"
-    flags = replace(
-        FLAGS, embedded=False, external=True, authentication=True, concurrent_writers=True
-    )
+    flags = replace(FLAGS, embedded=False, external=True, authentication=True)
     consistencies: ClassVar[Mapping[str, str]] = {
         "durable": "a batch is a transaction at the database's own default isolation; whether it "
         "is on disk when acknowledged is the database's own setting",

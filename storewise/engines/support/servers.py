@@ -3,11 +3,8 @@ servers say of themselves."""
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
-from contextlib import closing
-from http.client import HTTPConnection, HTTPException
 from importlib.resources import files
 from typing import Any
 
@@ -93,13 +90,3 @@ def wait_until(
 def resource(package: str, name: str) -> str:
     """The text of a file that lies beside the modules of a package."""
     return (files(package) / name).read_text(encoding="utf-8")
-
-
-def get_json(address: str, port: int, path: str, seconds: float) -> Any:
-    """The answer to a GET; OSError where there is none, ValueError where it is no JSON."""
-    try:
-        with closing(HTTPConnection(address, port, timeout=seconds)) as connection:
-            connection.request("GET", path, headers={"Accept": "application/json"})
-            return json.loads(connection.getresponse().read())
-    except HTTPException as error:
-        raise ValueError(f"{address}:{port}: {error!r}") from error

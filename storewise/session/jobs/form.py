@@ -79,8 +79,6 @@ class _Form:
                 topology=trial.topology,
                 settings=trial.settings,
                 consistency=trial.consistency,
-                session=self.job.session.trial,
-                schema=trial.store_schema(),
                 credentials=Credentials.read(self.live / CREDENTIALS),
                 endpoints=self.endpoints,
                 raise_if_aborted=self.check,

@@ -247,9 +247,13 @@ class _Node:
             directories = self.engine.directories(self.trial.settings, node.directory)
             if directories is not None:
                 self.census = Census(directories, self.log)
-            guard = self.engine.guards(server.endpoint)
             record = ReadyNode(
-                *(job.node, server.endpoint, node.installation.version, guard, server.pid, ready_at)
+                job.node,
+                server.endpoint,
+                node.installation.version,
+                self.engine.guard,
+                server.pid,
+                ready_at,
             )
             publish(self.live, ENDPOINTS, job.node, record)
             self.log.info(
@@ -391,7 +395,7 @@ class _Node:
             threads=spec.threads,
             memory_mb=spec.memory_mb,
             address=server.node.address,
-            guard=engine.guards(server.endpoint),
+            guard=engine.guard,
             ports={
                 name: {"port": port, "guard": guards.get(name, "")}
                 for name, port in server.endpoint.ports.items()

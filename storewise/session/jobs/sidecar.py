@@ -141,7 +141,7 @@ def phase_cluster(
         try:
             cluster = client_cluster(trial, live, formed, tuple(beside))
             engine = server_engine(trial)
-            guards = {endpoint.role: engine.guards(endpoint) for endpoint in beside}
+            guards = {endpoint.role: engine.guard for endpoint in beside}
             pids = tuple(server.pid for server in started)
             yield Served(cluster, formed, guards, pids, watch)
             if specs:

@@ -92,9 +92,8 @@ class _Nodes:
             thread.start()
         self.engine.bootstrap(
             BootstrapContext(
-                **self.shared,
+                **{name: value for name, value in self.shared.items() if name != "session"},
                 specs=self.specs,
-                schema=schema,
                 endpoints=self._endpoints,
                 raise_if_aborted=self._check,
                 log=LOG,
