@@ -103,6 +103,7 @@ WAITS = (
     "mysql.connection._ANSWER_SECONDS",
     "postgres.client.CONNECT_SECONDS",
     "valkey.connection._CONNECT_SECONDS",
+    "valkey.connection._ANSWER_SECONDS",
 )
 
 

@@ -111,7 +111,6 @@ class Shared(ProcessState[KeyLayout]):
     """What the clients of one process have in common."""
 
     level: str
-    timeout_seconds: float
     credentials: Credentials
     endpoints: tuple[Endpoint, ...]
     tags: tuple[bytes, ...]
@@ -119,24 +118,18 @@ class Shared(ProcessState[KeyLayout]):
     placement: HashPlacement
 
     @classmethod
-    def of(cls, cluster: Cluster, mode: Mode, level: str, timeout_seconds: float) -> Shared:
+    def of(cls, cluster: Cluster, mode: Mode, level: str) -> Shared:
         endpoints = numbered_nodes(cluster)
         servers = len(endpoints)
         return cls(
             mode=mode,
             kinds=cluster.kinds,
             level=level,
-            timeout_seconds=timeout_seconds,
             credentials=Credentials.of(cluster),
             endpoints=endpoints,
             tags=tuple(tag_of(server, servers) for server in range(servers)),
             placement=HashPlacement(servers),
         )
-
-    def connections(self, answer_seconds: float | None = None) -> Connections:
-        """New connections to all servers as the session's user."""
-        user, password = self.credentials.user, self.credentials.password
-        return Connections(self.endpoints, user, password, answer_seconds)
 
 
 class ValkeyClient(ThreadClient[Shared, KeyLayout]):
@@ -146,7 +139,8 @@ class ValkeyClient(ThreadClient[Shared, KeyLayout]):
 
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
-        self._connections = shared.connections(shared.timeout_seconds)
+        user, password = shared.credentials.user, shared.credentials.password
+        self._connections = Connections(shared.endpoints, user, password)
         self._servers = range(len(shared.endpoints))
 
     def _connect(self) -> None:
@@ -154,12 +148,6 @@ class ValkeyClient(ThreadClient[Shared, KeyLayout]):
 
     def _disconnect(self) -> None:
         self._connections.close()
-
-    def check_connection(self) -> None:
-        """Ping all servers; EngineError if one does not answer. The time-out may be shorter than
-        that of later requests."""
-        with self._shared.connections() as first:
-            first.open()
 
     def create(self, schema: Schema) -> None:
         """Keys come into being with their first value; what is kept is the schema."""

@@ -16,8 +16,9 @@ from valkey.exceptions import ConnectionError as ConnectionLost
 from storewise.engines.contract.engine import Endpoint
 from storewise.errors import EngineError
 
-#: Time-out for connecting and for the answer to a first request, s.
+#: Time-outs for a connection and for an answer, s.
 _CONNECT_SECONDS = 10.0
+_ANSWER_SECONDS = 60.0
 
 _Result = TypeVar("_Result")
 
@@ -30,23 +31,17 @@ class Connections:
     """One thread's driver clients, one for each server. Each connects at its first request, and
     again after its connection was lost."""
 
-    def __init__(
-        self,
-        endpoints: Sequence[Endpoint],
-        user: str,
-        password: str,
-        answer_seconds: float | None = None,
-    ) -> None:
+    def __init__(self, endpoints: Sequence[Endpoint], user: str, password: str) -> None:
         self.endpoints = endpoints
-        self._threads: ThreadPoolExecutor | None = None
-        """For the work with all servers but one; started when it is first needed."""
+        # It starts its threads when they are first needed.
+        self._threads = ThreadPoolExecutor(len(endpoints), "storewise-server")
         self.servers: list[Any] = [
             Valkey(
                 host=endpoint.address,
                 port=endpoint.port,
                 username=user,
                 password=password,
-                socket_timeout=answer_seconds or _CONNECT_SECONDS,
+                socket_timeout=_ANSWER_SECONDS,
                 socket_connect_timeout=_CONNECT_SECONDS,
             )
             for endpoint in endpoints
@@ -59,8 +54,7 @@ class Connections:
         self.close()
 
     def close(self) -> None:
-        if self._threads is not None:
-            self._threads.shutdown()
+        self._threads.shutdown()
         for server in self.servers:
             server.close()
 
@@ -87,31 +81,19 @@ class Connections:
         numbers = list(servers)
         if len(numbers) < 2:
             return [ask(server) for server in numbers]
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(len(self.servers) - 1, "storewise-server")
-        answers = [self._threads.submit(ask, server) for server in numbers[1:]]
-        try:
-            return [ask(numbers[0]), *(answer.result() for answer in answers)]
-        finally:
-            wait(answers)
+        answers = [self._threads.submit(ask, server) for server in numbers]
+        wait(answers)
+        return [answer.result() for answer in answers]
 
     def _translated(self, server: int, error: ValkeyError) -> EngineError:
-        where, message = f"valkey: {self.endpoints[server]}", str(error)
+        message, kind = str(error), EngineError
         if isinstance(error, AuthenticationError):
-            return EngineError(
-                f"{where}: the user or password of this session is refused ({message})"
+            message = f"the user or password of this session is refused ({message})"
+        elif isinstance(error, TimeoutError | ConnectionLost):
+            kind = Unavailable
+        elif "used memory > 'maxmemory'" in message:
+            message = (
+                f"its memory is full ({message}); give the nodes more (factor `node_memory_mb`, "
+                "setting `memory_share`), take more nodes, or store fewer documents"
             )
-        if isinstance(error, TimeoutError):
-            return Unavailable(
-                f"{where}: {message}: the server, its host or the network stands still "
-                "(`timeout_seconds`)"
-            )
-        if isinstance(error, ConnectionLost):
-            return Unavailable(f"{where}: {message}")
-        if "used memory > 'maxmemory'" in message:
-            return EngineError(
-                f"{where}: its memory is full ({message}); give the nodes more (factor "
-                "`node_memory_mb`, setting `memory_share`), take more nodes, or store fewer "
-                "documents"
-            )
-        return EngineError(f"{where}: {message}")
+        return kind(f"valkey: {self.endpoints[server]}: {message}")

@@ -47,7 +47,6 @@ class ValkeySettings(ConfigSettings):
         le=0.9,
         description="`maxmemory` as a share of the node's memory; documents beyond it are refused",
     )
-    timeout_seconds: float = Setting(default=60.0, gt=0, description="time for an answer")
 
     def max_bytes(self, memory_mb: int) -> int:
         """`maxmemory` of a node with so much memory (MiB)."""
@@ -121,9 +120,8 @@ class ValkeyEngine(SpecEngine):
             )
 
     def connect(self, cluster: Cluster, mode: Mode) -> Client:
-        level, settings = self.level_of(cluster), self.settings_of(cluster.settings)
-        shared = Shared.of(cluster, mode, level, settings.timeout_seconds)
-        return ValkeyClient(shared).connected()
+        self.settings_of(cluster.settings)
+        return ValkeyClient(Shared.of(cluster, mode, self.level_of(cluster))).connected()
 
 
 def _overhead(kind: Kind) -> int:
