@@ -14,10 +14,10 @@ from typing import Any
 from storewise.documents import Document, Kind
 from storewise.engines.contract.engine import Endpoint, Schema
 from storewise.engines.riak.connection import Connection, request_all
-from storewise.engines.riak.json_documents import make_json_tables
 from storewise.engines.riak.messages import QUORUMS, pb
 from storewise.engines.riak.ring import node_name, partition_of, ring_size
 from storewise.engines.support.clients import ProcessState, ThreadClient
+from storewise.engines.support.json_documents import make_json_tables
 from storewise.engines.support.table import Table
 from storewise.errors import EngineError
 

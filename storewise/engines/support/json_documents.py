@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from storewise.documents import Document, Field, Kind
+from storewise.documents import Document, Kind
 from storewise.engines.contract.engine import Schema
 from storewise.engines.support.table import Row, Table, check_names, make_tables
 from storewise.errors import EngineError
@@ -27,28 +27,21 @@ class JsonTable(Table):
     def rows(self, documents: Sequence[Document]) -> list[Row]:
         """The documents as (id, JSON text)."""
         self.check(documents)
-        names, size = frozenset(self.names), self.kind.id_bytes
+        names = frozenset(self.names)
         for document in documents:
             if document.keys() != names:
                 check_names(self.kind, names, document)
-            key = document["_id"]
-            if size is not None and not (isinstance(key, bytes) and len(key) == size):
-                raise EngineError(f"{self.name}: {key!r} is no id of {size} bytes")
+            self.check_value(self.columns[0], document["_id"])
         return [(document["_id"], self._text(document)) for document in documents]
 
     def decoder(self) -> Any:
-        ids = tuple(c.name for c in self.columns if _is_hex(c))
-        floats = tuple(c.name for c in self.columns if c.type == "float")
+        ids = tuple(column.name for column in self.columns[1:] if column.type == "id")
 
         def decode(row: Row) -> Document:
             document: Document = orjson.loads(row[1])
             for name in ids:
                 if (value := document[name]) is not None:
                     document[name] = bytes.fromhex(value)
-            for name in floats:
-                # Stores may write 1.0 as 1.
-                if document[name].__class__ is int:
-                    document[name] = float(document[name])
             document["_id"] = row[0]
             return document
 
@@ -66,10 +59,6 @@ class JsonTable(Table):
                 if isinstance(value, float) and not isfinite(value):
                     raise EngineError(f"{self.name}.{name}: JSON cannot hold {value}")
         return text.decode()
-
-
-def _is_hex(column: Field) -> bool:
-    return column.type == "id" and column.name != "_id"
 
 
 def make_json_tables(schema: Schema) -> dict[Kind, Table]:
