@@ -6,6 +6,7 @@ import logging
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
@@ -44,10 +45,9 @@ def test_each_level_has_its_isolation(fresh, level):
 
 
 def _tables(cluster):
-    client = SqlEngine().connect(cluster, "write")
-    with client._shared.engine.connect() as link:
-        names = sa.inspect(link).get_table_names()
-    client.close()
+    database = sa.create_engine(Path(cluster.settings["url_file"]).read_text().strip())
+    names = sa.inspect(database).get_table_names()
+    database.dispose()
     return [name for name in names if name.startswith("mine_")]
 
 

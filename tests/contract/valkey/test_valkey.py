@@ -14,7 +14,6 @@ from storewise.documents import Kind
 from storewise.engines.contract.engine import Schema
 from storewise.engines.contract.queries import Count, Scan
 from storewise.engines.contract.server import Topology
-from storewise.engines.valkey.client import ValkeyClient
 from storewise.engines.valkey.cluster import CLUSTER_ADMIN
 from storewise.errors import EngineError
 
@@ -78,15 +77,15 @@ def test_a_scan_goes_on_where_documents_vanish_meanwhile(cluster, monkeypatch):
     """Between the question for ids and the one for documents others may delete."""
     client, other = connect(cluster, "read"), connect(cluster, "write")
     ordered = sorted(DOCUMENTS[Kind.GS], key=lambda d: d["_id"])
-    ids_of = ValkeyClient._ids
+    zrange = Valkey.zrange
 
-    def ids_then_delete(self, kept, start, limit):
-        ids = ids_of(self, kept, start, limit)
-        for document_id in (ordered[0]["_id"], ordered[1]["_id"]):
-            other.delete(Kind.GS, document_id)
+    def ids_then_delete(*arguments, **options):
+        ids = zrange(*arguments, **options)
+        for document in ordered[:2]:
+            other.delete(Kind.GS, document["_id"])
         return ids
 
-    monkeypatch.setattr(ValkeyClient, "_ids", ids_then_delete)
+    monkeypatch.setattr(Valkey, "zrange", ids_then_delete)
     assert client.scan(Scan(Kind.GS, b"", 5)) == ordered[2:7]
     for one in (client, other):
         one.close()
