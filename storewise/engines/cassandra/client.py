@@ -163,8 +163,6 @@ class CassandraClient(ProcessClient[Shared, Table]):
         self._writing("insert")
         table = self._table(kind)
         rows = table.rows(documents)
-        if not rows:
-            return
         for row in rows if table.composite is None else ():
             # Of an integer the driver would make so many bytes.
             if type(row[0]) is not bytes:
@@ -231,17 +229,15 @@ class CassandraClient(ProcessClient[Shared, Table]):
             raise self._cannot("find beyond the range of one field")
         if query.limit == 0:
             return []
-        rest, values = "", []
+        where, values = "", []
         if span is not None:
             name, low, high = span
             limits = bounds(table.column(name), low, high)
-            clause = " AND ".join(f"{quoted(name)} {operator} ?" for operator, _ in limits)
-            rest, values = f"WHERE {clause}", [value for _, value in limits]
-        if query.limit is not None:
-            rest += f" LIMIT {query.limit}"
-        if span is not None:
-            rest += " ALLOW FILTERING"
-        return list(map(table.decoder(), self._rows(select_cql(table, rest), values)))
+            clauses = [f"{quoted(name)} {operator} ?" for operator, _ in limits]
+            where, values = f"WHERE {' AND '.join(clauses)}", [value for _, value in limits]
+        limit = "" if query.limit is None else f"LIMIT {query.limit}"
+        cql = select_cql(table, f"{where} {limit} ALLOW FILTERING")
+        return list(map(table.decoder(), self._rows(cql, values)))
 
     def count(self, query: Count) -> int:
         """By a look at all rows, at the session's level: no node knows the number."""
@@ -344,9 +340,9 @@ class CassandraClient(ProcessClient[Shared, Table]):
                     del pending[n]
                 else:
                     errors.append(result)
-            # Permanent ones first: what passes is not worth another try then.
-            for error in sorted(errors, key=lambda error: isinstance(error, TRANSIENT)):
-                raise error
+            if errors:
+                # A permanent one first: what passes is not worth another try then.
+                raise min(errors, key=lambda error: isinstance(error, TRANSIENT))
 
         self._try(verb, execute_pending)
         return results
