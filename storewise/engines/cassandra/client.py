@@ -28,7 +28,7 @@ from storewise.engines.contract.queries import Count, Find
 from storewise.engines.contract.server import Credentials
 from storewise.engines.support.clients import ProcessClient, ProcessState
 from storewise.engines.support.servers import numbered_nodes, wait_until
-from storewise.engines.support.table import SCHEMA_TABLE, Table, make_tables, quoted
+from storewise.engines.support.table import SCHEMA_TABLE, Row, Table, make_tables, quoted
 from storewise.errors import EngineError
 
 _Result = TypeVar("_Result")
@@ -57,8 +57,37 @@ _FLUSH_PERIOD_MS = 250
 _FLUSH_SECONDS = 120.0
 
 
+class Statements:
+    """The CQL of one table, written once: it is long, and point reads are many."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self.name = f"{KEYSPACE}.{table.name}"
+        self.where_key = f"WHERE {table.key_clause()}"
+        marks = ", ".join("?" * len(table.names))
+        self.insert = f"INSERT INTO {self.name} ({table.select}) VALUES ({marks})"
+        self.select = f"SELECT {table.select} FROM {self.name}"
+        self.get = f"{self.select} {self.where_key}"
+        self.updates: dict[tuple[str, ...], str] = {}
+        self.decode: Callable[[Row], Document] = table.decoder()
+
+    def create(self) -> str:
+        columns = [f"{quoted(column.name)} {_TYPES[column.type]}" for column in self.table.columns]
+        *partition, last = map(quoted, self.table.key)
+        key = f"({', '.join(partition)}), {last}" if partition else last
+        definition = ", ".join([*columns, f"PRIMARY KEY ({key})"])
+        return f"CREATE TABLE IF NOT EXISTS {self.name} ({definition})"
+
+    def update(self, names: tuple[str, ...]) -> str:
+        """The CQL that sets these columns."""
+        if names not in self.updates:
+            columns = ", ".join(f"{quoted(name)} = ?" for name in names)
+            self.updates[names] = f"UPDATE {self.name} SET {columns} {self.where_key}"
+        return self.updates[names]
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
-class Shared(ProcessState[Table]):
+class Shared(ProcessState[Statements]):
     """What the threads of one process have in common."""
 
     endpoints: tuple[Endpoint, ...]
@@ -92,7 +121,7 @@ def connect(cluster: Cluster, mode: Mode, level: str, concurrency: int) -> Cassa
     )
 
 
-class CassandraClient(ProcessClient[Shared, Table]):
+class CassandraClient(ProcessClient[Shared, Statements]):
     """One session of the driver, which all threads of a process share."""
 
     engine_name = "cassandra"
@@ -101,8 +130,8 @@ class CassandraClient(ProcessClient[Shared, Table]):
     def create(self, schema: Schema) -> None:
         self._writing("create")
         note = self._new_note(schema)
-        for table in self._make_tables(schema).values():
-            self._query("create", create_table_cql(table))
+        for statements in self._make_tables(schema).values():
+            self._query("create", statements.create())
         if schema.index_time == "before":
             self._make_indexes(schema)
         columns = "(id int PRIMARY KEY, content text)"
@@ -112,8 +141,9 @@ class CassandraClient(ProcessClient[Shared, Table]):
         self._query("create", insert, ConsistencyLevel.ALL, [note])
         self._use_schema(schema)
 
-    def _make_tables(self, schema: Schema) -> dict[Kind, Table]:
-        return make_tables(schema, composite=True)
+    def _make_tables(self, schema: Schema) -> dict[Kind, Statements]:
+        tables = make_tables(schema, composite=True)
+        return {kind: Statements(table) for kind, table in tables.items()}
 
     def _read_note(self) -> str | None:
         names = f"SELECT table_name FROM system_schema.tables WHERE keyspace_name = '{KEYSPACE}'"
@@ -161,7 +191,8 @@ class CassandraClient(ProcessClient[Shared, Table]):
     def insert(self, kind: Kind, documents: Sequence[Any]) -> None:
         """Each document is a request, `concurrency` of them in flight."""
         self._writing("insert")
-        table = self._table(kind)
+        statements = self._table(kind)
+        table = statements.table
         rows = table.rows(documents)
         for row in rows if table.composite is None else ():
             # Of an integer the driver would make so many bytes.
@@ -170,22 +201,19 @@ class CassandraClient(ProcessClient[Shared, Table]):
         # Requests of one call are not in order: of equal ids the last document counts.
         key_of = table.key_of_row()
         latest = {key_of(row): row for row in rows}
-        marks = ", ".join("?" * len(table.names))
-        cql = f"INSERT INTO {full_name(table)} ({table.select}) VALUES ({marks})"
-        self._execute_many("insert", cql, latest.values())
+        self._execute_many("insert", statements.insert, latest.values())
 
     def get(self, kind: Kind, document_id: bytes) -> Document | None:
-        table = self._table(kind)
-        rows = self._rows(select_cql(table, where_key(table)), table.key_values(document_id))
-        return table.document(rows[0]) if rows else None
+        statements = self._table(kind)
+        rows = self._rows(statements.get, statements.table.key_values(document_id))
+        return statements.decode(rows[0]) if rows else None
 
     def get_many(self, kind: Kind, document_ids: Sequence[bytes]) -> list[Document | None]:
         """One request for each id: `IN` would make one node ask all others for the client."""
-        table = self._table(kind)
-        keys = map(table.key_values, dict.fromkeys(document_ids))
-        answers = self._execute_many("get", select_cql(table, where_key(table)), keys)
-        decode = table.decoder()
-        documents = {d["_id"]: d for rows in answers for d in map(decode, rows)}
+        statements = self._table(kind)
+        keys = map(statements.table.key_values, dict.fromkeys(document_ids))
+        answers = self._execute_many("get", statements.get, keys)
+        documents = {d["_id"]: d for rows in answers for d in map(statements.decode, rows)}
         return [documents.get(document_id) for document_id in document_ids]
 
     def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool | None:
@@ -194,7 +222,8 @@ class CassandraClient(ProcessClient[Shared, Table]):
         If a field in the JSON column changes, the document is read first; then a concurrent update
         of it may be lost."""
         self._writing("update")
-        table = self._table(kind)
+        statements = self._table(kind)
+        table = statements.table
         table.check_changes(changes)
         read_first = table.has_params and not changes.keys() <= set(table.names[:-1])
         if read_first:
@@ -204,18 +233,17 @@ class CassandraClient(ProcessClient[Shared, Table]):
             (row,) = table.rows([{**old, **changes}])
             wanted = {*changes, table.names[-1]}
             changes = {n: v for n, v in zip(table.names, row, strict=True) if n in wanted}
-        columns = ", ".join(f"{quoted(name)} = ?" for name in changes)
-        cql = f"UPDATE {full_name(table)} SET {columns} {where_key(table)}"
+        cql = statements.update(tuple(changes))
         self._rows(cql, [*changes.values(), *table.key_values(document_id)])
         return True if read_first else None
 
     def delete(self, kind: Kind, document_id: bytes) -> bool:
         """A read, then a delete; not one transaction."""
         self._writing("delete")
-        table = self._table(kind)
-        key = table.key_values(document_id)
-        one_row = f"FROM {full_name(table)} {where_key(table)}"
-        if not self._rows(f"SELECT {table.key_list} {one_row}", key):
+        statements = self._table(kind)
+        key = statements.table.key_values(document_id)
+        one_row = f"FROM {statements.name} {statements.where_key}"
+        if not self._rows(f"SELECT {statements.table.key_list} {one_row}", key):
             return False
         self._rows(f"DELETE {one_row}", key)
         return True
@@ -223,7 +251,7 @@ class CassandraClient(ProcessClient[Shared, Table]):
     def find(self, query: Find) -> list[Document]:
         """A range of one field, through an index where the column has one that can, else each
         node looks at all; without conditions every document. CQL knows no other conditions."""
-        table = self._table(query.kind)
+        statements = self._table(query.kind)
         span = query.span
         if span is None and (query.where or query.order_by is not None):
             raise self._cannot("find beyond the range of one field")
@@ -232,20 +260,21 @@ class CassandraClient(ProcessClient[Shared, Table]):
         where, values = "", []
         if span is not None:
             name, low, high = span
-            limits = bounds(table.column(name), low, high)
+            limits = bounds(statements.table.column(name), low, high)
             clauses = [f"{quoted(name)} {operator} ?" for operator, _ in limits]
             where, values = f"WHERE {' AND '.join(clauses)}", [value for _, value in limits]
         limit = "" if query.limit is None else f"LIMIT {query.limit}"
-        cql = select_cql(table, f"{where} {limit} ALLOW FILTERING")
-        return list(map(table.decoder(), self._rows(cql, values)))
+        cql = f"{statements.select} {where} {limit} ALLOW FILTERING"
+        return list(map(statements.decode, self._rows(cql, values)))
 
     def count(self, query: Count) -> int:
         """By a look at all rows, at the session's level: no node knows the number."""
         if query.where:
             raise self._cannot("count of conditions")
-        table = self._table(query.kind)
-        token = f"token({', '.join(map(quoted, table.key[:-1] or table.key))})"
-        cql = f"SELECT count(*) FROM {full_name(table)} WHERE {token} > ? AND {token} <= ?"
+        statements = self._table(query.kind)
+        key = statements.table.key
+        token = f"token({', '.join(map(quoted, key[:-1] or key))})"
+        cql = f"SELECT count(*) FROM {statements.name} WHERE {token} > ? AND {token} <= ?"
         parts = _PARTS_PER_NODE * len(self._shared.endpoints)
         # No row has the first token.
         limits = [_FIRST_TOKEN + n * (_TOKENS - 1) // parts for n in range(parts + 1)]
@@ -263,10 +292,9 @@ class CassandraClient(ProcessClient[Shared, Table]):
 
     def routing_key(self, kind: Kind, document_id: bytes) -> bytes:
         """The bytes whose hash is the document's place on the ring."""
-        table = self._table(kind)
-        statement = self._prepared(select_cql(table, where_key(table)))
-        with self._errors("owner"):
-            routing_key: bytes = statement.bind(table.key_values(document_id)).routing_key
+        statements = self._table(kind)
+        key, prepared = statements.table.key_values(document_id), self._prepared(statements.get)
+        routing_key: bytes = self._try("owner", lambda: prepared.bind(key).routing_key)
         return routing_key
 
     def disk_bytes(self) -> int:
@@ -290,9 +318,9 @@ class CassandraClient(ProcessClient[Shared, Table]):
         return sum(int(mebibytes) for keyspace, mebibytes in rows if keyspace == KEYSPACE) << 20
 
     def _flush_each(self, milliseconds: int) -> None:
-        for table in self._shared.tables.values():
+        for statements in self._shared.tables.values():
             period = f"memtable_flush_period_in_ms = {milliseconds}"
-            self._query("disk size", f"ALTER TABLE {full_name(table)} WITH {period}")
+            self._query("disk size", f"ALTER TABLE {statements.name} WITH {period}")
 
     def close(self) -> None:
         """Closes the connections of all threads."""
@@ -367,25 +395,6 @@ class CassandraClient(ProcessClient[Shared, Table]):
 
     def _error_message(self, error: Exception) -> str:
         return f"{', '.join(map(str, self._shared.endpoints))}: {error_message(error)}"
-
-
-def full_name(table: Table) -> str:
-    return f"{KEYSPACE}.{table.name}"
-
-
-def create_table_cql(table: Table) -> str:
-    columns = ", ".join(f"{quoted(column.name)} {_TYPES[column.type]}" for column in table.columns)
-    *partition, last = map(quoted, table.key)
-    key = f"({', '.join(partition)}), {last}" if partition else last
-    return f"CREATE TABLE IF NOT EXISTS {full_name(table)} ({columns}, PRIMARY KEY ({key}))"
-
-
-def select_cql(table: Table, rest: str) -> str:
-    return f"SELECT {table.select} FROM {full_name(table)} {rest}"
-
-
-def where_key(table: Table) -> str:
-    return f"WHERE {table.key_clause()}"
 
 
 def bounds(column: Field, low: Any, high: Any) -> list[tuple[str, Any]]:
