@@ -349,9 +349,8 @@ class CassandraClient(ProcessClient[Shared, Statements]):
     def _execute_many(self, verb: str, cql: str, values: Iterable[Any]) -> list[Any]:
         """The results of a statement for each of the values, in their order."""
         statement = self._prepared(cql)
-        with self._errors(verb):
-            # All are bound before the first is sent: a refused batch leaves nothing behind.
-            pending = dict(enumerate(map(statement.bind, values)))
+        # All are bound before the first is sent: a refused batch leaves nothing behind.
+        pending = self._try(verb, lambda: dict(enumerate(map(statement.bind, values))))
         results: list[Any] = [None] * len(pending)
 
         def execute_pending() -> None:
