@@ -44,8 +44,8 @@ _ERROR_LINE = re.compile(r"\[(error|critical|alert|emergency)\]|^(ERROR|FATAL)\s
 _INFO_LINE = re.compile(r"\[(info|notice|note|debug)\]|^(INFO|DEBUG)\s", re.IGNORECASE)
 _MAX_ERROR_LINES = 3
 #: The end of a Java machine that wrote to a file in memory (Cassandra's commit log), and the file
-#: system had no page for it: a signal, which does not say why.
-_MAPPED_WRITE = re.compile(r"\bSIGBUS \(0x7\)")
+#: system had no page for it: a signal, or an error in its place, which do not say why.
+_MAPPED_WRITE = re.compile(r"\bSIGBUS \(0x7\)|a fault occurred in an unsafe memory access")
 #: Below this a file system is taken for full where such a signal came: nobody knows how much the
 #: end of the server has freed, B.
 _FULL_BELOW = 64 << 20

@@ -94,10 +94,12 @@ def test_a_full_disk_is_seen_in_the_words_of_each_server(tmp_path, line):
 
 
 def test_a_mapped_file_without_space_is_told_from_a_broken_disk(tmp_path, monkeypatch):
-    """The Java machine has one signal for both."""
+    """The Java machine has one signal for both, or an error in its place."""
     log, line = tmp_path / "server.log", "#  SIGBUS (0x7) at pc=0x00007f11a093914e, pid=24430"
     other = line.replace("SIGBUS (0x7)", "SIGSEGV (0xb)")
-    for text, free, told in ((line, (64 << 20) - 1, line), (line, 64 << 20, ""), (other, 0, "")):
+    java = "java.lang.InternalError: a fault occurred in an unsafe memory access operation"
+    cases = [(line, (64 << 20) - 1, line), (line, 64 << 20, ""), (other, 0, ""), (java, 0, java)]
+    for text, free, told in cases:
         log.write_text(f"#\n{text}\n#\n")
         with monkeypatch.context() as patch:
             usage = SimpleNamespace(free=free)
