@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import runpy
 import tomllib
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,13 @@ def test_files_and_modules_that_documents_name_are_there(document: Path) -> None
         # A file, and the example that `docs/adding-a-store.md` makes.
         others = {"storewise.yaml", "storewise.tar.gz", "storewise.engines.keyvalue.engine"}
         assert there or name in others, name
+
+
+def test_what_the_examples_import_is_there() -> None:
+    text = (ROOT / "docs" / "adding-a-store.md").read_text(encoding="utf-8")
+    for module, names in re.findall(r"^from (storewise\.[\w.]+) import (.+)$", text, re.MULTILINE):
+        for name in names.split(", "):
+            assert hasattr(import_module(module), name), f"{module}.{name}"
 
 
 def test_pages_have_what_is_made_of_the_code() -> None:

@@ -1,4 +1,4 @@
-"""Documents as JSON texts, kept under their ids.
+"""Documents as JSON texts, kept under their ids: for Riak, and for stores of other packages.
 
 JSON has no bytes and no infinite numbers: ids are written as 24 hexadecimal digits (in the order
 of their bytes), and a float that is not finite is an error. Integers have up to 64 bits.
