@@ -1,6 +1,8 @@
 """HBase's rows, regions and class path; no server runs here."""
 
 import random
+from bisect import bisect
+from collections import Counter
 
 import pytest
 from support.servers.samples import sample
@@ -44,12 +46,12 @@ def test_numbers_are_those_of_hbase_s_bytes(tasks):
         numbers.rows([{**document, "i": 1 << 63}])
 
 
-def test_regions_cut_keys_of_text_about_in_halves():
+def test_regions_cut_keys_of_text_into_equal_parts():
     users = Kind("usertable", (Field("_id", "key", ""), Field("field0", "str", "")))
-    (middle,) = split_points(users, 2)
-    draw = random.Random(5)
-    below = sum(b"user%d" % draw.randrange(1 << 63) < middle for _ in range(900))
-    assert 300 < below < 600
+    points, draw = split_points(users, 5), random.Random(5)
+    found = Counter(bisect(points, b"user%d" % draw.randrange(1 << 63)) for _ in range(5000))
+    assert points == sorted(points) and len(found) == 5
+    assert all(850 < number < 1150 for number in found.values())
 
 
 def test_the_class_path_of_a_tarball(tmp_path):
