@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -13,62 +12,12 @@ from glob import glob
 from pathlib import Path
 from typing import Any
 
-from storewise.engines.contract.server import Installation
 from storewise.errors import EngineError
 from storewise.processes import clean_environment
 
 #: `storewise install` puts a store into a directory of its name here.
 OWN_STORES = "~/.local/share/storewise"
 _SECONDS = 60
-
-
-def find_installation(
-    title: str,
-    settings: Mapping[str, Any],
-    programs: Mapping[str, Sequence[str]],
-    *,
-    variable: str,
-    version: Sequence[str],
-    own: str,
-    usual: Sequence[str],
-    hint: str,
-) -> Installation:
-    """The programs of an engine and the server's version.
-
-    Of the names of each of the `programs` the first one found counts. They are looked for in
-    ``settings["home"]``, else in the directory that the environment variable `variable` names, else
-    (where ``settings["module"]`` names no environment module) in the directory of the store `own`
-    that `storewise install` made, else on the PATH (after loading that module), else in the `usual`
-    directories (globs, the last in order of names first). What is installed for Storewise is taken
-    whole: a server of one version and a tool of another would not fit.
-
-    `version` is a program and its arguments that print the version; `hint` says what to install.
-    Raises EngineError with the places that were looked in.
-    """
-    environment = environment_of(settings)
-    home = settings.get("home") or os.environ.get(variable)
-    fetched = own_store(own)
-    if not home and fetched.is_dir() and not settings.get("module"):
-        home = str(fetched)
-    if home:
-        base = place_of(home)
-        places = [base, base / "bin", base / "sbin", base / "libexec"]
-        searched = os.pathsep.join(map(str, places))
-    else:
-        path = environment.get("PATH", os.environ.get("PATH", os.defpath))
-        searched = os.pathsep.join([path, *map(str, usual_places(usual))])
-    known: dict[str, Path] = {}
-    for program, names in programs.items():
-        where = next(filter(None, (shutil.which(name, path=searched) for name in names)), None)
-        if where is None:
-            places_looked = ["on PATH", f"in ${variable}", str(fetched), *usual]
-            looked = f"in {home}" if home else ", ".join(places_looked)
-            raise EngineError(f"{title}: no {' or '.join(names)} (looked {looked}); {hint}")
-        known[program] = Path(where)
-    command = [str(known[version[0]]), *version[1:]]
-    return Installation(
-        known, _version(title, tuple(command), tuple(environment.items())), environment
-    )
 
 
 def asked(
@@ -88,10 +37,11 @@ def asked(
         raise EngineError(f"{title}: {shlex.join(command)} does not run: {error}") from error
 
 
-@cache
-def _version(title: str, command: tuple[str, ...], environment: tuple[tuple[str, str], ...]) -> str:
+def printed_version(
+    title: str, command: Sequence[str], environment: Mapping[str, str] | None = None
+) -> str:
     """The first line that a program prints of its version."""
-    done = asked(title, command, dict(environment))
+    done = asked(title, command, environment)
     text = (done.stdout or done.stderr).strip()
     if done.returncode != 0 or not text:
         words = f"ended with status {done.returncode}: {text or 'nothing'}"

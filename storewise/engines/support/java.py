@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from glob import glob
 from pathlib import Path
@@ -13,8 +13,8 @@ from typing import Any
 
 from pydantic import Field, field_validator
 
-from storewise.engines.contract.server import Installation, ServerSettings
-from storewise.engines.support.installation import asked, environment_of, place_of, usual_places
+from storewise.engines.contract.server import ServerSettings
+from storewise.engines.support.installation import asked, environment_of, place_of
 from storewise.errors import EngineError
 
 #: Where packages put Javas.
@@ -111,47 +111,3 @@ def java_version(program: Path) -> int:
         words = " ".join(text.split()) or "no output"
         raise EngineError(f"{program} does not run (exit status {done.returncode}: {words})")
     return int(match[1])
-
-
-def find_jars(
-    title: str,
-    settings: Mapping[str, Any],
-    *,
-    pattern: str,
-    javas: Mapping[str, Collection[int]],
-    variable: str,
-    usual: Sequence[str],
-    hint: str,
-) -> Installation:
-    """The directory of a server's jars, and a Java to run them.
-
-    `pattern` is a regular expression for the name of a jar, whose first group is the version;
-    `javas` has the versions of Java for each series (``5.0``). The jar is looked for in
-    ``settings["home"]``, else where the environment variable `variable` or its name without
-    ``STOREWISE_`` points (after loading ``settings["module"]``), else in the `usual` places
-    (globs); in each in ``lib/`` first. The programs are ``home`` (that place), ``jars`` (where
-    the jar is) and ``java``. EngineError with the places that were looked in, for another version,
-    and without such a Java.
-    """
-    environment = environment_of(settings)
-    values = {**os.environ, **environment}
-    variables = (variable, variable.removeprefix("STOREWISE_"))
-    named = settings.get("home") or next(filter(None, map(values.get, variables)), None)
-    for place in [place_of(named)] if named else usual_places(usual):
-        for path in [*sorted(place.glob("lib/*.jar")), *sorted(place.glob("*.jar"))]:
-            match = re.fullmatch(pattern, path.name)
-            if match is None:
-                continue
-            number = match[1]
-            series = ".".join(number.split(".")[:2])
-            if series not in javas:
-                raise EngineError(
-                    f"{title}: {path.parent} holds version {number}; versions "
-                    f"{' and '.join(javas)} are taken; {hint}"
-                )
-            java = find_java(f"{title} {number}", javas[series], settings)
-            programs = {"home": place, "jars": path.parent, "java": java}
-            version = f"{title} {number}, Java {java_version(java)}"
-            return Installation(programs, version, environment)
-    looked = named or ", ".join(["$" + " or $".join(variables), *usual])
-    raise EngineError(f"{title}: no such jars (looked in {looked}); {hint}")

@@ -10,11 +10,13 @@ method of the engine.
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from hashlib import sha256
+from pathlib import Path
 from signal import Signals
 from typing import Any, ClassVar
 
@@ -32,8 +34,15 @@ from storewise.engines.contract.server import (
     ServerSettings,
     Topology,
 )
-from storewise.engines.support.installation import OWN_STORES, find_installation
-from storewise.engines.support.java import find_jars
+from storewise.engines.support.installation import (
+    OWN_STORES,
+    environment_of,
+    own_store,
+    place_of,
+    printed_version,
+    usual_places,
+)
+from storewise.engines.support.java import find_java, java_version
 from storewise.engines.support.servers import resource
 from storewise.errors import EngineError
 
@@ -157,43 +166,86 @@ class ServerSpec(_Part):
         return cls(package=package, **yaml.load(text, Loader=_LOADER))
 
     def find(self, name: str, settings: Mapping[str, Any]) -> Installation:
-        """The programs on this host; EngineError where they are missing or too old."""
+        """The programs on this host; EngineError with where it looked, and for other versions.
+
+        They are looked for in ``settings["home"]``, else in the directory that `variable` names,
+        else (without ``settings["module"]``) where `storewise install` put the store `name`, else
+        on the PATH (after loading that module) and in `usual_places`. What is installed for
+        Storewise is taken whole: a server of one version and a tool of another would not fit.
+        """
         if self.jar is not None:
-            return find_jars(
-                self.title,
-                settings,
-                pattern=self.jar.pattern,
-                javas=self.jar.java,
-                variable=self.variable,
-                usual=(f"{OWN_STORES}/{name}*", *self.usual_places),
-                hint=self.install_hint,
-            )
+            return self._find_jars(name, self.jar, settings)
         assert self.version is not None
-        look_up = partial(
-            find_installation,
-            self.title,
-            settings,
-            variable=self.variable,
-            version=self.version.command,
-            own=name,
-            usual=self.usual_places,
-            hint=self.install_hint,
-        )
-        installed = look_up(self.programs)
-        path = installed.programs[self.version.command[0]]
-        version = re.search(self.version.pattern, installed.version)
+        environment = environment_of(settings)
+        installed = own_store(name)
+        home = settings.get("home") or os.environ.get(self.variable)
+        if not home and installed.is_dir() and not settings.get("module"):
+            home = str(installed)
+        if home:
+            looked = f"in {home}"
+            searched = [place_of(home) / part for part in ("", "bin", "sbin", "libexec")]
+        else:
+            places = ("on PATH", f"in ${self.variable}", str(installed), *self.usual_places)
+            looked = ", ".join(places)
+            path = environment.get("PATH", os.environ.get("PATH", os.defpath))
+            searched = [*map(Path, path.split(os.pathsep)), *usual_places(self.usual_places)]
+
+        def look_up(programs: Mapping[str, Sequence[str]]) -> dict[str, Path]:
+            found = {}
+            for program, names in programs.items():
+                paths = (shutil.which(n, path=os.pathsep.join(map(str, searched))) for n in names)
+                if (path := next(filter(None, paths), None)) is None:
+                    raise EngineError(
+                        f"{self.title}: no {' or '.join(names)} (looked {looked}); "
+                        f"{self.install_hint}"
+                    )
+                found[program] = Path(path)
+            return found
+
+        programs = look_up(self.programs)
+        program, *arguments = self.version.command
+        text = printed_version(self.title, (str(programs[program]), *arguments), environment)
+        version = re.search(self.version.pattern, text)
         if version is None:
-            raise EngineError(f"{path} says no version: {installed.version!r}")
+            raise EngineError(f"{programs[program]} says no version: {text!r}")
         product = version.groupdict().get("product") or list(self.version.oldest)[-1]
-        number = version["number"]
-        oldest = self.version.oldest[product]
+        number, oldest = version["number"], self.version.oldest[product]
         if _numbers(number) < _numbers(oldest):
             raise EngineError(
-                f"{path} is {product} {number}; {oldest} or newer is needed; {self.install_hint}"
+                f"{programs[program]} is {product} {number}; {oldest} or newer is needed; "
+                f"{self.install_hint}"
             )
-        if more := self.programs_of_product.get(product):
-            installed = look_up({**self.programs, **more})
-        return replace(installed, version=f"{product} {number}")
+        programs |= look_up(self.programs_of_product.get(product, {}))
+        return Installation(programs, f"{product} {number}", environment)
+
+    def _find_jars(self, name: str, jar: JarSpec, settings: Mapping[str, Any]) -> Installation:
+        """The directory that was named (``home``), that of the jars (``jars``), in it or in its
+        ``lib/``, and a Java (``java``) that fits the version in the name of the jar."""
+        environment = environment_of(settings)
+        variables = (self.variable, self.variable.removeprefix("STOREWISE_"))
+        named = [settings.get("home")]
+        if named == [None]:
+            named = [{**os.environ, **environment}.get(variable) for variable in variables]
+        homes = [place_of(home) for home in named if home]
+        usual = (f"{OWN_STORES}/{name}*", *self.usual_places)
+        for home in homes or usual_places(usual):
+            for path in sorted([*(home / "lib").glob("*.jar"), *home.glob("*.jar")]):
+                if (match := re.fullmatch(jar.pattern, path.name)) is None:
+                    continue
+                series = ".".join(match[1].split(".")[:2])
+                if series not in jar.java:
+                    raise EngineError(
+                        f"{self.title}: {path.parent} holds version {match[1]}; versions "
+                        f"{' and '.join(jar.java)} are taken; {self.install_hint}"
+                    )
+                java = find_java(f"{self.title} {match[1]}", jar.java[series], settings)
+                version = f"{self.title} {match[1]}, Java {java_version(java)}"
+                return Installation(
+                    {"home": home, "jars": path.parent, "java": java}, version, environment
+                )
+        asked = " or ".join(f"${variable}" for variable in variables)
+        looked = ", ".join(map(str, homes or (asked, *usual)))
+        raise EngineError(f"{self.title}: no such jars (looked in {looked}); {self.install_hint}")
 
     def ports(self, role: str, topology: Topology) -> tuple[str, ...]:
         """The further ports that a server of a role opens in such a cluster."""
