@@ -155,7 +155,6 @@ class Find:
     kind: Kind
     where: tuple[Where, ...] = ()
     order_by: str | None = None
-    descending: bool = False
     limit: int | None = None
 
     def __post_init__(self) -> None:
@@ -176,9 +175,7 @@ class Find:
         if self.order_by is None:
             return list(islice(documents, self.limit))
         known = [d for d in documents if d.get(self.order_by) is not None]
-        known.sort(key=itemgetter("_id"))
-        known.sort(key=itemgetter(self.order_by), reverse=self.descending)  # stable both ways
-        return known[: self.limit]
+        return sorted(known, key=itemgetter(self.order_by, "_id"))[: self.limit]
 
     @property
     def span(self) -> tuple[str, Any, Any] | None:

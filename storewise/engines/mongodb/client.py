@@ -212,11 +212,8 @@ class MongodbClient(ProcessClient[Shared, BsonCodec]):
         if query.order_by is None:
             return self._find(query.kind, codec.filter(query.where), limit=query.limit)
         name = codec.table.column(query.order_by).name
-        # Ties by id, of which there are none where the id is the order.
-        sort = {name: -1 if query.descending else 1}
-        sort.setdefault("_id", 1)
         where = codec.filter(query.where, {name: {"$ne": None}})
-        return self._find(query.kind, where, sort, query.limit)
+        return self._find(query.kind, where, {name: 1, "_id": 1}, query.limit)
 
     def _find(
         self,

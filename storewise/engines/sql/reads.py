@@ -309,13 +309,12 @@ class SqlReads(ThreadClient[State, Table]):
         """ORDER BY of a query; adds the condition that leaves nulls out."""
         if query.order_by is None:
             return ""
-        way = " DESC" if query.descending else ""
         if query.order_by == "_id":
-            return f" ORDER BY {', '.join(f'{quoted(name)}{way}' for name in table.key)}"
+            return f" ORDER BY {table.key_list}"
         name = quoted(table.column(query.order_by).name)
         if not any(one.field == query.order_by for one in query.where):
             clauses.append(f"{name} IS NOT NULL")
-        return f" ORDER BY {name}{way}, {table.key_list}"
+        return f" ORDER BY {name}, {table.key_list}"
 
     def _first_rows(self, limit: int, order: str) -> str:
         """What follows a statement of which only the first rows in an order (or any) are wanted."""

@@ -45,7 +45,7 @@ def test_defaults_answer_from_scans():
     client = Scanning()
     few = (Where("n", ">=", 2),)
     assert numbers(client.find(Find(ROW, few))) == [0, 3, 4, 7]
-    assert numbers(client.find(Find(ROW, few, "n", descending=True, limit=3))) == [0, 3, 7]
+    assert numbers(client.find(Find(ROW, few, "n", limit=3))) == [4, 0, 3]
     assert numbers(client.find(Find(ROW, (), "x"))) == [2, 6, 4, 0, 3, 7]
     assert client.count(Count(ROW, few)) == 4
     assert client.count(Count(ROW)) == 8
