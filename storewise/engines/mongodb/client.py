@@ -175,16 +175,16 @@ class MongodbClient(ProcessClient[Shared, BsonCodec]):
         codec = self._table(kind)
         with self._errors("update"):
             stored_id, values = codec.stored_id(document_id), codec.changes(changes)
-            done = self._answering(kind).update_one({"_id": stored_id}, {"$set": values})
+            done = self._acknowledging(kind).update_one({"_id": stored_id}, {"$set": values})
             return done.matched_count > 0
 
     def delete(self, kind: Kind, document_id: bytes) -> bool:
         self._writing("delete")
         stored_id = self._table(kind).stored_id(document_id)
         with self._errors("delete"):
-            return self._answering(kind).delete_one({"_id": stored_id}).deleted_count > 0
+            return self._acknowledging(kind).delete_one({"_id": stored_id}).deleted_count > 0
 
-    def _answering(self, kind: Kind) -> MongoCollection:
+    def _acknowledging(self, kind: Kind) -> MongoCollection:
         """The collection, its writes acknowledged: an update says whether there was something."""
         if self._shared.acknowledged:
             return self._collections[kind]
