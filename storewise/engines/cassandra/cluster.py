@@ -1,4 +1,4 @@
-"""Cassandra's nodes before and while they become one cluster: first answers, ring, roles.
+"""How Cassandra's nodes become one cluster: ring, roles, keyspace.
 
 Roles: https://cassandra.apache.org/doc/5.0/cassandra/managing/operating/security.html
 """
@@ -15,12 +15,10 @@ from storewise.engines.cassandra.connection import (
     error_message,
     execute,
     node_session,
-    sign_in_errors,
 )
 from storewise.engines.contract.engine import Endpoint
 from storewise.engines.contract.server import Credentials, JoinContext
 from storewise.engines.support.servers import wait_until
-from storewise.errors import EngineError
 
 #: Of all tables; made with the roles, when the number of replicas is known.
 KEYSPACE = "storewise"
@@ -28,32 +26,6 @@ KEYSPACE = "storewise"
 DEFAULT_ROLE = "cassandra"
 #: From the first answers of all nodes to one ring that each of them sees.
 _RING_SECONDS = 180.0
-#: What a server says that has looked up the user (and did not fail to).
-_REFUSALS = ("incorrect", "not permitted to log in", "Bad credentials")
-
-
-def not_started_reason(endpoint: Endpoint, credentials: Credentials) -> str | None:
-    """Why no server answers in Cassandra's protocol yet; None if one does. One that does not let
-    the session's user in has started: before the ring is formed only data0 knows that user."""
-    try:
-        with node_session(endpoint, credentials.user, credentials.password):
-            return None
-    except FAILURES as error:
-        return None if sign_in_errors(error) else error_message(error)
-
-
-def not_ready_reason(endpoint: Endpoint, credentials: Credentials) -> str | None:
-    """Why the node does not let the session's user in yet; None if it does. EngineError if it
-    refuses the user or password."""
-    try:
-        with node_session(endpoint, credentials.user, credentials.password):
-            return None
-    except FAILURES as error:
-        if any(words in reason for reason in sign_in_errors(error) for words in _REFUSALS):
-            raise EngineError(
-                f"cassandra: {endpoint} refuses the user or password of this session"
-            ) from error
-        return error_message(error)
 
 
 def make_ring(context: JoinContext) -> None:

@@ -1,7 +1,8 @@
 """Cassandra: one server, or a ring of several with replicas.
 
 What a server is started with is in `server.yaml` and the templates, its place on the ring and the
-first start of data0 in `launch`, how several become a ring in `cluster`, clients in `client`.
+first start of data0 in `launch`, how several become a ring in `cluster`, where clients sign in and
+try again in `connection`, what they do in `client`.
 """
 
 from __future__ import annotations
@@ -12,8 +13,14 @@ from typing import Any
 
 from pydantic import Field as Setting
 
-from storewise.engines.cassandra import cluster as cassandra_cluster
 from storewise.engines.cassandra.client import connect
+from storewise.engines.cassandra.cluster import make_ring
+from storewise.engines.cassandra.connection import (
+    FAILURES,
+    error_message,
+    node_session,
+    sign_in_errors,
+)
 from storewise.engines.cassandra.launch import launch_of
 from storewise.engines.contract.engine import Client, Cluster, Endpoint, Flags, Mode
 from storewise.engines.contract.server import (
@@ -31,6 +38,8 @@ from storewise.engines.support.servers import check_topology, data_nodes
 from storewise.errors import EngineError
 
 SPEC = ServerSpec.read(__package__)
+#: What a server says that has looked up the user (and did not fail to).
+_REFUSALS = ("incorrect", "not permitted to log in", "Bad credentials")
 
 
 class CassandraSettings(JavaSettings, ConfigSettings):
@@ -92,15 +101,29 @@ class CassandraEngine(SpecEngine):
         return launch_of(self.spec, node, self.settings_of(node.settings))
 
     def not_started_reason(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
-        return cassandra_cluster.not_started_reason(endpoint, credentials)
+        """A server that does not let the session's user in has started: before the ring is formed
+        only data0 knows that user."""
+        try:
+            with node_session(endpoint, credentials.user, credentials.password):
+                return None
+        except FAILURES as error:
+            return None if sign_in_errors(error) else error_message(error)
 
     def not_ready_reason(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
-        return cassandra_cluster.not_ready_reason(endpoint, credentials)
+        try:
+            with node_session(endpoint, credentials.user, credentials.password):
+                return None
+        except FAILURES as error:
+            if any(words in reason for reason in sign_in_errors(error) for words in _REFUSALS):
+                raise EngineError(
+                    f"cassandra: {endpoint} refuses the user or password of this session"
+                ) from error
+            return error_message(error)
 
     def join(self, context: JoinContext) -> None:
         """data0 waits for the ring and gives each node a copy of the session's user."""
         if context.node.spec.index == 0:
-            cassandra_cluster.make_ring(context)
+            make_ring(context)
 
     def open_ports(
         self, spec: NodeSpec, topology: Topology, settings: Mapping[str, Any]

@@ -14,7 +14,6 @@ from cassandra.metadata import Murmur3Token
 from storewise.engines.contract.server import Launch, Node, Topology
 from storewise.engines.support.java import JavaSettings, heap_mb
 from storewise.engines.support.server_spec import ServerSpec
-from storewise.errors import EngineError
 
 #: Below this heap Cassandra does not start reliably, MiB.
 _MIN_HEAP_MB = 256
@@ -57,12 +56,7 @@ def _launch(
     spec: ServerSpec, node: Node, settings: JavaSettings, *, first_start: bool = False
 ) -> Launch:
     alone = node.topology.nodes == 1
-    ring = [peer for peer in node.peers if peer.role == node.spec.role]
-    if not alone and len(ring) != node.topology.nodes:
-        raise EngineError(
-            f"cassandra: {node.spec.name} needs the addresses of all {node.topology.nodes} nodes"
-        )
-    seeds = [f"{peer.address}:{peer.ports['gossip']}" for peer in ring]
+    seeds = [f"{peer.address}:{peer.ports['gossip']}" for peer in node.peers]
     programs = node.installation.programs
     places = dict.fromkeys((programs["jars"], programs["home"] / "lib", programs["home"]))
     # Tells sessions with one name apart, and says nothing of their secrets: no node must ever talk

@@ -154,14 +154,13 @@ def test_a_server_is_started_as_written_down(name):
 @pytest.mark.parametrize(
     ("where", "level", "settings", "changes", "words"),
     [
-        ("cassandra data0", "durable", {}, {"peers": ()}, "addresses of all 3 nodes"),
         ("riak data0", "durable", {"backend": "memory"}, {}, "memory keeps nothing on disk"),
         ("mongodb router0", "durable", {"sharded": "always"},
          {"installation": Installation({"mongod": Path("/x/mongod")}, "MongoDB 6.0.5")}, "mongos"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_started_is_refused(where, level, settings, changes, words):
-    shape = RING if where.startswith(("cassandra", "riak")) else {}
+    shape = RING if where.startswith("riak") else {}
     with pytest.raises(EngineError, match=words):
         launched(where, shape, level, settings, **changes)
 
