@@ -38,7 +38,7 @@ from storewise.engines.contract.engine import Endpoint
 
 _Result = TypeVar("_Result")
 
-#: Native protocol: the newest that versions 4.1 and 5.0 share without frames of segments.
+#: Of the native protocol; 5 puts checksums around each frame, which cost a client time.
 PROTOCOL_VERSION = 4
 #: The only one, as SimpleSnitch calls it.
 DATACENTER = "datacenter1"
