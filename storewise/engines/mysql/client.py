@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import ClassVar
 
 from storewise.documents import ID_BYTES, KEY_BYTES, Field, FieldType
 from storewise.engines.contract.engine import Endpoint
@@ -27,7 +26,7 @@ class MysqlClient(ShardedClient):
 
     engine_name = "mariadb"
     explain_statement = "EXPLAIN FORMAT=JSON"
-    types: ClassVar[Mapping[FieldType, str]] = {
+    types: Mapping[FieldType, str] = {
         # BINARY would fill a shorter id up with zeros.
         "id": f"VARBINARY({ID_BYTES})",
         "key": f"VARBINARY({KEY_BYTES})",

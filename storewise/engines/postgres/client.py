@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, ClassVar, LiteralString, cast
+from typing import Any, LiteralString, cast
 
 import psycopg
 
@@ -61,7 +61,7 @@ class PostgresClient(ShardedClient):
     loads_batches = True
     # The others: Python's integers and strings that no type of the server can hold.
     failures = (psycopg.Error, OverflowError, UnicodeError)
-    types: ClassVar[Mapping[FieldType, str]] = {
+    types: Mapping[FieldType, str] = {
         "id": "bytea",
         "key": "bytea",
         "int": "bigint",

@@ -45,8 +45,11 @@ class Shared(SqlState):
 
     settings: Any
     """The engine's own settings, a `ShardedSettings`."""
-    credentials: Credentials
+    credentials: Any
+    """Of the session (`Credentials`)."""
     consistency: str
+    owner_scans: bool = False
+    """A scan asks only the server of its start id."""
 
     @classmethod
     def of_servers(cls, cluster: Cluster, mode: Mode, settings: Any) -> Shared:
@@ -60,6 +63,7 @@ class Shared(SqlState):
             settings=settings,
             credentials=Credentials.of(cluster),
             consistency=cluster.consistency,
+            owner_scans=settings.scan_mode == "owner",
         )
 
 
@@ -81,8 +85,10 @@ class ShardedClient(SqlReads[Shared]):
 
     mark = "%s"
     row_lock = " FOR UPDATE"
-    types: ClassVar[Mapping[FieldType, str]]
+    types: Mapping[FieldType, str]
     """SQL types of columns."""
+    note_table: str = SCHEMA_TABLE
+    """Where the note of the schema is kept."""
     loads_batches: ClassVar[bool] = False
     """Whether `_load` takes record batches as they are."""
 
@@ -125,23 +131,27 @@ class ShardedClient(SqlReads[Shared]):
         on = f"{quoted(table.name)} ({quoted(column.name)})"
         self._run(store, f"CREATE INDEX IF NOT EXISTS {quoted(name)} ON {on}")
 
+    def _create_table(self, store: int, name: str, ddl: str) -> None:
+        """Make a table where there is none of this name."""
+        self._run(store, ddl)
+
     def _table_ddl(self, table: Table) -> str:
-        return create_table(table, self.types)
+        return create_table(table, self.types, self._source(table, 0))
 
     # Creating and finding tables.
 
     def create(self, schema: Schema) -> None:
         self._writing("create")
-        note, name = self._new_note(schema), quoted(SCHEMA_TABLE)
+        note, name = self._new_note(schema), quoted(self.note_table)
         self._use_schema(schema)
         tables = self._shared.tables.values()
 
         def make(store: int) -> None:
             for table in tables:
-                self._run(store, self._table_ddl(table))
-            self._run(
-                store, f"CREATE TABLE IF NOT EXISTS {name} (id INTEGER PRIMARY KEY, content TEXT)"
-            )
+                self._create_table(store, self._name(table), self._table_ddl(table))
+            columns = f"id INTEGER PRIMARY KEY, content {self.types['str']}"
+            ddl = f"CREATE TABLE IF NOT EXISTS {name} ({columns})"
+            self._create_table(store, self.note_table, ddl)
 
         self._on_all(make)
         if schema.index_time == "before":
@@ -149,7 +159,7 @@ class ShardedClient(SqlReads[Shared]):
 
         def write_note(store: int) -> None:
             self._run(store, f"DELETE FROM {name}")
-            self._run(store, f"INSERT INTO {name} VALUES (1, %s)", (note,))
+            self._run(store, f"INSERT INTO {name} VALUES (1, {self.mark})", (note,))
 
         # The last step: a reader of a half-made schema must find none.
         self._on_all(write_note)
@@ -171,12 +181,10 @@ class ShardedClient(SqlReads[Shared]):
         self._learn()
 
     def _read_note(self) -> str | None:
-        there = "SELECT 1 FROM information_schema.tables WHERE table_name = %s"
-
         def look(store: int) -> str | None:
-            if not self._rows(store, there, (SCHEMA_TABLE,)):
+            if not self._has_note(store):
                 return None
-            rows = self._rows(store, f"SELECT content FROM {quoted(SCHEMA_TABLE)}")
+            rows = self._rows(store, f"SELECT content FROM {quoted(self.note_table)}")
             return str(rows[0][0]) if rows else None
 
         notes = self._on_all(look)
@@ -187,6 +195,10 @@ class ShardedClient(SqlReads[Shared]):
                     f"{self._stores[0]} {notes[0] or 'none'}: every server needs the same"
                 )
         return notes[0]
+
+    def _has_note(self, store: int) -> bool:
+        there = "SELECT 1 FROM information_schema.tables WHERE table_name = %s"
+        return bool(self._rows(store, there, (self.note_table,)))
 
     def finish(self) -> None:
         super().finish()
@@ -256,7 +268,7 @@ class ShardedClient(SqlReads[Shared]):
 
     # Reading.
 
-    def owner(self, kind: Kind, document_id: bytes) -> str:
+    def owner(self, kind: Kind, document_id: bytes) -> str | None:
         name: str = self._stores[self._store_of(document_id)].name
         return name
 
@@ -271,11 +283,15 @@ class ShardedClient(SqlReads[Shared]):
             ) from error
         return store
 
+    def _name(self, table: Table) -> str:
+        """Of a table in the database."""
+        return table.name
+
     def _source(self, table: Table, store: int) -> str:
         return quoted(table.name)
 
     def _parts(self, table: Table, query: Query) -> Sequence[Part]:
-        if self._shared.settings.scan_mode == "owner" and isinstance(query, Scan):
+        if isinstance(query, Scan) and self._shared.owner_scans:
             store = self._store_of(query.start)
             return [(store, self._source(table, store))]
         return super()._parts(table, query)
@@ -315,7 +331,7 @@ class ShardedClient(SqlReads[Shared]):
         """Do a transaction, once more where the server has undone it."""
 
         def undone(error: Exception) -> bool:
-            cause = error.__cause__ if isinstance(error, EngineError) else error
+            cause = error.__context__ if isinstance(error, EngineError) else error
             return isinstance(cause, Exception) and self._undone(cause)
 
         return retried(transaction, undone, _TRIES)

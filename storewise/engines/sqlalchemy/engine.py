@@ -30,8 +30,7 @@ from sqlalchemy.pool import NullPool
 
 from storewise.engines.contract.engine import Cluster, EngineSettings, ExternalEngine, Mode, Schema
 from storewise.engines.sql.reads import FLAGS
-from storewise.engines.sqlalchemy.client import Shared, SqlClient
-from storewise.engines.sqlalchemy.tables import MYSQL
+from storewise.engines.sqlalchemy.client import MYSQL, Shared, SqlClient
 from storewise.errors import EngineError
 
 _SECRET = re.compile(r"pass|pwd|secret|token|credential|private", re.IGNORECASE)
@@ -143,6 +142,9 @@ class SqlEngine(ExternalEngine):
             cluster,
             mode,
             (place,),
+            settings=settings,
+            credentials=None,
+            consistency=level,
             engine=engine,
             scrub=scrub,
             prefix=settings.prefix,

@@ -326,13 +326,13 @@ def table_from_names(kind: Kind, names: Sequence[str], where: Path) -> Table:
     )
 
 
-def create_table(table: Table, types: Mapping[FieldType, str]) -> str:
-    """CREATE TABLE, which leaves a table that is there."""
+def create_table(table: Table, types: Mapping[FieldType, str], name: str = "") -> str:
+    """CREATE TABLE, which leaves a table that is there; `name` is SQL, by default the kind's."""
     columns = [
         f"{quoted(c.name)} {types[c.type]}" + (" NOT NULL" if c.name in table.key else "")
         for c in table.columns
     ]
     return (
-        f"CREATE TABLE IF NOT EXISTS {quoted(table.name)} "
+        f"CREATE TABLE IF NOT EXISTS {name or quoted(table.name)} "
         f"({', '.join(columns)}, PRIMARY KEY ({table.key_list}))"
     )
