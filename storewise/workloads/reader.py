@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from storewise.documents import Document, Kind
 from storewise.engines.contract.engine import Client, Flags
-from storewise.engines.contract.queries import Count, Find, Histogram, Top, Where, between
+from storewise.engines.contract.queries import Count, Find, Histogram, Query, Top, Where, between
 
 #: What the store does itself.
 Native = Literal["find", "count_where", "aggregate", "histogram"]
@@ -50,33 +50,33 @@ class Reader:
 
     def find(self, query: Find) -> list[Document]:
         """As `Client.find`."""
-        by = route("find", self._flags, conditions=bool(query.where))
-        if by != "find":
-            return query.answer(self._documents(by, query.kind, query.where))
-        documents = self._client.find(query)
-        self.read += len(documents)
-        return documents
+        if documents := self._others(query, "find", query.where):
+            return query.answer(documents)
+        found = self._client.find(query)
+        self.read += len(found)
+        return found
 
     def count(self, query: Count) -> int:
         """As `Client.count`."""
-        by = route("count_where", self._flags, conditions=bool(query.where))
-        if by == "count_where":
-            return self._client.count(query)
-        return query.answer(self._documents(by, query.kind, query.where))
+        documents = self._others(query, "count_where", query.where)
+        return query.answer(documents) if documents else self._client.count(query)
 
     def top(self, query: Top) -> list[tuple[Any, int]]:
         """As `Client.top`."""
-        by = route("aggregate", self._flags, conditions=False)
-        if by == "aggregate":
-            return self._client.top(query)
-        return query.answer(self._documents(by, query.kind, field=query.field))
+        documents = self._others(query, "aggregate", field=query.field)
+        return query.answer(documents) if documents else self._client.top(query)
 
     def histogram(self, query: Histogram) -> dict[int, int]:
         """As `Client.histogram`."""
-        by = route("histogram", self._flags, conditions=bool(query.where))
-        if by == "histogram":
-            return self._client.histogram(query)
-        return query.answer(self._documents(by, query.kind, query.where, query.field))
+        documents = self._others(query, "histogram", query.where, query.field)
+        return query.answer(documents) if documents else self._client.histogram(query)
+
+    def _others(
+        self, query: Query, native: Native, where: tuple[Where, ...] = (), field: str = ""
+    ) -> Iterator[Document] | None:
+        """The documents from which the client answers; None where the store does."""
+        by = route(native, self._flags, conditions=bool(where))
+        return None if by == native else self._documents(by, query.kind, where, field)
 
     def _documents(
         self, by: By, kind: Kind, where: tuple[Where, ...] = (), field: str = ""

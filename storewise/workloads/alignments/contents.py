@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -27,26 +28,14 @@ def contents_of(shards: Path, leave: float, *, study_fields: bool) -> dict[Kind,
         every = load_shard(shards, shard)
         left = {file.digest for file in left_files(every, leave)}
         files += [file for file in every if file.digest not in left]
-    queries = alignments = 0
-    for file in files:
-        if file.queries is None or file.alignments is None:
-            return {}
-        queries += file.queries
-        alignments += file.alignments
+    if any(file.queries is None for file in files):
+        return {}
+    totals = dict.fromkeys(KINDS, sum(file.alignments or 0 for file in files))
+    totals[Kind.TASKS] = sum(file.queries or 0 for file in files)
     some: dict[Kind, list[bytes]] = {kind: [] for kind in KINDS}
     for file in files[:: max(1, -(-len(files) // _FILES))]:
-        _look(file, some, study_fields)
-    return {
-        kind: content_of(queries if kind is Kind.TASKS else alignments, packed)
-        for kind, packed in some.items()
-        if packed
-    }
-
-
-def _look(file: InputFile, some: dict[Kind, list[bytes]], study_fields: bool) -> None:
-    """Add the first documents of a file."""
-    try:
-        with open_input(file.path, file) as stream:
+        # A bad file is told by the load, or left out by it.
+        with suppress(InputError), open_input(file.path, file) as stream:
             reader = DocumentReader(
                 cast(BinaryIO, stream),
                 file.digest,
@@ -56,5 +45,4 @@ def _look(file: InputFile, some: dict[Kind, list[bytes]], study_fields: bool) ->
             )
             for kind, documents in next(iter(reader), ()):
                 some[kind] += documents
-    except InputError:
-        return  # the load says it, or goes on without the file
+    return {kind: content_of(totals[kind], packed) for kind, packed in some.items() if packed}

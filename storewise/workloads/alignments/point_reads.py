@@ -41,10 +41,8 @@ class PointReads:
         self._client = client
         self._keeps = context.engine.flags.stores
         self._owner = client.owner if context.engine.flags.owner else None
-        self._counted: dict[str | None, Operation] = {}
-        """The read of one document whose bytes are counted, by the node that answers it."""
-        self._others: dict[str | None, Operation] = {}
-        """The read of one that has as many bytes as the last one that was counted."""
+        self._operations: dict[tuple[bool, str | None], Operation] = {}
+        """The read of one document, whose bytes are counted or not, by the node that answers it."""
         self._reads = self._bytes = 0
         self._kind, self._id = KINDS[0], b""
         """What the operation at hand reads, and what it got."""
@@ -55,17 +53,13 @@ class PointReads:
         """The operation that reads one document."""
         self._kind, self._id = kind, document_id
         node = self._owner(kind, document_id) if self._owner is not None else None
-        reads = self._reads = self._reads + 1
-        if reads > _COUNT_ALL and reads % _COUNT_EVERY:
-            operation = self._others.get(node)
-            if operation is None:
-                operation = Operation("get", self._get, 1, self._bytes, node)
-                self._others[node] = operation
-            return operation
-        self._others = {}
-        operation = self._counted.get(node)
+        self._reads += 1
+        counted = self._reads <= _COUNT_ALL or not self._reads % _COUNT_EVERY
+        operation = self._operations.get((counted, node))
         if operation is None:
-            operation = self._counted[node] = Operation("get", self._get, 1, 0, node, self._size)
+            size = self._size if counted else lambda: self._bytes
+            operation = Operation("get", self._get, 1, 0, node, size)
+            self._operations[counted, node] = operation
         return operation
 
     def single_reads(self, draws: Iterator[tuple[Kind, bytes]]) -> Iterator[Operation]:

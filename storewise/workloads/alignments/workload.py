@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from storewise.documents import KINDS, Kind
 from storewise.engines.contract.engine import Client, Placement, SourceFile
 from storewise.engines.contract.server import Content
-from storewise.errors import ConfigError, EngineError, InputError
+from storewise.errors import EngineError, InputError
 from storewise.ssearch.inputs.shards import load_shard
 from storewise.ssearch.inputs.table import InputFile
 from storewise.ssearch.parse.remote import fetched_ahead, prepare
@@ -87,10 +87,7 @@ class AlignmentsWorkload(Workload):
     }
 
     def operations(self, phase: str, client: Client, context: ClientContext) -> Iterator[Operation]:
-        """See `Workload.operations`; raises ConfigError for a phase it does not have."""
         phases = {"write": _write, "read": _read, "query": questions, "mixed": mixed}
-        if phase not in phases:
-            raise ConfigError(f"workload {self.name!r} has no phase {phase!r}")
         return phases[phase](client, context)
 
     def clash(self, load: Any, params: Any) -> str | None:

@@ -7,7 +7,7 @@ fetches the rows of a range ``mv > ?``, Q3 counts them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import cycle
 from pathlib import Path
@@ -92,7 +92,6 @@ class MeasuresWorkload(Workload):
         return [check_readings(context, context.load.readings, _rows(context.load, context.notes))]
 
     def operations(self, phase: str, client: Client, context: ClientContext) -> Iterator[Operation]:
-        """See `Workload.operations`; raises ConfigError for a phase it does not have."""
         if phase == "load":
             return _store(client, context, 0, context.params.rows, context.params.batch)
         if phase == "add":
@@ -112,9 +111,7 @@ class MeasuresWorkload(Workload):
             return _until_stored(stored)
         if phase == "q1":
             return _gets(client, context)
-        if phase in ("q2", "q3"):
-            return _Ranges(phase, client, context).operations()
-        raise ConfigError(f"workload {self.name!r} has no phase {phase!r}")
+        return _Ranges(phase, client, context).operations()
 
 
 class _BySeries(Placement):
@@ -208,48 +205,21 @@ class _Ranges:
 
     def __init__(self, phase: str, client: Client, context: ClientContext) -> None:
         self._phase, self._client, self._context = phase, client, context
+        self._readings: Readings = context.load.readings
         self._rows = _rows(context.load, context.before)
-        native: Native = "find" if phase == "q2" else "count_where"
-        by = route(native, context.engine.flags, conditions=True)
-        self._by = "store" if by == native else "client"
-        self._verb = "get_many" if by == "ids" else by
         self._notes = [self._note(percent) for percent in context.params.selectivity_pct]
         context.notes.extend(self._notes)
 
-    def operations(self) -> Iterator[Operation]:
-        times, clients = self._context.params.operations, self._context.clients
-        if times is None:
-            order: Iterator[dict[str, Any]] = cycle(self._notes)
-        else:
-            every = [note for note in self._notes for _ in range(times)]
-            order = iter(every[self._context.client :: clients])
-        number_read = [0]
-        begun: list[float] = []
-        warmup = self._context.params.warmup
-
-        def ask(note: dict[str, Any]) -> int:
-            start = perf_counter()
-            begun[:] = begun or [start]
-            number = self._answer(note["threshold"])
-            end = perf_counter()
-            # As of all figures: an execution belongs to the second in which it ended.
-            if int(end - begun[0]) >= warmup:
-                note["seconds"].append(end - start)
-            note["found"] = number
-            number_read[0] = number if self._phase == "q2" else 0
-            # A count is one answer, however many readings it counts.
-            return number if self._phase == "q2" else 1
-
-        def size() -> int:
-            return number_read[0] * READING_BYTES
-
-        for note in order:
-            yield Operation(self._phase, partial(ask, note), 0, 0, None, size)
+    def _query(self, value: float) -> Find | Count:
+        where = (Where("mv", ">", value),)
+        return Find(MEASURES, where) if self._phase == "q2" else Count(MEASURES, where)
 
     def _note(self, percent: float) -> dict[str, Any]:
         """What is known before: threshold, true number, and the store's plan."""
-        context = self._context
-        at = threshold(context.load.readings, self._rows, percent)
+        context, flags = self._context, self._context.engine.flags
+        native: Native = "find" if self._phase == "q2" else "count_where"
+        by = route(native, flags, conditions=True)
+        at = threshold(self._readings, self._rows, percent)
         note: dict[str, Any] = {
             "query": self._phase,
             "step": context.step,
@@ -259,19 +229,43 @@ class _Ranges:
             "matched": at.matched,
             "found": None,
             "seconds": [],
-            "answered_by": self._by,
-            "verb": self._verb,
+            "answered_by": "store" if by == native else "client",
+            "verb": "get_many" if by == "ids" else by,
             "plan": None,
             "uses_index": None,
         }
-        if context.client == 0 and self._by == "store" and context.engine.flags.explains:
+        if context.client == 0 and by == native and flags.explains:
             plan = self._client.explain(self._query(at.value))
             note |= {"plan": plan.text, "uses_index": plan.uses_index}
         return note
 
-    def _query(self, value: float) -> Find | Count:
-        where = (Where("mv", ">", value),)
-        return Find(MEASURES, where) if self._phase == "q2" else Count(MEASURES, where)
+    def operations(self) -> Iterator[Operation]:
+        params, client = self._context.params, self._context.client
+        if params.operations is None:
+            order: Iterable[dict[str, Any]] = cycle(self._notes)
+        else:
+            every = [note for note in self._notes for _ in range(params.operations)]
+            order = every[client :: self._context.clients]
+        fetched = 0
+        begun: float | None = None
+
+        def ask(note: dict[str, Any]) -> int:
+            nonlocal fetched, begun
+            start = perf_counter()
+            begun = begun or start
+            number = self._answer(note["threshold"])
+            end = perf_counter()
+            # As of all figures: an execution belongs to the second in which it ended.
+            if int(end - begun) >= params.warmup:
+                note["seconds"].append(end - start)
+            note["found"] = number
+            fetched = number if self._phase == "q2" else 0
+            # A count is one answer, however many readings it counts.
+            return number if self._phase == "q2" else 1
+
+        for note in order:
+            call = partial(ask, note)
+            yield Operation(self._phase, call, 0, 0, None, lambda: fetched * READING_BYTES)
 
     def _answer(self, value: float) -> int:
         """How many readings are above a value: those that Q2 fetched, or Q3 counted."""
@@ -280,6 +274,5 @@ class _Ranges:
         return len(reader.find(query)) if isinstance(query, Find) else reader.count(query)
 
     def _ids(self, kind: Kind) -> Iterator[list[bytes]]:
-        readings: Readings = self._context.load.readings
         for at in range(0, self._rows, _SCAN):
-            yield readings.ids(np.arange(at, min(at + _SCAN, self._rows)))
+            yield self._readings.ids(np.arange(at, min(at + _SCAN, self._rows)))
