@@ -9,6 +9,7 @@ from support.servers.samples import connect, load, sample
 
 from storewise.documents import Kind
 from storewise.engines.chdb import engine as chdb_engine
+from storewise.engines.chdb.settings import ChdbSettings
 from storewise.engines.contract.engine import Cluster, Schema
 from storewise.engines.contract.queries import Count, Find, Where
 from storewise.engines.registry import engine
@@ -47,6 +48,16 @@ print(*(bool(int(caught.split()[1], 16) >> s - 1 & 1) for s in (signal.SIGTERM, 
 """
 
 
+@pytest.fixture
+def clickhouse():
+    """Another connection to the ClickHouse of this process."""
+    from storewise.engines.chdb.connection import Connection
+
+    connection = Connection(ChdbSettings())
+    yield connection
+    connection.close()
+
+
 def _writer(directory, schema=None, **more):
     client = connect(Cluster("chdb", stores=(directory,), **more), "write")
     client.create(schema or Schema())
@@ -67,25 +78,20 @@ def test_texts_are_values_and_nothing_else(tmp_path):
     client.close()
 
 
-def test_clickhouse_itself_refuses_that_a_reader_writes(tmp_path):
+def test_clickhouse_itself_refuses_that_a_reader_writes(clickhouse, tmp_path):
     reader = connect(load("chdb", tmp_path, sample(1, 20)), "read")
-    source = reader._source(reader._table(Kind.RNA), 0)
-    for sql in (
-        f"INSERT INTO {source} (_id) VALUES ('x')",
-        f"OPTIMIZE TABLE {source} FINAL",
-        f"ALTER TABLE {source} DELETE WHERE 1",
-    ):
-        with pytest.raises(EngineError, match=r"(?i)read-?only"):
-            reader._rows(0, sql)
+    ((database,),) = clickhouse.rows("SELECT database FROM system.tables WHERE name = 'rna'")
+    for sql in ("INSERT INTO {} (_id) VALUES ('x')", "OPTIMIZE TABLE {} FINAL"):
+        with pytest.raises(RuntimeError, match=r"(?i)read-?only"):
+            clickhouse.rows(sql.format(f"{database}.rna"))
     assert reader.count(Count(Kind.RNA)) == 20
     reader.close()
 
 
 @pytest.mark.parametrize("level", ["durable", "relaxed"])
-def test_tables_are_synced_as_their_level_says(level, tmp_path):
+def test_tables_are_synced_as_their_level_says(level, clickhouse, tmp_path):
     client = _writer(tmp_path, consistency=level)
-    sql = "SELECT engine_full FROM system.tables WHERE database = ? AND name = 'rna'"
-    ((text,),) = client._rows(0, sql, (client._shared.databases[0],))
+    ((text,),) = clickhouse.rows("SELECT engine_full FROM system.tables WHERE name = 'rna'")
     after_merge = ("min_rows_to_fsync_after_merge", "min_compressed_bytes_to_fsync_after_merge")
     for name in ("fsync_after_insert", "fsync_part_directory", *after_merge):
         assert (f"{name} = 1" in text) == (level == "durable")
