@@ -158,6 +158,30 @@ class EndedParams(PhaseParams):
         return self
 
 
+class WholeParams(PhaseParams):
+    """Parameters of a phase that stores all that it is to store."""
+
+    for_less: ClassVar[str]
+    """What makes it store less, for the message."""
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if self.operations is not None or self.seconds is not None:
+            raise ValueError(
+                "the phase stores all of its data: `operations` and `seconds` cannot end it; for "
+                f"less data use {self.for_less}"
+            )
+        return self
+
+
+def blocks(total: int | None, size: int) -> Iterator[int]:
+    """Sizes of blocks that sum to `total`, each of `size` but the last; without end for None."""
+    done = 0
+    while total is None or done < total:
+        yield size if total is None else min(size, total - done)
+        done += size
+
+
 @dataclass(frozen=True, slots=True)
 class ClientContext:
     """What one client (one thread of one process of one worker) knows of its place."""

@@ -35,7 +35,7 @@ from storewise.workloads.alignments.insert_batches import (
 )
 from storewise.workloads.alignments.point_reads import PointReads
 from storewise.workloads.alignments.stored_files import IdDraw, StoredFiles
-from storewise.workloads.contract import ClientContext, EndedParams, Operation
+from storewise.workloads.contract import ClientContext, EndedParams, Operation, blocks
 
 #: Numbers drawn at a time.
 _DRAW = 1024
@@ -170,16 +170,11 @@ def mixed(client: Client, context: ClientContext) -> Iterator[Operation]:
 def _operations(
     client: Client, context: ClientContext, draw: IdDraw, inserts: _Inserts
 ) -> Iterator[Operation]:
-    share = context.share
     stream = context.stream(context.seed ^ 1)
     reads = PointReads(client, context)
     loaded = draw.single_ids(None)
-    done = 0
-    while share is None or done < share:
-        for which, place in stream.random((_DRAW, 2)).tolist():
-            if share is not None and done >= share:
-                return
-            done += 1
+    for size in blocks(context.share, _DRAW):
+        for which, place in stream.random((size, 2)).tolist():
             if which < context.params.writes:
                 insert = inserts.operation()
                 if insert is None:

@@ -23,7 +23,7 @@ from storewise.engines.contract.engine import Placement, SourceFile
 from storewise.errors import ResultError
 from storewise.ssearch.inputs.shards import load_shards
 from storewise.ssearch.inputs.table import SHARDS_SCHEMA, rows_of
-from storewise.workloads.contract import LoadedFile
+from storewise.workloads.contract import LoadedFile, blocks
 
 Integers = NDArray[np.int64]
 
@@ -191,10 +191,7 @@ class IdDraw:
 
     def single_ids(self, count: int | None) -> Iterator[tuple[Kind, bytes]]:
         """Draw `count` ids (None: without end) uniformly from all stored documents."""
-        done = 0
-        while count is None or done < count:
-            size = _DRAW if count is None else min(_DRAW, count - done)
-            done += size
+        for size in blocks(count, _DRAW):
             numbers = self._generator.choice(len(KINDS), size=size, p=self._shares)
             drawn: list[Any] = [None] * size
             for kind in KINDS:
@@ -211,10 +208,7 @@ class IdDraw:
         A list's kind is drawn in proportion to the number of documents of each kind, its ids
         uniformly within the kind: all documents are equally likely, whatever the batch.
         """
-        done = 0
-        while count is None or done < count:
-            size = _DRAW if count is None else min(_DRAW, count - done)
-            done += size
+        for size in blocks(count, _DRAW):
             numbers = self._generator.choice(len(KINDS), size=size, p=self._shares).tolist()
             ids = {
                 kind: iter(self.ids(kind, numbers.count(kind.number) * batch))

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from storewise.documents import KINDS, Kind
 from storewise.engines.contract.engine import Client, Placement, SourceFile
@@ -36,16 +36,17 @@ from storewise.workloads.contract import (
     EndedParams,
     LoadedFile,
     Operation,
-    PhaseParams,
     PhaseSpec,
     VerifyContext,
+    WholeParams,
     Workload,
 )
 
 
-class WriteParams(PhaseParams):
+class WriteParams(WholeParams):
     """Parameters of the load."""
 
+    for_less = "`inputs: sample`"
     batch_size: int = Field(
         default=1000, ge=1, description="documents of one kind in one insert, at most"
     )
@@ -56,15 +57,6 @@ class WriteParams(PhaseParams):
         lt=1,
         description="share of each shard's files that is not loaded, but left for phase mixed",
     )
-
-    @model_validator(mode="after")
-    def _whole(self) -> WriteParams:
-        if self.operations is not None or self.seconds is not None:
-            raise ValueError(
-                "a load stores all of its shard: `operations` and `seconds` cannot end it; "
-                "use `inputs: sample` for less data"
-            )
-        return self
 
 
 class ReadParams(EndedParams):

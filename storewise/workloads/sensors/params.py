@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from storewise.workloads.contract import EndedParams, PhaseParams
+from storewise.workloads.contract import EndedParams, PhaseParams, WholeParams
 from storewise.workloads.sensors.generator import MAX_NUMBER, MAX_ROWS, MAX_SERIES, Readings
 
 #: Of the published design.
@@ -17,19 +17,10 @@ EXECUTIONS = 3
 _BATCHES: Mapping[str, int] = {"bulk": 50_000, "batches": 1000}
 
 
-class _StoreParams(PhaseParams):
-    @model_validator(mode="after")
-    def _whole(self) -> _StoreParams:
-        if self.operations is not None or self.seconds is not None:
-            raise ValueError(
-                "`rows` says how much is stored: `operations` and `seconds` cannot end this phase"
-            )
-        return self
-
-
-class LoadParams(_StoreParams):
+class LoadParams(WholeParams):
     """Parameters of the load."""
 
+    for_less = "`rows`"
     rows: int = Field(default=100_000, ge=100, le=MAX_ROWS, description="readings to load")
     how: Literal["bulk", "batches"] = Field(
         default="bulk",
@@ -63,9 +54,10 @@ class LoadParams(_StoreParams):
         return Readings(self.machines, self.sensors, self.data_seed)
 
 
-class AddParams(_StoreParams):
+class AddParams(WholeParams):
     """Parameters of an incremental load: the readings that follow."""
 
+    for_less = "`rows`"
     rows: int = Field(default=10_000, ge=1, le=MAX_ROWS, description="further readings")
     batch_size: int = Field(default=1000, ge=1, description="readings of one insert")
 

@@ -30,6 +30,7 @@ from storewise.workloads.contract import (
     PhaseSpec,
     VerifyContext,
     Workload,
+    blocks,
     content_of,
 )
 from storewise.workloads.reader import Native, Reader, route
@@ -183,7 +184,6 @@ def _gets(client: Client, context: ClientContext) -> Iterator[Operation]:
     generator = context.stream()
     keeps = context.engine.flags.stores
     owner = client.owner if context.engine.flags.owner else None
-    share = context.share
 
     def get(document_id: bytes) -> int:
         if client.get(MEASURES, document_id) is None and keeps:
@@ -191,10 +191,7 @@ def _gets(client: Client, context: ClientContext) -> Iterator[Operation]:
             raise EngineError(f"the reading of machine {m}, sensor {s} at {bt} is missing")
         return 1
 
-    done = 0
-    while share is None or done < share:
-        count = _DRAW if share is None else min(_DRAW, share - done)
-        done += count
+    for count in blocks(context.share, _DRAW):
         for document_id in readings.ids(generator.integers(0, rows, count)):
             node = owner(MEASURES, document_id) if owner is not None else None
             yield Operation("q1", partial(get, document_id), 1, READING_BYTES, node)

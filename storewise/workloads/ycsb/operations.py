@@ -20,7 +20,7 @@ from storewise.documents import Document, Kind
 from storewise.engines.contract.engine import Client
 from storewise.engines.contract.queries import Scan
 from storewise.errors import EngineError, StorewiseError
-from storewise.workloads.contract import ClientContext, Operation
+from storewise.workloads.contract import ClientContext, Operation, blocks
 from storewise.workloads.ycsb.distributions import (
     Chooser,
     Exponential,
@@ -167,15 +167,11 @@ class Run:
 
     def operations(self) -> Iterator[Operation]:
         """All operations of this client."""
-        share = self.context.share
-        done = 0
         size = _BLOCK
         if self.inserts:
             record = self.load.fieldcount * self.load.fieldlength
             size = max(1, min(size, int(_BYTES / (record * self.inserts))))
-        while share is None or done < share:
-            count = size if share is None else min(size, share - done)
-            done += count
+        for count in blocks(self.context.share, size):
             yield from self._block(count)
 
     def _block(self, count: int) -> Iterator[Operation]:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
-from storewise.workloads.contract import EndedParams, PhaseParams
+from storewise.workloads.contract import EndedParams, PhaseParams, WholeParams
 from storewise.workloads.ycsb.distributions import Distribution
 from storewise.workloads.ycsb.keys import MAX_PADDING, Numbers, make_keys
 
@@ -59,9 +59,10 @@ class _Params(PhaseParams):
         return canonical(data) if isinstance(data, dict) else data
 
 
-class LoadParams(_Params):
+class LoadParams(_Params, WholeParams):
     """Parameters of ``load``: what the records are."""
 
+    for_less = "`recordcount` or `insertcount`"
     recordcount: Number = 1000
     fieldcount: int = Field(default=10, ge=1, le=1000)
     fieldlength: int = Field(default=100, ge=1, le=1 << 20)
@@ -76,11 +77,6 @@ class LoadParams(_Params):
 
     @model_validator(mode="after")
     def _fits(self) -> LoadParams:
-        if self.operations is not None or self.seconds is not None:
-            raise ValueError(
-                "a load stores all its records: `operationcount` and `maxexecutiontime` cannot "
-                "end it; use `recordcount` or `insertcount` for fewer records"
-            )
         if self.insertcount is None and self.insertstart >= self.recordcount:
             raise ValueError("`insertstart` must be below `recordcount`, or give `insertcount`")
         if self.end >= 1 << 62:
