@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
+import time
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -26,12 +28,25 @@ from storewise.errors import EngineError
 
 #: A table's attribute with its schema; HBase keeps attributes that it does not know.
 _SCHEMA = b"STOREWISE"
+#: Servers move regions at times: where they are is asked again after that, s.
+_REGIONS_SECONDS = 10.0
 _UPDATE_TRIES = 50
 _CONNECT_SECONDS = 10.0
 #: For a table with all its regions.
 _CREATE_SECONDS = 180.0
 #: A gateway answers within its own time for an operation; its client waits a little longer, s.
 _GATEWAY_SECONDS = 8.0
+
+
+@dataclass(frozen=True, slots=True)
+class Regions:
+    """Where the regions of a table are, in the order of their first keys."""
+
+    until: float
+    """As far as `time.monotonic` this is taken for true."""
+    starts: list[bytes]
+    owners: list[str | None]
+    """Names of the region servers' nodes."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -44,6 +59,7 @@ class Shared(ProcessState[RowFormat]):
     gateways: tuple[Endpoint, ...]
     servers: tuple[Endpoint, ...]
     """Those that hold documents."""
+    regions: dict[Kind, Regions] = field(default_factory=dict)
     numbers: Iterator[int] = field(default_factory=lambda: count(os.getpid()))
 
     def connection(self, seconds: float | None = None) -> Connection:
@@ -181,11 +197,20 @@ class HbaseClient(ThreadClient[Shared, RowFormat]):
         return sum(1 for _ in self._connection.scan(table, b"", float("inf"), keys_only=True))
 
     def owner(self, kind: Kind, document_id: bytes) -> str | None:
-        """The region server of the id's region, as the meta table has it."""
-        table = self._table(kind).name
-        server = self._connection.call("getRegionLocation", table, document_id, True).serverName
-        at = server.hostName.decode(), server.port
-        return next((e.name for e in self._shared.servers if (e.address, e.port) == at), None)
+        """The region server of the id's region, as it was at most 10 s ago: each operation asks."""
+        known = self._shared.regions.get(kind)
+        if known is None or time.monotonic() > known.until:
+            known = self._shared.regions[kind] = self._regions(kind)
+        return known.owners[bisect_right(known.starts, document_id) - 1]
+
+    def _regions(self, kind: Kind) -> Regions:
+        nodes = {(e.address.encode(), e.port): e.name for e in self._shared.servers}
+        until = time.monotonic() + _REGIONS_SECONDS
+        found = self._connection.call("getAllRegionLocations", self._table(kind).name)
+        found.sort(key=lambda region: region.regionInfo.startKey or b"")
+        starts = [region.regionInfo.startKey or b"" for region in found]
+        servers = [(region.serverName.hostName, region.serverName.port) for region in found]
+        return Regions(until, starts, list(map(nodes.get, servers)))
 
     def disk_bytes(self) -> int:
         """Files of tables and write-ahead logs (`health.disk_bytes`)."""

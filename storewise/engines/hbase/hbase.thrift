@@ -9,7 +9,8 @@ struct TPut {1: binary row, 2: list<TColumnValue> columnValues, 6: optional TDur
 struct TDelete {1: binary row, 3: optional i64 timestamp, 7: optional TDurability durability}
 struct TScan {1: optional binary startRow, 4: optional i32 caching, 7: optional binary filterString}
 struct TServerName {1: string hostName, 2: optional i32 port}
-struct THRegionLocation {1: TServerName serverName}
+struct THRegionInfo {1: i64 regionId, 2: binary tableName, 3: optional binary startKey}
+struct THRegionLocation {1: TServerName serverName, 2: THRegionInfo regionInfo}
 enum TCompression {GZ = 1, NONE = 2, SNAPPY = 3, LZ4 = 4, ZSTD = 6}
 struct TTableName {1: optional binary ns, 2: binary qualifier}
 struct TColumnFamilyDescriptor {
@@ -37,8 +38,7 @@ service THBaseService {
     throws (1: TIOError io)
   list<TResult> getScannerResults(1: binary table, 2: TScan tscan, 3: i32 numRows)
     throws (1: TIOError io)
-  THRegionLocation getRegionLocation(1: binary table, 2: binary row, 3: bool reload)
-    throws (1: TIOError io)
+  list<THRegionLocation> getAllRegionLocations(1: binary table) throws (1: TIOError io)
   list<TTableDescriptor> getTableDescriptorsByNamespace(1: string name) throws (1: TIOError io)
   void createTable(1: TTableDescriptor desc, 2: list<binary> splitKeys) throws (1: TIOError io)
   void disableTable(1: TTableName tableName) throws (1: TIOError io)
