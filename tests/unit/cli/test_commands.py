@@ -13,6 +13,8 @@ from storewise.cli.main import app
 from storewise.publish.bundle import write_bundle
 from storewise.study.load import load_study
 
+EMBEDDED = ["files", "sqlite", "duckdb", "parquet"]
+
 
 def test_every_command_shows_an_example():
     names = [command.callback.__name__ for command in app.registered_commands if command.callback]
@@ -34,7 +36,7 @@ def outputs(tmp_path_factory):
 def test_init_asks_the_question_of_the_readme(tmp_path, outputs, monkeypatch):
     # It starts no process here: no probe, and no server is asked for its version.
     monkeypatch.setattr("storewise.run.probe.probe", lambda study: None)
-    monkeypatch.setattr("storewise.run.doctor.examine", lambda names: [])
+    monkeypatch.setattr("storewise.study.template.first_stores", lambda: EMBEDDED)
     # An output that is not complete is an error here, too.
     done = storewise("init", outputs, "-o", "mine.yaml", cwd=tmp_path)
     assert done.returncode == 2 and "cut.m10, line" in done.stderr
@@ -66,7 +68,7 @@ def test_init_asks_the_question_of_the_readme(tmp_path, outputs, monkeypatch):
 
 def test_init_says_what_it_decided_and_refuses_outputs_without_documents(tmp_path, monkeypatch):
     monkeypatch.setattr("storewise.run.probe.probe", lambda study: None)
-    monkeypatch.setattr("storewise.run.doctor.examine", lambda names: [])
+    monkeypatch.setattr("storewise.study.template.first_stores", lambda: EMBEDDED)
     many = tmp_path / "many"
     many.mkdir()
     for number in range(201):
