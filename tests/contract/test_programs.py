@@ -38,7 +38,6 @@ REFUSED = [
     ("valkey", {"redis-server": "Redis server v=6.2.7 sha=0"}, {}, r"6\.2\.7; 7 or newer"),
     ("valkey", {"redis-server": "something else"}, {}, "says no version"),
     ("mongodb", {}, {}, r"no mongod.*STOREWISE_MONGODB_BIN"),
-    ("mongodb", MONGOD, {"sharded": "always"}, "no mongos"),
     ("mariadb", {}, {}, r"no mariadbd or mysqld.*STOREWISE_MARIADB_BIN"),
     ("mariadb", MARIADB, {}, "no mariadb-install-db or mysql_install_db"),
     ("mariadb", {"mysqld": "mysqld  Ver 5.7.44 for Linux"}, {}, "or newer is needed"),

@@ -34,14 +34,14 @@ SET_NAME = "set0"
 #: What the driver raises, and Python for values that BSON cannot hold.
 FAILURES = (PyMongoError, BSONError, OverflowError, UnicodeError)
 
-#: By topology: the time to find a server (an election takes some ten seconds), and how long the
-#: driver waits for a server's answer about its state before it closes all connections to it. No
-#: other server can answer for a standalone one: if it stands still for a minute (a disk, SIGSTOP),
-#: it is slow and not lost.
-_TIMEOUTS = {
-    "standalone": {"serverSelectionTimeoutMS": 5_000, "connectTimeoutMS": 120_000},
-    "replica set": {"serverSelectionTimeoutMS": 30_000, "connectTimeoutMS": 10_000},
-    "sharded": {"serverSelectionTimeoutMS": 15_000, "connectTimeoutMS": 10_000},
+#: Options for a standalone server; the driver's own limits are for servers that others can stand in
+#: for. `connectTimeoutMS` is also how long the driver waits for an answer about the server's state
+#: before it closes all connections: if the server stands still for a minute (a disk, SIGSTOP), it
+#: is slow and not lost.
+_STANDALONE = {
+    "directConnection": True,
+    "serverSelectionTimeoutMS": 5_000,
+    "connectTimeoutMS": 120_000,
 }
 
 
@@ -132,12 +132,8 @@ def open_shared(engine: Engine, cluster: Cluster, mode: Mode) -> Shared:
         "readPreference": settings.read_preference,
         **SPEC.consistency[engine.level_of(cluster)].driver,
     }
-    if routers:
-        options |= _TIMEOUTS["sharded"]
-    elif len(data) > 1:
-        options |= {"replicaSet": SET_NAME, **_TIMEOUTS["replica set"]}
-    else:
-        options |= {"directConnection": True, **_TIMEOUTS["standalone"]}
+    if not routers:
+        options |= {"replicaSet": SET_NAME} if len(data) > 1 else _STANDALONE
     return Shared(
         mode=mode,
         kinds=cluster.kinds,

@@ -10,15 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from storewise.engines.contract.engine import Client, Cluster, Endpoint, Flags, Mode, Schema
-from storewise.engines.contract.server import (
-    BootstrapContext,
-    Credentials,
-    Installation,
-    Launch,
-    Node,
-    NodeSpec,
-    Topology,
-)
+from storewise.engines.contract.server import BootstrapContext, Credentials, NodeSpec, Topology
 from storewise.engines.mongodb import cluster as mongo_cluster
 from storewise.engines.mongodb.client import MongodbClient
 from storewise.engines.mongodb.connection import open_shared
@@ -26,9 +18,7 @@ from storewise.engines.mongodb.settings import SPEC, MongoSettings
 from storewise.engines.mongodb.sharding import check_key_field
 from storewise.engines.support.server_spec import SpecEngine
 from storewise.engines.support.servers import check_topology, data_nodes
-from storewise.errors import EngineError
 
-_WITHOUT_MONGOS = SPEC.model_copy(update={"programs": {"mongod": ("mongod",)}})
 #: Voting members that a replica set can have.
 MAX_REPLICAS = 7
 #: Memory of config servers and routers, MiB: they hold metadata and pass documents on.
@@ -74,23 +64,6 @@ class MongoEngine(SpecEngine):
             for n in range(topology.routers)
         ) or (NodeSpec("router", 0, 1, _SMALL_MB, placement="worker", after=("config",)),)
         return (*config, *data, *routers)
-
-    def find(self, settings: Mapping[str, Any]) -> Installation:
-        """mongod, and mongos where there is one: only sharded clusters need it."""
-        try:
-            return super().find(settings)
-        except EngineError:
-            if settings.get("sharded") == "always":
-                raise
-            return _WITHOUT_MONGOS.find(self.name, settings)
-
-    def launch(self, node: Node) -> Launch:
-        if node.spec.role == "router" and "mongos" not in node.installation.programs:
-            raise EngineError(
-                f"MongoDB: a sharded cluster needs mongos, and there is none beside "
-                f"{node.installation.programs['mongod']}; {self.spec.install_hint}"
-            )
-        return super().launch(node)
 
     def not_ready_reason(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
         return mongo_cluster.not_ready_reason(endpoint, credentials)

@@ -138,6 +138,8 @@ class ServerSpec(_Part):
     guard: str
     programs: Mapping[str, tuple[str, ...]]
     """Program -> its names, of which the first one that is found is taken."""
+    optional_programs: tuple[str, ...] = ()
+    """Those of `programs` that not every cluster needs."""
     programs_of_product: Mapping[str, Mapping[str, tuple[str, ...]]] = {}
     """Product -> programs that only this one needs, as `programs`."""
     version: VersionSpec | None = None
@@ -194,12 +196,13 @@ class ServerSpec(_Part):
             found = {}
             for program, names in programs.items():
                 paths = (shutil.which(n, path=os.pathsep.join(map(str, searched))) for n in names)
-                if (path := next(filter(None, paths), None)) is None:
+                if (path := next(filter(None, paths), None)) is not None:
+                    found[program] = Path(path)
+                elif program not in self.optional_programs:
                     raise EngineError(
                         f"{self.title}: no {' or '.join(names)} (looked {looked}); "
                         f"{self.install_hint}"
                     )
-                found[program] = Path(path)
             return found
 
         programs = look_up(self.programs)
@@ -253,7 +256,8 @@ class ServerSpec(_Part):
         return tuple(p for p in ports if topology.nodes > 1 or not ports[p].clusters_only)
 
     def launch(self, node: Node, settings: ServerSettings, **more: Any) -> Launch:
-        """How to start a node; `more` is known in the templates, too. Pure."""
+        """How to start a node; `more` is known in the templates, too. Pure. EngineError where an
+        optional program is needed and missing."""
         role = self.roles[node.spec.role]
         product = node.installation.version.partition(" ")[0]
         known = {
@@ -267,6 +271,8 @@ class ServerSpec(_Part):
 
         def command(words: Sequence[str]) -> tuple[str, ...]:
             program, *arguments = words
+            if program in self.optional_programs and program not in programs:
+                raise EngineError(f"{self.title}: no {program} was found; {self.install_hint}")
             return (str(programs.get(program, program)), *(_rendered(a, known) for a in arguments))
 
         return Launch(
