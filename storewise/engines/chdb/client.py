@@ -261,12 +261,6 @@ class ChdbClient(EmbeddedSql[Shared]):
 
     # Reading.
 
-    def _among_keys(self, table: Table, number: int) -> str:
-        if table.composite is None:
-            return super()._among_keys(table, number)
-        marks = f"({', '.join('?' * len(table.key))})"
-        return f"({table.key_list}) IN ({', '.join([marks] * number)})"
-
     def _rows(self, store: int, sql: str, values: Sequence[Any] = ()) -> list[Row]:
         try:
             return self._connection().rows(with_values(sql, self.mark, values))

@@ -75,12 +75,6 @@ class MysqlClient(ShardedClient):
             # The drivers put as many rows into one statement as its longest length allows.
             session.cursor.executemany(sql, documents)
 
-    def _among_keys(self, table: Table, number: int) -> str:
-        if table.composite is None:
-            return super()._among_keys(table, number)
-        marks = f"({', '.join([self.mark] * len(table.key))})"
-        return f"({table.key_list}) IN ({', '.join([marks] * number)})"
-
     def _uses_index(self, plan: str, query: Find | Count) -> bool:
         # It names those that it could have taken, too.
         names = [f"{query.kind.table}_{condition.field}" for condition in query.where]

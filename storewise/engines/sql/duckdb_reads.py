@@ -122,10 +122,3 @@ class DuckReads(EmbeddedSql[State]):
         except FAILURES as error:
             self._fail(store, error)
         return rows
-
-    def _among_keys(self, table: Table, number: int) -> str:
-        if table.composite is None:
-            return super()._among_keys(table, number)
-        # One join, where a chain of OR would compare every row with every key.
-        marks = f"({', '.join('?' * len(table.key))})"
-        return f"({table.key_list}) IN (VALUES {', '.join([marks] * number)})"

@@ -226,13 +226,11 @@ class SqlReads(ThreadClient[State, Table]):
         size = IN_LIST // len(table.key)
         for start in range(0, len(ids), size):
             keys = [table.key_values(document_id) for document_id in ids[start : start + size]]
-            yield self._among_keys(table, len(keys)), list(chain.from_iterable(keys))
-
-    def _among_keys(self, table: Table, number: int) -> str:
-        """A condition that is true for so many keys, whose values are parameters."""
-        if table.composite is None:
-            return f"{table.key_list} IN ({', '.join([self.mark] * number)})"
-        return " OR ".join([f"({table.key_clause(self.mark)})"] * number)
+            if table.composite is None:
+                which = f"{table.key_list} IN ({', '.join([self.mark] * len(keys))})"
+            else:
+                which = " OR ".join([f"({table.key_clause(self.mark)})"] * len(keys))
+            yield which, list(chain.from_iterable(keys))
 
     def scan(self, query: Scan) -> list[Document]:
         return query.merged([list(part) for part in self._documents(query)])

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field as Setting
 
@@ -37,8 +37,8 @@ FAILURES = (sqlite3.Error, OverflowError, UnicodeError)
 class SqliteSettings(EngineSettings):
     """Settings of SQLite."""
 
-    page_size: int = Setting(
-        default=4096, ge=512, le=65536, description="bytes of a database page, a power of two"
+    page_size: Literal[512, 1024, 2048, 4096, 8192, 16384, 32768, 65536] = Setting(
+        default=4096, description="bytes of a database page"
     )
     cache_mib: int = Setting(
         default=64, ge=1, description="page cache of a connection to a store, MiB"
@@ -170,9 +170,6 @@ class SqliteClient(EmbeddedSql[Shared]):
         whole = f"CAST({quotient} AS INTEGER)"
         return f"{whole} - ({quotient} < {whole})"
 
-    def _fail(self, store: int, error: Exception) -> NoReturn:
-        raise EngineError(f"sqlite: {self._file(store)}: {error}") from error
-
 
 def open_store(shared: Shared, store: int) -> sqlite3.Connection:
     """A connection to one of the stores; sqlite3.Error where there can be none."""
@@ -231,8 +228,6 @@ class SqliteEngine(Engine):
 
     def connect(self, cluster: Cluster, mode: Mode) -> SqliteClient:
         settings: SqliteSettings = self.settings_of(cluster.settings)
-        if settings.page_size & (settings.page_size - 1):
-            raise EngineError(f"sqlite: page_size {settings.page_size} is not a power of two")
         if sqlite3.sqlite_version_info < _OLDEST:
             raise EngineError(
                 f"sqlite: Python has SQLite {sqlite3.sqlite_version}; strict tables need "

@@ -86,12 +86,6 @@ def documents_of(table: Table, batch: pa.RecordBatch) -> list[Document]:
     return list(map(columns.decoder(), rows_of(checked(columns, batch))))
 
 
-def newest(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch with one document of each id: the last one."""
-    last = {document_id: row for row, document_id in enumerate(ids_of(batch))}
-    return batch if len(last) == len(batch) else batch.take(pa.array(sorted(last.values())))
-
-
 def values_of(array: pa.Array) -> list[Any]:
     """The values of a column as Python objects."""
     if array.type == ARROW_TYPES["id"]:  # of values of a fixed width to_pylist is slow

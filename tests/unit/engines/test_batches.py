@@ -56,17 +56,6 @@ def test_the_published_fields_are_known_by_the_columns(made):
     assert taken(_table(kind, study_fields=True), batch).equals(batch)
 
 
-@given(made=documents(), repeated=st.lists(st.integers(0, 7), max_size=12))
-def test_the_newest_of_each_id(made, repeated):
-    kind, rows = made
-    rows = [*rows, *({**rows[n], "t": n} for n in repeated if n < len(rows))]
-    batch = batch_of(kind, rows)
-    last = {document["_id"]: document for document in rows}
-    newest = batches.documents_of(_table(kind), batches.newest(batch))
-    assert len(newest) == len(last)
-    assert {document["_id"]: document for document in newest} == last
-
-
 def test_columns_are_shared_and_put_into_order():
     batch = batch_of(Kind.ALIGN, [EMPTY])
     turned = batch.select(batch.schema.names[::-1])
