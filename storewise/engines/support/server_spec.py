@@ -290,11 +290,12 @@ class ServerSpec(_Part):
 
     def check_config(self, config: Mapping[str, Any]) -> None:
         """ValueError for options that a study may not set, and for what is no option."""
+        own, forbidden = self._own_options(), [self._plain(name) for name in self.forbidden]
         for name, value in config.items():
-            plain, forbidden = self._plain(name), map(self._plain, self.forbidden)
+            plain = self._plain(name)
             if not _OPTION.fullmatch(name) or not str(value).isprintable():
                 raise ValueError(f"{name!r} is no option of {self.title} in one line")
-            if plain in self._own_options():
+            if plain in own:
                 raise ValueError(f"{name} is set by Storewise itself")
             short = self.takes_short_options
             if any(plain.startswith(f) or (short and f.startswith(plain)) for f in forbidden):
