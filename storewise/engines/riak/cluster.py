@@ -37,7 +37,7 @@ _ANSWER_SECONDS = 10.0
 BUCKET = b"storewise"
 
 #: What each command of `riak admin` calls, which works in the release's own directory only.
-_ADMIN = {
+_COMMANDS = {
     "cluster join": ("riak_kv_console", "staged_join"),
     "cluster plan": ("riak_core_console", "print_staged"),
     "cluster commit": ("riak_core_console", "commit_staged"),
@@ -46,8 +46,6 @@ _ADMIN = {
 }
 _PLANNED = re.compile(r"^join\s+'?([^'\s]+@[^'\s]+)'?", re.MULTILINE)
 _MEMBER = re.compile(r"^\(?(\w+)\)?\s+[\d.]+%\s+(--|[\d.]+%)\s+'?([^'\s]+@[^'\s]+)'?", re.MULTILINE)
-#: Permanent errors: do not retry.
-_PERMANENT = ("different ring_creation_size", "cannot join itself", "already a member of a cluster")
 
 
 def not_ready_reason(endpoint: Endpoint) -> str | None:
@@ -69,12 +67,12 @@ def _reason(check: Callable[[], None]) -> str | None:
     return None
 
 
-def admin(context: JoinContext, name: str, command: str, *arguments: str) -> str:
-    """What a command of `riak admin` says of the node `name`; also where it ends with an error: a
+def _admin(context: JoinContext, name: str, command: str, *arguments: str) -> str:
+    """What a command of `riak admin` says to the node `name`; also where it ends with an error: a
     node that does not know the others yet refuses what it takes a moment later."""
     programs = context.node.installation.programs
     words = ",".join(f'"{argument}"' for argument in arguments)
-    call = (*_ADMIN[command], f"[[{words}]]")
+    call = (*_COMMANDS[command], f"[[{words}]]")
     nodetool = (str(programs["escript"]), str(programs["riak"].with_name("nodetool")))
     try:
         return context.run((*nodetool, "-name", name, "rpc", *call), _COMMAND_SECONDS)
@@ -86,27 +84,25 @@ def join(context: JoinContext, sleep: Callable[[float], None] = time.sleep) -> N
     """Join the first node; as the first node, make one cluster of all."""
     index = context.node.spec.index
     names = [node_name(endpoint) for endpoint in context.endpoints("data")]
-    own = names[index]
+    admin = partial(_admin, context, names[index])
 
     def unjoined() -> str | None:
-        text = admin(context, own, "cluster join", names[0])
-        if reason := next((words for words in _PERMANENT if words in text), None):
-            raise EngineError(f"data{index}: riak cannot join {names[0]} ({reason}): {text}")
+        text = admin("cluster join", names[0])
         return None if "staged join request" in text else text
 
     def unplanned() -> str | None:
-        text = admin(context, own, "cluster plan")
+        text = admin("cluster plan")
         if set(_PLANNED.findall(text)) == set(names[1:]):
-            text = admin(context, own, "cluster commit")
+            text = admin("cluster commit")
             return None if "committed" in text else text
         return text
 
     def unsettled() -> str | None:
-        text = admin(context, own, "member-status")
+        text = admin("member-status")
         members = _MEMBER.findall(text)
         valid = {name for status, pending, name in members if (status, pending) == ("valid", "--")}
         if valid == set(names) and len(members) == len(names):
-            text = admin(context, own, "ringready")
+            text = admin("ringready")
             return None if "TRUE" in text else text
         return text
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from typing import Any, BinaryIO
 
 from storewise.engines.contract.engine import Endpoint
@@ -42,10 +41,6 @@ class Connection:
     def endpoint(self) -> Endpoint:
         return self._endpoints[self._node % len(self._endpoints)]
 
-    @property
-    def is_open(self) -> bool:
-        return self._socket is not None
-
     def open(self) -> socket.socket:
         """Connect to the node, or to the first one after it that can be reached."""
         problems = []
@@ -74,20 +69,30 @@ class Connection:
         problems: list[str] = []
         for _ in range(_TRIES):
             try:
-                self.send(frame(message))
+                self.send([message])
                 return self.receive(response)
             except NoAnswer as error:
                 problems.append(str(error))
         raise NoAnswer("; ".join(dict.fromkeys(problems)))
 
-    def send(self, frames: bytes) -> None:
-        """Send one request, or several at once."""
+    def send(self, messages: Sequence[Any]) -> socket.socket:
+        """Send messages at once; returns what their responses will come from."""
         connection = self._socket or self.open()
         try:
-            connection.sendall(frames)
+            connection.sendall(b"".join(map(frame, messages)))
         except OSError as error:
             self.close()
             raise self._lost(error) from error
+        return connection
+
+    def receive_or_resend(self, message: Any, response: Any, sent: socket.socket | None) -> Any:
+        """The next response to `send`; without one the message is sent again."""
+        if sent is not None and sent is self._socket:
+            try:
+                return self.receive(response)
+            except NoAnswer:
+                pass
+        return self.request(message, response)
 
     def receive(self, response: Any) -> Any:
         """The next response; EngineError with the server's message for an error."""
@@ -95,7 +100,7 @@ class Connection:
             length, code = HEADER.unpack(self._read(HEADER.size))
             if not 1 <= length <= _MAX_FRAME:
                 raise EngineError(f"riak: {self.endpoint}: no answer of Riak's: {length} bytes")
-            body = self._read(length - 1)
+            body = self._read(length - 1) if length > 1 else b""
             if code == CODES["RpbErrorResp"]:
                 error = pb.RpbErrorResp.FromString(body).errmsg.decode()
                 if error == "timeout":
@@ -145,13 +150,10 @@ def request_all(
     lots = [messages[at : at + size] for at in range(0, len(messages), size)]
     try:
         for turn in range(0, len(lots), len(connections)):
-            sent = list(zip(connections, lots[turn:], strict=False))
-            for connection, lot in sent:
-                with suppress(NoAnswer):
-                    connection.send(b"".join(map(frame, lot)))
-            for connection, lot in sent:
-                for one in _responses(connection, lot, response):
-                    responses.append(one)
+            pairs = zip(connections, lots[turn:], strict=False)
+            for connection, lot, sent in [(c, lot, _send(c, lot)) for c, lot in pairs]:
+                for message in lot:
+                    responses.append(connection.receive_or_resend(message, response, sent))
                     if answered is not None:
                         answered(1)
     except BaseException:
@@ -162,15 +164,9 @@ def request_all(
     return responses
 
 
-def _responses(connection: Connection, lot: Sequence[Any], response: Any) -> Iterator[Any]:
-    """The responses to messages that were sent at once; those without one when the connection is
-    lost are sent again, one by one."""
-    lost = not connection.is_open
-    for message in lot:
-        if not lost:
-            try:
-                yield connection.receive(response)
-                continue
-            except NoAnswer:
-                lost = True
-        yield connection.request(message, response)
+def _send(connection: Connection, lot: Sequence[Any]) -> socket.socket | None:
+    """As `Connection.send`; None where no node takes it now."""
+    try:
+        return connection.send(lot)
+    except NoAnswer:
+        return None

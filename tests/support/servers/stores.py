@@ -122,11 +122,11 @@ def empty_riak(cluster):
     """By listing keys, whose responses end with `done`."""
     from storewise.engines.riak.client import SCHEMA
     from storewise.engines.riak.connection import Connection
-    from storewise.engines.riak.messages import frame, pb
+    from storewise.engines.riak.messages import pb
 
     with closing(Connection(cluster.endpoints, 0, 120.0)) as connection:
         for bucket in (SCHEMA["bucket"], *(kind.table.encode() for kind in KINDS)):
-            connection.send(frame(pb.RpbListKeysReq(bucket=bucket)))
+            connection.send([pb.RpbListKeysReq(bucket=bucket)])
             keys, done = [], False
             while not done:
                 listed = connection.receive(pb.RpbListKeysResp)
