@@ -325,7 +325,7 @@ class CassandraClient(ProcessClient[Shared, Statements]):
     def close(self) -> None:
         """Closes the connections of all threads."""
         with self._shared.lock:
-            closed, self._shared.closed = self._shared.closed, True
+            closed, self._closed = self._closed, True
         if not closed:
             self._shared.session.cluster.shutdown()
 

@@ -184,7 +184,7 @@ class FilesClient(ProcessClient[ProcessState[Table], Table]):
         return sum(source.size for source in self._sources.values() if any(source.documents))
 
     def close(self) -> None:
-        self._shared.closed = True
+        self._closed = True
         self._parsers.close()
 
     def _table(self, kind: Kind) -> Table:

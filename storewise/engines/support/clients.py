@@ -33,7 +33,6 @@ class ProcessState(Generic[Form]):
     lock: Any = field(default_factory=threading.RLock)
     clients: list[Any] = field(default_factory=list)
     """Of `ThreadClient`: the first one's `finish` and `close` are those of the process."""
-    closed: bool = False
 
 
 State = TypeVar("State", bound=ProcessState[Any])
@@ -48,6 +47,7 @@ class ProcessClient(Client, Generic[State, Form]):
 
     def __init__(self, shared: State) -> None:
         self._shared = shared
+        self._closed = False
 
     # Errors.
 
@@ -114,11 +114,8 @@ class ProcessClient(Client, Generic[State, Form]):
         table: Form = self._shared.tables[kind]
         return table
 
-    def _is_closed(self) -> bool:
-        return self._shared.closed
-
     def _check_open(self) -> None:
-        if self._is_closed():
+        if self._closed:
             raise EngineError(f"{self.engine_name}: this client is closed")
 
     def _writing(self, verb: str) -> State:
@@ -141,7 +138,6 @@ class ThreadClient(ProcessClient[State, Form]):
 
     def __init__(self, shared: State) -> None:
         super().__init__(shared)
-        self._closed = False
         with shared.lock:
             shared.clients.append(self)
 
@@ -186,9 +182,6 @@ class ThreadClient(ProcessClient[State, Form]):
                 if not client._closed:
                     client._closed = True
                     client._disconnect()
-
-    def _is_closed(self) -> bool:
-        return self._closed
 
     def _writing(self, verb: str) -> State:
         if self._closed or self._shared.mode != "write":
