@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pymongo import MongoClient
-from pymongo.errors import ConnectionFailure, OperationFailure, PyMongoError
+from pymongo.errors import OperationFailure, PyMongoError
 
 from storewise.engines.contract.engine import Endpoint
 from storewise.engines.contract.server import BootstrapContext, Credentials
@@ -28,39 +28,30 @@ from storewise.engines.support.servers import wait_until
 from storewise.errors import EngineError
 
 _AUTHENTICATION_FAILED = 18
-_ROLE = "storewise"
-#: To find a server that has answered already.
-_SELECT_SECONDS = 30.0
+_ROLE = "checkpoint"
 #: Limit of a step of the bootstrap (a first initial sync of nothing takes a second).
 _STEP_SECONDS = 180.0
 
 
-def as_system(endpoint: Endpoint, credentials: Credentials, seconds: float) -> Connection:
+def as_system(endpoint: Endpoint, credentials: Credentials, seconds: float = 30.0) -> Connection:
     """One mongod itself, as the internal user; `seconds` to find it, at most. To be closed.
 
     Routers have no internal user: mongos refuses the database that it logs in to.
     """
-    return _direct(endpoint, seconds, "__system", credentials.key, "local")
+    login = {"username": "__system", "password": credentials.key, "authSource": "local"}
+    return _direct(endpoint, seconds, login)
 
 
-def as_user(endpoint: Endpoint, credentials: Credentials, seconds: float) -> Connection:
+def as_user(endpoint: Endpoint, credentials: Credentials, seconds: float = 30.0) -> Connection:
     """One server itself, as the session's user. To be closed."""
-    return _direct(endpoint, seconds, credentials.user, credentials.password, "admin")
+    login = {"username": credentials.user, "password": credentials.password}
+    return _direct(endpoint, seconds, login)
 
 
-def _direct(
-    endpoint: Endpoint, seconds: float, user: str, password: str, database: str
-) -> Connection:
-    milliseconds = int(seconds * 1000)
+def _direct(endpoint: Endpoint, seconds: float, login: dict[str, Any]) -> Connection:
+    select_ms = int(seconds * 1000)
     return MongoClient(
-        host_port(endpoint),
-        directConnection=True,
-        username=user,
-        password=password,
-        authSource=database,
-        appname=DATABASE,
-        serverSelectionTimeoutMS=milliseconds,
-        connectTimeoutMS=max(milliseconds, 10_000),
+        host_port(endpoint), directConnection=True, serverSelectionTimeoutMS=select_ms, **login
     )
 
 
@@ -73,14 +64,13 @@ def not_ready_reason(endpoint: Endpoint, credentials: Credentials) -> str | None
     try:
         with log_in(endpoint, credentials, 1.0) as mongo:
             mongo.admin.command("ping")
-    except OperationFailure as error:
-        if error.code == _AUTHENTICATION_FAILED and not router:
+    except PyMongoError as error:
+        code = error.code if isinstance(error, OperationFailure) else None
+        if code == _AUTHENTICATION_FAILED and not router:
             raise EngineError(
                 f"MongoDB at {host_port(endpoint)} refuses this session's key: "
                 "another server has taken the port, or another session's credentials are here"
             ) from error
-        return error_message(error)
-    except ConnectionFailure as error:
         return error_message(error)
     return None
 
@@ -106,7 +96,7 @@ def _make_shards(context: BootstrapContext, data: Sequence[Endpoint]) -> None:
     shards = {f"shard{n // size}": data[n : n + size] for n in range(0, len(data), size)}
     _make_replica_sets(context, shards)
     router = context.endpoints("router")[0]
-    with as_user(router, context.credentials, _SELECT_SECONDS) as mongo:
+    with as_user(router, context.credentials) as mongo:
         for name, members in shards.items():
             hosts = ",".join(map(host_port, members))
             mongo.admin.command("addShard", f"{name}/{hosts}", name=name)
@@ -134,7 +124,7 @@ def _initiate(context: BootstrapContext, name: str, members: Sequence[Endpoint])
     }
     if name == "config":
         config["configsvr"] = True
-    with as_system(members[0], context.credentials, _SELECT_SECONDS) as mongo:
+    with as_system(members[0], context.credentials) as mongo:
         mongo.admin.command("replSetInitiate", config)
 
 
@@ -144,7 +134,7 @@ def _await_members(context: BootstrapContext, name: str, members: Sequence[Endpo
     Elections begin after ten seconds without a primary. The member is asked to step up at once;
     where it cannot yet, time brings the election.
     """
-    with as_system(members[0], context.credentials, _SELECT_SECONDS) as mongo:
+    with as_system(members[0], context.credentials) as mongo:
 
         def pending_reason() -> str | None:
             try:
@@ -155,7 +145,7 @@ def _await_members(context: BootstrapContext, name: str, members: Sequence[Endpo
                     member["name"]: member["stateStr"]
                     for member in mongo.admin.command("replSetGetStatus")["members"]
                 }
-            except (OperationFailure, ConnectionFailure) as error:
+            except PyMongoError as error:
                 # A change of state closes connections and interrupts commands.
                 return error_message(error)
             if hello["isWritablePrimary"] and set(states.values()) <= {"PRIMARY", "SECONDARY"}:
@@ -174,17 +164,15 @@ def _await_members(context: BootstrapContext, name: str, members: Sequence[Endpo
 def _make_user(context: BootstrapContext, members: Sequence[Endpoint]) -> None:
     """The session's user, known to all members: reads and writes, and shards collections."""
     concern = {"w": len(members), "wtimeout": int(1000 * _STEP_SECONDS)}
-    checkpoint = {"resource": {"cluster": True}, "actions": ["fsync"]}
+    fsync = {"resource": {"cluster": True}, "actions": ["fsync"]}
     roles = [
         {"role": "readWrite", "db": DATABASE},
         {"role": "dbAdmin", "db": DATABASE},
         {"role": "clusterManager", "db": "admin"},
         {"role": _ROLE, "db": "admin"},
     ]
-    with as_system(members[0], context.credentials, _SELECT_SECONDS) as mongo:
-        mongo.admin.command(
-            "createRole", _ROLE, privileges=[checkpoint], roles=[], writeConcern=concern
-        )
+    with as_system(members[0], context.credentials) as mongo:
+        mongo.admin.command("createRole", _ROLE, privileges=[fsync], roles=[], writeConcern=concern)
         mongo.admin.command(
             "createUser",
             context.credentials.user,

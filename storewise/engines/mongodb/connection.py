@@ -126,8 +126,6 @@ def open_shared(engine: Engine, cluster: Cluster, mode: Mode) -> Shared:
     options: dict[str, Any] = {
         "username": credentials.user,
         "password": credentials.password,
-        "authSource": "admin",
-        "appname": DATABASE,
         "maxPoolSize": None,
         "readPreference": settings.read_preference,
         **SPEC.consistency[engine.level_of(cluster)].driver,

@@ -93,9 +93,7 @@ class ShardMap:
 
     def __init__(self, mongo: Connection, kind: Kind, *, hashed: bool, data_nodes: int) -> None:
         config = mongo.get_database("config", read_preference=ReadPreference.PRIMARY)
-        collection = config.collections.find_one({"_id": f"{DATABASE}.{kind.table}"})
-        if collection is None:
-            raise EngineError(f"mongodb: {kind.table} is not sharded")
+        (collection,) = config.collections.find({"_id": f"{DATABASE}.{kind.table}"})
         chunks = list(config.chunks.find({"uuid": collection["uuid"]}).sort("min", 1))
         replicas = data_nodes // config.shards.count_documents({})
         self._hashed = hashed
