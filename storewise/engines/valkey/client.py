@@ -142,6 +142,7 @@ class ValkeyClient(ThreadClient[Shared, KeyLayout]):
         user, password = shared.credentials.user, shared.credentials.password
         self._connections = Connections(shared.endpoints, user, password)
         self._servers = range(len(shared.endpoints))
+        self._server_of = shared.placement.store_of
 
     def _connect(self) -> None:
         self._connections.open()
@@ -176,11 +177,6 @@ class ValkeyClient(ThreadClient[Shared, KeyLayout]):
             self._check_open()
             layout = super()._table(kind)
         return layout
-
-    def _server_of(self, document_id: bytes) -> int:
-        if document_id.__class__ is not bytes:
-            raise EngineError(f"valkey: {document_id!r} is no id of bytes")
-        return self._shared.placement.store_of(document_id)
 
     # Writing.
 
