@@ -11,6 +11,7 @@ imported when a client connects, and nowhere else.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import tempfile
 import threading
@@ -51,12 +52,16 @@ with _signals_as_before():
 #: What the driver raises.
 FAILURES = (chdb.ChdbError, RuntimeError)
 
-#: The process that has loaded chdb, and what its ClickHouse keeps for itself; it goes with it.
+#: The process that has loaded chdb, and what its ClickHouse keeps for itself, which goes with the
+#: last connection, or with the process.
 _PROCESS = os.getpid()
 _DIRECTORY = tempfile.TemporaryDirectory(prefix="storewise-chdb-")
 DIRECTORY = Path(_DIRECTORY.name).resolve()
 #: For the names of what all connections share.
 NUMBERS = count(1)
+
+_lock = threading.Lock()
+_open: set[Connection] = set()
 
 
 class Connection:
@@ -68,12 +73,22 @@ class Connection:
                 "chdb: this process was forked from one that had loaded chdb, whose threads it "
                 "does not have; start a new one"
             )
-        try:
-            with _signals_as_before():
-                self._driver = Driver(_address(settings))
-        except FAILURES as error:
-            raise EngineError(f"chdb: {error_message(error)}") from error
-        self.close = self._driver.close
+        with _lock:
+            DIRECTORY.mkdir(mode=0o700, exist_ok=True)
+            try:
+                with _signals_as_before():
+                    self._driver = Driver(_address(settings))
+            except FAILURES as error:
+                raise EngineError(f"chdb: {error_message(error)}") from error
+            _open.add(self)
+
+    def close(self) -> None:
+        """End it. Processes that are forked end without Python's own clean-up, so this does it."""
+        with _lock:
+            self._driver.close()
+            _open.discard(self)
+            if not _open:
+                shutil.rmtree(DIRECTORY, ignore_errors=True)
 
     def rows(self, sql: str) -> list[Row]:
         """The rows of a statement. Raises of FAILURES."""
