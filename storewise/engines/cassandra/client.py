@@ -194,10 +194,6 @@ class CassandraClient(ProcessClient[Shared, Statements]):
         statements = self._table(kind)
         table = statements.table
         rows = table.rows(documents)
-        for row in rows if table.composite is None else ():
-            # Of an integer the driver would make so many bytes.
-            if type(row[0]) is not bytes:
-                raise EngineError(f"{table.name}._id: {row[0]!r} is no id of bytes")
         # Requests of one call are not in order: of equal ids the last document counts.
         key_of = table.key_of_row()
         latest = {key_of(row): row for row in rows}

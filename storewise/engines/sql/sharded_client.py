@@ -233,16 +233,13 @@ class ShardedClient(SqlReads[Shared]):
         return {store: batch.take(rows) for store, rows in places.items()}
 
     def _grouped_rows(self, table: Table, rows: list[Row]) -> dict[int, list[Row]]:
+        # In the order of ids two clients that write the same rows cannot each hold what the other
+        # one waits for.
+        rows.sort(key=table.key_of_row())
         groups: dict[int, list[Row]] = {}
-        try:
-            # In the order of ids two clients that write the same rows cannot each hold what the
-            # other one waits for.
-            rows.sort(key=table.key_of_row())
-            id_of = table.id_of_row()
-            for row in rows:
-                groups.setdefault(self._store_of(id_of(row)), []).append(row)
-        except TypeError as error:
-            raise EngineError(f"a document of {table.name} has an id that is no bytes") from error
+        id_of = table.id_of_row()
+        for row in rows:
+            groups.setdefault(self._store_of(id_of(row)), []).append(row)
         return groups
 
     def _update_open_fields(
@@ -273,14 +270,7 @@ class ShardedClient(SqlReads[Shared]):
         return name
 
     def _store_of(self, document_id: bytes) -> int:
-        if len(self._stores) == 1:
-            return 0
-        try:
-            (store,) = self._router.stores_of(document_id)
-        except TypeError as error:
-            raise EngineError(
-                f"{self.engine_name}: {document_id!r} is no id of 12 bytes"
-            ) from error
+        (store,) = self._router.stores_of(document_id)
         return store
 
     def _name(self, table: Table) -> str:

@@ -171,10 +171,12 @@ class Table:
         """Raise EngineError for ids that no document of this kind can have (of those that the
         stores would take), and for values of a wrong type, which some stores would keep and others
         silently convert."""
-        for column in self.kind.fields[1:]:
+        for column in self.kind.fields:
             name, right = column.name, TYPES[column.type]
+            if name == "_id":
+                right = frozenset({bytes})
             if not right.issuperset([type(document.get(name)) for document in documents]):
-                wrong = next(d[name] for d in documents if type(d.get(name)) not in right)
+                wrong = next(d.get(name) for d in documents if type(d.get(name)) not in right)
                 raise self._cannot_hold(column, wrong)
         if self.kind.key:
             (self.composite or CompositeKey(self.kind)).check(documents)
