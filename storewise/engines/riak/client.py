@@ -95,10 +95,6 @@ class RiakClient(ThreadClient[Shared, Table]):
         found = self._request(get, pb.RpbGetResp)
         return found.content[0].value.decode() if found.content else None
 
-    def _table(self, kind: Kind) -> Table:
-        self._check_open()
-        return super()._table(kind)
-
     def insert(self, kind: Kind, documents: Sequence[Document]) -> None:
         self._writing("insert")
         # Of an id that comes twice only the last document: requests go over several connections.

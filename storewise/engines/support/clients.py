@@ -106,12 +106,14 @@ class ProcessClient(Client, Generic[State, Form]):
             self._make_indexes(shared.schema)
 
     def _table(self, kind: Kind) -> Form:
-        """How a kind is kept; EngineError where nobody has created it."""
-        if kind not in self._shared.tables:
+        """How a kind is kept; EngineError of a closed client, and where nobody has created it."""
+        table: Form | None = self._shared.tables.get(kind)
+        if table is None or self._closed:
+            self._check_open()
             self._learn()
-        if kind not in self._shared.tables:
+            table = self._shared.tables.get(kind)
+        if table is None:
             raise EngineError(f"{self.engine_name}: {kind.table} was never created")
-        table: Form = self._shared.tables[kind]
         return table
 
     def _check_open(self) -> None:

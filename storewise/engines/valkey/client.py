@@ -171,13 +171,6 @@ class ValkeyClient(ThreadClient[Shared, KeyLayout]):
         note = self._connections.ask(0, lambda valkey: valkey.get(key))
         return None if note is None else note.decode()
 
-    def _table(self, kind: Kind) -> KeyLayout:
-        layout = self._shared.tables.get(kind)
-        if layout is None or self._closed:
-            self._check_open()
-            layout = super()._table(kind)
-        return layout
-
     # Writing.
 
     def insert(self, kind: Kind, documents: Sequence[Document]) -> None:
