@@ -94,12 +94,12 @@ def _statement(
     table = tables[kind]
     columns = ", ".join(f"t.{quoted(name)}" for name in table.names)
     rows = f"{source(table)} AS t"
-    partition = "0"
-    keys = [f"t.{quoted(name)}" for name in table.key]
-    if settings.by == "hash" and settings.partitions > 1:
+    if settings.by == "hash":
+        keys = [f"t.{quoted(name)}" for name in table.key]
         # The first byte of an id, as `partition_of_byte` has it.
-        partition = f"('0x' || hex(t._id[1:1]))::INTEGER * {settings.partitions} >> 8"
-    if kind in KINDS and not settings.by_ids:
+        first = f"('0x' || hex(t._id[1:1]))::INTEGER * {settings.partitions} >> 8"
+        partition = first if settings.partitions > 1 else "0"
+    else:
         # The names of a row's search stand in its own row or in that of the search.
         if kind is not Kind.TASKS:
             rows += f" LEFT JOIN {source(tables[Kind.TASKS])} AS s ON s._id = t.ti"
@@ -108,11 +108,10 @@ def _statement(
         query = "t.q, s.q" if kind is Kind.ALIGN else f"{search}.q"
         sql = {"_id": "t._id", "q": f"coalesce({query}, '')", "lib": f"coalesce({search}.lib, '')"}
         keys = [sql[name] for name in settings.order]
-        if settings.by != "hash":
-            column = "q" if settings.by == "query" else "lib"
-            _register_partitions(connection, tables, column, source, settings)
-            rows += f" JOIN {_PARTITIONS} AS p ON p.name = {sql[column]}"
-            partition = "p.part"
+        column = "q" if settings.by == "query" else "lib"
+        _register_partitions(connection, tables, column, source, settings)
+        rows += f" JOIN {_PARTITIONS} AS p ON p.name = {sql[column]}"
+        partition = "p.part"
     return (
         f"SELECT {columns}, {partition} AS {_PARTITION} FROM {rows} "
         f"ORDER BY {', '.join([_PARTITION, *keys])}"

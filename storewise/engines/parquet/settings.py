@@ -57,6 +57,7 @@ class ParquetSettings(DuckSettings):
         """What the data set is asked to be; with `one` it has one partition."""
         return Wanted(
             by=self.partition,
+            sort="id" if self.partition == "hash" else self.partition,
             partitions=1 if one else self.partitions,
             study_fields=study_fields,
             row_group=self.row_group_size,
