@@ -99,7 +99,7 @@ class PortSpec(_Part):
     strangers_can: str = ""
     """What whoever reaches it could do, where it asks nobody who they are."""
     clusters_only: bool = False
-    """A server that is alone does not open it."""
+    """A standalone server does not open it."""
 
 
 class RoleSpec(_Part):
