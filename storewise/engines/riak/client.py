@@ -167,6 +167,7 @@ class RiakClient(ThreadClient[Shared, Table]):
         Each partition is asked for once. EngineError where the server has another partition for
         the key than the hash gives.
         """
+        self._check_open()
         bucket, shared = kind.table.encode(), self._shared
         partition = partition_of(bucket, document_id, ring_size(len(shared.endpoints)))
         known = shared.owners.get(partition)
