@@ -229,23 +229,22 @@ def test_a_scan_of_the_owner_asks_one_server(sharded):
 
 
 def test_a_later_client_finds_the_schema_of_all_servers(sharded, clusters):
-    others = {key: value for key, value in sharded.settings.items() if key != "layout"}
     schema = Schema(indexes=((Kind.ALIGN, "gene"),), index_time="after", study_fields=False)
     SERVED[sharded.engine].empty(sharded)
     first = connect(sharded, "write")
     first.create(schema)
     first.create(schema)
     first.close()
-    # One that never heard of the layout loads, and another one ends the load.
-    loader = connect(replace(sharded, settings=others), "write")
+    # One client loads, and another one ends the load.
+    loader = connect(sharded, "write")
     loader.insert(Kind.ALIGN, DOCUMENTS[Kind.ALIGN])
     loader.close()
-    last = connect(replace(sharded, settings=others), "write")
+    last = connect(sharded, "write")
     last.finish()
     with pytest.raises(EngineError, match="another schema"):
         last.create(Schema(kinds=(Kind.RNA,)))
     last.close()
-    reader = connect(replace(sharded, settings=others), "read")
+    reader = connect(sharded, "read")
     ids = [d["_id"] for d in DOCUMENTS[Kind.ALIGN]]
     assert reader.get_many(Kind.ALIGN, ids) == DOCUMENTS[Kind.ALIGN]
     reader.close()
