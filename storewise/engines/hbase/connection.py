@@ -56,12 +56,9 @@ class Connection:
         self._durability = getattr(idl.TDurability, durability)
         self._explain = explain
         self._client: Any = None
-        self._closed = False
 
     def call(self, method: str, *arguments: Any) -> Any:
         """Call a method of ``THBaseService``."""
-        if self._closed:
-            raise EngineError("hbase: this client is closed")
         try:
             if self._client is None:
                 self._client = make_client(
@@ -76,7 +73,7 @@ class Connection:
         except (TException, OSError, EOFError) as error:
             if not isinstance(error, idl.TIOError):
                 # The answer may still come: this connection cannot be used for another call.
-                self._disconnect()
+                self.close()
             message = f"{_error_message(error)}{self._explain()}"
             raise EngineError(f"hbase: {method}: {self._endpoint}: {message}") from error
 
@@ -84,14 +81,10 @@ class Connection:
         """Ask the gateway for its version of Thrift: it needs no other server for that."""
         self.call("getThriftServerType")
 
-    def _disconnect(self) -> None:
+    def close(self) -> None:
         client, self._client = self._client, None
         if client is not None:
             client.close()
-
-    def close(self) -> None:
-        self._closed = True
-        self._disconnect()
 
     # Rows.
 

@@ -57,7 +57,7 @@ class RowFormat:
         cannot hold.
         """
         try:
-            rows = {
+            return {
                 row[0]: {
                     name: _NULL if value is None else write(value)
                     for (name, write), value in zip(self._writers, row[1:], strict=True)
@@ -66,11 +66,6 @@ class RowFormat:
             }
         except (struct.error, UnicodeEncodeError) as error:
             raise EngineError(f"a document of {self.table.name}: {error}") from error
-        size = self.table.kind.id_bytes
-        for row in rows if size is not None else ():
-            if not isinstance(row, bytes) or len(row) != size:
-                raise EngineError(f"{self.table.name}: {row!r} is no id of {size} bytes")
-        return rows
 
     def document(self, row: bytes, cells: Cells) -> Document:
         """The document as it was inserted."""
