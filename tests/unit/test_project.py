@@ -118,14 +118,10 @@ def test_pages_have_what_is_made_of_the_code() -> None:
         assert path.read_text(encoding="utf-8") == text, path
 
 
-#: Pages of stores that are still to be shortened.
-TOO_LONG = {"cassandra", "hbase", "mongodb", "riak"}
-
-
 @pytest.mark.parametrize(
     "page", sorted((ROOT / "docs" / "engines").glob("*.md")), ids=lambda p: p.stem
 )
 def test_the_page_of_a_store_is_short(page: Path) -> None:
     before, _, rest = page.read_text(encoding="utf-8").partition("<!-- Made by")
     words = len(before.split()) + len(rest.partition("<!-- End -->")[2].split())
-    assert words <= 700 or page.stem in TOO_LONG
+    assert words <= 700
