@@ -180,8 +180,8 @@ class CassandraClient(ProcessClient[Shared, Statements]):
                 last_building = time.monotonic()
             elif time.monotonic() - last_building > _INDEX_IDLE_SECONDS:
                 raise EngineError(
-                    "cassandra: no node builds the indexes any more, but not all of them can be "
-                    "asked; look for their errors in the nodes' logs"
+                    "cassandra: no node builds the indexes any more, but some of them are not "
+                    "queryable; the nodes' logs have the errors"
                 )
             return f"{done} of {len(wanted)} on each of {len(self._hosts())} nodes"
 

@@ -202,7 +202,7 @@ class Client(ABC):
 
     def open_thread(self) -> Client:
         """The client for the calling thread: this one if threads may share it. Its connections are
-        open and logged in when this returns, so that no operation includes that time."""
+        open and signed in when this returns, so that no operation includes that time."""
         return self
 
     def close_thread(self) -> None:  # noqa: B027 - what threads share stays open

@@ -1,7 +1,8 @@
 """HBase: standalone in one process, or ZooKeeper, a master and region servers.
 
-What a server is started with is in `server.yaml`, `hbase-site.xml.j2` and `launch`, what clients do
-in `client`, how servers are asked for their state in `health`.
+What a server is started with is in `server.yaml` and `hbase-site.xml.j2`, Java's options in
+`launch`, where clients connect in `connection`, what they do in `client`, how servers are asked for
+their state in `health`. When a node dies: `docs/engines/hbase.md`.
 """
 
 from __future__ import annotations

@@ -108,8 +108,8 @@ def _table_bytes(endpoint: Endpoint) -> int:
 
     def pending_reason() -> str | None:
         server.update(jmx(endpoint, "name=RegionServer,sub=Server"))
-        return None if "storeFileSize" in server else "its metrics are away"
+        return None if "storeFileSize" in server else "it does not show its metrics at the moment"
 
-    # HBase takes its metrics away for half a second whenever tables come or go.
+    # HBase hides its metrics for half a second whenever tables are created or dropped.
     wait_until(pending_reason, _METRICS_SECONDS, f"hbase: no disk size of {endpoint.name}")
     return int(server["storeFileSize"]) + int(server["memStoreSize"])

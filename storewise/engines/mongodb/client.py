@@ -165,7 +165,8 @@ class MongodbClient(ProcessClient[Shared, BsonCodec]):
         self._collections[kind].bulk_write(replace, ordered=False)
 
     def flush(self) -> None:
-        """The server has handled everything before the ping on the thread's one connection."""
+        """Wait for this thread's unacknowledged writes: a server answers a ping after all that came
+        before it on the same connection."""
         if not self._shared.acknowledged:
             with self._errors("flush"):
                 self._mongo.admin.command("ping")

@@ -1,6 +1,6 @@
 """From MongoDB's servers to one cluster: replica sets, the session's user, shards.
 
-Servers trust whoever knows their key file: they let it log in as the internal user ``__system``
+Servers trust whoever knows their key file: they let it sign in as the internal user ``__system``
 (https://www.mongodb.com/docs/manual/reference/built-in-roles/#internal-role), from any host and
 before any user exists. The bootstrap does this: the localhost exception, by which a first user is
 made elsewhere, would let in any user of the host, and is off. Clients then come as the session's
@@ -16,7 +16,7 @@ from pymongo import MongoClient
 from pymongo.errors import OperationFailure, PyMongoError
 
 from storewise.engines.contract.engine import Endpoint
-from storewise.engines.contract.server import BootstrapContext, Credentials
+from storewise.engines.contract.server import BootstrapContext, Credentials, JoinContext
 from storewise.engines.mongodb.connection import (
     DATABASE,
     SET_NAME,
@@ -36,7 +36,7 @@ _STEP_SECONDS = 180.0
 def as_system(endpoint: Endpoint, credentials: Credentials, seconds: float = 30.0) -> Connection:
     """One mongod itself, as the internal user; `seconds` to find it, at most. To be closed.
 
-    Routers have no internal user: mongos refuses the database that it logs in to.
+    Routers have no internal user: mongos refuses the database that it signs in to.
     """
     login = {"username": "__system", "password": credentials.key, "authSource": "local"}
     return _direct(endpoint, seconds, login)
@@ -56,9 +56,10 @@ def _direct(endpoint: Endpoint, seconds: float, login: dict[str, Any]) -> Connec
 
 
 def not_ready_reason(endpoint: Endpoint, credentials: Credentials) -> str | None:
-    """Why the server does not answer the session's user yet; None if it does. EngineError if it
-    never will."""
-    # A router may answer before the bootstrap has made the user.
+    """Why the server does not answer yet; None if it does. EngineError if it never will.
+
+    A router is asked as the session's user, a mongod as the internal user: it may answer before
+    the bootstrap has made the session's user."""
     router = endpoint.role == "router"
     log_in = as_user if router else as_system
     try:
@@ -73,6 +74,25 @@ def not_ready_reason(endpoint: Endpoint, credentials: Credentials) -> str | None
             ) from error
         return error_message(error)
     return None
+
+
+def wait_recovered(context: JoinContext) -> None:
+    """Wait until a mongod that was started again is primary or secondary: before that it replays
+    its journal and the others' log of operations (states STARTUP2 and RECOVERING)."""
+    node, spec = context.node, context.node.spec
+    endpoint = Endpoint(spec.role, spec.index, "", node.address, node.port)
+
+    def pending_reason() -> str | None:
+        try:
+            with as_system(endpoint, node.credentials) as mongo:
+                hello = mongo.admin.command("hello")
+        except PyMongoError as error:
+            return error_message(error)
+        serves = hello["isWritablePrimary"] or hello.get("secondary")
+        return None if serves else "it is neither primary nor secondary yet"
+
+    what = f"MongoDB: {spec.name} does not serve again"
+    wait_until(pending_reason, _STEP_SECONDS, what, context.raise_if_aborted)
 
 
 def bootstrap(context: BootstrapContext) -> None:

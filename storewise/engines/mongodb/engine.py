@@ -1,7 +1,8 @@
 """MongoDB: one server, a replica set, or a sharded cluster.
 
 What a server is started with is in `server.yaml` and `mongod.conf.j2`, replica sets and the
-session's user in `cluster`, sharding in `sharding`, what clients do in `client`.
+session's user in `cluster`, sharding in `sharding`, where clients sign in in `connection`, what
+they do in `client`. When a node dies: `docs/engines/mongodb.md`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from storewise.engines.contract.engine import Client, Cluster, Endpoint, Flags, Mode, Schema
-from storewise.engines.contract.server import BootstrapContext, Credentials, NodeSpec, Topology
+from storewise.engines.contract.server import (
+    BootstrapContext,
+    Credentials,
+    JoinContext,
+    NodeSpec,
+    Topology,
+)
 from storewise.engines.mongodb import cluster as mongo_cluster
 from storewise.engines.mongodb.client import MongodbClient
 from storewise.engines.mongodb.connection import open_shared
@@ -70,6 +77,10 @@ class MongoEngine(SpecEngine):
 
     def bootstrap(self, context: BootstrapContext) -> None:
         mongo_cluster.bootstrap(context)
+
+    def wait_recovered(self, context: JoinContext) -> None:
+        if context.node.spec.role != "router":
+            mongo_cluster.wait_recovered(context)
 
     def check_schema(self, settings: Mapping[str, Any], schema: Schema) -> None:
         check_key_field(self.settings_of(settings), schema.kinds)

@@ -1,7 +1,10 @@
 """MariaDB and MySQL: servers that share the documents by a hash of their ids.
 
 The nodes know nothing of each other; a client sends each document to the server that its id
-belongs to, as the published comparisons did it.
+belongs to, as the published comparisons did it. What a server is started with is in `server.yaml`
+and `my.cnf.j2`, where clients sign in in `connection`, the rest of a client in `client` and
+`storewise.engines.sql.sharded_client`. When a server dies, requests to it fail, and the next ones
+connect again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""PostgreSQL: one server, or several that share the documents by a hash of their ids."""
+"""PostgreSQL: one server, or several that share the documents by a hash of their ids.
+
+What a server is started with is in `server.yaml` and `postgresql.conf.j2`, where clients sign in
+and load in `client`, the rest of a client in `storewise.engines.sql.sharded_client`. When a server
+dies, requests to it fail, and the next ones connect again.
+"""
 
 from __future__ import annotations
 

@@ -133,7 +133,9 @@ def bootstrap(context: BootstrapContext, quorum: str | int) -> None:
 def wait_recovered(context: JoinContext, quorum: str | int) -> None:
     """Wait until a node that was started again serves, through each node that can be reached."""
     endpoints, spec = context.endpoints("data"), context.node.spec
-    complaint = f"{spec.name}: it answers again, and does not serve"
+    complaint = (
+        f"{spec.name}: it was restarted and answers, but it does not serve all its partitions"
+    )
     check = partial(check_served, endpoints, {spec.index}, quorum)
     # The recovery time ends here: looked at often.
     _wait_served(check, complaint, context.raise_if_aborted, 0.1)

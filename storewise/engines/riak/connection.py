@@ -99,7 +99,10 @@ class Connection:
         try:
             length, code = HEADER.unpack(self._read(HEADER.size))
             if not 1 <= length <= _MAX_FRAME:
-                raise EngineError(f"riak: {self.endpoint}: no answer of Riak's: {length} bytes")
+                raise EngineError(
+                    f"riak: {self.endpoint}: not a Riak response (a frame of {length} bytes): is "
+                    "another server on this port?"
+                )
             body = self._read(length - 1) if length > 1 else b""
             if code == CODES["RpbErrorResp"]:
                 error = pb.RpbErrorResp.FromString(body).errmsg.decode()
@@ -111,7 +114,9 @@ class Connection:
             return response.FromString(body)
         except pb.DecodeError as error:
             self.close()
-            raise EngineError(f"riak: {self.endpoint}: no message of Riak's: {error}") from error
+            raise EngineError(
+                f"riak: {self.endpoint}: the response cannot be decoded: {error}"
+            ) from error
         except BaseException:
             self.close()
             raise

@@ -1,7 +1,8 @@
 """Riak KV: a ring of equal nodes, each key on `replicas` of them.
 
 How a node is started is in `server.yaml` and `riak.conf.j2`, joining in `cluster`, the messages in
-`messages.yaml`, what clients do in `client`.
+`messages.yaml`, where clients connect and try again in `connection`, what they do in `client`. When
+a node dies: `docs/engines/riak.md`.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from storewise.engines.contract.engine import Cluster, Endpoint, HashPlacement, 
 from storewise.engines.contract.queries import Query, Scan
 from storewise.engines.contract.server import Credentials
 from storewise.engines.sql.reads import Part, Request, SqlReads, SqlState
-from storewise.engines.support.clients import retried
+from storewise.engines.support.clients import retried_after_conflict
 from storewise.engines.support.forms import is_batch, rows_of, taken
 from storewise.engines.support.servers import numbered_nodes
 from storewise.engines.support.table import (
@@ -102,7 +102,7 @@ class ShardedClient(SqlReads[Shared]):
 
     @abstractmethod
     def _open(self, server: Endpoint) -> Session:
-        """Connect and log in; raises of `failures`."""
+        """Connect and sign in; raises of `failures`."""
 
     @abstractmethod
     def _lost(self, session: Session, error: Exception) -> bool:
@@ -324,7 +324,7 @@ class ShardedClient(SqlReads[Shared]):
             cause = error.__context__ if isinstance(error, EngineError) else error
             return isinstance(cause, Exception) and self._undone(cause)
 
-        return retried(transaction, undone, _TRIES)
+        return retried_after_conflict(transaction, undone, _TRIES)
 
     def _connect(self) -> None:
         for store in range(len(self._stores)):

@@ -32,7 +32,7 @@ class ProcessState(Generic[Form]):
     schema: Schema | None = None
     lock: Any = field(default_factory=threading.RLock)
     clients: list[Any] = field(default_factory=list)
-    """Of `ThreadClient`: the first one's `finish` and `close` are those of the process."""
+    """All `ThreadClient`s; `finish` and `close` of the first one act for the whole process."""
 
 
 State = TypeVar("State", bound=ProcessState[Any])
@@ -106,7 +106,8 @@ class ProcessClient(Client, Generic[State, Form]):
             self._make_indexes(shared.schema)
 
     def _table(self, kind: Kind) -> Form:
-        """How a kind is kept; EngineError of a closed client, and where nobody has created it."""
+        """The table of a kind (or what the store has instead); EngineError if this client is closed
+        or the table was never created."""
         table: Form | None = self._shared.tables.get(kind)
         if table is None or self._closed:
             self._check_open()
@@ -121,7 +122,8 @@ class ProcessClient(Client, Generic[State, Form]):
             raise EngineError(f"{self.engine_name}: this client is closed")
 
     def _writing(self, verb: str) -> State:
-        """What is shared; EngineError for a client that may not write."""
+        """The state of the process, before a write; EngineError if this client is closed or was
+        connected to read."""
         if self._shared.mode != "write":
             raise EngineError(
                 f"{self.engine_name}: {verb} needs a client that is connected to write"
@@ -136,7 +138,7 @@ class ThreadClient(ProcessClient[State, Form]):
 
     @abstractmethod
     def _connect(self) -> None:
-        """Open this thread's connections and log in."""
+        """Open this thread's connections and sign in."""
 
     def __init__(self, shared: State) -> None:
         super().__init__(shared)
@@ -191,8 +193,10 @@ class ThreadClient(ProcessClient[State, Form]):
         return self._shared
 
 
-def retried(do: Callable[[], _Result], undone: Callable[[Exception], bool], tries: int) -> _Result:
-    """Do a transaction, again where the store has undone it for the sake of another one.
+def retried_after_conflict(
+    do: Callable[[], _Result], undone: Callable[[Exception], bool], tries: int
+) -> _Result:
+    """Run a transaction; run it again if the store has rolled it back because of another one.
 
     Between tries it waits at random and ever longer (to 0.2 s), or those that met would meet again.
     """

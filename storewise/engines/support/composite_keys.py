@@ -36,7 +36,7 @@ class CompositeKey:
     def values(self, document_id: bytes) -> tuple[int, ...]:
         """The numbers of an id; of one that no document can have, numbers that no row has (-1)."""
         if document_id.__class__ is not bytes:
-            raise EngineError(f"{self._kind.table}: {document_id!r} is no id of bytes")
+            raise EngineError(f"{self._kind.table}: the id {document_id!r} is not a bytes object")
         if len(document_id) != self._size:
             return self._no_row
         numbers = self._unpack(document_id)
@@ -79,8 +79,8 @@ class CompositeKey:
                 ) from error
             if document.get("_id") != right:
                 raise EngineError(
-                    f"a document of {self._kind.table} has the id {document.get('_id')!r}; "
-                    f"{self._shown(document)} give {right!r}"
+                    f"a document of {self._kind.table} has the id {document.get('_id')!r}, but its "
+                    f"key fields ({self._shown(document)}) make the id {right!r}"
                 )
 
     def _shown(self, document: Document) -> str:

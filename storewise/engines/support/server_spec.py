@@ -1,10 +1,10 @@
-"""Servers as data: ``server.yaml`` in a store's folder, and templates of the server's own files.
+"""Servers described by files: ``server.yaml`` and templates in a store's folder.
 
 ``server.yaml`` says which programs a server needs and where they are looked for, how each role is
 started and stopped, what each consistency level means, and what guards its ports. ``NAME.j2`` is
-the server's file ``NAME`` as an operator knows it (Jinja2); `node`, `settings`, `level` (the
-options of the consistency level) and `product` (``MariaDB``) are known there. What is no data is a
-method of the engine.
+the server's file ``NAME`` as an operator knows it (Jinja2). The template's variables are `node`,
+`settings`, `level` (the options of the consistency level) and `product` (``MariaDB``). What these
+files cannot express is a method of the engine.
 """
 
 from __future__ import annotations
@@ -156,9 +156,9 @@ class ServerSpec(_Part):
     """Beginnings of the server's options that a study's `config` may not have: they would open a
     port, let others in, or load code."""
     option_prefixes: tuple[str, ...] = ()
-    """What may stand before an option's name and leaves it the same option (``loose-``)."""
+    """Prefixes that do not change which option is meant (``loose-``)."""
     takes_short_options: bool = False
-    """The server takes the beginning of an option's name for it."""
+    """The server accepts abbreviated names of options."""
     roles: Mapping[str, RoleSpec]
 
     @classmethod
@@ -256,8 +256,8 @@ class ServerSpec(_Part):
         return tuple(p for p in ports if topology.nodes > 1 or not ports[p].clusters_only)
 
     def launch(self, node: Node, settings: ServerSettings, **more: Any) -> Launch:
-        """How to start a node; `more` is known in the templates, too. Pure. EngineError where an
-        optional program is needed and missing."""
+        """How to start a node; `more` adds variables for the templates. Has no side effects.
+        EngineError if an optional program is needed and missing."""
         role = self.roles[node.spec.role]
         product = node.installation.version.partition(" ")[0]
         known = {

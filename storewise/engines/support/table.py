@@ -89,8 +89,8 @@ class Table:
 
     @property
     def takes_columns(self) -> bool:
-        """Whether whole columns can be loaded; ids of a form of their own are checked, and taken
-        apart, one by one."""
+        """Whether whole columns can be loaded; not for composite ids and ids of text, which are
+        checked one by one."""
         return not self.kind.key and self.kind.fields[0].type == "id"
 
     @property
@@ -246,7 +246,7 @@ class Table:
                 self.check_value(column, value)
 
     def value(self, column: Field, stored: Any) -> Any:
-        """The document's value of what the store gives of a column."""
+        """Convert a stored value of a column to the document's value."""
         return stored
 
 

@@ -88,7 +88,8 @@ class KeyLayout:
         return result
 
     def document(self, stored: dict[bytes, bytes]) -> Document | None:
-        """Convert a stored hash to a document; None if it has no ``_id``: then it is none."""
+        """Convert a stored hash to a document; None if it has no ``_id``: the update of a missing
+        document left it."""
         if b"_id" not in stored:
             return None
         take = stored.pop
@@ -151,14 +152,14 @@ class ValkeyClient(ThreadClient[Shared, KeyLayout]):
         self._connections.close()
 
     def create(self, schema: Schema) -> None:
-        """Keys come into being with their first value; what is kept is the schema."""
+        """Store the schema only: Valkey creates keys at their first write."""
         shared = self._writing("create")
         if schema.indexes and schema.index_time != "none":
             raise self._cannot("secondary index")
         note, key = self._new_note(schema), shared.tags[0] + _SCHEMA
         is_new = self._connections.ask(0, lambda valkey: valkey.set(key, note, nx=True))
         if is_new and shared.level == "memory":
-            # A server that is started again has lost its documents, and still has its tables.
+            # A snapshot of the empty store: after a restart it has the schema, but no documents.
             self._connections.ask(0, lambda valkey: valkey.save())
         self._use_schema(schema)
 

@@ -77,7 +77,7 @@ def wait_for_cluster(
                 return f"{node}: {', '.join(wrong)}"
         return None
 
-    what = "valkey: the servers are no cluster"
+    what = "valkey: the servers did not form one cluster"
     wait_until(pending_reason, _CLUSTER_SECONDS, what, raise_if_aborted, poll=0.1)
 
 

@@ -59,7 +59,7 @@ class Connections:
             server.close()
 
     def open(self) -> None:
-        """Connect to all servers and log in."""
+        """Connect to all servers and sign in."""
         self.ask_all(range(len(self.servers)), lambda server, valkey: valkey.ping())
 
     def ask(self, server: int, request: Callable[[Any], _Result]) -> _Result:

@@ -1,7 +1,8 @@
 """Valkey, and Redis: a server that keeps all documents in memory, or a cluster of several.
 
 What a server is started with is in `server.yaml` and `valkey.conf.j2`, slots and their servers in
-`cluster`, what clients do in `client`.
+`cluster`, where clients sign in in `connection`, what they do in `client`. When a server dies, its
+documents are out of reach until it is back; a failed request is not sent again.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ def test_what_another_user_can_do_to_a_server_that_asks_nobody_is_what_we_say(
     if name == "hbase":
         reached = attempts.reached()
         assert all(place.startswith(("tcp 127.", "unix", "process")) for place in reached)
-        assert engine("hbase").guard == "none"
+        assert engine("hbase").guard == "nothing"
     else:
         for tried, answer in {"HTTP: MapReduce": " 403 ", "epmd: end it": "NO"}.items():
             assert any(answer in said for said in attempts.tried(tried)), tried
