@@ -163,7 +163,9 @@ def test_all_replicas_are_one_too_many_then(ring, monkeypatch):
     """Of the ring of the test before: ALL needs the dead node, and says so."""
     monkeypatch.setattr(cassandra_connection, "RETRY_SECONDS", 2.0)
     client = connect(replace(ring.cluster, consistency="all"), "read")
-    with pytest.raises(EngineError, match="Cannot achieve consistency level ALL"):
+    # The second, as long as the others have not noticed yet that the node is dead.
+    said = "Cannot achieve consistency level ALL|received only 2 responses"
+    with pytest.raises(EngineError, match=said):
         client.get(Kind.RNA, DOCUMENTS[Kind.RNA][0]["_id"])
     client.close()
 
