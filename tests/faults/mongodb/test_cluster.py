@@ -53,6 +53,12 @@ def test_a_replica_set_outlives_its_primary(tmp_path):
         every = [d for file in FILES.values() for d in file[Kind.RNA]]
         assert client.get_many(Kind.RNA, [d["_id"] for d in every]) == every
         client.close()
+        # Started again, the member has recovered when it is primary or secondary.
+        result.servers["data0"].again(lambda: None)
+        member = next(e for e in result.cluster.endpoints if e.name == "data0")
+        with as_system(member, secrets_of(result.cluster)) as mongo:
+            hello = mongo.admin.command("hello")
+        assert hello["isWritablePrimary"] or hello["secondary"]
 
 
 def held(result, kind):
