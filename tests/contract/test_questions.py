@@ -2,8 +2,9 @@
 makes of the parsed documents."""
 
 import math
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
+from multiprocessing import resource_tracker
 
 import numpy as np
 import psutil
@@ -232,6 +233,7 @@ def test_a_file_that_is_gone_is_named(tmp_path):
 @pytest.fixture
 def parsers():
     """The processes that engine `files` has started."""
+    resource_tracker.ensure_running()  # it is a child, too
     before = set(psutil.Process().children())
     return lambda: set(psutil.Process().children()) - before
 
@@ -248,7 +250,8 @@ def test_a_parser_that_was_killed_is_said(tmp_path, parsed, parsers):
     with closing(connect(embedded("files", tmp_path, parsed, "none"), "read")) as client:
         client.find(Find(Kind.ALIGN, (Where("e", "<", 0.0),)))
         for process in parsers():
-            process.kill()
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
             process.wait()
         with pytest.raises(EngineError, match="ended"):
             client.find(Find(Kind.ALIGN, (Where("e", "<", 0.0),)))

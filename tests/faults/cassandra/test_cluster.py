@@ -8,6 +8,7 @@ import ssl
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 
 import psutil
@@ -162,12 +163,11 @@ def test_nothing_fails_while_one_of_three_dies(ring):
 def test_all_replicas_are_one_too_many_then(ring, monkeypatch):
     """Of the ring of the test before: ALL needs the dead node, and says so."""
     monkeypatch.setattr(cassandra_connection, "RETRY_SECONDS", 2.0)
-    client = connect(replace(ring.cluster, consistency="all"), "read")
     # The second, as long as the others have not noticed yet that the node is dead.
     said = "Cannot achieve consistency level ALL|received only 2 responses"
-    with pytest.raises(EngineError, match=said):
-        client.get(Kind.RNA, DOCUMENTS[Kind.RNA][0]["_id"])
-    client.close()
+    with closing(connect(replace(ring.cluster, consistency="all"), "read")) as client:
+        with pytest.raises(EngineError, match=said):
+            client.get(Kind.RNA, DOCUMENTS[Kind.RNA][0]["_id"])
 
 
 def spoken(place, key):

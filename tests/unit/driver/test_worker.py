@@ -5,7 +5,7 @@ import threading
 
 import pytest
 from support.driving import rows, total
-from support.in_threads import arrived, job, run, ycsb
+from support.in_threads import MemoryClient, arrived, job, run, ycsb
 
 from storewise.driver import worker
 from storewise.driver.rate_search import Summary, Tried, leave
@@ -238,26 +238,39 @@ class Odd(EngineError):
         (OSError(28, "full"), StorewiseError, "OSError: [Errno 28] full"),
         (Aborted("the trial has ended"), Aborted, "the trial has ended"),
         (Odd(7, "no"), StorewiseError, "7: no"),
-        (None, ConfigError, "fieldcount is 3"),  # its own, not that of the barrier of the others
     ],
 )
 def test_what_ends_a_client_ends_the_worker_with_its_reason(
     server, tmp_path, caplog, error, kind, words
 ):
-    fields = {"fieldcount": 3} if error is None else {}
-    reads = {"name": "c", "params": {"operations": 12, **fields}}
-    level = "durable" if isinstance(error, Odd) else "relaxed"
-    trial = ycsb(reads, consistency=level, threads=3 if error is None else 1)
+    reads = {"name": "c", "params": {"operations": 12}}
+    trial = ycsb(reads, consistency="durable" if isinstance(error, Odd) else "relaxed")
     verb = "insert" if isinstance(error, Odd) else "get"
     if verb == "get":
         run(trial, tmp_path, "load")
-    if error is not None:
-        fail_on(server, verb, error)
+    fail_on(server, verb, error)
     with pytest.raises(kind) as raised:
         run(trial, tmp_path, "c" if verb == "get" else "load")
     assert words in str(raised.value)
-    assert error is None or "in before" in caplog.text, "where it happened"
+    assert "in before" in caplog.text, "where it happened"
     assert not (tmp_path / "c.0.parquet").exists()
+
+
+@pytest.mark.usefixtures("server")
+def test_a_thread_that_cannot_sign_in_ends_the_step_with_its_own_error(tmp_path, monkeypatch):
+    """Not with that of the others, which wait for it."""
+    trial = ycsb({"name": "c", "params": {"operations": 12}}, threads=3)
+    run(trial, tmp_path, "load")
+    errors = iter([EngineError("too many connections")])
+
+    def open_thread(client):
+        for error in errors:
+            raise error
+        return client
+
+    monkeypatch.setattr(MemoryClient, "open_thread", open_thread)
+    with pytest.raises(StorewiseError, match="too many connections"):
+        run(trial, tmp_path, "c")
 
 
 def test_the_end_of_the_trial_is_seen_while_clients_work(server, tmp_path):
