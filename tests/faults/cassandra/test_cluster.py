@@ -165,9 +165,9 @@ def test_all_replicas_are_one_too_many_then(ring, monkeypatch):
     monkeypatch.setattr(cassandra_connection, "RETRY_SECONDS", 2.0)
     # The second, as long as the others have not noticed yet that the node is dead.
     said = "Cannot achieve consistency level ALL|received only 2 responses"
-    with closing(connect(replace(ring.cluster, consistency="all"), "read")) as client:
-        with pytest.raises(EngineError, match=said):
-            client.get(Kind.RNA, DOCUMENTS[Kind.RNA][0]["_id"])
+    client = connect(replace(ring.cluster, consistency="all"), "read")
+    with closing(client), pytest.raises(EngineError, match=said):
+        client.get(Kind.RNA, DOCUMENTS[Kind.RNA][0]["_id"])
 
 
 def spoken(place, key):
