@@ -52,7 +52,7 @@ def host_port(endpoint: Endpoint) -> str:
 
 
 def error_message(error: Exception) -> str:
-    """What went wrong, without the driver's dump of all it knows of the servers."""
+    """The driver's message, without its description of the topology."""
     if isinstance(error, BulkWriteError):
         details = error.details
         first = [*details["writeErrors"], *details["writeConcernErrors"]][0]

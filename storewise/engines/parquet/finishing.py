@@ -100,7 +100,7 @@ def _statement(
         first = f"('0x' || hex(t._id[1:1]))::INTEGER * {settings.partitions} >> 8"
         partition = first if settings.partitions > 1 else "0"
     else:
-        # The names of a row's search stand in its own row or in that of the search.
+        # Query and library of an alignment are in its own row or in that of its search (`tasks`).
         if kind is not Kind.TASKS:
             rows += f" LEFT JOIN {source(tables[Kind.TASKS])} AS s ON s._id = t.ti"
         search = "t" if kind is Kind.TASKS else "s"

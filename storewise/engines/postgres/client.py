@@ -96,7 +96,7 @@ class PostgresClient(ShardedClient):
         return ddl.replace("CREATE TABLE", "CREATE UNLOGGED TABLE", 1)
 
     def _analyze(self, store: int) -> None:
-        # Without statistics the planner guesses until autovacuum comes by.
+        # Until there are statistics (else autovacuum makes them, later) the planner guesses.
         for table in self._shared.tables.values():
             self._run(store, f"ANALYZE {quoted(table.name)}")
 

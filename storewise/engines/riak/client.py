@@ -35,7 +35,7 @@ class Shared(ProcessState[Table]):
 
     timeout_seconds: float
     quorum: int
-    """The level's r, w and dw."""
+    """Riak's r, w and dw at the consistency level: how many replicas must answer."""
     endpoints: tuple[Endpoint, ...]
     decoders: dict[Kind, Any] = field(default_factory=dict)
     """Of `tables`; each is made once."""

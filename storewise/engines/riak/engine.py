@@ -130,7 +130,7 @@ class RiakEngine(SpecEngine):
         riak_cluster.wait_recovered(context, self._quorum(context.node.consistency))
 
     def _quorum(self, level: str) -> str | int:
-        """The level's r, w and dw."""
+        """Riak's r, w and dw at a consistency level: how many replicas must answer."""
         return self.spec.consistency[level].server["buckets.default.r"]
 
     def connect(self, cluster: Cluster, mode: Mode) -> Client:

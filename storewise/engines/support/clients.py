@@ -81,7 +81,8 @@ class ProcessClient(Client, Generic[State, Form]):
         return note
 
     def _make_tables(self, schema: Schema) -> dict[Kind, Form]:
-        """How the kinds of a schema are kept; EngineError for an index on a missing field."""
+        """The tables of a schema (or what the store has instead), for stores that keep a note;
+        EngineError for an index on a missing field."""
         raise NotImplementedError
 
     def _use_schema(self, schema: Schema) -> None:

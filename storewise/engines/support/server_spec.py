@@ -97,7 +97,7 @@ class PortSpec(_Part):
     guard: str
     """What guards it, as `ServerEngine.guard`."""
     strangers_can: str = ""
-    """What whoever reaches it could do, where it asks nobody who they are."""
+    """What anyone who reaches this port can do, if it needs no password."""
     clusters_only: bool = False
     """A standalone server does not open it."""
 
@@ -122,7 +122,7 @@ class RoleSpec(_Part):
     stop_seconds: float = 30.0
     ports: Mapping[str, PortSpec] = {}
     strangers_can: str = ""
-    """What whoever reaches its client port could do, where it asks nobody who they are."""
+    """What anyone who reaches the port for clients can do, if it needs no password."""
 
     @field_validator("stop_signal", mode="before")
     @classmethod
@@ -131,7 +131,7 @@ class RoleSpec(_Part):
 
 
 class ServerSpec(_Part):
-    """``server.yaml`` of a store."""
+    """The content of a store's ``server.yaml``."""
 
     package: str
     title: str

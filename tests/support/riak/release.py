@@ -85,7 +85,7 @@ def cuttlefish(conf):
 
 
 class Cluster:
-    """What the nodes with one port for epmd share."""
+    """The state that the stand-in's nodes share: those with the same port of epmd."""
 
     def __init__(self, release):
         self.directory = release / "cluster" / os.environ["ERL_EPMD_PORT"]
