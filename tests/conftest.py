@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -82,6 +83,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """A run of the tests that leaves something behind has failed; told once, by the first process
     of all, when the others have ended. A run that a test starts is none of the first: what it
     would find may be in use by the tests beside it."""
+    gc.collect()  # DuckDB's directories go with their clients
     if _is_xdist_worker():
         return
     directory = session.config._tmp_path_factory.getbasetemp()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import os
 import shutil
 import tempfile
@@ -38,7 +37,6 @@ def traces(since: float, directory: Path, temporary: Path) -> list[str]:
     That is: Storewise's files in `temporary`, shared memory of PostgreSQL that was made after
     `since` (Unix time) and that no process uses, and processes that work below `directory`.
     """
-    gc.collect()  # DuckDB's directories go with their clients
     result = sorted(map(str, temporary.glob("storewise*")))
     used = "".join(_mapped())
     for path in sorted(Path("/dev/shm").glob("PostgreSQL.*")):
