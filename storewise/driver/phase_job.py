@@ -24,13 +24,12 @@ import pyarrow as pa
 
 from storewise.atomic import read_as, write_aside
 from storewise.driver.worker import run_worker
-from storewise.driver.worker_job import WorkerJob, load_params
+from storewise.driver.worker_job import WorkerJob
 from storewise.errors import StorewiseError
 from storewise.layout import TRIALS
 from storewise.metrics.memory_kills import MemoryKills
 from storewise.processes import clean_own_environment, dies_with_parent, library_environment
 from storewise.schedulers.slurm import number_of_hosts
-from storewise.session.coordination.cluster import server_engine
 from storewise.session.coordination.ending import how_it_ended
 from storewise.session.coordination.liveness import Abort, abort
 from storewise.session.coordination.trial_job import TrialJob, trial_job
@@ -38,7 +37,6 @@ from storewise.session.jobs.external import external_store, is_external
 from storewise.session.jobs.sidecar import phase_cluster
 from storewise.study.shares import Share
 from storewise.study.trial import Trial
-from storewise.workloads.registry import workload
 
 #: Files through which a job tells the processes on its hosts what to do, in the live directory.
 JOBS = "jobs"
@@ -127,9 +125,6 @@ def run_one(job: PhaseJob, worker: int) -> None:
             }
             conditions["beside"] = servers.beside
             conditions["warnings"] = list(servers.formed.warnings)
-            if job.loads and worker == 0:
-                # The others wait for this one before they load.
-                check_room(trial, job.shards)
         outside = is_external(trial)
         if outside:
             database = stack.enter_context(
@@ -164,17 +159,6 @@ def run_one(job: PhaseJob, worker: int) -> None:
             check,
             frame.log,
         )
-
-
-def check_room(trial: Trial, shards: Path | None) -> None:
-    """EngineError where the servers keep all documents in memory and have too little for those
-    that the trial will load."""
-    store = server_engine(trial)
-    if store.in_memory:
-        known = workload(trial.workload)
-        load = load_params(trial, known.phases[trial.load.name])
-        contents = known.contents(load, shards, study_fields=trial.study_fields)
-        store.check_room(trial.topology, trial.settings, contents)
 
 
 def await_files(

@@ -19,7 +19,6 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from storewise.documents import KINDS, Encoding, Kind
 from storewise.engines.contract.engine import Client, Engine, Placement, Schema, SourceFile
-from storewise.engines.contract.server import Content
 from storewise.workloads.faults import Crash, Slow
 
 
@@ -318,11 +317,6 @@ class Checked:
         return bool(self.lost or self.wrong or self.counted != self.expected)
 
 
-def content_of(documents: int, some: Sequence[bytes]) -> Content:
-    """So many documents of the mean size of some of them, which are BSON."""
-    return Content(documents, sum(map(len, some)) / len(some))
-
-
 class Workload(ABC):
     """What clients do, phase by phase."""
 
@@ -341,14 +335,6 @@ class Workload(ABC):
         """How many documents the loading phase makes itself, given its parameters; None where that
         is up to the inputs."""
         return None
-
-    def contents(
-        self, load: Any, shards: Path | None, *, study_fields: bool
-    ) -> dict[Kind, Content]:
-        """How many documents of each kind the loading phase will store, given its parameters, and
-        how large they are on average, by a look at some; without the kinds of which nobody has
-        counted the documents."""
-        return {}
 
     def resolve(self, phase: str, params: Mapping[str, Any], base: Path) -> dict[str, Any]:
         """A phase's (or step's) parameters as the study gives them -> under their own names, with

@@ -20,7 +20,6 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from storewise.documents import Kind
 from storewise.engines.contract.engine import Cluster, Endpoint, Engine, EngineSettings
 from storewise.errors import EngineError
 
@@ -194,15 +193,6 @@ class Launch:
     """The server must not be started as root: root runs it in a user namespace as nobody."""
 
 
-@dataclass(frozen=True, slots=True)
-class Content:
-    """What a load will store of one kind."""
-
-    documents: int
-    bytes: float
-    """Mean size of a document as BSON."""
-
-
 @dataclass(slots=True, kw_only=True)
 class JoinContext:
     """What `ServerEngine.join` may use. Made by the session; here for its types."""
@@ -245,8 +235,6 @@ class ServerEngine(Engine):
     """From the start of a server's process to its first answer, at most."""
     own_loopback: ClassVar[bool] = False
     """On loopback node k listens on 127.0.0.(k + 1), for servers that tell nodes by address."""
-    in_memory: ClassVar[bool] = False
-    """Its servers keep all documents in memory, and say in `check_room` what fits."""
     guard: ClassVar[str] = "nothing"
     """What guards the client port of a node, in a few words for the report ("password")."""
 
@@ -306,13 +294,6 @@ class ServerEngine(Engine):
                             f"{endpoint.name} on host {endpoint.host} answers on its own host, but "
                             f"not to this host within {self.ready_seconds:g} s: {words}"
                         )
-
-    def check_room(
-        self, topology: Topology, settings: Mapping[str, Any], contents: Mapping[Kind, Content]
-    ) -> None:
-        """EngineError where what a trial will load does not fit into the nodes' memory
-        (`in_memory`); called before anything is loaded. Kinds whose number of documents nobody
-        knows are not in `contents`."""
 
     def peer_guards(self, endpoint: Endpoint) -> Mapping[str, str]:
         """What guards each of a node's further ports; by name."""

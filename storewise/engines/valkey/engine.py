@@ -13,11 +13,9 @@ from typing import Any
 import psutil
 from pydantic import Field as Setting
 
-from storewise.documents import ID_BYTES, Kind
 from storewise.engines.contract.engine import Client, Cluster, Endpoint, Flags, Mode
 from storewise.engines.contract.server import (
     BootstrapContext,
-    Content,
     Credentials,
     JoinContext,
     NodeSpec,
@@ -31,11 +29,6 @@ from storewise.engines.valkey.connection import Connections, Unavailable
 from storewise.errors import EngineError
 
 SPEC = ServerSpec.read(__package__)
-#: What a document takes at least beside its BSON, its key and its id in the order, bytes. Measured
-#: in Valkey 9.1.2 on 50,000 documents: 165 (`align`), 302 (`rna`, whose texts are long).
-_DOCUMENT_OVERHEAD_BYTES = 116
-#: Of ids that are texts: those of YCSB, `user` and a number of 63 bits.
-_KEY_BYTES = 22
 
 
 class ValkeySettings(ConfigSettings):
@@ -64,7 +57,6 @@ class ValkeyEngine(SpecEngine):
     )
     Settings = ValkeySettings
     packages = ("valkey", "libvalkey")
-    in_memory = True
 
     def roles(self, topology: Topology, settings: Mapping[str, Any]) -> tuple[NodeSpec, ...]:
         self.settings_of(settings)
@@ -106,26 +98,6 @@ class ValkeyEngine(SpecEngine):
             with Connections((own,), CLUSTER_ADMIN, node.credentials.key) as connections:
                 wait_for_cluster(connections, node.topology.nodes, context.raise_if_aborted)
 
-    def check_room(
-        self, topology: Topology, settings: Mapping[str, Any], contents: Mapping[Kind, Content]
-    ) -> None:
-        room = topology.nodes * self.settings_of(settings).max_bytes(topology.memory_mb)
-        needed = sum(c.documents * (c.bytes + _overhead(kind)) for kind, c in contents.items())
-        if needed > room:
-            documents = sum(content.documents for content in contents.values())
-            raise EngineError(
-                f"valkey keeps all documents in memory: {documents:,} documents take at least "
-                f"{needed / 2**20:,.0f} MB, and {topology.nodes} nodes of {topology.memory_mb:,} "
-                f"MB have {room / 2**20:,.0f} MB for them; give the nodes more (factor "
-                "`node_memory_mb`, setting `memory_share`), take more nodes, or load less"
-            )
-
     def connect(self, cluster: Cluster, mode: Mode) -> Client:
         self.settings_of(cluster.settings)
         return ValkeyClient(Shared.of(cluster, mode, self.level_of(cluster))).connected()
-
-
-def _overhead(kind: Kind) -> int:
-    """Bytes that a document of a kind takes beside its BSON, at least."""
-    id_bytes = ID_BYTES if kind.fields[0].type == "id" else _KEY_BYTES
-    return _DOCUMENT_OVERHEAD_BYTES + len(kind.table) + 2 * id_bytes

@@ -12,12 +12,10 @@ from pydantic import Field
 
 from storewise.documents import KINDS, Kind
 from storewise.engines.contract.engine import Client, Placement, SourceFile
-from storewise.engines.contract.server import Content
 from storewise.errors import EngineError, InputError
 from storewise.ssearch.inputs.shards import load_shard
 from storewise.ssearch.inputs.table import InputFile
 from storewise.ssearch.parse.remote import fetched_ahead, prepare
-from storewise.workloads.alignments.contents import contents_of
 from storewise.workloads.alignments.insert_batches import assign_files, parts_of, roll_back_file
 from storewise.workloads.alignments.mixed_phase import MixedParams, left_files, mixed
 from storewise.workloads.alignments.point_reads import PointReads
@@ -89,11 +87,6 @@ class AlignmentsWorkload(Workload):
                 "such as `write: {leave: 0.3}`, or set `writes: 0`"
             )
         return None
-
-    def contents(
-        self, load: Any, shards: Path | None, *, study_fields: bool
-    ) -> dict[Kind, Content]:
-        return {} if shards is None else contents_of(shards, load.leave, study_fields=study_fields)
 
     def placement(self, stores: int, written: Sequence[Path]) -> Placement:
         return ShardPlacement(StoredFiles.read(written))

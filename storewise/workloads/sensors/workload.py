@@ -21,7 +21,6 @@ from bson.objectid import ObjectId
 from storewise.documents import Document, Kind
 from storewise.engines.contract.engine import Client, Placement
 from storewise.engines.contract.queries import Count, Find, Where
-from storewise.engines.contract.server import Content
 from storewise.errors import ConfigError, EngineError
 from storewise.workloads.contract import (
     Checked,
@@ -31,7 +30,6 @@ from storewise.workloads.contract import (
     VerifyContext,
     Workload,
     blocks,
-    content_of,
 )
 from storewise.workloads.reader import Native, Reader, route
 from storewise.workloads.sensors.generator import (
@@ -48,8 +46,6 @@ from storewise.workloads.sensors.generator import (
 from storewise.workloads.sensors.params import AddParams, KeyParams, LoadParams, RangeParams
 from storewise.workloads.sensors.verify import check_readings
 
-#: Readings whose mean size is taken for all.
-_LOOKED_AT = 200
 #: Keys drawn at a time.
 _DRAW = 1024
 #: Documents of one scan or get where a client must read everything.
@@ -78,13 +74,6 @@ class MeasuresWorkload(Workload):
 
     def documents_made(self, load: Mapping[str, Any]) -> int:
         return LoadParams.model_validate(dict(load)).rows
-
-    def contents(
-        self, load: Any, shards: Path | None, *, study_fields: bool
-    ) -> dict[Kind, Content]:
-        first = Part(load.readings, 0, min(load.rows, _LOOKED_AT)).chunks(_LOOKED_AT)
-        some = [_to_bson(document) for batch in batches(first, _LOOKED_AT) for document in batch]
-        return {MEASURES: content_of(load.rows, some)}
 
     def placement(self, stores: int, written: Sequence[Path]) -> Placement:
         return _BySeries(stores)

@@ -11,11 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
-
 from storewise.documents import Field, Kind
 from storewise.engines.contract.engine import Client, HashPlacement, Placement
-from storewise.engines.contract.server import Content
 from storewise.workloads.contract import (
     Checked,
     ClientContext,
@@ -23,16 +20,11 @@ from storewise.workloads.contract import (
     PhaseSpec,
     VerifyContext,
     Workload,
-    content_of,
 )
-from storewise.workloads.ycsb.operations import Run, encode, load_records
+from storewise.workloads.ycsb.operations import Run, load_records
 from storewise.workloads.ycsb.params import RUNS, LoadParams, MixedParams, RunParams
 from storewise.workloads.ycsb.properties import resolve
-from storewise.workloads.ycsb.values import Values
 from storewise.workloads.ycsb.verify import check_records
-
-#: Records whose mean size is taken for all.
-_LOOKED_AT = 200
 
 
 @cache
@@ -72,14 +64,6 @@ class YcsbWorkload(Workload):
 
     def documents_made(self, load: Mapping[str, Any]) -> int:
         return LoadParams.model_validate(dict(load)).records
-
-    def contents(
-        self, load: Any, shards: Path | None, *, study_fields: bool
-    ) -> dict[Kind, Content]:
-        first = np.arange(load.insertstart, min(load.end, load.insertstart + _LOOKED_AT))
-        values = Values(load, np.random.default_rng(0), 0)
-        some = encode(values.records(load.keys(first)))
-        return {usertable(load.fieldcount): content_of(load.records, some)}
 
     def resolve(self, phase: str, params: Mapping[str, Any], base: Path) -> dict[str, Any]:
         """Parameters under their own names, with those of the property file that they name."""

@@ -105,7 +105,7 @@ def test_a_worker_gets_what_earlier_phases_left(job, frame, jobs, tmp_path):
 
 
 def test_a_worker_of_servers_or_of_a_database_gets_what_there_is(job, frame, jobs, monkeypatch):
-    rooms, databases = [], []
+    databases = []
 
     @contextmanager
     def cluster(trial, logs, its, **place):
@@ -121,7 +121,6 @@ def test_a_worker_of_servers_or_of_a_database_gets_what_there_is(job, frame, job
 
     monkeypatch.setattr(phase_job, "phase_cluster", cluster)
     monkeypatch.setattr(phase_job, "external_store", external)
-    monkeypatch.setattr(phase_job, "check_room", lambda *given: rooms.append(given))
     served = replace(job, trial=trial_of("postgres"), phase="load", served=True, loads=True)
     for worker in (0, 1):
         phase_job.run_one(served, worker)
@@ -129,7 +128,6 @@ def test_a_worker_of_servers_or_of_a_database_gets_what_there_is(job, frame, job
         assert (told.cluster, told.routers, told.versions) == ("theirs", (8,), {"pg": "17"})
         assert (told.conditions["beside"], told.conditions["warnings"]) == (["router"], ["small"])
         assert told.store.is_dir(), "the servers have the data"
-    assert rooms == [(served.trial, None)], "one of them asks"
     assert frame.checks == ["check"] * 2, "which sees the end of servers beside them, too"
     assert frame.given["load.0"]["defer"] == 3.0, "a node may know more than its clients"
     for worker in (0, 1):
@@ -137,19 +135,6 @@ def test_a_worker_of_servers_or_of_a_database_gets_what_there_is(job, frame, job
         assert (jobs[-1].cluster, jobs[-1].versions) == ("database", {"db": "1"})
         assert jobs[-1].store.is_dir()
     assert databases == [("run-1", {"creates": True}), ("run-1", {"creates": False})]
-
-
-def test_room_is_asked_for_where_a_store_keeps_all_in_memory(monkeypatch):
-    asked = []
-
-    def check_room(topology, settings, contents):
-        asked.append((topology.nodes, [c.documents for c in contents.values()]))
-
-    for in_memory in (True, False):
-        store = SimpleNamespace(in_memory=in_memory, check_room=check_room)
-        monkeypatch.setattr(phase_job, "server_engine", lambda trial, store=store: store)
-        phase_job.check_room(trial_of("valkey"), None)
-    assert asked == [(1, [40])]
 
 
 def test_files_of_other_hosts_are_awaited_and_one_that_never_comes_is_named(tmp_path):
