@@ -15,7 +15,7 @@ from bson.objectid import ObjectId
 
 from storewise.documents import Document, Kind, fields
 from storewise.engines.contract.queries import Where
-from storewise.engines.support.table import check_names, make_table
+from storewise.engines.support.table import make_table
 from storewise.errors import EngineError
 
 #: By the type of a field, how its value is stored.
@@ -36,7 +36,6 @@ class BsonCodec:
         self.kind = kind
         self.table = make_table(kind, study_fields=study_fields)
         columns = fields(kind, study_fields=study_fields)
-        self._names = frozenset(column.name for column in columns)
         self._encode = {c.name: _ENCODE[c.type] for c in columns if c.type in _ENCODE}
         self._decoded = tuple(c.name for c in columns if c.type in ("id", "key", "int"))
 
@@ -72,13 +71,8 @@ class BsonCodec:
 
     def bson(self, document: Document) -> bytes:
         """A document as it is sent; EngineError where it has other fields than its kind."""
-        if document.keys() != self._names:
-            check_names(self.kind, self._names, document)
         self.table.check((document,))
-        stored = {name: self.stored(name, value) for name, value in document.items()}
-        if stored["_id"] is None:
-            raise EngineError(f"a document of {self.kind.table} has no id")
-        return bson.encode(stored)
+        return bson.encode({name: self.stored(name, value) for name, value in document.items()})
 
     def changes(self, changes: Mapping[str, Any]) -> dict[str, Any]:
         """The values of an update as they are stored; EngineError for what cannot be changed."""

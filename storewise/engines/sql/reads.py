@@ -21,9 +21,8 @@ from storewise.documents import Document, Kind
 from storewise.engines.contract.engine import Cluster, Flags, Mode
 from storewise.engines.contract.queries import Count, Find, Histogram, Plan, Query, Scan, Top
 from storewise.engines.support.clients import ProcessState, ThreadClient
-from storewise.engines.support.composite_keys import CompositeKey, quoted
 from storewise.engines.support.stores import IN_LIST, Router
-from storewise.engines.support.table import Row, Table
+from storewise.engines.support.table import CompositeKey, Row, Table, quoted
 from storewise.errors import EngineError
 
 #: What a store with SQL in the client's process can do.
@@ -243,9 +242,7 @@ class SqlReads(ThreadClient[State, Table]):
 
     def top(self, query: Top) -> list[tuple[Any, int]]:
         answers = self._gather(self._requests(query))
-        table = self._table(query.kind)
-        column = table.column(query.field)
-        return query.merged([(table.value(column, v), n) for v, n in rows] for rows in answers)
+        return query.merged([(value, n) for value, n in rows] for rows in answers)
 
     def histogram(self, query: Histogram) -> dict[int, int]:
         bins: Counter[int] = Counter()

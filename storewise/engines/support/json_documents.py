@@ -15,7 +15,7 @@ import orjson
 
 from storewise.documents import Document, Kind
 from storewise.engines.contract.engine import Schema
-from storewise.engines.support.table import Row, Table, check_names, make_tables
+from storewise.engines.support.table import Row, Table, make_tables
 from storewise.errors import EngineError
 
 
@@ -27,11 +27,6 @@ class JsonTable(Table):
     def rows(self, documents: Sequence[Document]) -> list[Row]:
         """The documents as (id, JSON text)."""
         self.check(documents)
-        names = frozenset(self.names)
-        for document in documents:
-            if document.keys() != names:
-                check_names(self.kind, names, document)
-            self.check_value(self.columns[0], document["_id"])
         return [(document["_id"], self._text(document)) for document in documents]
 
     def decoder(self) -> Any:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence, Set
-from contextlib import suppress
+import struct
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from operator import itemgetter
@@ -29,8 +29,6 @@ from storewise.documents import (
 )
 from storewise.engines.contract.engine import Schema
 from storewise.engines.contract.queries import Where
-from storewise.engines.support.composite_keys import MAX_INT, CompositeKey
-from storewise.engines.support.composite_keys import quoted as quoted
 from storewise.errors import EngineError
 
 Row = tuple[Any, ...]
@@ -38,26 +36,85 @@ Row = tuple[Any, ...]
 SCHEMA_TABLE = "storewise_schema"
 
 _PARAMS_FIELD = Field(PARAMS_COLUMN, "str", "the search's pg_* and mp_* values as a JSON object")
-
-
+#: The largest integer of a column: the stores' have a sign.
+MAX_INT = (1 << 63) - 1
 #: Cannot be encoded as UTF-8.
 _SURROGATE = re.compile("[\ud800-\udfff]")
 #: Column type -> a function that tells whether such a column can hold a value.
 CAN_HOLD: Mapping[FieldType, Callable[[Any], bool]] = {
     "id": lambda value: type(value) is bytes and len(value) == ID_BYTES,
-    "key": lambda value: type(value) is bytes and value.isascii(),
+    "key": lambda value: type(value) is bytes and 0 < len(value) <= KEY_BYTES and value.isascii(),
     "int": lambda value: type(value) is int and -MAX_INT - 1 <= value <= MAX_INT,
     "float": lambda value: type(value) in (int, float),
     "str": lambda value: type(value) is str and not _SURROGATE.search(value),
 }
-
-TYPES: Mapping[FieldType, frozenset[type]] = {
+#: Column type -> the types of its values.
+_TYPES: Mapping[FieldType, frozenset[type]] = {
     "id": frozenset({bytes, NoneType}),
     "key": frozenset({bytes, NoneType}),
     "int": frozenset({int, NoneType}),
     "float": frozenset({int, float, NoneType}),
     "str": frozenset({str, NoneType}),
 }
+
+#: Width of a number in bytes -> its code in `struct`.
+_CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
+
+
+def quoted(name: str) -> str:
+    """A SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+class CompositeKey:
+    """The numbers that the ids of a kind pack (`Kind.key`), faster than `Kind.pack` does it."""
+
+    def __init__(self, kind: Kind) -> None:
+        self._kind = kind
+        self.names = tuple(name for name, _ in kind.key)
+        packer = struct.Struct(">" + "".join(_CODES[width] for _, width in kind.key))
+        self.pack: Callable[..., bytes] = packer.pack
+        """The id of the numbers, each an argument."""
+        self._unpack, self._size = packer.unpack, packer.size
+        self._no_row = (-1,) * len(self.names)
+
+    def values(self, document_id: bytes) -> tuple[int, ...]:
+        """The numbers of an id; of one that no document can have, numbers that no row has (-1)."""
+        if len(document_id) != self._size:
+            return self._no_row
+        numbers = self._unpack(document_id)
+        return numbers if max(numbers) <= MAX_INT else self._no_row
+
+    def compared(self, operator: str, document_id: bytes, mark: str) -> tuple[str, list[int]]:
+        """SQL and parameters of a comparison of the key with an id, column by column."""
+        numbers = self.values(document_id)
+        if numbers == self._no_row:
+            raise EngineError(f"{self._kind.table}: no document can have the id {document_id!r}")
+        names = [quoted(name) for name in self.names]
+        if operator == "=":
+            return " AND ".join(f"{name} = {mark}" for name in names), list(numbers)
+        clause, values = f"{names[-1]} {operator} {mark}", [numbers[-1]]
+        for name, number in zip(names[-2::-1], numbers[-2::-1], strict=True):
+            clause = f"({name} {operator[0]} {mark} OR ({name} = {mark} AND {clause}))"
+            values = [number, number, *values]
+        # What holds for every row in question, for planners that look no deeper.
+        return f"({names[0]} {operator[0]}= {mark} AND {clause})", [numbers[0], *values]
+
+    def check(self, document: Document) -> None:
+        """Raise EngineError for a document whose id is not that of its numbers."""
+        numbers = {name: document[name] for name in self.names}
+        try:
+            right = self.pack(*numbers.values())
+        except struct.error as error:
+            raise EngineError(
+                f"a document of {self._kind.table} has a number that its key cannot hold: "
+                f"{numbers}: {error}"
+            ) from error
+        if document["_id"] != right:
+            raise EngineError(
+                f"a document of {self._kind.table} has the id {document['_id']!r}, but its key "
+                f"fields ({numbers}) make the id {right!r}"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +128,14 @@ class Table:
     columns: tuple[Field, ...]
     composite: CompositeKey | None = dataclass_field(default=None, compare=False, kw_only=True)
     by_name: Mapping[str, Field] = dataclass_field(init=False, compare=False, repr=False)
+    fields: tuple[Field, ...] = dataclass_field(init=False, compare=False, repr=False)
+    """Those that every document has."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "by_name", {column.name: column for column in self.columns})
+        by_name = {column.name: column for column in self.columns}
+        names = {"_id", *by_name}
+        object.__setattr__(self, "by_name", by_name)
+        object.__setattr__(self, "fields", tuple(f for f in self.kind.fields if f.name in names))
 
     @property
     def name(self) -> str:
@@ -133,13 +195,14 @@ class Table:
 
     def key_of_row(self) -> Callable[[Row], Any]:
         """A function that gives the primary key of a row, which sorts as ids do."""
-        return self.composite.of_row(self.names) if self.composite else itemgetter(0)
+        return itemgetter(*map(self.names.index, self.key))
 
     def id_of_row(self) -> Callable[[Row], bytes]:
         """A function that gives the id of a row."""
+        key = self.key_of_row()
         if self.composite is None:
-            return itemgetter(0)
-        key, pack = self.composite.of_row(self.names), self.composite.pack
+            return key
+        pack = self.composite.pack
         return lambda row: pack(*key(row))
 
     def column(self, name: str) -> Field:
@@ -151,44 +214,34 @@ class Table:
         raise EngineError(f"{self.name} has no column {name!r}; it has {known}")
 
     def rows(self, documents: Sequence[Document]) -> list[Row]:
-        """The documents as tuples in the order of the columns.
-
-        A document that lacks a column or has a field more is an EngineError: a value that the
-        table cannot hold would otherwise be lost without a word.
-        """
+        """The documents as tuples in the order of the columns; EngineError as in `check`."""
         self.check(documents)
         if self.has_params:
             return [self._params_row(document) for document in documents]
-        names = {"_id", *self.names}
-        if sum(map(len, documents)) == len(documents) * len(names):
-            with suppress(KeyError):
-                return list(map(itemgetter(*self.names), documents))
-        for document in documents:
-            check_names(self.kind, names, document)
-        return []
+        return list(map(itemgetter(*self.names), documents))
 
     def check(self, documents: Sequence[Document]) -> None:
-        """Raise EngineError for ids that no document of this kind can have (of those that the
-        stores would take), and for values of a wrong type, which some stores would keep and others
-        silently convert."""
-        for column in self.kind.fields:
-            name, right = column.name, TYPES[column.type]
-            if name == "_id":
-                right = frozenset({bytes})
-            if not right.issuperset([type(document.get(name)) for document in documents]):
-                wrong = next(d.get(name) for d in documents if type(d.get(name)) not in right)
-                raise self._cannot_hold(column, wrong)
-        if self.kind.key:
-            (self.composite or CompositeKey(self.kind)).check(documents)
-        if self.kind.fields[0].type != "key":
-            return
+        """Raise EngineError for documents with other fields than the table's, which would
+        otherwise be lost without a word; for values of a wrong type, which some stores would keep
+        and others silently convert; and for ids that no document of this kind can have."""
+        try:
+            for field in self.fields:
+                if not _TYPES[field.type].issuperset([type(d[field.name]) for d in documents]):
+                    values = [document[field.name] for document in documents]
+                    wrong = next(v for v in values if type(v) not in _TYPES[field.type])
+                    raise self._cannot_hold(field, wrong)
+        except KeyError as error:
+            raise EngineError(f"a document of {self.name} lacks the field {error}") from error
+        if not self.has_params and sum(map(len, documents)) != len(documents) * len(self.fields):
+            names = {name for document in documents for name in document}
+            extra = ", ".join(sorted(names - {field.name for field in self.fields}))
+            raise EngineError(f"a document of {self.name} has unknown fields: {extra}")
         for document in documents:
-            key = document.get("_id")
-            if not (isinstance(key, bytes) and 0 < len(key) <= KEY_BYTES and key.isascii()):
-                raise EngineError(
-                    f"a document of {self.name} has the id {key!r}; expected 1 to {KEY_BYTES} "
-                    "bytes of ASCII text"
-                )
+            self.check_value(self.fields[0], document["_id"])
+        if self.kind.key:
+            key = self.composite or CompositeKey(self.kind)
+            for document in documents:
+                key.check(document)
 
     def check_value(self, column: Field, value: Any) -> None:
         """Raise EngineError for a value (not None) that the column cannot hold."""
@@ -202,11 +255,9 @@ class Table:
 
     def _params_row(self, document: Document) -> Row:
         rest = dict(document)
+        values = [rest.pop(name) for name in self.names[:-1]]
         try:
-            values = [rest.pop(name) for name in self.names[:-1]]
             params = json.dumps(rest, ensure_ascii=False, separators=(",", ":"))
-        except KeyError as error:
-            raise EngineError(f"a document of {self.name} lacks the field {error}") from error
         except (TypeError, ValueError) as error:
             raise EngineError(f"{self.name}: a value cannot be written as JSON: {error}") from error
         return (*values, params)
@@ -244,20 +295,6 @@ class Table:
             column = self.by_name.get(name)
             if column is not None and value is not None:
                 self.check_value(column, value)
-
-    def value(self, column: Field, stored: Any) -> Any:
-        """Convert a stored value of a column to the document's value."""
-        return stored
-
-
-def check_names(kind: Kind, names: Set[str], document: Document) -> None:
-    """EngineError for a document that lacks a field, or has others where its kind has no open
-    ones."""
-    if lacking := sorted(names - document.keys()):
-        raise EngineError(f"a document of {kind.table} lacks the field {lacking[0]!r}")
-    extra = sorted(document.keys() - names)
-    if extra and not kind.open_fields:
-        raise EngineError(f"a document of {kind.table} has unknown fields: {', '.join(extra)}")
 
 
 def make_table(kind: Kind, *, study_fields: bool, composite: bool = False) -> Table:
@@ -303,9 +340,9 @@ def described(text: str, kinds: Sequence[Kind]) -> Schema:
     EngineError for tables of another workload."""
     content = json.loads(text)
     known = {kind.table: kind for kind in kinds}
-    if foreign := [name for name in content["kinds"] if name not in known]:
+    if foreign := ", ".join(name for name in content["kinds"] if name not in known):
         raise EngineError(
-            f"the store has tables of another workload: {', '.join(foreign)}; this one has "
+            f"the store has tables of another workload: {foreign}; this one has "
             f"{', '.join(known)}: load into an empty store"
         )
     return Schema(

@@ -19,9 +19,8 @@ from storewise.engines.contract.engine import Cluster, Endpoint, HashPlacement, 
 from storewise.engines.contract.queries import Count, Scan
 from storewise.engines.contract.server import Credentials
 from storewise.engines.support.clients import ProcessState, ThreadClient
-from storewise.engines.support.composite_keys import MAX_INT
 from storewise.engines.support.servers import numbered_nodes
-from storewise.engines.support.table import check_names, make_table
+from storewise.engines.support.table import MAX_INT, make_table
 from storewise.engines.valkey.cluster import tag_of
 from storewise.engines.valkey.connection import Connections
 from storewise.errors import EngineError
@@ -51,7 +50,6 @@ class KeyLayout:
         self.prefixes = tuple(order + b":" for order in self.orders)
         """What the keys of documents begin with."""
         self._names = frozenset(column.name for column in columns)
-        self._id = columns[0]
         self._integers = [column for column in columns if column.type == "int"]
         self._readers = [(c.name, c.name.encode(), _READERS[c.type]) for c in columns]
 
@@ -60,10 +58,6 @@ class KeyLayout:
         than its kind, or values that a field cannot hold."""
         table = self.table
         table.check(documents)
-        for document in documents:
-            if document.keys() != self._names:
-                check_names(self.kind, self._names, document)
-            table.check_value(self._id, document["_id"])
         for column in self._integers:
             # The server would store longer integers, which a document cannot have.
             for value in [d[column.name] for d in documents if abs(d[column.name] or 0) > MAX_INT]:
