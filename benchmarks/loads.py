@@ -153,11 +153,11 @@ class SqliteImport(Tool):
     needs = "sqlite3"
 
     def ready(self, ready: list[Part]) -> Callable[[], None]:
-        from storewise.engines.support.batches import rows_of
+        from storewise.engines.support.batches import batch_rows
 
         commands = [".mode ascii"]
         for number, (kind, batch) in enumerate(ready):
-            rows = rows_of(batch)
+            rows = batch_rows(batch)
             path = self.file(number, (f"{_ascii(row)}\x1e".encode() for row in rows))
             commands.append(f".import {path} {kind.table}")
 

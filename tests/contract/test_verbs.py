@@ -273,12 +273,13 @@ def _wrong_batches(name, documents):
     """Record batches that are no documents, with what is said of each."""
     good = encoded(name, Kind.RNA, documents)
     ids = pa.array([documents[0]["_id"], None, None], pa.binary(12))
-    yield good.drop_columns(["s"]), "lacks the column 's'"
-    yield good.append_column("colour", pa.array(["red"] * 3)), "unknown columns: colour"
-    yield good.append_column("s", good.column("s")), "columns twice: s"
+    yield good.drop_columns(["s"]), r"ti \(fixed_size_binary\[12\]\); expected .*, s \(string\)"
+    yield good.append_column("colour", pa.array(["red"] * 3)), r"colour \(string\); expected"
+    yield good.append_column("s", good.column("s")), r"s \(string\); expected"
+    yield good.select(good.schema.names[::-1]), "expected _id"
     place = good.schema.names.index("b")
     wrong = good.set_column(place, "b", pa.array(["1", "2", "3"]))
-    yield wrong, r"rna\.b takes int64.*string"
+    yield wrong, r"b \(string\).* expected .*b \(int64\)"
     names = good.schema.names
     yield pa.RecordBatch.from_arrays([ids, *good.columns[1:]], names=names), "null in _id"
 
@@ -306,14 +307,10 @@ def test_what_is_no_document_of_the_kind_is_refused(target, writer):
             writer.insert(Kind.ALIGN, [{**align, "z": float("inf")}])
         assert writer.get(Kind.ALIGN, align["_id"]) is None
     # A refused batch leaves nothing behind (of several servers in the one that refuses), and the
-    # next one goes in; in another order they are the same columns.
+    # next one goes in.
     assert holds(writer, Kind.RNA, before)
     assert writer.get(Kind.RNA, good["_id"]) is None
-    batch = documents[Kind.RNA]
-    if encoding == "arrow":
-        batch = encoded(target.name, Kind.RNA, batch)
-        batch = batch.select(batch.schema.names[::-1])
-    writer.insert(Kind.RNA, batch)
+    writer.insert(Kind.RNA, encoded(target.name, Kind.RNA, documents[Kind.RNA]))
     assert _same(writer, Kind.RNA, documents[Kind.RNA])
 
 

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from storewise.atomic import aside
 from storewise.dataset.home import sync
-from storewise.documents import Kind
+from storewise.documents import ID_BYTES, Kind
 from storewise.engines.chdb.connection import (
     DIRECTORY,
     FAILURES,
@@ -37,7 +37,6 @@ from storewise.engines.contract.queries import Count, Find
 from storewise.engines.sql.arrow import arrow_table
 from storewise.engines.sql.embedded import EmbeddedSql
 from storewise.engines.sql.reads import SqlState
-from storewise.engines.support.batches import ARROW_TYPES, BINARY
 from storewise.engines.support.table import Row, Table, describe, described, make_tables, quoted
 from storewise.errors import EngineError
 
@@ -231,9 +230,9 @@ class ChdbClient(EmbeddedSql[Shared]):
         batch = arrow_table(table, documents)
         if not batch.num_rows:
             return
-        ids = ARROW_TYPES["id"]
+        ids = pa.binary(ID_BYTES)
         schema = pa.schema(
-            [pa.field(f.name, BINARY if f.type == ids else f.type) for f in batch.schema]
+            [pa.field(f.name, pa.binary() if f.type == ids else f.type) for f in batch.schema]
         )
         try:
             self._connection().insert(f"INSERT INTO {self._source(table, 0)}", batch.cast(schema))

@@ -24,7 +24,7 @@ from typing import Any
 import pyarrow as pa
 
 from storewise.engines.chdb.settings import ChdbSettings
-from storewise.engines.support.batches import BINARY, rows_of
+from storewise.engines.support.batches import batch_rows
 from storewise.engines.support.table import Row
 from storewise.errors import EngineError
 
@@ -96,7 +96,7 @@ class Connection:
         if not content:
             return []
         with pa.ipc.open_stream(content) as stream:
-            return [row for batch in stream for row in rows_of(_with_keys(batch))]
+            return [row for batch in stream for row in batch_rows(_with_keys(batch))]
 
     def insert(self, sql: str, storewise_incoming: Any) -> None:
         """An INSERT of an Arrow table, which ClickHouse finds by the name of the argument. Raises
@@ -110,7 +110,7 @@ def _with_keys(batch: pa.RecordBatch) -> pa.RecordBatch:
     at = batch.schema.get_field_index("_id")
     if at < 0 or batch.schema.field(at).type != pa.string():
         return batch
-    return batch.set_column(at, "_id", batch.column(at).cast(BINARY))
+    return batch.set_column(at, "_id", batch.column(at).cast(pa.binary()))
 
 
 def _address(settings: ChdbSettings) -> str:

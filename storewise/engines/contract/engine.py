@@ -223,8 +223,9 @@ class Client(ABC):
         takes; acknowledged when it returns.
 
         In the encoding "arrow" the batch is one `pyarrow.RecordBatch`. It has a column for each
-        field of the table, and of a kind with open fields the others as a JSON object in
-        ``params``; one with other columns is an EngineError, as dicts with other fields are.
+        field of the table, in their order, and of a kind with open fields the others as a JSON
+        object in ``params``; with other columns it is an EngineError, as dicts with other fields
+        are.
 
         An id that exists already is overwritten, so that a retried shard never doubles.
         """

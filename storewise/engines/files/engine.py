@@ -37,8 +37,8 @@ from storewise.engines.contract.engine import (
 )
 from storewise.engines.contract.queries import Count, Find, Histogram, Scan, Top
 from storewise.engines.files.worker import Task, answer
+from storewise.engines.support.batches import ids_of
 from storewise.engines.support.clients import ProcessClient, ProcessState
-from storewise.engines.support.forms import is_batch
 from storewise.engines.support.table import Table, make_table
 from storewise.errors import EngineError, StorewiseError
 from storewise.processes import Pool, processors
@@ -123,7 +123,7 @@ class FilesClient(ProcessClient[ProcessState[Table], Table]):
         """Nothing is stored: what the files hold counts as stored up to these documents."""
         self._writing("insert")
         last: dict[bytes, int] = {}
-        for document_id in _ids(documents):
+        for document_id in ids_of(documents):
             prefix, _, ordinal = split_id(document_id)
             last[prefix] = max(last.get(prefix, 0), ordinal + 1)
         with self._shared.lock:
@@ -215,15 +215,6 @@ def _read_schema(store: Path) -> bool:
         return bool(json.loads(path.read_text(encoding="utf-8"))["study_fields"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise EngineError(f"files: {path} cannot be read: {error}") from error
-
-
-def _ids(documents: Sequence[Any]) -> list[bytes]:
-    """The ids of dicts or of a record batch."""
-    if is_batch(documents):
-        from storewise.engines.support import batches
-
-        return batches.ids_of(documents)
-    return [document["_id"] for document in documents]
 
 
 class FilesEngine(Engine):

@@ -15,7 +15,7 @@ from storewise.documents import FieldType
 from storewise.engines.contract.engine import Endpoint
 from storewise.engines.contract.server import Credentials
 from storewise.engines.sql.sharded_client import Session, ShardedClient
-from storewise.engines.support.forms import is_batch
+from storewise.engines.support.batches import batch_rows, is_batch
 from storewise.engines.support.table import Row, Table, quoted
 
 DATABASE = "postgres"
@@ -175,11 +175,7 @@ class PostgresClient(ShardedClient):
 
 
 def _rows_of(documents: Any) -> list[Row]:
-    if not is_batch(documents):
-        return cast(list[Row], documents)
-    from storewise.engines.support import batches
-
-    return batches.rows_of(documents)
+    return batch_rows(documents) if is_batch(documents) else cast(list[Row], documents)
 
 
 def _on_conflict(table: Table) -> str:

@@ -11,14 +11,13 @@ import pyarrow.compute as pc
 from pyarrow import csv
 
 from storewise.documents import ID_BYTES
-from storewise.engines.support.batches import ARROW_TYPES, BINARY
 
 _OPTIONS = csv.WriteOptions(include_header=False, quoting_style="needed")
 
 
 def csv_of(batch: pa.RecordBatch) -> bytes:
     """The rows of a batch, ids as PostgreSQL writes bytes: ``\\x`` and hexadecimal digits."""
-    arrays = [_in_hex(a) if a.type == ARROW_TYPES["id"] else a for a in batch.columns]
+    arrays = [_in_hex(a) if a.type == pa.binary(ID_BYTES) else a for a in batch.columns]
     sink = pa.BufferOutputStream()
     csv.write_csv(pa.RecordBatch.from_arrays(arrays, names=batch.schema.names), sink, _OPTIONS)
     return bytes(sink.getvalue())
@@ -29,6 +28,7 @@ def _in_hex(ids: pa.Array) -> pa.Array:
     digits = memoryview(ids.buffers()[1])[start:stop].hex().encode()
     buffers = [None, pa.py_buffer(digits)]
     column = pa.FixedSizeBinaryArray.from_buffers(pa.binary(2 * ID_BYTES), len(ids), buffers)
-    nothing, prefix = pa.scalar(b"", BINARY), pa.scalar(b"\\x", BINARY)
-    texts = pc.binary_join_element_wise(prefix, column.cast(BINARY), nothing).cast(pa.string())
+    binary = pa.binary()
+    nothing, prefix = pa.scalar(b"", binary), pa.scalar(b"\\x", binary)
+    texts = pc.binary_join_element_wise(prefix, column.cast(binary), nothing).cast(pa.string())
     return pc.if_else(ids.is_valid(), texts, None)

@@ -10,8 +10,7 @@ import pandas  # noqa: F401
 import pyarrow as pa
 
 from storewise.documents import Document
-from storewise.engines.support.batches import arrow_schema
-from storewise.engines.support.forms import is_batch, taken
+from storewise.engines.support.batches import arrow_schema, is_batch, taken
 from storewise.engines.support.table import Table
 from storewise.errors import EngineError
 

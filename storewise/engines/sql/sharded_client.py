@@ -21,8 +21,8 @@ from storewise.engines.contract.engine import Cluster, Endpoint, HashPlacement, 
 from storewise.engines.contract.queries import Query, Scan
 from storewise.engines.contract.server import Credentials
 from storewise.engines.sql.reads import Part, Request, SqlReads, SqlState
+from storewise.engines.support.batches import ids_of, is_batch, rows_of, taken
 from storewise.engines.support.clients import retried_after_conflict
-from storewise.engines.support.forms import is_batch, rows_of, taken
 from storewise.engines.support.servers import numbered_nodes
 from storewise.engines.support.table import (
     SCHEMA_TABLE,
@@ -223,12 +223,10 @@ class ShardedClient(SqlReads[Shared]):
 
     def _grouped_batch(self, batch: Any) -> dict[int, Any]:
         """The part of each store that gets one."""
-        from storewise.engines.support import batches
-
         if len(self._stores) == 1:
             return {0: batch} if len(batch) else {}
         places: dict[int, list[int]] = {}
-        for row, document_id in enumerate(batches.ids_of(batch)):
+        for row, document_id in enumerate(ids_of(batch)):
             places.setdefault(self._store_of(document_id), []).append(row)
         return {store: batch.take(rows) for store, rows in places.items()}
 

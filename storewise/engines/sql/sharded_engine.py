@@ -12,7 +12,7 @@ from storewise.engines.contract.engine import Cluster, Mode
 from storewise.engines.contract.server import NodeSpec, Topology
 from storewise.engines.sql.reads import FLAGS
 from storewise.engines.sql.sharded_client import ShardedClient, Shared
-from storewise.engines.support.forms import prepare
+from storewise.engines.support.batches import prepare
 from storewise.engines.support.server_spec import ConfigSettings, SpecEngine
 from storewise.engines.support.servers import check_topology, data_nodes
 

@@ -19,7 +19,7 @@ from storewise.documents import FieldType, Kind
 from storewise.engines.contract.engine import Cluster, Engine, EngineSettings, Mode
 from storewise.engines.sql.embedded import EmbeddedSql
 from storewise.engines.sql.reads import FLAGS, SqlState
-from storewise.engines.support.forms import prepare, rows_of
+from storewise.engines.support.batches import prepare, rows_of
 from storewise.engines.support.table import Row, Table, quoted
 from storewise.errors import EngineError
 

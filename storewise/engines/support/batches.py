@@ -1,94 +1,104 @@
-"""Record batches of documents: their columns checked, and as rows and dicts.
+"""Documents as a store is given them: dicts, or a record batch of Arrow.
 
-pyarrow is imported with this module, so that engines import it only when they get a batch: a
-worker whose documents are dicts must not pay for Arrow (`forms`).
+pyarrow is imported only where batches come: workers are started hundreds of times, and one whose
+documents are dicts must not pay for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from importlib import import_module
 from typing import Any
 
-import pyarrow as pa
-
-from storewise.documents import ID_BYTES, Document, FieldType
+from storewise.documents import ID_BYTES, Document, Kind
 from storewise.engines.support.table import Row, Table, make_table
 from storewise.errors import EngineError
 
-BINARY = pa.binary()
-#: The Arrow types of columns.
-ARROW_TYPES: Mapping[FieldType, Any] = {
-    "id": pa.binary(ID_BYTES),
-    "key": BINARY,
-    "int": pa.int64(),
-    "float": pa.float64(),
-    "str": pa.string(),
-}
+
+def prepare(kinds: Iterable[Kind]) -> None:
+    """Import pyarrow where a workload may bring record batches (it stores `kinds`), so that the
+    first one does not wait for it."""
+    if any(make_table(kind, study_fields=False).takes_columns for kind in kinds):
+        import_module("pyarrow")
+
+
+def is_batch(documents: object) -> bool:
+    """Whether these are a `pyarrow.RecordBatch`."""
+    return isinstance(documents, getattr(sys.modules.get("pyarrow"), "RecordBatch", ()))
+
+
+def taken(table: Table, documents: Sequence[Any]) -> Any:
+    """What an engine goes on with of the documents that it is given: a record batch that has the
+    table's columns, or dicts.
+
+    EngineError for a batch with other columns; dicts are checked by `Table.rows`.
+    """
+    if not is_batch(documents):
+        return documents
+    return (checked if table.takes_columns else documents_of)(table, documents)
+
+
+def rows_of(table: Table, documents: Sequence[Any]) -> list[Row]:
+    """`Table.rows` of dicts, or of a record batch."""
+    documents = taken(table, documents)
+    return batch_rows(documents) if is_batch(documents) else table.rows(documents)
+
+
+def ids_of(documents: Any) -> list[bytes]:
+    """The ids of dicts, or of a record batch."""
+    if is_batch(documents):
+        return _values(documents.column("_id"))
+    return [document["_id"] for document in documents]
 
 
 @lru_cache
-def arrow_schema(table: Table) -> pa.Schema:
-    """The Arrow schema of a table; only the primary key is never null."""
+def arrow_schema(table: Table) -> Any:
+    """The `pyarrow.Schema` of a table; only the primary key is never null."""
+    import pyarrow as pa
+
+    types = {
+        "id": pa.binary(ID_BYTES),
+        "key": pa.binary(),
+        "int": pa.int64(),
+        "float": pa.float64(),
+        "str": pa.string(),
+    }
     return pa.schema(
-        [
-            pa.field(c.name, ARROW_TYPES[c.type], nullable=c.name not in table.key)
-            for c in table.columns
-        ]
+        [pa.field(c.name, types[c.type], nullable=c.name not in table.key) for c in table.columns]
     )
 
 
-def checked(table: Table, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch with the columns of `table` in its order, without a copy of them.
-
-    EngineError for a batch that lacks a column, has one more, has one of another type, or a null
-    among the ids. Of a table with a composite key: `documents_of` first.
-    """
-    schema, names = arrow_schema(table), batch.schema.names
-    if batch.schema.equals(schema) and not batch.column(0).null_count:
-        return batch
-    for name in table.names:
-        if name not in names:
-            raise EngineError(f"a batch of {table.name} lacks the column {name!r}")
-    if extra := sorted(set(names) - set(table.names)):
-        raise EngineError(f"a batch of {table.name} has unknown columns: {', '.join(extra)}")
-    if len(names) != len(table.names):
-        twice = sorted({name for name in names if names.count(name) > 1})
-        raise EngineError(f"a batch of {table.name} has columns twice: {', '.join(twice)}")
-    arrays = [batch.column(names.index(name)) for name in table.names]
-    for field, array in zip(schema, arrays, strict=True):
-        if array.type != field.type:
-            raise EngineError(
-                f"{table.name}.{field.name} takes {field.type}; the batch has {array.type}"
-            )
-        if array.null_count and not field.nullable:
-            raise EngineError(f"a batch of {table.name} has a null in {field.name}")
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+def checked(table: Table, batch: Any) -> Any:
+    """The batch, which must have the columns of `table` in its order, with `arrow_schema`."""
+    schema, given = arrow_schema(table), batch.schema
+    if given.names != schema.names or given.types != schema.types:
+        columns, expected = (", ".join(f"{f.name} ({f.type})" for f in s) for s in (given, schema))
+        raise EngineError(f"a batch of {table.name} has the columns {columns}; expected {expected}")
+    if batch.column(0).null_count:
+        raise EngineError(f"a batch of {table.name} has a null in _id")
+    return type(batch).from_arrays(batch.columns, schema=schema)
 
 
-def ids_of(batch: pa.RecordBatch) -> list[bytes]:
-    """The ids of a batch, in its order."""
-    return values_of(batch.column(batch.schema.get_field_index("_id")))
-
-
-def rows_of(batch: pa.RecordBatch) -> list[Row]:
+def batch_rows(batch: Any) -> list[Row]:
     """The rows of a batch as tuples of Python values, in the order of its columns."""
-    return list(zip(*map(values_of, batch.columns), strict=True))
+    return list(zip(*map(_values, batch.columns), strict=True))
 
 
-def documents_of(table: Table, batch: pa.RecordBatch) -> list[Document]:
+def documents_of(table: Table, batch: Any) -> list[Document]:
     """The documents of a batch as dicts, for stores that keep no columns; EngineError as in
     `checked`."""
     study_fields = any(
         field.beyond_study and field.name not in batch.schema.names for field in table.kind.fields
     )
     columns = make_table(table.kind, study_fields=study_fields)
-    return list(map(columns.decoder(), rows_of(checked(columns, batch))))
+    return list(map(columns.decoder(), batch_rows(checked(columns, batch))))
 
 
-def values_of(array: pa.Array) -> list[Any]:
+def _values(array: Any) -> list[Any]:
     """The values of a column as Python objects."""
-    if array.type == ARROW_TYPES["id"]:  # of values of a fixed width to_pylist is slow
+    if str(array.type) == f"fixed_size_binary[{ID_BYTES}]":  # of these `to_pylist` is slow
         values: list[Any] = array.to_numpy(zero_copy_only=False).tolist()
         return values
     return list(array.to_pylist())
