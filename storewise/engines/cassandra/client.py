@@ -212,26 +212,15 @@ class CassandraClient(ProcessClient[Shared, Statements]):
         documents = {d["_id"]: d for rows in answers for d in map(statements.decode, rows)}
         return [documents.get(document_id) for document_id in document_ids]
 
-    def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool | None:
-        """Write the changed columns without a read, which creates a missing row (returns None).
-
-        If a field in the JSON column changes, the document is read first; then a concurrent update
-        of it may be lost."""
+    def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> None:
+        """Write the changed columns without a read, which creates a missing row."""
         self._writing("update")
         statements = self._table(kind)
         table = statements.table
         table.check_changes(changes)
-        read_first = table.has_params and not changes.keys() <= set(table.names[:-1])
-        if read_first:
-            old = self.get(kind, document_id)
-            if old is None:
-                return False
-            (row,) = table.rows([{**old, **changes}])
-            wanted = {*changes, table.names[-1]}
-            changes = {n: v for n, v in zip(table.names, row, strict=True) if n in wanted}
         cql = statements.update(tuple(changes))
         self._rows(cql, [*changes.values(), *table.key_values(document_id)])
-        return True if read_first else None
+        return None
 
     def delete(self, kind: Kind, document_id: bytes) -> bool:
         """A read, then a delete; not one transaction."""

@@ -253,7 +253,8 @@ class Client(ABC):
         return [self.get(kind, document_id) for document_id in document_ids]
 
     def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool | None:
-        """Set fields of a document. Returns True if it exists, False if not.
+        """Set fields of a document, of those that its kind names. Returns True if it exists, False
+        if not.
 
         Returns None if the store does not report this (one request without a read): then an update
         of a missing document may create one. Verification notices it, as it counts documents.

@@ -18,19 +18,17 @@ from storewise.engines.contract.engine import Endpoint, Schema
 from storewise.engines.contract.queries import Count, Scan
 from storewise.engines.hbase import health
 from storewise.engines.hbase.connection import FAMILY, NAMESPACE, Connection, cells_of, idl
-from storewise.engines.hbase.rows import PARAMS, RowFormat
+from storewise.engines.hbase.rows import RowFormat
 from storewise.engines.hbase.settings import HbaseSettings
 from storewise.engines.support.clients import ProcessState, ThreadClient
 from storewise.engines.support.splits import split_points
 from storewise.engines.support.stores import chunks
 from storewise.engines.support.table import make_tables
-from storewise.errors import EngineError
 
 #: A table's attribute with its schema; HBase keeps attributes that it does not know.
 _SCHEMA = b"STOREWISE"
 #: Servers move regions at times: where they are is asked again after that, s.
 _REGIONS_SECONDS = 10.0
-_UPDATE_TRIES = 50
 _CONNECT_SECONDS = 10.0
 #: For a table with all its regions.
 _CREATE_SECONDS = 180.0
@@ -144,23 +142,10 @@ class HbaseClient(ThreadClient[Shared, RowFormat]):
         self._connection.put(rows.name, rows.rows(documents))
 
     def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool:
-        """Update in one request. Open fields share a cell: it is read, then compared and set, again
-        if another client has changed it meanwhile."""
         self._writing("update")
-        rows, connection = self._table(kind), self._connection
-        if (cells := rows.cells(changes)) is not None:
-            return connection.update(rows.name, document_id, rows.present, cells)
-        for _ in range(_UPDATE_TRIES):
-            (stored,) = connection.get(rows.name, [document_id])
-            if stored is None:
-                return False
-            new = rows.changed(document_id, stored, changes)
-            if connection.replace(rows.name, document_id, PARAMS, stored[PARAMS], new):
-                return True
-        raise EngineError(
-            f"hbase: update of {kind.table}: other clients changed the document "
-            f"{_UPDATE_TRIES} times meanwhile"
-        )
+        rows = self._table(kind)
+        cells = rows.cells(changes)
+        return self._connection.update(rows.name, document_id, rows.present, cells)
 
     def delete(self, kind: Kind, document_id: bytes) -> bool:
         self._writing("delete")

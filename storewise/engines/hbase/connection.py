@@ -112,12 +112,6 @@ class Connection:
         )
         return done
 
-    def replace(self, table: bytes, row: bytes, name: bytes, expected: bytes, cells: Cells) -> bool:
-        """Write cells if the cell `name` has the value `expected`; returns whether it had."""
-        put = self._put(row, cells)
-        done: bool = self.call("checkAndPut", table, row, FAMILY, name, expected, put)
-        return done
-
     def delete(self, table: bytes, row: bytes) -> bool:
         """Delete what a row has now, by its timestamp; returns whether there was a row.
 

@@ -10,14 +10,13 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from storewise.documents import PARAMS_COLUMN, Document, Field, FieldType
+from storewise.documents import Document, Field, FieldType
 from storewise.engines.hbase.connection import Cells
 from storewise.engines.support.table import Table
 from storewise.errors import EngineError
 
 #: Neither UTF-8 nor a number, and no id is so short.
 _NULL = b"\xff"
-PARAMS = PARAMS_COLUMN.encode()
 _LONG, _DOUBLE = struct.Struct(">q"), struct.Struct(">d")
 _WRITERS: Mapping[FieldType, Callable[[Any], bytes]] = {
     "id": bytes,
@@ -74,19 +73,10 @@ class RowFormat:
         ]
         return self._decode((row, *values))
 
-    def cells(self, changes: Mapping[str, Any]) -> Cells | None:
-        """The cells that an update writes; None where they depend on the stored row: open fields
-        share one. EngineError for changes that the kind does not allow."""
+    def cells(self, changes: Mapping[str, Any]) -> Cells:
+        """The cells that an update writes; EngineError for changes that the kind does not allow."""
         self.table.check_changes(changes)
-        if not changes.keys() <= self._fields.keys():
-            return None
         return {
             name.encode(): _NULL if value is None else _WRITERS[self._fields[name].type](value)
             for name, value in changes.items()
         }
-
-    def changed(self, row: bytes, stored: Cells, changes: Mapping[str, Any]) -> Cells:
-        """The cells that an update of open fields writes into a row."""
-        new = self.rows([{**self.document(row, stored), **changes}])[row]
-        names = {PARAMS, *(name.encode() for name in changes)}
-        return {name: value for name, value in new.items() if name in names}

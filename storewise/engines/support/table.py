@@ -284,9 +284,8 @@ class Table:
             raise EngineError(f"update of {self.name}: an id cannot be changed")
         if part := [name for name, _ in self.kind.key if name in changes]:
             raise EngineError(f"update of {self.name}: {part[0]} is part of the id")
-        if not self.has_params:
-            for name in changes:
-                self.column(name)
+        for name in changes:
+            self.column(name)
         self.check_types(changes)
 
     def check_types(self, changes: Mapping[str, Any]) -> None:

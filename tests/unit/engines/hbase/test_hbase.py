@@ -10,7 +10,7 @@ from support.servers.samples import sample
 from storewise.documents import Field, Kind
 from storewise.engines.contract.engine import Schema
 from storewise.engines.hbase.launch import class_path
-from storewise.engines.hbase.rows import PARAMS, RowFormat
+from storewise.engines.hbase.rows import RowFormat
 from storewise.engines.support.splits import split_points
 from storewise.engines.support.table import make_tables
 from storewise.errors import EngineError
@@ -24,13 +24,7 @@ def tasks():
 
 
 def test_an_update_writes_the_cells_that_it_names(tasks):
-    """Open fields share a cell, so that the stored row must be known."""
     assert tasks.cells({"lib": "x", "t": None}) == {b"lib": b"x", b"t": b"\xff"}
-    assert tasks.cells({"lib": "x", "mp_other": "1"}) is None
-    ((row, stored),) = tasks.rows([TASKS]).items()
-    new = tasks.changed(row, stored, {"lib": "x", "mp_other": "1"})
-    assert new.keys() == {b"lib", PARAMS}
-    assert tasks.document(row, stored | new) == {**TASKS, "lib": "x", "mp_other": "1"}
 
 
 def test_numbers_are_those_of_hbase_s_bytes(tasks):
