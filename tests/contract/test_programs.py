@@ -112,7 +112,7 @@ def test_what_is_not_there_is_named(installed, tmp_path, monkeypatch):
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
     monkeypatch.setattr("storewise.engines.support.java._USUAL_JAVA", ())
-    with pytest.raises(EngineError, match=r"Java 8 or 11 or 17 is needed; none found.*JAVA_HOME"):
+    with pytest.raises(EngineError, match=r"Java 8 or 11 or 17 is needed; found: none.*JAVA_HOME"):
         engine("hbase").find({"home": str(tmp_path)})
 
 

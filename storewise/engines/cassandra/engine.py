@@ -34,10 +34,8 @@ from storewise.engines.contract.server import (
 )
 from storewise.engines.support.java import JavaSettings
 from storewise.engines.support.server_spec import ConfigSettings, ServerSpec, SpecEngine
-from storewise.engines.support.servers import check_topology, data_nodes
 from storewise.errors import EngineError
 
-SPEC = ServerSpec.read(__package__)
 #: What a server says that has looked up the user (and did not fail to).
 _REFUSALS = ("incorrect", "not permitted to log in", "Bad credentials")
 
@@ -45,7 +43,7 @@ _REFUSALS = ("incorrect", "not permitted to log in", "Bad credentials")
 class CassandraSettings(JavaSettings, ConfigSettings):
     """What a study may say of Cassandra."""
 
-    spec = SPEC
+    spec = ServerSpec.read(__package__)
     concurrency: int = Setting(
         default=128, ge=1, le=2048, description="requests in flight of one client thread"
     )
@@ -59,7 +57,6 @@ class CassandraEngine(SpecEngine):
     """Cassandra's servers."""
 
     name = "cassandra"
-    spec = SPEC
     flags = Flags(
         embedded=False,
         replicas=True,
@@ -80,11 +77,9 @@ class CassandraEngine(SpecEngine):
     own_loopback = True
 
     def roles(self, topology: Topology, settings: Mapping[str, Any]) -> tuple[NodeSpec, ...]:
-        self.settings_of(settings)
-        check_topology(self.name, topology, most_replicas=topology.nodes)
         # Alone it has nobody to meet, and may try another port if one is taken.
         meets = ("data",) if topology.nodes > 1 else ()
-        return data_nodes(topology, meets=meets, ports=self.spec.ports("data", topology))
+        return tuple(replace(spec, meets=meets) for spec in super().roles(topology, settings))
 
     def find(self, settings: Mapping[str, Any]) -> Installation:
         installed = super().find(settings)

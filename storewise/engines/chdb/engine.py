@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from storewise.engines.chdb.settings import ChdbSettings
 from storewise.engines.contract.engine import Client, Cluster, Engine, Mode
 from storewise.engines.sql.reads import FLAGS
-from storewise.engines.support.installation import asked
+from storewise.engines.support.installation import output_of
 from storewise.errors import EngineError
 
 
@@ -63,9 +63,5 @@ def _clickhouse() -> str:
     """ClickHouse's version, read in a child process: importing `chdb` starts threads, and the
     caller may fork later."""
     code = "import chdb; print(chdb.engine_version)"
-    done = asked("chdb", (sys.executable, "-P", "-c", code))
-    if done.returncode:
-        # On a processor that it was not built for, it crashes without a message.
-        words = done.stderr.strip().splitlines() or [f"ended with status {done.returncode}"]
-        raise EngineError(f"chdb: it cannot be loaded: {words[-1]}")
-    return done.stdout.strip()
+    # On a processor that it was not built for, it crashes without a message.
+    return output_of("chdb", (sys.executable, "-P", "-c", code))

@@ -27,9 +27,8 @@ from storewise.engines.hbase import health
 from storewise.engines.hbase.client import HbaseClient, Shared
 from storewise.engines.hbase.connection import Connection
 from storewise.engines.hbase.launch import class_path, launch_of
-from storewise.engines.hbase.settings import SPEC, HbaseSettings
+from storewise.engines.hbase.settings import HbaseSettings
 from storewise.engines.support.server_spec import SpecEngine
-from storewise.engines.support.servers import check_topology
 from storewise.errors import EngineError
 
 #: Memory of nodes that hold no documents, MiB: a heap of 256 and Java's own.
@@ -42,7 +41,7 @@ class HbaseEngine(SpecEngine):
 
     name = "hbase"
     data_roles = ("regionserver", "master")
-    spec = SPEC
+    one_copy = "copies are a matter of HDFS (`rootdir` and its own dfs.replication)"
     flags = Flags(embedded=False, updates=True, deletes=True, scans=True, count="scan", owner=True)
     Settings = HbaseSettings
     packages = ("thriftpy2",)
@@ -51,8 +50,7 @@ class HbaseEngine(SpecEngine):
 
     def roles(self, topology: Topology, settings: Mapping[str, Any]) -> tuple[NodeSpec, ...]:
         distributed = self.settings_of(settings).is_distributed(topology)
-        why = "copies are a matter of HDFS (`rootdir` and its own dfs.replication)"
-        check_topology(self.name, topology, routers=True, one_copy=why)
+        self.check_topology(topology, 1, routers=True)
         # Clients connect to the gateways, which therefore come first.
         before = ("zookeeper",) if distributed else ("master",)
         threads, memory = topology.threads, topology.memory_mb

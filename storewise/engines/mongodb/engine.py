@@ -21,10 +21,9 @@ from storewise.engines.contract.server import (
 from storewise.engines.mongodb import cluster as mongo_cluster
 from storewise.engines.mongodb.client import MongodbClient
 from storewise.engines.mongodb.connection import open_shared
-from storewise.engines.mongodb.settings import SPEC, MongoSettings
+from storewise.engines.mongodb.settings import MongoSettings
 from storewise.engines.mongodb.sharding import check_key_field
 from storewise.engines.support.server_spec import SpecEngine
-from storewise.engines.support.servers import check_topology, data_nodes
 
 #: Voting members that a replica set can have.
 MAX_REPLICAS = 7
@@ -36,7 +35,6 @@ class MongoEngine(SpecEngine):
     """MongoDB's servers."""
 
     name = "mongodb"
-    spec = SPEC
     in_first_study = True
     flags = Flags(
         embedded=False,
@@ -61,8 +59,8 @@ class MongoEngine(SpecEngine):
 
     def roles(self, topology: Topology, settings: Mapping[str, Any]) -> tuple[NodeSpec, ...]:
         chosen: MongoSettings = self.settings_of(settings)
-        check_topology(self.name, topology, MAX_REPLICAS, routers=True)
-        data = data_nodes(topology, topology.replicas)
+        self.check_topology(topology, MAX_REPLICAS, routers=True)
+        data = self.data_nodes(topology, topology.replicas)
         if not chosen.is_sharded(topology):
             return data
         config = tuple(NodeSpec("config", n, 1, _SMALL_MB) for n in range(chosen.config_servers))

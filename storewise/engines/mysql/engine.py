@@ -40,7 +40,6 @@ class MysqlEngine(ShardedEngine):
     """MariaDB's or MySQL's server."""
 
     name = "mariadb"
-    spec = MysqlSettings.spec
     in_first_study = True
     encoding = "arrow"
     Settings = MysqlSettings

@@ -39,7 +39,6 @@ class PostgresEngine(ShardedEngine):
     """PostgreSQL as a server, sharded by the client where there are several."""
 
     name = "postgres"
-    spec = PostgresSettings.spec
     in_first_study = True
     encoding = "arrow"
     Settings = PostgresSettings

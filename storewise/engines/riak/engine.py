@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -32,16 +33,13 @@ from storewise.engines.riak.messages import QUORUMS
 from storewise.engines.riak.ring import ring_size
 from storewise.engines.support.installation import environment_of, place_of, usual_places
 from storewise.engines.support.server_spec import ConfigSettings, ServerSpec, SpecEngine
-from storewise.engines.support.servers import check_topology, data_nodes
 from storewise.errors import EngineError
-
-SPEC = ServerSpec.read(__package__)
 
 
 class RiakSettings(ConfigSettings):
     """What a study may say of Riak."""
 
-    spec = SPEC
+    spec = ServerSpec.read(__package__)
     backend: Literal["leveldb", "bitcask", "leveled", "memory"] = Setting(
         default="leveldb", description="what keeps the data of a partition (`storage_backend`)"
     )
@@ -54,7 +52,6 @@ class RiakEngine(SpecEngine):
     """Riak KV's nodes."""
 
     name = "riak"
-    spec = SPEC
     flags = Flags(
         embedded=False, replicas=True, updates=True, deletes=True, count="none", owner=True
     )
@@ -63,9 +60,7 @@ class RiakEngine(SpecEngine):
     ready_seconds = 180.0
 
     def roles(self, topology: Topology, settings: Mapping[str, Any]) -> tuple[NodeSpec, ...]:
-        self.settings_of(settings)
-        check_topology(self.name, topology, most_replicas=topology.nodes)
-        return data_nodes(topology, meets=("data",), ports=self.spec.ports("data", topology))
+        return tuple(replace(s, meets=("data",)) for s in super().roles(topology, settings))
 
     def find(self, settings: Mapping[str, Any]) -> Installation:
         """The release on this host: a directory with ``bin/riak``, ``releases`` and ``erts-*``.
@@ -74,7 +69,7 @@ class RiakEngine(SpecEngine):
         RIAK_HOME name, else behind the ``riak`` on the PATH (after loading ``settings["module"]``;
         packages have a launcher there, which is no release), else where packages put it.
         """
-        environment, variables = environment_of(settings), (self.spec.variable, "RIAK_HOME")
+        environment, variables = environment_of(settings), self.spec.variables
         named = settings.get("home") or next(filter(None, map(os.environ.get, variables)), None)
         program = shutil.which("riak", path=environment.get("PATH"))
         if named:

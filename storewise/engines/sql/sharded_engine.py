@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field as Setting
 
 from storewise.engines.contract.engine import Cluster, Mode
-from storewise.engines.contract.server import NodeSpec, Topology
 from storewise.engines.sql.reads import FLAGS
 from storewise.engines.sql.sharded_client import ShardedClient, Shared
 from storewise.engines.support.batches import prepare
 from storewise.engines.support.server_spec import ConfigSettings, SpecEngine
-from storewise.engines.support.servers import check_topology, data_nodes
 
 
 class ShardedSettings(ConfigSettings):
@@ -36,11 +33,6 @@ class ShardedEngine(SpecEngine):
         owner=True,
     )
     client: ClassVar[type[ShardedClient]]
-
-    def roles(self, topology: Topology, settings: Mapping[str, Any]) -> tuple[NodeSpec, ...]:
-        why = "its servers are independent shards that hold each document once"
-        check_topology(self.name, topology, one_copy=why)
-        return data_nodes(topology)
 
     def connect(self, cluster: Cluster, mode: Mode) -> ShardedClient:
         settings = self.settings_of(cluster.settings)

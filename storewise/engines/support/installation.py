@@ -20,33 +20,29 @@ OWN_STORES = "~/.local/share/storewise"
 _SECONDS = 60
 
 
-def asked(
+def output_of(
     title: str, command: Sequence[str], environment: Mapping[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
-    """What a program says when it is asked for its version; EngineError where it does not run."""
+) -> str:
+    """What a program prints, on stderr where it says nothing on stdout; EngineError where it does
+    not run or fails."""
+    words = f"{title}: {shlex.join(command)}"
     try:
-        return subprocess.run(
+        done = subprocess.run(
             command,
             capture_output=True,
             text=True,
+            errors="replace",
             timeout=_SECONDS,
             env=clean_environment({**os.environ, **(environment or {})}),
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise EngineError(f"{title}: {shlex.join(command)} does not run: {error}") from error
-
-
-def printed_version(
-    title: str, command: Sequence[str], environment: Mapping[str, str] | None = None
-) -> str:
-    """The first line that a program prints of its version."""
-    done = asked(title, command, environment)
+        raise EngineError(f"{words} does not run: {error}") from error
     text = (done.stdout or done.stderr).strip()
     if done.returncode != 0 or not text:
-        words = f"ended with status {done.returncode}: {text or 'nothing'}"
-        raise EngineError(f"{title}: {shlex.join(command)} {words}")
-    return text.splitlines()[0]
+        last = text.splitlines()[-1:] or ["it says nothing"]
+        raise EngineError(f"{words} ended with status {done.returncode}: {last[0]}")
+    return text
 
 
 def environment_of(settings: Mapping[str, Any]) -> dict[str, str]:
@@ -74,20 +70,6 @@ def usual_places(patterns: Sequence[str]) -> list[Path]:
 def _module_environment(name: str) -> Mapping[str, str]:
     """The environment after ``module load``, as far as it differs from ours."""
     script = f"module load {shlex.quote(name)} 1>&2 && env -0"
-    try:
-        done = subprocess.run(
-            ["bash", "-lc", script], capture_output=True, timeout=_SECONDS, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise EngineError(f"environment module {name!r} cannot be loaded: {error}") from error
-    if done.returncode != 0:
-        words = done.stderr.decode(errors="replace").strip().splitlines()
-        raise EngineError(
-            f"environment module {name!r} cannot be loaded: {words[-1] if words else 'no reason'}"
-        )
-    after = dict(
-        entry.split("=", 1)
-        for entry in done.stdout.decode(errors="replace").split("\0")
-        if "=" in entry
-    )
+    text = output_of(f"environment module {name!r} cannot be loaded", ["bash", "-lc", script])
+    after = dict(entry.split("=", 1) for entry in text.split("\0") if "=" in entry)
     return {key: value for key, value in after.items() if os.environ.get(key) != value}

@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
-from glob import glob
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field, field_validator
 
 from storewise.engines.contract.server import ServerSettings
-from storewise.engines.support.installation import asked, environment_of, place_of
+from storewise.engines.support.installation import environment_of, output_of, place_of, usual_places
 from storewise.errors import EngineError
 
 #: Where packages put Javas.
@@ -62,52 +61,47 @@ def heap_mb(memory_mb: int, share: float) -> int:
     return max(_LEAST_HEAP_MB, int(memory_mb * share))
 
 
-def find_java(title: str, accepted: Collection[int], settings: Mapping[str, Any]) -> Path:
-    """A Java of one of the `accepted` major versions.
+def find_java(
+    title: str, accepted: Collection[int], settings: Mapping[str, Any]
+) -> tuple[Path, int]:
+    """A Java of one of the `accepted` major versions, and its version.
 
     Where ``settings["java"]`` names one, only that; else the first that fits of JAVA_HOME (after
     loading ``settings["module"]``), the PATH and the places where packages put them. Raises
     EngineError with each Java found and its version.
     """
+    environment = {**os.environ, **environment_of(settings)}
+    if named := settings.get("java"):
+        base = place_of(named)
+        programs = [base / "bin" / "java" if base.is_dir() else base]
+    else:
+        home = environment.get("JAVA_HOME")
+        on_path = shutil.which("java", path=environment.get("PATH", os.defpath))
+        known = (home and f"{home}/bin/java", on_path)
+        programs = [*(Path(program) for program in known if program), *usual_places(_USUAL_JAVA)]
     seen: list[str] = []
-    for program in _candidates(settings):
+    for program in programs:
         try:
-            version = java_version(program)
+            version = _java_version(program)
         except EngineError as error:
             seen.append(str(error))
             continue
         if version in accepted:
-            return program
+            return program, version
         seen.append(f"{program} is {version}")
-    wanted = " or ".join(map(str, sorted(accepted)))
-    hint = "install it, or name its directory in JAVA_HOME or in the setting `java`"
-    if not seen:
-        raise EngineError(f"{title}: Java {wanted} is needed; none found; {hint}")
-    raise EngineError(f"{title}: Java {wanted} is needed; found: {', '.join(seen)}; {hint}")
-
-
-def _candidates(settings: Mapping[str, Any]) -> Iterator[Path]:
-    if named := settings.get("java"):
-        base = place_of(named)
-        yield base / "bin" / "java" if base.is_dir() else base
-        return
-    environment = {**os.environ, **environment_of(settings)}
-    if home := environment.get("JAVA_HOME"):
-        yield Path(home) / "bin" / "java"
-    if program := shutil.which("java", path=environment.get("PATH", os.defpath)):
-        yield Path(program)
-    for pattern in _USUAL_JAVA:
-        yield from map(Path, sorted(glob(pattern)))  # noqa: PTH207
+    raise EngineError(
+        f"{title}: Java {' or '.join(map(str, sorted(accepted)))} is needed; found: "
+        f"{', '.join(seen) or 'none'}; install it, or name its directory in JAVA_HOME or in the "
+        "setting `java`"
+    )
 
 
 @cache
-def java_version(program: Path) -> int:
+def _java_version(program: Path) -> int:
     """The major version of a `java` program (8 for "1.8.0"); EngineError if it does not run."""
     # The option: else Java keeps a directory in /tmp.
-    done = asked("Java", (str(program), "-XX:-UsePerfData", "-version"))
-    text = done.stderr + done.stdout
+    text = output_of("Java", (str(program), "-XX:-UsePerfData", "-version"))
     match = re.search(r'version "(?:1\.)?(\d+)', text)
-    if done.returncode or match is None:
-        words = " ".join(text.split()) or "no output"
-        raise EngineError(f"{program} does not run (exit status {done.returncode}: {words})")
+    if match is None:
+        raise EngineError(f"{program} says no version: {text!r}")
     return int(match[1])

@@ -35,14 +35,13 @@ from storewise.engines.contract.server import (
     Topology,
 )
 from storewise.engines.support.installation import (
-    OWN_STORES,
     environment_of,
+    output_of,
     own_store,
     place_of,
-    printed_version,
     usual_places,
 )
-from storewise.engines.support.java import find_java, java_version
+from storewise.engines.support.java import find_java
 from storewise.engines.support.servers import resource
 from storewise.errors import EngineError
 
@@ -145,8 +144,8 @@ class ServerSpec(_Part):
     version: VersionSpec | None = None
     jar: JarSpec | None = None
     """In the place of `version` for a server in Java, whose programs are ``java`` and ``jars``."""
-    variable: str
-    """Environment variable that names the directory of the programs."""
+    variables: tuple[str, ...]
+    """Environment variables that name the directory of the programs; the first that is set."""
     usual_places: tuple[str, ...] = ()
     """Further directories to look in, after the PATH (globs)."""
     install_hint: str
@@ -170,68 +169,73 @@ class ServerSpec(_Part):
     def find(self, name: str, settings: Mapping[str, Any]) -> Installation:
         """The programs on this host; EngineError with where it looked, and for other versions.
 
-        They are looked for in ``settings["home"]``, else in the directory that `variable` names,
-        else (without ``settings["module"]``) where `storewise install` put the store `name`, else
-        on the PATH (after loading that module) and in `usual_places`. What is installed for
+        They are looked for in ``settings["home"]``, else in the directory that one of `variables`
+        names, else (without ``settings["module"]``) where `storewise install` put the store `name`,
+        else on the PATH (after loading that module) and in `usual_places`. What is installed for
         Storewise is taken whole: a server of one version and a tool of another would not fit.
         """
-        if self.jar is not None:
-            return self._find_jars(name, self.jar, settings)
-        assert self.version is not None
         environment = environment_of(settings)
-        installed = own_store(name)
-        home = settings.get("home") or os.environ.get(self.variable)
+        known, installed = {**os.environ, **environment}, own_store(name)
+        home = settings.get("home") or next(filter(None, map(known.get, self.variables)), None)
         if not home and installed.is_dir() and not settings.get("module"):
             home = str(installed)
         if home:
-            looked = f"in {home}"
-            searched = [place_of(home) / part for part in ("", "bin", "sbin", "libexec")]
+            looked, places = f"in {home}", [place_of(home)]
         else:
-            places = ("on PATH", f"in ${self.variable}", str(installed), *self.usual_places)
-            looked = ", ".join(places)
-            path = environment.get("PATH", os.environ.get("PATH", os.defpath))
-            searched = [*map(Path, path.split(os.pathsep)), *usual_places(self.usual_places)]
+            variables = (f"in ${variable}" for variable in self.variables)
+            looked = ", ".join(("on PATH", *variables, str(installed), *self.usual_places))
+            on_path = map(Path, known.get("PATH", os.defpath).split(os.pathsep))
+            places = [*on_path, *usual_places(self.usual_places)]
+        missing = f"(looked {looked}); {self.install_hint}"
+        if self.jar is not None:
+            programs, version = self._find_jars(self.jar, places, missing, settings)
+        else:
+            assert self.version is not None
+            programs, version = self._find_programs(self.version, places, missing, environment)
+        return Installation(programs, version, environment)
+
+    def _find_programs(
+        self,
+        version: VersionSpec,
+        places: Sequence[Path],
+        missing: str,
+        environment: Mapping[str, str],
+    ) -> tuple[dict[str, Path], str]:
+        """Programs in these places or their ``bin/``, ``sbin/`` and ``libexec/``."""
+        parts = ("", "bin", "sbin", "libexec")
+        searched = os.pathsep.join(str(place / part) for place in places for part in parts)
 
         def look_up(programs: Mapping[str, Sequence[str]]) -> dict[str, Path]:
             found = {}
             for program, names in programs.items():
-                paths = (shutil.which(n, path=os.pathsep.join(map(str, searched))) for n in names)
-                if (path := next(filter(None, paths), None)) is not None:
+                paths = filter(None, (shutil.which(name, path=searched) for name in names))
+                if (path := next(paths, None)) is not None:
                     found[program] = Path(path)
                 elif program not in self.optional_programs:
-                    raise EngineError(
-                        f"{self.title}: no {' or '.join(names)} (looked {looked}); "
-                        f"{self.install_hint}"
-                    )
+                    raise EngineError(f"{self.title}: no {' or '.join(names)} {missing}")
             return found
 
         programs = look_up(self.programs)
-        program, *arguments = self.version.command
-        text = printed_version(self.title, (str(programs[program]), *arguments), environment)
-        version = re.search(self.version.pattern, text)
-        if version is None:
+        program, *arguments = version.command
+        text = output_of(self.title, (str(programs[program]), *arguments), environment)
+        match = re.search(version.pattern, text)
+        if match is None:
             raise EngineError(f"{programs[program]} says no version: {text!r}")
-        product = version.groupdict().get("product") or list(self.version.oldest)[-1]
-        number, oldest = version["number"], self.version.oldest[product]
+        product = match.groupdict().get("product") or list(version.oldest)[-1]
+        number, oldest = match["number"], version.oldest[product]
         if _numbers(number) < _numbers(oldest):
             raise EngineError(
                 f"{programs[program]} is {product} {number}; {oldest} or newer is needed; "
                 f"{self.install_hint}"
             )
-        programs |= look_up(self.programs_of_product.get(product, {}))
-        return Installation(programs, f"{product} {number}", environment)
+        return programs | look_up(self.programs_of_product.get(product, {})), f"{product} {number}"
 
-    def _find_jars(self, name: str, jar: JarSpec, settings: Mapping[str, Any]) -> Installation:
-        """The directory that was named (``home``), that of the jars (``jars``), in it or in its
-        ``lib/``, and a Java (``java``) that fits the version in the name of the jar."""
-        environment = environment_of(settings)
-        variables = (self.variable, self.variable.removeprefix("STOREWISE_"))
-        named = [settings.get("home")]
-        if named == [None]:
-            named = [{**os.environ, **environment}.get(variable) for variable in variables]
-        homes = [place_of(home) for home in named if home]
-        usual = (f"{OWN_STORES}/{name}*", *self.usual_places)
-        for home in homes or usual_places(usual):
+    def _find_jars(
+        self, jar: JarSpec, places: Sequence[Path], missing: str, settings: Mapping[str, Any]
+    ) -> tuple[dict[str, Path], str]:
+        """The directory that was named (``home``), that of the jars (``jars``), it or its ``lib/``,
+        and a Java (``java``) that fits the version in the name of the jar."""
+        for home in places:
             for path in sorted([*(home / "lib").glob("*.jar"), *home.glob("*.jar")]):
                 if (match := re.fullmatch(jar.pattern, path.name)) is None:
                     continue
@@ -241,19 +245,11 @@ class ServerSpec(_Part):
                         f"{self.title}: {path.parent} holds version {match[1]}; versions "
                         f"{' and '.join(jar.java)} are taken; {self.install_hint}"
                     )
-                java = find_java(f"{self.title} {match[1]}", jar.java[series], settings)
-                version = f"{self.title} {match[1]}, Java {java_version(java)}"
-                return Installation(
-                    {"home": home, "jars": path.parent, "java": java}, version, environment
-                )
-        asked = " or ".join(f"${variable}" for variable in variables)
-        looked = ", ".join(map(str, homes or (asked, *usual)))
-        raise EngineError(f"{self.title}: no such jars (looked in {looked}); {self.install_hint}")
-
-    def ports(self, role: str, topology: Topology) -> tuple[str, ...]:
-        """The further ports that a server of a role opens in such a cluster."""
-        ports = self.roles[role].ports
-        return tuple(p for p in ports if topology.nodes > 1 or not ports[p].clusters_only)
+                title = f"{self.title} {match[1]}"
+                java, number = find_java(title, jar.java[series], settings)
+                programs = {"home": home, "jars": path.parent, "java": java}
+                return programs, f"{title}, Java {number}"
+        raise EngineError(f"{self.title}: no such jars {missing}")
 
     def launch(self, node: Node, settings: ServerSettings, **more: Any) -> Launch:
         """How to start a node; `more` adds variables for the templates. Has no side effects.
@@ -334,18 +330,61 @@ class ConfigSettings(ServerSettings):
 
 
 class SpecEngine(ServerEngine):
-    """An engine whose servers are described by a ``server.yaml``."""
+    """An engine whose servers are described by a ``server.yaml``, which its `Settings` name."""
 
     spec: ClassVar[ServerSpec]
+    one_copy: ClassVar[str] = "its servers hold each document once"
+    """Why there are no replicas, where ``flags.replicas`` is false."""
 
     def __init_subclass__(cls) -> None:
-        if (spec := getattr(cls, "spec", None)) is None:
+        if (spec := getattr(cls.Settings, "spec", None)) is None:
             return  # what several engines have in common
-        cls.title, cls.guard = spec.title, spec.guard
+        cls.spec, cls.title, cls.guard = spec, spec.title, spec.guard
         cls.titles = tuple(spec.version.oldest) if spec.version else ()
         cls.consistencies = {name: level.meaning for name, level in spec.consistency.items()}
         cls.lossy_levels = frozenset(n for n, level in spec.consistency.items() if level.may_lose)
         cls.consistency_aliases = spec.consistency_aliases
+
+    def roles(self, topology: Topology, settings: Mapping[str, Any]) -> tuple[NodeSpec, ...]:
+        """Data nodes, all alike; for other shapes override it."""
+        self.settings_of(settings)
+        self.check_topology(topology, topology.nodes)
+        return self.data_nodes(topology)
+
+    def check_topology(
+        self, topology: Topology, most_replicas: int, *, routers: bool = False
+    ) -> None:
+        """EngineError for a cluster without nodes, with more replicas than the engine can have, or
+        with routers where it has none."""
+        nodes, replicas = topology.nodes, topology.replicas
+        if nodes < 1 or topology.routers < 0:
+            raise EngineError(
+                f"{self.name} cannot have {nodes} nodes and {topology.routers} routers"
+            )
+        if topology.routers and not routers:
+            raise EngineError(
+                f"{self.name}: routers is {topology.routers}; every node answers clients: leave "
+                "routers at 0"
+            )
+        if replicas != 1 and not self.flags.replicas:
+            raise EngineError(
+                f"{self.name}: replicas is {replicas}; {self.one_copy}: leave replicas at 1"
+            )
+        if not 1 <= replicas <= most_replicas:
+            raise EngineError(
+                f"{self.name} with {nodes} nodes has 1 to {most_replicas} replicas of a document, "
+                f"not {replicas}"
+            )
+
+    def data_nodes(self, topology: Topology, copies: int = 1) -> tuple[NodeSpec, ...]:
+        """The nodes that hold documents, `copies` for each shard."""
+        known = self.spec.roles["data"].ports
+        ports = tuple(p for p in known if topology.nodes > 1 or not known[p].clusters_only)
+        threads, memory_mb = topology.threads, topology.memory_mb
+        return tuple(
+            NodeSpec("data", index, threads, memory_mb, ports=ports)
+            for index in range(topology.nodes * copies)
+        )
 
     def find(self, settings: Mapping[str, Any]) -> Installation:
         return self.spec.find(self.name, settings)

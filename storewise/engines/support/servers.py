@@ -1,53 +1,13 @@
-"""What engines with servers have in common: their settings and shapes, waiting for servers, what
-servers say of themselves."""
+"""Servers: their endpoints by number, waiting for them, files beside an engine's modules."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from importlib.resources import files
-from typing import Any
 
 from storewise.engines.contract.engine import Cluster, Endpoint
-from storewise.engines.contract.server import NodeSpec, Topology
 from storewise.errors import EngineError
-
-
-def check_topology(
-    name: str,
-    topology: Topology,
-    most_replicas: int = 1,
-    *,
-    routers: bool = False,
-    one_copy: str = "",
-) -> None:
-    """EngineError for a cluster without nodes, with more replicas than the engine can have, or
-    with routers where it has none; `one_copy` says why a store has no replicas."""
-    if topology.nodes < 1 or topology.routers < 0:
-        raise EngineError(
-            f"{name} cannot have {topology.nodes} nodes and {topology.routers} routers"
-        )
-    if topology.routers and not routers:
-        raise EngineError(
-            f"{name}: routers is {topology.routers}; every node answers clients: leave routers at 0"
-        )
-    if one_copy and topology.replicas != 1:
-        raise EngineError(
-            f"{name}: replicas is {topology.replicas}; {one_copy}: leave replicas at 1"
-        )
-    if not 1 <= topology.replicas <= most_replicas:
-        raise EngineError(
-            f"{name} with {topology.nodes} nodes has 1 to {most_replicas} replicas of a document, "
-            f"not {topology.replicas}"
-        )
-
-
-def data_nodes(topology: Topology, copies: int = 1, **more: Any) -> tuple[NodeSpec, ...]:
-    """The nodes that hold documents, `copies` for each shard; `more` as in `NodeSpec`."""
-    return tuple(
-        NodeSpec("data", index, topology.threads, topology.memory_mb, **more)
-        for index in range(topology.nodes * copies)
-    )
 
 
 def numbered_nodes(cluster: Cluster) -> tuple[Endpoint, ...]:

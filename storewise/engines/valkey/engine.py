@@ -7,34 +7,22 @@ documents are out of reach until it is back; a failed request is not sent again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import psutil
 from pydantic import Field as Setting
 
 from storewise.engines.contract.engine import Client, Cluster, Endpoint, Flags, Mode
-from storewise.engines.contract.server import (
-    BootstrapContext,
-    Credentials,
-    JoinContext,
-    NodeSpec,
-    Topology,
-)
+from storewise.engines.contract.server import BootstrapContext, Credentials, JoinContext
 from storewise.engines.support.server_spec import ConfigSettings, ServerSpec, SpecEngine
-from storewise.engines.support.servers import check_topology, data_nodes
 from storewise.engines.valkey.client import Shared, ValkeyClient
 from storewise.engines.valkey.cluster import CLUSTER_ADMIN, make_cluster, wait_for_cluster
 from storewise.engines.valkey.connection import Connections, Unavailable
 from storewise.errors import EngineError
 
-SPEC = ServerSpec.read(__package__)
-
 
 class ValkeySettings(ConfigSettings):
     """What a study may say of Valkey."""
 
-    spec = SPEC
+    spec = ServerSpec.read(__package__)
     memory_share: float = Setting(
         default=0.6,
         gt=0,
@@ -51,17 +39,11 @@ class ValkeyEngine(SpecEngine):
     """Valkey's servers."""
 
     name = "valkey"
-    spec = SPEC
     flags = Flags(
         embedded=False, authentication=True, updates=True, deletes=True, scans=True, owner=True
     )
     Settings = ValkeySettings
     packages = ("valkey", "libvalkey")
-
-    def roles(self, topology: Topology, settings: Mapping[str, Any]) -> tuple[NodeSpec, ...]:
-        self.settings_of(settings)
-        check_topology(self.name, topology, one_copy="its servers hold each document once")
-        return data_nodes(topology, ports=self.spec.ports("data", topology))
 
     def not_ready_reason(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
         with Connections((endpoint,), credentials.user, credentials.password) as connections:
