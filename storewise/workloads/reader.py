@@ -1,6 +1,6 @@
 """Queries answered by the store where its flags say that it can, else by the client.
 
-A client that answers reads what it must (by a range of one field, scans of the kind, or all ids)
+A client that answers reads what it must (by one condition, scans of the kind, or all ids)
 and does the rest itself; every way gives the same answer. The way depends on the flags alone, so
 that a study's results can name it.
 """
@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from storewise.documents import Document, Kind
 from storewise.engines.contract.engine import Client, Flags
-from storewise.engines.contract.queries import Count, Find, Histogram, Query, Top, Where, between
+from storewise.engines.contract.queries import Count, Find, Histogram, Query, Top, Where
 
 #: What the store does itself.
 Native = Literal["find", "count_where", "aggregate", "histogram"]
@@ -35,7 +35,7 @@ class Reader:
     """Asks one client; `read` are the documents that it received.
 
     `ids` gives all ids of a kind in lists, for engines that can neither search nor scan; a scan
-    asks for `page` documents at a time. Of several conditions a range takes the first.
+    asks for `page` documents at a time. Of several conditions a store with `ranges` gets the first.
     """
 
     def __init__(
@@ -63,30 +63,25 @@ class Reader:
 
     def top(self, query: Top) -> list[tuple[Any, int]]:
         """As `Client.top`."""
-        documents = self._others(query, "aggregate", field=query.field)
+        documents = self._others(query, "aggregate")
         return query.answer(documents) if documents else self._client.top(query)
 
     def histogram(self, query: Histogram) -> dict[int, int]:
         """As `Client.histogram`."""
-        documents = self._others(query, "histogram", query.where, query.field)
+        documents = self._others(query, "histogram")
         return query.answer(documents) if documents else self._client.histogram(query)
 
     def _others(
-        self, query: Query, native: Native, where: tuple[Where, ...] = (), field: str = ""
+        self, query: Query, native: Native, where: tuple[Where, ...] = ()
     ) -> Iterator[Document] | None:
         """The documents from which the client answers; None where the store does."""
         by = route(native, self._flags, conditions=bool(where))
-        return None if by == native else self._documents(by, query.kind, where, field)
+        return None if by == native else self._documents(by, query.kind, where)
 
-    def _documents(
-        self, by: By, kind: Kind, where: tuple[Where, ...] = (), field: str = ""
-    ) -> Iterator[Document]:
-        """All documents of a kind, or those that a range of the first condition leaves; where
-        there is none, of a range those whose `field` is not null."""
+    def _documents(self, by: By, kind: Kind, where: tuple[Where, ...]) -> Iterator[Document]:
+        """All documents of a kind, or those that fulfil the first condition."""
         if by == "range":
-            documents = self._client.find(Find(kind, _span(where[0]) if where else ()))
-            if not where and field:
-                documents = [document for document in documents if document[field] is not None]
+            documents = self._client.find(Find(kind, where[:1]))
             self.read += len(documents)
             yield from documents
         elif by == "scan":
@@ -98,10 +93,3 @@ class Reader:
                 documents = [d for d in self._client.get_many(kind, ids) if d is not None]
                 self.read += len(documents)
                 yield from documents
-
-
-def _span(where: Where) -> tuple[Where, ...]:
-    """The inclusive range that holds what fulfils a condition."""
-    low = where.value if where.op in ("=", ">", ">=") else None
-    high = where.value if where.op in ("=", "<", "<=") else None
-    return between(where.field, low, high)

@@ -15,7 +15,7 @@ from support.servers.stores import KEEPING, SERVED, STANDIN, cells, marks_of
 
 from storewise.documents import KINDS, Kind, fields, make_id
 from storewise.engines.contract.engine import Client, Cluster, Schema
-from storewise.engines.contract.queries import Count, Find, Scan, Top, between
+from storewise.engines.contract.queries import Count, Find, Scan, Top, Where
 from storewise.engines.registry import engine
 from storewise.errors import EngineError
 
@@ -191,7 +191,7 @@ def _every_flag_is_true(cluster, client, nodes=0):
         ("updates", lambda: client.update(Kind.ALIGN, first, {"gene": "A"})),
         ("deletes", lambda: client.delete(Kind.ALIGN, first)),
         ("scans", lambda: client.scan(Scan(Kind.ALIGN, b"", 3))),
-        ("ranges", lambda: client.find(Find(Kind.ALIGN, between("e", 0.0, 1.0)))),
+        ("ranges", lambda: client.find(Find(Kind.ALIGN, (Where("e", "<=", 1.0),)))),
         ("server_aggregation", lambda: client.top(Top(Kind.ALIGN, "gene", 3))),
     ):
         if getattr(flags, flag) or (flag in ("ranges", "server_aggregation") and flags.scans):
@@ -387,7 +387,7 @@ def test_an_id_is_overwritten_and_never_doubled(target, clusters, tmp_path, cons
     if engine(name).flags.scans:
         assert reader.scan(Scan(Kind.ALIGN, old[0]["_id"], 60)) == list(expected.values())
     if engine(name).flags.ranges:
-        assert len(reader.find(Find(Kind.ALIGN, between("gene", gene, gene)))) == 20
+        assert len(reader.find(Find(Kind.ALIGN, (Where("gene", "=", gene),)))) == 20
     reader.close()
 
 
@@ -420,7 +420,7 @@ def test_update_and_delete_where_the_flags_allow(target, clusters, tmp_path):
         changed = {**document, "gene": "X", "z": None, "e": 0.25}
         assert client.get(Kind.ALIGN, document["_id"]) == changed
         if flags.ranges:
-            assert client.find(Find(Kind.ALIGN, between("gene", "X", "X"))) == [changed]
+            assert client.find(Find(Kind.ALIGN, (Where("gene", "=", "X"),))) == [changed]
         # A store that does not tell keeps what was set.
         assert not client.update(Kind.ALIGN, MISSING, {"gene": "X"})
         assert client.update(Kind.TASKS, task["_id"], {"q": "new"}) is not False
@@ -485,7 +485,7 @@ def test_only_the_kinds_and_fields_that_were_created(target, fresh):
         assert _same(reader, kind, documents[kind])
     if described.flags.ranges and few:
         with pytest.raises(EngineError, match="no column 'gene'"):
-            reader.find(Find(Kind.ALIGN, between("gene", "A", "Z")))
+            reader.find(Find(Kind.ALIGN, (Where("gene", ">=", "A"),)))
     reader.close()
 
 

@@ -24,7 +24,7 @@ from storewise.engines.cassandra.connection import (
     retried,
 )
 from storewise.engines.contract.engine import Cluster, Endpoint, Mode, Schema
-from storewise.engines.contract.queries import Count, Find
+from storewise.engines.contract.queries import Count, Find, Operator
 from storewise.engines.contract.server import Credentials
 from storewise.engines.support.clients import ProcessClient, ProcessState
 from storewise.engines.support.servers import numbered_nodes, wait_until
@@ -234,20 +234,19 @@ class CassandraClient(ProcessClient[Shared, Statements]):
         return True
 
     def find(self, query: Find) -> list[Document]:
-        """A range of one field, through an index where the column has one that can, else each
-        node looks at all; without conditions every document. CQL knows no other conditions."""
+        """By an index where the column has one that can, else each node looks at all; without
+        conditions every document."""
         statements = self._table(query.kind)
-        span = query.span
-        if span is None and (query.where or query.order_by is not None):
-            raise self._cannot("find beyond the range of one field")
+        if query.order_by is not None:
+            raise self._cannot("find in an order")
         if query.limit == 0:
             return []
-        where, values = "", []
-        if span is not None:
-            name, low, high = span
-            limits = bounds(statements.table.column(name), low, high)
-            clauses = [f"{quoted(name)} {operator} ?" for operator, _ in limits]
-            where, values = f"WHERE {' AND '.join(clauses)}", [value for _, value in limits]
+        clauses, values = [], []
+        for one in query.where:
+            for operator, value in bounds(statements.table.column(one.field), one.op, one.value):
+                clauses.append(f"{quoted(one.field)} {operator} ?")
+                values.append(value)
+        where = f"WHERE {' AND '.join(clauses)}" if clauses else ""
         limit = "" if query.limit is None else f"LIMIT {query.limit}"
         cql = f"{statements.select} {where} {limit} ALLOW FILTERING"
         return list(map(statements.decode, self._rows(cql, values)))
@@ -381,13 +380,12 @@ class CassandraClient(ProcessClient[Shared, Statements]):
         return f"{', '.join(map(str, self._shared.endpoints))}: {error_message(error)}"
 
 
-def bounds(column: Field, low: Any, high: Any) -> list[tuple[str, Any]]:
-    """Operators and values of low <= column <= high, with at least one end."""
-    if column.type == "float":
-        # The server orders as Java does: -0.0 before 0.0, and NaN behind all others.
-        low = None if low is None else low or -0.0
-        high = math.inf if high is None else high or 0.0
-    elif low is not None and low == high:
-        # Text columns have an index of equal values only.
-        return [("=", low)]
-    return [(op, value) for op, value in ((">=", low), ("<=", high)) if value is not None]
+def bounds(column: Field, operator: Operator, value: Any) -> list[tuple[str, Any]]:
+    """A condition as CQL's operators and values."""
+    if column.type != "float":
+        return [(operator, value)]
+    # The server orders as Java does: -0.0 before 0.0, and NaN behind all others.
+    if operator == "=":
+        return [(">=", value or -0.0), ("<=", value or 0.0)]
+    limit = (operator, value or (-0.0 if operator in (">=", "<") else 0.0))
+    return [limit] if operator in ("<", "<=") else [limit, ("<=", math.inf)]

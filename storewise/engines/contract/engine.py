@@ -42,7 +42,7 @@ class Flags:
     scans: bool = False
     """Documents can be read in key order from a start id."""
     ranges: bool = False
-    """Documents can be found by a range of another field (`Find.span`)."""
+    """Documents can be found by one condition on a field, in no order: `find`."""
     server_aggregation: bool = False
     count: Literal["native", "scan", "none"] = "native"
     """How the number of documents of a kind is known."""
@@ -277,14 +277,11 @@ class Client(ABC):
             yield from documents
             if len(documents) < page:
                 return
-            last: bytes = documents[-1]["_id"]
-            if after is not None and last <= after:
-                raise EngineError(f"a scan behind {after.hex()} came back to {last.hex()}")
-            after = last
+            after = documents[-1]["_id"]
 
     def find(self, query: Find) -> list[Document]:
         """The documents that fulfil conditions. `flags.finds`: the store finds them;
-        `flags.ranges`: it does so by a range of one field (`Find.span`).
+        `flags.ranges`: it does so by one condition.
 
         The default reads every document of the kind by scans, and so do the next three."""
         return query.answer(self.every(query.kind))

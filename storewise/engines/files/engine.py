@@ -196,7 +196,7 @@ class FilesClient(ProcessClient[ProcessState[Table], Table]):
 
     def _all(self, query: Scan | Find | Count | Top | Histogram) -> Iterator[Any]:
         """The answers of all files; the largest are read first, so that none is waited for."""
-        if not isinstance(query, Top | Scan):
+        if isinstance(query, Find | Count):
             self._table(query.kind).conditions(query.where)  # refuses fields beyond the study's
         sources = sorted(self._sources.values(), key=lambda s: -s.size)
         return self._run([self._task(query, s) for s in sources if s.documents[query.kind.number]])

@@ -248,8 +248,8 @@ class MongodbClient(ProcessClient[Shared, BsonCodec]):
         # Neither null nor infinite.
         finite = {name: {"$gte": -float_info.max, "$lte": float_info.max}}
         quotient = {"$divide": [f"${name}", float(query.width)]}
-        pipeline = [
-            {"$match": codec.filter(query.where, finite)},
+        pipeline: list[dict[str, Any]] = [
+            {"$match": finite},
             {"$group": {"_id": {"$floor": quotient}, "n": {"$sum": 1}}},
         ]
         rows = self._aggregate(query.kind, pipeline)

@@ -274,7 +274,7 @@ class SqlReads(ThreadClient[State, Table]):
         parts = self._parts(table, query)
         select, clauses, rest = "count(*)", list[str](), ""
         values: list[Any] = []
-        if not isinstance(query, Top):
+        if not isinstance(query, Top | Histogram):
             clauses, values = table.conditions(query.where, self.mark)
         match query:
             case Scan():
@@ -304,8 +304,6 @@ class SqlReads(ThreadClient[State, Table]):
         """ORDER BY of a query; adds the condition that leaves nulls out."""
         if query.order_by is None:
             return ""
-        if query.order_by == "_id":
-            return f" ORDER BY {table.key_list}"
         name = quoted(table.column(query.order_by).name)
         if not any(one.field == query.order_by for one in query.where):
             clauses.append(f"{name} IS NOT NULL")

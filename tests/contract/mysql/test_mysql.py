@@ -10,7 +10,7 @@ from support.servers.stores import Target, available
 
 from storewise.documents import Kind
 from storewise.engines.contract.engine import Schema
-from storewise.engines.contract.queries import Count, Find, Top, between
+from storewise.engines.contract.queries import Count, Find, Top, Where
 from storewise.engines.contract.server import Topology
 from storewise.engines.mysql.connection import sign_in
 from storewise.errors import EngineError
@@ -38,7 +38,7 @@ def test_blanks_cases_and_the_signs_of_the_format_come_back(writer):
     writer.insert(Kind.ALIGN, documents)
     assert writer.get_many(Kind.ALIGN, [d["_id"] for d in documents]) == documents
     assert writer.top(Top(Kind.ALIGN, "gene", 9)) == [("a ", 2), ("A", 1), ("a", 1), ("á", 1)]
-    assert len(writer.find(Find(Kind.ALIGN, between("gene", "a", "a")))) == 1
+    assert len(writer.find(Find(Kind.ALIGN, (Where("gene", "=", "a"),)))) == 1
 
 
 def test_what_does_not_fit_is_refused_and_nothing_stays(writer):

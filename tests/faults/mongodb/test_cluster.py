@@ -14,7 +14,7 @@ from support.servers.stores import available
 
 from storewise.documents import KINDS, Kind
 from storewise.engines.contract.engine import Schema
-from storewise.engines.contract.queries import Count, Find, Scan, Top, between
+from storewise.engines.contract.queries import Count, Find, Scan, Top, Where
 from storewise.engines.contract.server import Topology
 from storewise.engines.mongodb.cluster import as_system, as_user
 from storewise.engines.mongodb.engine import MongoEngine
@@ -113,7 +113,7 @@ def test_a_sharded_cluster(tmp_path):
             assert dict(client.top(Top(Kind.ALIGN, "gene", 99))) == genes
             low = {d["_id"] for d in every[Kind.ALIGN] if d["e"] <= 1e-3}
             assert {
-                d["_id"] for d in client.find(Find(Kind.ALIGN, between("e", None, 1e-3)))
+                d["_id"] for d in client.find(Find(Kind.ALIGN, (Where("e", "<=", 1e-3),)))
             } == low
             assert client.disk_bytes() > 0
             client.close()

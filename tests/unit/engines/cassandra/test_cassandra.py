@@ -33,11 +33,13 @@ def test_the_ring_has_equal_parts():
 def test_bounds_are_those_of_the_server():
     columns = make_table(Kind.ALIGN, study_fields=False)
     score, z, gene = (columns.column(name) for name in ("s_w", "z", "gene"))
-    assert bounds(score, 2, 3) == [(">=", 2), ("<=", 3)]
-    assert bounds(z, 0.0, None) == [(">=", 0.0), ("<=", float("inf"))]
-    assert str(bounds(z, 0.0, -0.0)) == "[('>=', -0.0), ('<=', 0.0)]"
-    assert bounds(gene, "A", "A") == [("=", "A")]
-    assert bounds(gene, "A", None) == [(">=", "A")]
+    assert bounds(score, ">", 2) == [(">", 2)]
+    assert bounds(gene, "=", "A") == [("=", "A")]
+    assert str(bounds(z, "=", 0.0)) == "[('>=', -0.0), ('<=', 0.0)]"
+    assert str(bounds(z, ">=", 0.0)) == "[('>=', -0.0), ('<=', inf)]"
+    assert str(bounds(z, ">", -0.0)) == "[('>', 0.0), ('<=', inf)]"
+    assert str(bounds(z, "<", 0.0)) == "[('<', -0.0)]"
+    assert str(bounds(z, "<=", -0.0)) == "[('<=', 0.0)]"
 
 
 def test_a_request_that_the_server_gave_up_twice_is_sent_again():

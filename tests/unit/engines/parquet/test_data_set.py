@@ -134,7 +134,7 @@ def test_partitions_that_cannot_have_an_answer_are_not_opened(tmp_path, partitio
         ):
             assert answered(client.count, Count(Kind.ALIGN, (where,))) == few, where
             assert answered(client.find, Find(Kind.ALIGN, (where,))) == few, where
-            assert answered(client.histogram, Histogram(Kind.ALIGN, "b", 10.0, (where,))) == few
+        assert not answered(client.histogram, Histogram(Kind.ALIGN, "b", 10.0))
         assert not answered(client.scan, Scan(Kind.ALIGN, b"", 3))
         assert answered(client.get, Kind.ALIGN, document_id) == (partition == "hash")
 
