@@ -22,7 +22,6 @@ from storewise.engines.hbase.rows import RowFormat
 from storewise.engines.hbase.settings import HbaseSettings
 from storewise.engines.support.clients import ProcessState, ThreadClient
 from storewise.engines.support.splits import split_points
-from storewise.engines.support.stores import chunks
 from storewise.engines.support.table import make_tables
 
 #: A table's attribute with its schema; HBase keeps attributes that it does not know.
@@ -30,6 +29,8 @@ _SCHEMA = b"STOREWISE"
 #: Servers move regions at times: where they are is asked again after that, s.
 _REGIONS_SECONDS = 10.0
 _CONNECT_SECONDS = 10.0
+#: Rows that one call reads.
+_MAX_GETS = 500
 #: For a table with all its regions.
 _CREATE_SECONDS = 180.0
 #: A gateway answers within its own time for an operation; its client waits a little longer, s.
@@ -161,7 +162,9 @@ class HbaseClient(ThreadClient[Shared, RowFormat]):
     def get_many(self, kind: Kind, document_ids: Sequence[bytes]) -> list[Document | None]:
         rows = self._table(kind)
         documents: dict[bytes, Document] = {}
-        for ids in chunks(list(dict.fromkeys(document_ids))):
+        unique = list(dict.fromkeys(document_ids))
+        for start in range(0, len(unique), _MAX_GETS):
+            ids = unique[start : start + _MAX_GETS]
             for row, cells in zip(ids, self._connection.get(rows.name, ids), strict=True):
                 if cells is not None:
                     documents[row] = rows.document(row, cells)

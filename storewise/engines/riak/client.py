@@ -17,8 +17,8 @@ from storewise.engines.riak.connection import Connection, request_all
 from storewise.engines.riak.messages import QUORUMS, pb
 from storewise.engines.riak.ring import node_name, partition_of, ring_size
 from storewise.engines.support.clients import ProcessState, ThreadClient
-from storewise.engines.support.json_documents import make_json_tables
-from storewise.engines.support.table import Table
+from storewise.engines.support.json_documents import from_json, to_json
+from storewise.engines.support.table import Table, make_tables
 from storewise.errors import EngineError
 
 #: Bucket and key of the schema, for clients that connect later.
@@ -37,8 +37,6 @@ class Shared(ProcessState[Table]):
     quorum: int
     """Riak's r, w and dw at the consistency level: how many replicas must answer."""
     endpoints: tuple[Endpoint, ...]
-    decoders: dict[Kind, Any] = field(default_factory=dict)
-    """Of `tables`; each is made once."""
     owners: dict[int, str] = field(default_factory=dict)
     """Nodes by number of partition, as far as they were asked for."""
     threads: Iterator[int] = field(default_factory=itertools.count)
@@ -85,9 +83,7 @@ class RiakClient(ThreadClient[Shared, Table]):
         self._use_schema(schema)
 
     def _make_tables(self, schema: Schema) -> dict[Kind, Table]:
-        tables = make_json_tables(schema)
-        self._shared.decoders = {kind: table.decoder() for kind, table in tables.items()}
-        return tables
+        return make_tables(schema)
 
     def _read_note(self) -> str | None:
         # Whatever the level says: no client may miss it.
@@ -98,16 +94,16 @@ class RiakClient(ThreadClient[Shared, Table]):
     def insert(self, kind: Kind, documents: Sequence[Document]) -> None:
         self._writing("insert")
         # Of an id that comes twice only the last document: requests go over several connections.
-        texts: dict[bytes, str] = dict(self._table(kind).rows(documents))
+        texts = to_json(self._table(kind), documents)
         puts = [self._put(kind, key, text) for key, text in texts.items()]
         request_all(self._connections, puts, pb.RpbPutResp, self.on_acknowledged)
 
-    def _put(self, kind: Kind, key: bytes, text: str, vclock: bytes | None = None) -> Any:
+    def _put(self, kind: Kind, key: bytes, text: bytes, vclock: bytes | None = None) -> Any:
         """The request that stores a document; `vclock` of the object that it replaces."""
         return pb.RpbPutReq(
             bucket=kind.table.encode(),
             key=key,
-            content=pb.RpbContent(value=text.encode(), content_type=_JSON),
+            content=pb.RpbContent(value=text, content_type=_JSON),
             w=self._quorum,
             dw=self._quorum,
             vclock=vclock,
@@ -143,7 +139,7 @@ class RiakClient(ThreadClient[Shared, Table]):
         document = self._document(kind, document_id, found)
         if document is None:
             return False
-        ((_, text),) = table.rows([document | dict(changes)])
+        (text,) = to_json(table, [document | dict(changes)]).values()
         put = self._put(kind, document_id, text, found.vclock)
         self._request(put, pb.RpbPutResp)
         return True
@@ -196,7 +192,7 @@ class RiakClient(ThreadClient[Shared, Table]):
         """The document of a key; EngineError for a value that is none."""
         value = _value(kind, key, found)
         try:
-            return None if value is None else self._shared.decoders[kind]((key, value))
+            return None if value is None else from_json(self._shared.tables[kind], key, value)
         except (ValueError, KeyError, TypeError) as error:
             raise EngineError(
                 f"riak: {kind.table}: the value of the key {key.hex()} is no document of "

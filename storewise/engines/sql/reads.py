@@ -21,7 +21,7 @@ from storewise.documents import Document, Kind
 from storewise.engines.contract.engine import Cluster, Flags, Mode
 from storewise.engines.contract.queries import Count, Find, Histogram, Plan, Query, Scan, Top
 from storewise.engines.support.clients import ProcessState, ThreadClient
-from storewise.engines.support.stores import IN_LIST, Router
+from storewise.engines.support.stores import Router
 from storewise.engines.support.table import CompositeKey, Row, Table, quoted
 from storewise.errors import EngineError
 
@@ -38,6 +38,8 @@ FLAGS = Flags(
     explains=True,
 )
 
+#: Ids that one `IN (...)` list may hold: far below SQLite's limit of 999 in old builds.
+IN_LIST = 500
 #: A group of stores that one statement can read: (a store of the group, its FROM item).
 Part = tuple[int, str]
 #: A statement for one store: (store, SQL, parameters).

@@ -188,11 +188,6 @@ class ThreadClient(ProcessClient[State, Form]):
                     client._closed = True
                     client._disconnect()
 
-    def _writing(self, verb: str) -> State:
-        if self._closed or self._shared.mode != "write":
-            return super()._writing(verb)  # raises it
-        return self._shared
-
 
 def retried_after_conflict(
     do: Callable[[], _Result], undone: Callable[[Exception], bool], tries: int

@@ -28,7 +28,6 @@ def wait_until(
     raise_if_aborted: Callable[[], None] = lambda: None,
     *,
     poll: float = 0.2,
-    clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
     """Look every `poll` s until `pending_reason` gives None; else it tells what is still to come.
@@ -36,13 +35,13 @@ def wait_until(
     `raise_if_aborted` is called before each look. EngineError with the complaint and the last
     reason after so many seconds.
     """
-    end = clock() + seconds
+    end = time.monotonic() + seconds
     while True:
         raise_if_aborted()
         reason = pending_reason()
         if reason is None:
             return
-        if clock() > end:
+        if time.monotonic() > end:
             raise EngineError(f"{complaint} within {seconds:g} s: {reason}")
         sleep(poll)
 

@@ -1,13 +1,10 @@
-"""Which of several stores holds an id, and ids in lists that one statement takes."""
+"""Which of several stores holds an id."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from storewise.engines.contract.engine import Placement
-
-#: Ids that one `IN (...)` list may hold: far below SQLite's limit of 999 in old builds.
-IN_LIST = 500
 
 
 class Router:
@@ -15,14 +12,11 @@ class Router:
 
     def __init__(self, stores: int, placement: Placement | None) -> None:
         self._all = tuple(range(stores))
-        self._single = self._all if stores == 1 else None
-        self._placement = placement
+        self._placement = placement if stores > 1 else None
 
     def stores_of(self, document_id: bytes) -> Sequence[int]:
         """The stores to ask: one where the placement tells, else all in turn, none for an id
         that the placement does not know."""
-        if self._single is not None:
-            return self._single
         if self._placement is None:
             return self._all
         try:
@@ -37,9 +31,3 @@ class Router:
             for store in self.stores_of(document_id):
                 groups.setdefault(store, []).append(document_id)
         return groups
-
-
-def chunks(values: Sequence[bytes], size: int = IN_LIST) -> Iterator[list[bytes]]:
-    """`values` in lists of at most `size`."""
-    for start in range(0, len(values), size):
-        yield list(values[start : start + size])
