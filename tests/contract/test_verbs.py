@@ -474,7 +474,7 @@ def test_only_the_kinds_and_fields_that_were_created(target, fresh):
     for kind in kinds:
         client.insert(kind, encoded(target.name, kind, documents[kind], study_fields=few))
     if described.encoding == "arrow" and few:
-        with pytest.raises(EngineError, match="unknown"):
+        with pytest.raises(EngineError, match="has the columns"):
             more = encoded(target.name, Kind.ALIGN, sample(208, 3)[Kind.ALIGN])
             client.insert(Kind.ALIGN, more)
     client.finish()

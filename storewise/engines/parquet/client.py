@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -42,10 +40,8 @@ class Shared(SqlState):
     settings: ParquetSettings
     durable: bool
     reader: Reader
-    next_part: dict[Kind, int] = field(default_factory=dict)
+    next_part: int = 1
     buffers: dict[Kind, list[Any]] = field(default_factory=dict)
-    halted: bool = False
-    """A `finish` has failed: nothing can be inserted before it is done again."""
     version: int = 0
     """Grows with every change of files; clients look at it before they read."""
     datasets: dict[tuple[str, ...], Any] = field(default_factory=dict)
@@ -62,8 +58,6 @@ class ParquetClient(DuckReads[Shared]):
         super().__init__(connection, shared)
         self._sources: dict[tuple[Any, ...], str] = {}
         """FROM items of a kind and a partition, or of a kind and partitions of each store."""
-        self._registered: dict[tuple[str, ...], str] = {}
-        """The names that this connection knows Arrow's views by."""
         self._seen = -1
 
     # Finding out what there is.
@@ -71,36 +65,29 @@ class ParquetClient(DuckReads[Shared]):
     def check_connection(self) -> None:
         shared = self._shared
         if shared.mode == "write":
-            directory = shared.places[0].directory
-            if not os.access(directory, os.W_OK | os.X_OK):
-                raise EngineError(f"parquet: {directory} is not writable")
-        else:
-            for store in shared.places:
-                for kind in shared.kinds:
-                    if (table := self._found(store, kind)) is not None:
-                        known = shared.tables.setdefault(kind, table)
-                        self._check_columns(store, known, table.names)
-            self._use_tables(shared.tables)
+            return
+        for number, (store, _) in enumerate(self._stores):
+            if number and store is self._stores[number - 1].store:
+                continue  # another partition of it
+            for kind in shared.kinds:
+                if names := self._columns(number, kind):
+                    table = table_from_names(kind, names, store.directory)
+                    self._check_columns(store, shared.tables.setdefault(kind, table), names)
+        self._use_tables(shared.tables)
         self._seen = shared.version
 
-    def _found(self, store: Store, kind: Kind) -> Table | None:
-        """The table of a kind in a store; None where it has none."""
-        parts, paths = store.parts(kind), store.paths(kind)
-        if parts or paths:
-            where = paths[-1] if paths else str(parts[-1])
-            with self._failing():
-                names = pq.read_schema(
-                    where, filesystem=store.file_system(remote=bool(paths))
-                ).names
-            return table_from_names(kind, names, Path(where))
-        # `convert` makes no file of a kind without documents; a load makes an empty one.
-        if kind in KINDS and store.settings is not None and len(store.state.rows()):
-            return make_table(kind, study_fields=store.settings.study_fields, composite=True)
-        return None
-
     def _columns(self, store: int, kind: Kind) -> list[str]:
-        table = self._found(self._stores[store].store, kind)
-        return [] if table is None else list(table.names)
+        place = self._stores[store].store
+        parts, paths = place.parts(kind), place.paths(kind)
+        with self._failing():
+            if paths:
+                return list(pq.read_schema(paths[-1], filesystem=place.file_system()).names)
+            if parts:
+                return list(pq.read_schema(parts[-1]).names)
+        # `convert` makes no file of a kind without documents; a load makes an empty one.
+        if kind in KINDS and place.settings is not None and len(place.state.rows()):
+            return list(make_table(kind, study_fields=place.settings.study_fields).names)
+        return []
 
     # FROM items.
 
@@ -136,17 +123,14 @@ class ParquetClient(DuckReads[Shared]):
         )
 
     def _from_files(self, table: Table, paths: Sequence[str]) -> str:
-        """Files of the data sets, as DuckDB or Arrow reads them."""
+        """A new entry of `_sources`: files of the data sets, as DuckDB or Arrow reads them."""
         if paths and self._shared.reader == "duckdb":
             listed = ", ".join(map(sql_string, paths))
             return f"read_parquet([{listed}], hive_partitioning = false)"
-        key = (table.name, *paths)
-        if key not in self._registered:
-            name = f"storewise_{table.name}_{len(self._registered)}"
-            with self._failing():
-                self._connection.register(name, self._dataset(table, paths))
-            self._registered[key] = name
-        return self._registered[key]
+        name = f"storewise_{table.name}_{len(self._sources)}"
+        with self._failing():
+            self._connection.register(name, self._dataset(table, paths))
+        return name
 
     def _dataset(self, table: Table, paths: Sequence[str]) -> Any:
         # DuckDB asks for ids as binary values of any length. Were the columns of another type,
@@ -208,15 +192,12 @@ class ParquetClient(DuckReads[Shared]):
             raise EngineError("parquet has no secondary indexes: its flags say so")
         store = shared.places[0]
         with shared.lock:
-            with self._failing():
-                store.repair()
             tables = make_tables(schema, composite=True)
+            numbers = [int(part.stem) for kind in tables for part in store.parts(kind)]
+            shared.next_part = 1 + max(numbers, default=0)
             for kind, table in tables.items():
-                parts = store.parts(kind)
-                shared.next_part[kind] = int(parts[-1].stem) + 1 if parts else 1
-                there = self._found(store, kind)
-                if there is not None:
-                    self._check_columns(store, table, there.names)
+                if there := self._columns(0, kind):
+                    self._check_columns(store, table, there)
                 else:
                     # An empty part tells the columns even where no document of a kind comes.
                     self._write_part(kind, arrow.arrow_table(table, []))
@@ -225,11 +206,6 @@ class ParquetClient(DuckReads[Shared]):
 
     def insert(self, kind: Kind, documents: Sequence[Any]) -> None:
         shared = self._writing("insert")
-        if shared.halted:
-            raise EngineError(
-                f"parquet: {shared.places[0]}: the end of the load has failed; end it again, or "
-                "connect again"
-            )
         table = shared.tables.get(kind) or super()._table(kind)
         batch = arrow.arrow_table(table, documents)
         if not len(batch):
@@ -244,26 +220,31 @@ class ParquetClient(DuckReads[Shared]):
                 self._flush(kind)
 
     def finish(self) -> None:
-        """Make the parts files of the data set: sorted, partitioned, the last document of an id."""
+        """Make the parts files of the data set: sorted, partitioned, the last document of an id.
+
+        After an error this client is closed: the next one carries out what has been begun."""
         shared = self._writing("finish")
+        if (schema := shared.schema) is None:
+            return  # nothing was created
         with shared.lock:
             self._look()
-            schema = shared.schema
-            wanted = shared.settings.wanted(
-                study_fields=schema is not None and schema.study_fields,
-                one=not set(shared.tables) <= set(KINDS),
-            )
-            shared.halted = True
-            with self._failing():
-                finish(
-                    self._connection,
-                    shared.places[0],
-                    shared.tables,
-                    lambda table: self._source(table, 0),
-                    wanted,
-                )
-            shared.halted = False
-            shared.next_part = dict.fromkeys(shared.tables, 1)
+            try:
+                with self._failing():
+                    # Several threads would mix the rows of a partition.
+                    self._connection.execute("SET threads = 1")
+                    finish(
+                        self._connection,
+                        shared.places[0],
+                        shared.tables,
+                        lambda table: self._source(table, 0),
+                        shared.settings,
+                        study_fields=schema.study_fields,
+                    )
+                    self._connection.execute(f"SET threads = {shared.settings.threads}")
+            except EngineError:
+                self.close()
+                raise
+            shared.next_part = 1
             shared.version += 1
 
     @contextmanager
@@ -288,8 +269,8 @@ class ParquetClient(DuckReads[Shared]):
         durable, content and name are on disk afterwards."""
         shared = self._shared
         with shared.lock:
-            number = shared.next_part[kind]
-            shared.next_part[kind] = number + 1
+            number = shared.next_part
+            shared.next_part += 1
         directory = shared.places[0].parts_of(kind)
         with self._failing():
             if not directory.is_dir():

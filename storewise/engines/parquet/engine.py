@@ -68,6 +68,7 @@ class ParquetEngine(Engine):
         level = self.level_of(cluster)
         directories = self.stores_of(cluster, mode)
         # Imported here: who looks at the settings of a study need not wait for Arrow.
+        from storewise.dataset.pieces import partition_of_name
         from storewise.engines.parquet.client import ParquetClient, Shared
         from storewise.engines.parquet.partitions import Partition, PartitionRouter, ranges_of
         from storewise.engines.parquet.store import Store
@@ -77,9 +78,12 @@ class ParquetEngine(Engine):
         try:
             if writes:
                 stores[0].make_place(settings.place)
+                stores[0].repair()
             else:
                 for store in stores:
-                    store.open_to_read()
+                    store.look()
+                    if store.finished and not store.state.commits:
+                        raise StorewiseError("has no Parquet files: nothing was loaded")
         except (StorewiseError, OSError) as error:
             raise EngineError(f"{self.name}: {directories[0]}: {error}") from error
         remote = any(store.remote for store in stores)
@@ -102,6 +106,10 @@ class ParquetEngine(Engine):
         # Readers come after `finish`, which alone replaces files: DuckDB may keep their footers.
         extra = {"parquet_metadata_cache": not writes}
         connection = open_duckdb(self.name, ":memory:", settings, extra)
+        if writes:
+            # A type for each argument, and that of the result.
+            types = ["VARCHAR", "INTEGER"], "INTEGER"
+            connection.create_function("partition_of_name", partition_of_name, *types)
         return ParquetClient(connection, shared).connected()
 
     def remove(self, cluster: Cluster) -> None:

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field as Setting
 from pydantic import model_validator
 
-from storewise.dataset.settings import MAX_PARTITIONS, By, Wanted
+from storewise.dataset.settings import MAX_PARTITIONS, By
 from storewise.engines.sql.duckdb_reads import DuckSettings
 from storewise.s3.uri import is_remote
 
@@ -52,14 +52,3 @@ class ParquetSettings(DuckSettings):
                 "use `reader: pyarrow`, or leave it out"
             )
         return self
-
-    def wanted(self, *, study_fields: bool, one: bool) -> Wanted:
-        """What the data set is asked to be; with `one` it has one partition."""
-        return Wanted(
-            by=self.partition,
-            sort="id" if self.partition == "hash" else self.partition,
-            partitions=1 if one else self.partitions,
-            study_fields=study_fields,
-            row_group=self.row_group_size,
-            level=3,
-        )

@@ -22,7 +22,7 @@ from storewise.dataset.rounds import Folders
 from storewise.dataset.settings import Settings
 from storewise.dataset.writer import DataFile
 from storewise.documents import Kind
-from storewise.errors import EngineError, StorewiseError
+from storewise.errors import EngineError
 from storewise.metrics.host import tree_bytes
 from storewise.s3.uri import is_remote
 
@@ -106,12 +106,6 @@ class Store:
         self.finished = next(self._load.glob("*/*.parquet"), None) is None
         self._files = self.state.files()
 
-    def open_to_read(self) -> None:
-        """See what is there; StorewiseError where nothing was loaded."""
-        self.look()
-        if self.finished and not self.state.commits:
-            raise StorewiseError("has no Parquet files: nothing was loaded")
-
     def repair(self) -> None:
         """End what a killed process has begun, and see what is there; a store has one writer."""
         with locked(self.home, "", alone=True) as own:
@@ -149,9 +143,9 @@ class Store:
             if file.table == kind.table and (partitions is None or file.partition in partitions)
         ]
 
-    def file_system(self, *, remote: bool = True) -> Any:
-        """Arrow's file system that has the data files; of parts it is not `remote`."""
-        if self.remote and remote:
+    def file_system(self) -> Any:
+        """Arrow's file system that has the data files."""
+        if self.remote:
             from storewise.s3.arrow import file_system
 
             return file_system()

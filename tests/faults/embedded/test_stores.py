@@ -295,7 +295,7 @@ def test_parts_left_by_a_crash_after_the_merge_do_not_count(tmp_path):
 #: Where a process that ends its load is killed: calls before which it is, and whether the load has
 #: got as far as its journal.
 MOMENTS = {
-    "sorting": ("storewise.dataset.writer:PartitionFiles.end", 2, False),
+    "sorting": ("storewise.dataset.commits:Commit.write", 0, False),
     "committing": ("storewise.dataset.home:Directory.put", 2, True),
     "naming the commit": ("storewise.dataset.home:Directory.put_commit", 0, True),
     "removing parts": ("storewise.engines.parquet.store:Store.remove_parts", 0, True),

@@ -68,7 +68,7 @@ def rows_of(root):
             name = path.parent.relative_to(root).as_posix()
             result.setdefault(name, []).append(pq.ParquetFile(path).read())
     joined = {name: pa.concat_tables(tables) for name, tables in result.items()}
-    return {name: rows for name, rows in joined.items() if len(rows)}
+    return {name: rows.to_pylist() for name, rows in joined.items() if len(rows)}
 
 
 @pytest.mark.parametrize("partition", PARTITIONS)
@@ -81,10 +81,7 @@ def test_what_was_loaded_is_what_convert_writes(tmp_path, partition):
     assert rows_of(root) == rows_of(other)
     assert not (root / ".work").exists() and not (root / ".load").exists()
     (path, *_) = files_of(root, Kind.ALIGN)
-    group = pq.ParquetFile(path).metadata.row_group(0)
-    # The library is no column of an alignment.
-    assert bool(group.sorting_columns) == (partition != "library")
-    assert group.column(0).has_offset_index and group.column(0).statistics is not None
+    assert pq.ParquetFile(path).metadata.row_group(0).column(0).statistics is not None
 
 
 @pytest.mark.parametrize("reader", ["duckdb", "pyarrow"])
