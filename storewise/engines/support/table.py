@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from operator import itemgetter
 from pathlib import Path
-from types import NoneType
 from typing import Any
 
 from storewise.documents import (
@@ -42,21 +41,12 @@ MAX_INT = (1 << 63) - 1
 _SURROGATE = re.compile("[\ud800-\udfff]")
 #: Column type -> a function that tells whether such a column can hold a value.
 CAN_HOLD: Mapping[FieldType, Callable[[Any], bool]] = {
-    "id": lambda value: type(value) is bytes and len(value) == ID_BYTES,
-    "key": lambda value: type(value) is bytes and 0 < len(value) <= KEY_BYTES and value.isascii(),
-    "int": lambda value: type(value) is int and -MAX_INT - 1 <= value <= MAX_INT,
-    "float": lambda value: type(value) in (int, float),
-    "str": lambda value: type(value) is str and not _SURROGATE.search(value),
+    "id": lambda v: type(v) is bytes and len(v) == ID_BYTES,
+    "key": lambda v: type(v) is bytes and 0 < len(v) <= KEY_BYTES and v.isascii(),
+    "int": lambda v: type(v) is int and -MAX_INT - 1 <= v <= MAX_INT,
+    "float": lambda v: type(v) is float or type(v) is int,
+    "str": lambda v: type(v) is str and (v.isascii() or not _SURROGATE.search(v)),
 }
-#: Column type -> the types of its values.
-_TYPES: Mapping[FieldType, frozenset[type]] = {
-    "id": frozenset({bytes, NoneType}),
-    "key": frozenset({bytes, NoneType}),
-    "int": frozenset({int, NoneType}),
-    "float": frozenset({int, float, NoneType}),
-    "str": frozenset({str, NoneType}),
-}
-
 #: Width of a number in bytes -> its code in `struct`.
 _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
@@ -102,18 +92,15 @@ class CompositeKey:
 
     def check(self, document: Document) -> None:
         """Raise EngineError for a document whose id is not that of its numbers."""
-        numbers = {name: document[name] for name in self.names}
+        numbers = [document[name] for name in self.names]
         try:
-            right = self.pack(*numbers.values())
-        except struct.error as error:
-            raise EngineError(
-                f"a document of {self._kind.table} has a number that its key cannot hold: "
-                f"{numbers}: {error}"
-            ) from error
+            right = self.pack(*numbers)
+        except struct.error:
+            right = b""
         if document["_id"] != right:
             raise EngineError(
-                f"a document of {self._kind.table} has the id {document['_id']!r}, but its key "
-                f"fields ({numbers}) make the id {right!r}"
+                f"a document of {self._kind.table} has the id {document['_id']!r}, which is not "
+                f"that of its {', '.join(self.names)}: {', '.join(map(str, numbers))}"
             )
 
 
@@ -222,31 +209,24 @@ class Table:
 
     def check(self, documents: Sequence[Document]) -> None:
         """Raise EngineError for documents with other fields than the table's, which would
-        otherwise be lost without a word; for values of a wrong type, which some stores would keep
-        and others silently convert; and for ids that no document of this kind can have."""
-        try:
-            for field in self.fields:
-                if not _TYPES[field.type].issuperset([type(d[field.name]) for d in documents]):
-                    values = [document[field.name] for document in documents]
-                    wrong = next(v for v in values if type(v) not in _TYPES[field.type])
-                    raise self._cannot_hold(field, wrong)
-        except KeyError as error:
-            raise EngineError(f"a document of {self.name} lacks the field {error}") from error
+        otherwise be lost without a word; for values that a column cannot hold, which some stores
+        would keep and others silently convert; and for ids that are not those of their numbers."""
+        for field in self.fields:
+            name, can_hold, is_id = field.name, CAN_HOLD[field.type], field.name == "_id"
+            for document in documents:
+                if name not in document:
+                    raise EngineError(f"a document of {self.name} lacks the field {name!r}")
+                value = document[name]
+                if not can_hold(value) and (value is not None or is_id):
+                    raise self._cannot_hold(field, value)
         if not self.has_params and sum(map(len, documents)) != len(documents) * len(self.fields):
             names = {name for document in documents for name in document}
             extra = ", ".join(sorted(names - {field.name for field in self.fields}))
             raise EngineError(f"a document of {self.name} has unknown fields: {extra}")
-        for document in documents:
-            self.check_value(self.fields[0], document["_id"])
         if self.kind.key:
             key = self.composite or CompositeKey(self.kind)
             for document in documents:
                 key.check(document)
-
-    def check_value(self, column: Field, value: Any) -> None:
-        """Raise EngineError for a value (not None) that the column cannot hold."""
-        if not CAN_HOLD[column.type](value):
-            raise self._cannot_hold(column, value)
 
     def _cannot_hold(self, column: Field, value: Any) -> EngineError:
         return EngineError(
@@ -291,9 +271,9 @@ class Table:
     def check_types(self, changes: Mapping[str, Any]) -> None:
         """Raise EngineError if a field cannot hold its changed value."""
         for name, value in changes.items():
-            column = self.by_name.get(name)
-            if column is not None and value is not None:
-                self.check_value(column, value)
+            column = self.by_name[name]
+            if value is not None and not CAN_HOLD[column.type](value):
+                raise self._cannot_hold(column, value)
 
 
 def make_table(kind: Kind, *, study_fields: bool, composite: bool = False) -> Table:
