@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Annotated
@@ -35,15 +36,15 @@ def measures(
 
     Example: `storewise measures --rows 1000000 --out readings.csv`
     """
-    from storewise.workloads.sensors.generator import CHUNK, MAX_SERIES, Part, Readings, csv_lines
+    from storewise.workloads.sensors.generator import MAX_SERIES, Readings, csv_lines
 
     if machines * sensors > MAX_SERIES:
         raise StorewiseError(
             f"--machines x --sensors is {machines * sensors:,}; {MAX_SERIES:,} series are the most"
         )
 
-    part = Part(Readings(machines, sensors, seed), 0, rows)
-    lines = chain([HEADING], map(csv_lines, part.chunks(CHUNK)))
+    readings = Readings(machines, sensors, seed)
+    lines = chain([HEADING], map(partial(csv_lines, readings), readings.rows(0, rows)))
     if str(out) == "-":
         sys.stdout.writelines(lines)
         sys.stdout.flush()

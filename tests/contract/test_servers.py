@@ -22,7 +22,7 @@ from storewise.engines.contract.queries import Count, Scan, Where
 from storewise.engines.contract.server import Credentials, Topology
 from storewise.engines.registry import engine
 from storewise.errors import EngineError
-from storewise.workloads.sensors.generator import MEASURES, Part, Readings, batches
+from storewise.workloads.sensors.generator import MEASURES, Readings
 
 #: Several nodes are independent servers (`storewise.engines.sql.sharded_client`).
 SHARDED = [t for t in SERVERS if t.nodes > 1 and t.name in ("postgres", "mariadb")]
@@ -285,7 +285,7 @@ def test_writers_of_the_same_ids_do_not_block_each_other(sharded):
 )
 def test_serializable_clients_that_meet_try_again(name, tmp_path):
     """Four threads load rows that overlap and change the same ones: nothing fails or is lost."""
-    rows = list(batches(Part(Readings(), 0, 400).chunks(400), 100))
+    rows = list(Readings().batches(Readings().rows(0, 400), 100))
     same = [document["_id"] for document in rows[0][:5]]
     schema = Schema((MEASURES,), ((MEASURES, "mv"),), "before")
     with running(name, tmp_path / "servers", consistency="serializable", schema=schema) as result:

@@ -25,8 +25,8 @@ from storewise.workloads.verification import (
 def check_readings(context: VerifyContext, readings: Readings, rows: int) -> Checked:
     """Count the readings, and compare a seeded sample field by field."""
     generator = generator_of(context)
-    sample = generator.integers(0, rows, min(rows, context.sample)).tolist()
-    made = {document["_id"]: document for document in map(readings.document, sample)}
+    sample = generator.integers(0, rows, min(rows, context.sample))
+    made = {document["_id"]: document for document in readings.documents(sample)}
 
     def difference(key: bytes, stored: Document) -> str | None:
         return difference_of(made[key], stored) if key in made else None

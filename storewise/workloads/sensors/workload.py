@@ -33,13 +33,10 @@ from storewise.workloads.contract import (
 )
 from storewise.workloads.reader import Native, Reader, route
 from storewise.workloads.sensors.generator import (
-    CHUNK,
     MAX_ROWS,
     MEASURES,
     READING_BYTES,
-    Part,
     Readings,
-    batches,
     store_of,
     threshold,
 )
@@ -97,11 +94,10 @@ class MeasuresWorkload(Workload):
                     f"{processes} processes without one; give at least {processes}, or `threads`"
                 )
             context.notes.append({"phase": "add", "stored": stop})
-            stored = _store(client, context, start, stop, context.params.batch_size)
-            return _until_stored(stored)
+            return _store(client, context, start, stop, context.params.batch_size, again=True)
         if phase == "q1":
             return _gets(client, context)
-        return _Ranges(phase, client, context).operations()
+        return _ranges(phase, client, context)
 
 
 class _BySeries(Placement):
@@ -118,48 +114,37 @@ def _rows(load: LoadParams, notes: Sequence[Mapping[str, Any]]) -> int:
 
 
 def _store(
-    client: Client, context: ClientContext, start: int, stop: int, size: int
+    client: Client, context: ClientContext, start: int, stop: int, size: int, *, again: bool = False
 ) -> Iterator[Operation]:
-    """This client's share of the readings start..stop-1."""
+    """This client's share of the readings start..stop-1.
+
+    With `again` each operation is repeated until it succeeds: what the step has noted as stored is
+    then stored, and none of it was refused. EngineError where one fails for two minutes."""
+    readings: Readings = context.load.readings
     if context.stores:
-        part = Part(context.load.readings, start, stop, context.shard, context.stores)
-        share, shares = context.thread, context.threads
+        place = {"share": context.thread, "shares": context.threads}
+        place |= {"store": context.shard, "stores": context.stores}
     else:
-        part = Part(context.load.readings, start, stop)
-        share, shares = context.client, context.clients
-    packed = context.engine.encoding == "bson"
+        place = {"share": context.client, "shares": context.clients}
+    for batch in readings.batches(readings.rows(start, stop, **place), size):
+        documents = list(map(_to_bson, batch)) if context.engine.encoding == "bson" else batch
+        stored: list[bool] = []
 
-    def insert(documents: Sequence[Any]) -> int:
-        client.insert(MEASURES, documents)
-        return len(documents)
+        def insert(documents: Sequence[Any] = documents, stored: list[bool] = stored) -> int:
+            client.insert(MEASURES, documents)
+            stored.append(True)
+            return len(documents)
 
-    for batch in batches(part.chunks(CHUNK, share, shares), size):
-        documents = list(map(_to_bson, batch)) if packed else batch
-        call = partial(insert, documents)
-        yield Operation("insert", call, len(batch), len(batch) * READING_BYTES)
-
-
-def _until_stored(operations: Iterator[Operation]) -> Iterator[Operation]:
-    """Each operation again until it succeeds: what the step has noted as stored is then stored,
-    and none of it was refused.
-
-    EngineError where one fails for two minutes."""
-    for operation in operations:
-        done = [False]
-
-        def call(operation: Operation = operation, done: list[bool] = done) -> int:
-            number = operation.call()
-            done[0] = True
-            return number
-
+        operation = Operation("insert", insert, len(batch), len(batch) * READING_BYTES)
+        yield operation
         since = monotonic()
-        while not done[0]:
+        while again and not stored:
             if monotonic() - since > _PATIENCE:
                 raise EngineError(
-                    f"phase 'add': the store has refused the same {operation.documents} readings "
-                    f"for {_PATIENCE:g} s"
+                    f"phase 'add': the store has refused the same {len(batch)} readings for "
+                    f"{_PATIENCE:g} s"
                 )
-            yield operation._replace(call=call)
+            yield operation
 
 
 def _to_bson(document: Document) -> bytes:
@@ -186,79 +171,72 @@ def _gets(client: Client, context: ClientContext) -> Iterator[Operation]:
             yield Operation("q1", partial(get, document_id), 1, READING_BYTES, node)
 
 
-class _Ranges:
-    """Q2 and Q3 of one client in one step."""
+def _query(phase: str, value: float) -> Find | Count:
+    where = (Where("mv", ">", value),)
+    return Find(MEASURES, where) if phase == "q2" else Count(MEASURES, where)
 
-    def __init__(self, phase: str, client: Client, context: ClientContext) -> None:
-        self._phase, self._client, self._context = phase, client, context
-        self._readings: Readings = context.load.readings
-        self._rows = _rows(context.load, context.before)
-        self._notes = [self._note(percent) for percent in context.params.selectivity_pct]
-        context.notes.extend(self._notes)
 
-    def _query(self, value: float) -> Find | Count:
-        where = (Where("mv", ">", value),)
-        return Find(MEASURES, where) if self._phase == "q2" else Count(MEASURES, where)
+def _note(phase: str, client: Client, context: ClientContext, percent: float) -> dict[str, Any]:
+    """What is known of Q2 or Q3 before: threshold, true number, and the store's plan."""
+    flags = context.engine.flags
+    native: Native = "find" if phase == "q2" else "count_where"
+    by = route(native, flags, conditions=True)
+    rows = _rows(context.load, context.before)
+    at = threshold(context.load.readings, rows, percent)
+    plan = None
+    if context.client == 0 and by == native and flags.explains:
+        plan = client.explain(_query(phase, at.value))
+    return {
+        "query": phase,
+        "step": context.step,
+        "selectivity_pct": percent,
+        "threshold": at.value,
+        "rows": rows,
+        "matched": at.matched,
+        "found": None,
+        "seconds": [],
+        "answered_by": "store" if by == native else "client",
+        "verb": "get_many" if by == "ids" else by,
+        "plan": plan.text if plan else None,
+        "uses_index": plan.uses_index if plan else None,
+    }
 
-    def _note(self, percent: float) -> dict[str, Any]:
-        """What is known before: threshold, true number, and the store's plan."""
-        context, flags = self._context, self._context.engine.flags
-        native: Native = "find" if self._phase == "q2" else "count_where"
-        by = route(native, flags, conditions=True)
-        at = threshold(self._readings, self._rows, percent)
-        note: dict[str, Any] = {
-            "query": self._phase,
-            "step": context.step,
-            "selectivity_pct": percent,
-            "threshold": at.value,
-            "rows": self._rows,
-            "matched": at.matched,
-            "found": None,
-            "seconds": [],
-            "answered_by": "store" if by == native else "client",
-            "verb": "get_many" if by == "ids" else by,
-            "plan": None,
-            "uses_index": None,
-        }
-        if context.client == 0 and by == native and flags.explains:
-            plan = self._client.explain(self._query(at.value))
-            note |= {"plan": plan.text, "uses_index": plan.uses_index}
-        return note
 
-    def operations(self) -> Iterator[Operation]:
-        params, client = self._context.params, self._context.client
-        if params.operations is None:
-            order: Iterable[dict[str, Any]] = cycle(self._notes)
-        else:
-            every = [note for note in self._notes for _ in range(params.operations)]
-            order = every[client :: self._context.clients]
-        fetched = 0
-        begun: float | None = None
+def _ranges(phase: str, client: Client, context: ClientContext) -> Iterator[Operation]:
+    """Q2 and Q3: the readings above a value are fetched or counted."""
+    params, readings = context.params, context.load.readings
+    rows = _rows(context.load, context.before)
+    notes = [_note(phase, client, context, percent) for percent in params.selectivity_pct]
+    context.notes.extend(notes)
+    order: Iterable[dict[str, Any]] = cycle(notes)
+    if params.operations is not None:
+        every = [note for note in notes for _ in range(params.operations)]
+        order = every[context.client :: context.clients]
 
-        def ask(note: dict[str, Any]) -> int:
-            nonlocal fetched, begun
-            start = perf_counter()
-            begun = begun or start
-            number = self._answer(note["threshold"])
-            end = perf_counter()
-            # As of all figures: an execution belongs to the second in which it ended.
-            if int(end - begun) >= params.warmup:
-                note["seconds"].append(end - start)
-            note["found"] = number
-            fetched = number if self._phase == "q2" else 0
-            # A count is one answer, however many readings it counts.
-            return number if self._phase == "q2" else 1
+    def ids(kind: Kind) -> Iterator[list[bytes]]:
+        for at in range(0, rows, _SCAN):
+            yield readings.ids(np.arange(at, min(at + _SCAN, rows)))
 
-        for note in order:
-            call = partial(ask, note)
-            yield Operation(self._phase, call, 0, 0, None, lambda: fetched * READING_BYTES)
+    reader = Reader(client, context.engine.flags, ids, _SCAN)
+    begun: float | None = None
+    fetched = 0
 
-    def _answer(self, value: float) -> int:
-        """How many readings are above a value: those that Q2 fetched, or Q3 counted."""
-        query = self._query(value)
-        reader = Reader(self._client, self._context.engine.flags, self._ids, _SCAN)
-        return len(reader.find(query)) if isinstance(query, Find) else reader.count(query)
+    def ask(note: dict[str, Any]) -> int:
+        nonlocal begun, fetched
+        query = _query(phase, note["threshold"])
+        start = perf_counter()
+        begun = begun or start
+        found = len(reader.find(query)) if isinstance(query, Find) else reader.count(query)
+        end = perf_counter()
+        # As of all figures: an execution belongs to the second in which it ended.
+        if int(end - begun) >= params.warmup:
+            note["seconds"].append(end - start)
+        note["found"] = found
+        fetched = found if phase == "q2" else 0
+        # A count is one answer, however many readings it counts.
+        return found if phase == "q2" else 1
 
-    def _ids(self, kind: Kind) -> Iterator[list[bytes]]:
-        for at in range(0, self._rows, _SCAN):
-            yield self._readings.ids(np.arange(at, min(at + _SCAN, self._rows)))
+    def size() -> int:
+        return fetched * READING_BYTES
+
+    return (Operation(phase, partial(ask, note), 0, 0, None, size) for note in order)

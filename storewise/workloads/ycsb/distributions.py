@@ -188,17 +188,18 @@ class Lengths:
     def __init__(
         self, kind: Literal["constant", "uniform", "zipfian"], low: int, high: int
     ) -> None:
-        self._kind, self._low, self._high = kind, low, high
+        self._low, self._high = high if kind == "constant" else low, high
         self._zipfian = Zipfian(high - low + 1) if kind == "zipfian" else None
 
     @property
-    def fixed(self) -> int | None:
-        """The one length that there is, None where there are several."""
-        return self._high if self._kind == "constant" or self._low == self._high else None
+    def mean(self) -> float:
+        """The mean length."""
+        if self._zipfian is None:
+            return (self._low + self._high) / 2
+        ranks = np.arange(1, self._zipfian.items + 1)
+        return self._low - 1 + float(np.average(ranks, weights=ranks**-THETA))
 
     def draw(self, random: np.random.Generator, count: int) -> Numbers:
-        if self.fixed is not None:
-            return np.full(count, self.fixed, dtype=np.int64)
         if self._zipfian is not None:
             return self._low + self._zipfian.draw(random, count)
         return random.integers(self._low, self._high + 1, size=count)

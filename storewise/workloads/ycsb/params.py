@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from storewise.workloads.contract import EndedParams, PhaseParams, WholeParams
-from storewise.workloads.ycsb.distributions import Distribution
+from storewise.workloads.contract import EndedParams, WholeParams
+from storewise.workloads.ycsb.distributions import Distribution, Lengths
 from storewise.workloads.ycsb.keys import MAX_PADDING, Numbers, make_keys
 
 #: YCSB's names of parameters that every workload has, and those with a dot.
@@ -31,7 +31,8 @@ PROPORTIONS = {
     "scan": "scanproportion",
     "read-modify-write": "readmodifywriteproportion",
 }
-Number = Annotated[int, Field(ge=1)]
+#: The number of any record is below 2^62.
+Number = Annotated[int, Field(ge=1, le=1 << 60)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Proportion = Annotated[float, Field(ge=0)]
 LengthDistribution = Literal["constant", "uniform", "zipfian"]
@@ -50,19 +51,11 @@ def canonical(values: Mapping[str, Any]) -> dict[str, Any]:
     return values_by_name
 
 
-class _Params(PhaseParams):
+class RecordParams(BaseModel):
+    """What the records are: `load` decides, later phases may repeat and not contradict it."""
+
     model_config = ConfigDict(allow_inf_nan=False)
 
-    @model_validator(mode="before")
-    @classmethod
-    def _names(cls, data: Any) -> Any:
-        return canonical(data) if isinstance(data, dict) else data
-
-
-class LoadParams(_Params, WholeParams):
-    """Parameters of ``load``: what the records are."""
-
-    for_less = "`recordcount` or `insertcount`"
     recordcount: Number = 1000
     fieldcount: int = Field(default=10, ge=1, le=1000)
     fieldlength: int = Field(default=100, ge=1, le=1 << 20)
@@ -70,17 +63,26 @@ class LoadParams(_Params, WholeParams):
     fieldlengthdistribution: LengthDistribution = "constant"
     insertorder: InsertOrder = "hashed"
     zeropadding: int = Field(default=1, ge=1, le=MAX_PADDING)
-    insertstart: int = Field(default=0, ge=0)
+    insertstart: int = Field(default=0, ge=0, le=1 << 60)
     insertcount: Number | None = None
     dataintegrity: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _names(cls, data: Any) -> Any:
+        return canonical(data) if isinstance(data, dict) else data
+
+
+class LoadParams(RecordParams, WholeParams):
+    """Parameters of ``load``."""
+
+    for_less = "`recordcount` or `insertcount`"
     batchsize: Number = 1000
 
     @model_validator(mode="after")
     def _fits(self) -> LoadParams:
         if self.insertcount is None and self.insertstart >= self.recordcount:
             raise ValueError("`insertstart` must be below `recordcount`, or give `insertcount`")
-        if self.end >= 1 << 62:
-            raise ValueError("numbers of records must be below 2^62")
         if self.minfieldlength > self.fieldlength and self.fieldlengthdistribution != "constant":
             raise ValueError("`minfieldlength` must not be above `fieldlength`")
         if self.dataintegrity and self.fieldlengthdistribution != "constant":
@@ -98,33 +100,24 @@ class LoadParams(_Params, WholeParams):
         return self.insertstart + self.records
 
     @property
-    def record_bytes(self) -> int | None:
-        """Bytes of the fields of a record; None where they vary."""
-        constant = self.fieldlengthdistribution == "constant"
-        return self.fieldcount * self.fieldlength if constant else None
+    def lengths(self) -> Lengths:
+        """Lengths of fields."""
+        return Lengths(self.fieldlengthdistribution, self.minfieldlength, self.fieldlength)
+
+    def bytes_of(self, fields: int) -> int:
+        """Bytes of so many fields: where their lengths vary, by the mean length."""
+        return round(fields * self.lengths.mean)
 
     def keys(self, numbers: Numbers) -> list[bytes]:
         """The keys of records with these numbers."""
         return make_keys(numbers, hashed=self.insertorder == "hashed", padding=self.zeropadding)
 
 
-class RunParams(_Params, EndedParams):
+class RunParams(RecordParams, EndedParams):
     """What phases after the load have in common."""
 
     mix: ClassVar[Mapping[str, float]] = {}
-    """Proportions that belong to the phase and cannot be given."""
-
-    # What the load has decided may be repeated, and not contradicted (`clash`).
-    recordcount: int | None = None
-    fieldcount: int | None = None
-    fieldlength: int | None = None
-    minfieldlength: int | None = None
-    fieldlengthdistribution: LengthDistribution | None = None
-    insertorder: InsertOrder | None = None
-    zeropadding: int | None = None
-    insertstart: int | None = None
-    insertcount: int | None = None
-    dataintegrity: bool | None = None
+    """Shares of operations that belong to the phase and cannot be given; they sum to 1."""
 
     readallfields: bool = True
     writeallfields: bool = False
@@ -141,31 +134,19 @@ class RunParams(_Params, EndedParams):
     def _consistent(self) -> RunParams:
         if self.minscanlength > self.maxscanlength:
             raise ValueError("`minscanlength` must not be above `maxscanlength`")
-        if not sum(self.proportions().values()) > 0:
-            raise ValueError(
-                f"no operation has a share: one of {', '.join(PROPORTIONS.values())} must be "
-                "above 0"
-            )
         return self
-
-    def proportions(self) -> dict[str, float]:
-        """The share of each operation as given; they need not sum to 1."""
-        return {name: self.mix.get(name, 0.0) for name in PROPORTIONS}
 
     def shares(self) -> dict[str, float]:
         """The shares of all operations, which sum to 1."""
-        proportions = self.proportions()
-        return {name: value / sum(proportions.values()) for name, value in proportions.items()}
+        return {name: self.mix.get(name, 0.0) for name in PROPORTIONS}
 
     def clash(self, load: LoadParams) -> str | None:
         """Where this contradicts the load, in words."""
-        for name in LoadParams.model_fields:
-            if name in PhaseParams.model_fields or name == "batchsize":
-                continue
+        for name in RecordParams.model_fields:
             mine, loaded = getattr(self, name), getattr(load, name)
-            if name == "insertcount" and loaded is None:
+            if name == "insertcount":
                 loaded = load.records
-            if mine is not None and mine != loaded:
+            if name in self.model_fields_set and mine != loaded:
                 return f"{name} is {mine}, but the records were loaded with {loaded}"
         return None
 
@@ -180,8 +161,18 @@ class MixedParams(RunParams):
     scanproportion: Proportion = 0.0
     readmodifywriteproportion: Proportion = 0.0
 
-    def proportions(self) -> dict[str, float]:
-        return {name: getattr(self, key) for name, key in PROPORTIONS.items()}
+    @model_validator(mode="after")
+    def _some(self) -> MixedParams:
+        if not any(getattr(self, key) for key in PROPORTIONS.values()):
+            raise ValueError(
+                f"no operation has a share: one of {', '.join(PROPORTIONS.values())} must be "
+                "above 0"
+            )
+        return self
+
+    def shares(self) -> dict[str, float]:
+        given = {name: getattr(self, key) for name, key in PROPORTIONS.items()}
+        return {name: value / sum(given.values()) for name, value in given.items()}
 
 
 class ParamsA(RunParams):

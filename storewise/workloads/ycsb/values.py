@@ -9,7 +9,6 @@ from zlib import crc32
 import numpy as np
 
 from storewise.documents import Document
-from storewise.workloads.ycsb.distributions import Lengths
 from storewise.workloads.ycsb.params import LoadParams
 
 #: Text that checked values are slices of.
@@ -35,7 +34,7 @@ class Values:
     """
 
     def __init__(self, load: LoadParams, random: np.random.Generator, seed: int) -> None:
-        self.lengths = Lengths(load.fieldlengthdistribution, load.minfieldlength, load.fieldlength)
+        self._lengths, self._vary = load.lengths, load.fieldlengthdistribution != "constant"
         self.names = [f"field{i}" for i in range(load.fieldcount)]
         self._random = random
         self._length = load.fieldlength
@@ -51,13 +50,10 @@ class Values:
 
     def texts(self, count: int) -> list[str]:
         """So many new values."""
-        fixed = self.lengths.fixed
-        if fixed is not None:
-            text = random_text(self._random, count * fixed)
-            return [text[at : at + fixed] for at in range(0, count * fixed, fixed)]
-        ends = np.cumsum(self.lengths.draw(self._random, count))
-        text = random_text(self._random, int(ends[-1]) if count else 0)
-        places = [0, *ends.tolist()]
+        places: Sequence[int] = range(0, (count + 1) * self._length, self._length)
+        if self._vary:
+            places = [0, *np.cumsum(self._lengths.draw(self._random, count)).tolist()]
+        text = random_text(self._random, places[-1])
         return [text[a:b] for a, b in pairwise(places)]
 
     def records(self, keys: Sequence[bytes]) -> list[Document]:

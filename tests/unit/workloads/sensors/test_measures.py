@@ -18,50 +18,27 @@ from storewise.engines.registry import engine
 from storewise.errors import ConfigError, EngineError
 from storewise.study.load import load_study
 from storewise.workloads.sensors import generator as measures_data
-from storewise.workloads.sensors.generator import (
-    MEASURES,
-    Part,
-    Readings,
-    batches,
-    store_of,
-    threshold,
-)
+from storewise.workloads.sensors.generator import MEASURES, Readings, store_of, threshold
 from storewise.workloads.sensors.params import AddParams, RangeParams
 from storewise.workloads.sensors.workload import MeasuresWorkload
 
 SMALL = Readings(machines=5, sensors=3, seed=7)
-#: A part of ClickHouse's plan; to be filled in: how many granules the index leaves.
 
 
-def columns(chunks):
-    names = ("m", "s", "bt", "et", "mv")
-    return {name: np.concatenate([getattr(c, name) for c in chunks]) for name in names}
+def every(readings, rows):
+    return readings.values(np.arange(rows))
 
 
-@pytest.mark.parametrize(
-    ("readings", "first", "number", "size"),
-    [
-        *((SMALL, 15_000, 800, size) for size in (1, 14, 1000, 100_000)),
-        (Readings(machines=100, sensors=7, seed=3), 700_000, 30_000, 3000),
-    ],
-)
-def test_readings_do_not_depend_on_the_chunks(readings, first, number, size):
-    """Over the border of two segments of noise, and of more series than are made at a time."""
-    part = Part(readings, first, first + number)
-    whole, result = (columns(list(part.chunks(n))) for n in (10**6, size))
-    assert len(whole["mv"]) == number
-    for name, values in whole.items():
-        assert (result[name] == values).all(), name
-    documents = [d for chunk in part.chunks(size) for d in chunk.documents()]
-    for at in (0, 365, number * 14 // 25 - 1, number * 14 // 25, number - 1):
-        assert documents[at] == readings.document(first + at)
+def test_readings_do_not_depend_on_what_is_made_with_them():
+    readings = Readings(machines=100, sensors=7, seed=3)
+    documents = readings.documents(np.arange(700_000, 730_000))
+    for at in (0, 365, 16_800, 29_999):
+        assert readings.documents(np.array([700_000 + at])) == [documents[at]]
 
 
 def test_seeds_and_places_give_other_readings():
-    every = [Readings(5, 3, seed) for seed in (7, 8, 9)]
-    values = [np.concatenate(list(r.values_of(3000))) for r in every]
-    again = np.concatenate(list(Readings(5, 3, 7).values_of(3000)))
-    assert (values[0] == again).all()
+    values = [every(Readings(5, 3, seed), 3000) for seed in (7, 8, 9)]
+    assert (values[0] == every(SMALL, 3000)).all()
     for other in values[1:]:
         assert np.mean(values[0] == other) < 0.01
     series = values[0].reshape(-1, 15)
@@ -72,48 +49,49 @@ def test_readings_are_like_pressures():
     """Moments of the parts that the generator is said to have."""
     readings = Readings(machines=4, sensors=4, seed=3)
     ticks = 3 * 1440
-    values = readings.values(np.arange(16), 0, ticks)
+    values = every(readings, 16 * ticks).reshape(-1, 16)
     level = values.mean(axis=0)
     assert 9 < level.mean() < 11 and 0.2 < level.std() < 1.0
-    quiet = values[(values < level + 3).all(axis=1)]
-    # Neighbours in time: noise with a correlation of 0.95 on top of slow waves.
-    centred = quiet - quiet.mean(axis=0)
-    lag = (centred[1:] * centred[:-1]).mean() / (centred**2).mean()
-    assert 0.85 < lag < 1.0
-    # By the minute only noise changes: a step's variance is 2 (1 - 0.95) 0.15^2.
+    # By the minute only noise changes: a step's variance is 2 * 0.15^2.
     steps = np.diff(values, axis=0)
     typical = np.percentile(np.abs(steps), 50) / 0.6745
-    assert typical == pytest.approx(0.15 * np.sqrt(2 * 0.05), rel=0.05)
-    # One reading in 5,000 has a spike; most spikes of mean 2 stand out by more than 0.8.
-    high = (steps > 0.8).sum() / values.size
+    assert typical == pytest.approx(0.15 * np.sqrt(2), rel=0.05)
+    # One reading in 5,000 has a spike; half of those of mean 2 stand out by more than 1.4.
+    high = (steps > 1.4).sum() / values.size
     assert 0.3 / 5000 < high < 1.2 / 5000
     day = values.reshape(3, 1440, 16).mean(axis=0)
     assert (np.ptp(day - day.mean(axis=0), axis=0) > 0.15).all()
 
 
 def test_keys_are_distinct_and_packed_as_the_kind_says():
-    (chunk,) = Part(SMALL, 0, 5000).chunks(10**6)
-    ids = chunk.ids()
+    documents, ids = SMALL.documents(np.arange(5000)), SMALL.ids(np.arange(5000))
     assert len(set(ids)) == 5000
-    assert SMALL.ids(np.arange(5000)) == ids
-    for document in chunk.documents()[:50]:
+    assert [document["_id"] for document in documents] == ids
+    for document in documents[:50]:
         assert MEASURES.pack((document["m"], document["s"], document["bt"])) == document["_id"]
         assert document["bt"] < document["et"] < document["bt"] + 60_000_000
         assert list(document) == [f.name for f in MEASURES.fields]
         assert [type(v) for v in document.values()] == [bytes, int, int, int, int, float]
     # 5,000 readings of 15 series: 333 ticks and 5 readings of the first two machines.
-    assert Counter(chunk.m.tolist()) == {1: 1002, 2: 1001, 3: 999, 4: 999, 5: 999}
+    assert Counter(document["m"] for document in documents) == {
+        1: 1002,
+        2: 1001,
+        3: 999,
+        4: 999,
+        5: 999,
+    }
 
 
-@pytest.mark.parametrize(("parts", "stores"), [(1, 1), (4, 1), (7, 3), (40, 1), (2, 5)])
+@pytest.mark.parametrize(("parts", "stores"), [(1, 1), (4, 1), (7, 3), (40, 1), (2, 9)])
 def test_shares_of_clients_are_disjoint_and_whole(parts, stores):
-    """Also with more clients than ticks, and stores that get no series."""
+    """Also with stores that get no series."""
     start, stop = 11, 311
     ids = []
     for store in range(stores):
         for part in range(parts):
-            for chunk in Part(SMALL, start, stop, store, stores).chunks(64, part, parts):
-                mine = chunk.ids()
+            place = {"share": part, "shares": parts, "store": store, "stores": stores}
+            for rows in SMALL.rows(start, stop, **place):
+                mine = SMALL.ids(rows)
                 assert {store_of(i, stores) for i in mine} <= {store}
                 ids += mine
     assert len(ids) == stop - start
@@ -121,33 +99,29 @@ def test_shares_of_clients_are_disjoint_and_whole(parts, stores):
 
 
 def test_batches_have_their_size():
-    sizes = [len(batch) for batch in batches(Part(SMALL, 0, 1003).chunks(300), 250)]
+    chunks = np.split(np.arange(1003), [300, 600])
+    sizes = [len(batch) for batch in SMALL.batches(chunks, 250)]
     assert sizes == [250, 250, 250, 250, 3]
 
 
 @pytest.mark.parametrize("percent", [0.002, 0.02, 0.2, 0.25, 1, 2, 5, 10, 60, 100])
 def test_a_threshold_has_its_share_above_it(percent):
-    every = 50_000
-    values = np.concatenate(list(SMALL.values_of(every)))
-    result = threshold(SMALL, every, percent)
+    values = every(SMALL, 50_000)
+    result = threshold(SMALL, 50_000, percent)
     assert result.matched == int((values > result.value).sum())
-    assert result.matched == pytest.approx(every * percent / 100, abs=2)
-    for no_share in (0, -percent, 101, float("nan")):
-        with pytest.raises(ValueError, match="100 %"):
-            threshold(SMALL, 1000, no_share)
+    assert result.matched == pytest.approx(500 * percent, abs=2)
 
 
 def test_a_threshold_of_many_readings_comes_from_a_sample(monkeypatch):
     readings = Readings(machines=5, sensors=3, seed=8)
-    every = 15 * 1024 * 8
-    exact = threshold(readings, every, 5)
-    assert exact.matched == every // 20
-    monkeypatch.setattr(measures_data, "EXACT_ROWS", every // 4)
+    rows = 4 * measures_data.CHUNK
+    exact = threshold(readings, rows, 5)
+    assert exact.matched == round(rows * 0.05)
+    monkeypatch.setattr(measures_data, "EXACT_ROWS", rows // 2)
     measures_data._sample.cache_clear()
-    result = threshold(readings, every, 5)
+    result = threshold(readings, rows, 5)
     assert result.matched is None
-    values = np.concatenate(list(readings.values_of(every)))
-    assert 0.03 < (values > result.value).mean() < 0.07
+    assert 0.03 < (every(readings, rows) > result.value).mean() < 0.07
     measures_data._sample.cache_clear()
 
 
@@ -158,8 +132,7 @@ def test_csv_has_the_readings_of_a_load(tmp_path):
     assert result.exit_code == 0, result.output
     with out.open(newline="") as file:
         lines = list(csv.DictReader(file))
-    (chunk,) = Part(SMALL, 0, 1234).chunks(10**6)
-    for row, document in zip(lines, chunk.documents(), strict=True):
+    for row, document in zip(lines, SMALL.documents(np.arange(1234)), strict=True):
         assert {k: float(v) if k == "mv" else int(v) for k, v in row.items()} == {
             k: v for k, v in document.items() if k != "_id"
         }
@@ -179,8 +152,7 @@ def test_what_clients_answer_themselves(tmp_path):
     cluster = Cluster("sqlite", stores=(tmp_path / "store",), kinds=kinds)
     client = engine("sqlite").connect(cluster, "write")
     client.create(Schema(kinds))
-    for batch in batches(Part(Readings(), 0, 3000).chunks(1000), 1000):
-        client.insert(MEASURES, batch)
+    client.insert(MEASURES, Readings().documents(np.arange(3000)))
     client.finish()
     ways = {"q2": [], "q3": []}
     for denied in ((), ("finds",), ("finds", "ranges"), ("finds", "ranges", "scans")):
@@ -229,8 +201,8 @@ def test_a_refused_batch_is_stored_before_the_next():
         except EngineError:
             failed += 1
     assert failed == 5 and client.calls == 15
-    expected = [d["bt"] for c in Part(Readings(), 2000, 3000).chunks(10**6) for d in c.documents()]
-    assert client.stored == expected
+    documents = Readings().documents(np.arange(2000, 3000))
+    assert client.stored == [document["bt"] for document in documents]
     with pytest.raises(ConfigError, match="give at least 3"):
         MeasuresWorkload().operations("add", client, _adding(processes=3, total=2, first=0))
 

@@ -175,7 +175,7 @@ def test_lengths(kind):
     lengths = ycsb.Lengths(kind, 3, 42)
     result = lengths.draw(np.random.default_rng(8), DRAWS)
     chances = np.full(40, 1 / 40) if kind == "uniform" else expected_zipfian(40)[:-1]
-    assert lengths.fixed is None and result.max() <= 42
+    assert result.max() <= 42 and lengths.mean == pytest.approx(result.mean(), rel=0.05)
     assert fits(result - 3, chances) > LEAST
     constant = ycsb.Lengths("constant", 3, 42)
-    assert constant.fixed == 42 and set(constant.draw(np.random.default_rng(8), 9)) == {42}
+    assert constant.mean == 42 and set(constant.draw(np.random.default_rng(8), 9)) == {42}
