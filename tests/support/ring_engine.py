@@ -52,12 +52,12 @@ class RingEngine(TcpEngine):
             stop_seconds=2.0,
         )
 
-    def join(self, context):
+    def join(self, node, context, run):
         names = " ".join(endpoint.name for endpoint in context.endpoints("data"))
-        text = context.node.settings.get("join", "'joined'")
+        text = node.settings.get("join", "'joined'")
         command = (sys.executable, "-c", f"print({text})")
-        output = context.run(command, context.node.settings.get("seconds", 30.0))
-        (context.node.directory / "joined").write_text(f"{names}: {output}")
+        output = run(command, node.settings.get("seconds", 30.0))
+        (node.directory / "joined").write_text(f"{names}: {output}")
 
     def peer_guards(self, endpoint):
         return {"gossip": "none", "http": "password"}
@@ -91,5 +91,5 @@ class LastingEngine(RingEngine):
         deaf = node.spec.name == SLOW
         return super().launch(replace(node, settings={"words": ["deaf"] if deaf else []}))
 
-    def join(self, context):
+    def join(self, node, context, run):
         pass

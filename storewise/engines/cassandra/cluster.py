@@ -17,7 +17,7 @@ from storewise.engines.cassandra.connection import (
     node_session,
 )
 from storewise.engines.contract.engine import Endpoint
-from storewise.engines.contract.server import Credentials, JoinContext
+from storewise.engines.contract.server import ClusterContext, Credentials
 from storewise.engines.support.servers import wait_until
 
 #: Of all tables; made with the roles, when the number of replicas is known.
@@ -28,14 +28,14 @@ DEFAULT_ROLE = "cassandra"
 _RING_SECONDS = 180.0
 
 
-def make_ring(context: JoinContext) -> None:
+def make_ring(context: ClusterContext) -> None:
     """Wait until the nodes form one ring, replicate the session's user to all of them and make the
     keyspace with the topology's replicas. Node data0 has created the user at its start, and calls
     this when all nodes are ready. EngineError with the node and its last answer if it takes too
     long.
     """
-    endpoints, credentials = context.endpoints("data"), context.node.credentials
-    first, nodes, replicas = endpoints[0], len(endpoints), context.node.topology.replicas
+    endpoints, credentials = context.endpoints("data"), context.credentials
+    first, nodes, replicas = endpoints[0], len(endpoints), context.topology.replicas
 
     def not_shared_reason() -> str | None:
         try:
@@ -56,12 +56,11 @@ def make_ring(context: JoinContext) -> None:
         _await_ring(endpoint, nodes, context)
     complaint = f"cassandra: {first}: there is no user for the session"
     wait_until(not_shared_reason, _RING_SECONDS, complaint, context.raise_if_aborted)
-    context.log.info("cassandra: %d nodes are one ring; the session's user is the only one", nodes)
 
 
-def _await_ring(endpoint: Endpoint, nodes: int, context: JoinContext) -> None:
+def _await_ring(endpoint: Endpoint, nodes: int, context: ClusterContext) -> None:
     """Return when a node knows the tokens of all others."""
-    credentials = context.node.credentials
+    credentials = context.credentials
 
     def pending_reason() -> str | None:
         try:

@@ -24,12 +24,13 @@ from storewise.engines.cassandra.connection import (
 from storewise.engines.cassandra.launch import launch_of
 from storewise.engines.contract.engine import Client, Cluster, Endpoint, Flags, Mode
 from storewise.engines.contract.server import (
+    ClusterContext,
     Credentials,
     Installation,
-    JoinContext,
     Launch,
     Node,
     NodeSpec,
+    Run,
     Topology,
 )
 from storewise.engines.support.java import JavaSettings
@@ -115,9 +116,9 @@ class CassandraEngine(SpecEngine):
                 ) from error
             return error_message(error)
 
-    def join(self, context: JoinContext) -> None:
+    def join(self, node: Node, context: ClusterContext, run: Run) -> None:
         """data0 waits for the ring and gives each node a copy of the session's user."""
-        if context.node.spec.index == 0:
+        if node.spec.index == 0:
             make_ring(context)
 
     def open_ports(

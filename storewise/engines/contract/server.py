@@ -14,7 +14,6 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from logging import Logger
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -193,38 +192,26 @@ class Launch:
     """The server must not be started as root: root runs it in a user namespace as nobody."""
 
 
-@dataclass(slots=True, kw_only=True)
-class JoinContext:
-    """What `ServerEngine.join` may use. Made by the session; here for its types."""
-
-    node: Node
-    endpoints: Callable[[str], tuple[Endpoint, ...]]
-    """Waits until the servers of a role all answer; returns them by index."""
-    run: Callable[[Sequence[str], float], str]
-    """Runs a program of the engine on the node's host, in the node's directory and with its
-    server's environment, for so many seconds at most. Returns what it prints (stdout and stderr);
-    EngineError with that text where it ends with another status than 0 or takes longer."""
-    raise_if_aborted: Callable[[], None]
-    """Raises when the trial is to end or the server has; call it in every loop that waits."""
-    log: Logger
+#: Runs a program of the engine on the node's host, in the node's directory and with its server's
+#: environment, for so many seconds at most. Returns what it prints (stdout and stderr); EngineError
+#: with that text where it ends with another status than 0 or takes longer.
+Run = Callable[[Sequence[str], float], str]
 
 
-@dataclass(slots=True, kw_only=True)
-class BootstrapContext:
-    """What `ServerEngine.bootstrap` may use. Made by the session; here for its types."""
+@dataclass(frozen=True, slots=True)
+class ClusterContext:
+    """What `ServerEngine.join` and `bootstrap` may use of the cluster."""
 
-    specs: tuple[NodeSpec, ...]
     topology: Topology
     settings: Mapping[str, Any]
     consistency: str
     credentials: Credentials
     endpoints: Callable[[str], tuple[Endpoint, ...]]
-    """Waits until every node of the role on a job of its own has published its endpoint, which it
-    does when its server answers and has joined; returns them by index. Raises Aborted when the
-    trial ends meanwhile."""
+    """Waits until the servers of a role all answer, and for the bootstrap have joined; returns them
+    by index."""
     raise_if_aborted: Callable[[], None]
-    """Raises Aborted when the trial is to end; call it in every loop that waits."""
-    log: Logger
+    """Raises when the trial is to end, and for a join when the server has ended; call it in every
+    loop that waits."""
 
 
 class ServerEngine(Engine):
@@ -269,22 +256,22 @@ class ServerEngine(Engine):
 
         EngineError if waiting will not help (the password is refused)."""
 
-    def join(self, context: JoinContext) -> None:
+    def join(self, node: Node, context: ClusterContext, run: Run) -> None:
         """What can be done only on the node's own host once its server answers, such as joining
         the others; runs in the job of every node, at the same time."""
 
-    def wait_recovered(self, context: JoinContext) -> None:
+    def wait_recovered(self, node: Node, raise_if_aborted: Callable[[], None]) -> None:
         """Wait until a node that was started again on its data serves as before; its server
-        answers already. The recovery time ends here; ``endpoints`` gives those that the node
-        met, whether they answer or not."""
+        answers already. The recovery time ends here. Its peers may answer or not."""
 
-    def bootstrap(self, context: BootstrapContext) -> None:
+    def bootstrap(self, context: ClusterContext) -> None:
         """Make one cluster of the nodes: replica sets, users, shards, placement of data.
 
         A client's `create` makes tables and collections later. The default only waits until this
         host can reach every node; EngineError if one is not ready within `ready_seconds`.
         """
-        for role in dict.fromkeys(s.role for s in context.specs if s.placement == "node"):
+        specs = self.roles(context.topology, context.settings)
+        for role in dict.fromkeys(s.role for s in specs if s.placement == "node"):
             for endpoint in context.endpoints(role):
                 until = time.monotonic() + self.ready_seconds
                 while (words := self.not_ready_reason(endpoint, context.credentials)) is not None:

@@ -9,14 +9,14 @@ user, who can do less.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pymongo import MongoClient
 from pymongo.errors import OperationFailure, PyMongoError
 
 from storewise.engines.contract.engine import Endpoint
-from storewise.engines.contract.server import BootstrapContext, Credentials, JoinContext
+from storewise.engines.contract.server import ClusterContext, Credentials, Node
 from storewise.engines.mongodb.connection import (
     DATABASE,
     SET_NAME,
@@ -76,10 +76,10 @@ def not_ready_reason(endpoint: Endpoint, credentials: Credentials) -> str | None
     return None
 
 
-def wait_recovered(context: JoinContext) -> None:
+def wait_recovered(node: Node, raise_if_aborted: Callable[[], None]) -> None:
     """Wait until a mongod that was started again is primary or secondary: before that it replays
     its journal and the others' log of operations (states STARTUP2 and RECOVERING)."""
-    node, spec = context.node, context.node.spec
+    spec = node.spec
     endpoint = Endpoint(spec.role, spec.index, "", node.address, node.port)
 
     def pending_reason() -> str | None:
@@ -92,14 +92,14 @@ def wait_recovered(context: JoinContext) -> None:
         return None if serves else "it is neither primary nor secondary yet"
 
     what = f"MongoDB: {spec.name} does not serve again"
-    wait_until(pending_reason, _STEP_SECONDS, what, context.raise_if_aborted)
+    wait_until(pending_reason, _STEP_SECONDS, what, raise_if_aborted)
 
 
-def bootstrap(context: BootstrapContext) -> None:
+def bootstrap(context: ClusterContext, *, sharded: bool) -> None:
     """Make one cluster of the servers of a session; returns when clients can connect."""
     try:
         data = context.endpoints("data")
-        if any(spec.role == "router" for spec in context.specs):
+        if sharded:
             _make_shards(context, data)
         elif len(data) > 1:
             _make_replica_sets(context, {SET_NAME: data})
@@ -109,7 +109,7 @@ def bootstrap(context: BootstrapContext) -> None:
         raise EngineError(f"MongoDB: the bootstrap failed: {error_message(error)}") from error
 
 
-def _make_shards(context: BootstrapContext, data: Sequence[Endpoint]) -> None:
+def _make_shards(context: ClusterContext, data: Sequence[Endpoint]) -> None:
     # Routers answer only when the config servers are a replica set: so first these.
     _make_replica_sets(context, {"config": context.endpoints("config")})
     size = context.topology.replicas
@@ -120,10 +120,9 @@ def _make_shards(context: BootstrapContext, data: Sequence[Endpoint]) -> None:
         for name, members in shards.items():
             hosts = ",".join(map(host_port, members))
             mongo.admin.command("addShard", f"{name}/{hosts}", name=name)
-            context.log.info("%s has %s", name, hosts)
 
 
-def _make_replica_sets(context: BootstrapContext, sets: Mapping[str, Sequence[Endpoint]]) -> None:
+def _make_replica_sets(context: ClusterContext, sets: Mapping[str, Sequence[Endpoint]]) -> None:
     """Replica sets by name, each with the session's user."""
     for name, members in sets.items():
         _initiate(context, name, members)
@@ -132,7 +131,7 @@ def _make_replica_sets(context: BootstrapContext, sets: Mapping[str, Sequence[En
         _make_user(context, members)
 
 
-def _initiate(context: BootstrapContext, name: str, members: Sequence[Endpoint]) -> None:
+def _initiate(context: ClusterContext, name: str, members: Sequence[Endpoint]) -> None:
     """The first member has the highest priority: it is the primary unless it fails, so that the
     places of primaries are no accident of an election."""
     config: dict[str, Any] = {
@@ -148,7 +147,7 @@ def _initiate(context: BootstrapContext, name: str, members: Sequence[Endpoint])
         mongo.admin.command("replSetInitiate", config)
 
 
-def _await_members(context: BootstrapContext, name: str, members: Sequence[Endpoint]) -> None:
+def _await_members(context: ClusterContext, name: str, members: Sequence[Endpoint]) -> None:
     """Until the first member takes writes, and all others serve.
 
     Elections begin after ten seconds without a primary. The member is asked to step up at once;
@@ -181,7 +180,7 @@ def _await_members(context: BootstrapContext, name: str, members: Sequence[Endpo
         )
 
 
-def _make_user(context: BootstrapContext, members: Sequence[Endpoint]) -> None:
+def _make_user(context: ClusterContext, members: Sequence[Endpoint]) -> None:
     """The session's user, known to all members: reads and writes, and shards collections."""
     concern = {"w": len(members), "wtimeout": int(1000 * _STEP_SECONDS)}
     fsync = {"resource": {"cluster": True}, "actions": ["fsync"]}

@@ -7,17 +7,11 @@ they do in `client`. When a node dies: `docs/engines/mongodb.md`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from storewise.engines.contract.engine import Client, Cluster, Endpoint, Flags, Mode, Schema
-from storewise.engines.contract.server import (
-    BootstrapContext,
-    Credentials,
-    JoinContext,
-    NodeSpec,
-    Topology,
-)
+from storewise.engines.contract.server import ClusterContext, Credentials, Node, NodeSpec, Topology
 from storewise.engines.mongodb import cluster as mongo_cluster
 from storewise.engines.mongodb.client import MongodbClient
 from storewise.engines.mongodb.connection import open_shared
@@ -73,12 +67,13 @@ class MongoEngine(SpecEngine):
     def not_ready_reason(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
         return mongo_cluster.not_ready_reason(endpoint, credentials)
 
-    def bootstrap(self, context: BootstrapContext) -> None:
-        mongo_cluster.bootstrap(context)
+    def bootstrap(self, context: ClusterContext) -> None:
+        sharded = self.settings_of(context.settings).is_sharded(context.topology)
+        mongo_cluster.bootstrap(context, sharded=sharded)
 
-    def wait_recovered(self, context: JoinContext) -> None:
-        if context.node.spec.role != "router":
-            mongo_cluster.wait_recovered(context)
+    def wait_recovered(self, node: Node, raise_if_aborted: Callable[[], None]) -> None:
+        if node.spec.role != "router":
+            mongo_cluster.wait_recovered(node, raise_if_aborted)
 
     def check_schema(self, settings: Mapping[str, Any], schema: Schema) -> None:
         check_key_field(self.settings_of(settings), schema.kinds)

@@ -19,7 +19,7 @@ from functools import cache, partial
 from itertools import count
 
 from storewise.engines.contract.engine import Endpoint
-from storewise.engines.contract.server import BootstrapContext, JoinContext
+from storewise.engines.contract.server import ClusterContext, Node, Run
 from storewise.engines.riak.connection import Connection, NoAnswer
 from storewise.engines.riak.messages import QUORUMS, pb
 from storewise.engines.riak.ring import node_name, partition_of, ring_size
@@ -67,24 +67,26 @@ def _reason(check: Callable[[], None]) -> str | None:
     return None
 
 
-def _admin(context: JoinContext, name: str, command: str, *arguments: str) -> str:
+def _admin(node: Node, run: Run, name: str, command: str, *arguments: str) -> str:
     """What a command of `riak admin` says to the node `name`; also where it ends with an error: a
     node that does not know the others yet refuses what it takes a moment later."""
-    programs = context.node.installation.programs
+    programs = node.installation.programs
     words = ",".join(f'"{argument}"' for argument in arguments)
     call = (*_COMMANDS[command], f"[[{words}]]")
     nodetool = (str(programs["escript"]), str(programs["riak"].with_name("nodetool")))
     try:
-        return context.run((*nodetool, "-name", name, "rpc", *call), _COMMAND_SECONDS)
+        return run((*nodetool, "-name", name, "rpc", *call), _COMMAND_SECONDS)
     except EngineError as error:
         return str(error)
 
 
-def join(context: JoinContext, sleep: Callable[[float], None] = time.sleep) -> None:
+def join(
+    node: Node, context: ClusterContext, run: Run, sleep: Callable[[float], None] = time.sleep
+) -> None:
     """Join the first node; as the first node, make one cluster of all."""
-    index = context.node.spec.index
+    index = node.spec.index
     names = [node_name(endpoint) for endpoint in context.endpoints("data")]
-    admin = partial(_admin, context, names[index])
+    admin = partial(_admin, node, run, names[index])
 
     def unjoined() -> str | None:
         text = admin("cluster join", names[0])
@@ -115,11 +117,10 @@ def join(context: JoinContext, sleep: Callable[[float], None] = time.sleep) -> N
         return
     if len(names) > 1:
         wait(unplanned, _JOIN_SECONDS, f"there was no plan with {', '.join(names[1:])} to commit")
-        context.log.info("the plan with %s is committed", ", ".join(names[1:]))
     wait(unsettled, _HANDOFF_SECONDS, "the partitions did not all reach their owners")
 
 
-def bootstrap(context: BootstrapContext, quorum: str | int) -> None:
+def bootstrap(context: ClusterContext, quorum: str | int) -> None:
     """Store a key of each partition, and wait until each node finds all of them."""
     endpoints = context.endpoints("data")
 
@@ -130,15 +131,15 @@ def bootstrap(context: BootstrapContext, quorum: str | int) -> None:
     _wait_served(check, "riak: the nodes do not all serve", context.raise_if_aborted, 0.5)
 
 
-def wait_recovered(context: JoinContext, quorum: str | int) -> None:
+def wait_recovered(node: Node, raise_if_aborted: Callable[[], None], quorum: str | int) -> None:
     """Wait until a node that was started again serves, through each node that can be reached."""
-    endpoints, spec = context.endpoints("data"), context.node.spec
+    spec = node.spec
     complaint = (
         f"{spec.name}: it was restarted and answers, but it does not serve all its partitions"
     )
-    check = partial(check_served, endpoints, {spec.index}, quorum)
+    check = partial(check_served, node.peers, {spec.index}, quorum)
     # The recovery time ends here: looked at often.
-    _wait_served(check, complaint, context.raise_if_aborted, 0.1)
+    _wait_served(check, complaint, raise_if_aborted, 0.1)
 
 
 def _wait_served(

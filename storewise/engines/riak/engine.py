@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -18,13 +18,13 @@ from pydantic import Field as Setting
 
 from storewise.engines.contract.engine import Client, Cluster, Endpoint, Flags, Mode
 from storewise.engines.contract.server import (
-    BootstrapContext,
+    ClusterContext,
     Credentials,
     Installation,
-    JoinContext,
     Launch,
     Node,
     NodeSpec,
+    Run,
     Topology,
 )
 from storewise.engines.riak import cluster as riak_cluster
@@ -114,15 +114,15 @@ class RiakEngine(SpecEngine):
     def not_ready_reason(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
         return riak_cluster.not_ready_reason(endpoint)
 
-    def join(self, context: JoinContext) -> None:
-        riak_cluster.join(context)
+    def join(self, node: Node, context: ClusterContext, run: Run) -> None:
+        riak_cluster.join(node, context, run)
 
-    def bootstrap(self, context: BootstrapContext) -> None:
+    def bootstrap(self, context: ClusterContext) -> None:
         super().bootstrap(context)
         riak_cluster.bootstrap(context, self._quorum(context.consistency))
 
-    def wait_recovered(self, context: JoinContext) -> None:
-        riak_cluster.wait_recovered(context, self._quorum(context.node.consistency))
+    def wait_recovered(self, node: Node, raise_if_aborted: Callable[[], None]) -> None:
+        riak_cluster.wait_recovered(node, raise_if_aborted, self._quorum(node.consistency))
 
     def _quorum(self, level: str) -> str | int:
         """Riak's r, w and dw at a consistency level: how many replicas must answer."""

@@ -7,11 +7,13 @@ documents are out of reach until it is back; a failed request is not sent again.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import psutil
 from pydantic import Field as Setting
 
 from storewise.engines.contract.engine import Client, Cluster, Endpoint, Flags, Mode
-from storewise.engines.contract.server import BootstrapContext, Credentials, JoinContext
+from storewise.engines.contract.server import ClusterContext, Credentials, Node, Run
 from storewise.engines.support.server_spec import ConfigSettings, ServerSpec, SpecEngine
 from storewise.engines.valkey.client import Shared, ValkeyClient
 from storewise.engines.valkey.cluster import CLUSTER_ADMIN, make_cluster, wait_for_cluster
@@ -53,9 +55,8 @@ class ValkeyEngine(SpecEngine):
                 return str(error)
         return None
 
-    def join(self, context: JoinContext) -> None:
+    def join(self, node: Node, context: ClusterContext, run: Run) -> None:
         """EngineError where the documents may take more memory than the host has free."""
-        node = context.node
         max_bytes = self.settings_of(node.settings).max_bytes(node.spec.memory_mb)
         free = psutil.virtual_memory().available
         if max_bytes > free:
@@ -65,7 +66,7 @@ class ValkeyEngine(SpecEngine):
                 "memory free: lower one of them, or take a host with more"
             )
 
-    def bootstrap(self, context: BootstrapContext) -> None:
+    def bootstrap(self, context: ClusterContext) -> None:
         super().bootstrap(context)
         nodes = context.endpoints("data")
         if len(nodes) > 1:
@@ -73,12 +74,12 @@ class ValkeyEngine(SpecEngine):
                 make_cluster(nodes, connections)
                 wait_for_cluster(connections, len(nodes), context.raise_if_aborted)
 
-    def wait_recovered(self, context: JoinContext) -> None:
-        node, spec = context.node, context.node.spec
+    def wait_recovered(self, node: Node, raise_if_aborted: Callable[[], None]) -> None:
+        spec = node.spec
         if node.topology.nodes > 1:
             own = Endpoint(spec.role, spec.index, "", node.address, node.port, node.ports)
             with Connections((own,), CLUSTER_ADMIN, node.credentials.key) as connections:
-                wait_for_cluster(connections, node.topology.nodes, context.raise_if_aborted)
+                wait_for_cluster(connections, node.topology.nodes, raise_if_aborted)
 
     def connect(self, cluster: Cluster, mode: Mode) -> Client:
         self.settings_of(cluster.settings)

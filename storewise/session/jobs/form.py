@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from storewise.engines.contract.engine import Endpoint
-from storewise.engines.contract.server import BootstrapContext, Credentials
+from storewise.engines.contract.server import ClusterContext, Credentials
 from storewise.errors import EngineError, StorewiseError
 from storewise.metrics.host import host_name
 from storewise.session.coordination.cluster import (
@@ -74,15 +74,13 @@ class _Form:
     def run(self, cluster: Path) -> None:
         trial = self.trial
         self.engine.bootstrap(
-            BootstrapContext(
-                specs=self.specs,
+            ClusterContext(
                 topology=trial.topology,
                 settings=trial.settings,
                 consistency=trial.consistency,
                 credentials=Credentials.read(self.live / CREDENTIALS),
                 endpoints=self.endpoints,
                 raise_if_aborted=self.check,
-                log=self.log,
             )
         )
         nodes = self.await_nodes([spec.name for spec in node_jobs(trial)])

@@ -213,12 +213,9 @@ class _Node:
     def _settle(self, server: Server) -> None:
         publish(self.live, ANSWERING, self.job.node, server.endpoint)
         try:
-            self.engine.join(
-                server.join_context(
-                    lambda r: self._endpoints((r,), lambda: endpoints_of(self.live, ANSWERING)),
-                    self.check,
-                    self.log,
-                )
+            server.join(
+                lambda r: self._endpoints((r,), lambda: endpoints_of(self.live, ANSWERING)),
+                self.check,
             )
         except BaseException:
             server.end()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import math
 import os
 import shlex
@@ -13,11 +12,18 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import IO
 
 from storewise.engines.contract.engine import Endpoint
-from storewise.engines.contract.server import Credentials, JoinContext, Launch, Node, ServerEngine
+from storewise.engines.contract.server import (
+    ClusterContext,
+    Credentials,
+    Launch,
+    Node,
+    ServerEngine,
+)
 from storewise.errors import ConfigError, EngineError
 from storewise.metrics.host import host_name
 from storewise.metrics.memory_kills import MemoryKills
@@ -143,14 +149,7 @@ class Server:
         ports, and wait until it serves; EngineError as `wait_ready`."""
         self.restart()
         self._await(check, self.engine.not_ready_reason)
-        peers = self.node.peers
-
-        def met(role: str) -> tuple[Endpoint, ...]:
-            return tuple(peer for peer in peers if peer.role == role)
-
-        self.engine.wait_recovered(
-            self.join_context(met, check, logging.getLogger("storewise.session"))
-        )
+        self.engine.wait_recovered(self.node, partial(self._watch, check))
 
     def kill(self) -> None:
         """SIGKILL to all processes of the server at once; returns when none is left."""
@@ -217,18 +216,15 @@ class Server:
             how = f"ended with status {status}"
             raise EngineError(self._explained(f"{name} {how} on host {host_name()}"))
 
-    def join_context(
-        self,
-        endpoints: Callable[[str], tuple[Endpoint, ...]],
-        check: Callable[[], None],
-        log: logging.Logger,
-    ) -> JoinContext:
-        """What `ServerEngine.join` may use; its `raise_if_aborted` raises EngineError where the
-        server has ended."""
+    def _watch(self, check: Callable[[], None]) -> None:
+        check()
+        self.raise_if_ended()
 
-        def watch() -> None:
-            check()
-            self.raise_if_ended()
+    def join(
+        self, endpoints: Callable[[str], tuple[Endpoint, ...]], check: Callable[[], None]
+    ) -> None:
+        """Do `ServerEngine.join`; EngineError where the server ends meanwhile."""
+        node, watch = self.node, partial(self._watch, check)
 
         def run(command: Sequence[str], seconds: float) -> str:
             with tempfile.TemporaryFile() as output:
@@ -239,13 +235,12 @@ class Server:
                 return text
             how = f"took over {seconds:g} s" if status is None else f"ended with status {status}"
             raise EngineError(
-                f"{self.node.spec.name}: {shlex.join(command)} {how} on host {host_name()}; it "
+                f"{node.spec.name}: {shlex.join(command)} {how} on host {host_name()}; it "
                 f"says:\n{text or 'nothing'}"
             )
 
-        return JoinContext(
-            node=self.node, endpoints=endpoints, run=run, raise_if_aborted=watch, log=log
-        )
+        shared = (node.topology, node.settings, node.consistency, node.credentials)
+        self.engine.join(node, ClusterContext(*shared, endpoints, watch), run)
 
     def failure(self, wait: float = 0.0) -> str | None:
         """How the server has ended by itself, with the end of its log, or that its disk is full;

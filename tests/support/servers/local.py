@@ -4,7 +4,6 @@ The workflow starts each node as a job of its own (`node`); here threads do it. 
 for and forms the servers is the same.
 """
 
-import logging
 import threading
 import time
 from contextlib import ExitStack, closing, contextmanager
@@ -13,7 +12,7 @@ from dataclasses import dataclass, field
 from storewise.engines.contract.engine import Cluster, Schema
 from storewise.engines.contract.server import (
     OUTLIVE_SECONDS,
-    BootstrapContext,
+    ClusterContext,
     Credentials,
     Node,
     ServerEngine,
@@ -26,7 +25,6 @@ from storewise.session.server.guard import POLL
 from storewise.session.server.server import Server, start_server
 
 SECRETS = "credentials.json"
-LOG = logging.getLogger("storewise.local")
 
 
 @dataclass
@@ -91,12 +89,10 @@ class _Nodes:
             self._threads.append(thread)
             thread.start()
         self.engine.bootstrap(
-            BootstrapContext(
+            ClusterContext(
                 **{name: value for name, value in self.shared.items() if name != "session"},
-                specs=self.specs,
                 endpoints=self._endpoints,
                 raise_if_aborted=self._check,
-                log=LOG,
             )
         )
         endpoints = tuple(e for role in self._roles() for e in self._endpoints(role))
@@ -168,7 +164,7 @@ class _Nodes:
             def answering(role):
                 return self._known((role,), self._answering)
 
-            self.engine.join(server.join_context(answering, self._check, LOG))
+            server.join(answering, self._check)
         except Exception as error:  # noqa: BLE001 - handed to the thread that waits
             if not isinstance(error, Aborted):
                 self._error = self._error or error

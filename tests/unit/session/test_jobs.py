@@ -188,8 +188,9 @@ class MadeServer:
         self.stop = self.kill = lambda: self.done.append("stop")
         self.again = lambda check: self.done.append("again")
 
-    def join_context(self, endpoints, *given):
-        return SimpleNamespace(endpoints=endpoints, node=self.node, run=lambda *given: "joined")
+    def join(self, endpoints, check):
+        context = SimpleNamespace(endpoints=endpoints)
+        self.engine.join(self.node, context, lambda *given: "joined")
 
     def failure(self, wait=0.0):
         return self.failing or None
@@ -223,6 +224,7 @@ class RunningNode:
 
     def start_server(self, engine, node, *given, meet, **more):
         self.server = MadeServer(self.live, node.directory, node.spec)
+        self.server.engine = engine
         if meet is not None:
             self.peers = meet(self.server.endpoint)
         return self.server

@@ -1,6 +1,5 @@
 """Riak's nodes become one cluster, in recorded words."""
 
-import logging
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +7,7 @@ from support.riak.recordings import all_recorded, recorded
 from support.servers.nodes import make_node
 
 from storewise.engines.contract.engine import Endpoint
-from storewise.engines.contract.server import Installation, JoinContext, Topology
+from storewise.engines.contract.server import ClusterContext, Installation, Topology
 from storewise.engines.registry import engine
 from storewise.engines.riak.cluster import join
 from storewise.errors import EngineError
@@ -40,16 +39,9 @@ def join_with(answers, index=0):
             raise EngineError(record["stdout"])
         return record["stdout"]
 
-    join(
-        JoinContext(
-            node=node,
-            endpoints=lambda _: peers,
-            run=run,
-            raise_if_aborted=lambda: None,
-            log=logging.getLogger("test"),
-        ),
-        sleep=lambda _: None,
-    )
+    shared = (node.topology, node.settings, node.consistency, node.credentials)
+    context = ClusterContext(*shared, lambda _: peers, lambda: None)
+    join(node, context, run, sleep=lambda _: None)
     return asked
 
 
