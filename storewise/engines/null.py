@@ -85,6 +85,5 @@ class NullEngine(Engine):
 
     def connect(self, cluster: Cluster, mode: Mode) -> NullClient:
         self.settings_of(cluster.settings)
-        self.level_of(cluster)
         self.stores_of(cluster, mode)
         return NullClient()

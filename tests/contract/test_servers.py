@@ -58,20 +58,13 @@ def test_nobody_comes_in_without_the_credentials(single, tmp_path):
         login = replace(wrong, user=user, password=password)
         with pytest.raises(EngineError, match=address):
             described.not_ready_reason(single.endpoints[0], login)
-    (tmp_path / "odd.json").write_text("[]")
-    for file, words in (
-        (None, "credentials"),
-        (tmp_path / "absent.json", r"absent\.json"),
-        (tmp_path / "odd.json", r"odd\.json"),
-    ):
-        with pytest.raises(EngineError, match=words):
-            described.connect(replace(single, credentials=file), "read")
+    with pytest.raises(EngineError, match="credentials"):
+        described.connect(replace(single, credentials=None), "read")
 
 
 def test_wrong_settings_are_refused_by_name(single):
     for changes, words in (
         ({"settings": {"colour": 1}}, r"colour.*known"),
-        ({"consistency": "eventual"}, r"'eventual'.*durable"),
         ({"endpoints": ()}, "endpoints"),
     ):
         with pytest.raises(EngineError, match=words):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
@@ -57,14 +58,14 @@ class Flags:
     size_has_copies: bool = True
     """`disk_bytes` counts every replica of a document, not one of each."""
 
+    rereads: bool = False
+    """Keeps nothing and answers from the input files (`Cluster.sources`): the baseline without a
+    database."""
+
     @property
     def nodes(self) -> bool:
         """Its stores are servers that a session starts."""
         return not self.embedded and not self.external
-
-    rereads: bool = False
-    """Keeps nothing and answers from the input files (`Cluster.sources`): the baseline without a
-    database."""
 
 
 class EngineSettings(BaseModel):
@@ -106,27 +107,23 @@ class Endpoint:
         return f"{self.name} ({self.address}:{self.port})"
 
 
-class Placement(ABC):
-    """Which of an embedded engine's stores holds a document."""
-
-    @abstractmethod
-    def store_of(self, document_id: bytes) -> int:
-        """Index into `Cluster.stores`; raises KeyError for an id that no store has."""
+#: Which of an embedded engine's stores holds a document, by its id: index into `Cluster.stores`;
+#: KeyError for an id that no store has.
+Placement = Callable[[bytes], int]
 
 
-class HashPlacement(Placement):
+def hash_placement(stores: int) -> Placement:
     """The store of an id is the CRC-32 of its bytes modulo the number of stores.
 
     All bytes count: by the digest alone a whole file would lie on one store, and files differ
     in size. CRC-32 is the same in every process, on every host and in every language (Python's own
     hash is not), costs a tenth of a microsecond, and spreads consecutive ordinals evenly.
     """
+    return partial(_hashed_store, stores)
 
-    def __init__(self, stores: int) -> None:
-        self.stores = stores
 
-    def store_of(self, document_id: bytes) -> int:
-        return crc32(document_id) % self.stores
+def _hashed_store(stores: int, document_id: bytes) -> int:
+    return crc32(document_id) % stores
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,46 +354,30 @@ class Engine(ABC):
         return {name: version(name) for name in self.packages}
 
     def settings_of(self, settings: Mapping[str, Any]) -> Any:
-        """Settings of a study as `Settings`; EngineError that names each wrong key."""
+        """Settings of a study as `Settings`; EngineError that names a wrong key."""
         try:
             return self.Settings.model_validate(dict(settings))
         except ValidationError as error:
-            problems = "; ".join(
-                f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}"
-                for problem in error.errors()
-            )
+            first = error.errors()[0]
+            wrong = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
             known = ", ".join(self.Settings.model_fields) or "none"
-            raise EngineError(f"settings of {self.name}: {problems} (known: {known})") from error
+            raise EngineError(f"settings of {self.name}: {wrong} (known: {known})") from error
 
     def level_of(self, cluster: Cluster) -> str:
-        """The consistency level of a cluster, the engine's first where it names none; EngineError
-        for one that the engine does not have."""
-        level = cluster.consistency or next(iter(self.consistencies))
-        if level not in self.consistencies:
-            raise EngineError(
-                f"{self.name} has no consistency level {level!r}; "
-                f"it has {', '.join(self.consistencies)}"
-            )
-        return level
+        """The consistency level of a cluster, the engine's first where it names none."""
+        return cluster.consistency or next(iter(self.consistencies))
 
     def stores_of(self, cluster: Cluster, mode: Mode) -> tuple[Path, ...]:
-        """The store directories of a cluster, checked; a writer's one is made."""
-        stores = cluster.stores
-        if mode == "write" and len(stores) != 1:
-            raise EngineError(
-                f"{self.name}: a writing client needs one store directory of its own, "
-                f"not {len(stores)}"
-            )
-        if not stores:
-            raise EngineError(f"{self.name}: there is no store directory to read from")
+        """The store directories of a cluster; a writer's one is made. EngineError where one cannot
+        be, or is not there."""
         try:
             if mode == "write":
-                stores[0].mkdir(parents=True, exist_ok=True)
+                cluster.stores[0].mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise EngineError(f"{self.name}: cannot make the store directory: {error}") from error
-        if missing := [directory for directory in stores if not directory.is_dir()]:
+        if missing := [directory for directory in cluster.stores if not directory.is_dir()]:
             raise EngineError(f"{self.name}: {missing[0]} is not a directory")
-        return stores
+        return cluster.stores
 
     def check_schema(self, settings: Mapping[str, Any], schema: Schema) -> None:  # noqa: B027
         """EngineError for settings that do not fit what the trial stores."""

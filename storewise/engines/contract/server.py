@@ -113,15 +113,10 @@ class Credentials:
 
     @classmethod
     def of(cls, cluster: Cluster) -> Credentials:
-        """Those that a client needs; EngineError where the cluster names no file with them."""
+        """Those that a client needs."""
         if cluster.credentials is None:
             raise EngineError(f"{cluster.engine}: the cluster names no file with credentials")
-        try:
-            return cls.read(cluster.credentials)
-        except (OSError, ValueError, TypeError) as error:
-            raise EngineError(
-                f"{cluster.engine}: the credentials {cluster.credentials} cannot be read: {error}"
-            ) from error
+        return cls.read(cluster.credentials)
 
     def write(self, path: Path) -> None:
         """Write them into a new file that only this user can read."""

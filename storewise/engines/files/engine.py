@@ -241,7 +241,6 @@ class FilesEngine(Engine):
 
     def connect(self, cluster: Cluster, mode: Mode) -> FilesClient:
         settings: FilesSettings = self.settings_of(cluster.settings)
-        self.level_of(cluster)
         stores = self.stores_of(cluster, mode)
         count = settings.processes or processors()
         sources = len(cluster.sources)

@@ -100,7 +100,6 @@ class HbaseEngine(SpecEngine):
 
     def connect(self, cluster: Cluster, mode: Mode) -> Client:
         """EngineError within seconds where the cluster cannot be reached."""
-        Credentials.of(cluster)  # the session's own file, or this is no session of ours
         gateways, masters, regions = (
             tuple(e for e in cluster.endpoints if e.role == role)
             for role in ("thrift", "master", "regionserver")

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, ClassVar, NoReturn, TypeVar
 
 from storewise.documents import Field, FieldType, Kind
-from storewise.engines.contract.engine import Cluster, Endpoint, HashPlacement, Mode, Schema
+from storewise.engines.contract.engine import Cluster, Endpoint, Mode, Schema, hash_placement
 from storewise.engines.contract.queries import Query, Scan
 from storewise.engines.contract.server import Credentials
 from storewise.engines.sql.reads import Part, Request, SqlReads, SqlState
@@ -55,7 +55,7 @@ class Shared(SqlState):
     def of_servers(cls, cluster: Cluster, mode: Mode, settings: Any) -> Shared:
         """For `Engine.connect`; EngineError without endpoints or credentials."""
         nodes = numbered_nodes(cluster)
-        cluster = replace(cluster, placement=cluster.placement or HashPlacement(len(nodes)))
+        cluster = replace(cluster, placement=cluster.placement or hash_placement(len(nodes)))
         return cls.of(
             cluster,
             mode,

@@ -36,7 +36,6 @@ class ShardedEngine(SpecEngine):
 
     def connect(self, cluster: Cluster, mode: Mode) -> ShardedClient:
         settings = self.settings_of(cluster.settings)
-        self.level_of(cluster)
         if mode == "write":
             prepare(cluster.kinds)
         return self.client(Shared.of_servers(cluster, mode, settings)).connected()

@@ -20,7 +20,7 @@ class Router:
         if self._placement is None:
             return self._all
         try:
-            return (self._placement.store_of(document_id),)
+            return (self._placement(document_id),)
         except KeyError:
             return ()
 

@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Any
 
 from storewise.documents import Document, FieldType, Kind, fields
-from storewise.engines.contract.engine import Cluster, Endpoint, HashPlacement, Mode, Schema
+from storewise.engines.contract.engine import Cluster, Endpoint, Mode, Schema, hash_placement
 from storewise.engines.contract.queries import Count, Scan
 from storewise.engines.contract.server import Credentials
 from storewise.engines.support.clients import ProcessState, ThreadClient
@@ -104,7 +104,6 @@ class Shared(ProcessState[KeyLayout]):
     endpoints: tuple[Endpoint, ...]
     tags: tuple[bytes, ...]
     """What the keys of each server begin with."""
-    placement: HashPlacement
 
     @classmethod
     def of(cls, cluster: Cluster, mode: Mode, level: str) -> Shared:
@@ -117,7 +116,6 @@ class Shared(ProcessState[KeyLayout]):
             credentials=Credentials.of(cluster),
             endpoints=endpoints,
             tags=tuple(tag_of(server, servers) for server in range(servers)),
-            placement=HashPlacement(servers),
         )
 
 
@@ -131,7 +129,7 @@ class ValkeyClient(ThreadClient[Shared, KeyLayout]):
         user, password = shared.credentials.user, shared.credentials.password
         self._connections = Connections(shared.endpoints, user, password)
         self._servers = range(len(shared.endpoints))
-        self._server_of = shared.placement.store_of
+        self._server_of = hash_placement(len(shared.endpoints))
 
     def _connect(self) -> None:
         self._connections.open()

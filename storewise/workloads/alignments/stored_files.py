@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -165,17 +166,14 @@ def files_to_come(shards: Path) -> tuple[SourceFile, ...]:
     )
 
 
-class ShardPlacement(Placement):
+def shard_placement(files: StoredFiles) -> Placement:
     """The store of an id is the shard of the file that its digest prefix names."""
+    prefixes = (prefix.tobytes() for prefix in files.prefixes)
+    return partial(_shard_of, dict(zip(prefixes, files.shards, strict=True)))
 
-    def __init__(self, files: StoredFiles) -> None:
-        self._stores: dict[bytes, int] = {
-            prefix.tobytes(): shard
-            for prefix, shard in zip(files.prefixes, files.shards, strict=True)
-        }
 
-    def store_of(self, document_id: bytes) -> int:
-        return self._stores[document_id[:DIGEST_BYTES]]
+def _shard_of(shards: Mapping[bytes, int], document_id: bytes) -> int:
+    return shards[document_id[:DIGEST_BYTES]]
 
 
 class IdDraw:

@@ -23,9 +23,9 @@ from storewise.workloads.alignments.queries import QUESTIONS
 from storewise.workloads.alignments.query_phase import QueryParams, questions
 from storewise.workloads.alignments.stored_files import (
     IdDraw,
-    ShardPlacement,
     StoredFiles,
     files_to_come,
+    shard_placement,
 )
 from storewise.workloads.alignments.verify import check_documents, not_stored
 from storewise.workloads.contract import (
@@ -89,7 +89,7 @@ class AlignmentsWorkload(Workload):
         return None
 
     def placement(self, stores: int, written: Sequence[Path]) -> Placement:
-        return ShardPlacement(StoredFiles.read(written))
+        return shard_placement(StoredFiles.read(written))
 
     def sources(
         self, shards: Path | None, written: Sequence[Path], notes: Sequence[Mapping[str, Any]]

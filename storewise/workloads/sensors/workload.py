@@ -73,7 +73,7 @@ class MeasuresWorkload(Workload):
         return LoadParams.model_validate(dict(load)).rows
 
     def placement(self, stores: int, written: Sequence[Path]) -> Placement:
-        return _BySeries(stores)
+        return partial(store_of, stores=stores)
 
     def verify(self, context: VerifyContext) -> list[Checked]:
         return [check_readings(context, context.load.readings, _rows(context.load, context.notes))]
@@ -98,14 +98,6 @@ class MeasuresWorkload(Workload):
         if phase == "q1":
             return _gets(client, context)
         return _ranges(phase, client, context)
-
-
-class _BySeries(Placement):
-    def __init__(self, stores: int) -> None:
-        self._stores = stores
-
-    def store_of(self, document_id: bytes) -> int:
-        return store_of(document_id, self._stores)
 
 
 def _rows(load: LoadParams, notes: Sequence[Mapping[str, Any]]) -> int:

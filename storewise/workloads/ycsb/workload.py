@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from storewise.documents import Field, Kind
-from storewise.engines.contract.engine import Client, HashPlacement, Placement
+from storewise.engines.contract.engine import Client, Placement, hash_placement
 from storewise.workloads.contract import (
     Checked,
     ClientContext,
@@ -80,7 +80,7 @@ class YcsbWorkload(Workload):
         return Run(client, context, kind).operations()
 
     def placement(self, stores: int, written: Sequence[Path]) -> Placement:
-        return HashPlacement(stores)
+        return hash_placement(stores)
 
     def verify(self, context: VerifyContext) -> list[Checked]:
         return [check_records(context, context.kinds[0])]

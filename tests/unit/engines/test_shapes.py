@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from storewise.documents import KINDS, make_id
-from storewise.engines.contract.engine import HashPlacement
+from storewise.engines.contract.engine import hash_placement
 from storewise.engines.contract.server import Topology
 from storewise.engines.registry import engine
 from storewise.errors import EngineError
@@ -126,11 +126,11 @@ def test_ports_without_a_guard_are_named(name, shape, guarded):
 
 @pytest.mark.parametrize("servers", [2, 3, 4, 7, 8, 16])
 def test_the_hash_spreads_consecutive_ids_evenly(servers):
-    placement, number = HashPlacement(servers), 16_000
+    placement, number = hash_placement(servers), 16_000
     for kind in KINDS:
         ids = (make_id(b"\x01\x5a\xff\x33\x00\x80\x07", kind, n) for n in range(number))
-        result = Counter(map(placement.store_of, ids))
+        result = Counter(map(placement, ids))
         assert len(result) == servers
         assert max(result.values()) < 1.1 * number / servers
     # A known answer: stored data depend on them.
-    assert HashPlacement(servers).store_of(bytes(range(12))) == 0x9270C965 % servers
+    assert hash_placement(servers)(bytes(range(12))) == 0x9270C965 % servers

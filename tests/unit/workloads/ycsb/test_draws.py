@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from storewise.engines.contract.engine import HashPlacement
+from storewise.engines.contract.engine import hash_placement
 from storewise.workloads.ycsb import distributions as ycsb
 from storewise.workloads.ycsb.distributions import THETA, zeta
 from storewise.workloads.ycsb.keys import fnv_hashes, make_keys, of_store
@@ -47,8 +47,8 @@ def test_hashes_and_keys_are_those_of_ycsb():
 
 def test_a_store_holds_the_keys_of_its_crc():
     keys = make_keys(np.arange(2000), hashed=True)
-    placement = HashPlacement(3)
-    assert [placement.store_of(key) for key in keys] == [crc32(key) % 3 for key in keys]
+    placement = hash_placement(3)
+    assert [placement(key) for key in keys] == [crc32(key) % 3 for key in keys]
     held = [of_store(keys, shard, 3) for shard in range(3)]
     assert (np.sum(held, axis=0) == 1).all()
     assert min(h.sum() for h in held) > 600
