@@ -24,7 +24,6 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import chain, islice
 from threading import Lock
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -203,14 +202,6 @@ def store_of(document_id: bytes, stores: int) -> int:
 _LOCK = Lock()
 
 
-class Threshold(NamedTuple):
-    """The value that a share of the readings exceeds."""
-
-    value: float
-    matched: int | None
-    """Readings above it; None where the threshold comes from a sample."""
-
-
 @lru_cache(maxsize=2)
 def _sample(readings: Readings, rows: int) -> tuple[Floats, bool]:
     """The first `rows` values in rising order, and whether these are all; above `EXACT_ROWS` a
@@ -221,17 +212,17 @@ def _sample(readings: Readings, rows: int) -> tuple[Floats, bool]:
     return np.sort(np.concatenate(chunks)), step == 1
 
 
-def threshold(readings: Readings, rows: int, percent: float) -> Threshold:
+def threshold(readings: Readings, rows: int, percent: float) -> tuple[float, int | None]:
     """The value that round(rows * percent / 100) of the first `rows` readings exceed, at least one
-    (fewer where readings are equal): an order statistic, exact up to `EXACT_ROWS`, above that of
-    a sample."""
+    (fewer where readings are equal), and how many these are: an order statistic, exact up to
+    `EXACT_ROWS`. Of more readings it is that of a sample, and None of them are counted."""
     with _LOCK:
         values, whole = _sample(readings, rows)
     place = len(values) - max(1, round(len(values) * percent / 100)) - 1
     # All of them lie above a value just below the least.
     value = float(values[place]) if place >= 0 else float(values[0]) - 10.0**-DECIMALS
     above = len(values) - int(np.searchsorted(values, value, side="right"))
-    return Threshold(value, above if whole else None)
+    return value, above if whole else None
 
 
 def csv_lines(readings: Readings, rows: Integers) -> str:

@@ -153,8 +153,7 @@ def _gets(client: Client, context: ClientContext) -> Iterator[Operation]:
 
     def get(document_id: bytes) -> int:
         if client.get(MEASURES, document_id) is None and keeps:
-            m, s, bt = MEASURES.unpack(document_id)
-            raise EngineError(f"the reading of machine {m}, sensor {s} at {bt} is missing")
+            raise EngineError(f"reading {MEASURES.unpack(document_id)} is missing")
         return 1
 
     for count in blocks(context.share, _DRAW):
@@ -174,17 +173,17 @@ def _note(phase: str, client: Client, context: ClientContext, percent: float) ->
     native: Native = "find" if phase == "q2" else "count_where"
     by = route(native, flags, conditions=True)
     rows = _rows(context.load, context.before)
-    at = threshold(context.load.readings, rows, percent)
+    value, matched = threshold(context.load.readings, rows, percent)
     plan = None
     if context.client == 0 and by == native and flags.explains:
-        plan = client.explain(_query(phase, at.value))
+        plan = client.explain(_query(phase, value))
     return {
         "query": phase,
         "step": context.step,
         "selectivity_pct": percent,
-        "threshold": at.value,
+        "threshold": value,
         "rows": rows,
-        "matched": at.matched,
+        "matched": matched,
         "found": None,
         "seconds": [],
         "answered_by": "store" if by == native else "client",

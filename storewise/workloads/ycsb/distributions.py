@@ -145,15 +145,9 @@ class Hotspot:
             self._operations = float(self._hot > 0)
 
     def draw(self, random: np.random.Generator, existing: Numbers) -> Numbers:
-        count = len(existing)
-        hot = random.random(count) < self._operations
-        places = np.empty(count, dtype=np.int64)
-        wanted = int(np.count_nonzero(hot))
-        if wanted:
-            places[hot] = random.integers(0, self._hot, size=wanted)
-        if wanted < count:
-            places[~hot] = random.integers(self._hot, self._records, size=count - wanted)
-        return places
+        hot = random.random(len(existing)) < self._operations
+        low, high = np.where(hot, 0, self._hot), np.where(hot, self._hot, self._records)
+        return random.integers(low, high)
 
 
 class Exponential:

@@ -35,8 +35,6 @@ PROPORTIONS = {
 Number = Annotated[int, Field(ge=1, le=1 << 60)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Proportion = Annotated[float, Field(ge=0)]
-LengthDistribution = Literal["constant", "uniform", "zipfian"]
-InsertOrder = Literal["hashed", "ordered"]
 
 
 def canonical(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -60,8 +58,8 @@ class RecordParams(BaseModel):
     fieldcount: int = Field(default=10, ge=1, le=1000)
     fieldlength: int = Field(default=100, ge=1, le=1 << 20)
     minfieldlength: Number = 1
-    fieldlengthdistribution: LengthDistribution = "constant"
-    insertorder: InsertOrder = "hashed"
+    fieldlengthdistribution: Literal["constant", "uniform", "zipfian"] = "constant"
+    insertorder: Literal["hashed", "ordered"] = "hashed"
     zeropadding: int = Field(default=1, ge=1, le=MAX_PADDING)
     insertstart: int = Field(default=0, ge=0, le=1 << 60)
     insertcount: Number | None = None

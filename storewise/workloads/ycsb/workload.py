@@ -22,7 +22,7 @@ from storewise.workloads.contract import (
     Workload,
 )
 from storewise.workloads.ycsb.operations import Run, load_records
-from storewise.workloads.ycsb.params import RUNS, LoadParams, MixedParams, RunParams
+from storewise.workloads.ycsb.params import PROPORTIONS, RUNS, LoadParams, RunParams
 from storewise.workloads.ycsb.properties import resolve
 from storewise.workloads.ycsb.verify import check_records
 
@@ -42,10 +42,9 @@ def _needs(params: RunParams) -> tuple[str, ...]:
 
 
 def _spec(name: str, params: type[RunParams]) -> PhaseSpec:
-    mixed = params is MixedParams
-    order = ("read", "update", "insert", "scan", "read-modify-write")
-    operations = order if mixed else tuple(sorted(params.mix, key=lambda o: -params.mix[o]))
-    changes = mixed or any(o not in ("read", "scan") for o in operations)
+    # The main one first; `run` may have all of them.
+    operations = tuple(sorted(params.mix, key=lambda o: -params.mix[o])) or tuple(PROPORTIONS)
+    changes = not {"read", "scan"}.issuperset(operations)
     return PhaseSpec(name, params, operations, loads=False, changes=changes, needs=_needs)
 
 
