@@ -182,18 +182,18 @@ class Lengths:
     def __init__(
         self, kind: Literal["constant", "uniform", "zipfian"], low: int, high: int
     ) -> None:
-        self._low, self._high = high if kind == "constant" else low, high
+        self.low, self.high = high if kind == "constant" else low, high
         self._zipfian = Zipfian(high - low + 1) if kind == "zipfian" else None
 
     @property
     def mean(self) -> float:
         """The mean length."""
         if self._zipfian is None:
-            return (self._low + self._high) / 2
+            return (self.low + self.high) / 2
         ranks = np.arange(1, self._zipfian.items + 1)
-        return self._low - 1 + float(np.average(ranks, weights=ranks**-THETA))
+        return self.low - 1 + float(np.average(ranks, weights=ranks**-THETA))
 
     def draw(self, random: np.random.Generator, count: int) -> Numbers:
         if self._zipfian is not None:
-            return self._low + self._zipfian.draw(random, count)
-        return random.integers(self._low, self._high + 1, size=count)
+            return self.low + self._zipfian.draw(random, count)
+        return random.integers(self.low, self.high + 1, size=count)

@@ -33,7 +33,7 @@ from storewise.workloads.ycsb.distributions import (
 )
 from storewise.workloads.ycsb.key_space import load_inserts, next_inserts, records_before
 from storewise.workloads.ycsb.keys import Numbers, of_store
-from storewise.workloads.ycsb.params import LoadParams, RunParams
+from storewise.workloads.ycsb.params import LoadParams, RunParams, shares
 from storewise.workloads.ycsb.values import Values
 
 #: Operations made at once, at most, and bytes of new values: a block takes less than about 1 ms.
@@ -82,9 +82,9 @@ class Run:
         self.keeps = context.engine.flags.stores
         self.own_store = context.one_store and context.stores > 1
         """Only some of the records are in the store of this client."""
-        shares = self.params.shares()
-        self.limits = np.cumsum(list(shares.values()))[:-1]
-        self.insert_share = shares["insert"]
+        share = shares(context.phase, self.params)
+        self.limits = np.cumsum(list(share.values()))[:-1]
+        self.insert_share = share["insert"]
         self.records = records_before(context)
         if not len(self.records) and self.insert_share < 1:
             raise EngineError("there is nothing to read: the load stored no record")
@@ -231,10 +231,8 @@ class Run:
             return
         if document is None:
             raise _missing(key)
-        if self.load.dataintegrity:
-            for i, name in enumerate(self.values.names):
-                if document.get(name) != self.values.due(key, i):
-                    raise EngineError(f"record {key.decode()} has a wrong value in {name}")
+        if self.load.dataintegrity and (wrong := self.values.difference(key, document)):
+            raise EngineError(f"record {key.decode()} {wrong}")
 
     def _set(self, key: bytes, changes: Mapping[str, str]) -> None:
         if self.client.update(self.kind, key, changes) is False:

@@ -7,7 +7,7 @@ The names are those of YCSB's wiki ("Core Properties") and of CoreWorkload in si
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -30,6 +30,16 @@ PROPORTIONS = {
     "insert": "insertproportion",
     "scan": "scanproportion",
     "read-modify-write": "readmodifywriteproportion",
+}
+#: The shares of operations in phases where they cannot be given, the main operation first.
+CORE_WORKLOADS: Mapping[str, Mapping[str, float]] = {
+    "a": {"read": 0.5, "update": 0.5},  # update heavy
+    "b": {"read": 0.95, "update": 0.05},  # read mostly
+    "c": {"read": 1.0},  # read only
+    "d": {"read": 0.95, "insert": 0.05},  # read the latest
+    "e": {"scan": 0.95, "insert": 0.05},  # short scans
+    "f": {"read": 0.5, "read-modify-write": 0.5},  # read, modify, write
+    "g": {"insert": 0.9, "read": 0.1},  # insert mostly (Altoros 2013)
 }
 #: The number of any record is below 2^62.
 Number = Annotated[int, Field(ge=1, le=1 << 60)]
@@ -114,9 +124,6 @@ class LoadParams(RecordParams, WholeParams):
 class RunParams(RecordParams, EndedParams):
     """What phases after the load have in common."""
 
-    mix: ClassVar[Mapping[str, float]] = {}
-    """Shares of operations that belong to the phase and cannot be given; they sum to 1."""
-
     readallfields: bool = True
     writeallfields: bool = False
     requestdistribution: Distribution = "zipfian"
@@ -133,20 +140,6 @@ class RunParams(RecordParams, EndedParams):
         if self.minscanlength > self.maxscanlength:
             raise ValueError("`minscanlength` must not be above `maxscanlength`")
         return self
-
-    def shares(self) -> dict[str, float]:
-        """The shares of all operations, which sum to 1."""
-        return {name: self.mix.get(name, 0.0) for name in PROPORTIONS}
-
-    def clash(self, load: LoadParams) -> str | None:
-        """Where this contradicts the load, in words."""
-        for name in RecordParams.model_fields:
-            mine, loaded = getattr(self, name), getattr(load, name)
-            if name == "insertcount":
-                loaded = load.records
-            if name in self.model_fields_set and mine != loaded:
-                return f"{name} is {mine}, but the records were loaded with {loaded}"
-        return None
 
 
 class MixedParams(RunParams):
@@ -168,63 +161,22 @@ class MixedParams(RunParams):
             )
         return self
 
-    def shares(self) -> dict[str, float]:
-        given = {name: getattr(self, key) for name, key in PROPORTIONS.items()}
-        return {name: value / sum(given.values()) for name, value in given.items()}
 
+class LatestParams(RunParams):
+    """Parameters of ``d``: read the latest."""
 
-class ParamsA(RunParams):
-    """Update heavy."""
-
-    mix: ClassVar = {"read": 0.5, "update": 0.5}
-
-
-class ParamsB(RunParams):
-    """Read mostly."""
-
-    mix: ClassVar = {"read": 0.95, "update": 0.05}
-
-
-class ParamsC(RunParams):
-    """Read only."""
-
-    mix: ClassVar = {"read": 1.0}
-
-
-class ParamsD(RunParams):
-    """Read the latest."""
-
-    mix: ClassVar = {"read": 0.95, "insert": 0.05}
     requestdistribution: Distribution = "latest"
 
 
-class ParamsE(RunParams):
-    """Short scans."""
+class ScanParams(RunParams):
+    """Parameters of ``e``: short scans."""
 
-    mix: ClassVar = {"scan": 0.95, "insert": 0.05}
     maxscanlength: Number = 100
 
 
-class ParamsF(RunParams):
-    """Read, modify, write."""
-
-    mix: ClassVar = {"read": 0.5, "read-modify-write": 0.5}
-
-
-class ParamsG(RunParams):
-    """Insert mostly (Altoros 2013)."""
-
-    mix: ClassVar = {"read": 0.1, "insert": 0.9}
-
-
-#: Parameters of the phases after the load.
-RUNS: Mapping[str, type[RunParams]] = {
-    "a": ParamsA,
-    "b": ParamsB,
-    "c": ParamsC,
-    "d": ParamsD,
-    "e": ParamsE,
-    "f": ParamsF,
-    "g": ParamsG,
-    "run": MixedParams,
-}
+def shares(phase: str, params: RunParams) -> dict[str, float]:
+    """The shares of all operations of a phase, which sum to 1."""
+    given = CORE_WORKLOADS.get(phase)
+    if given is None:
+        given = {name: getattr(params, key) for name, key in PROPORTIONS.items()}
+    return {name: given.get(name, 0.0) / sum(given.values()) for name in PROPORTIONS}

@@ -14,10 +14,10 @@ from storewise.errors import ConfigError
 from storewise.workloads.contract import PhaseParams
 from storewise.workloads.ycsb.params import (
     ALIASES,
+    CORE_WORKLOADS,
     PROPORTIONS,
     LoadParams,
     MixedParams,
-    RunParams,
     canonical,
 )
 from storewise.yamlfile import is_file, nearest, read_text, shown
@@ -79,8 +79,8 @@ def resolve(
         raise ConfigError(f"`properties` names one property file of YCSB; found {shown(name)}")
     path = Path(name) if is_file(Path(name)) else base / name
     usable = _usable(path)
-    if issubclass(model, RunParams) and model.mix:
-        _check_mix(path, phase, model, usable)
+    if phase in CORE_WORKLOADS:
+        _check_mix(path, phase, usable)
     fields = set(model.model_fields)
     if model is LoadParams:
         fields -= set(_LIMITS)  # YCSB's own load has no use for them
@@ -119,10 +119,10 @@ def _usable(path: Path) -> dict[str, Any]:
     return usable
 
 
-def _check_mix(path: Path, phase: str, model: type[RunParams], usable: Mapping[str, Any]) -> None:
+def _check_mix(path: Path, phase: str, usable: Mapping[str, Any]) -> None:
     """A phase that has a mix takes a file with the same one only."""
     for operation, name in PROPORTIONS.items():
-        own = model.mix.get(operation, 0.0)
+        own = CORE_WORKLOADS[phase].get(operation, 0.0)
         share = usable.get(name, own)
         if share != own:
             raise ConfigError(

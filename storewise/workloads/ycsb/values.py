@@ -48,6 +48,22 @@ class Values:
         at = (crc32(key) + field * 7919 * self._length) % _TEXT
         return self._text[at : at + self._length]
 
+    def difference(self, key: bytes, document: Document) -> str | None:
+        """How a stored record differs from what it must be, None where it does not."""
+        if document.get("_id") != key:
+            return f"has the key {document.get('_id')!r}"
+        if extra := document.keys() - {"_id", *self.names}:
+            return f"has a field {min(extra)!r} that was not stored"
+        for i, name in enumerate(self.names):
+            value = document.get(name)
+            if not isinstance(value, str):
+                return f"lacks field {name!r}"
+            if not self._lengths.low <= len(value) <= self._lengths.high:
+                return f"has {len(value)} characters in {name}"
+            if self._text and value != self.due(key, i):
+                return f"has a value in {name} that does not follow from its key"
+        return None
+
     def texts(self, count: int) -> list[str]:
         """So many new values."""
         places: Sequence[int] = range(0, (count + 1) * self._length, self._length)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from storewise.documents import Document, Kind
+from storewise.documents import Kind
 from storewise.workloads.contract import Checked, VerifyContext
 from storewise.workloads.verification import BATCH, MAX_READ, check_kind, generator_of
 from storewise.workloads.ycsb.key_space import Records
@@ -22,24 +22,6 @@ def check_records(context: VerifyContext, kind: Kind) -> Checked:
     load: LoadParams = context.load
     records = Records(load, context.notes)
     values = Values(load, np.random.default_rng(0), context.seed)
-    constant = load.fieldlengthdistribution == "constant"
-    least = load.fieldlength if constant else load.minfieldlength
-
-    def difference(key: bytes, document: Document) -> str | None:
-        if document.get("_id") != key:
-            return f"has the key {document.get('_id')!r}"
-        if extra := document.keys() - {"_id", *values.names}:
-            return f"has a field {min(extra)!r} that was not stored"
-        for i, name in enumerate(values.names):
-            value = document.get(name)
-            if not isinstance(value, str):
-                return f"lacks field {name!r}"
-            if not least <= len(value) <= load.fieldlength:
-                return f"has {len(value)} characters in {name}"
-            if load.dataintegrity and value != values.due(key, i):
-                return f"has a value in {name} that does not follow from its key"
-        return None
-
     numbers = _chosen(context, records)
     ids = (load.keys(numbers[at : at + BATCH]) for at in range(0, len(numbers), BATCH))
     return check_kind(
@@ -47,7 +29,7 @@ def check_records(context: VerifyContext, kind: Kind) -> Checked:
         kind,
         len(records),
         ids,
-        difference,
+        values.difference,
         lambda key: f"record {key.decode()}",
         records.failed,
     )

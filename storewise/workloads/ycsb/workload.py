@@ -7,7 +7,7 @@ inserts) is that of Altoros 2013. `docs/ycsb.md` says where this differs from th
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,7 +22,17 @@ from storewise.workloads.contract import (
     Workload,
 )
 from storewise.workloads.ycsb.operations import Run, load_records
-from storewise.workloads.ycsb.params import PROPORTIONS, RUNS, LoadParams, RunParams
+from storewise.workloads.ycsb.params import (
+    CORE_WORKLOADS,
+    PROPORTIONS,
+    LatestParams,
+    LoadParams,
+    MixedParams,
+    RecordParams,
+    RunParams,
+    ScanParams,
+    shares,
+)
 from storewise.workloads.ycsb.properties import resolve
 from storewise.workloads.ycsb.verify import check_records
 
@@ -34,18 +44,18 @@ def usertable(fieldcount: int) -> Kind:
     return Kind("usertable", (Field("_id", "key", "`user` and the record's hash"), *values))
 
 
-def _needs(params: RunParams) -> tuple[str, ...]:
-    shares = params.shares()
+def _needs(phase: str, params: RunParams) -> tuple[str, ...]:
+    share = shares(phase, params)
     # An engine that cannot change a document is one whose store is closed after the load.
-    changes = any(shares[name] for name in ("update", "insert", "read-modify-write"))
-    return (("updates",) if changes else ()) + (("scans",) if shares["scan"] else ())
+    changes = any(share[name] for name in ("update", "insert", "read-modify-write"))
+    return (("updates",) if changes else ()) + (("scans",) if share["scan"] else ())
 
 
-def _spec(name: str, params: type[RunParams]) -> PhaseSpec:
-    # The main one first; `run` may have all of them.
-    operations = tuple(sorted(params.mix, key=lambda o: -params.mix[o])) or tuple(PROPORTIONS)
+def _spec(name: str, params: type[RunParams] = RunParams) -> PhaseSpec:
+    operations = tuple(CORE_WORKLOADS.get(name, PROPORTIONS))
     changes = not {"read", "scan"}.issuperset(operations)
-    return PhaseSpec(name, params, operations, loads=False, changes=changes, needs=_needs)
+    needs = partial(_needs, name)
+    return PhaseSpec(name, params, operations, loads=False, changes=changes, needs=needs)
 
 
 class YcsbWorkload(Workload):
@@ -55,7 +65,10 @@ class YcsbWorkload(Workload):
     reads_inputs: ClassVar[bool] = False
     phases: ClassVar[Mapping[str, PhaseSpec]] = {
         "load": PhaseSpec("load", LoadParams, ("insert", "finish"), loads=True),
-        **{name: _spec(name, params) for name, params in RUNS.items()},
+        **{name: _spec(name) for name in CORE_WORKLOADS},
+        "d": _spec("d", LatestParams),
+        "e": _spec("e", ScanParams),
+        "run": _spec("run", MixedParams),
     }
 
     def kinds(self, load: Mapping[str, Any]) -> tuple[Kind, ...]:
@@ -70,7 +83,13 @@ class YcsbWorkload(Workload):
 
     def clash(self, load: Any, params: Any) -> str | None:
         """Where a phase contradicts the load."""
-        return params.clash(load) if isinstance(params, RunParams) else None
+        for name in RecordParams.model_fields:
+            mine, loaded = getattr(params, name), getattr(load, name)
+            if name == "insertcount":
+                loaded = load.records
+            if name in params.model_fields_set and mine != loaded:
+                return f"{name} is {mine}, but the records were loaded with {loaded}"
+        return None
 
     def operations(self, phase: str, client: Client, context: ClientContext) -> Iterator[Operation]:
         kind = usertable(context.load.fieldcount)

@@ -6,7 +6,7 @@ import pytest
 
 from storewise.errors import ConfigError
 from storewise.study.load import load_study
-from storewise.workloads.ycsb.params import LoadParams, MixedParams
+from storewise.workloads.ycsb.params import LoadParams, MixedParams, shares
 from storewise.workloads.ycsb.properties import read_properties
 
 #: As YCSB's own workloads/workloada, with what users add to it.
@@ -62,7 +62,7 @@ def test_defaults_are_those_of_ycsb():
     record = (load.fieldcount, load.fieldlength, load.fieldlengthdistribution)
     assert record == (10, 100, "constant")
     assert (load.insertorder, load.zeropadding, load.insertstart) == ("hashed", 1, 0)
-    assert {k: v for k, v in run.shares().items() if v} == {"read": 0.95, "update": 0.05}
+    assert {k: v for k, v in shares("run", run).items() if v} == {"read": 0.95, "update": 0.05}
     assert (run.requestdistribution, run.minscanlength, run.maxscanlength) == ("uniform", 1, 1000)
     assert (run.hotspotdatafraction, run.hotspotopnfraction) == (0.2, 0.8)
     assert (run.exponential_percentile, run.exponential_frac) == (95, 0.8571428571)
