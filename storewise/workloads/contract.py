@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from storewise.documents import KINDS, Encoding, Kind
+from storewise.documents import KINDS, Kind
 from storewise.engines.contract.engine import Client, Engine, Placement, Schema, SourceFile
 from storewise.workloads.faults import Crash, Slow
 
@@ -192,16 +192,19 @@ class ClientContext:
     shards: Path | None
     """The Parquet file with one row per input file and its shard (``ssearch.shards``), for a
     workload that reads inputs."""
-    worker: int
-    workers: int
-    process: int
+    client: int
+    """This client's number, from 0, over all workers, processes and threads; and all of them."""
+    clients: int
+    shard: int
+    """The number of this client's process, from 0, over all workers, and of its part of what a
+    phase loads; and all processes."""
     processes: int
     thread: int
+    """Number of this client's thread in its process; and all threads there."""
     threads: int
     seed: int
     """Of the trial; a client derives its own stream from it and its place."""
     step: int = 0
-    study_fields: bool = False
     phase: str = ""
     written: tuple[Path, ...] = ()
     """After the load: the lists of the files that its workers stored, with true counts."""
@@ -221,25 +224,6 @@ class ClientContext:
     """Store directories of an embedded engine, one for each process; 0 for servers."""
     one_store: bool = False
     """This client sees the store of its process only (`shard`), whose ids alone it may use."""
-    encoding: Encoding | None = None
-    """The form of documents that costs this client's inserts the least; None: the engine's."""
-    first: int | None = None
-    """Where a step names its number of clients, processes may have different numbers of threads:
-    the number of this process's first client; and `total`, of all clients."""
-    total: int | None = None
-
-    @property
-    def client(self) -> int:
-        """This client's number, from 0, over all workers, processes and threads."""
-        if self.first is not None:
-            return self.first + self.thread
-        return (self.worker * self.processes + self.process) * self.threads + self.thread
-
-    @property
-    def clients(self) -> int:
-        if self.total is not None:
-            return self.total
-        return self.workers * self.processes * self.threads
 
     @property
     def share(self) -> int | None:
@@ -258,11 +242,6 @@ class ClientContext:
         phase = int.from_bytes(hashlib.blake2b(self.phase.encode(), digest_size=8).digest(), "big")
         entropy = [self.seed if seed is None else seed, phase, self.step]
         return np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(self.client,)))
-
-    @property
-    def shard(self) -> int:
-        """The shard of this client's process: write phases have one shard per process."""
-        return self.worker * self.processes + self.process
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,17 @@
 from storewise.engines.contract.engine import Schema
 from storewise.workloads.contract import ClientContext
 
-ALONE = dict.fromkeys(("worker", "process", "thread"), 0)
-ALONE |= dict.fromkeys(("workers", "processes", "threads", "seed"), 1)
-
 
 def make_context(engine, kinds, params, **values):
     """The only client of a phase, but for what `values` say."""
-    known = {**ALONE, "shards": None, **values}
-    return ClientContext(engine=engine, schema=Schema(tuple(kinds)), params=params, **known)
+    return ClientContext(
+        engine=engine, schema=Schema(tuple(kinds)), params=params, **place_of(values)
+    )
+
+
+def place_of(values):
+    """`values` with a place; client numbers go on from one process to the next."""
+    known = {"shard": 0, "processes": 1, "thread": 0, "threads": 1, "seed": 1, "shards": None}
+    known |= values
+    number = known["shard"] * known["threads"] + known["thread"]
+    return {"client": number, "clients": known["processes"] * known["threads"], **known}

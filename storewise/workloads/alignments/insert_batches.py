@@ -44,8 +44,8 @@ def parts_of(file: InputFile, context: ClientContext, size: int) -> Iterator[Par
         reader = DocumentReader(
             cast(BinaryIO, stream if sampled else content),
             file.digest,
-            encoding=context.encoding or context.engine.encoding,
-            study_fields=context.study_fields,
+            encoding=context.engine.encoding,
+            study_fields=context.schema.study_fields,
             alignments_per_batch=size,
         )
         before = 0

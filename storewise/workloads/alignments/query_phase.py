@@ -130,7 +130,7 @@ def check_questions(context: ClientContext, pool: ParameterPool) -> None:
     """Raise ConfigError for a question whose fields the data do not have."""
     for name in context.params.questions:
         why = ""
-        if context.study_fields and name in ("best_hits", "gene_hits", "top_genes"):
+        if context.schema.study_fields and name in ("best_hits", "gene_hits", "top_genes"):
             why = "the study has `study_fields: true`, and they lack the fields it asks for"
         elif name in ("gene_hits", "top_genes") and not pool.genes:
             why = "no hit of the sampled files names a gene"

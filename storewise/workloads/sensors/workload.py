@@ -86,7 +86,7 @@ class MeasuresWorkload(Workload):
             stop = start + context.params.rows
             if stop > MAX_ROWS:
                 raise ConfigError(f"phase 'add': {stop} readings are more than {MAX_ROWS}")
-            processes = context.workers * context.processes
+            processes = context.processes
             if context.clients < processes:
                 # A process without clients would not hear where the next step begins.
                 raise ConfigError(

@@ -99,7 +99,7 @@ def next_inserts(context: ClientContext, top: int) -> Inserts:
     processes, since it does not know how far the others came in earlier steps. Processes with
     stores of their own share the numbers by the stores that the keys belong to.
     """
-    processes = 1 if context.one_store else context.workers * context.processes
+    processes = 1 if context.one_store else context.processes
     first = top + (context.shard - top) % processes
     return _noted(context, first + processes * context.thread, processes * context.threads)
 

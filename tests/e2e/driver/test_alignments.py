@@ -4,6 +4,7 @@ import gzip
 
 import pytest
 from support import driving
+from support.client_context import place_of
 from support.driving import make_inputs, total, trial, verify
 from support.inputs.ssearch import ids_of_file
 
@@ -36,12 +37,11 @@ def test_reads_are_the_same_again_and_differ_between_clients(place):
     driving.run_here(trial("null"), place, "write")
 
     def draw(**changes):
-        values = {"worker": 0, "process": 0, "thread": 0, "seed": 5, "step": 0, **changes}
-        sizes = {"workers": 2, "processes": 1, "threads": 1, "phase": "read"}
+        values = {"shard": 0, "processes": 2, "phase": "read", "seed": 5, "step": 0, **changes}
         files = {"shards": place / "shards.parquet", "written": (place / "written.0.parquet",)}
         params = ReadParams(operations=4001)
         context = ClientContext(
-            engine=engine("null"), schema=None, params=params, **sizes, **files, **values
+            engine=engine("null"), schema=None, params=params, **place_of(values | files)
         )
         spy = Spy()
         for operation in AlignmentsWorkload().operations("read", spy, context):
@@ -50,8 +50,8 @@ def test_reads_are_the_same_again_and_differ_between_clients(place):
 
     first = draw()
     assert draw() == first
-    assert (len(first), len(draw(worker=1))) == (2001, 2000)
-    for other in ({"worker": 1}, {"seed": 6}, {"step": 1}):
+    assert (len(first), len(draw(shard=1))) == (2001, 2000)
+    for other in ({"shard": 1}, {"seed": 6}, {"step": 1}):
         assert draw(**other)[:100] != first[:100]
     files = StoredFiles.read([place / "written.0.parquet"])
     columns = (files.digests, files.counts(Kind.TASKS).tolist(), files.counts(Kind.ALIGN).tolist())

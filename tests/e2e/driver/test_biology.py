@@ -1,10 +1,12 @@
 """Mixed phases and questions of the driver; a whole study of them: studies/test_biology.py."""
 
 import logging
+from copy import copy
 from dataclasses import replace
 
 import pytest
 from support import driving
+from support.client_context import place_of
 from support.driving import make_inputs, trial
 
 from storewise.documents import KINDS, Kind
@@ -69,11 +71,10 @@ def context_of(place, **more):
         "schema": trial("sqlite").store_schema(),
         "params": MixedParams(operations=30, writes=0.6, batch_size=50),
         "shards": place / "shards.parquet",
-        **{"worker": 0, "process": 0, "thread": 0, "workers": 1, "processes": 1, "threads": 1},
         **{"seed": 4, "phase": "mixed", "written": (place / "written.0.parquet",)},
         "load": WriteParams(leave=0.5),
     }
-    return ClientContext(**(values | more))
+    return ClientContext(**place_of(values | more))
 
 
 class Refusing:
@@ -98,7 +99,9 @@ class Refusing:
 def test_a_refused_insert_is_repeated_and_never_counted_twice(tmp_path):
     make_inputs(tmp_path, 1)
     driving.run_here(trial("null", [LEAVING]), tmp_path, "write")
-    client, context = Refusing(), context_of(tmp_path, encoding="dict")
+    sqlite = copy(engine("sqlite"))
+    sqlite.encoding = "dict"
+    client, context = Refusing(), context_of(tmp_path, engine=sqlite)
     acknowledged = refused = 0
     for operation in AlignmentsWorkload().operations("mixed", client, context):
         try:
@@ -163,4 +166,4 @@ def test_all_engines_are_asked_the_same_questions(tmp_path):
     assert asked(step=1) != first
     assert asked(thread=1, threads=2) != first[:5]
     with pytest.raises(ConfigError, match=r"'best_hits'.*study_fields"):
-        asked(study_fields=True)
+        asked(schema=replace(trial("sqlite").store_schema(), study_fields=True))

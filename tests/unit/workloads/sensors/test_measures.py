@@ -203,7 +203,7 @@ def test_a_refused_batch_is_stored_before_the_next():
     documents = Readings().documents(np.arange(2000, 3000))
     assert client.stored == [document["bt"] for document in documents]
     with pytest.raises(ConfigError, match="give at least 3"):
-        MeasuresWorkload().operations("add", client, _adding(processes=3, total=2, first=0))
+        MeasuresWorkload().operations("add", client, _adding(processes=3, clients=2))
 
 
 def test_executions_within_the_warm_up_are_no_times():
@@ -211,7 +211,7 @@ def test_executions_within_the_warm_up_are_no_times():
     for warmup, times in ((0, 3), (60, 0)):
         params = RangeParams(selectivity_pct=(1.0,), warmup=warmup, operations=6)
         # Not the client of number 0: it would ask for a plan.
-        context = _adding(params=params, first=1, total=2, phase="q2")
+        context = _adding(params=params, client=1, clients=2, phase="q2")
         for operation in MeasuresWorkload().operations("q2", client, context):
             operation.call()
         assert [(len(note["seconds"]), note["found"]) for note in context.notes] == [(times, 0)]

@@ -58,7 +58,7 @@ def ran(phase, client, **values):
 def places(processes, threads):
     for process in range(processes):
         for thread in range(threads):
-            yield {"process": process, "processes": processes} | {
+            yield {"shard": process, "processes": processes} | {
                 "thread": thread, "threads": threads
             }  # fmt: skip
 
@@ -93,7 +93,7 @@ class Trial:
         values["before"] = tuple(self.notes)
         for place in places(self.processes, self.threads):
             writes = spec.loads or spec.changes
-            stores = (self.stores[place["process"]],) if writes else self.stores
+            stores = (self.stores[place["shard"]],) if writes else self.stores
             with self.connect(stores, "write" if writes else "read") as client:
                 result, mine = operations(phase, client, **values, **place)
                 done += [(operation.name, operation.call()) for operation in result]
