@@ -160,14 +160,12 @@ class SqlReads(ThreadClient[State, Table]):
     def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool:
         self._writing("update")
         table, names = self._table(kind), tuple(changes)
+        table.check_changes(changes)
         sql = self._updates.get((kind, names))
         if sql is None:
-            table.check_changes(changes)
             if table.has_params:
                 return self._update_open_fields(table, document_id, changes)
             sql = self._updates[kind, names] = self._update_of(table, names)
-        else:
-            table.check_types(changes)
         values = (*changes.values(), *table.key_values(document_id))
         return self._change(self._store_of(document_id), sql, values) > 0
 

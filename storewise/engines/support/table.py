@@ -47,6 +47,14 @@ CAN_HOLD: Mapping[FieldType, Callable[[Any], bool]] = {
     "float": lambda v: type(v) is float or type(v) is int,
     "str": lambda v: type(v) is str and (v.isascii() or not _SURROGATE.search(v)),
 }
+#: Column type -> the type of most values, and a function that tells whether such a column can hold
+#: a whole list of this type: a third of the time that single values take.
+_CAN_HOLD_ALL: Mapping[FieldType, tuple[type, Callable[[Sequence[Any]], bool]]] = {
+    "id": (bytes, lambda values: set(map(len, values)) == {ID_BYTES}),
+    "int": (int, lambda values: min(values) >= -MAX_INT and max(values) <= MAX_INT),
+    "float": (float, lambda values: True),
+    "str": (str, lambda values: "".join(values).isascii()),
+}
 #: Width of a number in bytes -> its code in `struct`.
 _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
@@ -213,12 +221,15 @@ class Table:
         would keep and others silently convert; and for ids that are not those of their numbers."""
         for field in self.fields:
             name, can_hold, is_id = field.name, CAN_HOLD[field.type], field.name == "_id"
-            for document in documents:
-                if name not in document:
-                    raise EngineError(f"a document of {self.name} lacks the field {name!r}")
-                value = document[name]
-                if not can_hold(value) and (value is not None or is_id):
-                    raise self._cannot_hold(field, value)
+            try:
+                values = [document[name] for document in documents]
+            except KeyError as error:
+                raise EngineError(f"a document of {self.name} lacks the field {error}") from error
+            usual, can_hold_all = _CAN_HOLD_ALL.get(field.type, (None, bool))
+            if set(map(type, values)) != {usual} or not can_hold_all(values):
+                for value in values:
+                    if not can_hold(value) and (value is not None or is_id):
+                        raise self._cannot_hold(field, value)
         if not self.has_params and sum(map(len, documents)) != len(documents) * len(self.fields):
             names = {name for document in documents for name in document}
             extra = ", ".join(sorted(names - {field.name for field in self.fields}))
@@ -264,14 +275,8 @@ class Table:
             raise EngineError(f"update of {self.name}: an id cannot be changed")
         if part := [name for name, _ in self.kind.key if name in changes]:
             raise EngineError(f"update of {self.name}: {part[0]} is part of the id")
-        for name in changes:
-            self.column(name)
-        self.check_types(changes)
-
-    def check_types(self, changes: Mapping[str, Any]) -> None:
-        """Raise EngineError if a field cannot hold its changed value."""
         for name, value in changes.items():
-            column = self.by_name[name]
+            column = self.column(name)
             if value is not None and not CAN_HOLD[column.type](value):
                 raise self._cannot_hold(column, value)
 

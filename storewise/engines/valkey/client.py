@@ -14,14 +14,15 @@ from heapq import merge
 from itertools import islice
 from typing import Any
 
-from storewise.documents import Document, FieldType, Kind, fields
-from storewise.engines.contract.engine import Cluster, Endpoint, Mode, Schema, hash_placement
+from valkey import Valkey
+
+from storewise.documents import Document, FieldType, Kind
+from storewise.engines.contract.engine import Endpoint, Schema, hash_placement
 from storewise.engines.contract.queries import Count, Scan
 from storewise.engines.contract.server import Credentials
 from storewise.engines.support.clients import ProcessState, ThreadClient
-from storewise.engines.support.servers import numbered_nodes
 from storewise.engines.support.table import make_table
-from storewise.engines.valkey.cluster import tag_of
+from storewise.engines.valkey.cluster import tags_of
 from storewise.engines.valkey.connection import Connections
 from storewise.errors import EngineError
 
@@ -41,39 +42,27 @@ class KeyLayout:
     """How the documents of a kind are kept, and under which keys on each server."""
 
     def __init__(self, kind: Kind, tags: Sequence[bytes], *, study_fields: bool) -> None:
-        columns = fields(kind, study_fields=study_fields)
-        self.kind = kind
         self.table = make_table(kind, study_fields=study_fields)
         self.orders = tuple(tag + kind.table.encode() for tag in tags)
         """The keys of the sorted sets of ids. Names of tables have no colon, so that they are the
         keys of no document."""
         self.prefixes = tuple(order + b":" for order in self.orders)
         """What the keys of documents begin with."""
-        self._names = frozenset(column.name for column in columns)
-        self._readers = [(c.name, c.name.encode(), _READERS[c.type]) for c in columns]
+        self._names = frozenset(field.name for field in self.table.fields)
+        self._readers = [(f.name, f.name.encode(), _READERS[f.type]) for f in self.table.fields]
 
-    def hashes(self, documents: Sequence[Document]) -> list[tuple[bytes, dict[str, Any]]]:
-        """Convert documents to pairs of id and hash fields; EngineError if one has other fields
-        than its kind, or values that a field cannot hold."""
-        self.table.check(documents)
-        return [(document["_id"], self.hash_fields(document)) for document in documents]
-
-    def hash_fields(self, document: Mapping[str, Any]) -> dict[str, Any]:
+    def hash_fields(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
         """Convert fields to hash fields: nulls are left out, open fields become JSON."""
-        if not self.kind.open_fields:
-            return {name: value for name, value in document.items() if value is not None}
-        result = {}
-        for name, value in document.items():
-            if name not in self._names:
-                try:
-                    result[name] = json.dumps(value)
-                except (TypeError, ValueError) as error:
-                    raise EngineError(
-                        f"{self.table.name}.{name}: cannot be written as JSON: {error}"
-                    ) from error
-            elif value is not None:
-                result[name] = value
-        return result
+        if self.table.has_params:
+            try:
+                values = {n: v if n in self._names else json.dumps(v) for n, v in values.items()}
+            except (TypeError, ValueError) as error:
+                raise EngineError(
+                    f"{self.table.name}: a value cannot be written as JSON: {error}"
+                ) from error
+        if None not in values.values():
+            return values
+        return {name: value for name, value in values.items() if value is not None}
 
     def document(self, stored: dict[bytes, bytes]) -> Document | None:
         """Convert a stored hash to a document; None if it has no ``_id``: the update of a missing
@@ -102,21 +91,6 @@ class Shared(ProcessState[KeyLayout]):
     level: str
     credentials: Credentials
     endpoints: tuple[Endpoint, ...]
-    tags: tuple[bytes, ...]
-    """What the keys of each server begin with."""
-
-    @classmethod
-    def of(cls, cluster: Cluster, mode: Mode, level: str) -> Shared:
-        endpoints = numbered_nodes(cluster)
-        servers = len(endpoints)
-        return cls(
-            mode=mode,
-            kinds=cluster.kinds,
-            level=level,
-            credentials=Credentials.of(cluster),
-            endpoints=endpoints,
-            tags=tuple(tag_of(server, servers) for server in range(servers)),
-        )
 
 
 class ValkeyClient(ThreadClient[Shared, KeyLayout]):
@@ -128,8 +102,9 @@ class ValkeyClient(ThreadClient[Shared, KeyLayout]):
         super().__init__(shared)
         user, password = shared.credentials.user, shared.credentials.password
         self._connections = Connections(shared.endpoints, user, password)
-        self._servers = range(len(shared.endpoints))
-        self._server_of = hash_placement(len(shared.endpoints))
+        servers = len(shared.endpoints)
+        self._tags = tags_of(servers)
+        self._server_of = hash_placement(servers)
 
     def _connect(self) -> None:
         self._connections.open()
@@ -142,21 +117,20 @@ class ValkeyClient(ThreadClient[Shared, KeyLayout]):
         shared = self._writing("create")
         if schema.indexes and schema.index_time != "none":
             raise self._cannot("secondary index")
-        note, key = self._new_note(schema), shared.tags[0] + _SCHEMA
-        is_new = self._connections.ask(0, lambda valkey: valkey.set(key, note, nx=True))
+        note, key = self._new_note(schema), self._tags[0] + _SCHEMA
+        is_new = self._connections.ask(0, Valkey.set, key, note, nx=True)
         if is_new and shared.level == "memory":
             # A snapshot of the empty store: after a restart it has the schema, but no documents.
-            self._connections.ask(0, lambda valkey: valkey.save())
+            self._connections.ask(0, Valkey.save)
         self._use_schema(schema)
 
     def _make_tables(self, schema: Schema) -> dict[Kind, KeyLayout]:
-        tags, study_fields = self._shared.tags, schema.study_fields
+        tags, study_fields = self._tags, schema.study_fields
         return {kind: KeyLayout(kind, tags, study_fields=study_fields) for kind in schema.kinds}
 
     def _read_note(self) -> str | None:
-        key = self._shared.tags[0] + _SCHEMA
-        note = self._connections.ask(0, lambda valkey: valkey.get(key))
-        return None if note is None else note.decode()
+        note = self._connections.ask(0, Valkey.get, self._tags[0] + _SCHEMA)
+        return None if note is None else str(note, "utf-8")
 
     # Writing.
 
@@ -164,24 +138,23 @@ class ValkeyClient(ThreadClient[Shared, KeyLayout]):
         """Insert a batch, in one transaction on each server."""
         self._writing("insert")
         layout = self._table(kind)
-        parts: dict[int, dict[bytes, dict[str, Any]]] = {}
-        for document_id, values in layout.hashes(documents):
+        layout.table.check(documents)
+        parts: dict[int, dict[bytes, Mapping[str, Any]]] = {}
+        for document in documents:
             # If an id occurs twice, keep its last document.
-            parts.setdefault(self._server_of(document_id), {})[document_id] = values
+            part = parts.setdefault(self._server_of(document["_id"]), {})
+            part[document["_id"]] = layout.hash_fields(document)
 
-        def store(server: int, valkey: Any) -> None:
-            prefix, some = layout.prefixes[server], parts[server]
+        def store(valkey: Any, server: int) -> None:
+            prefix, part = layout.prefixes[server], parts[server]
             with valkey.pipeline() as pipe:
-                pipe.delete(*(prefix + document_id for document_id in some))
-                for document_id, values in some.items():
+                pipe.delete(*(prefix + document_id for document_id in part))
+                for document_id, values in part.items():
                     pipe.hset(prefix + document_id, mapping=values)
-                pipe.zadd(layout.orders[server], dict.fromkeys(some, 0))
+                pipe.zadd(layout.orders[server], dict.fromkeys(part, 0))
                 pipe.execute()
 
-        try:
-            self._connections.ask_all(parts, store)
-        except UnicodeEncodeError as error:
-            raise EngineError(f"valkey: {layout.table.name}: {error}") from error
+        self._connections.ask_all(parts, store)
 
     def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool:
         """Set the fields in one request. If the document is missing, this creates a hash without
@@ -190,36 +163,36 @@ class ValkeyClient(ThreadClient[Shared, KeyLayout]):
         layout = self._table(kind)
         layout.table.check_changes(changes)
         values = layout.hash_fields(changes)
-        nulls = changes.keys() - values.keys()
         server = self._server_of(document_id)
         key = layout.prefixes[server] + document_id
+        nulls = changes.keys() - values.keys() if len(values) < len(changes) else ()
+        # If no field was new, the document existed.
+        if not nulls and not self._connections.ask(server, Valkey.hset, key, mapping=values):
+            return True
 
-        def change(valkey: Any) -> bool:
-            # If no field was new, the document existed.
-            if not nulls and valkey.hset(key, mapping=values) == 0:
-                return True
+        def change(valkey: Any) -> Any:
             with valkey.pipeline() as pipe:
                 pipe.hexists(key, "_id")
                 if nulls:
                     pipe.hdel(key, *nulls)
                     if values:
                         pipe.hset(key, mapping=values)
-                return bool(pipe.execute()[0])
+                return pipe.execute()[0]
 
-        return self._connections.ask(server, change)
+        return bool(self._connections.ask(server, change))
 
     def delete(self, kind: Kind, document_id: bytes) -> bool:
         self._writing("delete")
         layout = self._table(kind)
         server = self._server_of(document_id)
 
-        def remove(valkey: Any) -> bool:
+        def remove(valkey: Any) -> Any:
             with valkey.pipeline() as pipe:
                 pipe.delete(layout.prefixes[server] + document_id)
                 pipe.zrem(layout.orders[server], document_id)
-                return bool(pipe.execute()[1])
+                return pipe.execute()[1]
 
-        return self._connections.ask(server, remove)
+        return bool(self._connections.ask(server, remove))
 
     # Reading.
 
@@ -227,7 +200,7 @@ class ValkeyClient(ThreadClient[Shared, KeyLayout]):
         layout = self._table(kind)
         server = self._server_of(document_id)
         key = layout.prefixes[server] + document_id
-        return layout.document(self._connections.ask(server, lambda valkey: valkey.hgetall(key)))
+        return layout.document(self._connections.ask(server, Valkey.hgetall, key))
 
     def get_many(self, kind: Kind, document_ids: Sequence[bytes]) -> list[Document | None]:
         layout = self._table(kind)
@@ -235,7 +208,7 @@ class ValkeyClient(ThreadClient[Shared, KeyLayout]):
         for document_id in dict.fromkeys(document_ids):
             parts.setdefault(self._server_of(document_id), []).append(document_id)
 
-        def read(server: int, valkey: Any) -> list[dict[bytes, bytes]]:
+        def read(valkey: Any, server: int) -> list[dict[bytes, bytes]]:
             with valkey.pipeline(transaction=False) as pipe:
                 for document_id in parts[server]:
                     pipe.hgetall(layout.prefixes[server] + document_id)
@@ -263,18 +236,19 @@ class ValkeyClient(ThreadClient[Shared, KeyLayout]):
     def _ids(self, layout: KeyLayout, first: bytes, limit: int) -> list[bytes]:
         """The first ids over all servers, from ``[id`` on or behind ``(id``."""
 
-        def ids(server: int, valkey: Any) -> list[bytes]:
+        def ids(valkey: Any, server: int) -> list[bytes]:
             order = layout.orders[server]
             return list(valkey.zrange(order, first, "+", bylex=True, offset=0, num=limit))
 
-        return list(islice(merge(*self._connections.ask_all(self._servers, ids)), limit))
+        return list(islice(merge(*self._connections.ask_all(range(len(self._tags)), ids)), limit))
 
     def count(self, query: Count) -> int:
         """Of a whole kind as the servers know it; with conditions by a look at every document."""
         if query.where:
             return super().count(query)
         orders = self._table(query.kind).orders
-        return sum(self._connections.ask_all(self._servers, lambda s, v: int(v.zcard(orders[s]))))
+        ask = self._connections.ask
+        return sum(ask(server, Valkey.zcard, order) for server, order in enumerate(orders))
 
     # What is known of the store.
 
@@ -286,5 +260,6 @@ class ValkeyClient(ThreadClient[Shared, KeyLayout]):
         self._check_open()
         if self._shared.level == "memory":
             return None
-        infos = self._connections.ask_all(self._servers, lambda s, v: v.info("persistence"))
+        ask, servers = self._connections.ask, range(len(self._tags))
+        infos = (ask(server, Valkey.info, "persistence") for server in servers)
         return sum(int(info["aof_current_size"]) for info in infos)

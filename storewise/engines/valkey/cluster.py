@@ -11,11 +11,11 @@ https://valkey.io/topics/cluster-tutorial/ and https://valkey.io/topics/cluster-
 from __future__ import annotations
 
 from binascii import crc_hqx
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import count
-from typing import Any
 
-from storewise.engines.contract.engine import Endpoint
+from valkey import Valkey
+
 from storewise.engines.support.servers import wait_until
 from storewise.engines.valkey.connection import Connections
 from storewise.errors import EngineError
@@ -38,23 +38,28 @@ def slot_of(text: bytes) -> int:
     return crc_hqx(text, 0) % SLOTS
 
 
-def tag_of(server: int, servers: int) -> bytes:
-    """What the keys on a server begin with; nothing where it is standalone."""
+def tags_of(servers: int) -> list[bytes]:
+    """What the keys on each server begin with; nothing where it is standalone."""
     if servers == 1:
-        return b""
-    first, last = slots_of(server, servers)
-    number = next(n for n in count() if first <= slot_of(b"%d" % n) <= last)
-    return b"{%d}" % number
+        return [b""]
+    tags = []
+    for server in range(servers):
+        first, last = slots_of(server, servers)
+        number = next(n for n in count() if first <= slot_of(b"%d" % n) <= last)
+        tags.append(b"{%d}" % number)
+    return tags
 
 
-def make_cluster(nodes: Sequence[Endpoint], connections: Connections) -> None:
+def make_cluster(connections: Connections) -> None:
     """Give each server its slots, and let the first one meet the others."""
-    for server in range(len(nodes)):
-        _cluster(connections, server, "ADDSLOTSRANGE", *slots_of(server, len(nodes)))
+    nodes = connections.endpoints
+    for server, node in enumerate(nodes):
+        connections.ask(server, Valkey.cluster, "ADDSLOTSRANGE", *slots_of(server, len(nodes)))
         # Epochs of its own: else they would quarrel for seconds which of them is right.
-        _cluster(connections, server, "SET-CONFIG-EPOCH", server + 1)
-    for node in nodes[1:]:
-        _cluster(connections, 0, "MEET", node.address, node.port, node.ports["bus"])
+        connections.ask(server, Valkey.cluster, "SET-CONFIG-EPOCH", server + 1)
+        if server:
+            own = (node.address, node.port, node.ports["bus"])
+            connections.ask(0, Valkey.cluster, "MEET", *own)
 
 
 def wait_for_cluster(
@@ -70,16 +75,13 @@ def wait_for_cluster(
     def pending_reason() -> str | None:
         for server, node in enumerate(connections.endpoints):
             try:
-                info = _cluster(connections, server, "INFO")
+                info = connections.ask(server, Valkey.cluster, "INFO")
             except EngineError as error:
                 return str(error)
-            if wrong := [f"{n} is {info.get(n)}" for n in expected if info.get(n) != expected[n]]:
-                return f"{node}: {', '.join(wrong)}"
+            known = {name: info.get(name) for name in expected}
+            if known != expected:
+                return f"{node}: {known}"
         return None
 
     what = "valkey: the servers did not form one cluster"
     wait_until(pending_reason, _CLUSTER_SECONDS, what, raise_if_aborted, poll=0.1)
-
-
-def _cluster(connections: Connections, server: int, *command: str | int) -> Any:
-    return connections.ask(server, lambda valkey: valkey.cluster(*command))

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from typing import Any, Self, TypeVar
+from typing import Any
 
 from valkey import Valkey
-from valkey.exceptions import AuthenticationError, TimeoutError, ValkeyError
-from valkey.exceptions import ConnectionError as ConnectionLost
+from valkey.exceptions import ValkeyError
 
 from storewise.engines.contract.engine import Endpoint
 from storewise.errors import EngineError
@@ -19,12 +18,11 @@ from storewise.errors import EngineError
 #: Time-outs for a connection and for an answer, s.
 _CONNECT_SECONDS = 10.0
 _ANSWER_SECONDS = 60.0
-
-_Result = TypeVar("_Result")
-
-
-class Unavailable(EngineError):
-    """A server is unavailable: a time-out, no connection, or it is still loading its data."""
+#: What to do where a server's memory is full.
+_IF_FULL = (
+    "; give the nodes more memory (factor `node_memory_mb`), take more nodes, or store fewer "
+    "documents"
+)
 
 
 class Connections:
@@ -47,12 +45,6 @@ class Connections:
             for endpoint in endpoints
         ]
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
     def close(self) -> None:
         self._threads.shutdown()
         for server in self.servers:
@@ -60,40 +52,24 @@ class Connections:
 
     def open(self) -> None:
         """Connect to all servers and sign in."""
-        self.ask_all(range(len(self.servers)), lambda server, valkey: valkey.ping())
+        for server in range(len(self.servers)):
+            self.ask(server, Valkey.ping)
 
-    def ask(self, server: int, request: Callable[[Any], _Result]) -> _Result:
-        """Send a request to one server (by number); returns its answer."""
+    def ask(self, server: int, request: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        """Send a request, a method of Valkey or a function, to one server (by number); returns its
+        answer."""
         try:
-            return request(self.servers[server])
-        except ValkeyError as error:
-            raise self._translated(server, error) from error
+            return request(self.servers[server], *arguments, **options)
+        except (ValkeyError, UnicodeEncodeError) as error:
+            advice = _IF_FULL if "used memory > 'maxmemory'" in str(error) else ""
+            raise EngineError(f"valkey: {self.endpoints[server]}: {error}{advice}") from error
 
-    def ask_all(
-        self, servers: Iterable[int], request: Callable[[int, Any], _Result]
-    ) -> list[_Result]:
+    def ask_all(self, servers: Iterable[int], request: Callable[[Any, int], Any]) -> list[Any]:
         """Send requests to several servers in parallel; returns their answers in order. Waits for
         all, then raises the EngineError of the first that failed."""
-
-        def ask(server: int) -> _Result:
-            return self.ask(server, lambda valkey: request(server, valkey))
-
         numbers = list(servers)
         if len(numbers) < 2:
-            return [ask(server) for server in numbers]
-        answers = [self._threads.submit(ask, server) for server in numbers]
+            return [self.ask(server, request, server) for server in numbers]
+        answers = [self._threads.submit(self.ask, n, request, n) for n in numbers]
         wait(answers)
         return [answer.result() for answer in answers]
-
-    def _translated(self, server: int, error: ValkeyError) -> EngineError:
-        message, kind = str(error), EngineError
-        if isinstance(error, AuthenticationError):
-            message = f"the user or password of this session is refused ({message})"
-        elif isinstance(error, TimeoutError | ConnectionLost):
-            kind = Unavailable
-        elif "used memory > 'maxmemory'" in message:
-            message = (
-                f"its memory is full ({message}); give the nodes more (factor `node_memory_mb`, "
-                "setting `memory_share`), take more nodes, or store fewer documents"
-            )
-        return kind(f"valkey: {self.endpoints[server]}: {message}")

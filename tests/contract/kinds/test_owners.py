@@ -39,14 +39,14 @@ def _tokens_of_cassandra(store):
 
 def _keys_of_valkey(store):
     """Each server has the keys of its documents, and nothing else but the schema on the first."""
-    from storewise.engines.valkey.cluster import tag_of
+    from storewise.engines.valkey.cluster import tags_of
 
     endpoints = store.cluster.endpoints
     valkeys = valkey_servers(store.cluster)
     for server, endpoint in enumerate(endpoints):
         with valkeys[server]:
             keys = list(valkeys[server].scan_iter(count=1000))
-        tag = tag_of(server, len(endpoints))
+        tag = tags_of(len(endpoints))[server]
         expected = {tag + b":schema"} if server == 0 else set()
         for kind, documents in DOCUMENTS.items():
             table = tag + kind.table.encode()

@@ -95,7 +95,7 @@ def test_a_batch_that_does_not_fit_is_refused_as_a_whole(tmp_path):
     with running("valkey", tmp_path, Topology(memory_mb=64), available("valkey")) as small:
         client = connect(small.cluster, "write")
         stored = 0
-        with pytest.raises(EngineError, match=r"data0.*memory is full.*node_memory_mb"):
+        with pytest.raises(EngineError, match=r"data0.*maxmemory.*node_memory_mb"):
             for seed in range(200):
                 documents = [{**d, "s": "A" * 5000} for d in sample(seed, 100)[Kind.RNA]]
                 client.insert(Kind.RNA, documents)
