@@ -21,7 +21,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum, auto
-from functools import partial
 from multiprocessing.connection import Connection
 from time import perf_counter_ns
 
@@ -228,9 +227,6 @@ class _Process:
             try:
                 mine = client.open_thread()
                 try:
-                    mine.on_acknowledged = partial(
-                        self.counters.add_documents, self.process, thread
-                    )
                     context = self._context(step, thread, done)
                     operations = self.workload.operations(self.job.phase, mine, context)
                     if step.params.crash is not None:

@@ -49,11 +49,6 @@ class SharedCounters:
             if name in self._places:
                 mine[self._places[name]] = count
 
-    def add_documents(self, process: int, thread: int, documents: int) -> None:
-        """Count documents of an operation that is still running; `report`, called when the
-        operation has ended, replaces this count."""
-        self._counts[process, thread, 1] += documents
-
     def totals(self) -> tuple[int, int]:
         """(operations, documents) of all threads in the running step."""
         operations, documents = self._counts[..., :2].sum(axis=(0, 1)).tolist()

@@ -18,12 +18,13 @@ OWN_FIELDS = {
 }
 
 
-_NO_NODES = "an embedded or external engine has no nodes that could be slowed or killed"
-
-
 def data_nodes(known: Sequence[str], roles: Sequence[str]) -> tuple[str, ...]:
     """Of a trial's nodes those that hold documents: of the first of the engine's `data_roles` that
-    there is; all where there is none."""
+    there is; all where there is none. ValueError for a trial without nodes."""
+    if not known:
+        raise ValueError(
+            "an embedded or external engine has no nodes that could be slowed or killed"
+        )
     for role in roles:
         if names := tuple(name for name in known if name.rstrip("0123456789") == role):
             return names
@@ -76,8 +77,6 @@ class Slow(_Condition):
         """The nodes to slow, of the `known` ones in order; ValueError where one is not known.
 
         `roles` as in `data_nodes`."""
-        if not known:
-            raise ValueError(_NO_NODES)
         data = data_nodes(known, roles)
         if not self.names:
             if self.nodes > len(data):
@@ -92,17 +91,10 @@ class Slow(_Condition):
         return self.names
 
     def words(self) -> str:
-        """In a few words, for logs: ``disk, a file of 2048 MiB``."""
-        if self.how == "disk":
-            return f"disk, a file of {self.file_mb} MiB"
-        if self.how == "cpu":
-            busy = f"{self.processes} busy processes" if self.processes else "every processor busy"
-            return f"cpu, {busy}"
-        if self.how == "memory":
-            return f"memory, {self.memory_mb} MiB"
-        parts = [f"{self.delay_ms:g} ms" if self.delay_ms else ""]
-        parts += [f"{self.rate_mbit:g} Mbit/s" if self.rate_mbit else ""]
-        return "network, " + ", ".join(filter(None, parts))
+        """For logs and tables: ``disk, file_mb 2048``."""
+        own = {name: getattr(self, name) for name, how in OWN_FIELDS.items() if how == self.how}
+        known = [f"{name} {value:g}" for name, value in own.items() if value is not None]
+        return ", ".join([self.how, *known])
 
 
 class Crash(_Condition):
@@ -131,8 +123,7 @@ class Crash(_Condition):
     ) -> tuple[str, float]:
         """The node and the moment (s), the same for the same seed and step; ValueError where
         there is no such node."""
-        if not known:
-            raise ValueError(_NO_NODES)
+        data = data_nodes(known, roles)
         generator = np.random.default_rng(np.random.SeedSequence([seed, 0x6B696C6C, step]))
         low, high = self.after if isinstance(self.after, tuple) else (self.after, self.after)
         moment = float(generator.uniform(low, high)) if high > low else low
@@ -142,5 +133,4 @@ class Crash(_Condition):
                     f"crash: the trial has no node {self.node!r}; it has {', '.join(known)}"
                 )
             return self.node, moment
-        data = data_nodes(known, roles)
         return data[int(generator.integers(len(data)))], moment

@@ -72,7 +72,7 @@ def check_kind(
 
 def difference_of(expected: Document, stored: Document) -> str | None:
     """How a stored document differs from what it should be, None where it does not."""
-    for name in [*expected, *(name for name in stored if name not in expected)]:
+    for name in {**expected, **stored}:
         if name not in stored:
             return f"lacks field {name!r}"
         if name not in expected:

@@ -177,12 +177,7 @@ class Client(ABC):
     `delete`, `scan`, `disk_bytes` and `close`; the others have defaults that say what they cost.
     EngineError is raised for unsupported operations and for every failure: never a driver's own
     exception type.
-
-    `on_acknowledged`, if set, is called during an `insert` with the number of documents that the
-    store has just acknowledged, so that the live view of a slow store shows progress.
     """
-
-    on_acknowledged: Callable[[int], None] | None = None
 
     def check_connection(self) -> None:  # noqa: B027 - most embedded stores have nothing to ask
         """Send the store a first request; EngineError if it does not answer."""

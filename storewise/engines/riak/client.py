@@ -96,7 +96,7 @@ class RiakClient(ThreadClient[Shared, Table]):
         # Of an id that comes twice only the last document: requests go over several connections.
         texts = to_json(self._table(kind), documents)
         puts = [self._put(kind, key, text) for key, text in texts.items()]
-        request_all(self._connections, puts, pb.RpbPutResp, self.on_acknowledged)
+        request_all(self._connections, puts, pb.RpbPutResp)
 
     def _put(self, kind: Kind, key: bytes, text: bytes, vclock: bytes | None = None) -> Any:
         """The request that stores a document; `vclock` of the object that it replaces."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, BinaryIO
 
 from storewise.engines.contract.engine import Endpoint
@@ -143,13 +143,9 @@ class Connection:
 
 
 def request_all(
-    connections: Sequence[Connection],
-    messages: Sequence[Any],
-    response: Any,
-    answered: Callable[[int], None] | None = None,
+    connections: Sequence[Connection], messages: Sequence[Any], response: Any
 ) -> list[Any]:
-    """Send messages over several connections at once; returns their responses in order.
-    `answered` is called with 1 after each response."""
+    """Send messages over several connections at once; returns their responses in order."""
     responses: list[Any] = []
     size = min(_WINDOW, 1 + len(messages) // len(connections))
     lots = [messages[at : at + size] for at in range(0, len(messages), size)]
@@ -157,10 +153,7 @@ def request_all(
         for turn in range(0, len(lots), len(connections)):
             pairs = zip(connections, lots[turn:], strict=False)
             for connection, lot, sent in [(c, lot, _send(c, lot)) for c, lot in pairs]:
-                for message in lot:
-                    responses.append(connection.receive_or_resend(message, response, sent))
-                    if answered is not None:
-                        answered(1)
+                responses += [connection.receive_or_resend(m, response, sent) for m in lot]
     except BaseException:
         # Responses still to come would be read as those to later requests.
         for connection in connections:

@@ -170,7 +170,7 @@ def test_nodes_slowed_and_killed(measured):
     left = tables.summary[tables.summary["measure"] == "slowed_rate"]
     assert list(left["other"].str[:8]) == ["0 slowed", "2 slowed"]
     per_node = tables.per_node[tables.per_node["phase"] == "g"]
-    assert set(per_node[per_node["step"] == 1]["slowed"]) == {"disk, a file of 16 MiB"}
+    assert set(per_node[per_node["step"] == 1]["slowed"]) == {"disk, file_mb 16"}
     (crash,) = tables.crashes.to_dict("records")
     assert 0.4 <= crash["after"] <= 0.8
     assert crash["node"] in ("data0", "data1")
