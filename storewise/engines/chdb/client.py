@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -150,10 +149,9 @@ class ChdbClient(EmbeddedSql[Shared]):
                     text = self._definition(table, _indexes(schema, kind))
                     self._attach_table(0, table, text)
                 else:
-                    text = self._definition(table, ())
+                    indexes = _indexes(schema, kind) if schema.index_time == "before" else ()
+                    text = self._definition(table, indexes)
                     self._rows(0, f"CREATE TABLE {self._source(table, 0)} {text}")
-            if schema.index_time == "before":
-                self._make_indexes(schema)
             self._describe(schema)
             shared.tables, shared.schema = tables, schema
         self._use_tables(tables)
@@ -186,41 +184,32 @@ class ChdbClient(EmbeddedSql[Shared]):
 
     def _make_indexes(self, schema: Schema) -> None:
         for kind, name in schema.indexes:
-            table = self._shared.tables.get(kind) or make_tables(schema, composite=True)[kind]
+            table = self._shared.tables[kind]
             for index in index_definitions(table, name):
-                self._rows(
-                    0, f"ALTER TABLE {self._source(table, 0)} ADD INDEX IF NOT EXISTS {index}"
-                )
+                alter = f"ALTER TABLE {self._source(table, 0)} ADD INDEX IF NOT EXISTS {index}"
+                self._rows(0, alter)
 
     def finish(self) -> None:
         super().finish()
         shared, schema = self._shared, self._shared.schema
         if schema is None:
             return
+        parts = "SELECT name FROM system.parts WHERE database = ? AND table = ? AND active"
         with shared.lock:
             for kind, table in shared.tables.items():
+                source, of_table = self._source(table, 0), (shared.databases[0], table.name)
+                if not self._rows(0, parts, of_table):
+                    continue
                 # One part, in which each id is once; new indexes are made on the way.
-                if self._parts_of(table):
-                    self._rows(0, f"OPTIMIZE TABLE {self._source(table, 0)} FINAL")
-                    self._remove_merged(table, _indexes(schema, kind))
-
-    def _parts_of(self, table: Table) -> list[str]:
-        rows = self._rows(
-            0,
-            "SELECT name FROM system.parts WHERE database = ? AND table = ? AND active",
-            (self._shared.databases[0], table.name),
-        )
-        return [row[0] for row in rows]
-
-    def _remove_merged(self, table: Table, indexes: Sequence[str]) -> None:
-        """Remove the parts that were merged, which ClickHouse does when it has nothing else to do,
-        and not at its end."""
-        parts = self._parts_of(table)
-        self._rows(0, f"DETACH TABLE {self._source(table, 0)}")
-        for path in self._directory(table).iterdir():
-            if path.is_dir() and path.name not in (*parts, "detached"):
-                shutil.rmtree(path, ignore_errors=True)
-        self._attach_table(0, table, self._definition(table, indexes))
+                self._rows(0, f"OPTIMIZE TABLE {source} FINAL")
+                # The parts that were merged: ClickHouse removes them when it has nothing else to
+                # do, and not at its end.
+                kept = {"detached", *(name for (name,) in self._rows(0, parts, of_table))}
+                self._rows(0, f"DETACH TABLE {source}")
+                for path in self._directory(table).iterdir():
+                    if path.is_dir() and path.name not in kept:
+                        shutil.rmtree(path, ignore_errors=True)
+                self._attach_table(0, table, self._definition(table, _indexes(schema, kind)))
 
     # Changes.
 
@@ -320,4 +309,4 @@ def _indexes(schema: Schema, kind: Kind) -> list[str]:
 def _database(store: Path) -> str:
     """The database whose tables a store has; a new name where it has none yet."""
     names = [path.name for path in (store / DATA).glob("documents_*")]
-    return names[0] if names else f"documents_{secrets.token_hex(8)}"
+    return names[0] if names else f"documents_{uuid4().hex}"

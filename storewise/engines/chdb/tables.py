@@ -11,7 +11,6 @@ from typing import Any
 
 from storewise.documents import FieldType
 from storewise.engines.support.table import Table, quoted
-from storewise.errors import EngineError
 
 TYPES: Mapping[FieldType, str] = {
     "id": "FixedString(12)",
@@ -64,19 +63,12 @@ def literal(value: Any) -> str:
         value = value.encode()
     if isinstance(value, bytes):
         return "'" + "".join(f"\\x{byte:02x}" for byte in value) + "'"
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return repr(value)
-    raise TypeError(f"{value!r} is no value of a document")
+    return repr(value)
 
 
 def with_values(sql: str, mark: str, values: Sequence[Any]) -> str:
-    """A statement with its parameters in the places of its marks; EngineError for values that no
-    column has."""
+    """A statement with its parameters in the places of its marks."""
     if not values:
         return sql
-    parts = sql.split(mark)
-    try:
-        texts = list(map(literal, values))
-    except (TypeError, UnicodeError) as error:
-        raise EngineError(f"chdb: {error}") from error
-    return "".join([parts[0], *(t + p for t, p in zip(texts, parts[1:], strict=True))])
+    first, *parts = sql.split(mark)
+    return first + "".join(literal(v) + part for v, part in zip(values, parts, strict=True))

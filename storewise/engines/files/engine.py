@@ -108,7 +108,8 @@ class FilesClient(ProcessClient[ProcessState[Table], Table]):
             source.digest[:DIGEST_BYTES]: source
             for source in sorted(cluster.sources, key=lambda s: s.digest)
         }
-        self._study_fields = _read_schema(stores[0])
+        schema = stores[0] / _SCHEMA_FILE
+        self._study_fields = schema.exists() and json.loads(schema.read_text())["study_fields"]
         self._parsers = _Parsers(count)
 
     def create(self, schema: Schema) -> None:
@@ -162,7 +163,7 @@ class FilesClient(ProcessClient[ProcessState[Table], Table]):
     def find(self, query: Find) -> list[Document]:
         if query.order_by is not None:
             self._table(query.kind).column(query.order_by)
-        return query.merged(self._all(query)) if query.limit != 0 else []
+        return query.merged(self._all(query))
 
     def count(self, query: Count) -> int:
         return sum(self._all(query))
@@ -204,17 +205,6 @@ class FilesClient(ProcessClient[ProcessState[Table], Table]):
     def _run(self, tasks: Sequence[Task]) -> Iterator[Any]:
         self._check_open()
         return self._parsers.run(tasks)
-
-
-def _read_schema(store: Path) -> bool:
-    """Whether a store has the study's fields only; a new one is told by `create`."""
-    path = store / _SCHEMA_FILE
-    if not path.exists():
-        return False
-    try:
-        return bool(json.loads(path.read_text(encoding="utf-8"))["study_fields"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise EngineError(f"files: {path} cannot be read: {error}") from error
 
 
 class FilesEngine(Engine):
