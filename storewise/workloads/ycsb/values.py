@@ -34,10 +34,9 @@ class Values:
     """
 
     def __init__(self, load: LoadParams, random: np.random.Generator, seed: int) -> None:
-        self._lengths, self._vary = load.lengths, load.fieldlengthdistribution != "constant"
+        self._lengths = load.lengths
         self.names = [f"field{i}" for i in range(load.fieldcount)]
         self._random = random
-        self._length = load.fieldlength
         self._text = ""
         if load.dataintegrity:
             text = np.random.default_rng(np.random.SeedSequence([seed, 0x79637362]))
@@ -45,8 +44,9 @@ class Values:
 
     def due(self, key: bytes, field: int) -> str:
         """The value that a field must have, with ``dataintegrity``."""
-        at = (crc32(key) + field * 7919 * self._length) % _TEXT
-        return self._text[at : at + self._length]
+        length = self._lengths.high
+        at = (crc32(key) + field * 7919 * length) % _TEXT
+        return self._text[at : at + length]
 
     def difference(self, key: bytes, document: Document) -> str | None:
         """How a stored record differs from what it must be, None where it does not."""
@@ -66,22 +66,20 @@ class Values:
 
     def texts(self, count: int) -> list[str]:
         """So many new values."""
-        places: Sequence[int] = range(0, (count + 1) * self._length, self._length)
-        if self._vary:
+        length = self._lengths.high
+        places: Sequence[int] = range(0, (count + 1) * length, length)
+        if self._lengths.low < length:
             places = [0, *np.cumsum(self._lengths.draw(self._random, count)).tolist()]
         text = random_text(self._random, places[-1])
         return [text[a:b] for a, b in pairwise(places)]
 
     def records(self, keys: Sequence[bytes]) -> list[Document]:
         """Whole new documents with these ids."""
-        names, count = self.names, len(self.names)
+        columns, count = ["_id", *self.names], len(self.names)
         if self._text:
-            return [
-                {"_id": key, **{name: self.due(key, i) for i, name in enumerate(names)}}
-                for key in keys
-            ]
-        texts = iter(self.texts(len(keys) * count))
-        columns = ["_id", *names]
+            texts = iter([self.due(key, i) for key in keys for i in range(count)])
+        else:
+            texts = iter(self.texts(len(keys) * count))
         rows = zip(keys, *[texts] * count, strict=False)
         return [dict(zip(columns, row, strict=True)) for row in rows]
 
