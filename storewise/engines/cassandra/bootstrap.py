@@ -24,14 +24,16 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from storewise.engines.cassandra.cluster import DEFAULT_ROLE, drop_other_roles
-from storewise.engines.cassandra.connection import FAILURES, error_message, execute, node_session
+from storewise.engines.cassandra.cluster import drop_other_roles
+from storewise.engines.cassandra.connection import FAILURES, node_session
 from storewise.engines.contract.engine import Endpoint
 from storewise.engines.contract.server import Credentials
 from storewise.engines.support.servers import wait_until
 from storewise.errors import EngineError
 from storewise.processes import dies_with_parent
 
+#: The role that Cassandra makes by itself, with a password that everybody knows.
+_DEFAULT = Credentials("cassandra", "cassandra", key="")
 _READY_SECONDS = 180.0
 
 
@@ -42,14 +44,35 @@ def main() -> None:
     key = Path(plan["key"])
     key.touch(mode=0o600)
     key.write_bytes(new_key())
+    tls = SSLContext(PROTOCOL_TLS_CLIENT)
+    tls.check_hostname = False
+    tls.load_cert_chain(key)
+    tls.load_verify_locations(key)
+    user = Credentials(plan["user"], plan["password"], key="")
     server = subprocess.Popen(
         plan["command"],
         cwd=plan_file.parent,
         stdin=subprocess.DEVNULL,
         preexec_fn=dies_with_parent(),
     )
+
+    def pending_reason() -> str | None:
+        if server.poll() is not None:
+            raise EngineError(f"the server ended with status {server.returncode}")
+        try:
+            with node_session(endpoint, _DEFAULT, tls) as session:
+                session.execute(
+                    f'CREATE ROLE IF NOT EXISTS "{user.user}" WITH PASSWORD = '
+                    f"'{user.password}' AND SUPERUSER = true AND LOGIN = true"
+                )
+            with node_session(endpoint, user, tls) as session:
+                drop_other_roles(session, user)
+        except FAILURES as error:
+            return str(error)
+        return None
+
     try:
-        make_user(endpoint, Credentials(plan["user"], plan["password"], key=""), key, server)
+        wait_until(pending_reason, _READY_SECONDS, "no user for the session was made")
     except EngineError as error:
         sys.exit(f"first start: {error}")
     finally:
@@ -59,50 +82,20 @@ def main() -> None:
         server.wait()
 
 
-def make_user(
-    endpoint: Endpoint, credentials: Credentials, key: Path, server: subprocess.Popen[bytes]
-) -> None:
-    """The session's user in the place of the default role, as soon as the server has that."""
-    tls = SSLContext(PROTOCOL_TLS_CLIENT)
-    tls.check_hostname = False
-    tls.load_cert_chain(key)
-    tls.load_verify_locations(key)
-
-    def pending_reason() -> str | None:
-        if server.poll() is not None:
-            raise EngineError(f"the server ended with status {server.returncode}")
-        try:
-            with node_session(endpoint, DEFAULT_ROLE, DEFAULT_ROLE, tls) as session:
-                execute(
-                    session,
-                    f'CREATE ROLE IF NOT EXISTS "{credentials.user}" WITH PASSWORD = '
-                    f"'{credentials.password}' AND SUPERUSER = true AND LOGIN = true",
-                )
-            with node_session(endpoint, credentials.user, credentials.password, tls) as session:
-                drop_other_roles(session, credentials)
-        except FAILURES as error:
-            return error_message(error)
-        return None
-
-    wait_until(pending_reason, _READY_SECONDS, "no user for the session was made")
-
-
 def new_key() -> bytes:
     """A private key and its certificate, which both sides show and both sides trust."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "storewise")])
     now = datetime.now(UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
+    certificate = x509.CertificateBuilder(
+        issuer_name=name,
+        subject_name=name,
+        public_key=key.public_key(),
+        serial_number=x509.random_serial_number(),
         # Clocks of hosts may differ; the key goes with the node's directory.
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=365))
-        .sign(key, hashes.SHA256())
-    )
+        not_valid_before=now - timedelta(days=1),
+        not_valid_after=now + timedelta(days=365),
+    ).sign(key, hashes.SHA256())
     private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     return private + certificate.public_bytes(Encoding.PEM)
 

@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import math
-import struct
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, TypeVar
 
 from cassandra import ConsistencyLevel
 from cassandra.concurrent import execute_concurrent
+from cassandra.query import SimpleStatement
 
 from storewise.documents import Document, Field, FieldType, Kind
 from storewise.engines.cassandra.cluster import KEYSPACE
-from storewise.engines.cassandra.connection import (
-    FAILURES,
-    TRANSIENT,
-    error_message,
-    execute,
-    open_session,
-    retried,
-)
-from storewise.engines.contract.engine import Cluster, Endpoint, Mode, Schema
+from storewise.engines.cassandra.connection import FAILURES, open_session, retried
+from storewise.engines.contract.engine import Cluster, Mode, Schema
 from storewise.engines.contract.queries import Count, Find, Operator
 from storewise.engines.contract.server import Credentials
 from storewise.engines.support.clients import ProcessClient, ProcessState
@@ -44,6 +36,8 @@ _TYPES: Mapping[FieldType, str] = {
 _FIRST_TOKEN, _TOKENS = -(1 << 63), 1 << 64
 #: A count asks for so many parts of the ring of each node, so that none takes long.
 _PARTS_PER_NODE = 16
+#: Where the schema is kept, for clients that connect later.
+_SCHEMA = f"{KEYSPACE}.{SCHEMA_TABLE}"
 _INDEXES = "SELECT index_name, is_queryable, is_building FROM system_views.sai_column_indexes"
 #: Far above any build; one that fails never says so to clients.
 _INDEX_SECONDS = 4 * 3600.0
@@ -68,64 +62,36 @@ class Statements:
         self.insert = f"INSERT INTO {self.name} ({table.select}) VALUES ({marks})"
         self.select = f"SELECT {table.select} FROM {self.name}"
         self.get = f"{self.select} {self.where_key}"
-        self.updates: dict[tuple[str, ...], str] = {}
         self.decode: Callable[[Row], Document] = table.decoder()
+        partition = table.key[:-1] or table.key
+        self.partition = ", ".join(map(quoted, partition))
+        """The columns whose hash is a row's place on the ring."""
+        self.primary_key = ", ".join(
+            [f"({self.partition})", *map(quoted, table.key[len(partition) :])]
+        )
 
     def create(self) -> str:
         columns = [f"{quoted(column.name)} {_TYPES[column.type]}" for column in self.table.columns]
-        *partition, last = map(quoted, self.table.key)
-        key = f"({', '.join(partition)}), {last}" if partition else last
-        definition = ", ".join([*columns, f"PRIMARY KEY ({key})"])
+        definition = ", ".join([*columns, f"PRIMARY KEY ({self.primary_key})"])
         return f"CREATE TABLE IF NOT EXISTS {self.name} ({definition})"
 
-    def update(self, names: tuple[str, ...]) -> str:
-        """The CQL that sets these columns."""
-        if names not in self.updates:
-            columns = ", ".join(f"{quoted(name)} = ?" for name in names)
-            self.updates[names] = f"UPDATE {self.name} SET {columns} {self.where_key}"
-        return self.updates[names]
 
+class CassandraClient(ProcessClient[ProcessState[Statements], Statements]):
+    """One session of the driver, which all threads of a process share.
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class Shared(ProcessState[Statements]):
-    """What the threads of one process have in common."""
-
-    endpoints: tuple[Endpoint, ...]
-    session: Any
-    concurrency: int
-    prepared: dict[str, Any] = field(default_factory=dict)
-
-
-def connect(cluster: Cluster, mode: Mode, level: str, concurrency: int) -> CassandraClient:
-    """Sign in, to read and write at `level` (``QUORUM``). EngineError within seconds where no node
-    answers or the password is refused."""
-    credentials, endpoints = Credentials.of(cluster), numbered_nodes(cluster)
-    try:
-        session = open_session(
-            endpoints,
-            credentials.user,
-            credentials.password,
-            ConsistencyLevel.name_to_value[level],
-        )
-    except FAILURES as error:
-        hosts = ", ".join(map(str, endpoints))
-        raise EngineError(f"cassandra: connect to {hosts}: {error_message(error)}") from error
-    return CassandraClient(
-        Shared(
-            mode=mode,
-            kinds=cluster.kinds,
-            endpoints=endpoints,
-            session=session,
-            concurrency=concurrency,
-        )
-    )
-
-
-class CassandraClient(ProcessClient[Shared, Statements]):
-    """One session of the driver, which all threads of a process share."""
+    It reads and writes at one consistency `level`, with `concurrency` requests in flight."""
 
     engine_name = "cassandra"
-    failures = (*FAILURES, TypeError, ValueError, OverflowError, struct.error)
+    failures = (*FAILURES, TypeError, ValueError, OverflowError)
+
+    def __init__(self, cluster: Cluster, mode: Mode, level: int, concurrency: int) -> None:
+        super().__init__(ProcessState(mode=mode, kinds=cluster.kinds))
+        self._concurrency = concurrency
+        self._endpoints = numbered_nodes(cluster)
+        self._names = {(e.address, e.port): e.name for e in self._endpoints}
+        self._prepared: dict[str, Any] = {}
+        with self._errors("connect"):
+            self._session = open_session(self._endpoints, Credentials.of(cluster), level)
 
     def create(self, schema: Schema) -> None:
         self._writing("create")
@@ -135,10 +101,12 @@ class CassandraClient(ProcessClient[Shared, Statements]):
         if schema.index_time == "before":
             self._make_indexes(schema)
         columns = "(id int PRIMARY KEY, content text)"
-        self._query("create", f"CREATE TABLE IF NOT EXISTS {KEYSPACE}.{SCHEMA_TABLE} {columns}")
-        # The last step: a reader of a half-made schema must find none.
-        insert = f"INSERT INTO {KEYSPACE}.{SCHEMA_TABLE} (id, content) VALUES (1, %s)"
-        self._query("create", insert, ConsistencyLevel.ALL, [note])
+        self._query("create", f"CREATE TABLE IF NOT EXISTS {_SCHEMA} {columns}")
+        # The last step: a reader of a half-made schema must find none. To all nodes that hold it,
+        # so that one of them is enough for a reader, whichever it is.
+        insert = f"INSERT INTO {_SCHEMA} (id, content) VALUES (1, %s)"
+        everywhere = SimpleStatement(insert, consistency_level=ConsistencyLevel.ALL)
+        self._query("create", everywhere, [note])
         self._use_schema(schema)
 
     def _make_tables(self, schema: Schema) -> dict[Kind, Statements]:
@@ -149,19 +117,11 @@ class CassandraClient(ProcessClient[Shared, Statements]):
         names = f"SELECT table_name FROM system_schema.tables WHERE keyspace_name = '{KEYSPACE}'"
         if (SCHEMA_TABLE,) not in self._query("read the schema", names):
             return None
-        # Written on all nodes that hold it, so one of them is enough, whichever it is.
-        row = f"SELECT content FROM {KEYSPACE}.{SCHEMA_TABLE} WHERE id = 1"
-        rows = self._query("read the schema", row)
+        rows = self._query("read the schema", f"SELECT content FROM {_SCHEMA} WHERE id = 1")
         return rows[0][0] if rows else None
 
     def _make_indexes(self, schema: Schema) -> None:
         """Storage-attached indexes; returns when all rows are in them."""
-        versions = [host.release_version for host in self._hosts()]
-        if old := [v for v in versions if schema.indexes and int(v.split(".")[0]) < 5]:
-            raise EngineError(
-                "cassandra: secondary indexes that know ranges (SAI) come with version 5.0; a node "
-                f"has {old[0]}: leave indexes out or take a newer Cassandra"
-            )
         for kind, name in schema.indexes:
             index = quoted(f"{kind.table}_{name}")
             column = f"{KEYSPACE}.{kind.table} ({quoted(name)})"
@@ -174,7 +134,7 @@ class CassandraClient(ProcessClient[Shared, Statements]):
             nonlocal last_building
             rows = [row for row in self._rows_of_nodes(_INDEXES) if row[0] in wanted]
             done = sum(queryable and not building for _, queryable, building in rows)
-            if done == len(wanted) * len(self._hosts()):
+            if done == len(wanted) * len(self._endpoints):
                 return None
             if any(building for *_, building in rows):
                 last_building = time.monotonic()
@@ -183,7 +143,7 @@ class CassandraClient(ProcessClient[Shared, Statements]):
                     "cassandra: no node builds the indexes any more, but some of them are not "
                     "queryable; the nodes' logs have the errors"
                 )
-            return f"{done} of {len(wanted)} on each of {len(self._hosts())} nodes"
+            return f"{done} of {len(wanted)} on each of {len(self._endpoints)} nodes"
 
         complaint = "cassandra: the indexes are not built on all nodes"
         wait_until(pending_reason, _INDEX_SECONDS, complaint)
@@ -192,10 +152,9 @@ class CassandraClient(ProcessClient[Shared, Statements]):
         """Each document is a request, `concurrency` of them in flight."""
         self._writing("insert")
         statements = self._table(kind)
-        table = statements.table
-        rows = table.rows(documents)
+        rows = statements.table.rows(documents)
         # Requests of one call are not in order: of equal ids the last document counts.
-        key_of = table.key_of_row()
+        key_of = statements.table.key_of_row()
         latest = {key_of(row): row for row in rows}
         self._execute_many("insert", statements.insert, latest.values())
 
@@ -207,7 +166,7 @@ class CassandraClient(ProcessClient[Shared, Statements]):
     def get_many(self, kind: Kind, document_ids: Sequence[bytes]) -> list[Document | None]:
         """One request for each id: `IN` would make one node ask all others for the client."""
         statements = self._table(kind)
-        keys = map(statements.table.key_values, dict.fromkeys(document_ids))
+        keys = list(map(statements.table.key_values, dict.fromkeys(document_ids)))
         answers = self._execute_many("get", statements.get, keys)
         documents = {d["_id"]: d for rows in answers for d in map(statements.decode, rows)}
         return [documents.get(document_id) for document_id in document_ids]
@@ -216,11 +175,10 @@ class CassandraClient(ProcessClient[Shared, Statements]):
         """Write the changed columns without a read, which creates a missing row."""
         self._writing("update")
         statements = self._table(kind)
-        table = statements.table
-        table.check_changes(changes)
-        cql = statements.update(tuple(changes))
-        self._rows(cql, [*changes.values(), *table.key_values(document_id)])
-        return None
+        statements.table.check_changes(changes)
+        columns = ", ".join(f"{quoted(name)} = ?" for name in changes)
+        cql = f"UPDATE {statements.name} SET {columns} {statements.where_key}"
+        self._rows(cql, [*changes.values(), *statements.table.key_values(document_id)])
 
     def delete(self, kind: Kind, document_id: bytes) -> bool:
         """A read, then a delete; not one transaction."""
@@ -256,30 +214,25 @@ class CassandraClient(ProcessClient[Shared, Statements]):
         if query.where:
             raise self._cannot("count of conditions")
         statements = self._table(query.kind)
-        key = statements.table.key
-        token = f"token({', '.join(map(quoted, key[:-1] or key))})"
+        token = f"token({statements.partition})"
         cql = f"SELECT count(*) FROM {statements.name} WHERE {token} > ? AND {token} <= ?"
-        parts = _PARTS_PER_NODE * len(self._shared.endpoints)
+        parts = _PARTS_PER_NODE * len(self._endpoints)
         # No row has the first token.
         limits = [_FIRST_TOKEN + n * (_TOKENS - 1) // parts for n in range(parts + 1)]
-        answers = self._execute_many("count", cql, pairwise(limits))
+        answers = self._execute_many("count", cql, list(pairwise(limits)))
         return sum(int(number) for ((number,),) in answers)
 
     def owner(self, kind: Kind, document_id: bytes) -> str | None:
         """Name of the node whose part of the ring has the id: the first replica."""
-        routing_key = self.routing_key(kind, document_id)
-        metadata = self._shared.session.cluster.metadata
-        names = {(e.address, e.port): e.name for e in self._shared.endpoints}
-        for host in metadata.get_replicas(KEYSPACE, routing_key)[:1]:
-            return names.get((host.endpoint.address, host.endpoint.port))
-        return None
-
-    def routing_key(self, kind: Kind, document_id: bytes) -> bytes:
-        """The bytes whose hash is the document's place on the ring."""
         statements = self._table(kind)
-        key, prepared = statements.table.key_values(document_id), self._prepared(statements.get)
-        routing_key: bytes = self._try("owner", lambda: prepared.bind(key).routing_key)
-        return routing_key
+        if len(self._endpoints) == 1:
+            return self._endpoints[0].name
+        key = statements.table.key_values(document_id)
+        bound = self._try("owner", lambda: self._prepare(statements.get).bind(key))
+        metadata = self._session.cluster.metadata
+        for host in metadata.get_replicas(KEYSPACE, bound.routing_key)[:1]:
+            return self._names.get((host.endpoint.address, host.endpoint.port))
+        return None
 
     def disk_bytes(self) -> int:
         """Of the tables on the disks of all nodes, replicas and indexes counted, after a flush of
@@ -308,68 +261,46 @@ class CassandraClient(ProcessClient[Shared, Statements]):
 
     def close(self) -> None:
         """Closes the connections of all threads."""
-        with self._shared.lock:
-            closed, self._closed = self._closed, True
-        if not closed:
-            self._shared.session.cluster.shutdown()
+        self._closed = True
+        self._session.cluster.shutdown()
 
-    def _hosts(self) -> list[Any]:
-        """The nodes as the driver knows them."""
-        return list(self._shared.session.cluster.metadata.all_hosts())
-
-    def _prepared(self, cql: str) -> Any:
+    def _prepare(self, cql: str) -> Any:
         """The statement, prepared once in a process."""
-        statement = self._shared.prepared.get(cql)
+        statement = self._prepared.get(cql)
         if statement is None:
-            statement = self._try("prepare", lambda: self._shared.session.prepare(cql))
-            self._shared.prepared[cql] = statement
+            statement = self._prepared[cql] = self._session.prepare(cql)
         return statement
 
     def _rows(self, cql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """All rows of a prepared statement, over all pages."""
-        statement = self._prepared(cql)
-        return self._try("query", lambda: list(self._shared.session.execute(statement, values)))
+        return self._try("query", lambda: list(self._session.execute(self._prepare(cql), values)))
 
-    def _execute_many(self, verb: str, cql: str, values: Iterable[Any]) -> list[Any]:
+    def _execute_many(self, verb: str, cql: str, values: Collection[Any]) -> list[Any]:
         """The results of a statement for each of the values, in their order."""
-        statement = self._prepared(cql)
-        # All are bound before the first is sent: a refused batch leaves nothing behind.
-        pending = self._try(verb, lambda: dict(enumerate(map(statement.bind, values))))
-        results: list[Any] = [None] * len(pending)
 
-        def execute_pending() -> None:
+        def execute_all() -> list[Any]:
+            # All are bound before the first is sent: a refused batch leaves nothing behind.
+            statement = self._prepare(cql)
+            bound = [(statement.bind(one), ()) for one in values]
+            # Not `raise_on_first_error`: that would leave requests in flight.
             answers = execute_concurrent(
-                self._shared.session,
-                [(bound, ()) for bound in pending.values()],
-                concurrency=self._shared.concurrency,
-                raise_on_first_error=False,
+                self._session, bound, self._concurrency, raise_on_first_error=False
             )
-            errors = []
-            for n, (success, result) in zip(list(pending), answers, strict=True):
-                if success:
-                    results[n] = result
-                    del pending[n]
-                else:
-                    errors.append(result)
-            if errors:
-                # A permanent one first: what passes is not worth another try then.
-                raise min(errors, key=lambda error: isinstance(error, TRANSIENT))
+            for success, result in answers:
+                if not success:
+                    raise result
+            return [result for _, result in answers]
 
-        self._try(verb, execute_pending)
-        return results
+        return self._try(verb, execute_all)
 
     def _rows_of_nodes(self, cql: str) -> list[tuple[Any, ...]]:
         """The rows of a virtual table, which each node has of its own."""
-        session = self._shared.session
-        return self._try(
-            "query", lambda: [row for h in self._hosts() for row in session.execute(cql, host=h)]
-        )
+        hosts, execute = self._session.cluster.metadata.all_hosts(), self._session.execute
+        return self._try("query", lambda: [row for h in hosts for row in execute(cql, host=h)])
 
-    def _query(
-        self, verb: str, cql: str, level: int = ConsistencyLevel.ONE, values: Any = None
-    ) -> list[tuple[Any, ...]]:
+    def _query(self, verb: str, cql: str | SimpleStatement, values: Any = None) -> list[Row]:
         """The rows of a statement that is asked once."""
-        return self._try(verb, lambda: execute(self._shared.session, cql, level, values))
+        return self._try(verb, lambda: list(self._session.execute(cql, values)))
 
     def _try(self, verb: str, action: Callable[[], _Result]) -> _Result:
         self._check_open()
@@ -377,7 +308,7 @@ class CassandraClient(ProcessClient[Shared, Statements]):
             return retried(action)
 
     def _error_message(self, error: Exception) -> str:
-        return f"{', '.join(map(str, self._shared.endpoints))}: {error_message(error)}"
+        return f"{', '.join(map(str, self._endpoints))}: {super()._error_message(error)}"
 
 
 def bounds(column: Field, operator: Operator, value: Any) -> list[tuple[str, Any]]:

@@ -1,4 +1,4 @@
-"""The driver's sessions with Cassandra: of a client, and with one node while a cluster is made.
+"""The driver's sessions with Cassandra, and the errors after which a request is sent again.
 
 Driver: https://docs.datastax.com/en/developer/python-driver/3.29/api/
 """
@@ -13,7 +13,6 @@ from ssl import SSLContext
 from typing import Any, TypeVar
 
 from cassandra import (
-    AuthenticationFailed,
     ConsistencyLevel,
     DriverException,
     OperationTimedOut,
@@ -32,17 +31,17 @@ from cassandra.policies import (
     WhiteListRoundRobinPolicy,
 )
 from cassandra.protocol import ErrorMessage
-from cassandra.query import SimpleStatement, tuple_factory
+from cassandra.query import tuple_factory
 
 from storewise.engines.contract.engine import Endpoint
+from storewise.engines.contract.server import Credentials
 
 _Result = TypeVar("_Result")
 
-#: Of the native protocol; 5 puts checksums around each frame, which cost a client time.
-PROTOCOL_VERSION = 4
 #: The only one, as SimpleSnitch calls it.
 DATACENTER = "datacenter1"
-_CONNECT_SECONDS = 5.0
+#: Of the native protocol; 5 puts checksums around each frame, which cost a client time.
+_PROTOCOL_VERSION = 4
 #: Above the servers' own timeouts: they say more than "no answer".
 _REQUEST_SECONDS = 75.0
 _RECONNECT_SECONDS = 0.5
@@ -60,10 +59,8 @@ logging.getLogger("cassandra").setLevel(logging.CRITICAL)
 
 def open_session(
     endpoints: Sequence[Endpoint],
-    user: str,
-    password: str,
+    credentials: Credentials,
     level: int = ConsistencyLevel.ONE,
-    *,
     balancing: LoadBalancingPolicy | None = None,
     tls: SSLContext | None = None,
 ) -> Any:
@@ -80,12 +77,11 @@ def open_session(
     )
     driver = Driver(
         [DefaultEndPoint(endpoint.address, endpoint.port) for endpoint in endpoints],
-        auth_provider=PlainTextAuthProvider(user, password),
+        auth_provider=PlainTextAuthProvider(credentials.user, credentials.password),
         ssl_context=tls,
-        protocol_version=PROTOCOL_VERSION,
+        protocol_version=_PROTOCOL_VERSION,
         compression=False,
-        connect_timeout=_CONNECT_SECONDS,
-        control_connection_timeout=_CONNECT_SECONDS,
+        control_connection_timeout=5.0,
         reconnection_policy=ConstantReconnectionPolicy(_RECONNECT_SECONDS, None),
         max_schema_agreement_wait=60,
         execution_profiles={EXEC_PROFILE_DEFAULT: profile},
@@ -93,29 +89,22 @@ def open_session(
     try:
         # Else the first requests leave out nodes that are not connected yet.
         return driver.connect(wait_for_all_pools=True)
-    except FAILURES:
+    except BaseException:
         driver.shutdown()
         raise
 
 
 @contextmanager
 def node_session(
-    endpoint: Endpoint, user: str, password: str, tls: SSLContext | None = None
+    endpoint: Endpoint, credentials: Credentials, tls: SSLContext | None = None
 ) -> Iterator[Any]:
     """A session with this node alone, whatever it knows of others. Raises `FAILURES`."""
-    policy = WhiteListRoundRobinPolicy([endpoint.address])
-    session = open_session([endpoint], user, password, balancing=policy, tls=tls)
+    one_node = WhiteListRoundRobinPolicy([endpoint.address])
+    session = open_session([endpoint], credentials, balancing=one_node, tls=tls)
     try:
         yield session
     finally:
         session.cluster.shutdown()
-
-
-def execute(
-    session: Any, cql: str, level: int = ConsistencyLevel.ONE, values: Any = None
-) -> list[tuple[Any, ...]]:
-    """The rows of a statement that is asked once; raises `FAILURES`."""
-    return list(session.execute(SimpleStatement(cql, consistency_level=level), values))
 
 
 def retried(
@@ -138,23 +127,3 @@ def retried(
             if clock() >= until:
                 raise
         sleep(_RECONNECT_SECONDS / 2)
-
-
-def error_message(error: BaseException) -> str:
-    """One line: what each host said, where there are several."""
-    if isinstance(error, NoHostAvailable):
-        hosts = [
-            f"{getattr(host, 'endpoint', host)}: {error_message(reason)}"
-            for host, reason in dict(error.errors or {}).items()
-            if isinstance(reason, BaseException)
-        ]
-        # The driver gives up on nodes that it knows to be down without asking them.
-        return "no server answers" + (f": {'; '.join(hosts)}" if hosts else "")
-    text = error.summary_msg() if isinstance(error, ErrorMessage) else str(error)
-    return " ".join(text.split()) or type(error).__name__
-
-
-def sign_in_errors(error: BaseException) -> list[str]:
-    """What servers said that did not let a client sign in."""
-    errors = error.errors.values() if isinstance(error, NoHostAvailable) else [error]
-    return [str(reason) for reason in errors if isinstance(reason, AuthenticationFailed)]

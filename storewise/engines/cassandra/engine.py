@@ -1,8 +1,8 @@
 """Cassandra: one server, or a ring of several with replicas.
 
 What a server is started with is in `server.yaml` and the templates, its place on the ring and the
-first start of data0 in `launch`, how several become a ring in `cluster`, where clients sign in and
-try again in `connection`, what they do in `client`.
+first start of data0 in `launch` and `bootstrap`, how several become a ring in `cluster`, where
+clients sign in and try again in `connection`, what they do in `client`.
 """
 
 from __future__ import annotations
@@ -11,16 +11,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from cassandra import ConsistencyLevel
 from pydantic import Field as Setting
 
-from storewise.engines.cassandra.client import connect
+from storewise.engines.cassandra.client import CassandraClient
 from storewise.engines.cassandra.cluster import make_ring
-from storewise.engines.cassandra.connection import (
-    FAILURES,
-    error_message,
-    node_session,
-    sign_in_errors,
-)
+from storewise.engines.cassandra.connection import FAILURES, node_session
 from storewise.engines.cassandra.launch import launch_of
 from storewise.engines.contract.engine import Client, Cluster, Endpoint, Flags, Mode
 from storewise.engines.contract.server import (
@@ -37,8 +33,10 @@ from storewise.engines.support.java import JavaSettings
 from storewise.engines.support.server_spec import ConfigSettings, ServerSpec, SpecEngine
 from storewise.errors import EngineError
 
-#: What a server says that has looked up the user (and did not fail to).
-_REFUSALS = ("incorrect", "not permitted to log in", "Bad credentials")
+#: What the driver says where a node did not let it sign in ...
+_REFUSED = "Failed to authenticate"
+#: ... and what the node has added if it failed to look the user up.
+_UNDECIDED = "Unable to perform authentication"
 
 
 class CassandraSettings(JavaSettings, ConfigSettings):
@@ -99,22 +97,16 @@ class CassandraEngine(SpecEngine):
     def not_started_reason(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
         """A server that does not let the session's user in has started: before the ring is formed
         only data0 knows that user."""
-        try:
-            with node_session(endpoint, credentials.user, credentials.password):
-                return None
-        except FAILURES as error:
-            return None if sign_in_errors(error) else error_message(error)
+        reason = _sign_in_error(endpoint, credentials)
+        return None if reason and _REFUSED in reason else reason
 
     def not_ready_reason(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
-        try:
-            with node_session(endpoint, credentials.user, credentials.password):
-                return None
-        except FAILURES as error:
-            if any(words in reason for reason in sign_in_errors(error) for words in _REFUSALS):
-                raise EngineError(
-                    f"cassandra: {endpoint} refuses the user or password of this session"
-                ) from error
-            return error_message(error)
+        reason = _sign_in_error(endpoint, credentials)
+        if reason and _REFUSED in reason and _UNDECIDED not in reason:
+            raise EngineError(
+                f"cassandra: {endpoint} refuses the user or password of this session: {reason}"
+            )
+        return reason
 
     def join(self, node: Node, context: ClusterContext, run: Run) -> None:
         """data0 waits for the ring and gives each node a copy of the session's user."""
@@ -127,6 +119,15 @@ class CassandraEngine(SpecEngine):
         return super().open_ports(spec, topology, settings) if topology.nodes > 1 else {}
 
     def connect(self, cluster: Cluster, mode: Mode) -> Client:
-        driver = self.spec.consistency[self.level_of(cluster)].driver
-        settings = self.settings_of(cluster.settings)
-        return connect(cluster, mode, str(driver["consistency_level"]), settings.concurrency)
+        level = self.spec.consistency[self.level_of(cluster)].driver["consistency_level"]
+        concurrency = self.settings_of(cluster.settings).concurrency
+        return CassandraClient(cluster, mode, ConsistencyLevel.name_to_value[level], concurrency)
+
+
+def _sign_in_error(endpoint: Endpoint, credentials: Credentials) -> str | None:
+    """The driver's message where a user cannot sign in at a node."""
+    try:
+        with node_session(endpoint, credentials):
+            return None
+    except FAILURES as error:
+        return str(error)

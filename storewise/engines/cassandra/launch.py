@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import ipaddress
 import json
-import os
 import sys
 from dataclasses import replace
 
@@ -32,17 +29,17 @@ def launch_of(spec: ServerSpec, node: Node, settings: JavaSettings) -> Launch:
         launch = replace(launch, stop_seconds=_RING_STOP_SECONDS)
     if node.spec.index > 0:
         return launch
-    first = replace(node, topology=Topology(), peers=(), address=_LOOPBACK, consistency="durable")
-    first_launch = _launch(spec, first, settings, first_start=True)
+    alone = replace(node, topology=Topology(), address=_LOOPBACK, consistency="durable")
+    first = _launch(spec, alone, settings, first_start=True)
     plan = {
-        "command": first_launch.command,
+        "command": first.command,
         "port": node.port,
         "key": str(node.directory / "own.pem"),
         "user": node.credentials.user,
         "password": node.credentials.password,
     }
-    files = {f"{_FIRST}/{name}": text for name, text in first_launch.files.items()}
     plan_file = f"{_FIRST}/plan.json"
+    files = {f"{_FIRST}/{name}": text for name, text in first.files.items()}
     module = "storewise.engines.cassandra.bootstrap"
     return replace(
         launch,
@@ -57,11 +54,6 @@ def _launch(
 ) -> Launch:
     alone = node.topology.nodes == 1
     seeds = [f"{peer.address}:{peer.ports['gossip']}" for peer in node.peers]
-    programs = node.installation.programs
-    places = dict.fromkeys((programs["jars"], programs["home"] / "lib", programs["home"]))
-    # Tells sessions with one name apart, and says nothing of their secrets: no node must ever talk
-    # to one of another session, whatever ports they find again.
-    mark = hashlib.sha256(b"cluster name " + node.credentials.key.encode()).hexdigest()[:12]
     return spec.launch(
         node,
         settings,
@@ -69,11 +61,8 @@ def _launch(
         alone=alone,
         configuration=node.directory / (_FIRST if first_start else ""),
         seeds=[f"{_LOOPBACK}:{node.ports['gossip']}"] if alone else seeds,
-        cluster_name=f"{node.session}-{mark}",
         initial_token=initial_token(node),
-        ring_delay_ms=ring_delay_ms(node),
         heap_mb=max(_MIN_HEAP_MB, heap_mb(node.spec.memory_mb, settings.heap_share)),
-        class_path=os.pathsep.join(f"{place}/*" for place in places),
     )
 
 
@@ -85,12 +74,5 @@ def initial_token(node: Node) -> int:
     (Murmur3Partitioner).
     """
     first = int(Murmur3Token.hash_fn(node.credentials.user.encode()))
-    token = first + node.spec.index * _TOKENS // max(1, node.topology.nodes)
+    token = first + node.spec.index * _TOKENS // node.topology.nodes
     return (token + _TOKENS // 2) % _TOKENS - _TOKENS // 2
-
-
-def ring_delay_ms(node: Node) -> int:
-    """How long a node waits for news of the others before it takes its tokens."""
-    if node.topology.nodes == 1:
-        return 1_000
-    return 5_000 if ipaddress.ip_address(node.address).is_loopback else 30_000

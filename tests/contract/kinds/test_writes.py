@@ -163,8 +163,10 @@ def test_tables_of_another_workload_are_not_taken_for_ours(store):
         if name not in SQL:
             other = Kind("other", (Field("_id", "key", "a key"), Field("f", "str", "text")))
             words = r"other was never created|another workload: usertable"
-        with pytest.raises(EngineError, match=words):
-            connect(replace(store.cluster, kinds=(other,)), "read").get(other, b"1")
+        foreign = replace(store.cluster, kinds=(other,))
+        refused = pytest.raises(EngineError, match=words)
+        with refused, closing(connect(foreign, "read")) as client:
+            client.get(other, b"1")
     elif name == "sqlite" or (store.writer is None and name != "chdb"):
         other = Kind("usertable", (Field("_id", "key", ""), Field("field0", "str", "")))
         cluster = replace(store.cluster, kinds=(other, MEASURES))

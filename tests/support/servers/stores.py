@@ -96,14 +96,13 @@ def empty_mongodb(cluster):
 
 
 def empty_cassandra(cluster):
-    from storewise.engines.cassandra.client import KEYSPACE
-    from storewise.engines.cassandra.connection import execute, node_session
+    from storewise.engines.cassandra.cluster import KEYSPACE
+    from storewise.engines.cassandra.connection import node_session
 
-    secrets = secrets_of(cluster)
     tables = f"SELECT table_name FROM system_schema.tables WHERE keyspace_name = '{KEYSPACE}'"
-    with node_session(cluster.endpoints[0], secrets.user, secrets.password) as session:
-        for (name,) in execute(session, tables):
-            execute(session, f'DROP TABLE {KEYSPACE}."{name}"')
+    with node_session(cluster.endpoints[0], secrets_of(cluster)) as session:
+        for (name,) in session.execute(tables):
+            session.execute(f'DROP TABLE {KEYSPACE}."{name}"')
 
 
 def empty_hbase(cluster):
