@@ -7,7 +7,6 @@ The engine says what to start and how to ask it; `storewise.session` starts, wat
 from __future__ import annotations
 
 import json
-import re
 import secrets
 import signal
 import time
@@ -17,16 +16,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from storewise.engines.contract.engine import Cluster, Endpoint, Engine, EngineSettings
 from storewise.errors import EngineError
 
-#: A node that outlives others waits so long for their end, s.
-OUTLIVE_SECONDS = 60.0
-
-
-_MODULE = re.compile(r"[A-Za-z0-9_+][A-Za-z0-9_.+@-]*(/[A-Za-z0-9_+][A-Za-z0-9_.+@-]*)*")
+#: Of environment modules. A path would run the module file that lies there, an option do more.
+_MODULE_NAME = r"^[A-Za-z0-9_+][\w.+@-]*(/[A-Za-z0-9_+][\w.+@-]*)*$"
 
 
 class ServerSettings(EngineSettings):
@@ -37,16 +33,10 @@ class ServerSettings(EngineSettings):
         description="directory of the installation (it, or its bin/ or sbin/, holds the programs)",
     )
     module: str | None = Field(
-        default=None, description="environment module to load first, such as `postgresql/16`"
+        default=None,
+        pattern=_MODULE_NAME,
+        description="environment module to load first, such as `postgresql/16`",
     )
-
-    @field_validator("module")
-    @classmethod
-    def _a_name(cls, module: str | None) -> str | None:
-        # A path would run the module file that lies there, an option do something else.
-        if module is not None and not _MODULE.fullmatch(module):
-            raise ValueError(f"{module!r} is no name of a module, such as postgresql/16")
-        return module
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +75,7 @@ class NodeSpec:
     """Names of the further ports that its server listens on (gossip, JMX, HTTP)."""
     outlives: tuple[str, ...] = ()
     """Roles, of nodes on jobs of their own, that end before this node when a session is closed;
-    it waits for them for `OUTLIVE_SECONDS` at most."""
+    it waits for them for a minute at most."""
 
     @property
     def name(self) -> str:

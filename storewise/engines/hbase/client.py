@@ -110,8 +110,6 @@ class HbaseClient(ThreadClient[Shared, RowFormat]):
     def create(self, schema: Schema) -> None:
         """Tables are split while they are made, and spread over the region servers."""
         shared = self._writing("create")
-        if schema.indexes and schema.index_time != "none":
-            raise self._cannot("secondary index")
         note, known = self._new_note(schema), self._schemas()
         family = idl.TColumnFamilyDescriptor(
             name=FAMILY,

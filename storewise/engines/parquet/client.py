@@ -188,8 +188,6 @@ class ParquetClient(DuckReads[Shared]):
 
     def create(self, schema: Schema) -> None:
         shared = self._writing("create")
-        if schema.index_time != "none" and schema.indexes:
-            raise EngineError("parquet has no secondary indexes: its flags say so")
         store = shared.places[0]
         with shared.lock:
             tables = make_tables(schema, composite=True)

@@ -75,8 +75,6 @@ class RiakClient(ThreadClient[Shared, Table]):
     def create(self, schema: Schema) -> None:
         """Buckets come into being with their first key; what is kept is the schema."""
         self._writing("create")
-        if schema.indexes and schema.index_time != "none":
-            raise self._cannot("secondary index")
         content = pb.RpbContent(value=self._new_note(schema).encode(), content_type=_JSON)
         put = pb.RpbPutReq(**SCHEMA, content=content, w=QUORUMS["quorum"], dw=QUORUMS["quorum"])
         self._request(put, pb.RpbPutResp)

@@ -115,8 +115,6 @@ class ValkeyClient(ThreadClient[Shared, KeyLayout]):
     def create(self, schema: Schema) -> None:
         """Store the schema only: Valkey creates keys at their first write."""
         shared = self._writing("create")
-        if schema.indexes and schema.index_time != "none":
-            raise self._cannot("secondary index")
         note, key = self._new_note(schema), self._tags[0] + _SCHEMA
         is_new = self._connections.ask(0, Valkey.set, key, note, nx=True)
         if is_new and shared.level == "memory":

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from storewise.atomic import listed
 from storewise.engines.contract.engine import Endpoint
-from storewise.engines.contract.server import OUTLIVE_SECONDS, Installation, NodeSpec, ServerEngine
+from storewise.engines.contract.server import Installation, NodeSpec, ServerEngine
 from storewise.errors import ConfigError, EngineError, StorewiseError
 from storewise.metrics.canary import run_canary
 from storewise.metrics.census import Census
@@ -60,6 +60,8 @@ _RESERVE_SHARE, _RESERVE_SECONDS = 0.25, 90.0
 _CLOCK_WARNING = 0.1
 #: For nodes of an aborted trial, s; one whose job was killed never says that it has gone.
 _GONE_SECONDS = 15.0
+#: A node that outlives others waits so long for their end, s.
+OUTLIVE_SECONDS = 60.0
 _LOG_EVERY = 60.0
 
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 from storewise.engines.contract.engine import Cluster, Schema
 from storewise.engines.contract.server import (
-    OUTLIVE_SECONDS,
     ClusterContext,
     Credentials,
     Node,
@@ -20,6 +19,7 @@ from storewise.engines.contract.server import (
 )
 from storewise.engines.registry import engine as engine_named
 from storewise.errors import Aborted, EngineError
+from storewise.session.jobs.node import OUTLIVE_SECONDS
 from storewise.session.server.address import LOOPBACK, address_of
 from storewise.session.server.guard import POLL
 from storewise.session.server.server import Server, start_server
