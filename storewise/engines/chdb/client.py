@@ -62,7 +62,7 @@ class Shared(SqlState):
     durable: bool
     databases: dict[int, str] = field(default_factory=dict)
     """The database that stands for each store, by its number."""
-    links: Path | None = None
+    links: Path = field(default_factory=lambda: DIRECTORY / f"readers-{next(NUMBERS)}")
     """Of a reader: where the links to the stores' tables are."""
 
 
@@ -109,9 +109,7 @@ class ChdbClient(EmbeddedSql[Shared]):
         shared = self._shared
         schema = self._described(store)
         assert schema is not None  # the file is there
-        if shared.links is None:
-            shared.links = DIRECTORY / f"readers-{next(NUMBERS)}"
-            shared.links.mkdir()
+        shared.links.mkdir(exist_ok=True)
         # By way of a link, because ClickHouse takes one path for one disk only, and keeps disks.
         path, place = self._stores[store], shared.links / str(store)
         place.symlink_to((path / DATA / _database(path)).resolve(), target_is_directory=True)
@@ -293,8 +291,7 @@ class ChdbClient(EmbeddedSql[Shared]):
             for (table,) in connection.rows(listed):
                 connection.rows(f"DETACH TABLE {name}.{quoted(table)}")
             connection.rows(f"DROP DATABASE {name}")
-        if self._shared.links is not None:
-            shutil.rmtree(self._shared.links, ignore_errors=True)
+        shutil.rmtree(self._shared.links, ignore_errors=True)
 
     _error_message = staticmethod(error_message)
 

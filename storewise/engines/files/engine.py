@@ -175,10 +175,7 @@ class FilesClient(ProcessClient[ProcessState[Table], Table]):
 
     def histogram(self, query: Histogram) -> dict[int, int]:
         self._table(query.kind).column(query.field)
-        total: Counter[int] = Counter()
-        for part in self._all(query):
-            total.update(part)
-        return dict(total)
+        return dict(sum(map(Counter, self._all(query)), Counter[int]()))
 
     def disk_bytes(self) -> int:
         """Of the input files, as they lie on disk."""

@@ -4,13 +4,12 @@ Processes of their own do it, which import this module and no engine."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
-from storewise.documents import KINDS, Document, Kind
+from storewise.documents import KINDS, Kind
 from storewise.engines.contract.queries import Count, Find, Histogram, Scan, Top
 from storewise.ssearch.parse.batch import no_gc
 from storewise.ssearch.parse.reader import DocumentReader
@@ -40,20 +39,8 @@ ForkingPickler.register(Kind, lambda kind: (_kind, (kind.number,)))
 
 def answer(task: Task) -> Any:
     """The file's answer to the query; raises InputError for a file that cannot be read."""
+    reader = DocumentReader(task.path, task.digest, study_fields=task.study_fields)
     with no_gc():
-        documents = chain.from_iterable(_batches(task))
-        ids = task.ids
-        return task.query.answer(d for d in documents if ids is None or d["_id"] in ids)
-
-
-def _batches(task: Task) -> Iterator[list[Document]]:
-    """The stored documents of the query's kind, in the order of ids."""
-    left = task.documents
-    if not left:
-        return
-    for batch in DocumentReader(task.path, task.digest, study_fields=task.study_fields):
-        documents: list[Document] = getattr(batch, task.query.kind.table)[:left]
-        yield documents
-        left -= len(documents)
-        if not left:
-            return
+        documents = chain.from_iterable(getattr(batch, task.query.kind.table) for batch in reader)
+        stored, ids = islice(documents, task.documents), task.ids
+        return task.query.answer(d for d in stored if ids is None or d["_id"] in ids)

@@ -51,7 +51,7 @@ _OPTION = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class VersionSpec(_Part):
@@ -117,16 +117,11 @@ class RoleSpec(_Part):
     environment: Mapping[str, str] = {}
     remove_when_ready: tuple[str, ...] = ()
     refuses_root: bool = False
-    stop_signal: Signals = Signals.SIGTERM
+    stop_signal: str = "SIGTERM"
     stop_seconds: float = 30.0
     ports: Mapping[str, PortSpec] = {}
     strangers_can: str = ""
     """What anyone who reaches the port for clients can do, if it needs no password."""
-
-    @field_validator("stop_signal", mode="before")
-    @classmethod
-    def _by_name(cls, name: str) -> Signals:
-        return Signals[name]
 
 
 class ServerSpec(_Part):
@@ -273,14 +268,16 @@ class ServerSpec(_Part):
 
         return Launch(
             command=command(role.command),
-            files={name: render(self.package, f"{name}.j2", known) for name in role.files},
+            files={
+                name: _rendered(resource(self.package, f"{name}.j2"), known) for name in role.files
+            },
             directories=role.directories,
             steps=tuple(map(command, role.steps.get(product, ()))),
             cleanup=tuple(map(command, role.cleanup)),
             environment={name: _rendered(text, known) for name, text in role.environment.items()},
             remove_when_ready=role.remove_when_ready,
             refuses_root=role.refuses_root,
-            stop_signal=role.stop_signal,
+            stop_signal=Signals[role.stop_signal],
             stop_seconds=role.stop_seconds,
         )
 
@@ -403,11 +400,6 @@ class SpecEngine(ServerEngine):
         strangers = {name: role.ports[name].strangers_can for name in spec.ports}
         known = {"client port": role.strangers_can, **strangers}
         return {name: what for name, what in known.items() if what}
-
-
-def render(package: str, name: str, known: Mapping[str, Any]) -> str:
-    """The text of a template beside the modules of a package."""
-    return _rendered(resource(package, name), known)
 
 
 def _rendered(template: str, known: Mapping[str, Any]) -> str:
