@@ -138,13 +138,10 @@ class PhaseParams(BaseModel):
         if search is None:
             return data
         limits = SearchParams.model_validate(search)
-        if data.get("operations") is not None:
-            raise ValueError("a search ends by its own `seconds`: leave `operations` out")
-        for key, fixed in (("rate", None), ("seconds", limits.seconds)):
+        for key, fixed in (("operations", None), ("rate", None), ("seconds", limits.seconds)):
             if data.get(key) not in (None, fixed):
                 raise ValueError(f"a search sets `{key}` itself: leave it out")
-        ends = {"operations": None, "rate": limits.low, "seconds": limits.seconds}
-        return {**data, "search": limits, **ends}
+        return {**data, "search": limits, "rate": limits.low, "seconds": limits.seconds}
 
 
 class EndedParams(PhaseParams):

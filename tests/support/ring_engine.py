@@ -62,7 +62,7 @@ class RingEngine(TcpEngine):
     def peer_guards(self, endpoint):
         return {"gossip": "none", "http": "password"}
 
-    def open_ports(self, spec, topology, settings):
+    def open_ports(self, spec, topology):
         return {"gossip": "join"} if topology.nodes > 1 else {}
 
     def connect(self, cluster, mode):

@@ -113,10 +113,8 @@ class CassandraEngine(SpecEngine):
         if node.spec.index == 0:
             make_ring(context)
 
-    def open_ports(
-        self, spec: NodeSpec, topology: Topology, settings: Mapping[str, Any]
-    ) -> Mapping[str, str]:
-        return super().open_ports(spec, topology, settings) if topology.nodes > 1 else {}
+    def open_ports(self, spec: NodeSpec, topology: Topology) -> Mapping[str, str]:
+        return super().open_ports(spec, topology) if topology.nodes > 1 else {}
 
     def connect(self, cluster: Cluster, mode: Mode) -> Client:
         level = self.spec.consistency[self.level_of(cluster)].driver["consistency_level"]

@@ -173,8 +173,6 @@ class Client(ABC):
     `Engine.connect` makes one per process. In each step of a phase each thread calls `open_thread`,
     uses only the client that it returns, and calls `close_thread` of that client at the end.
 
-    A store that gets, puts and scans needs eight methods: `create`, `insert`, `get`, `update`,
-    `delete`, `scan`, `disk_bytes` and `close`; the others have defaults that say what they cost.
     EngineError is raised for unsupported operations and for every failure: never a driver's own
     exception type.
     """
@@ -239,9 +237,7 @@ class Client(ABC):
         an id that no document of the kind can have, such as one of another length."""
 
     def get_many(self, kind: Kind, document_ids: Sequence[bytes]) -> list[Document | None]:
-        """The documents of several ids, in their order, None for each that is missing.
-
-        The default asks for one after the other."""
+        """The documents of several ids, in their order, None for each that is missing."""
         return [self.get(kind, document_id) for document_id in document_ids]
 
     def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool | None:
@@ -273,9 +269,7 @@ class Client(ABC):
 
     def find(self, query: Find) -> list[Document]:
         """The documents that fulfil conditions. `flags.finds`: the store finds them;
-        `flags.ranges`: it does so by one condition.
-
-        The default reads every document of the kind by scans, and so do the next three."""
+        `flags.ranges`: it does so by one condition. Else they are looked for in all documents."""
         return query.answer(self.every(query.kind))
 
     def count(self, query: Count) -> int:
@@ -337,8 +331,7 @@ class Engine(ABC):
     lossy_levels: ClassVar[frozenset[str]] = frozenset({"relaxed"})
     """Those of the levels at which a lost document is a measurement, not a failed trial."""
     consistency_aliases: ClassVar[Mapping[str, str]] = {"strong": "durable", "weak": "relaxed"}
-    """The level that each of the two words stands for which all engines share
-    (`docs/consistency.md`)."""
+    """The levels that two words stand for which all engines share (`docs/consistency.md`)."""
     Settings: ClassVar[type[EngineSettings]] = EngineSettings
     packages: ClassVar[tuple[str, ...]] = ("storewise",)
     """Python packages of the client library, and of the engine where it is embedded."""
@@ -391,9 +384,8 @@ class Engine(ABC):
 
     def directories(self, settings: Mapping[str, Any], own: Path) -> tuple[Path, ...] | None:
         """Where the files are that a quota counts: `own`, which Storewise gives a loading worker or
-        a node, unless the settings name another place.
-
-        None where they cannot be counted: in S3, in HDFS, or where several nodes share a place."""
+        a node, unless the settings name another place. None where they cannot be counted: in S3, in
+        HDFS, or where several nodes share a place."""
         return (own,)
 
     @abstractmethod
@@ -402,11 +394,8 @@ class Engine(ABC):
 
 
 class ExternalEngine(Engine):
-    """An engine whose store is there already: a database that somebody else runs.
-
-    Storewise starts and stops no server of it. A trial makes tables of its own, whose names begin
-    with what no other trial has, and drops them at its end (`storewise.session.jobs.external`).
-    """
+    """An engine whose store is there already: a database that somebody else runs. A trial makes
+    tables of its own, whose names begin with what no other trial has, and drops them at its end."""
 
     @abstractmethod
     def of_trial(self, settings: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -212,10 +212,8 @@ class ServerEngine(Engine):
 
     @abstractmethod
     def roles(self, topology: Topology, settings: Mapping[str, Any]) -> tuple[NodeSpec, ...]:
-        """The nodes of a cluster; EngineError for a shape that the engine cannot have.
-
-        Pure: asked when the study is read, on a host that may not have the engine.
-        """
+        """The nodes of a cluster; EngineError for a shape that the engine cannot have. Pure: asked
+        when the study is read, on a host that may not have the engine."""
 
     @abstractmethod
     def find(self, settings: Mapping[str, Any]) -> Installation:
@@ -226,20 +224,15 @@ class ServerEngine(Engine):
         """How to start this node. Pure."""
 
     def not_started_reason(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
-        """Why the server has not started yet; None if it has. Its node polls this before `join`.
-
-        The default is `not_ready_reason`. An engine overrides it if its servers start before the
-        cluster knows the session's user.
-        """
+        """Why the server has not started yet; None if it has. Its node polls this before `join`. Of
+        another form where servers start before the cluster knows the session's user."""
         return self.not_ready_reason(endpoint, credentials)
 
     @abstractmethod
     def not_ready_reason(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
         """Why the server at `endpoint` cannot answer a query yet, as the driver's message; None if
-        it can. The query is sent as the session's user; before the bootstrap it may be a
-        simpler request.
-
-        EngineError if waiting will not help (the password is refused)."""
+        it can. The query is sent as the session's user; before the bootstrap it may be a simpler
+        request. EngineError if waiting will not help (the password is refused)."""
 
     def join(self, node: Node, context: ClusterContext, run: Run) -> None:
         """What can be done only on the node's own host once its server answers, such as joining
@@ -271,9 +264,7 @@ class ServerEngine(Engine):
         """What guards each of a node's further ports; by name."""
         return dict.fromkeys(endpoint.ports, self.guard)
 
-    def open_ports(
-        self, spec: NodeSpec, topology: Topology, settings: Mapping[str, Any]
-    ) -> Mapping[str, str]:
+    def open_ports(self, spec: NodeSpec, topology: Topology) -> Mapping[str, str]:
         """Ports of a node that ask nobody who they are, by name, and what whoever reaches them
         could do ("read and write"). Off loopback a study must allow them."""
         return {} if self.flags.authentication else {"client port": "read and write"}

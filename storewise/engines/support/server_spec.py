@@ -393,9 +393,7 @@ class SpecEngine(ServerEngine):
         ports = self.spec.roles[endpoint.role].ports
         return {name: ports[name].guard for name in endpoint.ports}
 
-    def open_ports(
-        self, spec: NodeSpec, topology: Topology, settings: Mapping[str, Any]
-    ) -> Mapping[str, str]:
+    def open_ports(self, spec: NodeSpec, topology: Topology) -> Mapping[str, str]:
         role = self.spec.roles[spec.role]
         strangers = {name: role.ports[name].strangers_can for name in spec.ports}
         known = {"client port": role.strangers_can, **strangers}

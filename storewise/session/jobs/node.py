@@ -399,7 +399,7 @@ class _Node:
                 name: {"port": port, "guard": guards.get(name, "")}
                 for name, port in server.endpoint.ports.items()
             },
-            open_ports=dict(engine.open_ports(spec, self.trial.topology, self.trial.settings)),
+            open_ports=dict(engine.open_ports(spec, self.trial.topology)),
             versions={"server": server.node.installation.version},
             programs={name: str(path) for name, path in server.node.installation.programs.items()},
             kept=gone.kept,
@@ -412,7 +412,7 @@ class _Node:
 def _port_warnings(engine: ServerEngine, spec: NodeSpec, trial: Trial, address: str) -> list[str]:
     """Warnings about a node's ports; ConfigError for ports off loopback that nothing guards and
     that the study does not allow."""
-    open_ports = engine.open_ports(spec, trial.topology, trial.settings)
+    open_ports = engine.open_ports(spec, trial.topology)
     if not open_ports or is_loopback(address):
         return []
     names = "; ".join(f"{name}: who reaches it can {what}" for name, what in open_ports.items())

@@ -119,7 +119,7 @@ def test_ports_without_a_guard_are_named(name, shape, guarded):
     for spec in described.roles(topology, {}):
         ports = {"client port", *spec.ports}
         expected = set() if guarded is None else ports - guarded
-        assert set(described.open_ports(spec, topology, {})) == expected
+        assert set(described.open_ports(spec, topology)) == expected
         if name == "cassandra":
             assert bool(spec.meets) == bool(expected)
 

@@ -185,7 +185,7 @@ BAD = {
     "a search of one rate": run("{search: {limit_ms: 1, low: 5, high: 5}}", "must be above"),
     "a search without an end": run("{search: {limit_ms: 1, low: 5}}", "is missing",
                                    at="phases.1.c.high"),
-    "operations of a search": run(f"{{operations: 9, search: {SEARCH}}}", "leave `operations` out"),
+    "operations of a search": run(f"{{operations: 9, search: {SEARCH}}}", "`operations` itself"),
     "a rate of a search": run(f"{{rate: 7, search: {SEARCH}}}", "sets `rate` itself"),
     "unknown arrivals": run("{operations: 5, rate: 1, arrivals: bursts}", "'bursts'",
                             at="phases.1.c.arrivals"),
