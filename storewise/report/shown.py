@@ -80,9 +80,9 @@ TABLES = (
     ),
     Spec(
         "questions",
-        "Questions: who answered them, by which call, and which index may serve them. Clients read "
-        "SSEARCH files",
-        ("answered_by", "verb", "indexes"),
+        "Questions: who answered them, by which call, and whether the store says that it takes an "
+        "index. Clients read SSEARCH files",
+        ("answered_by", "verb", "uses_index"),
         ("phase", "query", SETTING),
         _questions,
         "plans",

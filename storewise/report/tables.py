@@ -92,7 +92,6 @@ _HEADS = {
     "store_bytes": "size of the store",
     "node_bytes": "size of servers' directories",
     "canary_cpu": "digests per s",
-    "indexes": "index that may serve it",
     "open_ports": "OPEN PORTS",
     "kept": "kept: remove it by hand",
     "other": "step",

@@ -6,9 +6,10 @@ back by their ids, and compare them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
 from storewise.documents import Document, Kind
 from storewise.engines.contract.queries import Count
@@ -68,6 +69,39 @@ def check_kind(
         result.lost = round(acknowledged * missing / result.checked)
         result.counted = expected - result.lost
     return result
+
+
+def check_sample(
+    context: VerifyContext,
+    kind: Kind,
+    expected: int,
+    sample: Mapping[bytes, Document],
+    ids_of: Callable[[NDArray[np.int64]], list[bytes]],
+    generator: np.random.Generator,
+    name_of: Callable[[bytes], str],
+    unsure: int = 0,
+) -> Checked:
+    """Count the documents of a kind and compare a sample of them (by id), field by field.
+
+    `ids_of` gives the ids of documents by their numbers, below `expected`: an engine that cannot
+    count is asked for all of them, or for MAX_READ of more, drawn with replacement."""
+
+    def ids() -> Iterator[list[bytes]]:
+        if not counts_natively(context) and expected <= MAX_READ:
+            for at in range(0, expected, BATCH):
+                yield ids_of(np.arange(at, min(at + BATCH, expected)))
+            return
+        some = list(sample)
+        yield from (some[at : at + BATCH] for at in range(0, len(some), BATCH))
+        if not counts_natively(context):
+            for _ in range(MAX_READ // BATCH):
+                yield ids_of(generator.integers(0, expected, BATCH))
+
+    def difference(document_id: bytes, stored: Document) -> str | None:
+        made = sample.get(document_id)
+        return None if made is None else difference_of(made, stored)
+
+    return check_kind(context, kind, expected, ids(), difference, name_of, unsure)
 
 
 def difference_of(expected: Document, stored: Document) -> str | None:

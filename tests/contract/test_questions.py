@@ -59,43 +59,47 @@ def asked(documents):
     )
     stream = np.random.default_rng(3)
     params = QueryParams(operations=1, limit=7, width=12.5)
+
+    def best(where, limit):
+        return Find(Kind.ALIGN, (where,), order_by="e", limit=limit)
+
     drawn = [draw(name, params, pool, stream) for _ in range(3) for name in QUESTIONS]
     return [
         *drawn,
-        Question("best_hits", (Where("q", "=", "no such RNA"),)),
-        Question("best_hits", (Where("q", "=", pool.rna[0]),), limit=100_000),
-        Question("gene_hits", (Where("gene", "=", "no such gene"),)),
-        Question("strong_hits", (Where("e", "<", 1e300), Where("i", ">", 0.9))),
-        Question("top_genes", limit=1),
-        Question("bits_histogram", width=0.5),
+        Question("best_hits", best(Where("q", "=", "no such RNA"), 10)),
+        Question("best_hits", best(Where("q", "=", pool.rna[0]), 100_000)),
+        Question("gene_hits", Find(Kind.ALIGN, (Where("gene", "=", "no such gene"),))),
+        Question("strong_hits", Find(Kind.ALIGN, (Where("e", "<", 1e300), Where("i", ">", 0.9)))),
+        Question("top_genes", Top(Kind.ALIGN, "gene", 1)),
+        Question("bits_histogram", Histogram(Kind.ALIGN, "b", 0.5)),
     ]
 
 
 def plain(question, documents):
     """The answer by comprehensions over all documents."""
-    hits = documents[Kind.ALIGN]
+    hits, query = documents[Kind.ALIGN], question.query
     if question.name == "best_hits":
-        rna = question.where[0].value
-        mine = sorted((d["e"], d["_id"], d) for d in hits if d["q"] == rna)[: question.limit]
+        rna = query.where[0].value
+        mine = sorted((d["e"], d["_id"], d) for d in hits if d["q"] == rna)[: query.limit]
         by_id = {d["_id"]: d for kind in (Kind.RNA, Kind.GS) for d in documents[kind]}
         return [(d, by_id[d["rna"]], by_id[d["gs"]]) for _, _, d in mine]
     if question.name == "gene_hits":
-        gene = question.where[0].value
+        gene = query.where[0].value
         value = {}
         for name in {d["chr"] for d in hits if d["gene"] == gene}:
             mine_here = [d for d in hits if d["gene"] == gene and d["chr"] == name]
             value[name] = (len(mine_here), sorted(mine_here, key=lambda d: d["_id"]))
         return value
     if question.name == "strong_hits":
-        x, y = (one.value for one in question.where)
+        x, y = (one.value for one in query.where)
         strong = [d for d in hits if d["e"] < x and d["i"] > y]
         return sorted(strong, key=lambda d: (d["e"], d["_id"]))
     if question.name == "top_genes":
         genes = [d["gene"] for d in hits if d["gene"] is not None]
         counts = {gene: genes.count(gene) for gene in set(genes)}
-        return sorted(counts.items(), key=lambda item: (-item[1], item[0]))[: question.limit]
-    classes = [math.floor(d["b"] / question.width) for d in hits]
-    return {number: classes.count(number) for number in set(classes)}
+        return sorted(counts.items(), key=lambda item: (-item[1], item[0]))[: query.limit]
+    bins = [math.floor(d["b"] / query.width) for d in hits]
+    return {number: bins.count(number) for number in set(bins)}
 
 
 def compare(cluster, flags, request, documents):

@@ -18,7 +18,7 @@ from storewise.analysis.model.results import Results
 #: Of one query (at one selectivity), in one step of one trial.
 KEYS = ("trial", "phase", "step", "query", "selectivity_pct")
 _NUMBERS = ("threshold", "rows", "matched", "found", "executions", "seconds")
-COLUMNS = [*KEYS, *_NUMBERS, "answered_by", "verb", "indexes", "uses_index", "plan"]
+COLUMNS = [*KEYS, *_NUMBERS, "answered_by", "verb", "uses_index", "plan"]
 
 
 def plans(results: Results) -> pd.DataFrame:
@@ -27,9 +27,8 @@ def plans(results: Results) -> pd.DataFrame:
     Columns: KEYS; ``threshold`` (mv above which readings are looked for), ``rows`` (readings that
     are stored), ``matched`` (how many of them are above, by the generator; missing where that is
     only known of a sample), ``found`` (by the store), ``executions``, ``seconds`` (mean over
-    executions of all clients), ``answered_by`` (store or client), ``verb``, ``indexes`` (secondary
-    ones that may serve it), ``uses_index`` (True or False by the plan, missing where it does not
-    tell) and ``plan``, in the store's words.
+    executions of all clients), ``answered_by`` (store or client), ``verb``, ``uses_index`` (True or
+    False by the plan, missing where it does not tell) and ``plan``, in the store's words.
     """
     gathered: dict[tuple[Any, ...], dict[str, Any]] = {}
     times: dict[tuple[Any, ...], list[float]] = {}
@@ -43,7 +42,6 @@ def plans(results: Results) -> pd.DataFrame:
             told = {name: value for name, value in note.items() if name not in KEYS}
             row |= {name: value for name, value in told.items() if value is not None}
             row["verb"] = note.get("verb", note.get("by"))
-            row["indexes"] = ", ".join(note.get("indexes") or ())
             if "seconds" in note:
                 times.setdefault(key, []).extend(note["seconds"])
     for key, seconds in times.items():

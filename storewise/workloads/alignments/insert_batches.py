@@ -36,10 +36,10 @@ def parts_of(file: InputFile, context: ClientContext, size: int) -> Iterator[Par
     """
     # A sampled digest covers parts of the file only; then the size must do.
     sampled = file.queries is None
-    # An object is read only as it was listed.
-    if not is_remote(file.path):
-        _check_size(file)
     with open_input(file.path, file) as stream:
+        # An object is read only as it was listed.
+        if not is_remote(file.path) and (now := Path(file.path).stat().st_size) != file.bytes:
+            raise _changed(file, f"{file.bytes} bytes", f"{now} bytes")
         content = Digesting(stream, file.path)
         reader = DocumentReader(
             cast(BinaryIO, stream if sampled else content),
@@ -67,15 +67,6 @@ def parts_of(file: InputFile, context: ClientContext, size: int) -> Iterator[Par
             )
         if (digest := content.digest()) != file.digest:
             raise _changed(file, f"digest {file.digest.hex()}", digest.hex())
-
-
-def _check_size(file: InputFile) -> None:
-    try:
-        bytes_now = Path(file.path).stat().st_size
-    except OSError as error:
-        raise InputError(file.path, f"cannot be read: {error.strerror}") from error
-    if bytes_now != file.bytes:
-        raise _changed(file, f"{file.bytes} bytes", f"{bytes_now} bytes")
 
 
 def _changed(file: InputFile, expected: str, actual: str) -> InputError:

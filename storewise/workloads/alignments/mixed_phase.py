@@ -13,7 +13,6 @@ it was not acknowledged.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -21,7 +20,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from storewise.documents import KINDS, Kind, make_id
+from storewise.documents import DIGEST_BYTES, ID_BYTES, KINDS, Kind, split_id
 from storewise.engines.contract.engine import Client
 from storewise.errors import ConfigError, EngineError, InputError
 from storewise.ssearch.inputs.shards import load_shard
@@ -34,7 +33,7 @@ from storewise.workloads.alignments.insert_batches import (
     roll_back_file,
 )
 from storewise.workloads.alignments.point_reads import PointReads
-from storewise.workloads.alignments.stored_files import IdDraw, StoredFiles
+from storewise.workloads.alignments.stored_files import IdDraw, StoredFiles, make_ids
 from storewise.workloads.contract import ClientContext, EndedParams, Operation, blocks
 
 #: Numbers drawn at a time.
@@ -71,20 +70,17 @@ class _Inserts:
         prepare(files)
         self._parts = self._remaining(files)
         self._next: tuple[Part, dict[str, Any]] | None = None
-        #: Acknowledged parts: the number of documents up to each one's end, and where it begins.
-        self._ends: list[int] = []
-        self._places: list[tuple[Kind, bytes, int]] = []
+        #: Of all acknowledged documents, one after the other.
+        self._ids = bytearray()
 
     @property
     def documents(self) -> int:
-        return self._ends[-1] if self._ends else 0
+        return len(self._ids) // ID_BYTES
 
     def id_of(self, number: int) -> tuple[Kind, bytes]:
         """The id of one of the inserted documents, by its number in their order."""
-        at = bisect_right(self._ends, number)
-        kind, digest, first = self._places[at]
-        begin = self._ends[at - 1] if at else 0
-        return kind, make_id(digest, kind, first + number - begin)
+        document_id = bytes(self._ids[number * ID_BYTES : (number + 1) * ID_BYTES])
+        return split_id(document_id)[1], document_id
 
     def operation(self) -> Operation | None:
         """The next insert; the last one again where it was not acknowledged; None at the end."""
@@ -93,16 +89,18 @@ class _Inserts:
         if self._next is None:
             return None
         part, note = self._next
-        call = partial(self._insert, part, note)
-        return Operation("add", call, len(part.documents), part.bytes)
+        first, count = note["documents"][part.kind.number], len(part.documents)
+        prefix = np.frombuffer(bytes.fromhex(note["digest"]), np.uint8)[:DIGEST_BYTES]
+        ids = make_ids(np.tile(prefix, (count, 1)), part.kind, np.arange(first, first + count))
+        call = partial(self._insert, part, note, b"".join(ids))
+        return Operation("add", call, count, part.bytes)
 
-    def _insert(self, part: Part, note: dict[str, Any]) -> int:
+    def _insert(self, part: Part, note: dict[str, Any], ids: bytes) -> int:
         count, number = len(part.documents), part.kind.number
         note["unsure"][number] = count
         self._client.insert(part.kind, part.documents)
         note["unsure"][number] = 0
-        self._places.append((part.kind, bytes.fromhex(note["digest"]), note["documents"][number]))
-        self._ends.append(self.documents + count)
+        self._ids += ids
         note["documents"][number] += count
         self._next = None
         return count
@@ -114,6 +112,7 @@ class _Inserts:
         with fetched_ahead(files):
             for file in files:
                 skip = list(earlier.get(str(file.path), (0,) * len(KINDS)))
+                begin = self.documents
                 note: dict[str, Any] = {
                     "stored": str(file.path),
                     "digest": file.digest.hex(),
@@ -132,14 +131,7 @@ class _Inserts:
                     stored = {kind: note["documents"][kind.number] for kind in KINDS}
                     roll_back_file(self._client, context, file, stored, error)
                     note["documents"] = [0] * len(KINDS)
-                    self._forget(file.digest)
-
-    def _forget(self, digest: bytes) -> None:
-        """Leave a file's ids out of what is read."""
-        counts = np.diff(self._ends, prepend=0).tolist()
-        kept = [one for one in zip(self._places, counts, strict=True) if one[0][1] != digest]
-        self._places = [place for place, _ in kept]
-        self._ends = np.cumsum([count for _, count in kept], dtype=int).tolist()
+                    del self._ids[begin * ID_BYTES :]
 
 
 def mixed(client: Client, context: ClientContext) -> Iterator[Operation]:

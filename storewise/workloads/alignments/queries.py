@@ -4,7 +4,7 @@
 - ``gene_hits``: all hits of a gene, by chromosome: numbers and documents;
 - ``strong_hits``: all hits with an e-value below x and an identity above y;
 - ``top_genes``: the `limit` genes with the most hits;
-- ``bits_histogram``: numbers of hits by class of bit score.
+- ``bits_histogram``: numbers of hits by bin of bit score.
 
 Who answers depends on the engine's flags alone (`way_of`), so that a study's report can say it.
 """
@@ -14,36 +14,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, get_args
 
 from storewise.documents import Document, Kind
 from storewise.engines.contract.engine import Client, Flags
-from storewise.engines.contract.queries import Find, Histogram, Top, Where
+from storewise.engines.contract.queries import Find, Histogram, Top
 from storewise.errors import EngineError
 from storewise.workloads.reader import By, Native, Reader, route
 
 Name = Literal["best_hits", "gene_hits", "strong_hits", "top_genes", "bits_histogram"]
-QUESTIONS: tuple[Name, ...] = (
-    "best_hits",
-    "gene_hits",
-    "strong_hits",
-    "top_genes",
-    "bits_histogram",
-)
-#: Fields of ``align`` that each question looks at: an index on one of them may serve it.
-FIELDS: dict[Name, tuple[str, ...]] = {
-    "best_hits": ("q", "e"),
-    "gene_hits": ("gene",),
-    "strong_hits": ("e", "i"),
-    "top_genes": ("gene",),
-    "bits_histogram": ("b",),
-}
+QUESTIONS: tuple[Name, ...] = get_args(Name)
 #: Documents of one get.
 _BATCH = 500
 
 
-@dataclass(frozen=True, slots=True)
-class Way:
+class Way(NamedTuple):
     """Who answers a question, and by which verb."""
 
     answered_by: Literal["store", "client"]
@@ -52,13 +37,10 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One question with its values. `where` are the conditions on ``align``, the most selective
-    one first; `limit` and `width` are of no meaning to those that have none."""
+    """One question, and what a store is asked for it; the most selective condition comes first."""
 
     name: Name
-    where: tuple[Where, ...] = ()
-    limit: int = 10
-    width: float = 10.0
+    query: Find | Top | Histogram
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +56,10 @@ def way_of(name: Name, flags: Flags) -> Way:
     """Who answers a question on an engine with these flags.
 
     What reads the files again answers in the client's processes, whatever the verb."""
-    native: Native = "find"
-    if name == "top_genes":
-        native = "aggregate"
-    elif name == "bits_histogram":
-        native = "histogram"
+    natives: dict[Name, Native] = {"top_genes": "aggregate", "bits_histogram": "histogram"}
+    native = natives.get(name, "find")
     by = route(native, flags, conditions=native == "find")
-    # A range of equal ends is a gene's whole condition; others sort or filter at the client.
+    # The gene is a question's whole condition; others sort or filter at the client.
     store = by == native or (by == "range" and name == "gene_hits")
     return Way("store" if store and not flags.rereads else "client", by)
 
@@ -96,29 +75,27 @@ def ask(
     ties by id; of top_genes and bits_histogram what `Client.top` and `Client.histogram` give.
     """
     reader = Reader(client, flags, ids)
-    where, limit = question.where, question.limit
-    match question.name:
-        case "best_hits":
-            aligns = reader.find(Find(Kind.ALIGN, where, order_by="e", limit=limit))
-            rna = _documents(client, Kind.RNA, [d["rna"] for d in aligns])
-            gs = _documents(client, Kind.GS, [d["gs"] for d in aligns])
-            joined = list(zip(aligns, rna, gs, strict=True))
-            return Answer(joined, [*aligns, *rna, *gs], reader.read + len(rna) + len(gs))
-        case "gene_hits":
-            hits = sorted(reader.find(Find(Kind.ALIGN, where)), key=itemgetter("_id"))
-            by_chromosome: dict[str | None, list[Document]] = {}
-            for document in hits:
-                by_chromosome.setdefault(document["chr"], []).append(document)
-            value = {name: (len(some), some) for name, some in by_chromosome.items()}
-            return Answer(value, hits, reader.read)
-        case "strong_hits":
-            hits = sorted(reader.find(Find(Kind.ALIGN, where)), key=itemgetter("e", "_id"))
-            return Answer(hits, hits, reader.read)
-        case "top_genes":
-            return Answer(reader.top(Top(Kind.ALIGN, "gene", limit)), (), reader.read)
-        case "bits_histogram":
-            classes = reader.histogram(Histogram(Kind.ALIGN, "b", question.width))
-            return Answer(classes, (), reader.read)
+    match question.query:
+        case Top() as top:
+            return Answer(reader.top(top), (), reader.read)
+        case Histogram() as histogram:
+            return Answer(reader.histogram(histogram), (), reader.read)
+        case Find() as find:
+            hits = reader.find(find)
+    if question.name == "best_hits":
+        rna = _documents(client, Kind.RNA, [hit["rna"] for hit in hits])
+        gs = _documents(client, Kind.GS, [hit["gs"] for hit in hits])
+        joined = list(zip(hits, rna, gs, strict=True))
+        return Answer(joined, [*hits, *rna, *gs], reader.read + len(rna) + len(gs))
+    if question.name == "strong_hits":
+        hits.sort(key=itemgetter("e", "_id"))
+        return Answer(hits, hits, reader.read)
+    hits.sort(key=itemgetter("_id"))
+    by_chromosome: dict[str | None, list[Document]] = {}
+    for hit in hits:
+        by_chromosome.setdefault(hit["chr"], []).append(hit)
+    value = {name: (len(some), some) for name, some in by_chromosome.items()}
+    return Answer(value, hits, reader.read)
 
 
 def _documents(client: Client, kind: Kind, ids: list[bytes]) -> list[Document]:

@@ -19,19 +19,11 @@ from pydantic import Field, model_validator
 
 from storewise.documents import Kind
 from storewise.engines.contract.engine import Client
-from storewise.engines.contract.queries import Where
+from storewise.engines.contract.queries import Find, Histogram, Top, Where
 from storewise.errors import ConfigError, EngineError
 from storewise.ssearch.parse.reader import DocumentReader
 from storewise.workloads.alignments.point_reads import document_bytes
-from storewise.workloads.alignments.queries import (
-    FIELDS,
-    QUESTIONS,
-    Answer,
-    Name,
-    Question,
-    ask,
-    way_of,
-)
+from storewise.workloads.alignments.queries import QUESTIONS, Answer, Name, Question, ask, way_of
 from storewise.workloads.alignments.stored_files import StoredFiles
 from storewise.workloads.contract import ClientContext, EndedParams, Operation
 
@@ -60,7 +52,7 @@ class QueryParams(EndedParams):
         description="strong_hits: y is the identity of one of this share of the most similar hits",
     )
     width: float = Field(
-        default=10.0, gt=0, allow_inf_nan=False, description="bits of a class of bits_histogram"
+        default=10.0, gt=0, allow_inf_nan=False, description="bits of a bin of bits_histogram"
     )
 
     @model_validator(mode="after")
@@ -87,43 +79,33 @@ _learning = Lock()
 
 def learn(files: StoredFiles) -> ParameterPool:
     """Read the values of a seeded sample of the stored files; EngineError if nothing is stored."""
-    counts = files.counts(Kind.ALIGN)
-    whole = np.flatnonzero(counts)
-    if not len(whole):
-        raise EngineError("there is nothing to ask for: the load stored no alignment")
-    raw = b"".join(sorted(files.digest(int(n)) for n in whole))
-    seed = int.from_bytes(hashlib.blake2b(raw, digest_size=8).digest(), "big")
+    counts = files.documents[:, Kind.ALIGN.number].tolist()
     # By digest, not by path: a study may be moved.
-    order = sorted(whole.tolist(), key=files.digest)
-    chosen = np.random.default_rng(seed).permutation(len(order))[:_FILES]
-    named = tuple(
-        (files.path(order[n]), files.digest(order[n]), int(counts[order[n]]))
-        for n in sorted(chosen.tolist())
-    )
+    rows = sorted(zip(files.column("digest"), files.column("path"), counts, strict=True))
+    rows = [row for row in rows if row[2]]
+    if not rows:
+        raise EngineError("there is nothing to ask for: the load stored no alignment")
+    hashed = hashlib.blake2b(b"".join(digest for digest, _, _ in rows), digest_size=8)
+    seed = int.from_bytes(hashed.digest(), "big")
+    chosen = np.random.default_rng(seed).permutation(len(rows))[:_FILES]
     with _learning:  # the clients of a process read the files once
-        return _learn(named, seed)
+        return _learn(tuple(rows[n] for n in sorted(chosen.tolist())), seed)
 
 
 @lru_cache(maxsize=4)
-def _learn(files: tuple[tuple[str, bytes, int], ...], seed: int) -> ParameterPool:
+def _learn(files: tuple[tuple[bytes, str, int], ...], seed: int) -> ParameterPool:
+    """The pool of files, of each its digest, its path and how many alignments are stored."""
     values: dict[str, list[Any]] = {name: [] for name in ("q", "gene", "e", "i")}
-    for path, digest, stored in files:
+    for digest, path, stored in files:
         left = min(stored, _ALIGNMENTS)
         for batch in DocumentReader(path, digest):
-            for hit in batch.align[:left]:
-                for name, some in values.items():
-                    if hit[name] is not None:
-                        some.append(hit[name])
+            for name, some in values.items():
+                some += [hit[name] for hit in batch.align[:left] if hit[name] is not None]
             left -= len(batch.align)
             if left <= 0:
                 break
-    return ParameterPool(
-        tuple(sorted(set(values["q"]))),
-        tuple(sorted(set(values["gene"]))),
-        tuple(sorted(values["e"])),
-        tuple(sorted(values["i"])),
-        seed,
-    )
+    rna, genes = (tuple(sorted(set(values[name]))) for name in ("q", "gene"))
+    return ParameterPool(rna, genes, tuple(sorted(values["e"])), tuple(sorted(values["i"])), seed)
 
 
 def check_questions(context: ClientContext, pool: ParameterPool) -> None:
@@ -148,7 +130,10 @@ def questions(client: Client, context: ClientContext) -> Iterator[Operation]:
     check_questions(context, pool)
     flags = context.engine.flags
     if context.client == 0:
-        context.notes.extend(note_of(name, context) for name in params.questions)
+        # From a stream of their own, so that this client asks what it would without them.
+        first = np.random.default_rng(pool.seed)
+        noted = [draw(name, params, pool, first) for name in params.questions]
+        context.notes.extend(note_of(question, client, context) for question in noted)
     stream = context.stream(pool.seed)
     share = context.share
     got: list[Answer] = []
@@ -168,21 +153,20 @@ def questions(client: Client, context: ClientContext) -> Iterator[Operation]:
     return (Operation(q.name, partial(call, q), size=size) for q in drawn)
 
 
-def note_of(name: Name, context: ClientContext) -> dict[str, Any]:
-    """Who answers a question here, and which indexes are there that may serve it."""
-    way, schema = way_of(name, context.engine.flags), context.schema
-    served = [
-        f"{kind.table}.{field}"
-        for kind, field in schema.indexes
-        if schema.index_time != "none" and kind is Kind.ALIGN and field in FIELDS[name]
-    ]
-    return {
-        "question": name,
+def note_of(question: Question, client: Client, context: ClientContext) -> dict[str, Any]:
+    """Who answers a question here, and whether the store says that it takes an index for it."""
+    flags = context.engine.flags
+    way = way_of(question.name, flags)
+    note: dict[str, Any] = {
+        "question": question.name,
         "answered_by": way.answered_by,
         "by": way.by,
-        "indexes": served if way.by not in ("scan", "ids") else [],
         "step": context.step,
     }
+    if flags.explains and way.answered_by == "store" and isinstance(question.query, Find):
+        plan = client.explain(question.query)
+        note |= {"plan": plan.text, "uses_index": plan.uses_index}
+    return note
 
 
 def draw(
@@ -191,16 +175,22 @@ def draw(
     """Make a question with parameters drawn from the pool."""
     # Always four numbers: what one question draws does not change what the next one does.
     at = stream.random(4).tolist()
-    where: tuple[Where, ...] = ()
-    if name == "best_hits":
-        where = (Where("q", "=", _pick(pool.rna, at[0])),)
-    elif name == "gene_hits":
-        where = (Where("gene", "=", _pick(pool.genes, at[1])),)
-    elif name == "strong_hits":
-        expect = _pick(pool.expects, at[2] * params.expect_share)
-        ident = _pick(pool.idents, 1 - at[3] * params.ident_share)
-        where = (Where("e", "<", expect), Where("i", ">", ident))
-    return Question(name, where, params.limit, params.width)
+    query: Find | Top | Histogram
+    match name:
+        case "best_hits":
+            where = (Where("q", "=", _pick(pool.rna, at[0])),)
+            query = Find(Kind.ALIGN, where, order_by="e", limit=params.limit)
+        case "gene_hits":
+            query = Find(Kind.ALIGN, (Where("gene", "=", _pick(pool.genes, at[1])),))
+        case "strong_hits":
+            expect = _pick(pool.expects, at[2] * params.expect_share)
+            ident = _pick(pool.idents, 1 - at[3] * params.ident_share)
+            query = Find(Kind.ALIGN, (Where("e", "<", expect), Where("i", ">", ident)))
+        case "top_genes":
+            query = Top(Kind.ALIGN, "gene", params.limit)
+        case "bits_histogram":
+            query = Histogram(Kind.ALIGN, "b", params.width)
+    return Question(name, query)
 
 
 def _pick(values: Sequence[Any], place: float) -> Any:

@@ -7,7 +7,7 @@ documents follow from its digest and counts alone, so nothing else is needed to 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -52,13 +52,19 @@ class StoredFiles:
     """
 
     table: Any
-    """Arrow table of paths, bytes on disk, digests and shards."""
+    """Arrow table of paths, bytes on disk, digests (16 bytes) and shards."""
     prefixes: NDArray[np.uint8]
     """Shape (files, 7): the first bytes of each digest."""
     documents: Integers
     """Documents of each kind that are stored, shape (files, 4)."""
     unsure: Integers
     """Documents whose insert was not acknowledged, in the same form: stored or not."""
+    ends: Mapping[Kind, Integers] = field(init=False)
+    """Documents of each kind up to the end of each file."""
+
+    def __post_init__(self) -> None:
+        ends = {kind: np.cumsum(self.documents[:, kind.number]) for kind in KINDS}
+        object.__setattr__(self, "ends", ends)
 
     @classmethod
     def read(cls, lists: Sequence[Path]) -> StoredFiles:
@@ -74,12 +80,8 @@ class StoredFiles:
         digests = np.frombuffer(b"".join(table["digest"].to_pylist()), dtype=np.uint8)
         queries, alignments = (table[name].to_numpy() for name in ("queries", "alignments"))
         documents = np.stack([queries, alignments, alignments, alignments], axis=1)
-        return cls(
-            table,
-            digests.reshape(-1, FULL_DIGEST_BYTES)[:, :DIGEST_BYTES],
-            documents,
-            np.zeros_like(documents),
-        )
+        prefixes = digests.reshape(-1, FULL_DIGEST_BYTES)[:, :DIGEST_BYTES]
+        return cls(table, prefixes, documents, np.zeros_like(documents))
 
     def with_notes(self, notes: Iterable[Mapping[str, Any]]) -> StoredFiles:
         """The same files with what later phases' notes say that they stored of them.
@@ -98,64 +100,47 @@ class StoredFiles:
                 documents[place], unsure[place] = note["documents"], note["unsure"]
         return replace(self, documents=documents, unsure=unsure)
 
-    def of_shard(self, shard: int) -> StoredFiles:
-        """Only the files of one shard."""
-        mine = self.table["shard"].to_numpy() == shard
+    def take(self, places: NDArray[Any]) -> StoredFiles:
+        """Only these files."""
         return StoredFiles(
-            self.table.filter(pa.array(mine)),
-            self.prefixes[mine],
-            self.documents[mine],
-            self.unsure[mine],
+            self.table.take(pa.array(places)),
+            self.prefixes[places],
+            self.documents[places],
+            self.unsure[places],
         )
 
-    @property
-    def paths(self) -> list[str]:
-        return list(self.table["path"].to_pylist())
+    def of_shard(self, shard: int) -> StoredFiles:
+        """Only the files of one shard."""
+        return self.take(np.flatnonzero(self.table["shard"].to_numpy() == shard))
 
-    @property
-    def sizes(self) -> Integers:
-        """Bytes on disk."""
-        return np.asarray(self.table["bytes"].to_numpy())
-
-    @property
-    def digests(self) -> list[bytes]:
-        """Whole digests (16 bytes)."""
-        return list(self.table["digest"].to_pylist())
-
-    @property
-    def shards(self) -> list[int]:
-        return list(self.table["shard"].to_pylist())
-
-    def counts(self, kind: Kind) -> Integers:
-        """Documents of a kind in each file."""
-        return self.documents[:, kind.number]
+    def column(self, name: str) -> list[Any]:
+        """Of each file its `path`, `bytes` on disk, `digest` or `shard`."""
+        return list(self.table[name].to_pylist())
 
     def total(self, kind: Kind) -> int:
-        return int(self.counts(kind).sum())
+        """Documents of a kind."""
+        return int(self.ends[kind][-1]) if len(self.table) else 0
 
-    def unsure_of(self, kind: Kind) -> int:
-        """Documents of a kind that may be stored or not."""
-        return int(self.unsure[:, kind.number].sum())
-
-    def path(self, file: int) -> str:
-        return str(self.table["path"][file].as_py())
-
-    def digest(self, file: int) -> bytes:
-        """The whole digest of a file (16 bytes)."""
-        return bytes(self.table["digest"][file].as_py())
+    def ids(self, kind: Kind, numbers: Integers) -> list[bytes]:
+        """The ids of documents of a kind by their numbers, which count over all files."""
+        file = np.searchsorted(self.ends[kind], numbers, side="right")
+        begins = self.ends[kind][file] - self.documents[file, kind.number]
+        return make_ids(self.prefixes[file], kind, numbers - begins)
 
     def every_id(self, kind: Kind) -> Iterator[list[bytes]]:
         """All stored ids of a kind, in lists."""
-        for prefix, count in zip(self.prefixes, self.counts(kind).tolist(), strict=True):
-            for start in range(0, count, _IDS):
-                ordinals = np.arange(start, min(count, start + _IDS))
-                yield make_ids(np.tile(prefix, (len(ordinals), 1)), kind, ordinals)
+        total = self.total(kind)
+        for start in range(0, total, _IDS):
+            yield self.ids(kind, np.arange(start, min(total, start + _IDS)))
 
     def sources(self) -> tuple[SourceFile, ...]:
         """What an engine needs that answers from the files themselves."""
+        columns = [self.column(name) for name in ("path", "bytes", "digest", "shard")]
         counts = map(tuple, self.documents.tolist())
-        columns = (self.paths, self.sizes.tolist(), self.digests, counts, self.shards)
-        return tuple(map(SourceFile, *columns))
+        return tuple(
+            SourceFile(path, size, digest, documents, shard)
+            for path, size, digest, shard, documents in zip(*columns, counts, strict=True)
+        )
 
 
 def files_to_come(shards: Path) -> tuple[SourceFile, ...]:
@@ -168,8 +153,8 @@ def files_to_come(shards: Path) -> tuple[SourceFile, ...]:
 
 def shard_placement(files: StoredFiles) -> Placement:
     """The store of an id is the shard of the file that its digest prefix names."""
-    prefixes = (prefix.tobytes() for prefix in files.prefixes)
-    return partial(_shard_of, dict(zip(prefixes, files.shards, strict=True)))
+    shards = dict(zip(map(bytes, files.prefixes), files.column("shard"), strict=True))
+    return partial(_shard_of, shards)
 
 
 def _shard_of(shards: Mapping[bytes, int], document_id: bytes) -> int:
@@ -182,23 +167,13 @@ class IdDraw:
     def __init__(self, files: StoredFiles, generator: np.random.Generator) -> None:
         self._files = files
         self._generator = generator
-        self._ends = {kind: np.cumsum(files.counts(kind)) for kind in KINDS}
         totals = np.array([files.total(kind) for kind in KINDS], dtype=np.float64)
         self.documents = int(totals.sum())
         self._shares = totals / totals.sum() if self.documents else totals
 
     def single_ids(self, count: int | None) -> Iterator[tuple[Kind, bytes]]:
         """Draw `count` ids (None: without end) uniformly from all stored documents."""
-        for size in blocks(count, _DRAW):
-            numbers = self._generator.choice(len(KINDS), size=size, p=self._shares)
-            drawn: list[Any] = [None] * size
-            for kind in KINDS:
-                places = np.flatnonzero(numbers == kind.number).tolist()
-                for place, document_id in zip(
-                    places, self.ids(kind, len(places)) if places else (), strict=True
-                ):
-                    drawn[place] = (kind, document_id)
-            yield from drawn
+        return ((kind, next(ids)) for kind, ids in self._draws(count, 1))
 
     def id_batches(self, count: int | None, batch: int) -> Iterator[tuple[Kind, list[bytes]]]:
         """Draw `count` lists (None: without end) of `batch` ids of one kind.
@@ -206,24 +181,24 @@ class IdDraw:
         A list's kind is drawn in proportion to the number of documents of each kind, its ids
         uniformly within the kind: all documents are equally likely, whatever the batch.
         """
+        return ((kind, list(islice(ids, batch))) for kind, ids in self._draws(count, batch))
+
+    def _draws(self, count: int | None, batch: int) -> Iterator[tuple[Kind, Iterator[bytes]]]:
+        """Draw `count` kinds, each with an iterator whose next `batch` ids are for it."""
         for size in blocks(count, _DRAW):
             numbers = self._generator.choice(len(KINDS), size=size, p=self._shares).tolist()
             ids = {
-                kind: iter(self.ids(kind, numbers.count(kind.number) * batch))
+                kind.number: iter(self.ids(kind, numbers.count(kind.number) * batch))
                 for kind in KINDS
                 if kind.number in numbers
             }
             for number in numbers:
-                kind = KINDS[number]
-                yield kind, list(islice(ids[kind], batch))
+                yield KINDS[number], ids[number]
 
     def ids(self, kind: Kind, count: int) -> list[bytes]:
         """`count` ids of a kind, drawn with replacement."""
-        ends = self._ends[kind]
-        at = self._generator.integers(0, int(ends[-1]), size=count)
-        file = np.searchsorted(ends, at, side="right")
-        ordinals = at - (ends[file] - self._files.counts(kind)[file])
-        return make_ids(self._files.prefixes[file], kind, ordinals)
+        numbers = self._generator.integers(0, self._files.total(kind), size=count)
+        return self._files.ids(kind, numbers)
 
 
 def make_ids(prefixes: NDArray[np.uint8], kind: Kind, ordinals: NDArray[np.int64]) -> list[bytes]:

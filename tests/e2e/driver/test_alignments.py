@@ -54,7 +54,8 @@ def test_reads_are_the_same_again_and_differ_between_clients(place):
     for other in ({"shard": 1}, {"seed": 6}, {"step": 1}):
         assert draw(**other)[:100] != first[:100]
     files = StoredFiles.read([place / "written.0.parquet"])
-    columns = (files.digests, files.counts(Kind.TASKS).tolist(), files.counts(Kind.ALIGN).tolist())
+    counts = files.documents[:, [Kind.TASKS.number, Kind.ALIGN.number]].T.tolist()
+    columns = (files.column("digest"), *counts)
     of_files = [ids_of_file(*file) for file in zip(*columns, strict=True)]
     stored = {i: kind for ids in of_files for kind, i in ids}
     assert all(stored[document_id] == kind for kind, document_id in first)
@@ -112,7 +113,7 @@ def test_quarantine_takes_a_bad_file_out_again(place):
     assert [q["path"] for q in conditions["quarantined"]] == [str(bad)]
     assert conditions["quarantined"][0]["line"] > 1
     files = StoredFiles.read([place / "written.0.parquet"])
-    assert files.paths == [str(good)]
+    assert files.column("path") == [str(good)]
     whole = int(files.documents.sum())
     assert total(place / "write.0.parquet", "acknowledged") > whole  # what came and went
     verify(measured, place)  # counts would show what was left of the bad file

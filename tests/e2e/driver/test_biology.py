@@ -9,8 +9,9 @@ from support import driving
 from support.client_context import place_of
 from support.driving import make_inputs, trial
 
-from storewise.documents import KINDS, Kind
+from storewise.documents import KINDS
 from storewise.driver.worker import run_worker
+from storewise.engines.contract.queries import Plan
 from storewise.engines.registry import engine
 from storewise.errors import ConfigError, EngineError
 from storewise.metrics.schema import read_part
@@ -45,7 +46,7 @@ def test_what_a_mixed_phase_stored_is_read_and_verified(name, tmp_path):
     before = []
     run(measured, tmp_path, "write", before)
     loaded = StoredFiles.read([tmp_path / "written.0.parquet"])
-    assert 0 < (loaded.counts(Kind.TASKS) == 0).sum() < len(loaded.paths)
+    assert 0 < (loaded.documents == 0).all(axis=1).sum() < len(loaded.table)
     output = run(measured, tmp_path, "mixed", before)
     # Of several embedded stores each client changes its own; nothing else is to be said.
     assert all("own one of the" in text for text in output["warnings"])
@@ -144,6 +145,9 @@ def test_all_engines_are_asked_the_same_questions(tmp_path):
         def __init__(self):
             self.seen = []
 
+        def explain(self, query):
+            return Plan(f"by {query.where[0].field}", True)
+
         def __getattr__(self, verb):
             def ask(*arguments, **named):
                 self.seen.append((verb, arguments, named))
@@ -157,7 +161,9 @@ def test_all_engines_are_asked_the_same_questions(tmp_path):
         context = context_of(tmp_path, params=params, phase="query", **more)
         for operation in AlignmentsWorkload().operations("query", client, context):
             operation.call()
-        assert len(context.notes) == (5 if context.client == 0 else 0)
+        plans = [(note.get("plan"), note.get("uses_index")) for note in context.notes]
+        found = [(f"by {name}", True) for name in ("q", "gene", "e")]
+        assert plans == ([*found, (None, None), (None, None)] if context.client == 0 else [])
         return client.seen
 
     first = asked()

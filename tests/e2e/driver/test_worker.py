@@ -41,8 +41,8 @@ def test_a_trial_of_two_workers(tmp_path):
     assert all(rows(p, metric="client_cpu") for p in (*write, *read))
     assert read_part(write[1])[1]["seed"] == measured.seed
     files = StoredFiles.read([tmp_path / f"written.{k}.parquet" for k in range(2)])
-    assert len(files.digests) == 12
-    assert sorted(set(files.shards)) == [0, 1, 2, 3]
+    assert len(files.column("digest")) == 12
+    assert sorted(set(files.column("shard"))) == [0, 1, 2, 3]
     verify(measured, tmp_path)
     checked = rows(tmp_path / "verify.parquet", metric="checked_documents")
     assert len(checked) == 4 and min(row["value"] for row in checked) > 0

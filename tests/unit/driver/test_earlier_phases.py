@@ -33,14 +33,14 @@ def never():
 
 
 def test_the_first_worker_reads_what_all_get_and_the_others_open_no_part(jobs):
-    alone = StoredFiles.read(jobs[0].written).paths
+    alone = StoredFiles.read(jobs[0].written).column("path")
     single = read_earlier(replace(jobs[0], trial=trial("null")), never)
     assert single.written == jobs[0].written, "a single worker leaves nothing for others"
     first = read_earlier(jobs[0], never)
     assert first.notes == tuple({"phase": "add", "stored": k} for k in range(WORKERS))
     assert json.dumps(single.notes) == json.dumps(first.notes)
     (together,) = first.written
-    assert StoredFiles.read([together]).paths == alone
+    assert StoredFiles.read([together]).column("path") == alone
     for path in (*jobs[0].before, *jobs[0].written):
         path.unlink()
     for other in jobs[1:]:

@@ -97,7 +97,7 @@ def test_files_that_clients_stored_or_left_out_are_listed(server, tmp_path, monk
     monkeypatch.setattr(YcsbWorkload, "operations", with_files)
     files = tmp_path / "written.0.parquet"
     load = run(ycsb(processes=2, on_bad_input="quarantine"), tmp_path, "load", files=files)
-    assert StoredFiles.read([files]).paths == ["in/0", "in/1"]
+    assert StoredFiles.read([files]).column("path") == ["in/0", "in/1"]
     assert said(load.result)["quarantined"] == [
         {"path": f"in/bad{n}", "reason": "it is bad", "line": 7, "offset": None} for n in range(2)
     ]
