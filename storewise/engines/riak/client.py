@@ -1,6 +1,7 @@
 """What one process does with a Riak cluster.
 
-A kind is a bucket of the default type, an id a key (its bytes), a document a JSON object.
+A kind is a bucket of the default type, an id a key (its bytes), a document a JSON object. Requests
+name no r, w or dw: those of the buckets count, which `riak.conf` has from the consistency level.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 from storewise.documents import Document, Kind
 from storewise.engines.contract.engine import Endpoint, Schema
 from storewise.engines.riak.connection import Connection, request_all
-from storewise.engines.riak.messages import QUORUMS, pb
+from storewise.engines.riak.messages import QUORUM, pb
 from storewise.engines.riak.ring import node_name, partition_of, ring_size
 from storewise.engines.support.clients import ProcessState, ThreadClient
 from storewise.engines.support.json_documents import from_json, to_json
@@ -34,8 +35,6 @@ class Shared(ProcessState[Table]):
     """What the clients of one process have in common."""
 
     timeout_seconds: float
-    quorum: int
-    """Riak's r, w and dw at the consistency level: how many replicas must answer."""
     endpoints: tuple[Endpoint, ...]
     owners: dict[int, str] = field(default_factory=dict)
     """Nodes by number of partition, as far as they were asked for."""
@@ -53,7 +52,6 @@ class RiakClient(ThreadClient[Shared, Table]):
         self._connections = [
             Connection(shared.endpoints, first + place, seconds) for place in range(_CONNECTIONS)
         ]
-        self._quorum = shared.quorum
 
     def _connect(self) -> None:
         for connection in self._connections:
@@ -72,57 +70,30 @@ class RiakClient(ThreadClient[Shared, Table]):
     def _request(self, message: Any, response: Any) -> Any:
         return self._connections[0].request(message, response)
 
+    # The schema. Whatever the level says, a quorum has it: no client may miss it.
+
     def create(self, schema: Schema) -> None:
         """Buckets come into being with their first key; what is kept is the schema."""
         self._writing("create")
         content = pb.RpbContent(value=self._new_note(schema).encode(), content_type=_JSON)
-        put = pb.RpbPutReq(**SCHEMA, content=content, w=QUORUMS["quorum"], dw=QUORUMS["quorum"])
-        self._request(put, pb.RpbPutResp)
+        self._request(pb.RpbPutReq(**SCHEMA, content=content, w=QUORUM, dw=QUORUM), pb.RpbPutResp)
         self._use_schema(schema)
 
     def _make_tables(self, schema: Schema) -> dict[Kind, Table]:
         return make_tables(schema)
 
     def _read_note(self) -> str | None:
-        # Whatever the level says: no client may miss it.
-        get = pb.RpbGetReq(**SCHEMA, r=QUORUMS["quorum"])
-        found = self._request(get, pb.RpbGetResp)
-        return found.content[0].value.decode() if found.content else None
+        note = _value(self._request(pb.RpbGetReq(**SCHEMA, r=QUORUM), pb.RpbGetResp))
+        return None if note is None else note.decode()
+
+    # Writing.
 
     def insert(self, kind: Kind, documents: Sequence[Document]) -> None:
         self._writing("insert")
         # Of an id that comes twice only the last document: requests go over several connections.
         texts = to_json(self._table(kind), documents)
-        puts = [self._put(kind, key, text) for key, text in texts.items()]
+        puts = [_put(kind, key, text) for key, text in texts.items()]
         request_all(self._connections, puts, pb.RpbPutResp)
-
-    def _put(self, kind: Kind, key: bytes, text: bytes, vclock: bytes | None = None) -> Any:
-        """The request that stores a document; `vclock` of the object that it replaces."""
-        return pb.RpbPutReq(
-            bucket=kind.table.encode(),
-            key=key,
-            content=pb.RpbContent(value=text, content_type=_JSON),
-            w=self._quorum,
-            dw=self._quorum,
-            vclock=vclock,
-        )
-
-    def _get(self, kind: Kind, key: bytes, **more: Any) -> Any:
-        """The request that reads an object."""
-        return pb.RpbGetReq(bucket=kind.table.encode(), key=key, r=self._quorum, **more)
-
-    def get(self, kind: Kind, document_id: bytes) -> Document | None:
-        self._table(kind)
-        found = self._request(self._get(kind, document_id), pb.RpbGetResp)
-        return self._document(kind, document_id, found)
-
-    def get_many(self, kind: Kind, document_ids: Sequence[bytes]) -> list[Document | None]:
-        self._table(kind)
-        keys = list(dict.fromkeys(document_ids))
-        gets = [self._get(kind, key) for key in keys]
-        found = zip(keys, request_all(self._connections, gets, pb.RpbGetResp), strict=True)
-        documents = {key: self._document(kind, key, one) for key, one in found}
-        return [documents[key] for key in document_ids]
 
     def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool | None:
         """Read, change and write back, which overwrites a concurrent update. An update of all
@@ -133,27 +104,43 @@ class RiakClient(ThreadClient[Shared, Table]):
         if len(changes) == len(table.names) - 1 and not kind.open_fields:
             self.insert(kind, [{"_id": document_id, **changes}])
             return None
-        found = self._request(self._get(kind, document_id), pb.RpbGetResp)
-        document = self._document(kind, document_id, found)
-        if document is None:
+        found = self._request(_get(kind, document_id), pb.RpbGetResp)
+        if (value := _value(found)) is None:
             return False
+        document = from_json(table, document_id, value)
         (text,) = to_json(table, [document | dict(changes)]).values()
-        put = self._put(kind, document_id, text, found.vclock)
-        self._request(put, pb.RpbPutResp)
+        self._request(_put(kind, document_id, text, found.vclock), pb.RpbPutResp)
         return True
 
     def delete(self, kind: Kind, document_id: bytes) -> bool:
         """Read the key, then delete it; two concurrent deletes may both return True."""
         self._writing("delete")
         self._table(kind)
-        found = self._request(self._get(kind, document_id, head=True), pb.RpbGetResp)
-        if _value(kind, document_id, found) is None:
+        found = self._request(_get(kind, document_id, head=True), pb.RpbGetResp)
+        if _value(found) is None:
             return False
-        quorum = dict.fromkeys(("r", "w", "dw"), self._quorum)
-        bucket = kind.table.encode()
-        delete = pb.RpbDelReq(bucket=bucket, key=document_id, vclock=found.vclock, **quorum)
+        bucket, vclock = kind.table.encode(), found.vclock
+        delete = pb.RpbDelReq(bucket=bucket, key=document_id, vclock=vclock)
         self._request(delete, pb.RpbDelResp)
         return True
+
+    # Reading.
+
+    def get(self, kind: Kind, document_id: bytes) -> Document | None:
+        table = self._table(kind)
+        value = _value(self._request(_get(kind, document_id), pb.RpbGetResp))
+        return None if value is None else from_json(table, document_id, value)
+
+    def get_many(self, kind: Kind, document_ids: Sequence[bytes]) -> list[Document | None]:
+        table = self._table(kind)
+        keys = list(dict.fromkeys(document_ids))
+        gets = [_get(kind, key) for key in keys]
+        found = map(_value, request_all(self._connections, gets, pb.RpbGetResp))
+        values = dict(zip(keys, found, strict=True))
+        return [
+            None if (value := values[key]) is None else from_json(table, key, value)
+            for key in document_ids
+        ]
 
     def owner(self, kind: Kind, document_id: bytes) -> str | None:
         """Name of the node whose partition the key's hash falls to, the first of its replicas.
@@ -164,46 +151,39 @@ class RiakClient(ThreadClient[Shared, Table]):
         self._check_open()
         bucket, shared = kind.table.encode(), self._shared
         partition = partition_of(bucket, document_id, ring_size(len(shared.endpoints)))
-        known = shared.owners.get(partition)
-        if known is not None:
-            return known
+        if partition in shared.owners:
+            return shared.owners[partition]
         get = pb.RpbGetBucketKeyPreflistReq(bucket=bucket, key=document_id)
         holders = self._request(get, pb.RpbGetBucketKeyPreflistResp).preflist
         first = next((holder for holder in holders if holder.partition == partition), None)
-        names = {node_name(endpoint): endpoint.name for endpoint in shared.endpoints}
-        if first is None or first.node.decode() not in names:
+        if first is None:
             raise EngineError(
                 f"riak: the key {document_id.hex()} of {kind.table} falls to partition "
                 f"{partition}, but the server says: {holders}"
             )
-        name = names[first.node.decode()]
+        names = {node_name(endpoint).encode(): endpoint.name for endpoint in shared.endpoints}
         if first.primary:
-            shared.owners[partition] = name
-        return name
+            shared.owners[partition] = names[first.node]
+        return names[first.node]
 
     def disk_bytes(self) -> int | None:
         """None: no node tells a client how many bytes its backend holds."""
         self._check_open()
         return None
 
-    def _document(self, kind: Kind, key: bytes, found: Any) -> Document | None:
-        """The document of a key; EngineError for a value that is none."""
-        value = _value(kind, key, found)
-        try:
-            return None if value is None else from_json(self._shared.tables[kind], key, value)
-        except (ValueError, KeyError, TypeError) as error:
-            raise EngineError(
-                f"riak: {kind.table}: the value of the key {key.hex()} is no document of "
-                f"Storewise's: {error}"
-            ) from error
+
+def _put(kind: Kind, key: bytes, text: bytes, vclock: bytes | None = None) -> Any:
+    """The request that stores a document; `vclock` of the object that it replaces."""
+    content = pb.RpbContent(value=text, content_type=_JSON)
+    return pb.RpbPutReq(bucket=kind.table.encode(), key=key, content=content, vclock=vclock)
 
 
-def _value(kind: Kind, key: bytes, found: Any) -> bytes | None:
+def _get(kind: Kind, key: bytes, *, head: bool = False) -> Any:
+    """The request that reads an object; with `head` all but its value."""
+    return pb.RpbGetReq(bucket=kind.table.encode(), key=key, head=head)
+
+
+def _value(found: Any) -> bytes | None:
     """The value of a key; None where there is none, or only its tombstone."""
-    values: list[bytes] = [content.value for content in found.content if not content.deleted]
-    if len(values) > 1:
-        raise EngineError(
-            f"riak: {kind.table}: the key {key.hex()} has {len(values)} siblings; the buckets have "
-            "allow_mult = false, so somebody else has changed that"
-        )
+    values = [content.value for content in found.content if not content.deleted]
     return values[0] if values else None

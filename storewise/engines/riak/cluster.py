@@ -3,7 +3,7 @@
 A node answers clients seconds before its key-value service is up. Until then the other nodes, and
 it itself, take stand-ins for its partitions, which hold nothing and say "not found". So one key of
 each partition is stored when the cluster is formed, and stays: after a start a node serves when
-every node has it for its partitions again, and finds the keys at the level's r.
+every node finds these keys, with all their holders there themselves (`pr`).
 
 Commands: https://docs.riak.com/riak/kv/latest/using/admin/commands/. All nodes join in one plan
 before any data is there, because every transition of a cluster moves data.
@@ -15,13 +15,13 @@ import re
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack, closing
-from functools import cache, partial
-from itertools import count
+from functools import cache
+from itertools import count, product
 
 from storewise.engines.contract.engine import Endpoint
 from storewise.engines.contract.server import ClusterContext, Node, Run
 from storewise.engines.riak.connection import Connection, NoAnswer
-from storewise.engines.riak.messages import QUORUMS, pb
+from storewise.engines.riak.messages import ALL, pb
 from storewise.engines.riak.ring import node_name, partition_of, ring_size
 from storewise.engines.support.servers import wait_until
 from storewise.errors import EngineError
@@ -36,14 +36,6 @@ _ANSWER_SECONDS = 10.0
 #: Of the keys of the partitions.
 BUCKET = b"storewise"
 
-#: What each command of `riak admin` calls, which works in the release's own directory only.
-_COMMANDS = {
-    "cluster join": ("riak_kv_console", "staged_join"),
-    "cluster plan": ("riak_core_console", "print_staged"),
-    "cluster commit": ("riak_core_console", "commit_staged"),
-    "member-status": ("riak_core_console", "member_status"),
-    "ringready": ("riak_kv_console", "ringready"),
-}
 _PLANNED = re.compile(r"^join\s+'?([^'\s]+@[^'\s]+)'?", re.MULTILINE)
 _MEMBER = re.compile(r"^\(?(\w+)\)?\s+[\d.]+%\s+(--|[\d.]+%)\s+'?([^'\s]+@[^'\s]+)'?", re.MULTILINE)
 
@@ -52,10 +44,14 @@ def not_ready_reason(endpoint: Endpoint) -> str | None:
     """Why the node does not answer a get yet; None if it does."""
 
     def check() -> None:
-        with closing(Connection((endpoint,), 0, _ANSWER_SECONDS)) as connection:
+        with _connection(endpoint) as connection:
             connection.request(pb.RpbGetReq(bucket=BUCKET, key=b"any", r=1), pb.RpbGetResp)
 
     return _reason(check)
+
+
+def _connection(endpoint: Endpoint) -> closing[Connection]:
+    return closing(Connection((endpoint,), 0, _ANSWER_SECONDS))
 
 
 def _reason(check: Callable[[], None]) -> str | None:
@@ -67,44 +63,40 @@ def _reason(check: Callable[[], None]) -> str | None:
     return None
 
 
-def _admin(node: Node, run: Run, name: str, command: str, *arguments: str) -> str:
-    """What a command of `riak admin` says to the node `name`; also where it ends with an error: a
-    node that does not know the others yet refuses what it takes a moment later."""
-    programs = node.installation.programs
-    words = ",".join(f'"{argument}"' for argument in arguments)
-    call = (*_COMMANDS[command], f"[[{words}]]")
-    nodetool = (str(programs["escript"]), str(programs["riak"].with_name("nodetool")))
-    try:
-        return run((*nodetool, "-name", name, "rpc", *call), _COMMAND_SECONDS)
-    except EngineError as error:
-        return str(error)
-
-
 def join(
     node: Node, context: ClusterContext, run: Run, sleep: Callable[[float], None] = time.sleep
 ) -> None:
     """Join the first node; as the first node, make one cluster of all."""
-    index = node.spec.index
+    index, programs = node.spec.index, node.installation.programs
     names = [node_name(endpoint) for endpoint in context.endpoints("data")]
-    admin = partial(_admin, node, run, names[index])
+    nodetool = (str(programs["escript"]), str(programs["riak"].with_name("nodetool")))
+
+    def admin(module: str, function: str, arguments: str = "") -> str:
+        """What a command of `riak admin` says, which works in the release's own directory only; so
+        the function that it calls. Also where it ends with an error: a node that does not know the
+        others yet refuses what it takes a moment later."""
+        call = ("-name", names[index], "rpc", module, function, f"[[{arguments}]]")
+        try:
+            return run((*nodetool, *call), _COMMAND_SECONDS)
+        except EngineError as error:
+            return str(error)
 
     def unjoined() -> str | None:
-        text = admin("cluster join", names[0])
+        text = admin("riak_kv_console", "staged_join", f'"{names[0]}"')
         return None if "staged join request" in text else text
 
     def unplanned() -> str | None:
-        text = admin("cluster plan")
+        text = admin("riak_core_console", "print_staged")
         if set(_PLANNED.findall(text)) == set(names[1:]):
-            text = admin("cluster commit")
+            text = admin("riak_core_console", "commit_staged")
             return None if "committed" in text else text
         return text
 
     def unsettled() -> str | None:
-        text = admin("member-status")
-        members = _MEMBER.findall(text)
-        valid = {name for status, pending, name in members if (status, pending) == ("valid", "--")}
-        if valid == set(names) and len(members) == len(names):
-            text = admin("ringready")
+        text = admin("riak_core_console", "member_status")
+        members = [(name, status, pending) for status, pending, name in _MEMBER.findall(text)]
+        if sorted(members) == [(name, "valid", "--") for name in sorted(names)]:
+            text = admin("riak_kv_console", "ringready")
             return None if "TRUE" in text else text
         return text
 
@@ -120,59 +112,52 @@ def join(
     wait(unsettled, _HANDOFF_SECONDS, "the partitions did not all reach their owners")
 
 
-def bootstrap(context: ClusterContext, quorum: str | int) -> None:
+def bootstrap(context: ClusterContext) -> None:
     """Store a key of each partition, and wait until each node finds all of them."""
     endpoints = context.endpoints("data")
 
     def check() -> None:
-        store_keys(endpoints, quorum)
-        check_served(endpoints, range(len(endpoints)), quorum)
+        store_keys(endpoints)
+        check_served(endpoints, range(len(endpoints)))
 
-    _wait_served(check, "riak: the nodes do not all serve", context.raise_if_aborted, 0.5)
+    complaint = "riak: the nodes do not all serve"
+    wait_until(lambda: _reason(check), _SERVING_SECONDS, complaint, context.raise_if_aborted)
 
 
-def wait_recovered(node: Node, raise_if_aborted: Callable[[], None], quorum: str | int) -> None:
+def wait_recovered(node: Node, raise_if_aborted: Callable[[], None]) -> None:
     """Wait until a node that was started again serves, through each node that can be reached."""
     spec = node.spec
-    complaint = (
-        f"{spec.name}: it was restarted and answers, but it does not serve all its partitions"
+    wait_until(
+        lambda: _reason(lambda: check_served(node.peers, {spec.index})),
+        _SERVING_SECONDS,
+        f"{spec.name}: it was restarted and answers, but it does not serve all its partitions",
+        raise_if_aborted,
+        poll=0.1,  # the recovery time ends here
     )
-    check = partial(check_served, node.peers, {spec.index}, quorum)
-    # The recovery time ends here: looked at often.
-    _wait_served(check, complaint, raise_if_aborted, 0.1)
-
-
-def _wait_served(
-    check: Callable[[], None], complaint: str, raise_if_aborted: Callable[[], None], poll: float
-) -> None:
-    wait_until(lambda: _reason(check), _SERVING_SECONDS, complaint, raise_if_aborted, poll=poll)
 
 
 @cache
 def partition_keys(size: int) -> tuple[bytes, ...]:
-    """A key of each partition of a ring, by the partition's number."""
+    """A key of each partition of a ring."""
     keys: dict[int, bytes] = {}
-    for number in count():
-        key = b"partition%d" % number
+    names = (b"partition%d" % number for number in count())
+    while len(keys) < size:
+        key = next(names)
         keys.setdefault(partition_of(BUCKET, key, size), key)
-        if len(keys) == size:
-            break
-    return tuple(keys[partition] for partition in range(size))
+    return tuple(keys.values())
 
 
-def store_keys(endpoints: Sequence[Endpoint], quorum: str | int) -> None:
+def store_keys(endpoints: Sequence[Endpoint]) -> None:
     """Store the key of each partition, through all nodes in turn."""
-    replicas = dict.fromkeys(("w", "dw"), QUORUMS[quorum])
     keys = partition_keys(ring_size(len(endpoints)))
     for turn, endpoint in enumerate(endpoints):
-        with closing(Connection((endpoint,), 0, _ANSWER_SECONDS)) as connection:
+        with _connection(endpoint) as connection:
             for key in keys[turn :: len(endpoints)]:
-                content = pb.RpbContent(value=b"{}")
-                put = pb.RpbPutReq(bucket=BUCKET, key=key, content=content, **replicas)
+                put = pb.RpbPutReq(bucket=BUCKET, key=key, content=pb.RpbContent(value=b"{}"))
                 connection.request(put, pb.RpbPutResp)
 
 
-def check_served(endpoints: Sequence[Endpoint], needed: Collection[int], quorum: str | int) -> None:
+def check_served(endpoints: Sequence[Endpoint], needed: Collection[int]) -> None:
     """Raise EngineError if a node does not find the key of each partition, with all its holders
     there themselves (`pr`).
 
@@ -180,24 +165,22 @@ def check_served(endpoints: Sequence[Endpoint], needed: Collection[int], quorum:
     unless its index is `needed`.
     """
     away: set[str] = set()
+    connections = []
     with ExitStack() as stack:
-        connections = []
         for endpoint in endpoints:
-            connection = stack.enter_context(closing(Connection((endpoint,), 0, _ANSWER_SECONDS)))
+            connection = stack.enter_context(_connection(endpoint))
             try:
                 connection.open()
+                connections.append(connection)
             except NoAnswer:
                 if endpoint.index in needed:
                     raise
                 away.add(node_name(endpoint))
-            else:
-                connections.append(connection)
-        for connection in connections:
-            for key in partition_keys(ring_size(len(endpoints))):
-                if not (away and away & _holders(connection, key)):
-                    get = pb.RpbGetReq(bucket=BUCKET, key=key, r=QUORUMS[quorum], pr=QUORUMS["all"])
-                    if not connection.request(get, pb.RpbGetResp).content:
-                        raise EngineError(f"{connection.endpoint}: {key.decode()} is not found")
+        for connection, key in product(connections, partition_keys(ring_size(len(endpoints)))):
+            if not (away and away & _holders(connection, key)):
+                get = pb.RpbGetReq(bucket=BUCKET, key=key, pr=ALL)
+                if not connection.request(get, pb.RpbGetResp).content:
+                    raise EngineError(f"{connection.endpoint}: {key.decode()} is not found")
 
 
 def _holders(connection: Connection, key: bytes) -> set[str]:

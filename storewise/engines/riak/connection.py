@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any, BinaryIO
+
+from google.protobuf.message import DecodeError
 
 from storewise.engines.contract.engine import Endpoint
 from storewise.engines.riak.messages import CODES, HEADER, frame, pb
@@ -45,11 +48,11 @@ class Connection:
         """Connect to the node, or to the first one after it that can be reached."""
         problems = []
         for _ in self._endpoints:
-            endpoint = self.endpoint
+            address = self.endpoint.address, self.endpoint.port
             try:
-                made = socket.create_connection((endpoint.address, endpoint.port), _CONNECT_SECONDS)
+                made = socket.create_connection(address, _CONNECT_SECONDS)
             except OSError as error:
-                problems.append(str(self._no_answer(error.strerror or str(error))))
+                problems.append(str(self._no_answer(error)))
                 continue
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             made.settimeout(self._seconds)
@@ -75,68 +78,58 @@ class Connection:
                 problems.append(str(error))
         raise NoAnswer("; ".join(dict.fromkeys(problems)))
 
-    def send(self, messages: Sequence[Any]) -> socket.socket:
-        """Send messages at once; returns what their responses will come from."""
+    def send(self, messages: Sequence[Any]) -> None:
+        """Send messages at once."""
         connection = self._socket or self.open()
         try:
             connection.sendall(b"".join(map(frame, messages)))
         except OSError as error:
-            self.close()
-            raise self._lost(error) from error
-        return connection
-
-    def receive_or_resend(self, message: Any, response: Any, sent: socket.socket | None) -> Any:
-        """The next response to `send`; without one the message is sent again."""
-        if sent is not None and sent is self._socket:
-            try:
-                return self.receive(response)
-            except NoAnswer:
-                pass
-        return self.request(message, response)
+            raise self._no_answer(error) from error
 
     def receive(self, response: Any) -> Any:
         """The next response; EngineError with the server's message for an error."""
+        if self._socket is None:
+            raise NoAnswer("riak: not connected")
         try:
-            length, code = HEADER.unpack(self._read(HEADER.size))
-            if not 1 <= length <= _MAX_FRAME:
-                raise EngineError(
-                    f"riak: {self.endpoint}: not a Riak response (a frame of {length} bytes): is "
-                    "another server on this port?"
-                )
-            body = self._read(length - 1) if length > 1 else b""
-            if code == CODES["RpbErrorResp"]:
-                error = pb.RpbErrorResp.FromString(body).errmsg.decode()
-                if error == "timeout":
-                    raise self._no_answer(error)
-                raise EngineError(f"riak: {self.endpoint}: {error}")
-            if code != CODES[response.__name__]:
-                raise EngineError(f"riak: {self.endpoint}: answered with code {code}")
-            return response.FromString(body)
-        except pb.DecodeError as error:
-            self.close()
-            raise EngineError(
-                f"riak: {self.endpoint}: the response cannot be decoded: {error}"
-            ) from error
+            return self._receive(response)
+        except OSError as error:
+            raise self._no_answer(error) from error
         except BaseException:
             self.close()
             raise
 
-    def _read(self, size: int) -> bytes:
+    def _receive(self, response: Any) -> Any:
+        length, code = HEADER.unpack(self._read(HEADER.size))
+        if not 1 <= length <= _MAX_FRAME:
+            raise EngineError(
+                f"riak: {self.endpoint}: not a Riak response (a frame of {length} bytes): is "
+                "another server on this port?"
+            )
+        body = self._read(length - 1)
+        if code == CODES["RpbErrorResp"]:
+            message = pb.RpbErrorResp.FromString(body).errmsg.decode()
+            if message == "timeout":
+                raise self._no_answer(message)
+            raise EngineError(f"riak: {self.endpoint}: {message}")
+        if code != CODES[response.__name__]:
+            raise EngineError(f"riak: {self.endpoint}: answered with code {code}")
         try:
-            data = self._answers.read(size)
-        except OSError as error:
-            raise self._lost(error) from error
+            return response.FromString(body)
+        except DecodeError as error:
+            text = f"riak: {self.endpoint}: the response cannot be decoded: {error}"
+            raise EngineError(text) from error
+
+    def _read(self, size: int) -> bytes:
+        data = self._answers.read(size)
         if len(data) < size:
-            raise self._no_answer("the server closed the connection")
+            raise ConnectionError("the server closed the connection")
         return data
 
-    def _lost(self, error: OSError) -> NoAnswer:
-        if isinstance(error, TimeoutError):
-            return self._no_answer(f"no answer within {self._seconds:g} s (`timeout_seconds`)")
-        return self._no_answer(error.strerror or str(error))
-
-    def _no_answer(self, reason: str) -> NoAnswer:
-        """The error; the next request goes to the next node."""
+    def _no_answer(self, reason: OSError | str) -> NoAnswer:
+        """The error; the next request goes to the next node, by a new connection."""
+        if isinstance(reason, TimeoutError) and self._socket is not None:
+            reason = f"no answer within {self._seconds:g} s (`timeout_seconds`)"
+        self.close()
         error = NoAnswer(f"riak: {self.endpoint}: {reason}")
         self._node += 1
         return error
@@ -151,9 +144,12 @@ def request_all(
     lots = [messages[at : at + size] for at in range(0, len(messages), size)]
     try:
         for turn in range(0, len(lots), len(connections)):
-            pairs = zip(connections, lots[turn:], strict=False)
-            for connection, lot, sent in [(c, lot, _send(c, lot)) for c, lot in pairs]:
-                responses += [connection.receive_or_resend(m, response, sent) for m in lot]
+            pairs = list(zip(connections, lots[turn:], strict=False))
+            for connection, lot in pairs:
+                with suppress(NoAnswer):  # it is told when the responses are read
+                    connection.send(lot)
+            for connection, lot in pairs:
+                responses += _responses(connection, lot, response)
     except BaseException:
         # Responses still to come would be read as those to later requests.
         for connection in connections:
@@ -162,9 +158,14 @@ def request_all(
     return responses
 
 
-def _send(connection: Connection, lot: Sequence[Any]) -> socket.socket | None:
-    """As `Connection.send`; None where no node takes it now."""
-    try:
-        return connection.send(lot)
-    except NoAnswer:
-        return None
+def _responses(connection: Connection, sent: Sequence[Any], response: Any) -> Iterator[Any]:
+    """The responses to what was sent; from the first one that fails on, each is asked for again."""
+    messages = iter(sent)
+    for message in messages:
+        try:
+            yield connection.receive(response)
+        except NoAnswer:
+            yield connection.request(message, response)
+            break
+    for message in messages:
+        yield connection.request(message, response)

@@ -8,7 +8,6 @@ a node dies: `docs/engines/riak.md`.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -29,10 +28,10 @@ from storewise.engines.contract.server import (
 )
 from storewise.engines.riak import cluster as riak_cluster
 from storewise.engines.riak.client import RiakClient, Shared
-from storewise.engines.riak.messages import QUORUMS
 from storewise.engines.riak.ring import ring_size
 from storewise.engines.support.installation import environment_of, place_of, usual_places
 from storewise.engines.support.server_spec import ConfigSettings, ServerSpec, SpecEngine
+from storewise.engines.support.servers import numbered_nodes
 from storewise.errors import EngineError
 
 
@@ -40,7 +39,7 @@ class RiakSettings(ConfigSettings):
     """What a study may say of Riak."""
 
     spec = ServerSpec.read(__package__)
-    backend: Literal["leveldb", "bitcask", "leveled", "memory"] = Setting(
+    backend: Literal["leveldb", "bitcask", "leveled"] = Setting(
         default="leveldb", description="what keeps the data of a partition (`storage_backend`)"
     )
     timeout_seconds: float = Setting(
@@ -65,36 +64,33 @@ class RiakEngine(SpecEngine):
     def find(self, settings: Mapping[str, Any]) -> Installation:
         """The release on this host: a directory with ``bin/riak``, ``releases`` and ``erts-*``.
 
-        Looked for in ``settings["home"]``, else in the directories that STOREWISE_RIAK_HOME and
-        RIAK_HOME name, else behind the ``riak`` on the PATH (after loading ``settings["module"]``;
-        packages have a launcher there, which is no release), else where packages put it.
+        It is the one that ``settings["home"]``, STOREWISE_RIAK_HOME or RIAK_HOME names (also after
+        loading ``settings["module"]``), else where packages put it. The ``riak`` on the PATH is a
+        launcher of the package.
         """
         environment, variables = environment_of(settings), self.spec.variables
-        named = settings.get("home") or next(filter(None, map(os.environ.get, variables)), None)
-        program = shutil.which("riak", path=environment.get("PATH"))
+        known = {**os.environ, **environment}
+        named = settings.get("home") or next(filter(None, map(known.get, variables)), None)
         if named:
-            looked, places = f"in {named}", [place_of(named), place_of(named).parent]
+            places, looked = [place_of(named), place_of(named).parent], named
         else:
-            looked = ", ".join(["on PATH", *variables, *self.spec.usual_places])
-            on_path = [Path(program).resolve().parents[1]] if program else []
-            places = [*on_path, *usual_places(self.spec.usual_places)]
-        for place in places:
-            record = place / "releases" / "start_erl.data"
-            if (place / "bin" / "riak").is_file() and record.is_file():
-                break
-        else:
-            raise EngineError(
-                f"Riak KV: no release (a directory with bin/riak, releases and erts-*; looked "
-                f"{looked}); {self.spec.install_hint}"
-            )
+            places = usual_places(self.spec.usual_places)
+            looked = ", ".join([*variables, *self.spec.usual_places])
         # The versions of Erlang's machine and of the release, as in all releases of OTP:
         # https://www.erlang.org/doc/system/release_structure.html
+        records = (place / "releases" / "start_erl.data" for place in places)
+        if (record := next(filter(Path.is_file, records), None)) is None:
+            raise EngineError(
+                f"Riak KV: no release (a directory with bin/riak, releases and erts-*; looked in "
+                f"{looked}); {self.spec.install_hint}"
+            )
         erts, version = [*record.read_text(encoding="utf-8").split(), "", ""][:2]
         if not version.startswith("3."):
             raise EngineError(
                 f"Riak KV: {record} says version {version!r}, and Storewise runs 3.x; "
                 f"{self.spec.install_hint}"
             )
+        place = record.parent.parent
         programs = {
             "riak": place / "bin" / "riak",
             "escript": place / f"erts-{erts}" / "bin" / "escript",
@@ -103,11 +99,6 @@ class RiakEngine(SpecEngine):
         return Installation(programs, f"Riak KV {version}", environment)
 
     def launch(self, node: Node) -> Launch:
-        if node.consistency == "durable" and node.settings.get("backend") == "memory":
-            raise EngineError(
-                "riak: backend memory keeps nothing on disk, so it has no level `durable`; name "
-                "another consistency level, such as relaxed"
-            )
         size = ring_size(node.topology.nodes)
         return self.spec.launch(node, self.settings_of(node.settings), ring_size=size)
 
@@ -119,25 +110,19 @@ class RiakEngine(SpecEngine):
 
     def bootstrap(self, context: ClusterContext) -> None:
         super().bootstrap(context)
-        riak_cluster.bootstrap(context, self._quorum(context.consistency))
+        riak_cluster.bootstrap(context)
 
     def wait_recovered(self, node: Node, raise_if_aborted: Callable[[], None]) -> None:
-        riak_cluster.wait_recovered(node, raise_if_aborted, self._quorum(node.consistency))
-
-    def _quorum(self, level: str) -> str | int:
-        """Riak's r, w and dw at a consistency level: how many replicas must answer."""
-        return self.spec.consistency[level].server["buckets.default.r"]
+        riak_cluster.wait_recovered(node, raise_if_aborted)
 
     def connect(self, cluster: Cluster, mode: Mode) -> Client:
         """EngineError within seconds where no node answers."""
-        if not cluster.endpoints:
-            raise EngineError("riak: the cluster has no endpoints of data nodes")
+        self.level_of(cluster)  # what it means is said by the servers' configuration
         settings: RiakSettings = self.settings_of(cluster.settings)
         shared = Shared(
             mode=mode,
             kinds=cluster.kinds,
-            endpoints=cluster.endpoints,
-            quorum=QUORUMS[self._quorum(self.level_of(cluster))],
+            endpoints=numbered_nodes(cluster),
             timeout_seconds=settings.timeout_seconds,
         )
         return RiakClient(shared).connected()

@@ -62,7 +62,6 @@ def test_batches_come_back_in_order(nodes):
         ("wrong", r"riak: data0 .*answered with code 18"),
         ("cut", r"riak: data0 .*closed the connection"),
         ("slow", r"riak: data0 .*no answer within 0\.2 s.*timeout_seconds"),
-        ("siblings", r"rna: the key [0-9a-f]{24} has 2 siblings.*allow_mult"),
     ],
 )
 def test_whatever_goes_wrong_is_one_clear_error_and_the_next_request_works(nodes, fault, words):
@@ -80,15 +79,6 @@ def test_whatever_goes_wrong_is_one_clear_error_and_the_next_request_works(nodes
     node.fault = ""
     assert client.get(Kind.RNA, IDS[0]) == RNA[0]
     assert client.get_many(Kind.RNA, IDS) == RNA
-    client.close()
-
-
-def test_a_value_of_somebody_else_is_an_error(nodes):
-    client = writer(nodes[0])
-    for value in (b"not JSON", b"[1]", b"{}"):
-        nodes[0].objects.put(b"rna", IDS[0], value)
-        with pytest.raises(EngineError, match=r"rna.*no document of Storewise's"):
-            client.get(Kind.RNA, IDS[0])
     client.close()
 
 

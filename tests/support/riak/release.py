@@ -19,7 +19,7 @@ LATE_READS = 3
 KNOWN = re.compile(
     r"nodename|listener\.(protobuf|http)\.internal|handoff\.(ip|port)|mdc\.cluster_manager|"
     r"erlang\.(distribution\.port_range\.(min|max)imum|crash_dump)|storage_backend|ring_size|"
-    r"platform_(bin|data|etc|lib|log)_dir|buckets\.default\.(n_val|r|w|dw|allow_mult)|"
+    r"platform_(bin|data|etc|lib|log)_dir|buckets\.default\.(n_val|r|w|dw|rw|allow_mult)|"
     r"buckets\.default\.last_write_wins|leveldb\.(maximum_memory|sync_on_write)|"
     r"cluster\.job\.riak_kv\.map_reduce(_js)?"
 )

@@ -53,7 +53,7 @@ class Standin:
     A node that has been started answers `late` reads before it serves: until then others stand in
     for it, who know of nothing. `fault` makes it misbehave in its answers to gets and puts:
     ``slow``, ``cut`` (the connection ends within a frame), ``garbage``, ``oversized`` (a length
-    without end), ``wrong`` (another code), ``siblings``; any other is the message of an error.
+    without end), ``wrong`` (another code); any other is the message of an error.
     """
 
     def __init__(
@@ -140,7 +140,6 @@ class Standin:
             "garbage": HEADER.pack(7, 10) + b"\x0a\xff\xff\x03ab",
             "oversized": b"\xff\xff\xff\xff\x0a",
             "wrong": HEADER.pack(1, 18),
-            "siblings": frame(pb.RpbGetResp(content=[content, content])),
         }
         return answers.get(self.fault) or frame(pb.RpbErrorResp(errmsg=self.fault.encode()))
 

@@ -151,18 +151,10 @@ def test_a_server_is_started_as_written_down(name):
     assert text == golden.read_text()
 
 
-@pytest.mark.parametrize(
-    ("where", "level", "settings", "changes", "words"),
-    [
-        ("riak data0", "durable", {"backend": "memory"}, {}, "memory keeps nothing on disk"),
-        ("mongodb router0", "durable", {"sharded": "always"},
-         {"installation": Installation({"mongod": Path("/x/mongod")}, "MongoDB 6.0.5")}, "mongos"),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_started_is_refused(where, level, settings, changes, words):
-    shape = RING if where.startswith("riak") else {}
-    with pytest.raises(EngineError, match=words):
-        launched(where, shape, level, settings, **changes)
+def test_a_router_needs_mongos():
+    mongod = Installation({"mongod": Path("/x/mongod")}, "MongoDB 6.0.5")
+    with pytest.raises(EngineError, match="mongos"):
+        launched("mongodb router0", settings={"sharded": "always"}, installation=mongod)
 
 
 def test_routers_know_config_servers_by_ipv6():

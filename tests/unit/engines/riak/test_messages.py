@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storewise.engines.riak import ring
-from storewise.engines.riak.messages import HEADER, QUORUMS, frame, pb
+from storewise.engines.riak.messages import ALL, HEADER, QUORUM, frame, pb
 
 #: The example of "PBC Fetch Object" in Riak's documentation.
 FETCHED = bytes.fromhex(
@@ -15,7 +15,7 @@ FETCHED = bytes.fromhex(
     "4B 49 72 75 38 BB D7 A2 DE 04 40 E0 B9 06 12 1F 6B CE 61 60 60 60 CC 60 CA 05 52 2C AC C2 5B"
     "3F 65 30 25 32 E5 B1 32 EC 56 B7 3D CA 97 05 00"
 )
-QUORUM = "fd ff ff ff 0f"
+QUORUM_BYTES = "fd ff ff ff 0f"
 
 
 @pytest.mark.parametrize(
@@ -24,8 +24,8 @@ QUORUM = "fd ff ff ff 0f"
         (pb.RpbPingReq(), "00 00 00 01 01"),
         (pb.RpbGetReq(bucket=b"b", key=b"k"), "00 00 00 07 09 0A 01 62 12 01 6B"),
         (
-            pb.RpbGetReq(bucket=b"b", key=b"k", r=QUORUMS["quorum"], pr=1, head=True),
-            f"00 00 00 11 09 0A 01 62 12 01 6B 18 {QUORUM} 20 01 40 01",
+            pb.RpbGetReq(bucket=b"b", key=b"k", r=QUORUM, pr=1, head=True),
+            f"00 00 00 11 09 0A 01 62 12 01 6B 18 {QUORUM_BYTES} 20 01 40 01",
         ),
         (
             pb.RpbPutReq(
@@ -34,10 +34,10 @@ QUORUM = "fd ff ff ff 0f"
                 vclock=b"v",
                 content=pb.RpbContent(value=b"{}", content_type=b"j"),
                 w=1,
-                dw=QUORUMS["quorum"],
+                dw=QUORUM,
             ),
             "00 00 00 1B 0B 0A 01 62 12 01 6B 1A 01 76 22 07 0A 02 7B 7D 12 01 6A "
-            f"28 01 30 {QUORUM}",
+            f"28 01 30 {QUORUM_BYTES}",
         ),
         (
             pb.RpbDelReq(bucket=b"b", key=b"k", vclock=b"v", r=1, w=2, dw=3),
@@ -67,7 +67,7 @@ def test_answers():
     ).preflist
     assert (holder.partition, holder.node, holder.primary) == (5, b"n", True)
     # "4294967295-2", "-3" in the documentation.
-    assert (QUORUMS["quorum"], QUORUMS["all"]) == (4294967293, 4294967292)
+    assert (QUORUM, ALL) == (4294967293, 4294967292)
 
 
 @given(st.binary(max_size=20), st.binary(min_size=1, max_size=20))
