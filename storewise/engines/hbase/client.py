@@ -17,59 +17,53 @@ from storewise.documents import Document, Kind
 from storewise.engines.contract.engine import Endpoint, Schema
 from storewise.engines.contract.queries import Count, Scan
 from storewise.engines.hbase import health
-from storewise.engines.hbase.connection import FAMILY, NAMESPACE, Connection, cells_of, idl
+from storewise.engines.hbase.connection import NAMESPACE, Connection, idl
 from storewise.engines.hbase.rows import RowFormat
-from storewise.engines.hbase.settings import HbaseSettings
 from storewise.engines.support.clients import ProcessState, ThreadClient
 from storewise.engines.support.splits import split_points
 from storewise.engines.support.table import make_tables
 
+#: The one column family.
+_FAMILY = b"d"
 #: A table's attribute with its schema; HBase keeps attributes that it does not know.
 _SCHEMA = b"STOREWISE"
+#: Rows of one request.
+_MAX_ROWS = 2000
+_KEYS_ONLY = b"FirstKeyOnlyFilter() AND KeyOnlyFilter()"
+#: A value that no cell has: neither UTF-8 nor a number, and not the mark for null.
+_NEVER_STORED = b"\xff\xff"
 #: Servers move regions at times: where they are is asked again after that, s.
 _REGIONS_SECONDS = 10.0
 _CONNECT_SECONDS = 10.0
-#: Rows that one call reads.
-_MAX_GETS = 500
 #: For a table with all its regions.
 _CREATE_SECONDS = 180.0
 #: A gateway answers within its own time for an operation; its client waits a little longer, s.
 _GATEWAY_SECONDS = 8.0
 
 
-@dataclass(frozen=True, slots=True)
-class Regions:
-    """Where the regions of a table are, in the order of their first keys."""
-
-    until: float
-    """As far as `time.monotonic` this is taken for true."""
-    starts: list[bytes]
-    owners: list[str | None]
-    """Names of the region servers' nodes."""
-
-
 @dataclass(slots=True, kw_only=True, eq=False)
 class Shared(ProcessState[RowFormat]):
     """What the clients of one process have in common."""
 
-    settings: HbaseSettings
     durability: str
     """Of each put: https://hbase.apache.org/book.html#wal.durability"""
+    seconds: float
+    """For so long the gateways try a request."""
+    regions_per_server: int
     gateways: tuple[Endpoint, ...]
     servers: tuple[Endpoint, ...]
     """Those that hold documents."""
-    regions: dict[Kind, Regions] = field(default_factory=dict)
+    regions: dict[Kind, tuple[float, list[bytes], list[str | None]]] = field(default_factory=dict)
+    """Until when they are taken for true (`time.monotonic`); the first keys of the regions, in
+    order; the names of their region servers' nodes."""
     numbers: Iterator[int] = field(default_factory=lambda: count(os.getpid()))
 
     def connection(self, seconds: float | None = None) -> Connection:
         """A new connection to a gateway: on this host where there is one, else in turn."""
         here = [e for e in self.gateways if e.host == socket.gethostname()] or self.gateways
-        return Connection(
-            here[next(self.numbers) % len(here)],
-            seconds or self.settings.operation_seconds + _GATEWAY_SECONDS,
-            self.durability,
-            lambda: health.unreachable(self.servers),
-        )
+        gateway = here[next(self.numbers) % len(here)]
+        patience = seconds or self.seconds + _GATEWAY_SECONDS
+        return Connection(gateway, patience, lambda: health.unreachable(self.servers))
 
 
 class HbaseClient(ThreadClient[Shared, RowFormat]):
@@ -80,6 +74,8 @@ class HbaseClient(ThreadClient[Shared, RowFormat]):
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
         self._connection = shared.connection()
+        self._call = self._connection.call
+        self._durability = getattr(idl.TDurability, shared.durability)
 
     def _connect(self) -> None:
         self._connection.ping()
@@ -97,7 +93,7 @@ class HbaseClient(ThreadClient[Shared, RowFormat]):
 
     def _schemas(self) -> dict[bytes, str]:
         """The schema that is noted at each table of ours."""
-        tables = self._connection.call("getTableDescriptorsByNamespace", NAMESPACE)
+        tables = self._call("getTableDescriptorsByNamespace", NAMESPACE)
         notes = {t.tableName.qualifier: (t.attributes or {}).get(_SCHEMA) for t in tables}
         return {name: note.decode() for name, note in notes.items() if note is not None}
 
@@ -110,20 +106,13 @@ class HbaseClient(ThreadClient[Shared, RowFormat]):
     def create(self, schema: Schema) -> None:
         """Tables are split while they are made, and spread over the region servers."""
         shared = self._writing("create")
-        note, known = self._new_note(schema), self._schemas()
-        family = idl.TColumnFamilyDescriptor(
-            name=FAMILY,
-            compressionType=getattr(idl.TCompression, shared.settings.compression.upper()),
-            maxVersions=1,
-        )
+        note, known = self._new_note(schema).encode(), self._schemas()
+        family = idl.TColumnFamilyDescriptor(name=_FAMILY, maxVersions=1)
+        regions = max(1, len(shared.servers)) * shared.regions_per_server
 
         def make(kind: Kind) -> None:
-            table = idl.TTableDescriptor(
-                tableName=idl.TTableName(qualifier=kind.table.encode()),
-                columns=[family],
-                attributes={_SCHEMA: note.encode()},
-            )
-            regions = max(1, len(shared.servers)) * shared.settings.regions_per_server
+            name = idl.TTableName(qualifier=kind.table.encode())
+            table = idl.TTableDescriptor(name, [family], {_SCHEMA: note})
             keys = [point.rstrip(b"\0") for point in split_points(kind, regions)]
             with closing(shared.connection(_CREATE_SECONDS)) as connection:
                 connection.call("createTable", table, keys)
@@ -135,68 +124,98 @@ class HbaseClient(ThreadClient[Shared, RowFormat]):
 
     # Writing.
 
+    def _put(self, row: bytes, cells: Mapping[bytes, bytes]) -> Any:
+        values = [idl.TColumnValue(_FAMILY, name, value) for name, value in cells.items()]
+        return idl.TPut(row, values, self._durability)
+
     def insert(self, kind: Kind, documents: Sequence[Document]) -> None:
         self._writing("insert")
         rows = self._table(kind)
-        self._connection.put(rows.name, rows.rows(documents))
+        puts = [self._put(row, cells) for row, cells in rows.rows(documents).items()]
+        for start in range(0, len(puts), _MAX_ROWS):
+            self._call("putMultiple", rows.name, puts[start : start + _MAX_ROWS])
 
     def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool:
+        """Update in one request, on the condition that the row is there: it has a certain cell."""
         self._writing("update")
         rows = self._table(kind)
-        cells = rows.cells(changes)
-        return self._connection.update(rows.name, document_id, rows.present, cells)
+        put = idl.TMutation(put=self._put(document_id, rows.cells(changes)))
+        mutations = idl.TRowMutations(document_id, [put])
+        there = (_FAMILY, rows.present, idl.TCompareOperator.NOT_EQUAL, _NEVER_STORED)
+        done: bool = self._call("checkAndMutate", rows.name, document_id, *there, mutations)
+        return done
 
     def delete(self, kind: Kind, document_id: bytes) -> bool:
+        """Delete what a row has now, by its timestamp; returns whether there was a row.
+
+        A delete without a timestamp would hide a row that is put again in the same millisecond.
+        """
         self._writing("delete")
-        return self._connection.delete(self._table(kind).name, document_id)
+        table = self._table(kind).name
+        (result,) = self._call("getMultiple", table, [idl.TGet(document_id)])
+        if result.row is None:
+            return False
+        until = max(cell.timestamp for cell in result.columnValues)
+        self._call("deleteSingle", table, idl.TDelete(document_id, until, self._durability))
+        return True
 
     # Reading.
 
     def get(self, kind: Kind, document_id: bytes) -> Document | None:
-        rows = self._table(kind)
-        (cells,) = self._connection.get(rows.name, [document_id])
-        return None if cells is None else rows.document(document_id, cells)
+        return self.get_many(kind, [document_id])[0]
 
     def get_many(self, kind: Kind, document_ids: Sequence[bytes]) -> list[Document | None]:
         rows = self._table(kind)
         documents: dict[bytes, Document] = {}
-        unique = list(dict.fromkeys(document_ids))
-        for start in range(0, len(unique), _MAX_GETS):
-            ids = unique[start : start + _MAX_GETS]
-            for row, cells in zip(ids, self._connection.get(rows.name, ids), strict=True):
-                if cells is not None:
-                    documents[row] = rows.document(row, cells)
+        gets = [idl.TGet(document_id) for document_id in dict.fromkeys(document_ids)]
+        for start in range(0, len(gets), _MAX_ROWS):
+            for result in self._call("getMultiple", rows.name, gets[start : start + _MAX_ROWS]):
+                if result.row is not None:
+                    documents[result.row] = rows.document(result)
         return [documents.get(document_id) for document_id in document_ids]
 
     def scan(self, query: Scan) -> list[Document]:
         rows = self._table(query.kind)
         # The first row key behind another one has a zero byte more.
         start = query.start if query.after is None else query.after + b"\0"
-        results = self._connection.scan(rows.name, start, query.limit)
-        return [rows.document(result.row, cells_of(result)) for result in results]
+        return list(map(rows.document, self._results(rows.name, start, query.limit)))
 
     def count(self, query: Count) -> int:
         """By a scan of the keys; with conditions it reads every document."""
         if query.where:
             return super().count(query)
         table = self._table(query.kind).name
-        return sum(1 for _ in self._connection.scan(table, b"", float("inf"), keys_only=True))
+        return sum(1 for _ in self._results(table, b"", float("inf"), _KEYS_ONLY))
+
+    def _results(
+        self, table: bytes, start: bytes, limit: float, only: bytes | None = None
+    ) -> Iterator[Any]:
+        """Up to `limit` rows (``TResult``) from `start`, in the order of keys."""
+        while limit > 0:
+            number = int(min(limit, _MAX_ROWS))
+            scan = idl.TScan(start, number, only)
+            results = self._call("getScannerResults", table, scan, number)
+            yield from results
+            if len(results) < number:
+                return
+            limit -= number
+            start = results[-1].row + b"\0"
 
     def owner(self, kind: Kind, document_id: bytes) -> str | None:
         """The region server of the id's region, as it was at most 10 s ago: each operation asks."""
-        known = self._shared.regions.get(kind)
-        if known is None or time.monotonic() > known.until:
-            known = self._shared.regions[kind] = self._regions(kind)
-        return known.owners[bisect_right(known.starts, document_id) - 1]
+        until, starts, owners = self._shared.regions.get(kind, (0.0, [], []))
+        if time.monotonic() > until:
+            until, starts, owners = self._shared.regions[kind] = self._regions(kind)
+        return owners[bisect_right(starts, document_id) - 1]
 
-    def _regions(self, kind: Kind) -> Regions:
+    def _regions(self, kind: Kind) -> tuple[float, list[bytes], list[str | None]]:
         nodes = {(e.address.encode(), e.port): e.name for e in self._shared.servers}
         until = time.monotonic() + _REGIONS_SECONDS
-        found = self._connection.call("getAllRegionLocations", self._table(kind).name)
+        found = self._call("getAllRegionLocations", self._table(kind).name)
         found.sort(key=lambda region: region.regionInfo.startKey or b"")
         starts = [region.regionInfo.startKey or b"" for region in found]
         servers = [(region.serverName.hostName, region.serverName.port) for region in found]
-        return Regions(until, starts, list(map(nodes.get, servers)))
+        return until, starts, list(map(nodes.get, servers))
 
     def disk_bytes(self) -> int:
         """Files of tables and write-ahead logs (`health.disk_bytes`)."""

@@ -11,11 +11,8 @@ struct TScan {1: optional binary startRow, 4: optional i32 caching, 7: optional 
 struct TServerName {1: string hostName, 2: optional i32 port}
 struct THRegionInfo {1: i64 regionId, 2: binary tableName, 3: optional binary startKey}
 struct THRegionLocation {1: TServerName serverName, 2: THRegionInfo regionInfo}
-enum TCompression {GZ = 1, NONE = 2, SNAPPY = 3, LZ4 = 4, ZSTD = 6}
 struct TTableName {1: optional binary ns, 2: binary qualifier}
-struct TColumnFamilyDescriptor {
-  1: binary name, 6: optional TCompression compressionType, 10: optional i32 maxVersions
-}
+struct TColumnFamilyDescriptor {1: binary name, 10: optional i32 maxVersions}
 struct TTableDescriptor {
   1: TTableName tableName, 2: optional list<TColumnFamilyDescriptor> columns,
   3: optional map<binary, binary> attributes
@@ -29,9 +26,6 @@ service THBaseService {
   list<TResult> getMultiple(1: binary table, 2: list<TGet> tgets) throws (1: TIOError io)
   void putMultiple(1: binary table, 2: list<TPut> tputs) throws (1: TIOError io)
   void deleteSingle(1: binary table, 2: TDelete tdelete) throws (1: TIOError io)
-  bool checkAndPut(
-    1: binary table, 2: binary row, 3: binary family, 4: binary qualifier, 5: binary value,
-    6: TPut tput) throws (1: TIOError io)
   bool checkAndMutate(
     1: binary table, 2: binary row, 3: binary family, 4: binary qualifier,
     5: TCompareOperator compareOperator, 6: binary value, 7: TRowMutations rowMutations)

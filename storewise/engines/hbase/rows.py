@@ -10,10 +10,12 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from storewise.documents import Document, Field, FieldType
-from storewise.engines.hbase.connection import Cells
+from storewise.documents import Document, FieldType
 from storewise.engines.support.table import Table
 from storewise.errors import EngineError
+
+Cells = dict[bytes, bytes]
+"""Values by qualifier, of the one column family."""
 
 #: Neither UTF-8 nor a number, and no id is so short.
 _NULL = b"\xff"
@@ -42,41 +44,42 @@ class RowFormat:
         self.name = table.name.encode()
         """Of the table in HBase."""
         columns = table.columns[1:]
-        self._writers = [(c.name.encode(), _WRITERS[c.type]) for c in columns]
+        self._writers = {c.name: (c.name.encode(), _WRITERS[c.type]) for c in columns}
         self._readers = [(c.name.encode(), _READERS[c.type]) for c in columns]
-        self._fields: Mapping[str, Field] = {c.name: c for c in columns}
+        self._decode = table.decoder()
         self.present = columns[0].name.encode()
         """A cell that every row has."""
-        self._decode = table.decoder()
 
     def rows(self, documents: Sequence[Document]) -> dict[bytes, Cells]:
         """Cells by id; of an id that comes more than once the last document counts.
 
-        EngineError for a document with other fields than its kind, or with a value that a field
-        cannot hold.
+        EngineError as in `Table.check`, and for a value that a field cannot hold.
         """
+        writers = self._writers.values()
         try:
             return {
                 row[0]: {
                     name: _NULL if value is None else write(value)
-                    for (name, write), value in zip(self._writers, row[1:], strict=True)
+                    for (name, write), value in zip(writers, row[1:], strict=True)
                 }
                 for row in self.table.rows(documents)
             }
         except (struct.error, UnicodeEncodeError) as error:
             raise EngineError(f"a document of {self.table.name}: {error}") from error
 
-    def document(self, row: bytes, cells: Cells) -> Document:
-        """The document as it was inserted."""
-        values = [
-            None if (value := cells[name]) == _NULL else read(value) for name, read in self._readers
-        ]
-        return self._decode((row, *values))
-
     def cells(self, changes: Mapping[str, Any]) -> Cells:
         """The cells that an update writes; EngineError for changes that the kind does not allow."""
         self.table.check_changes(changes)
-        return {
-            name.encode(): _NULL if value is None else _WRITERS[self._fields[name].type](value)
-            for name, value in changes.items()
-        }
+        cells = {}
+        for name, value in changes.items():
+            qualifier, write = self._writers[name]
+            cells[qualifier] = _NULL if value is None else write(value)
+        return cells
+
+    def document(self, result: Any) -> Document:
+        """The document of a ``TResult``, as it was inserted."""
+        cells = {cell.qualifier: cell.value for cell in result.columnValues}
+        values = [
+            None if (value := cells[name]) == _NULL else read(value) for name, read in self._readers
+        ]
+        return self._decode((result.row, *values))

@@ -23,7 +23,7 @@ from storewise.documents import KINDS, Kind
 from storewise.engines.contract.queries import Count, Scan
 from storewise.engines.contract.server import Topology
 from storewise.engines.hbase.client import HbaseClient
-from storewise.engines.hbase.connection import Connection, cells_of
+from storewise.engines.hbase.connection import Connection, idl
 from storewise.engines.registry import engine
 from storewise.errors import EngineError
 from storewise.session.server import server as session_server
@@ -89,14 +89,20 @@ def test_regions_are_spread_and_the_owner_is_that_of_the_meta_table(cluster):
     nodes = {f"{s.node.address}:{s.node.port}": name for name, s in cluster.servers.items()}
     (gateway,) = [e for e in cluster.cluster.endpoints if e.role == "thrift"]
     with closing(Connection(gateway, 30.0)) as connection:
-        results = list(connection.scan(b"hbase:meta", b"", 100))
+        results = connection.call("getScannerResults", b"hbase:meta", idl.TScan(b""), 100)
+    servers = {
+        result.row: cell.value.decode()
+        for result in results
+        for cell in result.columnValues
+        if cell.qualifier == b"server"
+    }
     for kind in KINDS:
         table = kind.table.encode() + b","
         regions = [
             # TABLE,FIRST KEY,TIME.NAME.
-            (result.row.removeprefix(table).rsplit(b",", 1)[0], nodes[server.decode()])
-            for result in results
-            if result.row.startswith(table) and (server := cells_of(result)[b"server"])
+            (row.removeprefix(table).rsplit(b",", 1)[0], nodes[server])
+            for row, server in servers.items()
+            if row.startswith(table)
         ]
         assert Counter(name for _, name in regions) == dict.fromkeys(REGION_SERVERS, REGIONS)
         for document in DOCUMENTS[kind][::10]:

@@ -197,15 +197,16 @@ def _words(address: str, port: int, tried: str, words: bytes) -> Attempt:
 
 def _thrift(address: str, port: int) -> Iterator[Attempt]:
     from storewise.engines.contract.engine import Endpoint
-    from storewise.engines.hbase.connection import NAMESPACE, Connection
+    from storewise.engines.hbase.connection import NAMESPACE, Connection, idl
 
     table, row = b"rna", b"x" + secrets.token_bytes(4)
+    put = idl.TPut(row, [idl.TColumnValue(b"d", b"x", b"1")])
     connection = Connection(Endpoint("thrift", 0, "", address, port), _SECONDS)
     actions: list[tuple[str, Callable[[], object]]] = [
         ("list tables", lambda: connection.call("getTableDescriptorsByNamespace", NAMESPACE)),
-        ("write a row", lambda: connection.put(table, {row: {b"x": b"1"}})),
-        ("read rows", lambda: len(list(connection.scan(table, b"", 5)))),
-        ("delete a row", lambda: connection.delete(table, row)),
+        ("write a row", lambda: connection.call("putMultiple", table, [put])),
+        ("read rows", lambda: connection.call("getScannerResults", table, idl.TScan(b""), 5)),
+        ("delete a row", lambda: connection.call("deleteSingle", table, idl.TDelete(row))),
     ]  # fmt: skip
     try:
         for tried, action in actions:

@@ -20,7 +20,7 @@ JAVA = {"java": Path("/opt/java/bin/java")}
 HERE = {"home": Path("/x"), "jars": Path("/x/lib"), "jamm": Path("/x/lib/jamm-0.4.0.jar")} | JAVA
 INSTALLED = {
     "cassandra": (HERE, "Cassandra 5.0.9, Java 17"),
-    "hbase": (HERE, "HBase 2.6.1, Java 17", {"CLASSPATH": "/x/lib/a.jar"}),
+    "hbase": (HERE, "HBase 2.6.1, Java 17"),
     "mariadb": ({"mariadbd": Path("/x"), "mariadb-install-db": Path("/x/i")}, "MariaDB 10.11.6"),
     "mongodb": ({"mongod": Path("/x/mongod"), "mongos": Path("/x/mongos")}, "MongoDB 7.0.11"),
     "postgres": ({"postgres": Path("/x/postgres"), "initdb": Path("/x/initdb")}, "PostgreSQL 15.4"),
@@ -172,7 +172,7 @@ def test_clusters_of_cassandra_have_names_of_their_own():
 
 
 def test_java_8_has_no_modules_to_open():
-    old = Installation(HERE, "HBase 2.5.11, Java 8", {"CLASSPATH": ""})
+    old = Installation(HERE, "HBase 2.5.11, Java 8")
     command = launched("hbase master0", installation=old).command
     assert not any(option.startswith("--add-") for option in command)
 

@@ -1,33 +1,26 @@
-"""HBase's rows, regions and class path; no server runs here."""
+"""HBase's rows and regions; no server runs here."""
 
 import random
 from bisect import bisect
 from collections import Counter
 
 import pytest
-from support.servers.samples import sample
 
 from storewise.documents import Field, Kind
 from storewise.engines.contract.engine import Schema
-from storewise.engines.hbase.launch import class_path
+from storewise.engines.hbase.connection import idl
 from storewise.engines.hbase.rows import RowFormat
 from storewise.engines.support.splits import split_points
 from storewise.engines.support.table import make_tables
 from storewise.errors import EngineError
 
-TASKS = sample(1, alignments=1)[Kind.TASKS][0]
 
-
-@pytest.fixture
-def tasks():
-    return RowFormat(make_tables(Schema())[Kind.TASKS])
-
-
-def test_an_update_writes_the_cells_that_it_names(tasks):
+def test_an_update_writes_the_cells_that_it_names():
+    tasks = RowFormat(make_tables(Schema())[Kind.TASKS])
     assert tasks.cells({"lib": "x", "t": None}) == {b"lib": b"x", b"t": b"\xff"}
 
 
-def test_numbers_are_those_of_hbase_s_bytes(tasks):
+def test_numbers_are_those_of_hbase_s_bytes():
     kind = Kind(
         "numbers", (Field("_id", "key", ""), Field("i", "int", ""), Field("f", "float", ""))
     )
@@ -35,7 +28,8 @@ def test_numbers_are_those_of_hbase_s_bytes(tasks):
     document = {"_id": b"x", "i": -2, "f": 1.0}
     cells = {b"i": b"\xff" * 7 + b"\xfe", b"f": b"\x3f\xf0" + bytes(6)}
     assert numbers.rows([document]) == {b"x": cells}
-    assert numbers.document(b"x", cells) == document
+    values = [idl.TColumnValue(b"d", name, value) for name, value in cells.items()]
+    assert numbers.document(idl.TResult(b"x", values)) == document
     with pytest.raises(EngineError, match="numbers"):
         numbers.rows([{**document, "i": 1 << 63}])
 
@@ -46,9 +40,3 @@ def test_regions_cut_keys_of_text_into_equal_parts():
     found = Counter(bisect(points, b"user%d" % draw.randrange(1 << 63)) for _ in range(5000))
     assert points == sorted(points) and len(found) == 5
     assert all(850 < number < 1150 for number in found.values())
-
-
-def test_the_class_path_of_a_tarball(tmp_path):
-    (tmp_path / "client-facing-thirdparty").mkdir()
-    (tmp_path / "ruby").mkdir()
-    assert class_path(tmp_path) == f"{tmp_path}/*:{tmp_path}/client-facing-thirdparty/*"
