@@ -6,8 +6,7 @@ name no r, w or dw: those of the buckets count, which `riak.conf` has from the c
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,7 +25,9 @@ from storewise.errors import EngineError
 SCHEMA = {"bucket": b"schema", "key": b"schema"}
 #: Of each thread. A node answers the requests of a connection one after another.
 _CONNECTIONS = 4
-_PING_SECONDS = 5.0
+#: Riak itself gives up after 60 s.
+ANSWER_SECONDS = 65.0
+PING_SECONDS = 5.0
 _JSON = b"application/json"
 
 
@@ -34,11 +35,9 @@ _JSON = b"application/json"
 class Shared(ProcessState[Table]):
     """What the clients of one process have in common."""
 
-    timeout_seconds: float
     endpoints: tuple[Endpoint, ...]
     owners: dict[int, str] = field(default_factory=dict)
     """Nodes by number of partition, as far as they were asked for."""
-    threads: Iterator[int] = field(default_factory=itertools.count)
 
 
 class RiakClient(ThreadClient[Shared, Table]):
@@ -48,9 +47,10 @@ class RiakClient(ThreadClient[Shared, Table]):
 
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
-        first, seconds = next(shared.threads), shared.timeout_seconds
+        first = len(shared.clients)
         self._connections = [
-            Connection(shared.endpoints, first + place, seconds) for place in range(_CONNECTIONS)
+            Connection(shared.endpoints, first + place, ANSWER_SECONDS)
+            for place in range(_CONNECTIONS)
         ]
 
     def _connect(self) -> None:
@@ -63,8 +63,7 @@ class RiakClient(ThreadClient[Shared, Table]):
 
     def check_connection(self) -> None:
         """Ping a node; EngineError if none answers."""
-        seconds = min(_PING_SECONDS, self._shared.timeout_seconds)
-        with closing(Connection(self._shared.endpoints, 0, seconds)) as connection:
+        with closing(Connection(self._shared.endpoints, 0, PING_SECONDS)) as connection:
             connection.request(pb.RpbPingReq(), pb.RpbPingResp)
 
     def _request(self, message: Any, response: Any) -> Any:

@@ -128,7 +128,7 @@ class Connection:
     def _no_answer(self, reason: OSError | str) -> NoAnswer:
         """The error; the next request goes to the next node, by a new connection."""
         if isinstance(reason, TimeoutError) and self._socket is not None:
-            reason = f"no answer within {self._seconds:g} s (`timeout_seconds`)"
+            reason = f"no answer within {self._seconds:g} s"
         self.close()
         error = NoAnswer(f"riak: {self.endpoint}: {reason}")
         self._node += 1

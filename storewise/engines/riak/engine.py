@@ -42,9 +42,6 @@ class RiakSettings(ConfigSettings):
     backend: Literal["leveldb", "bitcask", "leveled"] = Setting(
         default="leveldb", description="what keeps the data of a partition (`storage_backend`)"
     )
-    timeout_seconds: float = Setting(
-        default=65.0, gt=0, description="time for an answer; Riak itself gives up after 60 s"
-    )
 
 
 class RiakEngine(SpecEngine):
@@ -117,12 +114,6 @@ class RiakEngine(SpecEngine):
 
     def connect(self, cluster: Cluster, mode: Mode) -> Client:
         """EngineError within seconds where no node answers."""
-        self.level_of(cluster)  # what it means is said by the servers' configuration
-        settings: RiakSettings = self.settings_of(cluster.settings)
-        shared = Shared(
-            mode=mode,
-            kinds=cluster.kinds,
-            endpoints=numbered_nodes(cluster),
-            timeout_seconds=settings.timeout_seconds,
-        )
+        self.settings_of(cluster.settings)
+        shared = Shared(mode=mode, kinds=cluster.kinds, endpoints=numbered_nodes(cluster))
         return RiakClient(shared).connected()

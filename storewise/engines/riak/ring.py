@@ -18,21 +18,14 @@ def node_name(endpoint: Endpoint) -> str:
     return f"riak{endpoint.index + 1}@{endpoint.address}"
 
 
-def hash_of(bucket: bytes, key: bytes) -> int:
-    """Place of a key on the ring, from 0 to 2^160 - 1."""
-    term = b"\x83h\x02" + b"".join(b"m" + len(x).to_bytes(4, "big") + x for x in (bucket, key))
-    return int.from_bytes(sha1(term, usedforsecurity=False).digest(), "big")
-
-
 def partition_of(bucket: bytes, key: bytes, ring_size: int) -> int:
     """Number of the first partition of a key's preference list, from 0."""
-    return (hash_of(bucket, key) // ((1 << 160) // ring_size) + 1) % ring_size
+    term = b"\x83h\x02" + b"".join(b"m" + len(x).to_bytes(4, "big") + x for x in (bucket, key))
+    place = int.from_bytes(sha1(term, usedforsecurity=False).digest(), "big")
+    return (place // ((1 << 160) // ring_size) + 1) % ring_size
 
 
 def ring_size(nodes: int) -> int:
     """Partitions of the ring: the power of two that gives each node eight or more, from 16 to
     Riak's limit of 1,024."""
-    size = 16
-    while size < 8 * nodes and size < 1024:
-        size *= 2
-    return size
+    return min(1024, max(16, 1 << (8 * nodes - 1).bit_length()))
