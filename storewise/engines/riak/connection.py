@@ -92,7 +92,7 @@ class Connection:
             raise NoAnswer("riak: not connected")
         try:
             return self._receive(response)
-        except OSError as error:
+        except (OSError, DecodeError) as error:
             raise self._no_answer(error) from error
         except BaseException:
             self.close()
@@ -113,11 +113,7 @@ class Connection:
             raise EngineError(f"riak: {self.endpoint}: {message}")
         if code != CODES[response.__name__]:
             raise EngineError(f"riak: {self.endpoint}: answered with code {code}")
-        try:
-            return response.FromString(body)
-        except DecodeError as error:
-            text = f"riak: {self.endpoint}: the response cannot be decoded: {error}"
-            raise EngineError(text) from error
+        return response.FromString(body)
 
     def _read(self, size: int) -> bytes:
         data = self._answers.read(size)
@@ -125,7 +121,7 @@ class Connection:
             raise ConnectionError("the server closed the connection")
         return data
 
-    def _no_answer(self, reason: OSError | str) -> NoAnswer:
+    def _no_answer(self, reason: Exception | str) -> NoAnswer:
         """The error; the next request goes to the next node, by a new connection."""
         if isinstance(reason, TimeoutError) and self._socket is not None:
             reason = f"no answer within {self._seconds:g} s"

@@ -57,7 +57,7 @@ def test_batches_come_back_in_order(nodes):
     ("fault", "words"),
     [
         ("overload", r"riak: data0 \(127\.0\.0\.1:\d+\): overload"),
-        ("garbage", r"riak: data0 .*the response cannot be decoded"),
+        ("garbage", r"riak: data0 .*Error parsing message"),
         ("oversized", r"riak: data0 .*4294967295 bytes"),
         ("wrong", r"riak: data0 .*answered with code 18"),
         ("cut", r"riak: data0 .*closed the connection"),

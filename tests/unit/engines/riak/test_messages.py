@@ -40,8 +40,8 @@ QUORUM_BYTES = "fd ff ff ff 0f"
             f"28 01 30 {QUORUM_BYTES}",
         ),
         (
-            pb.RpbDelReq(bucket=b"b", key=b"k", vclock=b"v", r=1, w=2, dw=3),
-            "00 00 00 10 0D 0A 01 62 12 01 6B 22 01 76 28 01 30 02 48 03",
+            pb.RpbDelReq(bucket=b"b", key=b"k", vclock=b"v"),
+            "00 00 00 0A 0D 0A 01 62 12 01 6B 22 01 76",
         ),
         (
             pb.RpbGetBucketKeyPreflistReq(bucket=b"b", key=b"k"),
