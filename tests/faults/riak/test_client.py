@@ -167,8 +167,6 @@ def test_nobody_there_and_nobody_speaking(monkeypatch):
             cluster = Cluster("riak", endpoints=(endpoint,))
             with pytest.raises(EngineError, match=rf"riak: data0 \(127\.0\.0\.1:{port}\)"):
                 engine("riak").connect(cluster, "read")
-    with pytest.raises(EngineError, match="endpoints"):
-        engine("riak").connect(Cluster("riak"), "read")
 
 
 def test_the_owner_is_the_servers(nodes):
