@@ -57,6 +57,9 @@ class Bare(ABC):
     @abstractmethod
     def update(self, ids: Sequence[bytes]) -> None: ...
 
+    def close(self) -> None:  # noqa: B027 - most drivers have no threads that go on working
+        """Ends what the driver would go on doing."""
+
 
 class Sqlite(Bare):
     """sqlite3, used as in https://docs.python.org/3/library/sqlite3.html"""
@@ -278,6 +281,9 @@ class Cassandra(Bare):
         update = self.db.prepare('UPDATE bare SET gene = ? WHERE "_id" = ?')
         for key in ids:
             self.db.execute(update, ("new", key))
+
+    def close(self) -> None:
+        self.db.cluster.shutdown()
 
 
 class Valkey(Bare):

@@ -109,6 +109,9 @@ class Storewise:
         run_loop(operations, recorder, fatal=True)
         recorder.result()
 
+    def close(self) -> None:
+        self.client.close()
+
     def end_load(self) -> None:
         """Reopen an embedded store for reading, as a study does after its load phase."""
         if self.engine.flags.embedded:
@@ -170,6 +173,8 @@ def compare(name: str, options: argparse.Namespace) -> list[dict[str, Any]]:
                 right = {**known[key], **({CHANGED: "new"} if key in updated else {})}
                 assert sides[0].client.get(KIND, key) == right, f"Storewise of {name}"
                 assert (found := sides[1].read([key])) == right, f"bare {name}: {found}, {right}"
+            for side in sides:
+                side.close()
     rows = []
     for what, count in sorted(steps):
         row: dict[str, Any] = {"store": name, "what": what}
