@@ -18,13 +18,13 @@ from support.waiting import wait_until
 
 from storewise.documents import KINDS, Kind
 from storewise.engines.contract.engine import Schema
-from storewise.engines.contract.queries import Count, Scan, Where
+from storewise.engines.contract.queries import Count, Where
 from storewise.engines.contract.server import Credentials, Topology
 from storewise.engines.registry import engine
 from storewise.errors import EngineError
 from storewise.workloads.sensors.generator import MEASURES, Readings
 
-#: Several nodes are independent servers (`storewise.engines.sql.sharded_client`).
+#: Several nodes are independent servers (`storewise.engines.sql.sharded`).
 SHARDED = [t for t in SERVERS if t.nodes > 1 and t.name in ("postgres", "mariadb")]
 DOCUMENTS = sample(5, alignments=120)
 
@@ -89,7 +89,7 @@ def test_a_server_that_cannot_start_says_why_and_leaves_nothing(name, option, wo
 WAITS = (
     "hbase.client._CONNECT_SECONDS",
     "mysql.connection._CONNECT_SECONDS",
-    "mysql.connection._ANSWER_SECONDS",
+    "mysql.engine._ANSWER_SECONDS",
     "postgres.client.CONNECT_SECONDS",
     "valkey.connection._CONNECT_SECONDS",
     "valkey.connection._ANSWER_SECONDS",
@@ -204,17 +204,6 @@ def test_the_owner_is_where_the_document_is(sharded):
     assert all(counts)
     for one in (client, *alone.values()):
         one.close()
-
-
-def test_a_scan_of_the_owner_asks_one_server(sharded):
-    ordered = sorted(DOCUMENTS[Kind.GS], key=lambda d: d["_id"])
-    client = connect(replace(sharded, settings={**sharded.settings, "scan_mode": "owner"}), "read")
-    start = ordered[17]["_id"]
-    owner = client.owner(Kind.GS, start)
-    mine = [d for d in ordered[17:] if client.owner(Kind.GS, d["_id"]) == owner]
-    assert client.scan(Scan(Kind.GS, start, 8)) == mine[:8]
-    assert client.scan(Scan(Kind.GS, start, 1000)) == mine
-    client.close()
 
 
 def test_a_later_client_finds_the_schema_of_all_servers(sharded, clusters):

@@ -152,7 +152,6 @@ class ChdbClient(EmbeddedSql[Shared]):
                     self._rows(0, f"CREATE TABLE {self._source(table, 0)} {text}")
             self._describe(schema)
             shared.tables, shared.schema = tables, schema
-        self._use_tables(tables)
 
     def _definition(self, table: Table, indexes: Sequence[str]) -> str:
         """Of a table that this process writes."""

@@ -7,7 +7,6 @@ https://duckdb.org/docs/stable/sql/indexes; settings: `duckdb_settings()`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from importlib import import_module
 from typing import Any, ClassVar
 
@@ -107,10 +106,6 @@ class DuckdbClient(DuckReads[SqlState]):
         super().finish()
         # The log goes into the database file, so that readers need not replay it.
         self._rows(0, "CHECKPOINT")
-
-    def _exclusive(self, store: int) -> AbstractContextManager[Any]:
-        lock: AbstractContextManager[Any] = self._shared.lock
-        return lock
 
     def _change(self, store: int, sql: str, values: Sequence[Any]) -> int:
         with self._shared.lock:

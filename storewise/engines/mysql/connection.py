@@ -7,8 +7,6 @@ both have the interface of Python's DB-API (PEP 249).
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import version
-from math import ceil
 from typing import Any, Literal
 
 from storewise.engines.contract.engine import Endpoint
@@ -22,11 +20,7 @@ _SQL_MODE = "SET SESSION sql_mode = 'ANSI_QUOTES,STRICT_ALL_TABLES,NO_ENGINE_SUB
 #: mysqlclient is in C; PyMySQL, in Python, runs everywhere.
 Driver = Literal["mysqlclient", "pymysql"]
 
-#: The drivers' numbers while a server is not there yet or is going: nobody listens, the greeting
-#: does not come, the connection is lost, too many connections, shutdown in progress.
-_NOT_YET = frozenset({2002, 2003, 2006, 2013, 1040, 1053})
 _CONNECT_SECONDS = 20
-_ANSWER_SECONDS = 5
 
 
 def driver_of(wanted: Driver | None) -> Any:
@@ -45,22 +39,11 @@ def driver_of(wanted: Driver | None) -> Any:
     return import_module("pymysql")
 
 
-def driver_versions(wanted: Driver | None) -> dict[str, str]:
-    """Versions of the driver that is used."""
-    driver = driver_of(wanted)
-    if driver.__name__ == "pymysql":
-        return {"pymysql": version("pymysql")}
-    release = import_module("MySQLdb.release").__version__
-    return {"mysqlclient": str(release), "C library": driver.get_client_info()}
-
-
 def sign_in(
-    address: str,
-    port: int,
+    server: Endpoint,
     credentials: Credentials,
-    *,
-    seconds: float | None = None,
     driver: Driver | None = None,
+    seconds: int | None = None,
 ) -> Any:
     """A connection as the session's user; raises the driver's `Error` or OSError.
 
@@ -70,18 +53,17 @@ def sign_in(
     go over TLS, which would be measured with them.
     """
     module = driver_of(driver)
-    limits = (
-        {} if seconds is None else dict.fromkeys(("read_timeout", "write_timeout"), ceil(seconds))
-    )
 
     def connect(encrypted: bool) -> Any:
         if module.__name__ == "pymysql":
-            tls: dict[str, Any] = {"ssl_disabled": not encrypted}
+            options: dict[str, Any] = {"ssl_disabled": not encrypted}
         else:
-            tls = {"ssl_mode": "REQUIRED" if encrypted else "DISABLED"}
+            options = {"ssl_mode": "REQUIRED" if encrypted else "DISABLED"}
+        if seconds is not None:
+            options |= {"read_timeout": seconds, "write_timeout": seconds}
         return module.connect(
-            host=address,
-            port=port,
+            host=server.address,
+            port=server.port,
             user=credentials.user,
             password=credentials.password,
             database=DATABASE,
@@ -91,9 +73,8 @@ def sign_in(
             binary_prefix=True,
             # An UPDATE tells how many rows it found, not how many became different.
             client_flag=import_module(f"{module.__name__}.constants.CLIENT").FOUND_ROWS,
-            connect_timeout=ceil(seconds or _CONNECT_SECONDS),
-            **limits,
-            **tls,
+            connect_timeout=seconds or _CONNECT_SECONDS,
+            **options,
         )
 
     try:
@@ -108,24 +89,3 @@ def sign_in(
 def error_code(error: Exception) -> int:
     """The number of the server's or the driver's error; 0 where there is none."""
     return error.args[0] if error.args and isinstance(error.args[0], int) else 0
-
-
-def not_ready_reason(endpoint: Endpoint, credentials: Credentials) -> str | None:
-    """Why the server does not answer a query yet; None if it does. EngineError if waiting will not
-    help."""
-    # The kernel accepts connections as soon as the server listens; the greeting comes when it is
-    # ready, so that "not yet" is often a time-out.
-    try:
-        connection = sign_in(endpoint.address, endpoint.port, credentials, seconds=_ANSWER_SECONDS)
-        try:
-            connection.cursor().execute("SELECT 1")
-        finally:
-            connection.close()
-    except OSError as error:
-        return str(error)
-    except driver_of(None).Error as error:
-        message = str(error.args[-1] if error.args else error)
-        if error_code(error) in _NOT_YET:
-            return message
-        raise EngineError(f"mariadb: {endpoint}: {message}") from error
-    return None

@@ -73,7 +73,6 @@ class ParquetClient(DuckReads[Shared]):
                 if names := self._columns(number, kind):
                     table = table_from_names(kind, names, store.directory)
                     self._check_columns(store, shared.tables.setdefault(kind, table), names)
-        self._use_tables(shared.tables)
         self._seen = shared.version
 
     def _columns(self, store: int, kind: Kind) -> list[str]:
@@ -182,7 +181,7 @@ class ParquetClient(DuckReads[Shared]):
                 self._flush(kind)
             self._seen = shared.version
             self._sources.clear()
-            self._use_tables(shared.tables)
+            self._points.clear()
 
     # Writing.
 

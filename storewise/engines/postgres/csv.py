@@ -1,7 +1,7 @@
 """Record batches as CSV for COPY, written by Arrow.
 
 Format: https://www.postgresql.org/docs/current/sql-copy.html (CSV Format); texts are quoted, null
-is nothing. pyarrow is imported with this module: engines import it when they get a batch.
+is nothing. pyarrow is imported with this module: the client imports it when it gets a batch.
 """
 
 from __future__ import annotations
@@ -26,9 +26,7 @@ def csv_of(batch: pa.RecordBatch) -> bytes:
 def _in_hex(ids: pa.Array) -> pa.Array:
     start, stop = ids.offset * ID_BYTES, (ids.offset + len(ids)) * ID_BYTES
     digits = memoryview(ids.buffers()[1])[start:stop].hex().encode()
-    buffers = [None, pa.py_buffer(digits)]
-    column = pa.FixedSizeBinaryArray.from_buffers(pa.binary(2 * ID_BYTES), len(ids), buffers)
-    binary = pa.binary()
-    nothing, prefix = pa.scalar(b"", binary), pa.scalar(b"\\x", binary)
-    texts = pc.binary_join_element_wise(prefix, column.cast(binary), nothing).cast(pa.string())
+    width = pa.binary(2 * ID_BYTES)
+    column = pa.FixedSizeBinaryArray.from_buffers(width, len(ids), [None, pa.py_buffer(digits)])
+    texts = pc.binary_join_element_wise("\\x", column.cast(pa.binary()).cast(pa.string()), "")
     return pc.if_else(ids.is_valid(), texts, None)

@@ -1,8 +1,8 @@
 """PostgreSQL: one server, or several that share the documents by a hash of their ids.
 
 What a server is started with is in `server.yaml` and `postgresql.conf.j2`, where clients sign in
-and load in `client`, the rest of a client in `storewise.engines.sql.sharded_client`. When a server
-dies, requests to it fail, and the next ones connect again.
+and load in `client`, the rest of a client in `storewise.engines.sql.sharded`. When a server dies,
+requests to it fail, and the next ones connect again.
 """
 
 from __future__ import annotations
@@ -16,17 +16,16 @@ from pydantic import Field as Setting
 from storewise.engines.contract.engine import Endpoint
 from storewise.engines.contract.server import Credentials
 from storewise.engines.postgres.client import PostgresClient, connect
-from storewise.engines.sql.sharded_engine import ShardedEngine, ShardedSettings
-from storewise.engines.support.server_spec import ServerSpec
+from storewise.engines.sql.sharded import ShardedEngine
+from storewise.engines.support.server_spec import ConfigSettings, ServerSpec
 from storewise.errors import EngineError
 
 _ANSWER_SECONDS = 2
-#: How a server says that it is there but not ready, or going.
-_NOT_YET = ("starting up", "shutting down", "not yet accepting", "in recovery", "too many clients")
+#: Messages of a server that lets this client never in; psycopg tells no code here.
 _REFUSED = ("authentication failed", "no pg_hba.conf entry", "does not exist", "no password")
 
 
-class PostgresSettings(ShardedSettings):
+class PostgresSettings(ConfigSettings):
     """What a study may say of PostgreSQL."""
 
     spec = ServerSpec.read(__package__)
@@ -51,11 +50,11 @@ class PostgresEngine(ShardedEngine):
 
     def not_ready_reason(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
         try:
-            with connect(endpoint.address, endpoint.port, credentials, _ANSWER_SECONDS) as link:
-                link.execute("SELECT 1")
+            with connect(endpoint, credentials, _ANSWER_SECONDS) as connection:
+                connection.execute("SELECT 1")
         except psycopg.OperationalError as error:
             message = " ".join(str(error).split())
-            if any(t in message for t in _REFUSED) and not any(t in message for t in _NOT_YET):
+            if any(text in message for text in _REFUSED):
                 raise EngineError(f"{self.name}: {endpoint}: {message}") from error
             return message
         return None

@@ -57,7 +57,6 @@ class EmbeddedSql(SqlReads[State]):
                 table = table_from_names(kind, names, self._file(store))
                 self._check_columns(self._file(store), tables.setdefault(kind, table), names)
         self._shared.tables = tables
-        self._use_tables(tables)
 
     def _check_columns(self, where: object, table: Table, names: Sequence[str]) -> None:
         """Raise EngineError where a table in a store has other columns (`names`)."""
@@ -80,7 +79,6 @@ class EmbeddedSql(SqlReads[State]):
             if schema.index_time == "before":
                 self._make_indexes(schema)
             shared.tables, shared.schema = tables, schema
-        self._use_tables(tables)
 
     def _make_indexes(self, schema: Schema) -> None:
         for kind, name in schema.indexes:

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from sys import float_info
@@ -19,10 +18,10 @@ from typing import Any, ClassVar, NamedTuple, NoReturn, Self, TypeVar
 
 from storewise.documents import Document, Kind
 from storewise.engines.contract.engine import Cluster, Flags, Mode
-from storewise.engines.contract.queries import Count, Find, Histogram, Plan, Query, Scan, Top
+from storewise.engines.contract.queries import Count, Find, Histogram, Plan, Query, Scan, Top, Where
 from storewise.engines.support.clients import ProcessState, ThreadClient
 from storewise.engines.support.stores import Router
-from storewise.engines.support.table import CompositeKey, Row, Table, quoted
+from storewise.engines.support.table import Row, Table, quoted
 from storewise.errors import EngineError
 
 #: What a store with SQL in the client's process can do.
@@ -65,10 +64,11 @@ State = TypeVar("State", bound=SqlState)
 
 
 class _Point(NamedTuple):
-    """The statements that read a document of a kind by its id, one for each store."""
+    """How a document of a kind is read by its id."""
 
     sql: list[str]
-    composite: CompositeKey | None
+    """One statement for each store."""
+    table: Table
     decode: Callable[[Row], Document]
 
 
@@ -80,17 +80,15 @@ class SqlReads(ThreadClient[State, Table]):
 
     mark: ClassVar[str] = "?"
     """What stands for a parameter in a statement."""
-    row_lock: str = ""
-    """What a SELECT ends with whose row will be changed."""
     explain_statement: str = "EXPLAIN"
 
     def __init__(self, shared: State) -> None:
         self._stores = shared.stores
         self._router = shared.router
-        self._tables: Mapping[Kind, Table] = {}
         self._points: dict[Kind, _Point] = {}
+        """To be cleared when tables or sources have changed."""
         self._updates: dict[tuple[Kind, tuple[str, ...]], str] = {}
-        """Statements that set these fields, which the table has."""
+        """Statements by the kind and the names of the fields that they set."""
         super().__init__(shared)
 
     @abstractmethod
@@ -115,33 +113,15 @@ class SqlReads(ThreadClient[State, Table]):
         """The rows of each statement; servers override it to ask all of them at once."""
         return [self._rows(*request) for request in requests]
 
-    def _use_tables(self, tables: Mapping[Kind, Table]) -> None:
-        """Take `tables` as those of the stores; called again whenever sources change."""
-        self._tables = tables
-        self._updates = {}
-        self._points = {
-            kind: _Point(
-                [
-                    f"SELECT {table.select} FROM {self._source(table, store)} "
-                    f"WHERE {table.key_clause(self.mark)}"
-                    for store in range(len(self._stores))
-                ],
-                table.composite,
-                table.decoder(),
-            )
-            for kind, table in tables.items()
-        }
-
-    def _table(self, kind: Kind) -> Table:
-        if kind not in self._tables and self._shared.tables:
-            # Another thread's client has created them since.
-            self._use_tables(self._shared.tables)
-        table = self._tables.get(kind)
-        if table is None:
-            raise EngineError(
-                f"{self.engine_name}: {self._stores[0]}: {kind.table} was never created"
-            )
-        return table
+    def _point(self, kind: Kind) -> _Point:
+        point = self._points.get(kind)
+        if point is None:
+            table = self._table(kind)
+            which = table.key_clause(self.mark)
+            sources = [self._source(table, store) for store in range(len(self._stores))]
+            sql = [f"SELECT {table.select} FROM {source} WHERE {which}" for source in sources]
+            point = self._points[kind] = _Point(sql, table, table.decoder())
+        return point
 
     # Changes.
 
@@ -153,40 +133,19 @@ class SqlReads(ThreadClient[State, Table]):
         """Run a statement that changes rows; how many it matched."""
         raise self._cannot("update or delete")
 
-    def _exclusive(self, store: int) -> AbstractContextManager[Any]:
-        """What is done within it is one transaction, and no other client is between."""
-        raise self._cannot("update or delete")
-
     def update(self, kind: Kind, document_id: bytes, changes: Mapping[str, Any]) -> bool:
         self._writing("update")
         table, names = self._table(kind), tuple(changes)
         table.check_changes(changes)
         sql = self._updates.get((kind, names))
         if sql is None:
-            if table.has_params:
-                return self._update_open_fields(table, document_id, changes)
-            sql = self._updates[kind, names] = self._update_of(table, names)
+            fields = ", ".join(f"{quoted(name)} = {self.mark}" for name in names)
+            sql = (
+                f"UPDATE {self._source(table, 0)} SET {fields} WHERE {table.key_clause(self.mark)}"
+            )
+            self._updates[kind, names] = sql
         values = (*changes.values(), *table.key_values(document_id))
         return self._change(self._store_of(document_id), sql, values) > 0
-
-    def _update_open_fields(
-        self, table: Table, document_id: bytes, changes: Mapping[str, Any]
-    ) -> bool:
-        """Update fields that may lie in the JSON column, so that the row is read first."""
-        store, key = self._store_of(document_id), table.key_values(document_id)
-        with self._exclusive(store):
-            rows = self._rows(store, f"{self._points[table.kind].sql[store]}{self.row_lock}", key)
-            if not rows:
-                return False
-            (row,) = table.rows([{**table.document(rows[0]), **changes}])
-            new = {n: v for n, v in zip(table.names, row, strict=True) if n not in table.key}
-            return self._change(store, self._update_of(table, new), (*new.values(), *key)) > 0
-
-    def _update_of(self, table: Table, names: Iterable[str]) -> str:
-        """The statement that sets these columns of one row."""
-        clauses = ", ".join(f"{quoted(name)} = {self.mark}" for name in names)
-        source = self._source(table, 0)
-        return f"UPDATE {source} SET {clauses} WHERE {table.key_clause(self.mark)}"
 
     def delete(self, kind: Kind, document_id: bytes) -> bool:
         self._writing("delete")
@@ -197,12 +156,8 @@ class SqlReads(ThreadClient[State, Table]):
     # Queries.
 
     def get(self, kind: Kind, document_id: bytes) -> Document | None:
-        point = self._points.get(kind)
-        if point is None:
-            self._table(kind)
-            point = self._points[kind]
-        sql, composite, decode = point
-        values = (document_id,) if composite is None else composite.values(document_id)
+        sql, table, decode = self._points.get(kind) or self._point(kind)
+        values = table.key_values(document_id)
         for store in self._router.stores_of(document_id):
             if rows := self._rows(store, sql[store], values):
                 return decode(rows[0])
@@ -210,14 +165,13 @@ class SqlReads(ThreadClient[State, Table]):
 
     def get_many(self, kind: Kind, document_ids: Sequence[bytes]) -> list[Document | None]:
         table = self._table(kind)
-        decode = self._points[kind].decode
         requests = [
             (store, f"SELECT {table.select} FROM {self._source(table, store)} WHERE {which}", keys)
             for store, group in self._router.group(document_ids).items()
             for which, keys in self._among(table, group)
         ]
         rows = chain.from_iterable(self._gather(requests))
-        documents = {document["_id"]: document for document in map(decode, rows)}
+        documents = {document["_id"]: document for document in map(table.decoder(), rows)}
         return [documents.get(document_id) for document_id in document_ids]
 
     def _among(self, table: Table, ids: Sequence[bytes]) -> Iterator[tuple[str, Sequence[Any]]]:
@@ -241,8 +195,7 @@ class SqlReads(ThreadClient[State, Table]):
         return sum(int(rows[0][0]) for rows in self._gather(self._requests(query)))
 
     def top(self, query: Top) -> list[tuple[Any, int]]:
-        answers = self._gather(self._requests(query))
-        return query.merged([(value, n) for value, n in rows] for rows in answers)
+        return query.merged(self._gather(self._requests(query)))
 
     def histogram(self, query: Histogram) -> dict[int, int]:
         bins: Counter[int] = Counter()
@@ -265,25 +218,28 @@ class SqlReads(ThreadClient[State, Table]):
     def _documents(self, query: Scan | Find) -> list[Iterator[Document]]:
         """The documents of each store that the query's statements give."""
         requests = self._requests(query)
-        decode = self._points[query.kind].decode
+        decode = self._point(query.kind).decode
         return [map(decode, rows) for rows in self._gather(requests)]
 
     def _requests(self, query: Query) -> list[Request]:
         """The statements whose rows together answer a query: one for each part."""
         table = self._table(query.kind)
         parts = self._parts(table, query)
-        select, clauses, rest = "count(*)", list[str](), ""
-        values: list[Any] = []
-        if not isinstance(query, Top | Histogram):
-            clauses, values = table.conditions(query.where, self.mark)
+        select, rest = "count(*)", ""
+        where: Sequence[Where] = getattr(query, "where", ())
+        clauses, values = table.conditions(where, self.mark)
         match query:
             case Scan():
                 select = table.select
                 rest = self._first_rows(query.limit, f" ORDER BY {table.key_list}")
             case Find():
                 select = table.select
-                order = self._order(table, query, clauses)
-                rest = order if query.limit is None else self._first_rows(query.limit, order)
+                if query.order_by is not None:
+                    name = quoted(table.column(query.order_by).name)
+                    clauses.append(f"{name} IS NOT NULL")
+                    rest = f" ORDER BY {name}, {table.key_list}"
+                if query.limit is not None:
+                    rest = self._first_rows(query.limit, rest)
             case Top():
                 name = quoted(table.column(query.field).name)
                 select, clauses = f"{name}, count(*) AS n", [f"{name} IS NOT NULL"]
@@ -292,36 +248,20 @@ class SqlReads(ThreadClient[State, Table]):
                 if len(parts) == 1:
                     rest += self._first_rows(query.limit, f" ORDER BY n DESC, {name}")
             case Histogram():
-                select = f"{self._bin(table, query, clauses)} AS n"
+                column = table.column(query.field)
+                name = quoted(column.name)
+                clauses = [f"{name} IS NOT NULL"]
+                if column.type == "float":
+                    clauses.append(f"abs({name}) <= {float_info.max!r}")
+                # With an exponent, because some stores take 0.1 for a decimal.
+                number = self._floor(f"{name} / {query.width:.17e}")
+                select, rest = f"{number}, count(*)", f" GROUP BY {number}"
         which = f" WHERE {' AND '.join(clauses)}" if clauses else ""
-        statements = [(s, f"SELECT {select} FROM {source}{which}{rest}") for s, source in parts]
-        if isinstance(query, Histogram):
-            outer = "SELECT n, count(*) FROM ({}) bins GROUP BY n"
-            statements = [(store, outer.format(sql)) for store, sql in statements]
-        return [(store, sql, values) for store, sql in statements]
-
-    def _order(self, table: Table, query: Find, clauses: list[str]) -> str:
-        """ORDER BY of a query; adds the condition that leaves nulls out."""
-        if query.order_by is None:
-            return ""
-        name = quoted(table.column(query.order_by).name)
-        if not any(one.field == query.order_by for one in query.where):
-            clauses.append(f"{name} IS NOT NULL")
-        return f" ORDER BY {name}, {table.key_list}"
+        return [(s, f"SELECT {select} FROM {source}{which}{rest}", values) for s, source in parts]
 
     def _first_rows(self, limit: int, order: str) -> str:
         """What follows a statement of which only the first rows in an order (or any) are wanted."""
         return f"{order} LIMIT {limit}"
-
-    def _bin(self, table: Table, query: Histogram, clauses: list[str]) -> str:
-        """The bin of a value; adds the conditions that leave null and infinite values out."""
-        column = table.column(query.field)
-        name = quoted(column.name)
-        clauses.append(f"{name} IS NOT NULL")
-        if column.type == "float":
-            clauses.append(f"abs({name}) <= {float_info.max!r}")
-        # With an exponent, because some stores take 0.1 for a decimal.
-        return self._floor(f"{name} / {query.width:.17e}")
 
     def _floor(self, quotient: str) -> str:
         """SQL of the largest integer that is not above a quotient of floats."""

@@ -1,63 +1,83 @@
 """A client of any database that SQLAlchemy knows.
 
 Statements are those of the SQL servers that Storewise starts, as `text()`: SQLAlchemy gives each
-driver the parameters in its own form (https://docs.sqlalchemy.org/en/20/core/).
+driver the parameters in its own form (https://docs.sqlalchemy.org/en/20/core/). Tables and indexes
+are SQLAlchemy's own. Their names begin with the trial's prefix, and are quoted always.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NoReturn
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, oracle
-from sqlalchemy.engine import Dialect
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 from sqlalchemy.types import TypeEngine
 
 from storewise.documents import ID_BYTES, KEY_BYTES, Field, FieldType, Kind
 from storewise.engines.contract.queries import Count, Find, Plan
-from storewise.engines.sql import sharded_client
-from storewise.engines.sql.sharded_client import Session, ShardedClient
+from storewise.engines.sql import sharded
+from storewise.engines.sql.sharded import ShardedClient
 from storewise.engines.support.table import Row, Table, quoted
 from storewise.errors import EngineError
 
 MYSQL = ("mysql", "mariadb")
-#: Another transaction stood in the way: SQLSTATEs, numbers of MySQL's, SQL Server's and Oracle's
-#: errors, and SQLite's words.
-_UNDONE_STATES = frozenset({"40001", "40P01"})
-_UNDONE_NUMBERS = frozenset({1213, 1205, 1020, 8177, 60})
-_UNDONE_WORDS = ("database is locked", "ORA-08177", "ORA-00060")
-#: Dialects that know LIMIT and ANALYZE; the others have FETCH FIRST, of the SQL standard.
-_LIMIT = ("postgresql", "sqlite", *MYSQL)
-#: Dialects whose SELECT can lock a row; SQLite locks the whole file.
-_FOR_UPDATE = ("postgresql", "oracle", *MYSQL)
+#: Another transaction stood in the way: a SQLSTATE or MySQL's, Oracle's or SQLite's own words at
+#: the beginning of an error.
+_UNDONE = re.compile(r"\W*(40001|40P01|1213,|1205,|1020,|ORA-08177|ORA-00060|database is locked)")
+#: Dialects that know LIMIT, and how they collect statistics; the others have FETCH FIRST, of the
+#: SQL standard.
+_ANALYZE = {
+    "postgresql": "ANALYZE",
+    "sqlite": "ANALYZE",
+    **dict.fromkeys(MYSQL, "ANALYZE TABLE"),
+}
 #: What stands before a statement in dialects whose plans Storewise knows how to ask for.
 _EXPLAIN = {
     "postgresql": "EXPLAIN",
-    "mysql": "EXPLAIN FORMAT=JSON",
-    "mariadb": "EXPLAIN FORMAT=JSON",
     "sqlite": "EXPLAIN QUERY PLAN",
+    **dict.fromkeys(MYSQL, "EXPLAIN FORMAT=JSON"),
 }
-#: SQL of the bytes that a table and its indexes take.
+#: SQL of the bytes that tables whose names begin so take with their indexes; of SQLite the file's.
 _SIZE = {
-    "postgresql": "SELECT pg_total_relation_size(CAST(? AS regclass))",
+    "postgresql": "SELECT sum(pg_total_relation_size(oid)) FROM pg_class "
+    "WHERE relkind = 'r' AND relname LIKE '{}%'",
+    "sqlite": "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()",
     **dict.fromkeys(
         MYSQL,
-        "SELECT data_length + index_length FROM information_schema.tables "
-        "WHERE table_name = ? AND table_schema = database()",
+        "SELECT sum(data_length + index_length) FROM information_schema.tables "
+        "WHERE table_schema = database() AND table_name LIKE '{}%'",
     ),
 }
 #: Characters of a text in an index of MySQL.
 _INDEXED_CHARACTERS = 191
 
 
+def _bytes(length: int) -> TypeEngine[Any]:
+    """Bytes that can be a key."""
+    binary = sa.VARBINARY(length).with_variant(sa.LargeBinary(), "postgresql", "sqlite")
+    return binary.with_variant(oracle.RAW(length), "oracle")
+
+
+#: Types of columns; texts are compared by their bytes.
+_TYPES: Mapping[FieldType, TypeEngine[Any]] = {
+    "id": _bytes(ID_BYTES),
+    "key": _bytes(KEY_BYTES),
+    "int": sa.BigInteger(),
+    "float": sa.Double(),
+    "str": sa.Text()
+    .with_variant(sa.Text(collation="C"), "postgresql")
+    .with_variant(mysql.LONGTEXT(charset="utf8mb4", collation="utf8mb4_bin"), *MYSQL),
+}
+_NOTE_COLUMNS = (Field("id", "int", ""), Field("content", "str", ""))
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
-class Shared(sharded_client.Shared):
+class Shared(sharded.Shared):
     """What the clients of one process have in common."""
 
     engine: sa.Engine
@@ -65,31 +85,29 @@ class Shared(sharded_client.Shared):
     """Takes secrets out of a text."""
     prefix: str
     """Of the names of tables and indexes."""
-    autocommit: bool
-    """Single statements are committed by the driver; else each is a transaction at the level's
-    isolation."""
+    single: sa.Engine
+    """For single statements: `engine`, or at level `durable` one that the driver commits each of
+    them on."""
 
 
 class _Cursor:
-    """Statements on a connection, in the form of a driver's cursor."""
+    """Single statements, in the form of a driver's cursor; `connection` is for transactions."""
 
-    def __init__(self, connection: sa.Connection, *, commits: bool) -> None:
-        self._connection = connection
-        self._commits = commits
+    def __init__(self, connection: sa.Connection, single: sa.Connection) -> None:
+        self.connection = connection
+        self._single = single
         self._rows: Sequence[Any] = ()
         self.rowcount = 0
 
     def execute(self, sql: str, values: Sequence[Any] | None = None) -> None:
         try:
-            result = self._connection.execute(_text(sql), _named(values or ()))
+            result = self._single.execute(_text(sql), _named(values or ()))
             self._rows = result.fetchall() if result.returns_rows else ()
             self.rowcount = result.rowcount
         except BaseException:
-            if self._commits:
-                self._connection.rollback()
+            self._single.rollback()
             raise
-        if self._commits:
-            self._connection.commit()
+        self._single.commit()
 
     def fetchall(self) -> list[Row]:
         # Some drivers give bytes as a memoryview.
@@ -98,7 +116,7 @@ class _Cursor:
         ]
 
     def close(self) -> None:
-        self._connection.close()
+        self._single.close()
 
 
 class SqlClient(ShardedClient):
@@ -111,52 +129,31 @@ class SqlClient(ShardedClient):
     _shared: Shared
 
     def __init__(self, shared: Shared) -> None:
-        dialect = shared.engine.dialect
-        self._dialect = dialect.name
-        self.types = _types(dialect)
-        self.row_lock = " FOR UPDATE" if self._dialect in _FOR_UPDATE else ""
+        self._engine = shared.engine
+        self._dialect = shared.engine.dialect.name
         self.explain_statement = _EXPLAIN.get(self._dialect, "")
+        self.analyze_statement = _ANALYZE.get(self._dialect, "")
         self.note_table = f"{shared.prefix}_schema"
         super().__init__(shared)
 
-    def _open(self, server: Any) -> Session:
+    def _open(self, server: Any) -> _Cursor:
         shared = self._shared
-        connection = shared.engine.connect()
-        alone = connection
-        if shared.autocommit:
-            if shared.mode == "write":
-                alone = shared.engine.connect()
-            alone = alone.execution_options(isolation_level="AUTOCOMMIT")
-        return Session(connection, _Cursor(alone, commits=True))
+        single = shared.single.connect()
+        if shared.mode == "read" or shared.single is shared.engine:
+            return _Cursor(single, single)
+        return _Cursor(shared.engine.connect(), single)
 
-    def _close_session(self, store: int) -> None:
-        session = self._sessions[store]
-        super()._close_session(store)
-        session.cursor.close()
+    def _close_cursor(self, store: int) -> None:
+        cursor = self._cursors[store]
+        super()._close_cursor(store)
+        cursor.close()
 
-    def _lost(self, session: Session, error: Exception) -> bool:
+    def _lost(self, cursor: _Cursor, error: Exception) -> bool:
         return isinstance(error, DBAPIError) and error.connection_invalidated
 
     def _undone(self, error: Exception) -> bool:
         cause = getattr(error, "orig", None)
-        if cause is None:
-            return False
-        if getattr(cause, "sqlstate", None) in _UNDONE_STATES:
-            return True
-        number = cause.args[0] if cause.args else None
-        if isinstance(number, int) and number in _UNDONE_NUMBERS:
-            return True
-        return any(word in str(cause) for word in _UNDONE_WORDS)
-
-    @contextmanager
-    def _transaction(self, session: Session) -> Iterator[None]:
-        alone = session.cursor
-        with session.connection.begin():
-            session.cursor = _Cursor(session.connection, commits=False)
-            try:
-                yield
-            finally:
-                session.cursor = alone
+        return _UNDONE.match(f"{getattr(cause, 'sqlstate', '')} {cause}") is not None
 
     def _error_message(self, error: Exception) -> str:
         cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
@@ -168,12 +165,12 @@ class SqlClient(ShardedClient):
         except EngineError as scrubbed:
             raise scrubbed from None  # the driver's own text may hold what `scrub` takes out
 
-    def server_version(self) -> str:
-        """As the server has said it to the driver; empty where it has not."""
-        info = getattr(self._shared.engine.dialect, "server_version_info", None) or ()
-        return ".".join(map(str, info))
+    def server(self) -> str:
+        """The database's name and, where it has said it to the driver, its version."""
+        version = getattr(self._engine.dialect, "server_version_info", None) or ()
+        return f"{self._engine.url.get_backend_name()} {'.'.join(map(str, version))}".strip()
 
-    # Tables, under names that begin with the prefix.
+    # Tables.
 
     def _name(self, table: Table) -> str:
         return f"{self._shared.prefix}_{table.name}"
@@ -181,58 +178,49 @@ class SqlClient(ShardedClient):
     def _source(self, table: Table, store: int) -> str:
         return quoted(self._name(table))
 
-    def _has_table(self, name: str) -> bool:
-        with self._shared.engine.connect() as connection:
-            return sa.inspect(connection).has_table(name)
-
-    def _create_table(self, store: int, name: str, ddl: str) -> None:
-        if not self._has_table(name):  # not every database knows IF NOT EXISTS
-            self._run(store, ddl.replace(" IF NOT EXISTS", "", 1))
+    def _create_tables(self, store: int) -> None:
+        tables = self._shared.tables.values()
+        for table in tables:
+            _table_of(self._name(table), table.columns, table.key).create(self._engine, True)
+        _table_of(self.note_table, _NOTE_COLUMNS, ("id",)).create(self._engine, True)
 
     def _make_index(self, store: int, name: str, table: Table, column: Field) -> None:
-        name = f"{self._shared.prefix}_{name}"
-        with self._shared.engine.connect() as connection:
-            there = sa.inspect(connection).get_indexes(self._name(table))
-        if name not in {index["name"] for index in there}:
-            prefix = self._dialect in MYSQL and column.type == "str"
-            length = f"({_INDEXED_CHARACTERS})" if prefix else ""
-            on = f"{self._source(table, store)} ({quoted(column.name)}{length})"
-            self._run(store, f"CREATE INDEX {quoted(name)} ON {on}")
+        there = _table_of(self._name(table), table.columns, table.key)
+        length = _INDEXED_CHARACTERS if column.type == "str" else None
+        index = sa.Index(
+            sa.quoted_name(f"{self._shared.prefix}_{name}", True),
+            there.c[column.name],
+            mysql_length=length,
+            mariadb_length=length,
+        )
+        index.create(self._engine, True)
 
     def _has_note(self, store: int) -> bool:
-        return self._has_table(self.note_table)
-
-    def _analyze(self, store: int) -> None:
-        # Without statistics planners guess until the server finds the time.
-        if self._dialect in _LIMIT:
-            analyze = "ANALYZE TABLE" if self._dialect in MYSQL else "ANALYZE"
-            for table in self._shared.tables.values():
-                self._run(store, f"{analyze} {self._source(table, store)}")
+        return sa.inspect(self._engine).has_table(sa.quoted_name(self.note_table, True))
 
     def drop(self) -> None:
         """Remove all tables of this prefix that this workload can have made."""
-        kinds = [f"{self._shared.prefix}_{kind.table}" for kind in self._shared.kinds]
-        for name in (*kinds, self.note_table):
-            if self._has_table(name):
-                self._run(0, f"DROP TABLE {quoted(name)}")
+
+        def drop(store: int) -> None:
+            kinds = [f"{self._shared.prefix}_{kind.table}" for kind in self._shared.kinds]
+            for name in (*kinds, self.note_table):
+                _table_of(name, (), ()).drop(self._engine, True)
+
+        self._on_all(drop)
 
     def disk_bytes(self) -> int | None:
         """Bytes of the tables with their indexes; of SQLite, of the whole file."""
-        if self._dialect == "sqlite":
-            ((pages,),) = self._rows(0, "PRAGMA page_count")
-            ((size,),) = self._rows(0, "PRAGMA page_size")
-            return int(pages) * int(size)
         if self._dialect not in _SIZE:
             return None
-        names = map(self._name, self._shared.tables.values())
-        return sum(int(self._rows(0, _SIZE[self._dialect], (name,))[0][0]) for name in names)
+        sql = _SIZE[self._dialect].format(f"{self._shared.prefix}_")
+        return int(self._rows(0, sql)[0][0] or 0)
 
     def owner(self, kind: Kind, document_id: bytes) -> None:
         """Storewise does not know how the database spreads its rows."""
 
     # Writing and reading.
 
-    def _load(self, session: Session, table: Table, documents: list[Row]) -> None:
+    def _load(self, cursor: _Cursor, table: Table, documents: list[Row]) -> None:
         source, marks = self._source(table, 0), ", ".join("?" * len(table.columns))
         insert = _text(f"INSERT INTO {source} ({table.select}) VALUES ({marks})")
         key_of = table.key_of_row()
@@ -240,53 +228,42 @@ class SqlClient(ShardedClient):
         rows = [_named(row) for row in newest.values()]
         # Ids are nearly always new, so the cheaper way is tried first; it leaves nothing.
         try:
-            with session.connection.begin():
-                session.connection.execute(insert, rows)
+            with cursor.connection.begin():
+                cursor.connection.execute(insert, rows)
         except IntegrityError:
             delete = _text(f"DELETE FROM {source} WHERE {table.key_clause()}")
             keys = [_named(key if table.composite else (key,)) for key in newest]
-            with session.connection.begin():
-                session.connection.execute(delete, keys)
-                session.connection.execute(insert, rows)
+            with cursor.connection.begin():
+                cursor.connection.execute(delete, keys)
+                cursor.connection.execute(insert, rows)
 
     def _first_rows(self, limit: int, order: str) -> str:
-        if self._dialect in _LIMIT:
+        if self._dialect in _ANALYZE:
             return super()._first_rows(limit, order)
         return f"{order or ' ORDER BY 1'} OFFSET 0 ROWS FETCH NEXT {limit} ROWS ONLY"
 
     def explain(self, query: Find | Count) -> Plan:
-        if self._dialect not in _EXPLAIN:
+        if not self.explain_statement:
             known = f"no plan: Storewise does not know how {self._dialect} explains a statement"
             return Plan(known, None)
         return super().explain(query)
 
-    def _uses_index(self, plan: str, query: Find | Count) -> bool:
-        names = [f"{query.kind.table}_{condition.field}" for condition in query.where]
-        # MySQL names those that it could have taken, too.
-        taken = r'"key": "\w+' if self._dialect in MYSQL else ""
-        return any(re.search(taken + name, plan) for name in names)
 
-
-def _types(dialect: Dialect) -> Mapping[FieldType, str]:
-    """SQL types of columns. Bytes can be a key, and texts are compared by their bytes."""
-    name = dialect.name
-
-    def of_bytes(length: int) -> TypeEngine[Any]:
-        if name in ("postgresql", "sqlite"):
-            return sa.LargeBinary()
-        return oracle.RAW(length) if name == "oracle" else sa.VARBINARY(length)
-
-    text: TypeEngine[Any] = sa.Text(collation="C" if name == "postgresql" else None)
-    if name in MYSQL:
-        text = mysql.LONGTEXT(charset="utf8mb4", collation="utf8mb4_bin")
-    types: dict[FieldType, TypeEngine[Any]] = {
-        "id": of_bytes(ID_BYTES),
-        "key": of_bytes(KEY_BYTES),
-        "int": sa.BigInteger(),
-        "float": sa.Double(),
-        "str": text,
-    }
-    return {field: type_.compile(dialect=dialect) for field, type_ in types.items()}
+def _table_of(name: str, columns: Iterable[Field], key: Sequence[str]) -> sa.Table:
+    """SQLAlchemy's own description of a table."""
+    return sa.Table(
+        sa.quoted_name(name, True),
+        sa.MetaData(),
+        *(
+            sa.Column(
+                sa.quoted_name(c.name, True),
+                _TYPES[c.type],
+                primary_key=c.name in key,
+                autoincrement=False,
+            )
+            for c in columns
+        ),
+    )
 
 
 @lru_cache(maxsize=512)

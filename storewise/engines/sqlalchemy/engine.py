@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
-from contextlib import closing
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
-from urllib.parse import unquote
 
 from pydantic import Field as Setting
 
@@ -25,7 +24,7 @@ except ModuleNotFoundError as missing:
         "'storewise[sql]')"
     ) from missing
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from storewise.engines.contract.engine import Cluster, EngineSettings, ExternalEngine, Mode, Schema
@@ -33,13 +32,11 @@ from storewise.engines.sql.reads import FLAGS
 from storewise.engines.sqlalchemy.client import MYSQL, Shared, SqlClient
 from storewise.errors import EngineError
 
-_SECRET = re.compile(r"pass|pwd|secret|token|credential|private", re.IGNORECASE)
 #: A secret within a value, such as that of pyodbc's `odbc_connect`: ``...;PWD=secret;...``, or
 #: ``PWD={secret; with }} in it}``.
 _WITHIN = re.compile(
     r"\w*(?:pass|pwd|secret|token|credential)\w*\s*=\s*(\{(?:[^}]|\}\})*\}|[^;\s&]+)", re.IGNORECASE
 )
-_NAME = re.compile(r"[a-z][a-z0-9_]{0,15}\Z")
 #: Isolation levels of each consistency level, the first that a dialect has.
 _ISOLATION: Mapping[str, tuple[str, ...]] = {
     "durable": (),
@@ -63,7 +60,9 @@ class SqlSettings(EngineSettings):
         default=None, description="file that holds the URL, readable by you only"
     )
     prefix: str = Setting(
-        default="sw", description="what the names of its tables begin with, before the trial's own"
+        default="sw",
+        pattern="^[a-z][a-z0-9_]*$",
+        description="what the names of its tables begin with, before the trial's own",
     )
 
 
@@ -87,17 +86,12 @@ class SqlEngine(ExternalEngine):
 
     def check_schema(self, settings: Mapping[str, Any], schema: Schema) -> None:
         """EngineError for settings that name no place or hold a secret, which is not repeated."""
-        chosen = SqlSettings.model_validate(dict(settings))
+        chosen: SqlSettings = self.settings_of(settings)
         places = [n for n in ("url", "url_env", "url_file") if getattr(chosen, n) is not None]
         if len(places) != 1:
             raise EngineError(
                 "sql: give exactly one of url, url_env and url_file; found "
                 f"{' and '.join(places) or 'none'}"
-            )
-        if not _NAME.match(chosen.prefix):
-            raise EngineError(
-                f"sql: prefix {chosen.prefix!r}: expected up to 16 small letters, digits and _, "
-                "a letter first"
             )
         if chosen.url is not None:
             url = _parsed(chosen.url)
@@ -109,13 +103,13 @@ class SqlEngine(ExternalEngine):
                 )
 
     def of_trial(self, settings: Mapping[str, Any], name: str) -> dict[str, Any]:
-        prefix = SqlSettings.model_validate(dict(settings)).prefix
-        return {**settings, "prefix": f"{prefix}_{name}"}
+        return {**settings, "prefix": f"{self.settings_of(settings).prefix}_{name}"}
 
     def connect(self, cluster: Cluster, mode: Mode) -> SqlClient:
         settings: SqlSettings = self.settings_of(cluster.settings)
         level = self.level_of(cluster)
         url, scrub = _url(settings)
+        place, isolations = _place(url), _ISOLATION[level]
         try:
             if url.get_backend_name() == "sqlite" and "timeout" not in url.query:
                 url = url.update_query_dict({"timeout": str(_BUSY_SECONDS)})
@@ -123,21 +117,15 @@ class SqlEngine(ExternalEngine):
             engine = sa.create_engine(url, poolclass=NullPool, hide_parameters=True)
             if engine.dialect.name in MYSQL:
                 sa.event.listen(engine, "connect", _quote_names, insert=True)
-            place = _place(url)
-            offered = _isolations(engine)
+            single = _with_isolation(engine, isolations or ("AUTOCOMMIT",))
         except (SQLAlchemyError, ImportError, TypeError, ValueError, OSError) as error:
+            message = scrub(" ".join(str(error).split()))
+            raise EngineError(f"sql: {place} cannot be reached: {message}") from None
+        if isolations and single is None:
             raise EngineError(
-                f"sql: {_place(url)} cannot be reached: {scrub(' '.join(str(error).split()))}"
-            ) from None
-        wanted = _ISOLATION[level]
-        if wanted:
-            chosen = next((name for name in wanted if name in offered), None)
-            if chosen is None:
-                raise EngineError(
-                    f"sql: {place} has no isolation level {' or '.join(wanted)}; it has "
-                    f"{', '.join(sorted(offered))}: leave level {level} out"
-                )
-            engine = engine.execution_options(isolation_level=chosen)
+                f"sql: {place} has no isolation level {' or '.join(isolations)}: leave level "
+                f"{level} out"
+            )
         shared = Shared.of(
             cluster,
             mode,
@@ -145,10 +133,10 @@ class SqlEngine(ExternalEngine):
             settings=settings,
             credentials=None,
             consistency=level,
-            engine=engine,
+            engine=(isolations and single) or engine,
+            single=single or engine,
             scrub=scrub,
             prefix=settings.prefix,
-            autocommit=not wanted and "AUTOCOMMIT" in offered,
         )
         return SqlClient(shared).connected()
 
@@ -158,8 +146,7 @@ class SqlEngine(ExternalEngine):
 
     def server(self, cluster: Cluster) -> dict[str, str]:
         with closing(self.connect(cluster, "read")) as client:
-            url, _ = _url(self.settings_of(cluster.settings))
-            return {"server": f"{url.get_backend_name()} {client.server_version()}".strip()}
+            return {"server": client.server()}
 
 
 def _quote_names(connection: Any, _: object) -> None:
@@ -174,18 +161,17 @@ def _parsed(text: str) -> URL:
         url = make_url(text.strip())
         url.get_dialect()
     except (SQLAlchemyError, ImportError, ValueError) as error:
-        known = (
-            str(error) if isinstance(error, NoSuchModuleError | ImportError) else "cannot be read"
-        )
+        known = isinstance(error, NoSuchModuleError | ImportError)
         raise EngineError(
-            f"sql: the URL {known}; expected dialect+driver://user@host:port/database, such as "
+            f"sql: the URL {error if known else 'cannot be read'}; expected "
+            "dialect+driver://user@host:port/database, such as "
             "postgresql+psycopg://me@db.example.org/mine"
         ) from None
     return url
 
 
 def _url(settings: SqlSettings) -> tuple[URL, Callable[[str], str]]:
-    """The URL, and a function that takes its secrets out of a text."""
+    """The URL, and a function that takes its password and its options out of a text."""
     text = settings.url
     if settings.url_env is not None:
         text = os.environ.get(settings.url_env)
@@ -202,21 +188,18 @@ def _url(settings: SqlSettings) -> tuple[URL, Callable[[str], str]]:
                 f"sql: url_file {settings.url_file} cannot be read: "
                 f"{getattr(error, 'strerror', None) or 'it is no text'}"
             ) from None
-    if text is None:
-        raise EngineError("sql: give one of url, url_env and url_file")
+    text = text or ""
     url = _parsed(text)
-    secrets = {text, text.strip()}
+    options = [value for values in url.normalized_query.values() for value in values]
+    within = [part for value in options for part in _WITHIN.findall(value)]
+    options += [*within, *(part.strip("{}") for part in within)]
+    # Short options, such as numbers, are no secrets, and parts of other words.
+    secrets = {text, *(value for value in options if len(value) > 3)}
     if url.password:
-        secrets |= {str(url.password), unquote(str(url.password))}
-    for name, value in url.query.items():
-        values = {value} if isinstance(value, str) else set(value)
-        if _SECRET.search(name):
-            secrets |= values
-        within = [part for one in values for part in _WITHIN.findall(one)]
-        secrets |= {*within, *(part.strip("{}") for part in within)}
+        secrets.add(url.password)
 
     def scrub(message: str) -> str:
-        for secret in sorted(filter(None, secrets), key=len, reverse=True):
+        for secret in sorted(secrets, key=len, reverse=True):
             message = message.replace(secret, "***")
         return message
 
@@ -229,12 +212,12 @@ def _place(url: URL) -> str:
     return f"{url.get_backend_name()} {url.database or ''}{where}".strip()
 
 
-def _isolations(engine: sa.Engine) -> frozenset[str]:
-    """Isolation levels that a dialect and its database have; connects where only that tells."""
-    with engine.connect() as connection:
-        raw = connection.connection.dbapi_connection
-        try:
-            levels = engine.dialect.get_isolation_level_values(raw)  # type: ignore[arg-type]
-        except NotImplementedError:
-            return frozenset()
-    return frozenset(levels)
+def _with_isolation(engine: sa.Engine, names: Sequence[str]) -> sa.Engine | None:
+    """The engine at the first of these isolation levels that the database has; connects to it."""
+    engine.connect().close()
+    for name in names:
+        with suppress(ArgumentError, NotImplementedError):
+            result = engine.execution_options(isolation_level=name)
+            result.connect().close()
+            return result
+    return None

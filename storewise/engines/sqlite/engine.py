@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import platform
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -23,7 +22,6 @@ from storewise.engines.support.batches import prepare, rows_of
 from storewise.engines.support.table import Row, Table, quoted
 from storewise.errors import EngineError
 
-FILE_NAME = "documents.sqlite"
 #: Seconds that a connection waits for another one's lock.
 BUSY_SECONDS = 60.0
 #: The first version with STRICT tables.
@@ -60,7 +58,7 @@ class SqliteClient(EmbeddedSql[Shared]):
     """One thread's connections to the stores."""
 
     engine_name = "sqlite"
-    file_name = FILE_NAME
+    file_name = "documents.sqlite"
     explain_statement = "EXPLAIN QUERY PLAN"
     types: ClassVar[Mapping[FieldType, str]] = {
         "id": "BLOB",
@@ -85,13 +83,10 @@ class SqliteClient(EmbeddedSql[Shared]):
         return [row[1] for row in self._rows(store, f"PRAGMA table_info({quoted(kind.table)})")]
 
     def _table_ddl(self, table: Table) -> str:
-        # WITHOUT ROWID: the table is one B-tree in the order of `_id`. A rowid table would keep the
-        # rows by a number that nobody asks for and the 12-byte ids in a second tree, so that each
-        # read descends twice; ids of one file ascend, so that loading appends in both cases. Its
-        # price, long rows in interior pages, is small for the studied documents: SQLite moves most
-        # of a long row to overflow pages. Records with keys of their own form are in no such order,
-        # and may be long: of 1 KB each, such a tree of 4 KiB pages takes 4.7 KB a record, a rowid
-        # table 1.4 KB.
+        # WITHOUT ROWID: the table is one B-tree in the order of `_id`. A rowid table keeps the ids
+        # in a second tree, so that each read descends twice; ids of one file ascend, so that loads
+        # append in both cases. Keys of other forms come in no order, and their records may be long:
+        # of 1 KB each, such a tree of 4 KiB pages takes 4.7 KB a record, a rowid table 1.4 KB.
         rowid = "WITHOUT ROWID, " if table.kind.id_bytes is not None else ""
         # Without STRICT a column accepts values of any type, such as a text in a number column.
         return f"{super()._table_ddl(table)} {rowid}STRICT"
@@ -102,8 +97,14 @@ class SqliteClient(EmbeddedSql[Shared]):
         rows = rows_of(table, documents)
         marks = ", ".join("?" * len(table.columns))
         sql = f"INSERT OR REPLACE INTO {quoted(table.name)} VALUES ({marks})"
-        with self._exclusive(0):
-            self._connection(0).executemany(sql, rows)
+        connection = self._connection(0)
+        with self._shared.lock:
+            try:
+                with connection:  # commits, or rolls back after an error
+                    connection.execute("BEGIN IMMEDIATE")
+                    connection.executemany(sql, rows)
+            except FAILURES as error:
+                self._fail(0, error)
 
     def finish(self) -> None:
         shared = self._writing("finish")
@@ -120,17 +121,6 @@ class SqliteClient(EmbeddedSql[Shared]):
                     f"sqlite: {self._file(0)}: the journal could not be merged into the database: "
                     "another connection still uses the file"
                 )
-
-    @contextmanager
-    def _exclusive(self, store: int) -> Iterator[None]:
-        connection = self._connection(store)
-        with self._shared.lock:
-            try:
-                with connection:  # commits, or rolls back after an error
-                    connection.execute("BEGIN IMMEDIATE")
-                    yield
-            except FAILURES as error:
-                self._fail(store, error)
 
     def _change(self, store: int, sql: str, values: Sequence[Any]) -> int:
         with self._shared.lock:
@@ -153,9 +143,41 @@ class SqliteClient(EmbeddedSql[Shared]):
         if connection is None:
             self._check_open()
             try:
-                connection = self._connections[store] = open_store(self._shared, store)
+                connection = self._connections[store] = self._open(store)
             except FAILURES as error:
                 self._fail(store, error)
+        return connection
+
+    def _open(self, store: int) -> sqlite3.Connection:
+        shared, path = self._shared, self._file(store)
+        query = "mode=rwc"
+        if shared.mode == "read":
+            query = "mode=ro"
+            # `immutable` is right only for a file that nobody writes and that has no journal to
+            # replay: the loading job has ended, and `finish` has left nothing beside the file.
+            left = [Path(f"{path}{suffix}").exists() for suffix in ("-wal", "-journal")]
+            if not any(left):
+                query += "&immutable=1"
+        connection = sqlite3.connect(
+            f"{path.absolute().as_uri()}?{query}",
+            uri=True,
+            timeout=BUSY_SECONDS,
+            isolation_level=None,  # transactions are begun by us, never by the driver
+            check_same_thread=False,  # one thread uses it, another one may close it
+        )
+        try:
+            connection.execute(f"PRAGMA cache_size = -{shared.settings.cache_mib * 1024}")
+            if shared.mode == "write":
+                connection.execute(f"PRAGMA page_size = {shared.settings.page_size}")
+                # WAL needs memory that connections share, which network file systems do not have.
+                wanted = "wal" if shared.wal else "truncate"
+                mode = connection.execute(f"PRAGMA journal_mode = {wanted}").fetchone()[0]
+                if mode != wanted:
+                    raise sqlite3.OperationalError(f"it does not take journal mode {wanted}")
+                connection.execute(f"PRAGMA synchronous = {'FULL' if shared.durable else 'OFF'}")
+        except sqlite3.Error:
+            connection.close()
+            raise
         return connection
 
     def _rows(self, store: int, sql: str, values: Sequence[Any] = ()) -> list[Row]:
@@ -169,40 +191,6 @@ class SqliteClient(EmbeddedSql[Shared]):
         # Not every build of SQLite has floor(); a cast cuts off, which is too high below zero.
         whole = f"CAST({quotient} AS INTEGER)"
         return f"{whole} - ({quotient} < {whole})"
-
-
-def open_store(shared: Shared, store: int) -> sqlite3.Connection:
-    """A connection to one of the stores; sqlite3.Error where there can be none."""
-    path = shared.stores[store] / FILE_NAME
-    query = "mode=rwc"
-    if shared.mode == "read":
-        query = "mode=ro"
-        # `immutable` is right only for a file that nobody writes and that has no journal to
-        # replay: the loading job has ended, and `finish` has left nothing beside the file.
-        left = [Path(f"{path}{suffix}").exists() for suffix in ("-wal", "-journal")]
-        if not any(left):
-            query += "&immutable=1"
-    connection = sqlite3.connect(
-        f"{path.absolute().as_uri()}?{query}",
-        uri=True,
-        timeout=BUSY_SECONDS,
-        isolation_level=None,  # transactions are begun by us, never by the driver
-        check_same_thread=False,  # one thread uses it, another one may close it
-    )
-    try:
-        connection.execute(f"PRAGMA cache_size = -{shared.settings.cache_mib * 1024}")
-        if shared.mode == "write":
-            connection.execute(f"PRAGMA page_size = {shared.settings.page_size}")
-            # WAL needs memory that all connections share, which network file systems do not have.
-            wanted = "wal" if shared.wal else "truncate"
-            mode = connection.execute(f"PRAGMA journal_mode = {wanted}").fetchone()[0]
-            if mode != wanted:
-                raise sqlite3.OperationalError(f"{path.parent} does not take journal mode {wanted}")
-            connection.execute(f"PRAGMA synchronous = {'FULL' if shared.durable else 'OFF'}")
-    except sqlite3.Error:
-        connection.close()
-        raise
-    return connection
 
 
 class SqliteEngine(Engine):

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import random
 import threading
-import time
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Self, TypeVar
@@ -17,7 +15,6 @@ from storewise.engines.support.table import describe, described
 from storewise.errors import EngineError
 
 Form = TypeVar("Form")
-_Result = TypeVar("_Result")
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -187,20 +184,3 @@ class ThreadClient(ProcessClient[State, Form]):
                 if not client._closed:
                     client._closed = True
                     client._disconnect()
-
-
-def retried_after_conflict(
-    do: Callable[[], _Result], undone: Callable[[Exception], bool], tries: int
-) -> _Result:
-    """Run a transaction; run it again if the store has rolled it back because of another one.
-
-    Between tries it waits at random and ever longer (to 0.2 s), or those that met would meet again.
-    """
-    for tried in range(tries - 1):
-        try:
-            return do()
-        except Exception as error:
-            if not undone(error):
-                raise
-        time.sleep(random.uniform(0, min(0.2, 0.001 * 2**tried)))
-    return do()

@@ -65,7 +65,7 @@ def test_levels_reach_the_server_and_a_password_is_nowhere_to_be_read(tmp_path):
         assert b"my.cnf" in seen[0]
         for text in (*seen, *(path.read_bytes() for path in files)):
             assert secrets.password.encode() not in text
-        with closing(sign_in(place.address, place.port, secrets)) as link:
+        with closing(sign_in(place, secrets)) as link:
             cursor = link.cursor()
             cursor.execute("SHOW GRANTS")
             granted = " ".join(str(row[0]) for row in cursor.fetchall())

@@ -27,7 +27,7 @@ def columns(clusters):
 
 def _ask(cluster, sql):
     (endpoint,) = cluster.endpoints
-    with sign_in(endpoint.address, endpoint.port, secrets_of(cluster)) as connection:
+    with sign_in(endpoint, secrets_of(cluster)) as connection:
         return connection.execute(sql).fetchall()
 
 

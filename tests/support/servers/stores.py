@@ -66,7 +66,7 @@ def empty_postgres(cluster):
 
     secrets = secrets_of(cluster)
     for endpoint in cluster.endpoints:
-        with connect(endpoint.address, endpoint.port, secrets) as connection:
+        with connect(endpoint, secrets) as connection:
             connection.execute("SET client_min_messages = error")
             connection.execute("DROP SCHEMA public CASCADE")
             connection.execute("CREATE SCHEMA public")
@@ -77,7 +77,7 @@ def empty_mariadb(cluster):
 
     secrets = secrets_of(cluster)
     for endpoint in cluster.endpoints:
-        with closing(sign_in(endpoint.address, endpoint.port, secrets)) as connection:
+        with closing(sign_in(endpoint, secrets)) as connection:
             cursor = connection.cursor()
             cursor.execute(
                 "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE()"

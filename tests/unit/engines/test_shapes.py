@@ -37,7 +37,6 @@ SHAPES = [
     ("mariadb", {"nodes": 0}, "nodes"),
     ("mariadb", {"replicas": 2}, "replicas"),
     ("mariadb", {"routers": 1}, "routers"),
-    ("mariadb", {"memory_mb": 64}, "node_memory_mb = 64"),
     ("mongodb", {"nodes": 0}, "mongodb"),
     ("mongodb", {"replicas": 8}, "mongodb"),
     ("mongodb", {"routers": -1}, "mongodb"),

@@ -8,21 +8,24 @@ on each server that gets a part of it; there is no transaction over several serv
 
 from __future__ import annotations
 
+import random
+import re
+import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, NoReturn, TypeVar
 
 from storewise.documents import Field, FieldType, Kind
 from storewise.engines.contract.engine import Cluster, Endpoint, Mode, Schema, hash_placement
-from storewise.engines.contract.queries import Query, Scan
+from storewise.engines.contract.queries import Count, Find
 from storewise.engines.contract.server import Credentials
-from storewise.engines.sql.reads import Part, Request, SqlReads, SqlState
-from storewise.engines.support.batches import ids_of, is_batch, rows_of, taken
-from storewise.engines.support.clients import retried_after_conflict
+from storewise.engines.sql.reads import FLAGS, Request, SqlReads, SqlState
+from storewise.engines.support.batches import ids_of, is_batch, prepare, rows_of, taken
+from storewise.engines.support.server_spec import SpecEngine
 from storewise.engines.support.servers import numbered_nodes
 from storewise.engines.support.table import (
     SCHEMA_TABLE,
@@ -44,68 +47,43 @@ class Shared(SqlState):
     """What the clients of one process have in common; `stores` are the servers."""
 
     settings: Any
-    """The engine's own settings, a `ShardedSettings`."""
     credentials: Any
     """Of the session (`Credentials`)."""
     consistency: str
-    owner_scans: bool = False
-    """A scan asks only the server of its start id."""
-
-    @classmethod
-    def of_servers(cls, cluster: Cluster, mode: Mode, settings: Any) -> Shared:
-        """For `Engine.connect`; EngineError without endpoints or credentials."""
-        nodes = numbered_nodes(cluster)
-        cluster = replace(cluster, placement=cluster.placement or hash_placement(len(nodes)))
-        return cls.of(
-            cluster,
-            mode,
-            nodes,
-            settings=settings,
-            credentials=Credentials.of(cluster),
-            consistency=cluster.consistency,
-            owner_scans=settings.scan_mode == "owner",
-        )
-
-
-@dataclass(slots=True, eq=False)
-class Session:
-    """A connection of the driver, which commits each statement by itself, and its cursor (PEP
-    249)."""
-
-    connection: Any
-    cursor: Any
-    in_transaction: bool = False
 
 
 class ShardedClient(SqlReads[Shared]):
     """One thread's connections to the servers; one that is lost is opened again when it is needed.
 
-    A subclass gives the driver's part: the class variables and the abstract methods.
+    A subclass gives the driver's part: the class variables and the abstract methods. What they
+    raise of `failures` becomes an EngineError.
     """
 
     mark = "%s"
-    row_lock = " FOR UPDATE"
     types: Mapping[FieldType, str]
     """SQL types of columns."""
     note_table: str = SCHEMA_TABLE
     """Where the note of the schema is kept."""
+    analyze_statement: str = "ANALYZE"
+    """Followed by a table's name, it collects the planner's statistics."""
     loads_batches: ClassVar[bool] = False
     """Whether `_load` takes record batches as they are."""
 
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
-        self._sessions: dict[int, Session] = {}
-        self._threads: ThreadPoolExecutor | None = None
-        """For the work with all servers but one; started when it is first needed."""
+        self._cursors: dict[int, Any] = {}
+        """One of PEP 249 for each server; its `connection` commits each statement by itself."""
+        # Its threads start when they are first needed.
+        self._threads = ThreadPoolExecutor(len(self._stores), "storewise-server")
 
     # What the driver does.
 
     @abstractmethod
-    def _open(self, server: Endpoint) -> Session:
-        """Connect and sign in; raises of `failures`."""
+    def _open(self, server: Endpoint) -> Any:
+        """Connect and sign in; returns the cursor."""
 
     @abstractmethod
-    def _lost(self, session: Session, error: Exception) -> bool:
+    def _lost(self, cursor: Any, error: Exception) -> bool:
         """Whether a connection cannot be used again after an error."""
 
     @abstractmethod
@@ -113,30 +91,29 @@ class ShardedClient(SqlReads[Shared]):
         """Whether the server has rolled a transaction back for the sake of another one."""
 
     @abstractmethod
-    def _transaction(self, session: Session) -> AbstractContextManager[Any]:
-        """BEGIN, then COMMIT, or ROLLBACK where an error leaves the block."""
-
-    @abstractmethod
-    def _load(self, session: Session, table: Table, documents: Any) -> None:
+    def _load(self, cursor: Any, table: Table, documents: Any) -> None:
         """Insert rows (of `Table.rows`, in the order of ids) or a record batch in one transaction.
 
         Rows that exist are overwritten; of equal ids the last one counts."""
-
-    @abstractmethod
-    def _analyze(self, store: int) -> None:
-        """Collect the planner's statistics on one server."""
 
     def _make_index(self, store: int, name: str, table: Table, column: Field) -> None:
         """Make a secondary index where there is none of this name."""
         on = f"{quoted(table.name)} ({quoted(column.name)})"
         self._run(store, f"CREATE INDEX IF NOT EXISTS {quoted(name)} ON {on}")
 
-    def _create_table(self, store: int, name: str, ddl: str) -> None:
-        """Make a table where there is none of this name."""
-        self._run(store, ddl)
-
     def _table_ddl(self, table: Table) -> str:
-        return create_table(table, self.types, self._source(table, 0))
+        return create_table(table, self.types)
+
+    def _create_tables(self, store: int) -> None:
+        """Make the tables that are not there, that of the note too."""
+        columns = f"(id INTEGER PRIMARY KEY, content {self.types['str']})"
+        self._run(store, f"CREATE TABLE IF NOT EXISTS {quoted(self.note_table)} {columns}")
+        for table in self._shared.tables.values():
+            self._run(store, self._table_ddl(table))
+
+    def _has_note(self, store: int) -> bool:
+        there = "SELECT 1 FROM information_schema.tables WHERE table_name = %s"
+        return bool(self._rows(store, there, (self.note_table,)))
 
     # Creating and finding tables.
 
@@ -144,16 +121,7 @@ class ShardedClient(SqlReads[Shared]):
         self._writing("create")
         note, name = self._new_note(schema), quoted(self.note_table)
         self._use_schema(schema)
-        tables = self._shared.tables.values()
-
-        def make(store: int) -> None:
-            for table in tables:
-                self._create_table(store, self._name(table), self._table_ddl(table))
-            columns = f"id INTEGER PRIMARY KEY, content {self.types['str']}"
-            ddl = f"CREATE TABLE IF NOT EXISTS {name} ({columns})"
-            self._create_table(store, self.note_table, ddl)
-
-        self._on_all(make)
+        self._on_all(self._create_tables)
         if schema.index_time == "before":
             self._make_indexes(schema)
 
@@ -196,66 +164,45 @@ class ShardedClient(SqlReads[Shared]):
                 )
         return notes[0]
 
-    def _has_note(self, store: int) -> bool:
-        there = "SELECT 1 FROM information_schema.tables WHERE table_name = %s"
-        return bool(self._rows(store, there, (self.note_table,)))
-
     def finish(self) -> None:
         super().finish()
-        self._on_all(self._analyze)
+
+        def analyze(store: int) -> None:
+            for table in self._shared.tables.values():
+                self._run(store, f"{self.analyze_statement} {self._source(table, store)}")
+
+        # Without statistics planners guess until the server finds the time.
+        if self.analyze_statement:
+            self._on_all(analyze)
 
     # Writing.
 
     def insert(self, kind: Kind, documents: Sequence[Any]) -> None:
         self._writing("insert")
         table = self._table(kind)
-        documents = taken(table, documents)
-        groups: dict[int, Any]
-        if self.loads_batches and is_batch(documents):
-            groups = self._grouped_batch(documents)
-        else:
-            groups = self._grouped_rows(table, rows_of(table, documents))
+        groups = self._grouped(table, taken(table, documents))
 
         def load(store: int) -> None:
-            self._again(lambda: self._load(self._session(store), table, groups[store]))
+            self._again(lambda: self._load(self._cursor(store), table, groups[store]))
 
         self._on(list(groups), load)
 
-    def _grouped_batch(self, batch: Any) -> dict[int, Any]:
-        """The part of each store that gets one."""
-        if len(self._stores) == 1:
-            return {0: batch} if len(batch) else {}
+    def _grouped(self, table: Table, documents: Any) -> dict[int, Any]:
+        """What each server gets that gets anything: rows, or a record batch."""
+        is_columns = self.loads_batches and is_batch(documents)
+        if not is_columns:
+            # In the order of ids two clients that write the same rows cannot each hold what the
+            # other one waits for.
+            documents = sorted(rows_of(table, documents), key=table.key_of_row())
+        if len(self._stores) == 1 or not len(documents):
+            return {0: documents} if len(documents) else {}
+        ids = ids_of(documents) if is_columns else map(table.id_of_row(), documents)
         places: dict[int, list[int]] = {}
-        for row, document_id in enumerate(ids_of(batch)):
-            places.setdefault(self._store_of(document_id), []).append(row)
-        return {store: batch.take(rows) for store, rows in places.items()}
-
-    def _grouped_rows(self, table: Table, rows: list[Row]) -> dict[int, list[Row]]:
-        # In the order of ids two clients that write the same rows cannot each hold what the other
-        # one waits for.
-        rows.sort(key=table.key_of_row())
-        groups: dict[int, list[Row]] = {}
-        id_of = table.id_of_row()
-        for row in rows:
-            groups.setdefault(self._store_of(id_of(row)), []).append(row)
-        return groups
-
-    def _update_open_fields(
-        self, table: Table, document_id: bytes, changes: Mapping[str, Any]
-    ) -> bool:
-        return self._again(partial(super()._update_open_fields, table, document_id, changes))
-
-    @contextmanager
-    def _exclusive(self, store: int) -> Iterator[None]:
-        session = self._session(store)
-        try:
-            with self._transaction(session):
-                session.in_transaction = True
-                yield
-        except self.failures as error:
-            self._fail(store, error)
-        finally:
-            session.in_transaction = False
+        for place, document_id in enumerate(ids):
+            places.setdefault(self._store_of(document_id), []).append(place)
+        if is_columns:
+            return {store: documents.take(mine) for store, mine in places.items()}
+        return {store: [documents[place] for place in mine] for store, mine in places.items()}
 
     def _change(self, store: int, sql: str, values: Sequence[Any]) -> int:
         changed: int = self._run(store, sql, values).rowcount
@@ -268,21 +215,10 @@ class ShardedClient(SqlReads[Shared]):
         return name
 
     def _store_of(self, document_id: bytes) -> int:
-        (store,) = self._router.stores_of(document_id)
-        return store
-
-    def _name(self, table: Table) -> str:
-        """Of a table in the database."""
-        return table.name
+        return self._router.stores_of(document_id)[0]
 
     def _source(self, table: Table, store: int) -> str:
         return quoted(table.name)
-
-    def _parts(self, table: Table, query: Query) -> Sequence[Part]:
-        if isinstance(query, Scan) and self._shared.owner_scans:
-            store = self._store_of(query.start)
-            return [(store, self._source(table, store))]
-        return super()._parts(table, query)
 
     def _rows(self, store: int, sql: str, values: Sequence[Any] = ()) -> Sequence[Row]:
         rows: Sequence[Row] = self._run(store, sql, values).fetchall()
@@ -297,67 +233,69 @@ class ShardedClient(SqlReads[Shared]):
         answers = dict(zip(stores, self._on(stores, ask), strict=True))
         return [next(answers[request[0]]) for request in requests]
 
+    def _uses_index(self, plan: str, query: Find | Count) -> bool:
+        # MariaDB and MySQL name the indexes that they could have taken, too.
+        return super()._uses_index(re.sub(r'"possible_keys": \[[^]]*\]', "", plan), query)
+
     # Connections and threads.
 
     def _run(self, store: int, sql: str, values: Sequence[Any] = ()) -> Any:
         """Execute a statement, again where it was undone for the sake of another transaction;
         returns the cursor."""
-        session = self._sessions.get(store) or self._session(store)
-        cursor = session.cursor
+        cursor = self._cursors.get(store) or self._cursor(store)
         try:
-            try:
-                cursor.execute(sql, values or None)
-            except self.failures as error:
-                if session.in_transaction or not self._undone(error):
-                    raise
-                self._again(partial(cursor.execute, sql, values or None))
+            cursor.execute(sql, values or None)
         except self.failures as error:
-            self._fail(store, error)
+            if not self._undone(error):
+                self._fail(store, error)
+            try:
+                self._again(partial(cursor.execute, sql, values or None))
+            except self.failures as another:
+                self._fail(store, another)
         return cursor
 
     def _again(self, transaction: Callable[[], _Result]) -> _Result:
-        """Do a transaction, once more where the server has undone it."""
+        """Do a transaction, again where the server has undone it for the sake of another one.
 
-        def undone(error: Exception) -> bool:
-            cause = error.__context__ if isinstance(error, EngineError) else error
-            return isinstance(cause, Exception) and self._undone(cause)
-
-        return retried_after_conflict(transaction, undone, _TRIES)
+        Between tries it waits at random and ever longer (to 0.2 s), or those that met would meet
+        again."""
+        for tried in range(_TRIES - 1):
+            try:
+                return transaction()
+            except self.failures as error:
+                if not self._undone(error):
+                    raise
+            time.sleep(random.uniform(0, min(0.2, 0.001 * 2**tried)))
+        return transaction()
 
     def _connect(self) -> None:
         for store in range(len(self._stores)):
-            self._session(store)
+            self._cursor(store)
 
     def _disconnect(self) -> None:
-        if self._threads is not None:
-            self._threads.shutdown()
-            self._threads = None
-        for store in list(self._sessions):
-            self._close_session(store)
+        self._threads.shutdown()
+        for store in list(self._cursors):
+            self._close_cursor(store)
 
-    def _session(self, store: int) -> Session:
-        session = self._sessions.get(store)
-        if session is None:
+    def _cursor(self, store: int) -> Any:
+        cursor = self._cursors.get(store)
+        if cursor is None:
             self._check_open()
             try:
-                session = self._sessions[store] = self._open(self._stores[store])
+                cursor = self._cursors[store] = self._open(self._stores[store])
             except self.failures as error:
                 self._fail(store, error)
-        return session
+        return cursor
 
-    def _close_session(self, store: int) -> None:
+    def _close_cursor(self, store: int) -> None:
         with suppress(*self.failures):  # the server may be gone
-            self._sessions.pop(store).connection.close()
+            self._cursors.pop(store).connection.close()
 
     def _on_all(self, work: Callable[[int], _Result]) -> list[_Result]:
         return self._on(range(len(self._stores)), work)
 
     def _on(self, stores: Sequence[int], work: Callable[[int], _Result]) -> list[_Result]:
-        """Do the same with several servers at once; the results in the order of `stores`.
-
-        The first one is done by the caller's thread. Waits for all before it raises an error, so
-        that no connection is still busy when the caller goes on.
-        """
+        """Do the same with several servers at once; the results in the order of `stores`."""
         self._check_open()
 
         def on_one(store: int) -> _Result:
@@ -368,18 +306,33 @@ class ShardedClient(SqlReads[Shared]):
 
         if len(stores) < 2:
             return [on_one(store) for store in stores]
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(len(self._stores) - 1, "storewise-server")
-        others = [self._threads.submit(on_one, store) for store in stores[1:]]
-        try:
-            first = on_one(stores[0])
-        finally:
-            wait(others)
-        return [first, *(future.result() for future in others)]
+        futures = [self._threads.submit(on_one, store) for store in stores]
+        wait(futures)  # no connection may be busy when the caller goes on after an error
+        return [future.result() for future in futures]
 
     def _fail(self, store: int, error: Exception) -> NoReturn:
-        session = self._sessions.get(store)
-        if session is not None and self._lost(session, error):
+        if store in self._cursors and self._lost(self._cursors[store], error):
             # The next question opens a new one: the server may have come back.
-            self._close_session(store)
+            self._close_cursor(store)
         super()._fail(store, error)
+
+
+class ShardedEngine(SpecEngine):
+    """Servers that share the documents by a hash of their ids."""
+
+    flags = replace(FLAGS, embedded=False, authentication=True, owner=True)
+    client: ClassVar[type[ShardedClient]]
+
+    def connect(self, cluster: Cluster, mode: Mode) -> ShardedClient:
+        nodes = numbered_nodes(cluster)
+        shared = Shared.of(
+            replace(cluster, placement=hash_placement(len(nodes))),
+            mode,
+            nodes,
+            settings=self.settings_of(cluster.settings),
+            credentials=Credentials.of(cluster),
+            consistency=cluster.consistency,
+        )
+        if mode == "write":
+            prepare(cluster.kinds)
+        return self.client(shared).connected()
