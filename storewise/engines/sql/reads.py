@@ -110,7 +110,7 @@ class SqlReads(ThreadClient[State, Table]):
         return [(store, self._source(table, store)) for store in range(len(self._stores))]
 
     def _gather(self, requests: Sequence[Request]) -> list[Sequence[Row]]:
-        """The rows of each statement; servers override it to ask all of them at once."""
+        """The rows of each statement, in any order; servers override it to ask all at once."""
         return [self._rows(*request) for request in requests]
 
     def _point(self, kind: Kind) -> _Point:

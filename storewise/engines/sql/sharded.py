@@ -12,11 +12,12 @@ import random
 import re
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import Any, ClassVar, NoReturn, TypeVar
 
 from storewise.documents import Field, FieldType, Kind
@@ -225,13 +226,11 @@ class ShardedClient(SqlReads[Shared]):
         return rows
 
     def _gather(self, requests: Sequence[Request]) -> list[Sequence[Row]]:
+        def ask(store: int) -> list[Sequence[Row]]:
+            return [self._rows(*request) for request in requests if request[0] == store]
+
         stores = list(dict.fromkeys(request[0] for request in requests))
-
-        def ask(store: int) -> Iterator[Sequence[Row]]:
-            return iter([self._rows(*request) for request in requests if request[0] == store])
-
-        answers = dict(zip(stores, self._on(stores, ask), strict=True))
-        return [next(answers[request[0]]) for request in requests]
+        return list(chain.from_iterable(self._on(stores, ask)))
 
     def _uses_index(self, plan: str, query: Find | Count) -> bool:
         # MariaDB and MySQL name the indexes that they could have taken, too.

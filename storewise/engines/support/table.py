@@ -273,7 +273,7 @@ class Table:
             raise EngineError(f"update of {self.name}: no field is named")
         if "_id" in changes:
             raise EngineError(f"update of {self.name}: an id cannot be changed")
-        if part := [name for name, _ in self.kind.key if name in changes]:
+        if self.kind.key and (part := [n for n, _ in self.kind.key if n in changes]):
             raise EngineError(f"update of {self.name}: {part[0]} is part of the id")
         for name, value in changes.items():
             column = self.column(name)
