@@ -392,12 +392,12 @@ class Chdb(Bare):
     def connect(self) -> None:
         import chdb
 
-        from storewise.engines.chdb.connection import Connection
+        from storewise.engines.chdb.connection import DIRECTORY, Connection
         from storewise.engines.chdb.settings import ChdbSettings
 
         # A process has one ClickHouse, at one path.
         self.first = Connection(ChdbSettings())
-        self.db = chdb.connect(str(self.first.directory / "engine"))
+        self.db = chdb.connect(str(DIRECTORY / "engine"))
         self.db.query("DROP TABLE IF EXISTS bare")
         self.db.query(
             f"CREATE TABLE bare ({columns(self.types)}) ENGINE = ReplacingMergeTree "
