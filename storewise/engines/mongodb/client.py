@@ -12,7 +12,6 @@ from bson.raw_bson import RawBSONDocument
 from pymongo import ReplaceOne
 from pymongo.collection import Collection
 from pymongo.errors import BulkWriteError
-from pymongo.read_preferences import ReadPreference
 from pymongo.write_concern import WriteConcern
 
 from storewise.documents import Document, Kind
@@ -114,9 +113,7 @@ class MongodbClient(ProcessClient[Shared, BsonCodec]):
 
     def _schemas(self) -> MongoCollection:
         concern = WriteConcern("majority", j=True)
-        return self._database.get_collection(
-            SCHEMA, read_preference=ReadPreference.PRIMARY, write_concern=concern
-        )
+        return self._database.get_collection(SCHEMA, write_concern=concern)
 
     def _make_indexes(self, schema: Schema) -> None:
         with self._errors("index"):
@@ -261,13 +258,10 @@ class MongodbClient(ProcessClient[Shared, BsonCodec]):
 
     def count(self, query: Count) -> int:
         """Exact: the number in the metadata is wrong after a crash, and counts documents twice that
-        a shard has given away. Of a whole kind what the primary has."""
+        a shard has given away."""
         where = self._table(query.kind).filter(query.where)
-        collection = self._collections[query.kind]
-        if not where:
-            collection = collection.with_options(read_preference=ReadPreference.PRIMARY)
         with self._errors("count"):
-            return collection.count_documents(where)
+            return self._collections[query.kind].count_documents(where)
 
     def explain(self, query: Find | Count) -> Plan:
         """The winning plan (https://www.mongodb.com/docs/manual/reference/explain-results/)."""
@@ -294,10 +288,7 @@ class MongodbClient(ProcessClient[Shared, BsonCodec]):
         with shared.lock:
             if kind not in self._shard_maps:
                 with self._errors("owner"):
-                    hashed = shared.settings.shard_key == "hashed"
-                    self._shard_maps[kind] = ShardMap(
-                        self._mongo, kind, hashed=hashed, data_nodes=len(shared.data)
-                    )
+                    self._shard_maps[kind] = ShardMap(self._mongo, kind, len(shared.data))
         return self._shard_maps[kind].node_of(stored_id)
 
     def disk_bytes(self) -> int:

@@ -13,7 +13,7 @@ import bson
 from bson.int64 import Int64
 from bson.objectid import ObjectId
 
-from storewise.documents import Document, Kind, fields
+from storewise.documents import Document, Kind
 from storewise.engines.contract.queries import Where
 from storewise.engines.support.table import make_table
 from storewise.errors import EngineError
@@ -35,7 +35,7 @@ class BsonCodec:
     def __init__(self, kind: Kind, *, study_fields: bool) -> None:
         self.kind = kind
         self.table = make_table(kind, study_fields=study_fields)
-        columns = fields(kind, study_fields=study_fields)
+        columns = self.table.fields
         self._encode = {c.name: _ENCODE[c.type] for c in columns if c.type in _ENCODE}
         self._decoded = tuple(c.name for c in columns if c.type in ("id", "key", "int"))
 

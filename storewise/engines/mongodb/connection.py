@@ -24,7 +24,6 @@ from storewise.engines.contract.server import Credentials
 from storewise.engines.mongodb.codec import BsonCodec
 from storewise.engines.mongodb.settings import SPEC, MongoSettings
 from storewise.engines.support.clients import ProcessState
-from storewise.errors import EngineError
 
 Connection = MongoClient[dict[str, Any]]
 
@@ -121,13 +120,10 @@ def open_shared(engine: Engine, cluster: Cluster, mode: Mode) -> Shared:
     data = tuple(e for e in cluster.endpoints if e.role == "data")
     routers = tuple(e for e in cluster.endpoints if e.role == "router")
     here = tuple(router for router in routers if router.host == socket.gethostname())
-    if not cluster.endpoints:
-        raise EngineError("mongodb: the cluster has no endpoints")
     options: dict[str, Any] = {
         "username": credentials.user,
         "password": credentials.password,
         "maxPoolSize": None,
-        "readPreference": settings.read_preference,
         **SPEC.consistency[engine.level_of(cluster)].driver,
     }
     if not routers:

@@ -57,12 +57,12 @@ class MongoEngine(SpecEngine):
         data = self.data_nodes(topology, topology.replicas)
         if not chosen.is_sharded(topology):
             return data
-        config = tuple(NodeSpec("config", n, 1, _SMALL_MB) for n in range(chosen.config_servers))
+        config = NodeSpec("config", 0, 1, _SMALL_MB)
         routers = tuple(
             NodeSpec("router", n, topology.threads, _SMALL_MB, after=("config",))
             for n in range(topology.routers)
         ) or (NodeSpec("router", 0, 1, _SMALL_MB, placement="worker", after=("config",)),)
-        return (*config, *data, *routers)
+        return (config, *data, *routers)
 
     def not_ready_reason(self, endpoint: Endpoint, credentials: Credentials) -> str | None:
         return mongo_cluster.not_ready_reason(endpoint, credentials)

@@ -21,19 +21,10 @@ class MongoSettings(ConfigSettings):
         default="auto",
         description="`always`: one node is a cluster of one shard behind routers, too",
     )
-    config_servers: Literal[1, 3] = Setting(
-        default=1, description="members of the config servers' replica set"
-    )
-    shard_key: Literal["hashed", "ranged"] = Setting(
-        default="hashed", description="how the key of a document chooses its shard"
-    )
     shard_key_field: str = Setting(
         default="_id",
-        description="the key; collections without this field are sharded on `_id`",
+        description="the shard key, hashed; collections without this field are sharded on `_id`",
     )
-    read_preference: Literal[
-        "primary", "primaryPreferred", "secondary", "secondaryPreferred", "nearest"
-    ] = Setting(default="primary", description="which member of a replica set answers reads")
 
     def is_sharded(self, topology: Topology) -> bool:
         """One shard needs no routers, unless the study asks for them."""

@@ -6,18 +6,12 @@ from __future__ import annotations
 import hashlib
 import struct
 from bisect import bisect_right
-from itertools import pairwise
-from typing import Any
 
-from bson.max_key import MaxKey
-from bson.min_key import MinKey
 from bson.objectid import ObjectId
-from pymongo.read_preferences import ReadPreference
 
 from storewise.documents import Kind
 from storewise.engines.mongodb.connection import DATABASE, Connection
 from storewise.engines.mongodb.settings import MongoSettings
-from storewise.engines.support.splits import split_points
 from storewise.errors import EngineError
 
 #: What MongoDB's hash puts before a value: a seed, and the value's type in the order of types.
@@ -42,45 +36,15 @@ def check_key_field(settings: MongoSettings, kinds: tuple[Kind, ...]) -> None:
 
 
 def shard_collections(mongo: Connection, kinds: tuple[Kind, ...], settings: MongoSettings) -> None:
-    """Shard the collections of `kinds`, which are empty or sharded already.
-
-    The server spreads the chunks of a hashed key itself. Of a ranged key each shard gets a zone
-    with an equal part of the ids, and the server makes the chunks where their zones are
-    (https://www.mongodb.com/docs/manual/core/zone-sharding/). The balancer works only where there
-    are values that nobody knows before the load: chunks that move during a measurement would be
-    measured, too.
-    """
+    """Shard the collections of `kinds` by hashed keys; they are empty or sharded already, and the
+    server spreads their chunks. Then the balancer is off: chunks that move during a measurement
+    would be measured, too."""
     admin = mongo.admin
-    shards = sorted(shard["_id"] for shard in admin.command("listShards")["shards"])
-    balance = False
     admin.command("enableSharding", DATABASE)
     for kind in kinds:
-        name = key_field(kind, settings)
-        namespace = f"{DATABASE}.{kind.table}"
-        if settings.shard_key == "hashed":
-            admin.command("shardCollection", namespace, key={name: "hashed"})
-            continue
-        points = _split_points(kind, name, len(shards))
-        if len(points) == len(shards) - 1:
-            for shard, ends in zip(shards, pairwise([MinKey(), *points, MaxKey()]), strict=True):
-                low, high = ({name: end} for end in ends)
-                admin.command("addShardToZone", shard, zone=shard)
-                admin.command("updateZoneKeyRange", namespace, min=low, max=high, zone=shard)
-        else:
-            balance = True
-        admin.command("shardCollection", namespace, key={name: 1})
-    admin.command("balancerStart" if balance else "balancerStop")
-
-
-def _split_points(kind: Kind, name: str, shards: int) -> list[Any]:
-    """The values of the shard key between equal parts of the documents; none where they are not
-    known before the load."""
-    points = split_points(kind, shards)
-    if name == "_id" and kind.fields[0].type == "key":
-        return [point.decode() for point in points]
-    # Another id has the digest of its document's file, too.
-    is_id = name == "_id" or any(f.name == name and f.type == "id" for f in kind.fields)
-    return list(map(ObjectId, points)) if is_id else []
+        key = {key_field(kind, settings): "hashed"}
+        admin.command("shardCollection", f"{DATABASE}.{kind.table}", key=key)
+    admin.command("balancerStop")
 
 
 class ShardMap:
@@ -91,12 +55,11 @@ class ShardMap:
     one, which is its primary unless it fails.
     """
 
-    def __init__(self, mongo: Connection, kind: Kind, *, hashed: bool, data_nodes: int) -> None:
-        config = mongo.get_database("config", read_preference=ReadPreference.PRIMARY)
+    def __init__(self, mongo: Connection, kind: Kind, data_nodes: int) -> None:
+        config = mongo.get_database("config")
         (collection,) = config.collections.find({"_id": f"{DATABASE}.{kind.table}"})
         chunks = list(config.chunks.find({"uuid": collection["uuid"]}).sort("min", 1))
         replicas = data_nodes // config.shards.count_documents({})
-        self._hashed = hashed
         self._bounds = [chunk["min"]["_id"] for chunk in chunks[1:]]
         self._nodes = [
             f"data{int(chunk['shard'].removeprefix('shard')) * replicas}" for chunk in chunks
@@ -104,8 +67,7 @@ class ShardMap:
 
     def node_of(self, stored_id: ObjectId | str) -> str:
         """The name of the node that holds a document, by its ``_id`` as it is stored."""
-        key = hashed_key(stored_id) if self._hashed else stored_id
-        return self._nodes[bisect_right(self._bounds, key)]
+        return self._nodes[bisect_right(self._bounds, hashed_key(stored_id))]
 
 
 def hashed_key(value: ObjectId | str) -> int:

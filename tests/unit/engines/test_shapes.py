@@ -24,7 +24,6 @@ NODES = [
     ("mongodb", {"nodes": 2}, {}, "config0 data0 data1 router0"),
     ("mongodb", {"nodes": 2, "replicas": 2}, {}, "config0 data0 data1 data2 data3 router0"),
     ("mongodb", {"routers": 2}, {}, "config0 data0 router0 router1"),
-    ("mongodb", {"nodes": 2}, {"config_servers": 3}, "config0 config1 config2 data0 data1 router0"),
     ("riak", {"nodes": 3, "replicas": 3}, {}, "data0 data1 data2"),
 ]
 SHAPES = [
