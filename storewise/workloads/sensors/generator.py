@@ -167,23 +167,22 @@ class Readings:
         self,
         start: int,
         stop: int,
-        *,
-        share: int = 0,
-        shares: int = 1,
-        store: int = 0,
-        stores: int = 1,
+        share: tuple[int, int] = (0, 1),
+        store: tuple[int, int] = (0, 1),
     ) -> Iterator[Integers]:
-        """The numbers start..stop-1 in chunks: of as many equal shares the one with this number, of
-        embedded stores those that one holds.
+        """The numbers start..stop-1 in chunks: of so many equal shares, or embedded stores, what
+        belongs to the one with this number (number, how many).
 
         An embedded store has the series whose machine and sensor number sum to its own modulo the
         number of stores, so that the store of a key follows from the key.
         """
-        first, end = (start + (stop - start) * n // shares for n in (share, share + 1))
+        part, parts = share
+        number, stores = store
+        first, end = (start + (stop - start) * n // parts for n in (part, part + 1))
         for at in range(first, end, CHUNK):
             rows = np.arange(at, min(at + CHUNK, end))
             m, s, _ = self._key_columns(rows)
-            yield rows[(m + s) % stores == store]
+            yield rows[(m + s) % stores == number]
 
     def batches(self, chunks: Iterable[Integers], size: int) -> Iterator[list[Document]]:
         """The documents of chunks of readings in batches of `size`, the last one shorter."""

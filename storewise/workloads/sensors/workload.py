@@ -114,11 +114,10 @@ def _store(
     then stored, and none of it was refused. EngineError where one fails for two minutes."""
     readings: Readings = context.load.readings
     if context.stores:
-        place = {"share": context.thread, "shares": context.threads}
-        place |= {"store": context.shard, "stores": context.stores}
+        share, store = (context.thread, context.threads), (context.shard, context.stores)
     else:
-        place = {"share": context.client, "shares": context.clients}
-    for batch in readings.batches(readings.rows(start, stop, **place), size):
+        share, store = (context.client, context.clients), (0, 1)
+    for batch in readings.batches(readings.rows(start, stop, share, store), size):
         documents = list(map(_to_bson, batch)) if context.engine.encoding == "bson" else batch
         stored: list[bool] = []
 

@@ -46,7 +46,5 @@ def make_keys(numbers: Numbers, *, hashed: bool, padding: int = 1) -> list[bytes
 
 def of_store(keys: list[bytes], shard: int, stores: int) -> NDArray[np.bool_]:
     """Which of these keys the store `shard` of so many holds, by `hash_placement`."""
-    if stores <= 1:
-        return np.ones(len(keys), dtype=np.bool_)
     sums = np.fromiter(map(crc32, keys), dtype=np.int64, count=len(keys))
     return np.asarray(sums % stores == shard)

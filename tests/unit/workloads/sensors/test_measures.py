@@ -90,8 +90,7 @@ def test_shares_of_clients_are_disjoint_and_whole(parts, stores):
     ids = []
     for store in range(stores):
         for part in range(parts):
-            place = {"share": part, "shares": parts, "store": store, "stores": stores}
-            for rows in SMALL.rows(start, stop, **place):
+            for rows in SMALL.rows(start, stop, (part, parts), (store, stores)):
                 mine = SMALL.ids(rows)
                 assert {placement(key) for key in mine} <= {store}
                 ids += mine
