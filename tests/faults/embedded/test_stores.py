@@ -246,26 +246,17 @@ def test_a_damaged_file_is_named(name, file_name, tmp_path):
 
 @pytest.mark.parametrize("name", EMBEDDED)
 @pytest.mark.parametrize("mode", ["read", "write"])
-def test_wrong_clusters_are_refused_by_name(name, mode, tmp_path):
-    described = engine(name)
-    one = (tmp_path,)
-    with pytest.raises(EngineError, match=r"'quorum'.*durable, relaxed"):
-        described.connect(Cluster(engine=name, stores=one, consistency="quorum"), mode)
+def test_wrong_settings_are_refused_by_name(name, mode, tmp_path):
+    cluster = Cluster(engine=name, stores=(tmp_path,), settings={"colour": 1})
     with pytest.raises(EngineError, match=r"colour.*known"):
-        described.connect(Cluster(engine=name, stores=one, settings={"colour": 1}), mode)
-    with pytest.raises(EngineError, match="store director"):
-        described.connect(Cluster(engine=name, stores=()), mode)
-    if mode == "write":
-        with pytest.raises(EngineError, match="not 2"):
-            described.connect(Cluster(engine=name, stores=(tmp_path, tmp_path / "b")), mode)
+        engine(name).connect(cluster, mode)
 
 
 def test_an_index_on_no_field_is_refused(tmp_path):
     for name in STORING:
-        words = "no secondary indexes" if name == "parquet" else "no column 'evalue'"
         schema = Schema(indexes=((Kind.ALIGN, "evalue"),), index_time="after")
         client = connect(Cluster(name, stores=(tmp_path / name,)), "write")
-        with closing(client), pytest.raises(EngineError, match=words):
+        with closing(client), pytest.raises(EngineError, match="no column 'evalue'"):
             client.create(schema)
 
 
