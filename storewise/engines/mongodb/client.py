@@ -206,12 +206,14 @@ class MongodbClient(ProcessClient[Shared, BsonCodec]):
         return self._find(query.kind, where, {"_id": 1}, query.limit)
 
     def find(self, query: Find) -> list[Document]:
+        return self._find(query.kind, *self._filter_and_order(query), query.limit)
+
+    def _filter_and_order(self, query: Find | Count) -> tuple[dict[str, Any], dict[str, Any]]:
         codec = self._table(query.kind)
-        if query.order_by is None:
-            return self._find(query.kind, codec.filter(query.where), limit=query.limit)
+        if isinstance(query, Count) or query.order_by is None:
+            return codec.filter(query.where), {}
         name = codec.table.column(query.order_by).name
-        where = codec.filter(query.where, {name: {"$ne": None}})
-        return self._find(query.kind, where, {name: 1, "_id": 1}, query.limit)
+        return codec.filter(query.where, {name: {"$ne": None}}), {name: 1, "_id": 1}
 
     def _find(
         self,
@@ -265,7 +267,8 @@ class MongodbClient(ProcessClient[Shared, BsonCodec]):
 
     def explain(self, query: Find | Count) -> Plan:
         """The winning plan (https://www.mongodb.com/docs/manual/reference/explain-results/)."""
-        command = {"find": query.kind.table, "filter": self._table(query.kind).filter(query.where)}
+        where, order = self._filter_and_order(query)
+        command = {"find": query.kind.table, "filter": where, "sort": order}
         with self._errors("explain"):
             answer = self._database.command("explain", command, verbosity="queryPlanner")
         text = json_util.dumps(answer["queryPlanner"]["winningPlan"])

@@ -213,7 +213,10 @@ class SqlReads(ThreadClient[State, Table]):
 
     def _uses_index(self, plan: str, query: Find | Count) -> bool:
         """Whether a plan takes a secondary index; here one that names it."""
-        return any(f"{query.kind.table}_{condition.field}" in plan for condition in query.where)
+        fields = [condition.field for condition in query.where]
+        if isinstance(query, Find) and query.order_by is not None:
+            fields.append(query.order_by)
+        return any(f"{query.kind.table}_{field}" in plan for field in fields)
 
     def _documents(self, query: Scan | Find) -> list[Iterator[Document]]:
         """The documents of each store that the query's statements give."""
