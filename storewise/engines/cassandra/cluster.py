@@ -28,7 +28,7 @@ def make_ring(context: ClusterContext) -> None:
     endpoints, credentials = context.endpoints("data"), context.credentials
     nodes, replicas = len(endpoints), context.topology.replicas
 
-    def pending_reason() -> str | None:
+    def split_reason() -> str | None:
         try:
             for endpoint in endpoints:
                 with node_session(endpoint, credentials) as session:
@@ -38,6 +38,12 @@ def make_ring(context: ClusterContext) -> None:
                         f"{endpoint} knows {known} of {nodes} nodes; look whether the nodes reach "
                         f"each other's port {endpoint.ports['gossip']} (gossip)"
                     )
+        except FAILURES as error:
+            return str(error)
+        return None
+
+    def unshared_reason() -> str | None:
+        try:
             with node_session(endpoints[0], credentials) as session:
                 if nodes > 1:
                     session.execute(f"ALTER KEYSPACE system_auth WITH {_replication(nodes)}")
@@ -52,7 +58,10 @@ def make_ring(context: ClusterContext) -> None:
         return None
 
     complaint = "cassandra: the nodes have not become one ring"
-    wait_until(pending_reason, _RING_SECONDS, complaint, context.raise_if_aborted)
+    wait_until(split_reason, _RING_SECONDS, complaint, context.raise_if_aborted)
+    # From the first change on, only data0 knows the user until all have a copy: no other is asked.
+    complaint = "cassandra: the nodes do not share the session's user"
+    wait_until(unshared_reason, _RING_SECONDS, complaint, context.raise_if_aborted)
 
 
 def drop_other_roles(session: Any, credentials: Credentials) -> None:
