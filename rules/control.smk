@@ -39,6 +39,9 @@ def say_who_locks(persistence, lock=PersistenceBase.lock):
             stack.enter_context(lock(persistence))
         except LockException:
             clean_up_killed_runs(Path(R), say)
+            # Snakemake has looked for files before: what was removed now would count as there, and
+            # as write-protected. It does this itself in a moment.
+            workflow.iocache.deactivate()
             if not persistence.locked:
                 stack.enter_context(lock(persistence))
                 yield

@@ -164,3 +164,20 @@ def test_a_killed_storewise_run_takes_its_snakemake_along(place: Workspace) -> N
     kills.kill_snakemake(place, run)
     place.gone(SOON)
     assert place.left_behind() == []
+
+
+def test_a_plain_run_after_a_killed_one_finds_its_session_in_the_way(
+    place: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Snakemake looks for files before it looks for its lock: what is removed between must not
+    count as there."""
+    kills.short_lease(monkeypatch)
+    place.write_study(STUDY.format(engine="parquet", records=20, seconds=15))
+    run = place.start()
+    place.await_worker(run, "c.1")
+    kills.kill_snakemake(place, run)
+    assert list(place.results.glob("live/*/session.json")), "nothing is in the way"
+    second = place.snakemake("--omit-from", "analyse")
+    assert second.returncode == 0, second.stdout + second.stderr
+    assert "whose run has ended" in second.stdout + second.stderr
+    assert place.left_behind() == []
