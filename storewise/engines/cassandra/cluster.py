@@ -5,6 +5,7 @@ Roles: https://cassandra.apache.org/doc/5.0/cassandra/managing/operating/securit
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from cassandra import ConsistencyLevel
@@ -13,6 +14,7 @@ from cassandra.query import SimpleStatement
 from storewise.engines.cassandra.connection import DATACENTER, FAILURES, node_session
 from storewise.engines.contract.server import ClusterContext, Credentials
 from storewise.engines.support.servers import wait_until
+from storewise.errors import EngineError
 
 #: Of all tables; made with the roles, when the number of replicas is known.
 KEYSPACE = "storewise"
@@ -26,7 +28,7 @@ def make_ring(context: ClusterContext) -> None:
     and calls this when all nodes are ready. EngineError with the last reason if it takes too long.
     """
     endpoints, credentials = context.endpoints("data"), context.credentials
-    nodes, replicas = len(endpoints), context.topology.replicas
+    nodes = len(endpoints)
 
     def split_reason() -> str | None:
         try:
@@ -42,26 +44,34 @@ def make_ring(context: ClusterContext) -> None:
             return str(error)
         return None
 
-    def unshared_reason() -> str | None:
-        try:
-            with node_session(endpoints[0], credentials) as session:
-                if nodes > 1:
-                    session.execute(f"ALTER KEYSPACE system_auth WITH {_replication(nodes)}")
-                # data0 has made the user alone: now each node gets a copy.
-                drop_other_roles(session, credentials)
-                keyspace = f"CREATE KEYSPACE IF NOT EXISTS {KEYSPACE}"
-                session.execute(f"{keyspace} WITH {_replication(replicas)}")
-                # A client makes tables at any node: each must know the keyspace.
-                session.cluster.refresh_schema_metadata()
-        except FAILURES as error:
-            return str(error)
-        return None
-
     complaint = "cassandra: the nodes have not become one ring"
     wait_until(split_reason, _RING_SECONDS, complaint, context.raise_if_aborted)
-    # From the first change on, only data0 knows the user until all have a copy: no other is asked.
-    complaint = "cassandra: the nodes do not share the session's user"
-    wait_until(unshared_reason, _RING_SECONDS, complaint, context.raise_if_aborted)
+    try:
+        # From the first change on a node may look for the user where no copy is yet, and refuse the
+        # password: this session stays until all have one.
+        with node_session(endpoints[0], credentials) as session:
+            complaint = "cassandra: the nodes do not share the session's user"
+            share = partial(_unshared_reason, session, context)
+            wait_until(share, _RING_SECONDS, complaint, context.raise_if_aborted)
+    except FAILURES as error:
+        raise EngineError(f"cassandra: {endpoints[0]}: {error}") from error
+
+
+def _unshared_reason(session: Any, context: ClusterContext) -> str | None:
+    """Give each node a copy of the session's user, and make the keyspace; why that failed."""
+    nodes, replicas = context.topology.nodes, context.topology.replicas
+    try:
+        if nodes > 1:
+            session.execute(f"ALTER KEYSPACE system_auth WITH {_replication(nodes)}")
+        # data0 has made the user alone: now each node gets a copy.
+        drop_other_roles(session, context.credentials)
+        keyspace = f"CREATE KEYSPACE IF NOT EXISTS {KEYSPACE}"
+        session.execute(f"{keyspace} WITH {_replication(replicas)}")
+        # A client makes tables at any node: each must know the keyspace.
+        session.cluster.refresh_schema_metadata()
+    except FAILURES as error:
+        return str(error)
+    return None
 
 
 def drop_other_roles(session: Any, credentials: Credentials) -> None:

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 import psutil
 import pytest
+from cassandra import OperationTimedOut
 from support.needs import unavailable
 from support.servers.local import running
 from support.servers.nodes import make_node
@@ -21,6 +22,7 @@ from support.servers.stores import available
 from support.waiting import wait_until
 
 from storewise.documents import KINDS, Kind
+from storewise.engines.cassandra import cluster as cassandra_cluster
 from storewise.engines.cassandra import connection as cassandra_connection
 from storewise.engines.cassandra.cluster import KEYSPACE
 from storewise.engines.cassandra.connection import FAILURES, node_session
@@ -37,12 +39,23 @@ DOCUMENTS = sample(8, alignments=200)
 
 @pytest.fixture(scope="module")
 def ring(tmp_path_factory):
-    """Three nodes, each with a copy of each document."""
+    """Three nodes, each with a copy of each document; the first attempt to give each of them a copy
+    of the session's user has failed on the way."""
     shape = Topology(nodes=RING, replicas=RING, memory_mb=512)
     place = tmp_path_factory.mktemp("ring")
-    with running("cassandra", place, shape, available("cassandra"), "quorum") as result:
-        fill(result.cluster, DOCUMENTS)
-        yield result
+    attempts, original = [], cassandra_cluster.drop_other_roles
+
+    def drop_other_roles(session, credentials):
+        attempts.append(session)
+        if len(attempts) == 1:
+            raise OperationTimedOut("a busy host")
+        original(session, credentials)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cassandra_cluster, "drop_other_roles", drop_other_roles)
+        with running("cassandra", place, shape, available("cassandra"), "quorum") as result:
+            fill(result.cluster, DOCUMENTS)
+            yield result
 
 
 def ask(cluster, endpoint, cql):
