@@ -93,10 +93,15 @@ class DuckReads(EmbeddedSql[State]):
 
     def _disconnect(self) -> None:
         self._parsed.cache_clear()
+        setting = "SELECT current_setting('temp_directory')"
         try:
+            (temporary,) = self._connection.execute(setting).fetchall()[0]
             self._connection.close()
         except FAILURES as error:
             self._fail(0, error)
+        if self._shared.clients[0] is self:
+            # Not only with the connection: a process of `multiprocessing` ends without collecting.
+            shutil.rmtree(temporary, ignore_errors=True)
 
     def _parts(self, table: Table, query: Query) -> Sequence[Part]:
         """All stores as one source: DuckDB merges them better than we could."""
