@@ -204,7 +204,7 @@ def test_a_server_that_stands_still_for_a_while_is_slow_not_lost(
     if lines is None:
         place.gone(4 * SOON)
         assert run.wait() != 0
-        says = r"write\.0: hbase: .*setting `operation_seconds` .* cannot be reached \(timed out\)\)"
+        says = r"write\.0: hbase: .*`operation_seconds` .* cannot be reached \(timed out\)\)"
         assert re.fullmatch(says, json.loads(the_failure(place))["reason"])
     else:
         wait_until(lambda: stalls() >= lines or run.poll() is not None, 150, "a stall")
