@@ -79,7 +79,7 @@ class Reader:
         return None if by == native else self._documents(by, query.kind, where)
 
     def _documents(self, by: By, kind: Kind, where: tuple[Where, ...]) -> Iterator[Document]:
-        """All documents of a kind, or those that fulfil the first condition."""
+        """All documents of a kind, or those that match the first of the conditions."""
         if by == "range":
             documents = self._client.find(Find(kind, where[:1]))
             self.read += len(documents)

@@ -312,7 +312,7 @@ class CassandraClient(ProcessClient[ProcessState[Statements], Statements]):
 
 
 def bounds(column: Field, operator: Operator, value: Any) -> list[tuple[str, Any]]:
-    """A condition as CQL's operators and values."""
+    """The CQL comparisons (operator, value) that express one condition."""
     if column.type != "float":
         return [(operator, value)]
     # The server orders as Java does: -0.0 before 0.0, and NaN behind all others.

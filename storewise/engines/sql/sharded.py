@@ -106,7 +106,7 @@ class ShardedClient(SqlReads[Shared]):
         return create_table(table, self.types)
 
     def _create_tables(self, store: int) -> None:
-        """Make the tables that are not there, that of the note too."""
+        """Create missing tables, and the one that keeps the schema."""
         columns = f"(id INTEGER PRIMARY KEY, content {self.types['str']})"
         self._run(store, f"CREATE TABLE IF NOT EXISTS {quoted(self.note_table)} {columns}")
         for table in self._shared.tables.values():
@@ -254,7 +254,7 @@ class ShardedClient(SqlReads[Shared]):
         return cursor
 
     def _again(self, transaction: Callable[[], _Result]) -> _Result:
-        """Do a transaction, again where the server has undone it for the sake of another one.
+        """Run a transaction; run it again after a deadlock or a serialization failure.
 
         Between tries it waits at random and ever longer (to 0.2 s), or those that met would meet
         again."""

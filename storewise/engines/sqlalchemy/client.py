@@ -58,7 +58,7 @@ _INDEXED_CHARACTERS = 191
 
 
 def _bytes(length: int) -> TypeEngine[Any]:
-    """Bytes that can be a key."""
+    """The type of a binary column that can be part of a primary key."""
     binary = sa.VARBINARY(length).with_variant(sa.LargeBinary(), "postgresql", "sqlite")
     return binary.with_variant(oracle.RAW(length), "oracle")
 

@@ -11,7 +11,7 @@ from storewise.errors import EngineError
 
 
 def numbered_nodes(cluster: Cluster) -> tuple[Endpoint, ...]:
-    """The data nodes of a cluster by their numbers."""
+    """The data nodes of a cluster, sorted by number."""
     nodes = (endpoint for endpoint in cluster.endpoints if endpoint.role == "data")
     return tuple(sorted(nodes, key=lambda endpoint: endpoint.index))
 
