@@ -27,6 +27,12 @@ PAGE = HERE / "analysis.md"
 STORES, STORE_PAGES = HERE / "engines.md", HERE / "engines"
 BEGIN, END = "<!-- Made by docs/tables.py -->\n", "<!-- End -->\n"
 Words = Mapping[str, str | None]
+#: Settings of all stores whose servers Storewise starts: told once, on the page of servers.
+SERVER_SETTINGS = {"home", "module"}
+PROGRAMS = (
+    "`home` and `module` say where its programs are "
+    "([Servers and clients](../servers.md#installing-servers))."
+)
 
 
 def section(folder: Path) -> str:
@@ -107,8 +113,12 @@ def store(described: Engine) -> str:
     lines += ["", "## Settings", ""]
     if not described.Settings.model_fields:
         return "\n".join([*lines, "None."])
+    settings = dict(described.Settings.model_fields)
+    if settings.keys() >= SERVER_SETTINGS:
+        settings = {name: of for name, of in settings.items() if name not in SERVER_SETTINGS}
+        lines += [PROGRAMS, ""]
     lines += ["| setting | default | meaning |", "|---|---|---|"]
-    for name, setting in described.Settings.model_fields.items():
+    for name, setting in settings.items():
         default = setting.get_default(call_default_factory=True)
         lines.append(_row(f"`{name}`", _default(default), _meaning(setting)))
     return "\n".join(lines)
