@@ -2,7 +2,8 @@
 
 ``docs/analysis.md`` has the columns of all tables: those of ``tests/data/stored/tables``, to which
 a test holds the analysis; their words are in ``docs/tables.yaml``. ``docs/engines.md`` has the
-flags of all stores, ``docs/engines/NAME.md`` the levels of consistency and the settings of one.
+flags of all stores, ``docs/consistency.md`` their levels, ``docs/engines/NAME.md`` the levels of
+consistency and the settings of one.
 Another test holds the pages to what this prints.
 """
 
@@ -25,6 +26,7 @@ HERE = Path(__file__).resolve().parent
 STORED = HERE.parent / "tests" / "data" / "stored" / "tables"
 PAGE = HERE / "analysis.md"
 STORES, STORE_PAGES = HERE / "engines.md", HERE / "engines"
+CONSISTENCY = HERE / "consistency.md"
 BEGIN, END = "<!-- Made by docs/tables.py -->\n", "<!-- End -->\n"
 Words = Mapping[str, str | None]
 #: Settings of all stores whose servers Storewise starts: told once, on the page of servers.
@@ -93,6 +95,22 @@ def flags() -> str:
     return "\n".join(lines)
 
 
+def levels() -> str:
+    """What `strong` and `weak` mean in each store, its other levels, and its isolation."""
+    words = yaml.safe_load((HERE / "tables.yaml").read_text(encoding="utf-8"))
+    isolation: dict[str, str] = words["isolation"]
+    lines = [_row("engine", "strong", "weak", "further levels", "isolation"), _row(*["---"] * 5)]
+    for name in ENGINES:
+        described = engine(name)
+        two = [described.consistency_aliases[word] for word in ("strong", "weak")]
+        others = [f"`{level}`" for level in described.consistencies if level not in two]
+        link = f"[`{name}`](engines/{name}.md#levels-of-consistency)"
+        lines.append(
+            _row(link, *(f"`{level}`" for level in two), ", ".join(others), isolation[name])
+        )
+    return "\n".join(lines)
+
+
 def store(described: Engine) -> str:
     """The levels of consistency and the settings of a store."""
     spec = getattr(described, "spec", None)
@@ -155,7 +173,7 @@ def filled(path: Path, text: str) -> str:
 
 def pages() -> dict[Path, str]:
     """All pages with such parts, as they are to be."""
-    made = {PAGE: section(STORED), STORES: flags()}
+    made = {PAGE: section(STORED), STORES: flags(), CONSISTENCY: levels()}
     made |= {STORE_PAGES / f"{name}.md": store(engine(name)) for name in ENGINES}
     return {path: filled(path, text) for path, text in made.items()}
 
