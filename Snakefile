@@ -8,7 +8,7 @@
 #   snakemake convert                      only a data set of the study's inputs
 #
 # There is no `configfile:` on purpose: Snakemake merges a user's --configfile into it, and a
-# study is one file that is read whole (docs/decisions.md).
+# study is one file that is read whole (docs/decisions/runs.md).
 from snakemake.utils import min_version
 
 min_version("9.27")

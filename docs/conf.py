@@ -48,9 +48,9 @@ html_extra_path = ["index.html"]
 
 def add_contents(app: Any, page: str, source: list[str]) -> None:
     """Behind the index, a hidden table of contents with one group for each of its headings; behind
-    the page of all stores, one of theirs."""
-    if page == "docs/engines":
-        names = dict.fromkeys(re.findall(r"\]\((engines/\w+)\.md\)", source[0]))
+    the pages of stores and of decisions, one of their own pages."""
+    if page in ("docs/engines", "docs/decisions"):
+        names = dict.fromkeys(re.findall(r"\]\(((?:engines|decisions)/\w+)\.md\)", source[0]))
         source[0] += "\n```{toctree}\n:hidden:\n\n" + "\n".join(names) + "\n```\n"
     if page != root_doc:
         return

@@ -1,7 +1,7 @@
 # Opening a trial. Trials are measured one after another (`live_sessions` at a time): a benchmark
 # wants the machine for itself. One job at a time may open, and it waits until it is the trial's
 # turn; the order is the study's: round by round, each in a seeded random order. Edges between trials
-# would not do: see docs/decisions.md.
+# would not do: see docs/decisions/runs.md.
 workflow.register_resource("opening", 1)
 
 PLACE = {trial: place for place, trial in enumerate(ALL_TRIALS)}
