@@ -21,7 +21,8 @@ copyright = author
 
 root_doc = "docs/README"
 include_patterns = [
-    *["README.md", "CONTRIBUTING.md", "docs/*.md", "docs/api/*.md", "docs/engines/*.md"],
+    *["README.md", "CONTRIBUTING.md", "docs/*.md"],
+    *["docs/api/*.md", "docs/decisions/*.md", "docs/engines/*.md"],
     *["config/**.md", "results/README.md", "profiles/**.md", "resources/sample/README.md"],
 ]
 # Folders that nobody wants walked through: results can have many thousands of files.
