@@ -1,7 +1,8 @@
-"""The examples of `docs/adding-a-store.md` are stores: they pass the contract's tests."""
+"""The examples in `docs/examples` are stores: they pass the contract's tests."""
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -35,11 +36,7 @@ for targets in (stores.SERVERS, stores.SINGLE, stores.KEEPING):
 """
 
 
-@pytest.fixture(scope="module")
-def files():
-    """The files of the page by their names."""
-    page = (ROOT / "docs" / "adding-a-store.md").read_text(encoding="utf-8")
-    return dict(re.findall(r"```\w*\n# (\S+)\n(.*?)```", page, re.DOTALL))
+EXAMPLES = ROOT / "docs" / "examples"
 
 
 def contract(name, *arguments, path):
@@ -59,29 +56,21 @@ def contract(name, *arguments, path):
 
 
 @pytest.mark.slow
-def test_a_store_of_another_package_passes_the_contract(files, tmp_path):
+def test_a_store_of_another_package_passes_the_contract(tmp_path):
     """It is installed as any package, without a network."""
     source, there = tmp_path / "source", tmp_path / "installed"
-    source.mkdir()
-    for name in ("pyproject.toml", "dictionary_store.py"):
-        (source / name).write_text(files[name], encoding="utf-8")
+    shutil.copytree(EXAMPLES / "dictionary_store", source)
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-build-isolation"]
     subprocess.run([*pip, "--no-deps", "--target", there, source], check=True)
     assert contract("dictionary", "tests/contract/test_verbs.py", path=there) > 15
 
 
 @pytest.mark.slow
-def test_a_store_with_a_server_passes_the_contract(files, tmp_path):
-    folder = "storewise/engines/keyvalue/"
-    own = {name.removeprefix(folder): text for name, text in files.items() if folder in name}
-    assert sorted(own) == ["engine.py", "keyvalue.conf.j2", "server.yaml"]
-    assert own["engine.py"].count("\n") <= 150
-    (tmp_path / "keyvalue").mkdir()
-    for name, text in own.items():
-        (tmp_path / "keyvalue" / name).write_text(text, encoding="utf-8")
-    plugin = PLUGIN.format(
-        folder=str(tmp_path), line=files["storewise/engines/registry.py"].strip()
-    )
+def test_a_store_with_a_server_passes_the_contract(tmp_path):
+    assert (EXAMPLES / "keyvalue" / "engine.py").read_text(encoding="utf-8").count("\n") <= 150
+    shutil.copytree(EXAMPLES / "keyvalue", tmp_path / "keyvalue")
+    line = '"keyvalue": "storewise.engines.keyvalue.engine:KeyvalueEngine"'
+    plugin = PLUGIN.format(folder=str(tmp_path), line=line)
     (tmp_path / "with_the_example.py").write_text(plugin, encoding="utf-8")
     tests = ("tests/contract/test_verbs.py", "tests/contract/test_servers.py")
     assert contract("keyvalue", "-p", "with_the_example", *tests, path=tmp_path) > 15

@@ -99,13 +99,14 @@ def test_files_and_modules_that_documents_name_are_there(document: Path) -> None
         # The last word may be a function.
         places = [ROOT.joinpath(*parts[:end]) for end in (len(parts), len(parts) - 1)]
         there = any(p.is_dir() or p.with_suffix(".py").is_file() for p in places)
-        # A file, and the example that `docs/adding-a-store.md` makes.
+        # Files, and the example in `docs/examples`.
         others = {"storewise.yaml", "storewise.tar.gz", "storewise.engines.keyvalue.engine"}
         assert there or name in others, name
 
 
 def test_what_the_examples_import_is_there() -> None:
-    text = (ROOT / "docs" / "adding-a-store.md").read_text(encoding="utf-8")
+    sources = (ROOT / "docs" / "examples").glob("*/*.py")
+    text = "".join(path.read_text(encoding="utf-8") for path in sources)
     for module, names in re.findall(r"^from (storewise\.[\w.]+) import (.+)$", text, re.MULTILINE):
         for name in names.split(", "):
             assert hasattr(import_module(module), name), f"{module}.{name}"
