@@ -28,10 +28,10 @@ import pyarrow as pa
 
 from storewise.driver import phase_job, worker
 from storewise.driver.client_pool import CHECK_EVERY
-from storewise.driver.client_process import Word
+from storewise.driver.client_process import Message
 from storewise.driver.phase_job import PhaseJob, run_phase_job
 from storewise.driver.progress import SharedCounters
-from storewise.driver.results import Done
+from storewise.driver.results import ProcessResult
 from storewise.driver.worker import _Worker
 from storewise.driver.worker_job import Step, WorkerJob
 from storewise.engines.contract.engine import Endpoint
@@ -155,7 +155,7 @@ class Stub:
             mock.patch.object(worker, "run_canary", canary),
             mock.patch.object(worker, "Sampler", partial(Sampler, wait=until_the_end)),
             mock.patch.object(worker, "Barrier", noted_barrier(journal)),
-            mock.patch.object(_Worker, "_write", few_at_a_time(_Worker._write)),
+            mock.patch.object(_Worker, "write", few_at_a_time(_Worker.write)),
             mock.patch.object(phase_job, "run_one", on_own_host(phase_job.run_one, journal)),
         ):
             run_phase_job(job)
@@ -251,14 +251,14 @@ def alone(group: ProcessGroup) -> list[psutil.Process]:
     return [psutil.Process(pid) for pid in group._pids if psutil.pid_exists(pid)]
 
 
-def few_at_a_time(write: Callable[[_Worker, Any], None]) -> Callable[[_Worker, Any], None]:
+def few_at_a_time(write: Callable[[_Worker], None]) -> Callable[[_Worker], None]:
     """Parts are made by few workers at a time: a thousand would need 15 GB of one host."""
 
-    def run(self: _Worker, crashes: Any) -> None:
+    def run(self: _Worker) -> None:
         lock = self.job.live / f".writes.{self.job.worker % WRITERS}"
         with lock.open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            write(self, crashes)
+            write(self)
 
     return run
 
@@ -293,45 +293,44 @@ class HollowPool:
         self.counters = SharedCounters(1, threads)
         #: None whose children would be looked for (`alone`).
         self.pids: dict[int, int] = {}
-        self._zero: Any = None
-        self._answer: Any = None
+        self._zero = 0
+        self._message: object = None
 
     def check(self) -> None:
         if time.monotonic() >= self._next_check:
             self._check()
             self._next_check = time.monotonic() + CHECK_EVERY
 
-    def tell(self, message: object) -> None:
-        if isinstance(message, Step):
-            self._zero, self._answer = None, Word.READY
-        elif message is Word.END:
-            self._answer = Word.CLOSED
-        elif self._zero is None:
+    def send(self, message: object, to: int | None = None) -> None:
+        if isinstance(message, int):
             self._zero = message
-            self._answer = Word.LOADED if self._spec.loads else Done
-        else:
-            self._answer = Done
+        self._message = message
 
-    def gather(self, idle: Callable[[], None] | None = None) -> list[Any]:
-        if self._answer is Word.LOADED or (self._answer is Done and not self._spec.loads):
-            until = time.monotonic() + WORK_SECONDS
-            while (left := until - time.monotonic()) > 0:
-                time.sleep(min(CHECK_EVERY, left))
-                self.check()
-                if idle is not None:
-                    idle()
-        return [self._done() if self._answer is Done else self._answer]
+    def gather(self, idle: Callable[[], None] | None = None, of: int | None = None) -> list[Any]:
+        if isinstance(self._message, Step):
+            return [Message.READY]
+        if self._message is Message.FINISH:
+            return [ProcessResult(end=time.perf_counter_ns())]
+        if isinstance(self._message, Message):
+            return [Message.CLOSED]
+        until = time.monotonic() + WORK_SECONDS
+        while (left := until - time.monotonic()) > 0:
+            time.sleep(min(CHECK_EVERY, left))
+            self.check()
+            if idle is not None:
+                idle()
+        return [self._result()]
 
-    def _done(self) -> Done:
+    def _result(self) -> ProcessResult:
         recorder = Recorder(self._zero)
         code = recorder.code(self._spec.operations[0])
         each = int(WORK_SECONDS * NS / OPERATIONS)
         for number in range(OPERATIONS):
             start = self._zero + number * each
             recorder.record(code, start, start, start + each // 2, 1, 100)
-        return Done(recorder.result(), time.perf_counter_ns(), {}, None)
+        return ProcessResult(recorder.result(), time.perf_counter_ns())
 
-    def finish(self) -> None:
+    def join(self) -> None:
         pass
 
     def close(self) -> None:

@@ -1,24 +1,28 @@
-"""Client processes and their threads: the side that works.
+"""A client process: connects to the store once, and in each step runs its client threads.
 
-A worker job forks its client processes; each connects once, and in each step runs its client
-threads. For each step a process gets the `Step` over its pipe, prepares, says READY, gets the
-step's start (ns of perf_counter, which the processes of a host share), and answers with `Done`.
-Where the step loads a server, it says LOADED when its clients are done, and gets the number of the
-process that ends the load (None where that is another worker's) before it answers. Between two
-steps it may get DISCONNECT, and at last END; it answers CLOSED. Or it says `Failure` once and ends.
+The worker sends commands over a pipe, and each is answered:
+
+| command | answer |
+|---|---|
+| a `Step` | READY when all clients have prepared; then the worker sends the step's start (ns of \
+perf_counter, which the processes of a host share), and the answer is a `ProcessResult` |
+| FINISH | the end of a server's load, as a `ProcessResult` |
+| DISCONNECT | CLOSED, when all connections to the store are closed |
+| END | CLOSED, and the process ends |
+
+A process that fails sends a `Failure` instead and ends.
 """
 
 from __future__ import annotations
 
 import gc
-import os
 import pickle
 import signal
 import threading
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, auto
 from multiprocessing.connection import Connection
@@ -28,102 +32,84 @@ from storewise.driver.arrivals import Paced, arrivals
 from storewise.driver.embedded_stores import reading_cluster, writing_cluster
 from storewise.driver.loops import run_loop
 from storewise.driver.progress import SharedCounters
-from storewise.driver.results import Done
-from storewise.driver.step_faults import marked
+from storewise.driver.results import ProcessResult
+from storewise.driver.step_faults import mark_successes
 from storewise.driver.worker_job import Step, WorkerJob, load_params, must_succeed
 from storewise.engines.contract.engine import Client
 from storewise.engines.registry import engine as engine_named
 from storewise.errors import Aborted, EngineError, StorewiseError
 from storewise.metrics.outages import Marks
-from storewise.metrics.outages import merged as merge_marks
 from storewise.metrics.recorder import NS, Recorded, Recorder, flush_every
 from storewise.session.coordination.ending import NO_MEMORY
 from storewise.workloads.contract import ClientContext, Operation
 from storewise.workloads.registry import workload as workload_named
 
-#: The operation that ends a load.
-FINISH = "finish"
+#: Name of the operation that ends a load.
+FINISH_OPERATION = "finish"
 
 
-class Word(Enum):
-    """What is said without more."""
+class Message(Enum):
+    """Commands and answers without more content."""
 
     READY = auto()
-    LOADED = auto()
+    FINISH = auto()
     DISCONNECT = auto()
-    """Close all clients: the servers will be restarted."""
     END = auto()
     CLOSED = auto()
 
 
 @dataclass(slots=True)
 class Failure:
-    """Why a process ended. `error` is the exception where it is one of ours."""
+    """Why a process ended: what the worker raises, and the traceback for its log."""
 
-    error: StorewiseError | None
-    text: str
+    error: Exception
     trace: str
-
-
-@contextmanager
-def _reported(connection: Connection) -> Iterator[None]:
-    """Sends whatever ends the block to the parent, as a `Failure`; OSError where nobody hears."""
-    try:
-        yield
-    except BaseException as error:  # noqa: BLE001 - handed to the parent, which raises it
-        text = f"{type(error).__name__}: {error}"
-        ours = error if isinstance(error, StorewiseError) else None
-        if ours is not None:
-            try:
-                pickle.loads(pickle.dumps(ours))
-            except (pickle.PicklingError, TypeError, AttributeError):
-                ours = StorewiseError(str(error))
-        elif isinstance(error, MemoryError):
-            ours = StorewiseError(NO_MEMORY)
-        elif isinstance(error, OSError):
-            ours = StorewiseError(text)
-        connection.send(Failure(ours, text, "".join(traceback.format_exception(error))))
-
-
-def _die_with_parent(life: int) -> None:
-    """End this process when the other end of the pipe `life` closes, however that came."""
-
-    def wait() -> None:
-        os.read(life, 1)
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    threading.Thread(target=wait, name="life", daemon=True).start()
 
 
 def client_process(
     job: WorkerJob,
     process: int,
     connection: Connection,
-    life: tuple[int, int],
     counters: SharedCounters,
     tie: Callable[[], None],
 ) -> None:
-    """The whole life of a client process; `tie` ties it to its parent's."""
-    # The worker's handlers are not ours: it ends us itself when it is told to end.
+    """The whole life of a client process; `tie` makes it die with its parent."""
+    # The worker's handlers are not for its clients: it ends them itself.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     tie()
-    os.close(life[1])
-    _die_with_parent(life[0])
-    try:
-        serve(job, process, connection, counters)
-    except OSError:
-        os._exit(1)  # nobody is there to hear it
+    serve(job, process, connection, counters)
 
 
 def serve(job: WorkerJob, process: int, connection: Connection, counters: SharedCounters) -> None:
-    """Do what the worker says over its pipe until it says END; what goes wrong is told to it."""
-    with _reported(connection):
-        _Process(job, process, connection, counters).run()
+    """Obey the worker until END; a failure is sent to it."""
+    with suppress(OSError):  # of the pipe: the worker has gone
+        try:
+            _ClientProcess(job, process, connection, counters).run()
+        except BaseException as error:  # noqa: BLE001 - sent to the parent, which raises it
+            connection.send(_failure_of(error, process))
 
 
-class _Process:
+def _failure_of(error: BaseException, process: int) -> Failure:
+    text = f"{type(error).__name__}: {error}"
+    raised: Exception
+    if isinstance(error, StorewiseError):
+        raised = error
+        try:
+            pickle.loads(pickle.dumps(error))
+        except (pickle.PicklingError, TypeError, AttributeError):
+            raised = StorewiseError(str(error))
+    elif isinstance(error, MemoryError):
+        raised = StorewiseError(NO_MEMORY)
+    elif isinstance(error, OSError):
+        raised = StorewiseError(text)
+    else:
+        raised = RuntimeError(f"client process {process} failed: {text}")
+    return Failure(raised, "".join(traceback.format_exception(error)))
+
+
+class _ClientProcess:
     def __init__(
         self, job: WorkerJob, process: int, connection: Connection, counters: SharedCounters
     ) -> None:
@@ -134,56 +120,127 @@ class _Process:
         self.workload = workload_named(trial.workload)
         self.spec = self.workload.phases[job.phase]
         self.load = load_params(trial, self.workload.phases[trial.load.name])
-        self.before = job.notes
+        self.notes_before = job.notes
         self.client: Client | None = None
         self.embedded = self.engine.flags.embedded
         #: An embedded store has one writing process: a phase that changes data works on its own.
         self.one_store = self.embedded and self.spec.changes
         self.fatal = self.spec.loads and (self.embedded or must_succeed(self.engine, trial))
-        # An embedded store is one per process; of a server one process of the trial tells its size.
-        self.tells_size = self.spec.loads and (self.embedded or job.worker == process == 0)
+        self.zero = 0
 
     def run(self) -> None:
         try:
-            self._obey()
+            command = None
+            while command is not Message.END:
+                command = self.connection.recv()
+                self.connection.send(self._obey(command))
         finally:
             # After an error only: a server sees that the process ends, a store in it leaves files.
             if self.client is not None and self.embedded:
                 with suppress(EngineError):  # the error that ends the process says more
                     self.client.close()
 
-    def _obey(self) -> None:
-        while True:
-            order: Step | Word = self.connection.recv()
-            if isinstance(order, Step):
-                done = self._step(self.client or self._connect(), order)
-                self.before += tuple(done.notes)
-                self.connection.send(done)
-                continue
-            if self.client is not None:
-                if self.one_store:
-                    self.client.finish()
-                self.client.close()
-                self.client = None
-            self.connection.send(Word.CLOSED)
-            if order is Word.END:
-                return
+    def _obey(self, command: Step | Message) -> ProcessResult | Message:
+        if isinstance(command, Step):
+            return self._run_step(self.client or self._connect(), command)
+        if self.client is not None:
+            if command is Message.FINISH:
+                return self._finish(self.client, ProcessResult())
+            if self.one_store:
+                self.client.finish()
+            self.client.close()
+            self.client = None
+        return Message.CLOSED
 
     def _connect(self) -> Client:
         job, writes = self.job, self.spec.loads or self.spec.changes
         cluster = job.cluster
         if cluster is None and writes:
-            cluster = writing_cluster(job, self.process, self.before)
+            cluster = writing_cluster(job, self.process, self.notes_before)
         elif cluster is None:
-            cluster = reading_cluster(job, self.before)
+            cluster = reading_cluster(job, self.notes_before)
         self.client = self.engine.connect(cluster, "write" if writes else "read")
         if writes and self.embedded:
             self.client.create(self.job.trial.store_schema())
         return self.client
 
-    def _context(self, step: Step, thread: int, done: Done) -> ClientContext:
+    def _run_step(self, client: Client, step: Step) -> ProcessResult:
+        """Prepare all client threads, start them together, and add up what they recorded."""
+        result = ProcessResult()
+        _, threads = self._clients_here(step)
+        # Passed twice by all: when the clients have prepared, and when the step starts.
+        gate = threading.Barrier(threads + 1)
+        # A step may have fewer clients than there are processes: those without keep step.
+        with ThreadPoolExecutor(max(1, threads), thread_name_prefix="client") as pool:
+            futures = [
+                pool.submit(self._run_client, client, step, thread, gate, result)
+                for thread in range(threads)
+            ]
+            try:
+                gate.wait()
+                # What is alive now stays: the collector need not look at it again and again.
+                gc.collect()
+                gc.freeze()
+                self.connection.send(Message.READY)
+                self.zero = self.connection.recv()
+                gate.wait()
+            except threading.BrokenBarrierError:
+                pass  # a client has failed: its error is raised below
+            except BaseException:
+                gate.abort()
+                raise
+        errors = [error for future in futures if (error := future.exception()) is not None]
+        for error in sorted(errors, key=lambda e: isinstance(e, threading.BrokenBarrierError)):
+            raise error
+        for future in futures:
+            result.add_client(*future.result())
+        result.recorded.compact()
+        result.end = perf_counter_ns()
+        self.notes_before += tuple(result.notes)
+        if self.spec.loads and self.embedded and not self.counters.stopped():
+            self._finish(client, result)
+        return result
+
+    def _run_client(
+        self,
+        client: Client,
+        step: Step,
+        thread: int,
+        gate: threading.Barrier,
+        result: ProcessResult,
+    ) -> tuple[Recorded, Paced | None, Marks]:
+        """One client in one step; a failure breaks the `gate`, which ends the others."""
+        marks: Marks = {}
+        try:
+            mine = client.open_thread()
+            try:
+                context = self._context(step, thread, result)
+                operations = self.workload.operations(self.job.phase, mine, context)
+                if step.kills_nodes:
+                    operations = mark_successes(operations, marks)
+                gate.wait()
+                gate.wait()
+                recorder = Recorder(self.zero, every=flush_every(context.threads))
+                paced = self._loop(step, context, operations, recorder, lambda: gate.broken)
+                if self.spec.loads or self.spec.changes:
+                    self._flush(mine, step, recorder)
+                # In an open loop the time after the last operation is a wait, not preparation.
+                recorded = recorder.result(perf_counter_ns() if paced is None else None)
+                return recorded, paced, marks
+            finally:
+                mine.close_thread()
+        except BaseException:
+            gate.abort()
+            raise
+
+    def _clients_here(self, step: Step) -> tuple[int, int]:
+        """The number of this process's first client in a step, and how many it has."""
+        trial = self.job.trial
+        return step.clients.here(self.job.worker, trial.workers, self.process, trial.processes)
+
+    def _context(self, step: Step, thread: int, result: ProcessResult) -> ClientContext:
         job, trial = self.job, self.job.trial
-        first, threads = self._here(step)
+        first, threads = self._clients_here(step)
         return ClientContext(
             engine=self.engine,
             schema=trial.store_schema(),
@@ -199,141 +256,65 @@ class _Process:
             step=step.number,
             phase=job.phase,
             written=job.written,
-            loaded=done.loaded,
+            loaded=result.loaded,
             quarantine=trial.on_bad_input == "quarantine",
-            refused=done.refused,
+            refused=result.refused,
             load=self.load,
-            notes=done.notes,
-            before=self.before,
+            notes=result.notes,
+            before=self.notes_before,
             stores=trial.shards if self.embedded else 0,
             one_store=self.one_store,
         )
 
-    def _here(self, step: Step) -> tuple[int, int]:
-        """The number of this process's first client in a step, and how many it has."""
-        trial = self.job.trial
-        return step.clients.here(self.job.worker, trial.workers, self.process, trial.processes)
-
-    def _step(self, client: Client, step: Step) -> Done:
-        done = Done(Recorded(), 0, None)
-        marks: list[Marks] = []
-        _, threads = self._here(step)
-        gate = threading.Barrier(threads + 1)
-        go = threading.Event()
-        failed = threading.Event()
-        zero = 0
-
-        def run(thread: int) -> tuple[Recorded, Paced | None]:
-            try:
-                mine = client.open_thread()
-                try:
-                    context = self._context(step, thread, done)
-                    operations = self.workload.operations(self.job.phase, mine, context)
-                    if step.params.crash is not None:
-                        marks.append({})
-                        operations = marked(operations, marks[-1])
-                    gate.wait()
-                    go.wait()
-                    recorder = Recorder(zero, every=flush_every(threads))
-                    pace = self._loop(step, thread, context, operations, recorder, failed)
-                    if self.spec.loads or self.spec.changes:
-                        self._flush(mine, step, recorder)
-                    # In an open loop the time after the last operation is a wait, not preparation.
-                    return recorder.result(perf_counter_ns() if pace is None else None), pace
-                finally:
-                    mine.close_thread()
-            except BaseException:
-                failed.set()
-                gate.abort()
-                raise
-
-        # A step may have fewer clients than there are processes: those without keep step.
-        with ThreadPoolExecutor(max(1, threads), thread_name_prefix="client") as pool:
-            futures = [pool.submit(run, thread) for thread in range(threads)]
-            try:
-                gate.wait()
-            except threading.BrokenBarrierError:
-                errors = [future.exception() for future in futures]
-                raise next(
-                    e for e in errors if e and not isinstance(e, threading.BrokenBarrierError)
-                ) from None
-            # What is alive now stays: the collector need not look at it again and again.
-            gc.collect()
-            gc.freeze()
-            self.connection.send(Word.READY)
-            zero = self.connection.recv()
-            go.set()
-        paced = Paced()
-        for future in futures:
-            recorded, pace = future.result()
-            done.recorded.merge(recorded)
-            if pace is not None:
-                paced.merge(pace)
-        done.recorded.compact()
-        done.end = perf_counter_ns()
-        if self.spec.loads and not self.counters.stopped() and self._finishes():
-            done.recorded.merge(self._finish(client, zero))
-            done.end = perf_counter_ns()
-        # Some stores flush and change their schema for this. Ask only after a load: in other
-        # steps, other workers may still be measured.
-        if self.tells_size and step.params.crash is None:
-            done.disk_bytes = client.disk_bytes()
-        if step.params.rate is not None:
-            done.paced = paced
-        done.marks = merge_marks(marks)
-        return done
-
     def _loop(
         self,
         step: Step,
-        thread: int,
         context: ClientContext,
         operations: Iterator[Operation],
         recorder: Recorder,
-        failed: threading.Event,
+        failed: Callable[[], bool],
     ) -> Paced | None:
-        """Run one client's operations; what it says of its pace where it has one."""
+        """Run one client's operations; how it kept its pace in an open loop."""
         params, counters = step.params, self.counters
+        place = (self.process, context.thread)
         intended = None
         if params.rate is not None:
-            number, all_ = context.client, context.clients
+            client, clients = context.client, context.clients
             intended = arrivals(
-                params.arrivals, params.rate, number, all_, context.seed, step.number
+                params.arrivals, params.rate, client, clients, context.seed, step.number
             )
         return run_loop(
             operations,
             recorder,
             intended,
-            share=context.share,
+            count=context.share,
             deadline=recorder.zero + int(params.seconds * NS) if params.seconds else None,
-            stopped=lambda: counters.stopped() or failed.is_set(),
-            progress=lambda o, d: counters.report(self.process, thread, o, d, recorder.owned),
+            stopped=lambda: counters.stopped() or failed(),
+            progress=lambda o, d: counters.report(*place, o, d, recorder.owned),
             fatal=self.fatal,
         )
 
     def _flush(self, client: Client, step: Step, recorder: Recorder) -> None:
-        """Send what a client has gathered; a server that was killed on purpose may not take it."""
+        """Send what a client has buffered; a server that was killed on purpose may refuse it."""
         start = perf_counter_ns()
         try:
             client.flush()
         except StorewiseError as error:
-            if step.params.crash is None or isinstance(error, Aborted):
+            if not step.kills_nodes or isinstance(error, Aborted):
                 raise
             recorder.error(f"flush: {error}")
             code = recorder.code(self.spec.operations[0])
             recorder.record(code, start, start, perf_counter_ns(), 0, 0, error=True)
 
-    def _finishes(self) -> bool:
-        """Whether this process ends the load: each of its own embedded store, one of a server."""
-        if self.embedded:
-            return True
-        self.connection.send(Word.LOADED)
-        number: int | None = self.connection.recv()
-        return number == self.process
-
-    def _finish(self, client: Client, zero: int) -> Recorded:
+    def _finish(self, client: Client, result: ProcessResult) -> ProcessResult:
+        """End the load: of the process's own store, or of the server's."""
         start = perf_counter_ns()
-        recorder = Recorder(zero, ready=start)
+        recorder = Recorder(self.zero, ready=start)
         client.finish()
-        recorder.record(recorder.code(FINISH), start, start, perf_counter_ns(), 0, 0)
-        return recorder.result()
+        recorder.record(recorder.code(FINISH_OPERATION), start, start, perf_counter_ns(), 0, 0)
+        result.recorded.merge(recorder.result())
+        result.end = perf_counter_ns()
+        # Some stores flush and change their schema for this: only after a load, because in other
+        # steps, other workers may still be measured.
+        result.disk_bytes = client.disk_bytes()
+        return result

@@ -16,10 +16,10 @@ from storewise.metrics.recorder import NS, ROOM, Recorder
 from storewise.workloads.contract import Operation
 
 _NEVER = 1 << 62
-#: A sleep of the kernel ends up to its slack (50 µs) late: the rest is waited for by the clock.
-_CLOSE = 40_000
+#: The kernel ends a sleep up to its slack (50 µs) late: the last ns of a wait are spun.
+SPIN_NS = 40_000
 #: The longest sleep in ns, so that a stop is seen.
-_NAP = NS // 4
+MAX_SLEEP_NS = NS // 4
 
 
 def run_loop(
@@ -27,7 +27,7 @@ def run_loop(
     recorder: Recorder,
     intended: Iterator[int] | None = None,
     *,
-    share: int | None = None,
+    count: int | None = None,
     deadline: int | None = None,
     stopped: Callable[[], bool] = lambda: False,
     progress: Callable[[int, int], None] = lambda operations, documents: None,
@@ -47,8 +47,8 @@ def run_loop(
     its pace is returned: `intended` gives ns from the recorder's zero. An operation is made before
     it is due; one that is due while an earlier one still runs begins as soon as that has ended, and
     its response time counts from when it was due all the same (no coordinated omission). What is
-    due by the `deadline` and has not begun by then is counted as unserved; `share` is the number of
-    operations of which the iterator will not yield more. All of a wait but its last 40 µs is slept
+    due by the `deadline` and has not begun by then is counted as unserved; the iterator yields
+    `count` operations at most. All of a wait but its last 40 µs is slept
     (`sleep`, in s).
     """
     rows = recorder.rows
@@ -78,11 +78,11 @@ def run_loop(
     def wait(until: int) -> bool:
         """Whether the time `until` has come, and not a stop."""
         while (left := until - clock()) > 0:
-            if rows and left > 2 * _CLOSE and clock() >= recorder.wake:
+            if rows and left > 2 * SPIN_NS and clock() >= recorder.wake:
                 work_up()  # there is time for it now
-            elif left > _CLOSE:
-                sleep(min(left - _CLOSE, _NAP) / NS)
-            if left > _NAP and stopped():
+            elif left > SPIN_NS:
+                sleep(min(left - SPIN_NS, MAX_SLEEP_NS) / NS)
+            if left > MAX_SLEEP_NS and stopped():
                 return False
         return True
 
@@ -102,7 +102,7 @@ def run_loop(
             if not wait(min(next_due, end_at)) or next_due >= end_at:
                 return paced()
             if clock() >= end_at:
-                return paced(_due(intended, end_at - zero, begun, share))
+                return paced(_due(intended, end_at - zero, begun, count))
             due = next_due
             first = first or due
             begun += 1
@@ -125,8 +125,8 @@ def run_loop(
     return paced()
 
 
-def _due(intended: Iterator[int], end: int, begun: int, share: int | None) -> int:
+def _due(intended: Iterator[int], end: int, begun: int, count: int | None) -> int:
     """Operations due before `end` that have not begun: the one at hand and what follows."""
-    most = _NEVER if share is None else share - begun
+    most = _NEVER if count is None else count - begun
     following = itertools.takewhile(lambda at: at < end, intended)
     return 1 + sum(1 for _ in itertools.islice(following, most - 1))

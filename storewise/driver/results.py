@@ -14,41 +14,57 @@ from storewise.driver.arrivals import Paced
 from storewise.driver.worker_job import Step
 from storewise.metrics.hdr import COUNTERS, Integers, Interval, Tag, histogram_of
 from storewise.metrics.outages import Marks
-from storewise.metrics.recorder import NS, Counter, Recorded
+from storewise.metrics.recorder import NS, Counter, Recorded, Series
 from storewise.metrics.schema import METRICS, Sample
 from storewise.workloads.contract import LoadedFile, RefusedFile
 
 
 @dataclass(slots=True)
-class Done:
-    """What a process did in a step; times in perf_counter_ns."""
+class ProcessResult:
+    """What a client process did in a step."""
 
-    recorded: Recorded
-    end: int
-    disk_bytes: int | None
+    recorded: Recorded = field(default_factory=Recorded)
+    end: int = 0
+    """When it had nothing more to do, in ns of perf_counter."""
+    disk_bytes: int | None = None
+    """After a load: the size of its store; None where another process tells it."""
     loaded: list[LoadedFile] = field(default_factory=list)
     refused: list[RefusedFile] = field(default_factory=list)
     notes: list[dict[str, Any]] = field(default_factory=list)
     paced: Paced | None = None
-    """Of an open loop."""
+    """How its clients kept their pace; None in a closed loop, and without clients."""
     marks: Marks = field(default_factory=dict)
-    """When operations succeeded, in a step with a crash."""
+    """When operations succeeded, in a step in which nodes are killed."""
+
+    def add_client(self, recorded: Recorded, paced: Paced | None, marks: Marks) -> None:
+        """Add what one client thread did."""
+        self.recorded.merge(recorded)
+        if paced is not None:
+            self.paced = self.paced or Paced()
+            self.paced.merge(paced)
+        for owner, bins in marks.items():
+            self.marks.setdefault(owner, set()).update(bins)
+
+    def add_finish(self, finish: ProcessResult) -> None:
+        """Add the end of a server's load."""
+        self.recorded.merge(finish.recorded)
+        self.end, self.disk_bytes = finish.end, finish.disk_bytes
 
 
 @dataclass(frozen=True, slots=True)
-class StepDone:
-    """A step of one worker: `zero` in perf_counter_ns and `started_at` (Unix time, s) are the same
-    moment; `done` has one entry per process."""
+class StepResult:
+    """A step of one worker: `zero` (ns of perf_counter) and `started_at` (Unix time, s) are the
+    same moment; `processes` has one entry per client process."""
 
     step: Step
     zero: int
     started_at: float
-    done: Sequence[Done]
+    processes: Sequence[ProcessResult]
 
     @property
     def end(self) -> int:
-        """When the last process had nothing more to do, in perf_counter_ns."""
-        return max(done.end for done in self.done)
+        """When the last process had nothing more to do, in ns of perf_counter."""
+        return max(process.end for process in self.processes)
 
     @property
     def duration(self) -> float:
@@ -60,17 +76,17 @@ class StepDone:
         """How this worker's clients kept their pace in an open loop; None in a closed one."""
         if self.step.params.rate is None:
             return None
-        whole = Paced()
-        for done in self.done:
-            if done.paced is not None:
-                whole.merge(done.paced)
-        return whole
+        total = Paced()
+        for process in self.processes:
+            if process.paced is not None:
+                total.merge(process.paced)
+        return total
 
-    def busy(self, worker: int, workers: int) -> list[int]:
-        """Clients of each of this worker's processes."""
-        processes = len(self.done)
-        here = self.step.clients.here
-        return [here(worker, workers, process, processes)[1] for process in range(processes)]
+    def counters(self) -> Iterator[tuple[Series, Counter]]:
+        """What all processes counted, by series and second."""
+        for process in self.processes:
+            for (series, _), counter in process.recorded.counters.items():
+                yield series, counter
 
     def is_warmup(self, second: int) -> bool:
         """Whether a second lies, wholly or in part, within the warm-up."""
@@ -87,54 +103,53 @@ def add_up(parts: Iterable[tuple[NDArray[Any], NDArray[Any]]]) -> tuple[Integers
 
 
 def step_samples(
-    measured: StepDone, phase: str, worker: int, workers: int, *, loads: bool
+    result: StepResult, phase: str, worker: int, workers: int, *, loads: bool
 ) -> list[Sample]:
     """Rows of one step of one worker: per process and second, totals, and the step's figures."""
 
     def row(metric: str, value: float, **place: Any) -> Sample:
         return Sample(
-            phase, metric, value, METRICS[metric], measured.step.number, worker=worker, **place
+            phase, metric, value, METRICS[metric], result.step.number, worker=worker, **place
         )
 
-    samples = [row("started_at", measured.started_at)]
-    busy = measured.busy(worker, workers)
-    if any(busy):
+    samples = [row("started_at", result.started_at)]
+    clients, processes = result.step.clients, len(result.processes)
+    here = [clients.here(worker, workers, n, processes)[1] for n in range(processes)]
+    if any(here):
         # A worker without clients in this step ends at once, which is nobody's run time.
-        samples.append(row("duration", measured.duration))
-    paced, rate = measured.paced, measured.step.params.rate
+        samples.append(row("duration", result.duration))
+    paced, rate = result.paced, result.step.params.rate
     if paced is not None and rate is not None:
-        share = sum(busy) / measured.step.clients.all(workers, len(measured.done))
         samples += [
-            row("target_rate", rate * share),
+            row("target_rate", rate * (sum(here) / clients.all(workers, processes))),
             row("intended_operations", paced.intended),
             row("unserved_operations", paced.unserved),
         ]
     owners: dict[tuple[str, str], Counter] = {}
     acknowledged = 0
-    for process, done in enumerate(measured.done):
+    for number, process in enumerate(result.processes):
         seconds: dict[tuple[str, int], Counter] = {}
         totals: dict[str, Counter] = {}
-        for (series, second), counter in done.recorded.counters.items():
+        for (series, second), counter in process.recorded.counters.items():
             name = series.operation
             seconds.setdefault((name, second), Counter()).add(counter)
             totals.setdefault(name, Counter()).add(counter)
             if series.owner is not None:
                 owners.setdefault((name, series.owner), Counter()).add(counter)
         acknowledged += sum(counter.documents for counter in totals.values())
-        mine = partial(row, process=process)
+        of_process = partial(row, process=number)
         for (name, second), counter in sorted(seconds.items()):
-            place: dict[str, Any] = {"second": second, "warmup": measured.is_warmup(second)}
-            samples += [mine(*one, operation=name, **place) for one in _sums(counter)]
+            place: dict[str, Any] = {"second": second, "warmup": result.is_warmup(second)}
+            samples += [of_process(*sum_, operation=name, **place) for sum_ in _sums(counter)]
         for name, total in totals.items():
-            samples += [mine(*one, operation=name) for one in _sums(total)]
-        if busy[process]:
-            samples.append(mine("duration", (done.end - measured.zero) / NS))
-        if done.disk_bytes is not None:
-            samples.append(mine("store_bytes", float(done.disk_bytes)))
+            samples += [of_process(*sum_, operation=name) for sum_ in _sums(total)]
+        if here[number]:
+            samples.append(of_process("duration", (process.end - result.zero) / NS))
+        if process.disk_bytes is not None:
+            samples.append(of_process("store_bytes", float(process.disk_bytes)))
     for (name, node), counter in sorted(owners.items()):
-        owned = partial(row, operation=name, node=node)
-        samples.append(owned("owner_operations", counter.operations))
-        samples.append(owned("owner_errors", counter.errors))
+        samples.append(row("owner_operations", counter.operations, operation=name, node=node))
+        samples.append(row("owner_errors", counter.errors, operation=name, node=node))
     if loads:
         samples.append(row("acknowledged", acknowledged))
     return samples
@@ -152,21 +167,21 @@ def _sums(counter: Counter) -> tuple[tuple[str, float], ...]:
     )
 
 
-def step_intervals(measured: StepDone, base_time: float) -> Iterator[Interval]:
+def step_intervals(result: StepResult, base_time: float) -> Iterator[Interval]:
     """Intervals of one step of one worker, its processes and threads added up, in time order.
 
     An operation with an owner is in the operation's own interval and in its owner's.
     """
     parts: dict[tuple[int, Tag], list[tuple[NDArray[Any], NDArray[Any]]]] = {}
-    for done in measured.done:
-        for counts in done.recorded.histograms:
+    for process in result.processes:
+        for counts in process.recorded.histograms:
             name, owner = counts.series.operation, counts.series.owner
-            warmup = measured.is_warmup(counts.second)
+            warmup = result.is_warmup(counts.second)
             for node in {None, owner}:
-                tag = Tag(name, counts.time, measured.step.number, node, counts.failed, warmup)
+                tag = Tag(name, counts.time, result.step.number, node, counts.failed, warmup)
                 pairs = parts.setdefault((counts.second, tag), [])
                 pairs.append((counts.indexes, counts.counts))
-    offset = measured.started_at - base_time
+    offset = result.started_at - base_time
     for (second, tag), pairs in sorted(parts.items(), key=lambda item: (item[0][0], str(item[0]))):
-        length = max(0.001, min(1.0, measured.duration - second))
+        length = max(0.001, min(1.0, result.duration - second))
         yield Interval(tag, offset + second, length, histogram_of(*add_up(pairs)))

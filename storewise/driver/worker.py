@@ -7,7 +7,7 @@ import platform
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
-from dataclasses import asdict, replace
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -15,20 +15,12 @@ from typing import Any
 import psutil
 
 from storewise.driver.client_pool import Pool
-from storewise.driver.client_process import FINISH, Word
+from storewise.driver.client_process import FINISH_OPERATION, Message
 from storewise.driver.earlier_phases import read_earlier
 from storewise.driver.embedded_stores import inputs_kept, make_stores
 from storewise.driver.progress import StepProgress
-from storewise.driver.rate_search import (
-    Tried,
-    answer,
-    judge,
-    leave,
-    next_rate,
-    summaries,
-    summary_of,
-)
-from storewise.driver.results import Done, StepDone, step_intervals, step_samples
+from storewise.driver.rate_search import RateSearch
+from storewise.driver.results import ProcessResult, StepResult, step_intervals, step_samples
 from storewise.driver.step_faults import StepFaults
 from storewise.driver.worker_job import Step, WorkerJob, steps_of
 from storewise.engines.contract.engine import Engine
@@ -44,11 +36,10 @@ from storewise.session.coordination.barrier import Barrier
 from storewise.session.coordination.cluster import LOADED
 from storewise.session.coordination.trial_job import write_trial_part
 from storewise.workloads.alignments.stored_files import write_files
-from storewise.workloads.contract import RefusedFile, SearchParams
 from storewise.workloads.registry import workload as workload_named
 
-#: A warning says so where more than this share of a target rate was missed.
-MISSED = 0.05
+#: A warning says so where more than this fraction of a target rate was missed.
+MAX_MISSED = 0.05
 
 
 def run_worker(job: WorkerJob, check: Callable[[], None], log: logging.Logger) -> None:
@@ -73,17 +64,45 @@ class _Worker:
         self.embedded = self.engine.flags.embedded
         self.spec = workload_named(job.trial.workload).phases[job.phase]
         self.steps = steps_of(job.trial, self.spec)
+        self.progress = StepProgress(job.live, f"{job.phase}.{job.worker}", log)
+        self.results: list[StepResult] = []
+        self.searches: list[RateSearch] = []
         self.samples: list[Sample] = []
         self.warnings: list[str] = []
-        self.refused: list[RefusedFile] = []
-        self.notes: list[dict[str, Any]] = []
-        self.searches: list[dict[str, Any]] = []
-        self.measured: list[StepDone] = []
-        self.progress = StepProgress(job.live, f"{job.phase}.{job.worker}", log)
         self.sampled_disk: str | None = None
-        self.samples_host = False
 
     def run(self) -> None:
+        self.prepare()
+        trial = self.job.trial
+        threads = max(s.clients.most(trial.workers, trial.processes) for s in self.steps)
+        with ExitStack() as stack:
+            self.pool = stack.enter_context(closing(Pool(self.job, threads, self.check, self.log)))
+            # Its thread comes after the fork of the clients, which wait for their first step.
+            census = self.start_census()
+            if census is not None:
+                stack.enter_context(closing(census))
+            self.faults = StepFaults(self.job, self.meet, self.pool.check, self.log)
+            for planned in self.steps:
+                if planned.params.search is None:
+                    self.run_step(replace(planned, number=len(self.results)))
+                    continue
+                search = RateSearch(self.job, planned, planned.params.search, len(self.results))
+                while (step := search.next_step()) is not None:
+                    tried = search.record(self.run_step(step), self.meet)
+                    self.log.info("step %d: %s", step.number, tried)
+                self.searches.append(search)
+            self.pool.send(Message.END)
+            self.pool.gather()
+            self.pool.join()
+            if census is not None:
+                # What clients have beside their stores while they work has gone.
+                self.take_census(census)
+        if self.spec.loads and self.job.worker == 0:
+            (self.job.live / LOADED).touch()
+        self.write()
+
+    def prepare(self) -> None:
+        """What comes before the client processes: stores, the canary, earlier phases' notes."""
         job, trial = self.job, self.job.trial
         if not 0 <= job.worker < trial.workers:
             raise ConfigError(f"worker {job.worker}: the trial has workers 0..{trial.workers - 1}")
@@ -94,162 +113,122 @@ class _Worker:
         if job.phase == trial.phases[0].name and elect(job.live, "canary"):
             self.samples += run_canary(job.store or job.live, phase=job.phase)
         self.samples_host = elect(job.live, f"sampler-{job.phase}")
-        threads = max(s.clients.most(trial.workers, trial.processes) for s in self.steps)
         self.log.info(
-            "%s: worker %d of %d, %d processes with %d threads, engine %s",
+            "%s: worker %d of %d, %d processes, engine %s",
             job.phase,
             job.worker,
             trial.workers,
             trial.processes,
-            threads,
             trial.engine,
         )
-        self.job = job = read_earlier(job, self.check)
-        with ExitStack() as stack:
-            pool = stack.enter_context(closing(Pool(job, threads, self.check, self.log)))
-            # Its thread comes after the fork of the clients, which wait for their first step.
-            census = self._census()
-            if census is not None:
-                stack.enter_context(closing(census))
-            faults = StepFaults(
-                job, self.embedded, lambda name: self._meet(name, pool), pool.check, self.log
-            )
-            for step in self.steps:
-                if step.params.search is None:
-                    self._step(pool, step, faults)
-                else:
-                    self._search(pool, step, step.params.search, faults)
-            pool.tell(Word.END)
-            pool.gather()
-            pool.finish()
-            if census is not None:
-                # What clients have beside their stores while they work has gone.
-                self._count(census)
-        if self.spec.loads and job.worker == 0:
-            (job.live / LOADED).touch()
-        self._write(faults.crashes)
+        self.job = read_earlier(job, self.check)
 
-    def _count(self, census: Census) -> None:
-        """Files and directories after the load; nothing where some lie on S3."""
-        kept = inputs_kept(self.job)
-        if kept is not None:
-            taken = census.take(self.job.phase, kept)
-            self.samples += [s._replace(worker=self.job.worker) for s in taken]
-            self.warnings += [f"{self.job.phase}: {text}" for text in census.warnings]
+    def run_step(self, step: Step) -> StepResult:
+        """One step: prepare, start with all workers, run, record, judge."""
+        self.prepare_clients(step)
+        self.faults.begin(step)
+        self.meet(f"{self.job.phase}-{step.number}")
+        result = self.measure(step)
+        self.samples += self.faults.end(result)
+        self.record(result)
+        self.judge(result)
+        return result
 
-    def _census(self) -> Census | None:
-        """Of what this worker loads into stores in its own processes; of servers their nodes have
-        one."""
-        job, store = self.job, self.job.store
-        if not (self.spec.loads and self.embedded and self.engine.flags.stores) or store is None:
-            return None
-        directories = self.engine.directories(job.trial.settings, store)
-        return None if directories is None else Census(directories, self.log)
-
-    def _search(self, pool: Pool, planned: Step, search: SearchParams, faults: StepFaults) -> None:
-        """One planned step whose rate is searched for: as many steps as the search takes."""
-        job = self.job
-        first = len(self.measured)
-        tried: list[Tried] = []
-        while (rate := next_rate(search, tried)) is not None:
-            step = replace(planned, params=planned.params.model_copy(update={"rate": rate}))
-            measured = self._step(pool, step, faults)
-            name = f"{job.phase}-{measured.step.number}"
-            leave(job.live, name, job.worker, summary_of(measured, search))
-            self._meet(f"{name}-summary", pool)
-            tried.append(judge(search, rate, summaries(job.live, name, job.trial.workers)))
-            self.log.info("step %d: %s", measured.step.number, tried[-1])
-        result = answer(tried)
-        self.searches.append(
-            {
-                **search.model_dump(mode="json"),
-                "first_step": first,
-                "tried": [asdict(one) for one in tried],
-                **asdict(result),
-            }
-        )
-        where = f"{job.phase}, steps {first} to {len(self.measured) - 1}"
-        limit = f"percentile {search.percentile:g} of {search.limit_ms:g} ms"
-        if result.rate is None:
-            self.warnings.append(
-                f"{where}: no rate that was tried stays within {limit}; search from a lower `low`"
-            )
-            return
-        if not result.bounded:
-            self.warnings.append(
-                f"{where}: every rate that was tried stays within {limit}; the highest may lie "
-                f"above `high` ({search.high:g}/s)"
-            )
-        if not result.verified:
-            self.warnings.append(
-                f"{where}: the highest rate was met once only; give the search more steps"
-            )
-        if job.worker == 0:
-            number = first + max(n for n, one in enumerate(tried) if one.rate == result.rate)
-            self.samples.append(Sample(job.phase, "highest_rate", result.rate, "1/s", number))
-
-    def _step(self, pool: Pool, planned: Step, faults: StepFaults) -> StepDone:
-        """One step; its number is its place among all steps, those of searches included."""
-        job = self.job
-        step = replace(planned, number=len(self.measured))
+    def prepare_clients(self, step: Step) -> None:
         if step.params.restart:
-            pool.tell(Word.DISCONNECT)
-            pool.gather()
-            faults.restart(step)
-        pool.counters.clear()
+            self.pool.send(Message.DISCONNECT)
+            self.pool.gather()
+            self.faults.restart(step)
+        self.pool.counters.clear()
         self.progress.state("prepares", step.number)
-        pool.tell(step)
-        pool.gather()
+        self.pool.send(step)
+        self.pool.gather()
         self.log.info("step %d: ready, waiting for the other workers", step.number)
         self.progress.state("waits", step.number)
-        faults.begin(step)
-        self._meet(f"{job.phase}-{step.number}", pool)
-        sampler = Sampler(self._watched(pool), phase=job.phase, worker=job.worker, step=step.number)
+
+    def measure(self, step: Step) -> StepResult:
+        """Start the clients, which are ready, and sample the host until they have ended."""
+        job, pool = self.job, self.pool
+        sampler = Sampler(self.watched(), phase=job.phase, worker=job.worker, step=step.number)
         self.sampled_disk = sampler.disk
         started_at, zero = time.time(), time.perf_counter_ns()
-        pool.tell(zero)
+        pool.send(zero)
         sampler.start(zero)
-        faults.started(step, started_at)
-        self.progress.begin(pool.counters, step.number, sampler.latest)
         try:
+            self.faults.started(step, started_at)
+            self.progress.begin(pool.counters, step.number, sampler.latest)
+            processes: list[ProcessResult] = pool.gather(self.progress)
             if self.spec.loads and not self.embedded:
-                pool.gather(self.progress)
-                self._meet(f"{job.phase}-loaded", pool)
-                # The first process of the first worker ends the load.
-                pool.tell(0 if job.worker == 0 else None)
-            done: list[Done] = pool.gather(self.progress)
+                self.meet(f"{job.phase}-loaded")
+                if job.worker == 0:
+                    pool.send(Message.FINISH, to=0)
+                    processes[0].add_finish(*pool.gather(self.progress, of=0))
         finally:
             samples = sampler.stop()
-        measured = StepDone(step, zero, started_at, done)
-        self.measured.append(measured)
-        self.samples += faults.end(measured)
+        result = StepResult(step, zero, started_at, processes)
         self.samples += [
-            s._replace(warmup=s.second is not None and measured.is_warmup(s.second))
-            for s in samples
+            s._replace(warmup=s.second is not None and result.is_warmup(s.second)) for s in samples
         ]
-        self.samples += step_samples(
-            measured, job.phase, job.worker, job.trial.workers, loads=self.spec.loads
-        )
-        self.notes += [note for process in done for note in process.notes]
-        self._judge(measured)
-        for refused in (r for d in done for r in d.refused):
-            self.log.warning("left out: %s", refused.reason)
-            self.refused.append(refused)
-        return measured
+        return result
 
-    def _meet(self, name: str, pool: Pool) -> None:
-        parties = [str(worker) for worker in range(self.job.trial.workers)]
-        Barrier(self.job.live, parties, name).wait(str(self.job.worker), pool.check)
-
-    def _watched(self, pool: Pool) -> Watched:
+    def record(self, result: StepResult) -> None:
         job = self.job
-        store: tuple[Path, ...] = ()  # of servers: their nodes' own samplers look at it
+        self.results.append(result)
+        self.samples += step_samples(
+            result, job.phase, job.worker, job.trial.workers, loads=self.spec.loads
+        )
+        for refused in (r for process in result.processes for r in process.refused):
+            self.log.warning("left out: %s", refused.reason)
+
+    def judge(self, result: StepResult) -> None:
+        """Say what the step did; raise where no operation at all succeeded."""
+        step, counters = result.step, list(result.counters())
+        operations = sum(counter.operations for _, counter in counters)
+        errors = sum(counter.errors for _, counter in counters)
+        # That a load could be ended does not mean that the store took any of it.
+        served = any(c.operations for s, c in counters if s.operation != FINISH_OPERATION)
+        self.log.info(
+            "step %d: %d operations, %d documents, %d errors in %.2f s",
+            step.number,
+            operations,
+            sum(counter.documents for _, counter in counters),
+            errors,
+            result.duration,
+        )
+        if errors:
+            first = next(e for p in result.processes if (e := p.recorded.first_error))
+            text = f"{errors} of {operations + errors} operations failed, the first with: {first}"
+            if not served and not step.kills_nodes:
+                raise StorewiseError(f"{self.job.phase}, step {step.number}: {text}")
+            self.warn(step, text)
+        paced = result.paced
+        if paced is not None and paced.missed > MAX_MISSED and step.params.search is None:
+            self.warn(
+                step,
+                f"the target rate of {step.params.rate:g} operations/s was missed by "
+                f"{100 * paced.missed:.0f} %: {paced.unserved} of {paced.intended} operations had "
+                "not begun when the step ended",
+            )
+
+    def warn(self, step: Step, text: str) -> None:
+        self.log.warning("step %d: %s", step.number, text)
+        self.warnings.append(f"{self.job.phase}, step {step.number}: {text}")
+
+    def meet(self, name: str) -> None:
+        """Wait until all workers of the phase have come here."""
+        parties = [str(worker) for worker in range(self.job.trial.workers)]
+        Barrier(self.job.live, parties, name).wait(str(self.job.worker), self.pool.check)
+
+    def watched(self) -> Watched:
+        """What the sampler looks at; of servers, their nodes' own samplers look at the store."""
+        job = self.job
+        store: tuple[Path, ...] = ()
         if self.embedded and job.store is not None:
             store = (job.store,)
         elif self.embedded and job.worker == 0:
             store = job.stores
         return Watched(
-            clients=pool.pids,
+            clients=self.pool.pids,
             embedded=self.embedded,
             routers=job.routers,
             store=store,
@@ -257,59 +236,40 @@ class _Worker:
             host=self.samples_host,
         )
 
-    def _judge(self, measured: StepDone) -> None:
-        """Say what the step did; raise where no operation at all succeeded."""
-        step = measured.step
-        counters = [c for done in measured.done for c in done.recorded.counters.values()]
-        operations = sum(c.operations for c in counters)
-        # The end of a load is no answer of the store to what it was given.
-        served = any(
-            counter.operations
-            for done in measured.done
-            for (series, _), counter in done.recorded.counters.items()
-            if series.operation != FINISH
-        )
-        errors = sum(c.errors for c in counters)
-        numbers = (step.number, operations, sum(c.documents for c in counters), errors)
-        self.log.info(
-            "step %d: %d operations, %d documents, %d errors in %.2f s", *numbers, measured.duration
-        )
-        if errors:
-            first = next(d.recorded.first_error for d in measured.done if d.recorded.first_error)
-            text = f"{errors} of {operations + errors} operations failed, the first with: {first}"
-            if not served and step.params.crash is None:
-                raise StorewiseError(f"{self.job.phase}, step {step.number}: {text}")
-            self._warn(step, text)
-        paced = measured.paced
-        if paced is not None and paced.missed > MISSED and step.params.search is None:
-            self._warn(
-                step,
-                f"the target rate of {step.params.rate:g} operations/s was missed by "
-                f"{100 * paced.missed:.0f} %: {paced.unserved} of {paced.intended} operations had "
-                "not begun when the step ended",
-            )
+    def start_census(self) -> Census | None:
+        """Of what this worker loads into stores in its own processes; of servers, their nodes take
+        it."""
+        job, store = self.job, self.job.store
+        if not (self.spec.loads and self.embedded and self.engine.flags.stores) or store is None:
+            return None
+        directories = self.engine.directories(job.trial.settings, store)
+        return None if directories is None else Census(directories, self.log)
 
-    def _warn(self, step: Step, text: str) -> None:
-        self.log.warning("step %d: %s", step.number, text)
-        self.warnings.append(f"{self.job.phase}, step {step.number}: {text}")
+    def take_census(self, census: Census) -> None:
+        """Files and directories after the load; nothing where some lie on S3."""
+        kept = inputs_kept(self.job)
+        if kept is not None:
+            samples = census.take(self.job.phase, kept)
+            self.samples += [s._replace(worker=self.job.worker) for s in samples]
+            self.warnings += [f"{self.job.phase}: {text}" for text in census.warnings]
 
-    def _write(self, crashes: list[dict[str, Any]]) -> None:
+    def write(self) -> None:
         job = self.job
-        base = self.measured[0].started_at
-        intervals = (i for measured in self.measured for i in step_intervals(measured, base))
-        write_log(job.hdr_log, base, intervals)
+        for search in self.searches:
+            self.samples += search.samples()
+            self.warnings += search.warnings()
+        base = self.results[0].started_at
+        write_log(job.hdr_log, base, (i for r in self.results for i in step_intervals(r, base)))
         if self.spec.loads and job.files is not None:
-            loaded = [file for step in self.measured for d in step.done for file in d.loaded]
-            write_files(job.files, loaded)
-        conditions = {**job.conditions, **self._conditions(), "crashes": crashes}
+            write_files(job.files, [f for r in self.results for p in r.processes for f in p.loaded])
+        conditions = {**job.conditions, **self.conditions()}
         write_trial_part(job.result, self.samples, job.trial, job.phase, **conditions)
 
-    def _conditions(self) -> dict[str, Any]:
-        job, trial = self.job, self.job.trial
+    def conditions(self) -> dict[str, Any]:
+        job, trial, flags = self.job, self.job.trial, self.engine.flags
         path = job.store or next(iter(job.stores), None)
         fstype = file_system(path) if path is not None and self.embedded else None
         warnings = [*job.conditions.get("warnings", ()), *self.warnings]
-        flags = self.engine.flags
         if flags.embedded and flags.stores and self.spec.changes and trial.shards > 1:
             warnings.append(
                 f"{job.phase} changes data: each client process worked on its own one of the "
@@ -321,17 +281,18 @@ class _Worker:
                 f"the stores of {job.phase} lie on a network file system ({fstype}): their files "
                 "are not locked and written as on a local disk"
             )
+        processes = [process for result in self.results for process in result.processes]
         return {
             "worker": job.worker,
             "steps": [
                 {
-                    **measured.step.params.model_dump(mode="json"),
-                    "threads": measured.step.clients.most(trial.workers, trial.processes),
-                    "clients": measured.step.clients.all(trial.workers, trial.processes),
+                    **step.params.model_dump(mode="json"),
+                    "threads": step.clients.most(trial.workers, trial.processes),
+                    "clients": step.clients.all(trial.workers, trial.processes),
                 }
-                for measured in self.measured
+                for step in (result.step for result in self.results)
             ],
-            "searches": self.searches,
+            "searches": [search.conditions() for search in self.searches],
             "engine": {
                 "title": self.engine.title_of(job.versions.get("server", "")),
                 "embedded": flags.embedded,
@@ -341,8 +302,9 @@ class _Worker:
             "store_file_system": fstype,
             "sampled_host": self.samples_host,
             "sampled_disk": self.sampled_disk or "all",
-            "quarantined": [refused._asdict() for refused in self.refused],
-            "notes": self.notes,
+            "quarantined": [r._asdict() for process in processes for r in process.refused],
+            "notes": [note for process in processes for note in process.notes],
+            "crashes": self.faults.crashes,
             "warnings": warnings,
         }
 

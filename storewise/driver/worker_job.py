@@ -69,6 +69,11 @@ class Step:
     params: PhaseParams
     clients: Clients
 
+    @property
+    def kills_nodes(self) -> bool:
+        """A node is killed in it: errors are expected, and outages are measured."""
+        return self.params.crash is not None
+
 
 def steps_of(trial: Trial, spec: PhaseSpec) -> list[Step]:
     """The steps of a phase; raises ConfigError, naming phase and step, for what does not fit."""

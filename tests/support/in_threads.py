@@ -112,7 +112,7 @@ class _Thread:
     """A client process that is a thread; its end of the pipe is its own, as a process's is."""
 
     def __init__(self, *, target: object, args: Sequence[Any], name: str, daemon: bool) -> None:
-        job, number, connection, _, counters, _ = args
+        job, number, connection, counters, _ = args
         self.pid = os.getpid()
         self._end = Connection(os.dup(connection.fileno()))
         self._thread = threading.Thread(

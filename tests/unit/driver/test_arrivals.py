@@ -186,7 +186,7 @@ def test_what_is_due_and_has_not_begun_is_unserved():
     assert paced == Paced(intended=300, unserved=270, span=29 * MS, late=260 * MS)
     assert paced.missed == 0.9
     # No more is due than the client's share.
-    paced, recorded = open_one(time, client.operations(40), constant(1000), seconds=0.1, share=40)
+    paced, recorded = open_one(time, client.operations(40), constant(1000), seconds=0.1, count=40)
     assert (done(recorded), paced.intended, paced.unserved) == (10, 40, 30)
 
 

@@ -11,7 +11,7 @@ from support.fake_time import FakeTime
 from storewise.driver.arrivals import Paced
 from storewise.driver.progress import SharedCounters, StepProgress
 from storewise.driver.rate_search import summary_of
-from storewise.driver.results import Done, StepDone, add_up, step_intervals, step_samples
+from storewise.driver.results import ProcessResult, StepResult, add_up, step_intervals, step_samples
 from storewise.driver.worker_job import Step
 from storewise.metrics.hdr import COUNTERS, bucket_indexes, percentiles
 from storewise.metrics.recorder import NS, Recorder
@@ -47,13 +47,13 @@ def measured():
         ("put", "n2", 1.6, 1.6, 2.1, False),
     )
     second = recorded(("get", "n1", 1.1, 1.1, 1.2, True), ("get", "n2", 1.2, 1.2, 1.4, False))
-    done = [
-        Done(first, ZERO + 25 * NS // 10, 900, paced=Paced(5, 1, NS, 0)),
-        Done(second, ZERO + 14 * NS // 10, None, paced=Paced(4, 2, 2 * NS, NS // 2)),
-        Done(recorded(), ZERO, None, paced=None),
+    processes = [
+        ProcessResult(first, ZERO + 25 * NS // 10, 900, paced=Paced(5, 1, NS, 0)),
+        ProcessResult(second, ZERO + 14 * NS // 10, None, paced=Paced(4, 2, 2 * NS, NS // 2)),
+        ProcessResult(recorded(), ZERO, None, paced=None),
     ]
     params = {"seconds": 2.5, "warmup": 1.0, "rate": 40.0}
-    return StepDone(step(Clients(1, 2), **params), ZERO, 1000.0, done)
+    return StepResult(step(Clients(1, 2), **params), ZERO, 1000.0, processes)
 
 
 def test_rows_of_a_step(measured):
@@ -92,14 +92,14 @@ def test_a_load_says_what_was_acknowledged_and_a_worker_its_share_of_the_rate(me
     # Of two clients over two workers one is here; the other is in the second worker.
     assert values["target_rate"] == 20.0
     assert values["acknowledged"] == 3 * 4
-    nothing = [Done(recorded(), ZERO + NS, None)]
-    idle = StepDone(step(Clients(1, 1)), ZERO, 1000.0, nothing)
+    nothing = [ProcessResult(recorded(), ZERO + NS, None)]
+    idle = StepResult(step(Clients(1, 1)), ZERO, 1000.0, nothing)
     (started,) = step_samples(idle, "c", 1, 2, loads=False)
     assert started.metric == "started_at", "a worker without clients has no run time"
-    assert StepDone(measured.step, ZERO, 1000.0, nothing).paced == Paced()
+    assert StepResult(measured.step, ZERO, 1000.0, nothing).paced == Paced()
     assert idle.paced is None
     assert measured.paced == Paced(9, 3, 2 * NS, NS // 2), "that of all clients"
-    part = StepDone(step(Clients(1), seconds=9, warmup=1.5), ZERO, 0.0, measured.done)
+    part = StepResult(step(Clients(1), seconds=9, warmup=1.5), ZERO, 0.0, measured.processes)
     for one, warm in ((measured, [True, False, False]), (part, [True, True, False])):
         assert [one.is_warmup(n) for n in (0, 1, 2)] == warm
 
@@ -124,8 +124,8 @@ def test_intervals_of_a_step(measured):
     slowest = percentiles(response.histogram, [100])[100]
     assert slowest == pytest.approx(0.5 * NS, rel=0.001)
     # An operation may be recorded in a second that has hardly begun when the step ends.
-    early = [Done(done.recorded, ZERO + 2 * NS, None) for done in measured.done]
-    found = step_intervals(StepDone(measured.step, ZERO, 1000.0, early), 1000.0)
+    early = [ProcessResult(done.recorded, ZERO + 2 * NS, None) for done in measured.processes]
+    found = step_intervals(StepResult(measured.step, ZERO, 1000.0, early), 1000.0)
     assert {one.start: one.length for one in found} == {0.0: 1.0, 1.0: 1.0, 2.0: 0.001}
 
 

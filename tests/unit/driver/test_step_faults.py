@@ -7,13 +7,13 @@ import pytest
 from support.in_threads import job, ycsb
 
 from storewise.driver import step_faults
-from storewise.driver.results import Done, StepDone
-from storewise.driver.step_faults import StepFaults, marked
+from storewise.driver.results import ProcessResult, StepResult
+from storewise.driver.step_faults import StepFaults, mark_successes
 from storewise.driver.worker_job import Step
 from storewise.engines.registry import ENGINES
 from storewise.errors import EngineError
 from storewise.metrics.outages import BIN
-from storewise.metrics.recorder import NS, Recorded
+from storewise.metrics.recorder import NS
 from storewise.session.faults.orders import Answer, NodeOrder
 from storewise.study.sweep import Clients
 from storewise.workloads.contract import Operation, PhaseParams
@@ -27,7 +27,7 @@ class Orders:
     heard: list[Any]
 
     def __init__(self, live, check, *, engine, data_roles):
-        assert (live.name, engine, data_roles) == ("live", "memory", ("data",))
+        assert (live.name, data_roles) == ("live", ("data",))
         self.nodes = lambda: ("data0", "data1")
         self.restart = lambda: self.heard.append("restart")
 
@@ -60,9 +60,10 @@ def heard(monkeypatch):
 
 
 def faults(heard, place, worker=0, *, embedded=False):
-    its = job(ycsb({"name": "a"}, workers=2), place, "a", worker)
+    engine = "sqlite" if embedded else "memory"
+    its = job(ycsb({"name": "a"}, workers=2, engine=engine), place, "a", worker)
     meet = lambda name: heard.append(f"meet {name}")  # noqa: E731
-    return StepFaults(its, embedded, meet, lambda: None, logging.getLogger("f"))
+    return StepFaults(its, meet, lambda: None, logging.getLogger("f"))
 
 
 def step(number=4, **params):
@@ -71,8 +72,8 @@ def step(number=4, **params):
 
 def measured(of, marks=None):
     """A step of 2 s from 0."""
-    done = [Done(Recorded(), 2 * NS, None, marks=marks or {})]
-    return StepDone(of, 0, 0.0, done)
+    processes = [ProcessResult(end=2 * NS, marks=marks or {})]
+    return StepResult(of, 0, 0.0, processes)
 
 
 def test_all_wait_while_the_first_worker_has_the_servers_restarted(heard, tmp_path):
@@ -153,7 +154,7 @@ def test_marks_are_of_successes_by_owner(monkeypatch):
     owners = ["n1", None, "n2", "n2"]
     calls = [lambda: 7, lambda: 7, lambda: 7, fail]
     operations = [Operation("get", call, 1, 5, of) for call, of in zip(calls, owners, strict=True)]
-    for at, one in enumerate(marked(operations, marks)):
+    for at, one in enumerate(mark_successes(operations, marks)):
         now[0] = at * BIN + 1
         assert (one.name, one.bytes, one.owner) == ("get", 5, owners[at])
         if at < 3:

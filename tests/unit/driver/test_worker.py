@@ -7,8 +7,8 @@ import pytest
 from support.driving import rows, total
 from support.in_threads import MemoryClient, arrived, job, run, ycsb
 
-from storewise.driver import worker
-from storewise.driver.rate_search import Summary, Tried, leave
+from storewise.driver import rate_search, worker
+from storewise.driver.rate_search import SUMMARIES, Tried
 from storewise.errors import Aborted, ConfigError, EngineError, StorewiseError
 from storewise.metrics import sampler
 from storewise.metrics.hdr import merge_logs, tags
@@ -363,7 +363,7 @@ def test_a_search_measures_rates_until_it_has_its_answer(
 ):
     """The store can do so much: how a step is judged is tested beside the search."""
     judge = lambda search, rate, summaries: Tried(rate, rate <= capacity, 1.0, 1.0)  # noqa: E731
-    monkeypatch.setattr(worker, "judge", judge)
+    monkeypatch.setattr(rate_search, "judge", judge)
     part, conditions, result = search(tmp_path, steps)
     tried = [one["rate"] for one in result["tried"]]
     assert tried == pytest.approx(rates)
@@ -385,7 +385,11 @@ def test_a_search_counts_what_other_workers_have_measured(server, tmp_path):
     live = job(ycsb(), tmp_path, "load").live
     arrived(live, *(f"c-{n}" for n in range(4)), "c-1-summary", "c-2-summary")
     for step in (1, 2):
-        leave(live, f"c-{step}", 1, Summary(1000, 0, 0, (), ()))
+        summaries = live / SUMMARIES / f"c-{step}"
+        summaries.mkdir(parents=True)
+        (summaries / "1.json").write_text(
+            '{"intended": 1000, "succeeded": 0, "failed": 0, "indexes": [], "counts": []}'
+        )
     part, conditions, found = search(tmp_path, 2, workers=2)
     assert [(one["rate"], one["met"]) for one in found["tried"]] == [(400, False), (100, False)]
     assert (found["rate"], found["bounded"], found["verified"]) == (None, True, False)
