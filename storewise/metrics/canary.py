@@ -1,7 +1,7 @@
-"""A short test of a host before it works: is it as fast today as it was in the other trials?
+"""A short test of a host before a trial: is it as fast today as it was in the other trials?
 
-The figures are not a benchmark of the machine. They are kept with a trial so that a slow trial on
-a disturbed host can be told from a slow store.
+The figures are no benchmark of the machine. They are kept with a trial, so that a trial that was
+slow on a disturbed host is not taken for a slow store.
 """
 
 from __future__ import annotations
@@ -35,36 +35,15 @@ def run_canary(
 
     The file is removed. Raises StorewiseError where `directory` cannot be written.
     """
-    share = seconds / 3
-    data = os.urandom(4096)
-    count = 0
-    start = clock()
-    while (took := clock() - start) < share:
-        hashlib.sha256(data).digest()
-        count += 1
-    cpu = count / took
-
+    each = seconds / 3
     path = directory / f".canary.{os.getpid()}"
-    block = os.urandom(_BLOCK)
     try:
-        written = 0
-        start = clock()
-        with path.open("wb", buffering=0) as file:
-            # Half of the share for the writes, for the fsync that follows takes its time too.
-            while clock() - start < share / 2:
-                written += file.write(block)
-            os.fsync(file.fileno())
-            write = written / (clock() - start)
-        read_bytes = 0
-        with path.open("rb", buffering=0) as file:
-            if hasattr(os, "posix_fadvise"):
-                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-            start = clock()
-            while got := file.read(_BLOCK):
-                read_bytes += len(got)
-                if clock() - start > share:
-                    break
-            read = read_bytes / (clock() - start)
+        return [
+            Sample(phase, "canary_cpu", _digests_per_s(each, clock), "1/s"),
+            # Half of the time for the writes: the fsync that follows takes time, too.
+            Sample(phase, "canary_disk_write", _write_per_s(path, each / 2, clock), "B/s"),
+            Sample(phase, "canary_disk_read", _read_per_s(path, each, clock), "B/s"),
+        ]
     except OSError as error:
         raise StorewiseError(
             f"{directory}: cannot be used for a store: {error.strerror}; "
@@ -72,8 +51,35 @@ def run_canary(
         ) from error
     finally:
         path.unlink(missing_ok=True)
-    return [
-        Sample(phase, "canary_cpu", cpu, "1/s"),
-        Sample(phase, "canary_disk_write", write, "B/s"),
-        Sample(phase, "canary_disk_read", read, "B/s"),
-    ]
+
+
+def _digests_per_s(seconds: float, clock: Callable[[], float]) -> float:
+    data = os.urandom(4096)
+    count, start = 0, clock()
+    while (elapsed := clock() - start) < seconds:
+        hashlib.sha256(data).digest()
+        count += 1
+    return count / elapsed
+
+
+def _write_per_s(path: Path, seconds: float, clock: Callable[[], float]) -> float:
+    block = os.urandom(_BLOCK)
+    written, start = 0, clock()
+    with path.open("wb", buffering=0) as file:
+        while clock() - start < seconds:
+            written += file.write(block)
+        os.fsync(file.fileno())
+        return written / (clock() - start)
+
+
+def _read_per_s(path: Path, seconds: float, clock: Callable[[], float]) -> float:
+    read = 0
+    with path.open("rb", buffering=0) as file:
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        start = clock()
+        while block := file.read(_BLOCK):
+            read += len(block)
+            if clock() - start > seconds:
+                break
+        return read / (clock() - start)

@@ -1,6 +1,6 @@
-"""The EC2 instance that a host is, from its instance metadata service, version 2.
+"""The EC2 instance that a host is, from its instance metadata service, version 2 (IMDSv2).
 
-A session token comes by PUT, everything else by GET with it (Amazon EC2 User Guide, "Use IMDSv2").
+A session token is requested by PUT and sent with every GET (Amazon EC2 User Guide, "Use IMDSv2").
 The service has a link-local address that nothing answers elsewhere, so it is asked only where the
 firmware says that this is EC2, or where ``AWS_EC2_METADATA_SERVICE_ENDPOINT`` names another
 address; ``AWS_EC2_METADATA_DISABLED=true`` forbids it, as for all AWS tools.
@@ -13,13 +13,13 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from storewise.errors import StorewiseError
@@ -29,22 +29,19 @@ _log = logging.getLogger(__name__)
 ENDPOINT = "http://169.254.169.254"
 ENDPOINT_IPV6 = "http://[fd00:ec2::254]"
 DMI = Path("/sys/class/dmi/id")
-#: Hosts of the older hypervisor, Xen, have this one.
+#: On instances of the older hypervisor, Xen.
 HYPERVISOR = Path("/sys/hypervisor/uuid")
-#: Seconds for an answer, which takes a millisecond from the host itself.
+#: Seconds to wait for an answer, which takes a millisecond.
 TIMEOUT = 1.0
-#: No answer that is asked for is longer; whatever else listens there may never end.
-MOST_BYTES = 65_536
-#: How long a token is asked to hold, in s: the longest time there is.
+#: Bytes read of an answer: what else listens there may send without end.
+MAX_ANSWER = 65_536
+#: Lifetime of a token in s, the longest that is allowed.
 TOKEN_SECONDS = 21_600
-#: An interruption is at most that far ahead, in s (spot: 120); else clocks or texts are wrong.
-FARTHEST = 600.0
-#: Seconds between two looks for an interruption. EC2 says so two minutes before, and recommends 5.
-LOOK_EVERY = 5.0
-_TOKEN = "/latest/api/token"
+#: An interruption is announced at most this many s ahead (spot: 120), whatever clocks say.
+MAX_NOTICE_SECONDS = 600.0
+#: Seconds between two polls for an interruption; EC2 announces it two minutes before.
+POLL_SECONDS = 5.0
 _DOCUMENT = "/latest/dynamic/instance-identity/document"
-_LIFE_CYCLE = "/latest/meta-data/instance-life-cycle"
-_SPOT_ACTION = "/latest/meta-data/spot/instance-action"
 SPOT = "spot"
 
 
@@ -54,7 +51,7 @@ class MetadataError(StorewiseError):
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """What a reader of the results wants to know of an instance.
+    """What the results say of an instance.
 
     `life_cycle` is EC2's word: ``on-demand``, ``spot``, ``scheduled`` or ``capacity-block``.
     """
@@ -67,8 +64,8 @@ class Instance:
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
-    """EC2's word that it takes an instance back: what it does (terminate, stop, hibernate), when
+class Interruption:
+    """EC2's notice that it takes an instance back: what it does (terminate, stop, hibernate), when
     (ISO 8601, UTC)."""
 
     action: str
@@ -76,11 +73,12 @@ class Notice:
 
     @property
     def at(self) -> float:
-        """The same as Unix time, at most `FARTHEST` from now; 0 where it is no time."""
+        """The same as Unix time, at most `MAX_NOTICE_SECONDS` from now; 0 where it is no time."""
         try:
-            return min(datetime.fromisoformat(self.time).timestamp(), time.time() + FARTHEST)
+            at = datetime.fromisoformat(self.time).timestamp()
         except ValueError:
             return 0.0
+        return min(at, time.time() + MAX_NOTICE_SECONDS)
 
 
 def on_ec2() -> bool:
@@ -103,10 +101,9 @@ def _text(path: Path) -> str:
 
 
 def _endpoint() -> str:
-    if endpoint := os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT"):
-        return endpoint
     ipv6 = os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE", "").lower() == "ipv6"
-    return ENDPOINT_IPV6 if ipv6 else ENDPOINT
+    default = ENDPOINT_IPV6 if ipv6 else ENDPOINT
+    return os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or default
 
 
 class Metadata:
@@ -119,51 +116,54 @@ class Metadata:
     def instance(self) -> Instance:
         """Type, place, image and life cycle of this instance."""
         keys = ("instanceType", "availabilityZone", "region", "imageId")
-        kind, zone, region, image = self._values(
-            _DOCUMENT, self._get(_DOCUMENT), keys, "instance identity document"
-        )
-        return Instance(kind, zone, region, image, self._get(_LIFE_CYCLE) or "unknown")
+        values = self._get_json(_DOCUMENT, keys)
+        if values is None:
+            raise MetadataError(f"{self.endpoint}{_DOCUMENT}: status 404")
+        kind, zone, region, image = values
+        life_cycle = self._get("/latest/meta-data/instance-life-cycle") or "unknown"
+        return Instance(kind, zone, region, image, life_cycle)
 
-    def spot_action(self) -> Notice | None:
+    def interruption(self) -> Interruption | None:
         """The interruption that EC2 has announced; None while there is none (404)."""
-        if (text := self._get(_SPOT_ACTION)) is None:
-            return None
-        keys = ("action", "time")
-        return Notice(*self._values(_SPOT_ACTION, text, keys, "spot instance action"))
+        values = self._get_json("/latest/meta-data/spot/instance-action", ("action", "time"))
+        return None if values is None else Interruption(*values)
 
-    def _values(self, path: str, text: str | None, keys: Sequence[str], what: str) -> list[str]:
-        """The values of some keys of the JSON object that was read at a path."""
+    def _get_json(self, path: str, keys: tuple[str, ...]) -> list[str] | None:
+        """The values of some keys of the JSON object at a path; None where there is none."""
+        text = self._get(path)
         try:
-            document = json.loads(text or "")
-            return [str(document[key]) for key in keys]
+            document: Any = None if text is None else json.loads(text)
+            return None if text is None else [str(document[key]) for key in keys]
         except (ValueError, KeyError, TypeError) as error:
-            raise MetadataError(f"{self.endpoint}{path}: no {what} ({error!r})") from error
+            raise MetadataError(
+                f"{self.endpoint}{path}: no object with {', '.join(keys)} ({error!r})"
+            ) from error
 
     def _get(self, path: str) -> str | None:
-        """The text at a path, None where there is none."""
+        """The text at a path; None where there is none."""
+        status = 401
         for _ in range(2):
             if not self._token:
-                header = {"X-aws-ec2-metadata-token-ttl-seconds": str(TOKEN_SECONDS)}
-                status, self._token = self._ask("PUT", _TOKEN, header)
-                if status != 200 or not self._token.isprintable():
-                    self._token = ""
-                    raise MetadataError(
-                        f"{self.endpoint}{_TOKEN}: no token of instance metadata, version 2 "
-                        f"(status {status})"
-                    )
-            status, text = self._ask("GET", path, {"X-aws-ec2-metadata-token": self._token})
-            if status != 401:
-                break
-            self._token = ""  # it has expired
-        if status == 404:
-            return None
-        if status != 200:
-            raise MetadataError(f"{self.endpoint}{path}: status {status}")
-        return text
+                self._token = self._new_token()
+            status, text = self._request("GET", path, {"X-aws-ec2-metadata-token": self._token})
+            if status == 200:
+                return text
+            if status == 404:
+                return None
+            self._token = ""  # 401: it has expired
+        raise MetadataError(f"{self.endpoint}{path}: status {status}")
 
-    def _ask(self, method: str, path: str, headers: dict[str, str]) -> tuple[int, str]:
-        # Here, because most hosts are none of EC2. Not urllib: a proxy of the environment must
-        # never see a question to this address.
+    def _new_token(self) -> str:
+        path = "/latest/api/token"
+        header = {"X-aws-ec2-metadata-token-ttl-seconds": str(TOKEN_SECONDS)}
+        status, token = self._request("PUT", path, header)
+        if status != 200 or not token.isprintable():
+            raise MetadataError(f"{self.endpoint}{path}: no token of IMDSv2 (status {status})")
+        return token
+
+    def _request(self, method: str, path: str, headers: dict[str, str]) -> tuple[int, str]:
+        # Imported here: most hosts are not on EC2. Not urllib, which uses proxies of the
+        # environment: a token must not go to one.
         from http.client import HTTPConnection, HTTPException
 
         try:
@@ -174,9 +174,9 @@ class Metadata:
             connection = HTTPConnection(parts.hostname, parts.port or 80, timeout=TIMEOUT)
             with closing(connection):
                 connection.request(method, parts.path.rstrip("/") + path, headers=headers)
-                answer = connection.getresponse()
-                text = answer.read(MOST_BYTES).decode("utf-8", errors="replace")
-                return answer.status, text.strip()
+                response = connection.getresponse()
+                text = response.read(MAX_ANSWER).decode("utf-8", errors="replace")
+                return response.status, text.strip()
         except (OSError, HTTPException, ValueError) as error:
             raise MetadataError(
                 f"{self.endpoint}{path}: {error or type(error).__name__}"
@@ -197,36 +197,32 @@ def instance() -> Instance | None:
 
 
 def market(life_cycle: str) -> Literal["on_demand", "spot"]:
-    """The class of prices that an instance's life cycle means."""
+    """The price list that applies to an instance's life cycle."""
     return "spot" if life_cycle == SPOT else "on_demand"
 
 
-class Interruption:
-    """Whether EC2 takes this host back: looked up every few seconds, on spot instances only."""
+class InterruptionWatch:
+    """Whether EC2 takes this host back: polled every few seconds, on spot instances only."""
 
     def __init__(
-        self, every: float = LOOK_EVERY, *, clock: Callable[[], float] = time.monotonic
+        self, every: float = POLL_SECONDS, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._clock = clock
+        self._every, self._clock = every, clock
         host = instance()
         self._metadata = Metadata() if host is not None and host.life_cycle == SPOT else None
-        self._every = every
         self._next = 0.0
         self.at = 0.0
-        """When the host goes (Unix time), once there is a reason."""
+        """Unix time when the host goes, once there is a reason."""
 
     def reason(self) -> str | None:
-        """Why the trial ends, in words; None while the host stays.
-
-        A look that gets no answer says nothing: it must not end a trial.
-        """
+        """Why the trial ends; None while the host stays. No answer does not end a trial."""
         if self._metadata is None or self._clock() < self._next:
             return None
         self._next = self._clock() + self._every
         try:
-            notice = self._metadata.spot_action()
+            notice = self._metadata.interruption()
         except MetadataError as error:
-            _log.warning("no word on an interruption: %s", error)
+            _log.warning("cannot tell whether there is a spot interruption: %s", error)
             return None
         if notice is None:
             return None

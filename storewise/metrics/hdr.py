@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import struct
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -37,14 +37,11 @@ _MASK = (2 << HALF_MAGNITUDE) - 1
 
 Integers = NDArray[np.int64]
 Time = Literal["service_time", "response_time"]
-#: Says at a log's begin that its last line has a checksum: one that was cut off has none.
+#: In a log's head: its last line has a checksum, so that a log that was cut short is noticed.
 _CHECKSUM_MARK = "#[Checksum: in the last line]\n"
-#: The last line of a log with totals: where they begin, in bytes, and a checksum of all before,
-#: which older logs do not have. Comments to all other readers.
-_TOTALS = re.compile(
-    rb"#\[Totals: (\d+) tags from byte (\d+) on(?:, crc32 of all before ([0-9a-f]{8}))?\]\n\Z"
-)
-#: One of them: the sum of all intervals with a tag.
+#: The last line: a checksum of all before it.
+_LAST_LINE = re.compile(rb"#\[Totals: .*, crc32 of all before ([0-9a-f]{8})\]\n\Z")
+#: Before it, the sum of all intervals of each tag. To other programs these lines are comments.
 _TOTAL = "#[Total: Tag="
 #: What the package raises for what is no histogram.
 _BROKEN = (
@@ -243,56 +240,46 @@ def encoded(histogram: Any) -> str:
     return str(histogram.encode().decode("ascii"))
 
 
-def _lines(path: Path) -> tuple[list[str], re.Match[bytes] | None]:
-    """A log's lines, and what its last line says of its totals.
+class _Payload(NamedTuple):
+    place: str
+    """File and line, for messages."""
+    tag: str
+    histogram: str
+    """Encoded."""
 
-    ResultError where they are not those that were written. Payloads have checksums of their own,
-    but what stands beside them, and their base64, has not. Logs of before 2026-11 have none, and
-    are taken as they are.
+
+def _read(path: Path) -> tuple[list[_Payload], list[_Payload]]:
+    """The intervals of a log and its totals; no totals in logs of other programs.
+
+    ResultError for a file that is no log, or was changed after it was written. (Payloads have
+    checksums of their own, but not what stands beside them.)
     """
     try:
         content = path.read_bytes()
         lines = content.decode("utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise ResultError(f"{path}: not a readable Hdr log: {error}") from error
-    last = _TOTALS.search(content, max(0, len(content) - 200))
-    if last is None or last[3] is None:
-        if _CHECKSUM_MARK.encode() in content[:200]:
-            raise ResultError(
-                f"{path}: the log was cut short or changed: its last line is not there"
-            )
-    elif zlib.crc32(memoryview(content)[: last.start(3)]) != int(last[3], 16):
+    last = _LAST_LINE.search(content, max(0, len(content) - 200))
+    if last is not None and zlib.crc32(memoryview(content)[: last.start(1)]) != int(last[1], 16):
         raise ResultError(f"{path}: the log was changed after it was written: its checksum differs")
-    return lines, last
-
-
-def _intervals(path: Path) -> Iterator[tuple[str, str, str]]:
-    """Place, tag and payload of each interval of a log."""
-    for number, line in enumerate(_lines(path)[0], 1):
-        if line.startswith(("#", '"')) or not line.strip():
-            continue
-        parts = line.rstrip("\r").split(",")
-        tag = parts.pop(0)[4:] if parts[0].startswith("Tag=") else ""
-        if len(parts) != 4:
-            raise ResultError(
-                f"{path}, line {number}: not an interval of an Hdr log "
-                f"(expected 4 columns after the tag, found {len(parts)})"
-            )
-        yield f"{path}, line {number}", tag, parts[3]
-
-
-def _totals(path: Path) -> list[tuple[str, str, str]]:
-    """Place, tag and payload of each total of a log; its intervals where it has no totals, as
-    older logs, and those that were continued by another program."""
-    lines, last = _lines(path)
-    totals = []
-    for line in lines:
-        if line.startswith(_TOTAL):
+    if last is None and _CHECKSUM_MARK.encode() in content[:200]:
+        raise ResultError(f"{path}: the log was cut short or changed: its last line is not there")
+    intervals, totals = [], []
+    for number, line in enumerate(lines, 1):
+        place = f"{path}, line {number}"
+        if line.startswith(_TOTAL) and last is not None:
             tag, _, payload = line.removeprefix(_TOTAL).removesuffix("]").partition(",")
-            totals.append((f"{path}, the total of {tag}", tag, payload))
-    if last is None or len(totals) != int(last[1]):
-        return list(_intervals(path))
-    return totals
+            totals.append(_Payload(place, tag, payload))
+        elif line.strip() and not line.startswith(("#", '"')):
+            parts = line.rstrip("\r").split(",")
+            tag = parts.pop(0)[4:] if parts[0].startswith("Tag=") else ""
+            if len(parts) != 4:
+                raise ResultError(
+                    f"{place}: not an interval of an Hdr log "
+                    f"(expected 4 columns after the tag, found {len(parts)})"
+                )
+            intervals.append(_Payload(place, tag, parts[3]))
+    return intervals, totals
 
 
 def tags(path: Path) -> list[str]:
@@ -300,33 +287,33 @@ def tags(path: Path) -> list[str]:
 
     Raises ResultError where the file is no Hdr log.
     """
-    return list(dict.fromkeys(tag for _, tag, _ in _intervals(path)))
+    return list(dict.fromkeys(interval.tag for interval in _read(path)[0]))
 
 
 def merge_logs(paths: Iterable[Path], tag: str | Tag) -> Any:
-    """The sum of all intervals with this very tag in these logs, as one HdrHistogram.
+    """The sum of all intervals with exactly this tag in these logs, as one HdrHistogram.
 
     Empty where no log has the tag. Raises ResultError, naming file and line, for what cannot be
     read.
     """
     total = new_histogram()
     for path in paths:
-        for place, text, payload in _intervals(path):
-            if text == str(tag):
-                _add(total, payload, place)
+        for interval in _read(path)[0]:
+            if interval.tag == str(tag):
+                _add(total, interval.histogram, interval.place)
     return total
 
 
 def merge_all(paths: Iterable[Path], wanted: Callable[[str], bool]) -> dict[str, Counted]:
     """The sum of all intervals of each tag that is wanted, over these logs, by tag.
 
-    A log's own totals are taken where it has them, else its intervals are added up. `wanted` may
-    raise ValueError for a foreign tag. Raises ResultError, naming file and line, for what cannot be
-    read.
+    A log's own totals are used where it has them. `wanted` may raise ValueError for the tag of
+    another program. Raises ResultError, naming file and line, for what cannot be read.
     """
     sums: dict[str, Any] = {}
     for path in paths:
-        for place, tag, payload in _totals(path):
+        intervals, totals = _read(path)
+        for place, tag, payload in totals or intervals:
             if tag not in sums:
                 try:
                     sums[tag] = new_histogram() if wanted(tag) else None

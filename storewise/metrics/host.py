@@ -15,36 +15,12 @@ import psutil
 
 from storewise.metrics.ec2_instance import instance
 
-#: File system types that other hosts see too: no shared-memory WAL files, caches of attributes.
+#: File systems that several hosts share: shared memory in files fails, attributes are cached.
 NETWORK_FILE_SYSTEMS = frozenset(
     (
-        "nfs",
-        "nfs3",
-        "nfs4",
-        "lustre",
-        "beegfs",
-        "gpfs",
-        "cifs",
-        "smb3",
-        "smbfs",
-        "ceph",
-        "afs",
-        "9p",
-        "panfs",
-        "pvfs2",
-        "orangefs",
-        "ncpfs",
-        "glusterfs",
-        "wekafs",
-        "ocfs2",
-        "gfs2",
-        "davfs",
-        "s3fs",
-        "sshfs",
-        "juicefs",
-        "moosefs",
-        "seaweedfs",
-        "cvmfs2",
+        *("nfs", "nfs3", "nfs4", "lustre", "beegfs", "gpfs", "cifs", "smb3", "smbfs", "ceph"),
+        *("afs", "9p", "panfs", "pvfs2", "orangefs", "ncpfs", "glusterfs", "wekafs", "ocfs2"),
+        *("gfs2", "davfs", "s3fs", "sshfs", "juicefs", "moosefs", "seaweedfs", "cvmfs2"),
     )
 )
 
@@ -120,8 +96,7 @@ def _processor() -> str:
 
 
 def facts() -> dict[str, Any]:
-    """What a reader of the results wants to know of this host (JSON values); `instance` only
-    where it is one of EC2."""
+    """Processor, memory, network and boot time of this host (JSON values); `instance` on EC2."""
     on_ec2 = instance()
     return {
         "name": host_name(),

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter_ns
+from typing import Any
 
 import psutil
 
@@ -29,10 +30,10 @@ _CPU = {
     "cpu_idle": ("idle",),
     "cpu_steal": ("steal",),
 }
-#: Below the live directory.
+#: Directory below the live directory.
 ELECTED = "elected"
-#: The share of a second that measuring the store's files may take.
-_DU_SHARE = 0.02
+#: Fraction of the time that measuring the size of the store's files may take.
+_MAX_SIZE_TIME = 0.02
 
 
 def elect(live: Path, name: str) -> bool:
@@ -40,8 +41,7 @@ def elect(live: Path, name: str) -> bool:
 
     The first to create a file exclusively is (O_EXCL is atomic on NFS since version 3).
     """
-    # Jobs look for a word in the live directory twice a second: a thousand hosts leave their names
-    # elsewhere.
+    # Not in the live directory itself, which all jobs list: a thousand hosts leave names here.
     path = live / ELECTED / f"{name}.{host_name()}"
     path.parent.mkdir(exist_ok=True)
     try:
@@ -110,8 +110,63 @@ class Watched:
     """Take the host's figures (one worker per host does)."""
 
 
+@dataclass(frozen=True, slots=True)
+class _HostCounters:
+    """Counters of the kernel, which only rise."""
+
+    cpu: Any
+    swap: Any
+    disks: Mapping[str, tuple[int, int, int]]
+    """Bytes read, bytes written, ms busy."""
+    links: Mapping[str, Any]
+
+    @classmethod
+    def now(cls, disk: str | None) -> _HostCounters:
+        counters = psutil.disk_io_counters(perdisk=True)
+        names = [disk] if disk else [name for name in counters if _is_whole(name)]
+        disks = {
+            name: (c.read_bytes, c.write_bytes, int(getattr(c, "busy_time", 0)))
+            for name in names
+            if (c := counters.get(name)) is not None
+        }
+        links = psutil.net_io_counters(pernic=True)
+        return cls(psutil.cpu_times(), psutil.swap_memory(), disks, links)
+
+    def figures(self, before: _HostCounters, length: float) -> dict[str, float]:
+        """Metrics of the `length` s since the counters `before`."""
+        # Kernel counters of idle and iowait can step back a little (proc(5)).
+        spent = {
+            metric: max(
+                0.0, sum(getattr(self.cpu, f, 0) - getattr(before.cpu, f, 0) for f in names)
+            )
+            for metric, names in _CPU.items()
+        }
+        total = sum(spent.values())
+        figures = {metric: 100 * s / total if total else 0.0 for metric, s in spent.items()}
+        figures["swap_in"] = max(0, self.swap.sin - before.swap.sin) / length
+        figures["swap_out"] = max(0, self.swap.sout - before.swap.sout) / length
+        pairs = [(self.disks[n], before.disks[n]) for n in self.disks.keys() & before.disks.keys()]
+        figures["disk_read"] = sum(now[0] - old[0] for now, old in pairs) / length
+        figures["disk_write"] = sum(now[1] - old[1] for now, old in pairs) / length
+        # Of the busiest disk, in ms.
+        busy = max((now[2] - old[2] for now, old in pairs), default=0)
+        figures["disk_busy"] = min(100.0, busy / (10 * length))
+        received = sent = loopback = 0
+        for name in self.links.keys() & before.links.keys():
+            now, old = self.links[name], before.links[name]
+            if name == "lo":
+                loopback += now.bytes_sent - old.bytes_sent
+            else:
+                received += now.bytes_recv - old.bytes_recv
+                sent += now.bytes_sent - old.bytes_sent
+        figures["network_received"] = received / length
+        figures["network_sent"] = sent / length
+        figures["loopback"] = loopback / length
+        return figures
+
+
 class Sampler:
-    """A thread that samples one step; `stop` ends it and gives the samples.
+    """A thread that samples one step; `stop` ends it and returns the samples.
 
     `clock` gives ns; `wait` waits for an event for so many s at most, and is true where it came.
     """
@@ -133,7 +188,6 @@ class Sampler:
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
         self._zero = 0
-        self._second = 0
         self._failure: BaseException | None = None
         self._latest: dict[str, float] = {}
         path = watched.disk_path
@@ -143,19 +197,31 @@ class Sampler:
     def start(self, zero: int) -> None:
         """Begin; `zero` is the step's start by the clock."""
         self._zero = zero
-        self._take_first()
+        self._sampled_at = self._now()
+        self._next_size = 0.0
+        watched = self._watched
+        #: By what they are, and the index of a client process.
+        self._groups: dict[tuple[str, int | None], ProcessGroup] = {
+            ("client", n): ProcessGroup([pid]) for n, pid in watched.clients.items()
+        }
+        self.follow(watched.store_roots)
+        if watched.routers:
+            self._groups["router", None] = ProcessGroup(watched.routers)
+        if watched.host:
+            self._counters = _HostCounters.now(self.disk)
         self._thread.start()
 
     def follow(self, roots: Sequence[int]) -> None:
-        """From now on the store's servers are these: they were started again."""
-        self._roots = ProcessGroup(roots)
+        """The root processes of the store's servers are now these: they were started again."""
+        if roots:
+            self._groups["store", None] = ProcessGroup(roots)
 
     def latest(self) -> dict[str, float]:
         """The figures of the last sample by metric, summed over processes; empty before it."""
         return self._latest
 
     def stop(self) -> list[Sample]:
-        """Take the last, partial sample and hand all samples over."""
+        """Take the last, partial sample; all samples."""
         self._done.set()
         self._thread.join()
         if self._failure is not None:
@@ -179,113 +245,43 @@ class Sampler:
     def _now(self) -> float:
         return self._clock() / NS
 
-    def _take_first(self) -> None:
-        watched = self._watched
-        self._at = self._now()
-        self._groups = {n: ProcessGroup([pid]) for n, pid in watched.clients.items()}
-        self._roots = ProcessGroup(watched.store_roots)
-        self._routers = ProcessGroup(watched.routers)
-        self._next_du = 0.0
-        if watched.host:
-            self._cpu = psutil.cpu_times()
-            self._disk = self._disk_counters()
-            self._net = psutil.net_io_counters(pernic=True)
-            self._swap = psutil.swap_memory()
-
-    def _disk_counters(self) -> dict[str, tuple[int, int, int]]:
-        counters = psutil.disk_io_counters(perdisk=True)
-        names = [self.disk] if self.disk else [n for n in counters if _is_whole(n)]
-        return {
-            name: (c.read_bytes, c.write_bytes, int(getattr(c, "busy_time", 0)))
-            for name in names
-            if (c := counters.get(name)) is not None
-        }
-
     def _take(self, second: int) -> None:
         now = self._now()
-        length = now - self._at
+        length = now - self._sampled_at
         if length < 0.001:  # the step ended on a boundary: nothing new to say
             return
-        self._at = now
-        self._second = second
-        first = len(self._samples)
-        watched = self._watched
-        worker = self._worker
-        cpu_sum, rss_sum = 0.0, 0
-        for process, group in self._groups.items():
-            cpu, rss = group.sample()
-            self._put("client_cpu", cpu, worker, process)
-            self._put("client_rss", rss, worker, process)
-            cpu_sum, rss_sum = cpu_sum + cpu, rss_sum + rss
-        if watched.embedded:
-            self._put("store_cpu", cpu_sum, worker)
-            self._put("store_rss", rss_sum, worker)
-        elif watched.store_roots:
-            cpu, rss = self._roots.sample()
-            self._put("store_cpu", cpu, worker)
-            self._put("store_rss", rss, worker)
-        if watched.routers:
-            cpu, rss = self._routers.sample()
-            self._put("router_cpu", cpu, worker)
-            self._put("router_rss", rss, worker)
-        if watched.store and now >= self._next_du:
-            before = self._now()
-            self._put("store_bytes", tree_bytes(watched.store), worker)
-            took = self._now() - before
-            self._next_du = before + took / _DU_SHARE if took > _DU_SHARE else 0.0
-        if watched.host:
-            self._put("sample_length", length)
-            self._take_host(length)
+        self._sampled_at = now
         latest: dict[str, float] = {}
-        for sample in self._samples[first:]:
-            latest[sample.metric] = latest.get(sample.metric, 0.0) + sample.value
+
+        def put(metric: str, value: float, worker: int | None, process: int | None = None) -> None:
+            sample = Sample(self._phase, metric, value, METRICS[metric], self._step, second)
+            self._samples.append(sample._replace(worker=worker, process=process))
+            latest[metric] = latest.get(metric, 0.0) + value
+
+        worker, watched = self._worker, self._watched
+        for (name, process), group in list(self._groups.items()):
+            cpu, resident = group.sample()
+            put(f"{name}_cpu", cpu, worker, process)
+            put(f"{name}_rss", resident, worker, process)
+        if watched.embedded:  # the store is in the clients
+            put("store_cpu", latest.get("client_cpu", 0.0), worker)
+            put("store_rss", latest.get("client_rss", 0.0), worker)
+        if watched.store and now >= self._next_size:
+            before = self._now()
+            put("store_bytes", tree_bytes(watched.store), worker)
+            seconds = self._now() - before
+            pause = seconds > _MAX_SIZE_TIME
+            self._next_size = before + seconds / _MAX_SIZE_TIME if pause else 0.0
+        if watched.host:
+            counters = _HostCounters.now(self.disk)
+            for metric, value in counters.figures(self._counters, length).items():
+                put(metric, value, None)
+            self._counters = counters
+            memory = psutil.virtual_memory()
+            put("memory_used", memory.used, None)
+            put("memory_available", memory.available, None)
+            put("sample_length", length, None)
         self._latest = latest  # in one go: another thread reads it
-
-    def _put(
-        self, metric: str, value: float, worker: int | None = None, process: int | None = None
-    ) -> None:
-        sample = Sample(self._phase, metric, value, METRICS[metric], self._step, self._second)
-        self._samples.append(sample._replace(worker=worker, process=process))
-
-    def _take_host(self, length: float) -> None:
-        put = self._put
-        times = psutil.cpu_times()
-        # Kernel counters of idle and iowait can step back a little (proc(5)).
-        spent = {
-            metric: max(0.0, sum(getattr(times, f, 0) - getattr(self._cpu, f, 0) for f in fields))
-            for metric, fields in _CPU.items()
-        }
-        self._cpu = times
-        total = sum(spent.values())
-        for metric, value in spent.items():
-            put(metric, 100 * value / total if total else 0.0)
-        memory = psutil.virtual_memory()
-        put("memory_used", memory.used)
-        put("memory_available", memory.available)
-        swap, paged = psutil.swap_memory(), self._swap
-        self._swap = swap
-        put("swap_in", max(0, swap.sin - paged.sin) / length)
-        put("swap_out", max(0, swap.sout - paged.sout) / length)
-        disk, old = self._disk_counters(), self._disk
-        self._disk = disk
-        both = disk.keys() & old.keys()
-        put("disk_read", sum(disk[n][0] - old[n][0] for n in both) / length)
-        put("disk_write", sum(disk[n][1] - old[n][1] for n in both) / length)
-        # Milliseconds in which the busiest disk had work, as a share of the sample's length.
-        busy = max((disk[n][2] - old[n][2] for n in both), default=0)
-        put("disk_busy", min(100.0, busy / (10 * length)))
-        net, before = psutil.net_io_counters(pernic=True), self._net
-        self._net = net
-        received = sent = loopback = 0
-        for name in net.keys() & before.keys():
-            if name == "lo":
-                loopback += net[name].bytes_sent - before[name].bytes_sent
-            else:
-                received += net[name].bytes_recv - before[name].bytes_recv
-                sent += net[name].bytes_sent - before[name].bytes_sent
-        put("network_received", received / length)
-        put("network_sent", sent / length)
-        put("loopback", loopback / length)
 
 
 def _is_whole(name: str) -> bool:

@@ -19,7 +19,7 @@ from typing import Any
 
 from storewise.errors import Aborted, StorewiseError
 from storewise.layout import LIVE
-from storewise.metrics.ec2_instance import Interruption
+from storewise.metrics.ec2_instance import InterruptionWatch
 from storewise.metrics.host import facts, host_name
 from storewise.metrics.schema import Sample, write_part
 from storewise.processes import ENDING
@@ -192,7 +192,7 @@ def trial_job(
         reason = f"{name} was ended by signal {sign.name}"
         raise Ended(reason, failure=sign is not signal.SIGINT, killed=name)
 
-    watch, interruption = Watch(results, session, clock=clock), Interruption(clock=clock)
+    watch, interruption = Watch(results, session, clock=clock), InterruptionWatch(clock=clock)
 
     def check() -> None:
         watch.check()

@@ -9,7 +9,13 @@ from support.fake_time import FakeTime
 from support.s3.instance_metadata import ImdsServer
 
 from storewise.metrics import ec2_instance as module
-from storewise.metrics.ec2_instance import Interruption, Metadata, MetadataError, Notice, instance
+from storewise.metrics.ec2_instance import (
+    Interruption,
+    InterruptionWatch,
+    Metadata,
+    MetadataError,
+    instance,
+)
 from storewise.metrics.host import facts, host_name
 
 AT = "2026-03-01T08:22:00Z"
@@ -49,7 +55,7 @@ def test_a_service_that_does_not_answer_leaves_the_instance_unknown(imds, caplog
     assert "status 503" in caplog.text
     assert "token-" not in caplog.text, "tokens are secrets"
     imds.failing, imds.document = None, "<html>"
-    with pytest.raises(MetadataError, match="no instance identity document"):
+    with pytest.raises(MetadataError, match="document: no object with instanceType"):
         Metadata().instance()
 
 
@@ -58,7 +64,7 @@ def test_what_answers_with_a_page_is_no_metadata_service(imds):
     imds.page = page
     with pytest.raises(MetadataError) as error:
         Metadata().instance()
-    assert str(error.value).endswith("version 2 (status 200)")
+    assert str(error.value).endswith("no token of IMDSv2 (status 200)")
     assert all(method == "PUT" for method, _ in imds.requests), "what came is sent nowhere"
 
 
@@ -71,20 +77,20 @@ def test_no_service_at_all_is_a_sentence(monkeypatch):
 
 def test_an_expired_token_is_asked_for_anew(imds):
     client = Metadata()
-    assert client.spot_action() is None
+    assert client.interruption() is None
     imds.forget()
     imds.take_back(AT)
-    notice = client.spot_action()
+    notice = client.interruption()
     assert notice is not None
     assert (notice.action, notice.time) == ("terminate", AT)
 
 
 def test_only_spot_instances_look_for_an_interruption(imds):
     imds.take_back(AT)
-    assert Interruption(every=0.0).reason() is None
+    assert InterruptionWatch(every=0.0).reason() is None
     imds.life_cycle = "spot"
     instance.cache_clear()
-    watch = Interruption(every=0.0)
+    watch = InterruptionWatch(every=0.0)
     expected = f"EC2 takes back host {host_name()} (spot interruption at {AT})"
     assert watch.reason() == expected
     assert watch.at == datetime(2026, 3, 1, 8, 22, tzinfo=UTC).timestamp()
@@ -93,12 +99,14 @@ def test_only_spot_instances_look_for_an_interruption(imds):
     imds.failing, imds.spot_action = None, "soon"
     assert watch.reason() is None
     own_time = FakeTime()
-    seldom = Interruption(every=3600.0, clock=own_time.clock)
+    seldom = InterruptionWatch(every=3600.0, clock=own_time.clock)
     assert seldom.reason() is None
     imds.take_back(AT)
     own_time.spend(3599.0)
     assert seldom.reason() is None, "not before its time"
     own_time.spend(1.0)
     assert seldom.reason() == expected
-    assert Notice("stop", "soon").at == 0.0
-    assert Notice("stop", "2999-01-01T00:00:00Z").at <= time.time() + module.FARTHEST
+    assert Interruption("stop", "soon").at == 0.0
+    assert (
+        Interruption("stop", "2999-01-01T00:00:00Z").at <= time.time() + module.MAX_NOTICE_SECONDS
+    )

@@ -80,7 +80,7 @@ def test_operations_are_counted_by_kind(store):
     assert seen.missed == ""
     # A full queue makes a lower bound.
     seen = MetadataOperations([store])
-    seen._note(-1, metadata_operations._OVERFLOW, "")
+    seen._count(-1, metadata_operations._OVERFLOW, "")
     touch(store / "more")
     assert seen.stop().created == 1
     assert "fs.inotify.max_queued_events" in seen.missed

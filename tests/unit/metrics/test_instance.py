@@ -3,7 +3,7 @@
 import pytest
 
 from storewise.metrics import ec2_instance as module
-from storewise.metrics.ec2_instance import Interruption, Metadata, instance
+from storewise.metrics.ec2_instance import InterruptionWatch, Metadata, instance
 from storewise.metrics.host import facts
 
 
@@ -20,13 +20,13 @@ def bare(monkeypatch, tmp_path):
 
 
 def test_elsewhere_nothing_is_asked(bare, monkeypatch):
-    monkeypatch.setattr(Metadata, "_ask", lambda *_: pytest.fail("asked"))
+    monkeypatch.setattr(Metadata, "_request", lambda *_: pytest.fail("asked"))
     assert instance() is None
     assert "instance" not in facts()
     (bare / "sys_vendor").write_text("QEMU\n")
     (bare / "product_uuid").write_text("4c4c4544-0042\n")
     assert not module.on_ec2()
-    assert Interruption(every=0.0).reason() is None
+    assert InterruptionWatch(every=0.0).reason() is None
 
 
 @pytest.mark.parametrize(

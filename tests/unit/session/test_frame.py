@@ -121,7 +121,7 @@ def test_what_the_end_of_a_job_says(tmp_path, raised, reason):
 
 def test_a_host_that_ec2_takes_back_fails_the_attempt_until_it_has_gone(tmp_path, monkeypatch):
     taken = SimpleNamespace(at=77.0, reason=lambda: "EC2 takes it back")
-    monkeypatch.setattr(trial_job, "Interruption", lambda **clock: taken)
+    monkeypatch.setattr(trial_job, "InterruptionWatch", lambda **clock: taken)
     assert "read.0 ended: EC2 takes it back|" in frame(tmp_path, None)
     why = read_abort(tmp_path / "live" / "t" / ABORT)
     assert (why.failure, why.until, why.killed) == (True, 77.0, "")
