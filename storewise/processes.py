@@ -15,6 +15,8 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from functools import partial
+from multiprocessing.process import BaseProcess
+from time import monotonic
 from types import FrameType, ModuleType
 from typing import ParamSpec, TypeVar
 
@@ -69,6 +71,18 @@ def _die_with(parent: int, how: signal.Signals) -> None:
     # The parent may have ended between the fork and the call above.
     if os.getppid() != parent:
         os.kill(os.getpid(), how)
+
+
+def end_processes(processes: Iterable[BaseProcess], seconds: float) -> None:
+    """Wait up to so many seconds until these children have ended, then kill them."""
+    processes = list(processes)
+    until = monotonic() + seconds
+    for process in processes:
+        process.join(max(0.0, until - monotonic()))
+        if process.exitcode is None:
+            process.kill()
+    for process in processes:
+        process.join()
 
 
 class Pool(ProcessPoolExecutor):

@@ -15,7 +15,7 @@ from storewise.driver.progress import SharedCounters
 from storewise.driver.worker_job import WorkerJob
 from storewise.errors import StorewiseError
 from storewise.metrics.memory_kills import MemoryKills
-from storewise.processes import dies_with_parent
+from storewise.processes import dies_with_parent, end_processes
 from storewise.session.coordination.ending import how_it_ended
 
 #: Seconds between two checks whether the trial was aborted: each reads files on a shared disk.
@@ -143,10 +143,4 @@ class Pool:
         self.counters.stop()
         for connection in self._connections:
             connection.close()
-        until = monotonic() + grace
-        for process in self._processes:
-            process.join(max(0.0, until - monotonic()))
-            if process.exitcode is None:
-                process.kill()
-        for process in self._processes:
-            process.join()
+        end_processes(self._processes, grace)

@@ -1,7 +1,7 @@
-"""A job of one phase: one worker in this process, or several, each on a host of the job.
+"""A job of one phase: one worker in this process, or several workers.
 
-The hosts are those that the scheduler gave the job: its own program (srun, pbsdsh) starts a process
-on each. A job that has this host only forks one process for each of its workers.
+Several workers are processes of this host; or, where the scheduler gave the job several hosts, its
+own program (srun, pbsdsh) starts one worker on each.
 """
 
 from __future__ import annotations
@@ -17,18 +17,27 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from multiprocessing import get_context
+from multiprocessing.connection import wait
+from multiprocessing.context import ForkProcess
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from storewise.atomic import read_as, write_aside
+from storewise.atomic import listed, read_as, write_aside
 from storewise.driver.worker import run_worker
 from storewise.driver.worker_job import WorkerJob
 from storewise.errors import StorewiseError
 from storewise.layout import TRIALS
 from storewise.metrics.memory_kills import MemoryKills
-from storewise.processes import clean_own_environment, dies_with_parent, library_environment
+from storewise.processes import (
+    ENDING,
+    clean_own_environment,
+    dies_with_parent,
+    end_processes,
+    library_environment,
+)
 from storewise.schedulers.slurm import number_of_hosts
 from storewise.session.coordination.ending import how_it_ended
 from storewise.session.coordination.liveness import Abort, abort
@@ -38,21 +47,26 @@ from storewise.session.jobs.sidecar import phase_cluster
 from storewise.study.shares import Share
 from storewise.study.trial import Trial
 
-#: Files through which a job tells the processes on its hosts what to do, in the live directory.
+#: Directory below the live directory, of the files that tell the job's hosts what to run.
 JOBS = "jobs"
-#: Seconds for which what other hosts wrote may not be seen here (NFS caches attributes).
+#: Seconds until a file that another host wrote must be visible here (NFS caches attributes).
 VISIBLE_WITHIN = 120.0
-#: Seconds between two looks at the processes of the workers.
-LOOK_EVERY = 0.2
-#: Where a process learns which of the job's hosts it is on, by launcher.
-_PLACES = ("SLURM_PROCID", "PBS_NODENUM")
-#: A client's error may only be what a server's end looks like from outside; its node says more.
-_DEFER = 3.0
+#: Seconds between two polls of the workers' processes.
+POLL_SECONDS = 0.2
+#: Seconds that workers have to end when their job ends.
+END_SECONDS = 30.0
+#: Variables in which the launcher (srun, pbsdsh) tells a process the number of its host.
+_HOST_NUMBERS = ("SLURM_PROCID", "PBS_NODENUM")
+#: Variables that workers on other hosts get, with all STOREWISE_ ones: pbsdsh passes none on.
+_PASSED = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "PYTHONUTF8", "HOME")
+#: If a server died, its node reports the cause: seconds to wait for that before reporting a
+#: client's error.
+_DEFER_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
 class PhaseJob:
-    """What the workflow asks of a job. `first` names it; paths are as the workflow has them."""
+    """What the workflow asks of a job: the workers from `first` on, `per_job` of them at most."""
 
     trial: Trial
     phase: str
@@ -63,11 +77,11 @@ class PhaseJob:
     logs: Path
     """Directory of the workers' logs."""
     served: bool
-    """The trial's store is a cluster of servers, which is formed."""
+    """The trial's store is a cluster of servers."""
     loads: bool
     shards: Path | None
     inputs: tuple[Path, ...] = ()
-    """Files that must not go away while it runs."""
+    """The job ends when one of these is removed."""
 
     @property
     def share(self) -> Share:
@@ -96,7 +110,7 @@ def run_one(job: PhaseJob, worker: int) -> None:
     needs = (*job.inputs, *share.results(*job.earlier), *written, *stores)
     name = f"{job.phase}.{worker}"
     log_file = job.logs / f"{name}.log"
-    defer = _DEFER if job.served else 0.0
+    defer = _DEFER_SECONDS if job.served else 0.0
     with (
         trial_job(job.results, job.session, name, log_file, needs=needs, defer=defer) as frame,
         ExitStack() as stack,
@@ -104,7 +118,7 @@ def run_one(job: PhaseJob, worker: int) -> None:
         await_files(needs, frame.check)
         store = share.store(worker) if job.loads else None
         conditions: dict[str, Any] = {"run": frame.session.run, "opened": frame.session.opened}
-        served: dict[str, Any] = {}
+        server: dict[str, Any] = {}
         check = frame.check
         if job.served:
             servers = stack.enter_context(
@@ -118,27 +132,19 @@ def run_one(job: PhaseJob, worker: int) -> None:
                 )
             )
             check = servers.check
-            served = {
-                "cluster": servers.cluster,
-                "routers": servers.pids,
-                "versions": servers.formed.server_versions(),
-            }
+            server = {"cluster": servers.cluster, "routers": servers.pids}
+            server["versions"] = servers.formed.server_versions()
             conditions["beside"] = servers.beside
             conditions["warnings"] = list(servers.formed.warnings)
-        outside = is_external(trial)
-        if outside:
+        elif is_external(trial):
+            creates = job.loads and worker == 0
+            run, results = frame.session.run, job.results
             database = stack.enter_context(
-                external_store(
-                    trial,
-                    frame.session.run,
-                    job.results,
-                    frame.log,
-                    creates=job.loads and worker == 0,
-                )
+                external_store(trial, run, results, frame.log, creates=creates)
             )
-            served = {"cluster": database.cluster, "versions": database.versions}
-        if store is not None and served:
-            store.mkdir(parents=True)  # the servers, or the database, have the data
+            server = {"cluster": database.cluster, "versions": database.versions}
+        if store is not None and server:
+            store.mkdir(parents=True)  # Snakemake expects it; the servers have the data
         run_worker(
             WorkerJob(
                 trial=trial,
@@ -154,7 +160,7 @@ def run_one(job: PhaseJob, worker: int) -> None:
                 hdr_log=share.hdr_log(job.phase, worker),
                 files=share.written(worker) if job.loads else None,
                 conditions=conditions,
-                **served,
+                **server,
             ),
             check,
             frame.log,
@@ -180,22 +186,14 @@ def await_files(
                 f"{missing}: an earlier phase has written it, and this host does not see it "
                 f"after {VISIBLE_WITHIN:.0f} s; is it on a file system that all hosts share?"
             )
-        sleep(LOOK_EVERY)
+        sleep(POLL_SECONDS)
 
 
 def _first_missing(paths: Sequence[Path]) -> Path | None:
     """The first that is not there. Each directory is listed once: a phase of a thousand workers
-    leaves thousands of files, and each worker of the next looks for all of them."""
-    names: dict[Path, frozenset[str]] = {}
-    for path in paths:
-        if path.parent not in names:
-            try:
-                names[path.parent] = frozenset(os.listdir(path.parent))  # noqa: PTH208
-            except FileNotFoundError:
-                names[path.parent] = frozenset()
-        if path.name not in names[path.parent]:
-            return path
-    return None
+    leaves thousands of files, and each worker of the next one waits for all of them."""
+    names = {directory: listed(directory) for directory in {path.parent for path in paths}}
+    return next((path for path in paths if path.name not in names[path.parent]), None)
 
 
 def _run_together(job: PhaseJob) -> None:
@@ -239,59 +237,34 @@ def _on_this_host(job: PhaseJob, members: Sequence[int], frame: TrialJob) -> Non
     pa.array([])
     before = MemoryKills.now()
     tie = dies_with_parent(signal.SIGTERM)
-    running: dict[int, int] = {}
+    context = get_context("fork")
+    running: dict[int, ForkProcess] = {}
     try:
         for worker in members:
-            pid = os.fork()
-            if pid == 0:
-                _child(job, worker, tie)
-            running[pid] = worker
+            running[worker] = context.Process(target=_forked, args=(job, worker, tie))
+            running[worker].start()
         while running:
             frame.check()
-            pid, status = os.waitpid(-1, os.WNOHANG)
-            if pid == 0:
-                time.sleep(LOOK_EVERY)
-                continue
-            worker = running.pop(pid)
-            if code := os.waitstatus_to_exitcode(status):
-                how = f"(pid {pid}) {how_it_ended(code, before, pid)}"
-                raise _worker_failed(job, worker, how, frame)
+            wait([process.sentinel for process in running.values()], POLL_SECONDS)
+            for worker in [w for w, process in running.items() if process.exitcode is not None]:
+                process = running.pop(worker)
+                if code := process.exitcode:
+                    how = f"(pid {process.pid}) {how_it_ended(code, before, process.pid)}"
+                    raise _worker_failed(job, worker, how, frame)
     except BaseException as error:
         frame.tell(error)  # before the others end because of it, and say so first
         raise
     finally:
-        # They see the trial's end within half a second; what does not is not waited for longer.
-        for pid in running:
-            os.kill(pid, signal.SIGTERM)
-        until = time.monotonic() + 30.0
-        while running and time.monotonic() < until:
-            pid, _ = os.waitpid(-1, os.WNOHANG)
-            running.pop(pid, None)
-            if pid == 0:
-                time.sleep(LOOK_EVERY)
-        for pid in running:
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
+        for process in running.values():
+            process.terminate()
+        end_processes(running.values(), END_SECONDS)
 
 
-def _child(job: PhaseJob, worker: int, tie: Callable[[], None]) -> None:
-    """The whole life of a forked worker; it never returns into the parent's frames."""
-    status = 1
-    try:
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, signal.SIG_DFL)
-        tie()
-        run_one(job, worker)
-        status = 0
-    except SystemExit as end:
-        sys.stderr.write(f"{end.code}\n" if isinstance(end.code, str) else "")
-        status = end.code if isinstance(end.code, int) else 1
-    except BaseException:  # noqa: BLE001 - told, and the process ends with status 1
-        sys.excepthook(*sys.exc_info())
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
+def _forked(job: PhaseJob, worker: int, tie: Callable[[], None]) -> None:
+    for number in ENDING:
+        signal.signal(number, signal.SIG_DFL)
+    tie()
+    run_one(job, worker)
 
 
 def _on_hosts(job: PhaseJob, workers: int, hosts: int, frame: TrialJob) -> None:
@@ -301,27 +274,7 @@ def _on_hosts(job: PhaseJob, workers: int, hosts: int, frame: TrialJob) -> None:
             "it as many (resource `nodes` of rules load and phase), or set workers_per_job: 1"
         )
     place = frame.live / JOBS / f"{job.phase}.{job.first}"
-    place.parent.mkdir(exist_ok=True)
-    order, program = (place.with_name(f"{place.name}{end}") for end in (".json", ".sh"))
-    write_aside(order, as_order(job))
-    # What the launcher hands on of an environment differs: pbsdsh nothing at all.
-    keep = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "PYTHONUTF8", "HOME")
-    mine = library_environment()
-    lines = [
-        f"export {key}={shlex.quote(value)}"
-        for key, value in mine.items()
-        if key in keep or key.startswith("STOREWISE_")
-    ]
-    command = [sys.executable, "-m", "storewise.driver.phase_job", str(order.absolute())]
-    # Whoever is killed leaves no word: the shell around it says how it ended, and where.
-    place_of = "".join(f"${{{name}:-}}" for name in _PLACES)
-    end = (
-        f"status=$?\necho $status $(hostname) > {shlex.quote(f'{place.absolute()}.end.')}{place_of}"
-    )
-    text = ["#!/bin/sh", f"cd {shlex.quote(str(Path.cwd()))}", *lines, shlex.join(command), end]
-    program.write_text("\n".join([*text, "exit $status", ""]), encoding="utf-8")
-    program.chmod(0o700)
-    launcher = launch_command(os.environ, workers, program.absolute())
+    launcher = launch_command(os.environ, workers, _write_program(job, place))
     frame.log.info("%s", shlex.join(launcher))
     process = subprocess.Popen(
         launcher, stdin=subprocess.DEVNULL, preexec_fn=dies_with_parent(signal.SIGTERM)
@@ -330,9 +283,9 @@ def _on_hosts(job: PhaseJob, workers: int, hosts: int, frame: TrialJob) -> None:
         while (status := process.poll()) is None:
             frame.check()
             # The launcher waits for all: the others wait for the one that has failed.
-            _look_for_failed(job, place, frame)
-            time.sleep(LOOK_EVERY)
-        _look_for_failed(job, place, frame)
+            _raise_for_failed(job, place, frame)
+            time.sleep(POLL_SECONDS)
+        _raise_for_failed(job, place, frame)
         if status:
             raise StorewiseError(
                 f"{Path(launcher[0]).name} ended with status {status}; the logs of the workers say "
@@ -345,15 +298,45 @@ def _on_hosts(job: PhaseJob, workers: int, hosts: int, frame: TrialJob) -> None:
         if process.poll() is None:
             process.terminate()
             try:
-                process.wait(30.0)
+                process.wait(END_SECONDS)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
 
 
-def _look_for_failed(job: PhaseJob, place: Path, frame: TrialJob) -> None:
+def _write_program(job: PhaseJob, place: Path) -> Path:
+    """Write the job as JSON, and the shell script that runs its worker on each host.
+
+    A worker that is killed leaves no message: the shell writes its status and the host's name.
+    """
+    place.parent.mkdir(exist_ok=True)
+    order, program = (place.with_name(f"{place.name}{end}") for end in (".json", ".sh"))
+    plain = {**asdict(job), "trial": job.trial.model_dump(mode="json")}
+    write_aside(order, json.dumps(plain, default=str) + "\n")
+    exports = [
+        f"export {key}={shlex.quote(value)}"
+        for key, value in library_environment().items()
+        if key in _PASSED or key.startswith("STOREWISE_")
+    ]
+    command = [sys.executable, "-m", "storewise.driver.phase_job", str(order.absolute())]
+    number = "".join(f"${{{name}:-}}" for name in _HOST_NUMBERS)
+    lines = [
+        "#!/bin/sh",
+        f"cd {shlex.quote(str(Path.cwd()))}",
+        *exports,
+        shlex.join(command),
+        "status=$?",
+        f"echo $status $(hostname) > {shlex.quote(f'{place.absolute()}.end.')}{number}",
+        "exit $status",
+    ]
+    program.write_text("\n".join([*lines, ""]), encoding="utf-8")
+    program.chmod(0o700)
+    return program.absolute()
+
+
+def _raise_for_failed(job: PhaseJob, place: Path, frame: TrialJob) -> None:
     """Raise for the first worker on another host that has failed."""
-    ended = set(os.listdir(place.parent))  # noqa: PTH208 - makes an NFS client ask its server
+    ended = listed(place.parent)
     for k, worker in enumerate(job.share.members(job.first)):
         name = f"{place.name}.end.{k}"
         text = (place.parent / name).read_text() if name in ended else ""
@@ -390,22 +373,18 @@ def launch_command(environment: Mapping[str, str], workers: int, program: Path) 
     )
 
 
-def as_order(job: PhaseJob) -> str:
-    """The job as JSON, which `main` reads on its hosts."""
-    plain = {**asdict(job), "trial": job.trial.model_dump(mode="json")}
-    return json.dumps(plain, default=str) + "\n"
-
-
 def main(arguments: Sequence[str]) -> None:
-    """``ORDER``: on each host of a job, its worker by the host's number among them."""
+    """Run the worker of this host; the argument is the file of the job."""
     job = read_as(PhaseJob, Path(arguments[0]))
     clean_own_environment(job.trial)
     members = job.share.members(job.first)
-    place = next((int(os.environ[key]) for key in _PLACES if key in os.environ), None)
-    if place is None:
-        sys.exit(f"storewise: none of {', '.join(_PLACES)} says which host of the job this is")
-    if place < len(members):
-        run_one(job, members[place])
+    number = next((int(os.environ[key]) for key in _HOST_NUMBERS if key in os.environ), None)
+    if number is None:
+        sys.exit(
+            f"storewise: none of {', '.join(_HOST_NUMBERS)} says which host of the job this is"
+        )
+    if number < len(members):
+        run_one(job, members[number])
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import pytest
 from support.fake_time import FakeTime
 from support.in_threads import job, ycsb
 
+from storewise import processes
 from storewise.driver import client_pool
 from storewise.driver.client_pool import Pool
 from storewise.driver.client_process import Failure, Message
@@ -49,7 +50,8 @@ def own_time(monkeypatch):
     Client.time, Client.all, Client.broken, Client.deaf = FakeTime(), [], None, None
     context = SimpleNamespace(Pipe=Pipe, Process=Client)
     monkeypatch.setattr(client_pool, "get_context", lambda how: context)
-    monkeypatch.setattr(client_pool, "monotonic", Client.time.clock)
+    for module in (client_pool, processes):
+        monkeypatch.setattr(module, "monotonic", Client.time.clock)
     monkeypatch.setattr(client_pool, "how_it_ended", lambda code, before, pid: f"ended {code}")
     return Client.time
 

@@ -161,42 +161,57 @@ def test_files_of_other_hosts_are_awaited_and_one_that_never_comes_is_named(tmp_
 
 
 class Forked:
-    """A process table: what each forked process ends with, and after how many looks."""
+    """The processes of the workers: what each ends with, and after how many polls."""
 
-    def __init__(self, monkeypatch):
-        self.ends, self.deaf, self.signals = {}, set(), []
-        self.looks, self._next, self._gone = 0, 100, set()
-        for name in ("fork", "waitpid", "kill"):
-            monkeypatch.setattr(phase_job.os, name, getattr(self, name))
+    def __init__(self, own_time):
+        self.own_time, self.ends, self.deaf = own_time, {}, set()
+        self.polls, self.signals = 0, []
 
-    def fork(self):
-        self._next += 1
-        return self._next
+    def wait(self, sentinels, seconds):
+        self.polls += 1
+        self.own_time.sleep(seconds)
 
-    def waitpid(self, pid, options):
-        self.looks += 1
-        for one in range(101, self._next + 1) if pid < 0 else [pid]:
-            looks, status = self.ends.get(one, (10**9, 0))
-            deadly = {signal.SIGKILL} if one in self.deaf else {signal.SIGKILL, signal.SIGTERM}
-            killed = any(p == one and n in deadly for p, n in self.signals)
-            if one not in self._gone and (self.looks >= looks or killed):
-                self._gone.add(one)
-                return one, status
-        assert options == os.WNOHANG, "it would wait for ever"
-        return 0, 0
+    def Process(self, *, target, args):  # noqa: N802 - as of multiprocessing
+        return ForkedWorker(self, args[1])
 
-    def kill(self, pid, number):
-        self.signals.append((pid, number))
+
+class ForkedWorker:
+    sentinel = None
+
+    def __init__(self, table, worker):
+        self.table, self.worker, self.pid = table, worker, 100 + worker
+        self.start = lambda: None
+
+    @property
+    def exitcode(self):
+        polls, status = self.table.ends.get(self.worker, (10**9, 0))
+        deadly = {"kill"} if self.worker in self.table.deaf else {"kill", "terminate"}
+        if any(worker == self.worker and how in deadly for worker, how in self.table.signals):
+            return -15
+        return status if self.table.polls >= polls else None
+
+    def terminate(self):
+        self.table.signals.append((self.worker, "terminate"))
+
+    def kill(self):
+        self.table.signals.append((self.worker, "kill"))
+
+    def join(self, seconds=None):
+        if self.exitcode is None:
+            self.table.own_time.spend(seconds)
 
 
 @pytest.fixture
 def forked(monkeypatch, own_time, frame, job):
-    """Of workers 2 and 3, which have pids 101 and 102; their results are there."""
+    """Of workers 2 and 3; their results are there."""
     monkeypatch.setattr(phase_job, "how_it_ended", lambda status, before, pid: f"ended: {status}")
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     monkeypatch.delenv("PBS_NODEFILE", raising=False)
     make_results(job)
-    return Forked(monkeypatch)
+    forked = Forked(own_time)
+    monkeypatch.setattr(phase_job, "get_context", lambda how: forked)
+    monkeypatch.setattr(phase_job, "wait", forked.wait)
+    return forked
 
 
 def make_results(job):
@@ -210,7 +225,7 @@ def make_results(job):
 
 
 def test_a_job_is_done_when_all_its_workers_are(job, frame, forked, own_time):
-    forked.ends = {101: (4, 0), 102: (2, 0), 103: (0, 0), 104: (0, 0)}
+    forked.ends = {2: (4, 0), 3: (2, 0)}
     phase_job.run_phase_job(job)
     assert frame.given == {"c.2.workers": {"needs": job.inputs}}
     assert set(own_time.sleeps) == {0.2}
@@ -224,69 +239,38 @@ def test_a_job_is_done_when_all_its_workers_are(job, frame, forked, own_time):
 
 @pytest.mark.parametrize("deaf", [False, True])
 def test_one_that_fails_ends_the_others_and_says_so_first(job, frame, forked, own_time, deaf):
-    forked.ends = {102: (3, 5 << 8)}
-    forked.deaf = {101} if deaf else set()
-    why = "c.3 (pid 102) ended: 5"
+    forked.ends = {3: (3, 5)}
+    forked.deaf = {2} if deaf else set()
+    why = "c.3 (pid 103) ended: 5"
     with pytest.raises(StorewiseError) as error:
         phase_job.run_phase_job(job)
     assert [str(told) for told in frame.told] == [str(error.value)] == [why]
     said = (frame.live / ABORT).read_text()
     assert why in said and "logs/c.3.log" in said
-    ends = [signal.SIGTERM, signal.SIGKILL] if deaf else [signal.SIGTERM]
-    assert forked.signals == [(101, number) for number in ends]
+    ends = ["terminate", "kill"] if deaf else ["terminate"]
+    assert forked.signals == [(2, how) for how in ends]
     assert (own_time.now >= 1030) == deaf, "half a minute, where it does not hear"
     assert not list(job.results.glob("trials/*/*.workers"))
 
 
 def test_the_end_of_the_trial_ends_all(job, frame, forked):
     def check():
-        if forked.looks == 2:
+        if forked.polls == 2:
             raise Aborted("data0 failed")
 
     frame.check = check
     with pytest.raises(Aborted):
         phase_job.run_phase_job(job)
-    assert forked.signals == [(101, signal.SIGTERM), (102, signal.SIGTERM)]
+    assert forked.signals == [(2, "terminate"), (3, "terminate")]
     assert [type(error) for error in frame.told] == [Aborted]
 
 
-@pytest.mark.parametrize(
-    ("ends", "status", "says"),
-    [
-        (None, 0, ""),
-        (SystemExit("storewise: no room"), 1, "storewise: no room\n"),
-        (SystemExit(3), 3, ""),
-        (ZeroDivisionError("a defect"), 1, "ZeroDivisionError: a defect\n"),
-    ],
-)
-def test_a_forked_worker_ends_with_its_own_status(
-    job, frame, forked, monkeypatch, capsys, ends, status, says
-):
+def test_a_forked_worker_has_its_own_signals_and_dies_with_the_job(job, monkeypatch):
     did = []
-
-    class Exit(BaseException):
-        pass
-
-    def one(job, worker):
-        did.append(worker)
-        if ends is not None:
-            raise ends
-
-    def exit_with(number):
-        raise Exit(number)
-
-    monkeypatch.setattr(phase_job.os, "fork", lambda: 0)
-    monkeypatch.setattr(phase_job.os, "_exit", exit_with)
-    monkeypatch.setattr(phase_job, "run_one", one)
-    monkeypatch.setattr(phase_job, "dies_with_parent", lambda how: lambda: did.append(how))
+    monkeypatch.setattr(phase_job, "run_one", lambda job, worker: did.append(worker))
     monkeypatch.setattr(phase_job.signal, "signal", lambda *given: did.append(given))
-    with pytest.raises(Exit) as ended:
-        phase_job.run_phase_job(job)
-    assert ended.value.args == (status,)
-    signals = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-    own = [(number, signal.SIG_DFL) for number in signals]
-    assert did == [*own, signal.SIGTERM, 2], "the job's handlers are not the worker's"
-    assert capsys.readouterr().err.endswith(says)
+    phase_job._forked(job, 2, lambda: did.append("tied"))
+    assert did == [*((number, signal.SIG_DFL) for number in phase_job.ENDING), "tied", 2]
 
 
 def test_hosts_and_the_launcher_are_those_of_the_scheduler(tmp_path, monkeypatch):
