@@ -14,8 +14,8 @@ from snakemake.scheduling.job_scheduler import JobScheduler
 from snakemake.utils import available_cpu_count
 
 from storewise.layout import RECORD
-from storewise.run.killed import cancel_jobs, clean_up_killed_runs
-from storewise.schedulers.job_registry import remove_registry
+from storewise.run.killed import clean_up_killed_runs
+from storewise.schedulers.jobs import cancel_jobs
 from storewise.schedulers.queue import present as in_queue
 from storewise.session.coordination import run_record
 from storewise.session.coordination.run import (
@@ -83,9 +83,9 @@ def finish(reason):
     if lost := RUN.lost():
         say(lost)
     if reason is not None:
-        cancel_jobs(RUN.id, say)
-    else:
-        remove_registry(Path(), RUN.id)  # all its jobs have ended
+        # Those that the executor did not know yet when it cancelled its own.
+        for sentence in cancel_jobs(JOBS.ids()):
+            say(sentence)
     for name in RUN.end(reason):
         say(
             f"could not end {name} from here; it ends by itself when its lease runs out"
@@ -103,7 +103,7 @@ if workflow.is_main_process:
         # say it, because it wins over a user's own profile.
         settings.cores = available_cpu_count()
         workflow.register_resource("_cores", settings.cores)
-    RUN = Run(Path(R), ask=in_queue)
+    RUN = Run(Path(R), ask=in_queue, jobs=JOBS.ids)
     RUN.tell_jobs(STUDY.live_sessions)
     logger.addHandler(Controller())
     PersistenceBase.lock = say_who_locks
@@ -131,7 +131,7 @@ onstart:
         locks = getattr(workflow.persistence, "_lockfile", {}).values()
         RUN.start(locks=map(str, locks), watch=shutting_down)
         if not workflow.local_exec:
-            in_background(watch_ends)
+            in_background(cancel_overdue_jobs)
         # Again, now that another one that starts at this moment sees our lease.
         if other := measuring_run(Path(R), RUN.id):
             RUN.end()

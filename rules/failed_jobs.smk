@@ -10,15 +10,16 @@ from snakemake_interface_logger_plugins.common import LogEvent
 
 from storewise.metrics.memory_kills import MemoryKills
 from storewise.schedulers import pbs, slurm
-from storewise.schedulers.job_registry import ClusterJob, forget, register, registered
-from storewise.schedulers.overdue import Overdue
-from storewise.schedulers.queue import PBS, SLURM, SLURM_RUN, host_of
+from storewise.schedulers.jobs import ClusterJob, RunJobs
+from storewise.schedulers.queue import PBS, SLURM, SLURM_RUN
 from storewise.session.coordination.ending import killed_job, status_of
-from storewise.session.coordination.liveness import Abort, abort, lose_host
+from storewise.session.coordination.liveness import Abort, abort, members
 
 #: Seconds between two looks at jobs that wait, or do not end.
 LOOK_AT_QUEUE = 10
 ENDED = threading.Event()
+#: Cluster jobs of this run that have not ended.
+JOBS = RunJobs()
 #: Path of a file that belongs to a trial; group 1 is the trial.
 OF_TRIAL = re.compile(rf"{re.escape(R)}/(?:trials|live)/([^/\s]+)/")
 SHUTDOWN_MESSAGES = ("Will exit after finishing", "Terminating processes on user")
@@ -87,8 +88,8 @@ class Controller(Witness):
 
     def __init__(self):
         super().__init__()
-        #: By Snakemake's id of a job (a group's, for those in it): its trial, and its scheduler's id.
-        self.trials, self.groups, self.submitted = {}, {}, {}
+        #: By Snakemake's id of a job: its trial (a group's, for those in it), and its group's id.
+        self.trials, self.groups = {}, {}
         #: By thread, what it has last said of a failed job.
         self.said = {}
         self.any_failed = False
@@ -105,21 +106,21 @@ class Controller(Witness):
             job = self.cluster_job(record.jobid)
             self.trials[job] = dict(record.wildcards or {}).get("trial", "")
         elif event == LogEvent.JOB_FINISHED:
-            self.ended(record.job_id)
+            JOBS.ended(self.cluster_job(record.job_id))
             self.let_others_end()
         elif event in (LogEvent.JOB_ERROR, LogEvent.GROUP_ERROR):
             self.any_failed = True
             self.let_others_end()
         elif name := slurm.run_name(message):
-            register(Path(), RUN.id, ClusterJob(name, SLURM_RUN))
+            JOBS.submitted(name, ClusterJob(name, SLURM_RUN))
             in_background(watch_queue, slurm.Waiting(name))
         elif pbs.failed_job(message) or pbs.refusal(message):
             # Of a group. The same thread says next which jobs it had.
             self.said[threading.get_ident()] = message
         elif job := pbs.submitted_job(message):
-            self.register(job.jobid, job.id, PBS, job.name)
+            self.submitted(*job, PBS)
         elif job := slurm.submitted_job(message):
-            self.register(*job, SLURM)
+            self.submitted(*job, SLURM)
 
     def let_others_end(self):
         """After an error Snakemake starts no more jobs. Trials that are measured beside the failed
@@ -133,14 +134,9 @@ class Controller(Witness):
     def cluster_job(self, jobid):
         return self.groups.get(str(jobid), str(jobid))
 
-    def register(self, jobid, job_id, kind, name=""):
-        self.submitted[jobid] = job_id
-        trial = self.trials.get(jobid, "")
-        register(Path(), RUN.id, ClusterJob(job_id, kind, trial, name))
-
-    def ended(self, jobid):
-        if job_id := self.submitted.pop(self.cluster_job(jobid), None):
-            forget(Path(), RUN.id, [job_id])
+    def submitted(self, jobid, job_id, kind):
+        JOBS.submitted(jobid, ClusterJob(job_id, kind, self.trials.get(jobid, "")))
+        RUN.record_jobs()
 
     def failed(self, record, trial, log, status, killed):
         live = Path(R) / "live" / trial
@@ -151,12 +147,11 @@ class Controller(Witness):
         )
         name = Path(log).stem if log else rule_name
         refused = slurm.refusal(message) or pbs.refusal(message)
-        in_pbs, lost = pbs.failed_job(message), slurm.lost_job(message)
-        host = in_pbs.lost_host if in_pbs else host_of(SLURM, lost) if lost else ""
-        in_slurm = slurm.ended_job(message)
-        self.ended(getattr(record, "jobid", None))
-        if host or lost:
-            lose_host(live, host)
+        in_pbs, lost = pbs.failed_job(message), slurm.host_was_lost(message)
+        job = members(live).get(name)
+        host = in_pbs.lost_host if in_pbs else job.host if job and lost else ""
+        in_slurm, by_slurm = slurm.end_of_job(message)
+        JOBS.ended(self.cluster_job(getattr(record, "jobid", None)))
         if lost:
             why = Abort(
                 f"{rule_name} lost its host{f' {host}' if host else ''}: Slurm says that "
@@ -187,7 +182,7 @@ class Controller(Witness):
                 )
             )
             why = Abort(f"{name} {how}", True, log)
-        cause = in_pbs.cause if in_pbs else slurm.cause(message)
+        cause = in_pbs.cause if in_pbs else in_slurm if by_slurm else ""
         failure = RUN.job_failed(trial, why, job=name, scheduler=cause)
         if failure is not None:
             tell(failure)
@@ -211,7 +206,7 @@ def watch_queue(waiting):
     while not ENDED.wait(LOOK_AT_QUEUE):
         for job_id, sentence in waiting.never_starting().items():
             # Not by the sentence, which has the trial's name: `a-r1` is also in `a-r10`.
-            trials = {job.id: job.trial for job in registered(Path(), RUN.id)}
+            trials = {job.id: job.trial for job in JOBS.unfinished()}
             live = Path(R) / "live" / (trials.get(job_id) or ".")
             if live in RUN.live():  # said when the trial ends
                 abort(live, Abort(sentence, failure=True))
@@ -220,9 +215,8 @@ def watch_queue(waiting):
         waiting.cancel()
 
 
-def watch_ends():
-    """Deletes by force what a scheduler still shows of trials that ended long ago."""
-    overdue = Overdue(Path(), RUN.id)
+def cancel_overdue_jobs():
+    """Cancels what a scheduler still has of trials that were aborted a while ago."""
     while not ENDED.wait(LOOK_AT_QUEUE):
-        for sentence in overdue.end([live.name for live in RUN.aborted()]):
+        for sentence in JOBS.cancel_overdue([live.name for live in RUN.aborted()]):
             say(sentence)

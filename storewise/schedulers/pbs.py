@@ -26,15 +26,6 @@ _NOTICE = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Submitted:
-    """A job that PBS has taken; `jobid` is Snakemake's, of a group job its group's id."""
-
-    jobid: str
-    id: str
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
 class Failed:
     """A job that did not end well: what came of it in words, and where its output is."""
 
@@ -55,10 +46,11 @@ class Failed:
         return f"PBS says: {self.what.removeprefix('was ended by PBS: ')}"
 
 
-def submitted_job(message: str) -> Submitted | None:
-    """The job that was submitted, if this message tells of one."""
+def submitted_job(message: str) -> tuple[str, str] | None:
+    """Snakemake's id of a job that was submitted (of a group job its group's) and PBS's, if this
+    message tells of one."""
     match = _SUBMITTED.fullmatch(message.strip())
-    return Submitted(match["jobid"], match["id"], match["name"]) if match else None
+    return (match["jobid"], match["id"]) if match else None
 
 
 def failed_job(message: str) -> Failed | None:

@@ -18,7 +18,7 @@ _SUBMITTED = re.compile(r"Job (?P<jobid>\S+) has been submitted with SLURM jobid
 _REFUSED = re.compile(r"SLURM sbatch failed\. The error message was '(?P<why>.*?)'\.\n", re.DOTALL)
 #: ... and when a job has failed, or its host is gone (``Executor.check_active_jobs``).
 _ENDED = re.compile(r"^SLURM-job '(?P<job>\w+)' failed, SLURM status is: '(?P<state>\w+)")
-_LOST = re.compile(r"SLURM-job '(?P<job>\w+)' failed due to a node failure")
+_LOST = re.compile(r"SLURM-job '\w+' failed due to a node failure")
 
 #: Job states of squeue(1), "JOB STATE CODES", that say more than that a job has failed.
 STATES = {
@@ -66,26 +66,19 @@ def refusal(message: str) -> str | None:
     return " ".join(match["why"].split()) if match else None
 
 
-def lost_job(message: str) -> str | None:
-    """The id of a job whose host Slurm has lost, if this message of the plugin tells of one."""
-    match = _LOST.search(message)
-    return match["job"] if match else None
+def host_was_lost(message: str) -> bool:
+    """Whether this message of the plugin tells of a job whose host Slurm has lost."""
+    return _LOST.search(message) is not None
 
 
-def ended_job(message: str) -> str | None:
-    """How Slurm says that a job has ended, if this message of the plugin tells it."""
+def end_of_job(message: str) -> tuple[str, bool]:
+    """How Slurm says that a job has ended, if this message of the plugin tells it, and whether
+    Slurm or a user has ended it, not the job itself."""
     match = _ENDED.search(message)
     if match is None:
-        return None
+        return "", False
     why = STATES.get(match["state"], "without a message of its own; its log may say more")
-    return f"Slurm says {match['state']} of job {match['job']}, {why}"
-
-
-def cause(message: str) -> str:
-    """Why Slurm has ended a job, if this message of the plugin tells it; empty where the job has
-    ended by itself."""
-    match = _ENDED.search(message)
-    return ended_job(message) or "" if match and match["state"] in STATES else ""
+    return f"Slurm says {match['state']} of job {match['job']}, {why}", match["state"] in STATES
 
 
 def number_of_hosts(job_id: str) -> int:
@@ -100,10 +93,6 @@ def number_of_hosts(job_id: str) -> int:
         words = answer.stderr.strip() or text or "no output"
         raise StorewiseError(f"squeue gives no number of hosts of job {job_id}: {words}")
     return int(text)
-
-
-def _squeue(*options: str) -> str:
-    return _output(["squeue", "--noheader", *options])
 
 
 def _output(command: Sequence[str]) -> str:
@@ -131,7 +120,7 @@ class Waiting:
         """Job id -> a sentence for the user; each job once. Empty where squeue does not answer."""
         options = ("--states=PENDING", f"--name={self.name}", "--format=%i|%r|%P|%k")
         stuck = {}
-        for line in _squeue(*options).splitlines():
+        for line in _output(["squeue", "--noheader", *options]).splitlines():
             # A comment may have several lines.
             job_id, reason, partition, comment = (*line.split("|", 3), "", "", "")[:4]
             if reason in NEVER:

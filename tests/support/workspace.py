@@ -17,6 +17,7 @@ from typing import Any
 import psutil
 import pyarrow.parquet as pq
 
+from storewise.session.coordination.run import Lease, lease_files
 from support.paths import ROOT, SMALL
 from support.waiting import BUSY, wait_until
 
@@ -167,9 +168,9 @@ class Workspace:
         return [failure["reason"] for failure in sorted(result, key=lambda f: f["at"])]
 
     def registered(self) -> list[str]:
-        """Jobs of a scheduler that a run would still cancel."""
-        registry = self.directory / ".snakemake" / "storewise" / "jobs"
-        return [path.name for path in registry.glob("*/[!.]*")]
+        """Jobs of a scheduler that the next run would cancel."""
+        leases = [Lease.read(path) for path in lease_files(self.results)]
+        return [job for lease in leases for ids in lease.jobs.values() for job in ids]
 
     def await_worker(self, run: subprocess.Popen[str], name: str) -> None:
         """Wait until a worker of a run that was started is at work."""

@@ -279,14 +279,6 @@ def membership(directory: Path, name: str, *, system: System = SYSTEM) -> Iterat
         path.unlink(missing_ok=True)
 
 
-def lose_host(directory: Path, host: str) -> None:
-    """Unregister the jobs of a lost host, so that nobody waits for them."""
-    for name, process in members(directory).items():
-        # A scheduler's name of a host may be the short one.
-        if host and process.host.partition(".")[0] == host.partition(".")[0]:
-            (directory / MEMBERS / f"{name}.json").unlink(missing_ok=True)
-
-
 def members(directory: Path) -> dict[str, Process]:
     """The processes registered in a live directory, by job name."""
     jobs = {}

@@ -13,7 +13,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -77,6 +77,10 @@ def renew_every(lease: float) -> float:
     return min(3.0, lease / 4)
 
 
+#: Ids of cluster jobs by kind (`storewise.schedulers.queue`).
+ClusterJobs = Mapping[str, tuple[str, ...]]
+
+
 @dataclass(frozen=True, slots=True)
 class Lease:
     """What a lease file says about its run."""
@@ -86,6 +90,8 @@ class Lease:
     seconds: float
     locks: tuple[str, ...] = ()
     """Snakemake lock files that the run holds, to be removed with it."""
+    jobs: ClusterJobs = field(default_factory=dict)
+    """Its cluster jobs that have not ended: the next run cancels those of a killed one."""
 
     def write(self, directory: Path) -> None:
         write_aside(directory / self.run, json.dumps(asdict(self)) + "\n")
@@ -116,6 +122,8 @@ class Run:
     lease_seconds: float = LOCAL_LEASE
     ask: Ask | None = None
     """See `RemoteJobs`."""
+    jobs: Callable[[], ClusterJobs] = dict
+    """Asked at each renewal for the cluster jobs that have not ended."""
     id: str = field(
         default_factory=lambda: (
             f"{socket.gethostname()}.{os.getpid()}.{time.time_ns():x}{secrets.token_hex(2)}"
@@ -124,6 +132,7 @@ class Run:
     system: System = SYSTEM
     _stopping: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
+    _renewing: threading.Lock = field(default_factory=threading.Lock)
     _locks: tuple[str, ...] = ()
 
     def tell_jobs(self, live_sessions: int) -> None:
@@ -176,12 +185,19 @@ class Run:
     def renew(self) -> None:
         """Give the lease a new time; OSError where that cannot be written."""
         process = Process.current(self.system)
-        lease = Lease(self.id, process, self.lease_seconds, self._locks)
-        try:
-            lease.write(self.results / LEASES)
-        except OSError:
-            # A new time needs no space on a full disk; where there is no lease yet this fails too.
-            os.utime(self.results / LEASES / self.id)
+        with self._renewing:
+            lease = Lease(self.id, process, self.lease_seconds, self._locks, self.jobs())
+            try:
+                lease.write(self.results / LEASES)
+            except OSError:
+                # A new time needs no space on a full disk; this fails where there is no lease yet.
+                os.utime(self.results / LEASES / self.id)
+
+    def record_jobs(self) -> None:
+        """Write the lease now, with a job that was just submitted; nothing before `start`."""
+        if self._thread is not None and not self._stopping.is_set():
+            with suppress(OSError):  # the next renewal says it
+                self.renew()
 
     def lost(self) -> str | None:
         """What to tell where somebody removed the results below this run; None where nobody did."""
@@ -443,20 +459,29 @@ def remove_dead_runs(
     results: Path,
     say: Callable[[str], None],
     ask: Ask | None = None,
+    cancel: Callable[[ClusterJobs], list[str]] = lambda jobs: [],
     *,
     system: System = SYSTEM,
 ) -> list[str]:
-    """Remove the leases, Snakemake locks, sessions and stores of runs that were killed.
+    """Cancel the cluster jobs of runs that were killed, and remove their leases, Snakemake locks,
+    sessions and stores.
 
     Returns the ids of these runs. Waits until each run is alive or certainly dead (`dead_leases`),
-    and leaves live runs alone. `ask` as for `RemoteJobs`. ConfigError if another user owns the
-    directory of the leases or of the sessions.
+    and leaves live runs alone. `ask` as for `RemoteJobs`; `cancel` returns a sentence for each
+    command that the scheduler did not accept. ConfigError if another user owns the directory of the
+    leases or of the sessions.
     """
     for name in (LEASES, LIVE):
         check_private(results / name)
     dead = dead_leases(results, say, system)
     for path, lease in dead:
-        for lock in lease.locks if lease is not None else ():
+        if lease is None:
+            continue
+        if lease.jobs:
+            say(f"cancelling the cluster jobs of run {path.name} that may be left")
+        for sentence in cancel(lease.jobs):
+            say(sentence)
+        for lock in lease.locks:
             if _is_lock_of(Path(lock), path):
                 Path(lock).unlink(missing_ok=True)
                 say(f"removed the lock {lock} of run {path.name}, which was killed")

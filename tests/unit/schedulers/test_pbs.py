@@ -18,7 +18,7 @@ LOG = "/home/u/x y/.snakemake/pbs_logs/r/data0.pg.log"
 @pytest.mark.parametrize("job_id", ["12.login", "19[3].login"])
 def test_a_submitted_job(job_id):
     said = messages.submitted("7", job_id, "data0.pg-w2-r1", LOG)
-    assert pbs.submitted_job(said) == pbs.Submitted("7", job_id, "data0.pg-w2-r1")
+    assert pbs.submitted_job(said) == ("7", job_id)
     assert pbs.submitted_job("Job 7 has been submitted with SLURM jobid 13 (log: x).") is None
 
 

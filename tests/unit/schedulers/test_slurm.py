@@ -22,14 +22,14 @@ def test_messages_of_the_plugin():
     )
     assert slurm.refusal(text) == "sbatch: error: a sbatch: b"
     assert slurm.refusal(ENDED.format("FAILED")) is None
-    assert slurm.lost_job(LOST) == "11"
-    assert slurm.lost_job(ENDED.format("FAILED")) is None
+    assert slurm.host_was_lost(LOST)
+    assert not slurm.host_was_lost(ENDED.format("FAILED"))
     memory = "Slurm says OUT_OF_MEMORY of job 1, it used more memory than it asked for"
-    assert str(slurm.ended_job(ENDED.format("OUT_OF_MEMORY"))).startswith(memory)
-    assert slurm.cause(ENDED.format("OUT_OF_MEMORY")).startswith(memory)
-    assert str(slurm.ended_job(ENDED.format("FAILED"))).endswith("its log may say more")
-    assert slurm.ended_job(LOST) is None
-    assert slurm.cause(ENDED.format("FAILED")) == slurm.cause(LOST) == ""
+    how, by_slurm = slurm.end_of_job(ENDED.format("OUT_OF_MEMORY"))
+    assert how.startswith(memory) and by_slurm
+    how, by_slurm = slurm.end_of_job(ENDED.format("FAILED"))
+    assert how.endswith("its log may say more") and not by_slurm
+    assert slurm.end_of_job(LOST) == ("", False)
 
 
 def test_a_job_that_can_only_wait_is_told_once_when_looks_agree(commands):
@@ -93,7 +93,6 @@ PBS = "n1\n  resources_available.ncpus = 16\n\nn2\n  resources_available.ncpus =
     [
         ({"sinfo": "8+\n64\n16\n"}, 0, 64),
         ({"pbsnodes": PBS}, 0, 16),
-        ({"sinfo": "", "pbsnodes": "c1\n     np = 12\n"}, 0, 12),
         ({"sinfo": subprocess.TimeoutExpired("sinfo", 10), "pbsnodes": PBS}, 0, 16),
         ({"sinfo": "64\n", "pbsnodes": PBS}, 1, None),
         ({}, 0, None),

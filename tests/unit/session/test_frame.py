@@ -383,8 +383,10 @@ def test_a_dead_run_s_trials_are_swept_with_words(tmp_path, monkeypatch):
     lock.touch()
     others.touch()
     (tmp_path / "leases").mkdir()
+    jobs = {"pbs": ("1.login",)}
     for name, locks in (("z", (str(lock), str(gone), str(others))), ("a", ())):
-        Lease(name, Process("here", 9, 1.0), 25.0, locks).write(tmp_path / "leases")
+        lease = Lease(name, Process("here", 9, 1.0), 25.0, locks, jobs if locks else {})
+        lease.write(tmp_path / "leases")
     opened(tmp_path, "z", trial="t")
     live = tmp_path / "live" / "t"
     (live / "members").mkdir()
@@ -395,10 +397,19 @@ def test_a_dead_run_s_trials_are_swept_with_words(tmp_path, monkeypatch):
         path.mkdir(parents=True)
     (trial / "part.parquet").touch()
     said = []
-    assert remove_dead_runs(tmp_path, said.append, system=here) == ["a", "z"]
+    cancelled = []
+
+    def cancel(jobs):
+        cancelled.append(jobs)
+        return ["qdel 1.login: no answer"] if jobs else []
+
+    runs = remove_dead_runs(tmp_path, said.append, cancel=cancel, system=here)
+    assert (runs, cancelled) == (["a", "z"], [{}, jobs])
     assert said == [
         "is run a still alive? It has 25 s to renew its lease",
         "is run z still alive? It has 25 s to renew its lease",
+        "cancelling the cluster jobs of run z that may be left",
+        "qdel 1.login: no answer",
         f"removed the lock {lock} of run z, which was killed",
         "removed what was left of trial t, whose run has ended",
         "could not end x (process 5 on far); it ends by itself when it sees that its run is gone",

@@ -101,16 +101,6 @@ def put(live, name, process):
     return path
 
 
-def test_nobody_waits_for_jobs_of_a_lost_host(tmp_path):
-    for name, host in [("a", "n1.cluster.internal"), ("b", "n1"), ("c", "n11")]:
-        put(tmp_path, name, liveness.Process(host, 1, 0.0))
-    (tmp_path / "members" / "d.json").touch()  # of a host that is lost while it writes
-    liveness.lose_host(tmp_path, "")
-    assert list(liveness.members(tmp_path)) == ["a", "b", "c"]
-    liveness.lose_host(tmp_path, "n1")
-    assert list(liveness.members(tmp_path)) == ["c"]
-
-
 def test_sweeping_waits_for_jobs_on_other_hosts(tmp_path):
     own_time = FakeTime()
     for leaves in (True, False):
