@@ -4,7 +4,8 @@
 a test holds the analysis; their words are in ``docs/tables.yaml``. ``docs/engines.md`` has the
 flags of all stores, ``docs/consistency.md`` their levels, ``docs/engines/NAME.md`` the levels of
 consistency and the settings of one.
-Another test holds the pages to what this prints.
+``config/README.md`` has the keys of a study, ``docs/queries.md``, ``docs/measures.md`` and
+``docs/ycsb.md`` the parameters of phases. Another test holds the pages to what this prints.
 """
 
 from __future__ import annotations
@@ -17,15 +18,25 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 import yaml
+from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from storewise.engines.contract.engine import Engine
 from storewise.engines.registry import ENGINES, engine
+from storewise.study.factors import PLAIN_FACTORS, SERVER_FACTORS
+from storewise.study.inputs import Inputs, Search
+from storewise.study.prices import Prices
+from storewise.study.publication import Publish
+from storewise.study.study import Study
+from storewise.workloads.alignments.workload import ReadParams, WriteParams
+from storewise.workloads.contract import PhaseParams, SearchParams
+from storewise.workloads.faults import Crash, Slow
 
 HERE = Path(__file__).resolve().parent
 STORED = HERE.parent / "tests" / "data" / "stored" / "tables"
 PAGE = HERE / "analysis.md"
 STORES, STORE_PAGES = HERE / "engines.md", HERE / "engines"
+STUDIES = HERE.parent / "config" / "README.md"
 CONSISTENCY = HERE / "consistency.md"
 BEGIN, END = "<!-- Made by docs/tables.py -->\n", "<!-- End -->\n"
 Words = Mapping[str, str | None]
@@ -142,13 +153,85 @@ def store(described: Engine) -> str:
     return "\n".join(lines)
 
 
+def keys() -> str:
+    """The keys of a study, section by section; ValueError where words and models differ."""
+    words = yaml.safe_load((HERE / "tables.yaml").read_text(encoding="utf-8"))
+    lines = []
+    for title, told in words["keys"].items():
+        defaults = _sections()[title]
+        _check(title, defaults, told["keys"], told["keys"])
+        lines += [f"## {title}", ""]
+        lines += [told["text"], ""] if "text" in told else []
+        for name, text in told["keys"].items():
+            default = defaults[name]
+            if isinstance(text, list):
+                default, text = text
+            lines.append(
+                f"- `{name}`{f' ({default})' if default else ''}{f': {text}' if text else ''}"
+            )
+        lines += ["", told["after"], ""] if "after" in told else [""]
+    known = set(PhaseParams.model_fields)
+    phases = words["phases"].format(
+        write=parameters(WriteParams, known),
+        read=parameters(ReadParams, known),
+        any=parameters(PhaseParams),
+        search=parameters(SearchParams),
+        slow=parameters(Slow),
+        crash=parameters(Crash),
+    )
+    return "\n".join([*lines, "## phases", "", phases])
+
+
+def _defaults(model: type[BaseModel], left_out: Collection[str] = ()) -> dict[str, str]:
+    """The names of a model's fields, each with its default in words."""
+    return {
+        name: "required"
+        if field.is_required()
+        else _default(field.get_default(call_default_factory=True))
+        for name, field in model.model_fields.items()
+        if name not in left_out
+    }
+
+
+def _sections() -> Mapping[str, Mapping[str, str]]:
+    """The names and defaults of the keys of each section."""
+    return {
+        "The study": {**_defaults(Study, {"name"}), "extends": "", "scales": ""},
+        "inputs": _defaults(Inputs),
+        "inputs.search": _defaults(Search),
+        "factors": {
+            **dict.fromkeys(PLAIN_FACTORS, "`1`"),
+            **{name: f"`{level}`" for name, (level,) in SERVER_FACTORS.items()},
+        },
+        "prices": _defaults(Prices, {"by_study"}),
+        "publish": _defaults(Publish),
+    }
+
+
+def parameters(model: type[BaseModel], known: Collection[str] = ()) -> str:
+    """Those of a phase, a line each with its default, but for those that are `known`."""
+    lines = []
+    for name, field in model.model_fields.items():
+        if name in known:
+            continue
+        default = "required" if field.is_required() else _default(field.get_default())
+        others = [f"`{word}`" for word in _choices(field.annotation)]
+        if default in others:
+            others.remove(default)
+        brackets = " or ".join(filter(None, [default, *others]))
+        lines.append(f"- `{name}`{f' ({brackets})' if brackets else ''}: {field.description}")
+    return "\n".join(lines)
+
+
 def _row(*cells: str) -> str:
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
 def _default(value: Any) -> str:
-    if value in (None, PydanticUndefined, {}, ()):
+    if value in (None, PydanticUndefined, "", {}, (), []):
         return ""
+    if isinstance(value, float):
+        return f"`{value:g}`"
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 
 
@@ -174,6 +257,7 @@ def filled(path: Path, text: str) -> str:
 def pages() -> dict[Path, str]:
     """All pages with such parts, as they are to be."""
     made = {PAGE: section(STORED), STORES: flags(), CONSISTENCY: levels()}
+    made[STUDIES] = keys()
     made |= {STORE_PAGES / f"{name}.md": store(engine(name)) for name in ENGINES}
     return {path: filled(path, text) for path, text in made.items()}
 

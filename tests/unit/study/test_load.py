@@ -1,12 +1,8 @@
 """The study file: what its keys mean. What is refused: test_checks.py."""
 
-import re
-
 from support.paths import ROOT
 
-from storewise.study.inputs import Inputs, SampleOf, Search
 from storewise.study.load import load_study
-from storewise.study.study import Study
 
 BASE = """\
 inputs: {paths: data}
@@ -50,12 +46,3 @@ def test_new_engines_levels_and_repeats_leave_other_trials_as_they_are(tmp_path)
         after = {trial.id: trial for trial in study(tmp_path, change).trials()}
         assert len(after) > len(before) and before.items() <= after.items()
         assert [trial for trial in after if trial in before] == list(before)
-
-
-def test_every_key_is_explained():
-    text = (ROOT / "config" / "README.md").read_text()
-    explained = set(re.findall(r"^\| `([a-z_]+)` \|", text, re.MULTILINE))
-    keys = set(Study.model_fields) - {"name"} | {"extends", "scales"}
-    keys |= set(Inputs.model_fields) | set(Search.model_fields)
-    assert keys <= explained, keys - explained
-    assert set(SampleOf.model_fields) <= set(re.findall(r"[a-z]+", text))

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from support.paths import ROOT
 
 from storewise.analysis.judge.comparable_steps import closed_steps, open_phases, sentences
 from storewise.driver.rate_search import MIN_SERVED, Summary, Tried, highest_rate, judge, next_rate
@@ -170,13 +169,6 @@ def test_a_search_sets_rate_and_time_and_a_warmup_is_shorter_than_its_phase():
     for short in ({"seconds": 2, "warmup": 2}, {**given, "warmup": 3}):
         with pytest.raises(ValidationError, match="nothing would be measured"):
             PhaseParams.model_validate(short)
-
-
-def test_every_parameter_is_explained():
-    text = (ROOT / "config" / "README.md").read_text()
-    names = {*PhaseParams.model_fields, *SearchParams.model_fields, "steps", "sweep", "clients"}
-    names -= {"slow", "crash"}  # what is done to servers has pages of its own
-    assert not [name for name in sorted(names) if f"`{name}`" not in text]
 
 
 # What of steps can be compared ------------------------------------------------------------------
