@@ -23,6 +23,7 @@ from pydantic_core import PydanticUndefined
 
 from storewise.engines.contract.engine import Engine
 from storewise.engines.registry import ENGINES, engine
+from storewise.metrics.schema import CORE, METRICS
 from storewise.study.factors import PLAIN_FACTORS, SERVER_FACTORS
 from storewise.study.inputs import Inputs, Search
 from storewise.study.prices import Prices
@@ -36,7 +37,7 @@ HERE = Path(__file__).resolve().parent
 STORED = HERE.parent / "tests" / "data" / "stored" / "tables"
 PAGE = HERE / "analysis.md"
 STORES, STORE_PAGES = HERE / "engines.md", HERE / "engines"
-STUDIES = HERE.parent / "config" / "README.md"
+STUDIES, RESULTS = HERE.parent / "config" / "README.md", HERE / "results.md"
 CONSISTENCY = HERE / "consistency.md"
 BEGIN, END = "<!-- Made by docs/tables.py -->\n", "<!-- End -->\n"
 Words = Mapping[str, str | None]
@@ -90,8 +91,12 @@ def _fits(column: str, names: str) -> bool:
 
 def _told(words: Words) -> str:
     """Each name with what it says in brackets, if anything needs to be said."""
-    quoted = ((re.sub(r"[^, ]+", r"`\g<0>`", names), text) for names, text in words.items())
+    quoted = ((_quoted(names), text) for names, text in words.items())
     return ", ".join(f"{names} ({text})" if text else names for names, text in quoted)
+
+
+def _quoted(names: str) -> str:
+    return re.sub(r"[^, ]+", r"`\g<0>`", names)
 
 
 def flags() -> str:
@@ -193,6 +198,23 @@ def _defaults(model: type[BaseModel], left_out: Collection[str] = ()) -> dict[st
     }
 
 
+def results() -> str:
+    """The columns of a result part, and all metrics; ValueError where words and schema differ."""
+    words = yaml.safe_load((HERE / "tables.yaml").read_text(encoding="utf-8"))
+    _check("columns", CORE.names, words["columns"], words["columns"])
+    told = [told for group in words["metrics"].values() for told in group["of"]]
+    _check("metrics", METRICS, dict.fromkeys(told), told)
+    lines = ["## Columns", "", f"{_told(words['columns'])}; `factor.NAME` for each factor.", ""]
+    for title, group in words["metrics"].items():
+        lines += [f"### {title}", "", *([group["text"], ""] if "text" in group else [])]
+        for names, text in group["of"].items():
+            units = list(dict.fromkeys(METRICS[name] for name in names.split(", ")))
+            unit = "" if units == ["1"] else f" ({', '.join(units)})"
+            lines.append(f"- {_quoted(names)}{unit}: {text}")
+        lines.append("")
+    return "\n".join(lines).rstrip()
+
+
 def _sections() -> Mapping[str, Mapping[str, str]]:
     """The names and defaults of the keys of each section."""
     return {
@@ -257,7 +279,7 @@ def filled(path: Path, text: str) -> str:
 def pages() -> dict[Path, str]:
     """All pages with such parts, as they are to be."""
     made = {PAGE: section(STORED), STORES: flags(), CONSISTENCY: levels()}
-    made[STUDIES] = keys()
+    made |= {STUDIES: keys(), RESULTS: results()}
     made |= {STORE_PAGES / f"{name}.md": store(engine(name)) for name in ENGINES}
     return {path: filled(path, text) for path, text in made.items()}
 
