@@ -37,6 +37,8 @@ ABORT = "abort"
 #: Written after a trial's last job: the next trial may start.
 FINISHED = "finished"
 MEMBERS = "members"
+#: Seconds between two looks of a job at its trial.
+POLL_SECONDS = 2.0
 #: Seconds between two questions to a scheduler.
 ASK_EVERY = 2.0
 #: A scheduler is asked which of its jobs are still there.
@@ -123,23 +125,22 @@ class LeaseWatch:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._leases = results / LEASES
-        self._run = run
+        self._lease = results / LEASES / run
         self._seconds = seconds
-        self._first = self._seen = _lease_version(self._leases, run)
+        self._first = self._seen = _version(self._lease)
         self._clock = clock
         self._since = clock()
 
     def reason(self) -> str | None:
         """Why the run counts as ended; None while it may still run."""
-        mark, now = _lease_version(self._leases, self._run), self._clock()
+        mark, now = _version(self._lease), self._clock()
         if mark is None:
-            return f"its run {self._run} has ended"
+            return f"its run {self._lease.name} has ended"
         if mark != self._seen:
             self._seen, self._since = mark, now
         elif now - self._since > self._seconds:
             return (
-                f"its run {self._run} has not renewed its lease for {self._seconds:.0f} s: "
+                f"its run {self._lease.name} has not renewed its lease for {self._seconds:.0f} s: "
                 "it was killed or lost the file system"
             )
         return None
@@ -149,25 +150,31 @@ class LeaseWatch:
         return self._seen not in (None, self._first)
 
 
-def _lease_version(leases: Path, run: str) -> tuple[int, int] | None:
-    """The lease file's modification time (ns) and inode, which each renewal changes; None if the
-    file does not exist.
+def _version(path: Path) -> tuple[int, int] | None:
+    """Modification time (ns) and inode of a file or a directory; None if it does not exist.
 
-    Opens the file, because an NFS client then asks its server (close-to-open consistency); else it
-    may use attributes that it has cached for a minute.
+    Opens it, because an NFS client then asks its server (close-to-open consistency); else it may
+    use attributes that it has cached for a minute.
     """
-    if not holds(leases, run):
-        return None
     try:
-        with (leases / run).open("rb") as file:
-            stat = os.fstat(file.fileno())
+        opened = os.open(path, os.O_RDONLY)
     except FileNotFoundError:
         return None
-    return stat.st_mtime_ns, stat.st_ino
+    try:
+        status = os.fstat(opened)
+    finally:
+        os.close(opened)
+    return status.st_mtime_ns, status.st_ino
 
 
 class Watch:
-    """Polled by a job while it works: `check` raises Aborted when the trial is to end."""
+    """Asked by a job while it works, as often as it likes: `check` raises Aborted when the trial is
+    to end.
+
+    Hundreds of jobs ask, on the file system that is measured. So a job looks once in
+    `POLL_SECONDS`, at the time of the live directory alone; at the files in it and at the lease
+    when that has changed, and some times in the life of a lease.
+    """
 
     def __init__(
         self, results: Path, session: Session, *, clock: Callable[[], float] = time.monotonic
@@ -175,6 +182,10 @@ class Watch:
         self._directory = results / LIVE / session.trial
         self._session = session
         self._lease = LeaseWatch(results, session.run, session.lease_seconds, clock=clock)
+        self._clock = clock
+        self._version: tuple[int, int] | None = None
+        self._next = self._next_full = -math.inf
+        self._reason: str | None = None
 
     def check(self) -> None:
         if (reason := self.reason()) is not None:
@@ -182,6 +193,21 @@ class Watch:
 
     def reason(self) -> str | None:
         """Why the trial is to end, None while it may go on."""
+        now = self._clock()
+        if self._reason is None and now >= self._next:
+            each = self._session.lease_seconds / 8
+            self._next = now + min(POLL_SECONDS, each)
+            version = _version(self._directory)
+            if version != self._version:
+                # Another change at the same tick of the clock has the same time: look again.
+                self._version, self._next_full = version, now
+                self._reason = self._look()
+            elif now >= self._next_full:
+                self._next_full = now + each
+                self._reason = self._look()
+        return self._reason
+
+    def _look(self) -> str | None:
         if holds(self._directory, ABORT):
             return read_abort(self._directory / ABORT).reason
         try:

@@ -13,12 +13,12 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from storewise.atomic import read_as, write_aside
+from storewise.atomic import listed, read_as, write_aside
 from storewise.errors import Aborted, ConfigError
 from storewise.layout import FAILURES, LEASES, LIVE, TRIALS, VERIFIED
 from storewise.processes import library_environment
@@ -48,6 +48,8 @@ LOCAL_LEASE = 25.0
 CLUSTER_LEASE = 90.0
 SMALLEST_LEASE = 2.0
 POLL = 0.1
+#: Between two looks of a trial that waits for others, s.
+OPEN_POLL = 0.25
 #: Environment variable that sets another lease.
 LEASE_VARIABLE = "STOREWISE_LEASE_SECONDS"
 #: Environment variable through which a run tells its local jobs its id.
@@ -330,13 +332,13 @@ def open_session(
     """
     lease = Lease.read(results / LEASES / run)
     watch = LeaseWatch(results, run, lease.seconds, clock=system.clock)
-    logged = False
+    logged, finished = False, {trial}
     while True:
-        others = [
-            directory
-            for directory in _live_of(results, run)
-            if directory.name != trial and not (directory / FINISHED).exists()
-        ]
+        # A trial is being measured on this file system: look at few files.
+        for name in listed(results / LIVE) - finished:
+            if (results / LIVE / name / FINISHED).exists():
+                finished.add(name)
+        others = _live_of(results, run, finished)
         reason = watch.reason()
         failed = [directory for directory in others if (directory / ABORT).exists()]
         if failed and len(failed) == len(others):
@@ -348,7 +350,7 @@ def open_session(
         if not logged:
             log.info("waiting for %s", ", ".join(d.name for d in others))
             logged = True
-        system.sleep(POLL)
+        system.sleep(OPEN_POLL)
     live = results / LIVE / trial
     # Remove what an earlier attempt has left: results of two attempts must not mix.
     remove_tree(results / TRIALS / trial)
@@ -379,19 +381,22 @@ def _tail(log: str) -> str:
     return "\n".join(text.splitlines()[-30:])
 
 
-def sessions(results: Path) -> list[tuple[Path, Session | None]]:
+def sessions(results: Path, without: Collection[str] = ()) -> list[tuple[Path, Session | None]]:
     """Live directories and their sessions (None where it has none or cannot be read)."""
-    listed: list[tuple[Path, Session | None]] = []
+    found: list[tuple[Path, Session | None]] = []
     for directory in sorted((results / LIVE).glob("*/")):
+        if directory.name in without:
+            continue
         try:
-            listed.append((directory, Session.read(directory / OWNER)))
+            found.append((directory, Session.read(directory / OWNER)))
         except (OSError, ValueError):
-            listed.append((directory, None))
-    return listed
+            found.append((directory, None))
+    return found
 
 
-def _live_of(results: Path, run: str) -> list[Path]:
-    return [d for d, session in sessions(results) if session is not None and session.run == run]
+def _live_of(results: Path, run: str, without: Collection[str] = ()) -> list[Path]:
+    there = sessions(results, without)
+    return [d for d, session in there if session is not None and session.run == run]
 
 
 def lease_files(results: Path) -> list[Path]:

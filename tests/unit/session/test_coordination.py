@@ -21,7 +21,14 @@ from support.session import MadeHost
 
 from storewise.errors import Aborted
 from storewise.session.coordination.cluster import NODES, StartedNode, publish
-from storewise.session.coordination.liveness import FINISHED, Abort, Session, Watch, membership
+from storewise.session.coordination.liveness import (
+    FINISHED,
+    POLL_SECONDS,
+    Abort,
+    Session,
+    Watch,
+    membership,
+)
 from storewise.session.coordination.private import write_owner_mark
 from storewise.session.coordination.run import (
     Run,
@@ -35,6 +42,8 @@ from storewise.session.coordination.run_record import measuring_run
 LEASE = 8.0
 #: Who is alive renews and looks so often, s.
 STEP = 1.0
+#: A job looks at its trial so often, s.
+LOOK = min(POLL_SECONDS, LEASE / 8)
 #: A busy run renews up to so much later than it wants to, s.
 LATE = 4.0
 #: No operation waits longer: 45 s for each of a few trials with nodes.
@@ -138,7 +147,9 @@ class Coordination(stateful.RuleBasedStateMachine):
                 over = ended is not None or job.of.trials[job.trial] != "open"
                 assert over, f"a job of a living run was ended: {reason}"
                 self.leave(job)
-            assert not job.alive or ended is None or now <= ended + LEASE + 2 * STEP, "an orphan"
+            assert not job.alive or ended is None or now <= ended + LEASE + 2 * (LOOK + STEP), (
+                "an orphan"
+            )
 
     def renew(self, made):
         made.run.renew()
@@ -367,7 +378,7 @@ class Coordination(stateful.RuleBasedStateMachine):
     def teardown(self):
         try:
             self.kill_run()
-            self.time_passes(LEASE + 2 * STEP)
+            self.time_passes(LEASE + 2 * (LOOK + STEP))
             assert not any(job.alive for job in self.jobs if not job.stuck)
             if self.runs:
                 self.somebody_looks(0)
@@ -375,7 +386,7 @@ class Coordination(stateful.RuleBasedStateMachine):
                 assert not (self.results / "leases").exists()
             for job in self.jobs:
                 job.stuck = False
-            self.time_passes(STEP)
+            self.time_passes(LOOK + STEP)
             assert not any(host.table for host in self.hosts), "what went on sees that it is over"
         finally:
             os.chdir(self.before)

@@ -26,8 +26,10 @@ from storewise.session.coordination.trial_job import trial_job
 
 def test_a_watched_trial_goes_on_while_its_run_lives_and_its_first_reason_stays(tmp_path, run):
     session = opened(tmp_path, run.id)
-    watch, directory = liveness.Watch(tmp_path, session), tmp_path / "live" / "t"
+    clock, directory = FakeTime(), tmp_path / "live" / "t"
+    watch = liveness.Watch(tmp_path, session, clock=clock.clock)
     watch.check()
+    clock.spend(liveness.POLL_SECONDS)
     replace(session, run="another").write(directory)
     assert "another run" in str(watch.reason())
     session.write(directory)
@@ -56,9 +58,32 @@ def test_a_stale_lease_ends_a_trial_whatever_the_clocks_say(tmp_path):
         os.utime(lease, (stamp, stamp))
         clock.spend(seconds)
         watch.check()
-    clock.spend(0.001)
+    clock.spend(20 / 8)
     with pytest.raises(Aborted, match="has not renewed its lease for 20 s"):
         watch.check()
+
+
+def test_a_job_looks_at_one_time_in_two_seconds_and_misses_no_abort(tmp_path, run, monkeypatch):
+    session, clock, directory = opened(tmp_path, run.id), FakeTime(), tmp_path / "live" / "t"
+    looked = []
+    monkeypatch.setattr(liveness, "_version", lambda path: looked.append(path) or versions[path])
+    lease = tmp_path / "leases" / run.id
+    versions = {lease: (1, 1), directory: (1, 1)}
+    watch = liveness.Watch(tmp_path, session, clock=clock.clock)
+    looked.clear()
+    for _ in range(20):
+        watch.check()
+        clock.spend(0.25)
+    assert looked == [directory, lease, directory, lease, directory], "all of it at first"
+    # At the same tick of the file server's clock as another change.
+    versions[directory] = (2, 1)
+    clock.spend(liveness.POLL_SECONDS)
+    watch.check()
+    liveness.abort(directory, liveness.Abort("first", failure=True))
+    clock.spend(liveness.POLL_SECONDS)
+    for _ in range(2):
+        with pytest.raises(Aborted, match="first"):
+            watch.check()
 
 
 def test_a_lease_s_time_can_be_set(monkeypatch):
