@@ -20,7 +20,7 @@ from storewise.metrics.inodes import Inodes, inodes_of_paths
 from storewise.s3.uri import is_remote
 from storewise.workloads.registry import workload
 
-#: Of clients: plain values.
+#: What clients of earlier phases left for later ones.
 Notes = Sequence[Mapping[str, Any]]
 
 
@@ -32,23 +32,18 @@ def process_store(worker_store: Path, process: int) -> Path:
 def make_stores(worker_store: Path, processes: int) -> None:
     """Make the empty store directories of a loading worker; no other user can enter them.
 
-    Raises StorewiseError where that cannot be done or one of them has content already.
+    StorewiseError where one of them has content already.
     """
     for process in range(processes):
         path = process_store(worker_store, process)
-        try:
-            worker_store.mkdir(parents=True, mode=0o700, exist_ok=True)
-            path.mkdir(mode=0o700, exist_ok=True)
-        except OSError as error:
-            raise StorewiseError(f"{path}: cannot make the store: {error.strerror}") from error
+        worker_store.mkdir(parents=True, mode=0o700, exist_ok=True)
+        path.mkdir(mode=0o700, exist_ok=True)
         if any(path.iterdir()):
             raise StorewiseError(f"{path}: a load needs an empty directory; remove this one")
 
 
 def writing_cluster(job: WorkerJob, process: int, notes: Notes) -> Cluster:
-    """What a process of an embedded engine connects to that loads its store, or changes it.
-
-    `notes` are those of all clients of earlier phases."""
+    """What a process of an embedded engine connects to that loads its store, or changes it."""
     store = process_store(job.store or job.stores[job.worker], process)
     number = job.worker * job.trial.processes + process
     sources = tuple(source for source in _sources(job, notes) if source.store == number)
@@ -56,9 +51,7 @@ def writing_cluster(job: WorkerJob, process: int, notes: Notes) -> Cluster:
 
 
 def reading_cluster(job: ClientJob, notes: Notes) -> Cluster:
-    """What a reading process connects to: the stores of all workers, in shard order.
-
-    `notes` are those of all clients of earlier phases."""
+    """What a reading process connects to: the stores of all workers, in shard order."""
     trial = job.trial
     stores = tuple(process_store(s, p) for s in job.stores for p in range(trial.processes))
     for path in stores:
@@ -92,12 +85,10 @@ def _sources(job: ClientJob, notes: Notes) -> tuple[SourceFile, ...]:
 
 
 def inputs_kept(job: WorkerJob) -> Inodes | None:
-    """The input files of a trial whose engine answers from them, for its first worker alone; none
-    of other engines and workers. None where some lie on S3, which has no inodes."""
-    if not engine(job.trial.engine).flags.rereads:
-        return Inodes()
+    """The inodes of the input files that belong to a store: of engines that answer from them, and
+    there all of the trial for its first worker. None where some lie on S3, which has no inodes."""
     # Of the whole trial: workers' files lie in the same directories.
-    paths = [file.path for file in workload(job.trial.workload).sources(job.shards, (), ())]
+    paths = [file.path for file in _sources(job, ())]
     if any(map(is_remote, paths)):
         return None
     return inodes_of_paths(paths) if job.worker == 0 else Inodes()

@@ -1,33 +1,35 @@
-"""The progress of a running step. Clients only count, in memory that they share with the worker;
-the worker's process, which waits for them, writes a line in its log every ten seconds, and once a
-second the small file that `storewise watch` reads."""
+"""The progress of a running step, for `storewise watch`.
+
+Clients count in memory that they share with the worker; once a second the worker, which waits for
+them, writes its record.
+"""
 
 from __future__ import annotations
 
-import math
 import mmap
 import time
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from storewise.metrics.hdr import Integers
 from storewise.metrics.host import host_name
 from storewise.session.coordination.progress import JobProgress, ProgressFile, State
 
-LOG_EVERY = 10.0
-
 
 class SharedCounters:
-    """Memory that parent and clients share: a stop flag, and each thread's counts.
+    """Memory that a worker and its clients share: a stop flag, and each thread's counts in the
+    running step.
 
     `owners` are the nodes whose operations are counted apart.
     """
 
     def __init__(self, processes: int, threads: int, owners: Sequence[str] = ()) -> None:
-        self._places = {name: 2 + place for place, name in enumerate(owners)}
+        self.columns = {name: column for column, name in enumerate(owners, 2)}
+        """Of each owner's operations in `totals`, behind all operations and documents."""
         shape = (processes, threads, 2 + len(owners))
-        words = np.frombuffer(mmap.mmap(-1, 8 * (1 + int(np.prod(shape)))), dtype=np.int64)
-        self._flag, self._counts = words[:1], words[1:].reshape(shape)
+        memory = np.frombuffer(mmap.mmap(-1, 8 * (1 + int(np.prod(shape)))), dtype=np.int64)
+        self._flag, self._counts = memory[:1], memory[1:].reshape(shape)
 
     def stop(self) -> None:
         self._flag[0] = 1
@@ -43,21 +45,16 @@ class SharedCounters:
         documents: int,
         owned: Mapping[str, int],
     ) -> None:
-        mine = self._counts[process, thread]
-        mine[:2] = operations, documents
+        """Set a thread's counts; `owned` are its operations by owner."""
+        counts = self._counts[process, thread]
+        counts[:2] = operations, documents
         for name, count in owned.items():
-            if name in self._places:
-                mine[self._places[name]] = count
+            if name in self.columns:
+                counts[self.columns[name]] = count
 
-    def totals(self) -> tuple[int, int]:
-        """(operations, documents) of all threads in the running step."""
-        operations, documents = self._counts[..., :2].sum(axis=(0, 1)).tolist()
-        return operations, documents
-
-    def owned(self) -> dict[str, int]:
-        """Operations of all threads in the running step by owner; those that have any."""
-        counts = self._counts.sum(axis=(0, 1)).tolist()
-        return {name: counts[place] for name, place in self._places.items() if counts[place]}
+    def totals(self) -> Integers:
+        """Operations, documents and each owner's operations, of all threads."""
+        return np.asarray(self._counts.sum(axis=(0, 1)))
 
     def clear(self) -> None:
         self._counts[:] = 0
@@ -73,35 +70,21 @@ class StepProgress(ProgressFile):
     def begin(
         self, counters: SharedCounters, step: int, figures: Callable[[], Mapping[str, float]]
     ) -> None:
-        """A step begins, its counts at zero; `figures` gives the last samples."""
+        """A step begins, its counts at zero; `figures` returns the last samples."""
         self._counters, self._step, self._figures = counters, step, figures
-        self._start = self._clock()
-        self._logged = self._written = (self._start, 0, 0)
-        self._owned: Mapping[str, int] = {}
-        self._write(self._start)
+        self._start = self._written_at = self._clock()
+        self._totals = counters.totals()
+        self._write()
 
     def __call__(self) -> None:
-        now = self._clock()
         if self.due():
-            self._write(now)
-        since, before, _ = self._logged
-        if now - since >= LOG_EVERY:
-            operations, documents = self._counters.totals()
-            self._logged = (now, operations, documents)
-            self._log.info(
-                "step %d: %d operations and %d documents so far, %.0f operations/s",
-                self._step,
-                operations,
-                documents,
-                (operations - before) / (now - since),
-            )
+            self._write()
 
-    def _write(self, now: float) -> None:
-        operations, documents = self._counters.totals()
-        owned = self._counters.owned()
-        since, operations_before, documents_before = self._written
+    def _write(self) -> None:
+        now, totals = self._clock(), self._counters.totals()
         # At the step's start there are no rates yet.
-        length = now - since or math.inf
+        rates = (totals - self._totals) / ((now - self._written_at) or 1.0)
+        columns = self._counters.columns.items()
         self.put(
             JobProgress(
                 self.job,
@@ -110,12 +93,12 @@ class StepProgress(ProgressFile):
                 time.time(),
                 self._step,
                 now - self._start,
-                operations,
-                documents,
-                (operations - operations_before) / length,
-                (documents - documents_before) / length,
-                {n: (c - self._owned.get(n, 0)) / length for n, c in owned.items()},
-                self._figures(),
+                int(totals[0]),
+                int(totals[1]),
+                float(rates[0]),
+                float(rates[1]),
+                owners={name: float(rates[column]) for name, column in columns if totals[column]},
+                figures=self._figures(),
             )
         )
-        self._written, self._owned = (now, operations, documents), owned
+        self._written_at, self._totals = now, totals

@@ -33,7 +33,7 @@ def run_verify(job: ClientJob, check: Callable[[], None], log: logging.Logger) -
     """
     trial = job.trial
     engine, workload = engine_named(trial.engine), workload_named(trial.workload)
-    load = workload.phases[trial.load.name]
+    must_match = must_succeed(engine, trial)
     left_out = workload.left_out(job.shards, job.written)
     if left_out:
         text = f"{len(left_out)} input files were not stored, the first: {left_out[0]}"
@@ -41,9 +41,10 @@ def run_verify(job: ClientJob, check: Callable[[], None], log: logging.Logger) -
             raise EngineError(text)
         log.warning("%s", text)
     samples: list[Sample] = []
-    results: list[Checked] = []
-    cluster = None
+    differences: list[str] = []
+    verification = "skipped: the engine keeps nothing"
     if engine.flags.stores:
+        verification = "required" if must_match else "measured"
         notes = notes_of(job.before)
         cluster = job.cluster or reading_cluster(job, notes)
         with closing(engine.connect(cluster, "read")) as client:
@@ -51,7 +52,7 @@ def run_verify(job: ClientJob, check: Callable[[], None], log: logging.Logger) -
                 VerifyContext(
                     engine=engine,
                     client=client,
-                    load=load_params(trial, load),
+                    load=load_params(trial, workload.phases[trial.load.name]),
                     kinds=trial.kinds(),
                     seed=trial.seed,
                     sample=trial.verify,
@@ -63,34 +64,24 @@ def run_verify(job: ClientJob, check: Callable[[], None], log: logging.Logger) -
             )
             if (size := client.disk_bytes()) is not None:
                 samples.append(Sample(PHASE, "store_bytes", float(size), "B"))
-    for result in results:
-        log.info(
-            "%s: %d documents expected, %d counted, %d checked, %d lost, %d wrong",
-            result.name,
-            result.expected,
-            result.counted,
-            result.checked,
-            result.lost,
-            result.wrong,
-        )
-        samples += [
-            Sample(PHASE, f"{name}_documents", getattr(result, name), "1", operation=result.name)
-            for name in ("expected", "counted", "checked", "lost", "wrong")
-        ]
-    differences = [_words(result) for result in results if result.differs()]
-    if differences and must_succeed(engine, trial):
-        title = engine.title_of(job.versions.get("server", ""))
-        raise EngineError(
-            f"{title} lost or changed documents that it had acknowledged: " + "; ".join(differences)
-        )
-    if cluster is not None and not trial.keep_data:
-        try:
-            engine.remove(cluster)
-        except EngineError as error:
-            log.warning("data of this trial may be left until its next run: %s", error)
-    verification = "skipped: the engine keeps nothing"
-    if engine.flags.stores:
-        verification = "required" if must_succeed(engine, trial) else "measured"
+        for result in results:
+            log.info("%s", _describe(result))
+            samples += [
+                Sample(
+                    PHASE, f"{name}_documents", getattr(result, name), "1", operation=result.name
+                )
+                for name in ("expected", "counted", "checked", "lost", "wrong")
+            ]
+        differences = [_describe(result) for result in results if result.differs()]
+        if differences and must_match:
+            title = engine.title_of(job.versions.get("server", ""))
+            text = "; ".join(differences)
+            raise EngineError(f"{title} lost or changed documents that it had acknowledged: {text}")
+        if not trial.keep_data:
+            try:
+                engine.remove(cluster)
+            except EngineError as error:
+                log.warning("data of this trial may be left until its next run: %s", error)
     conditions = {
         **job.conditions,
         "verification": verification,
@@ -103,8 +94,9 @@ def run_verify(job: ClientJob, check: Callable[[], None], log: logging.Logger) -
         log.info("the trial's parts could not be packed; the analysis reads them one by one")
 
 
-def _words(result: Checked) -> str:
-    text = f"{result.name}: {result.expected} documents expected, {result.counted} counted"
-    if result.lost or result.wrong:
-        text += f", {result.lost} lost and {result.wrong} wrong of {result.checked} checked"
+def _describe(result: Checked) -> str:
+    text = (
+        f"{result.name}: {result.expected} documents expected, {result.counted} counted, "
+        f"{result.lost} lost and {result.wrong} wrong of {result.checked} checked"
+    )
     return text + (f", first: {result.first}" if result.first else "")

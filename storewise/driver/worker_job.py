@@ -83,16 +83,14 @@ def steps_of(trial: Trial, spec: PhaseSpec) -> list[Step]:
         where = f"phase {spec.name!r}" + (f", step {number}" if phase.steps else "")
         try:
             values, clients = take_clients(phase.params, override, trial.threads)
-        except ValueError as error:
-            raise ConfigError(f"{where}: {error}") from error
-        try:
             steps.append(Step(number, spec.params.model_validate(values), clients))
         except ValidationError as error:
-            text = "; ".join(
-                ".".join(map(str, e["loc"])) + (": " if e["loc"] else "") + e["msg"]
-                for e in error.errors()
-            )
-            raise ConfigError(f"{where}: {text}") from error
+            texts = [f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()]
+            raise ConfigError(
+                f"{where}: {'; '.join(text.removeprefix(': ') for text in texts)}"
+            ) from error
+        except ValueError as error:
+            raise ConfigError(f"{where}: {error}") from error
     if spec.loads and len(steps) > 1:
         raise ConfigError(f"phase {spec.name!r} loads the store and can have one step only")
     if spec.loads and steps[0].clients.total is not None:

@@ -1,21 +1,16 @@
 """What clients recorded becomes rows and intervals; counts that processes share, and progress."""
 
-import logging
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.fake_time import FakeTime
 
 from storewise.driver.arrivals import Paced
-from storewise.driver.progress import SharedCounters, StepProgress
 from storewise.driver.rate_search import summary_of
 from storewise.driver.results import ProcessResult, StepResult, add_up, step_intervals, step_samples
 from storewise.driver.worker_job import Step
 from storewise.metrics.hdr import COUNTERS, bucket_indexes, percentiles
 from storewise.metrics.recorder import NS, Recorder
-from storewise.session.coordination.progress import progress_of
 from storewise.study.sweep import Clients
 from storewise.workloads.contract import PhaseParams, SearchParams
 
@@ -149,44 +144,3 @@ def test_a_summary_is_of_successes_after_the_warmup(measured, time, values):
     assert sum(summary.counts) == 3, "the first second is warm-up, and one has failed"
     of_values = bucket_indexes(np.array([v * MS for v in (*values, 500)])).tolist()
     assert set(summary.indexes) == set(of_values)
-
-
-def test_counts_are_shared_by_place():
-    counters = SharedCounters(2, 3, ["n1", "n2"])
-    nothing = ((0, 0), {}, False)
-    assert (counters.totals(), counters.owned(), counters.stopped()) == nothing
-    counters.report(0, 2, 5, 50, {"n1": 4})
-    counters.report(1, 0, 7, 70, {"n1": 1, "n2": 2, "elsewhere": 4})
-    counters.report(1, 0, 8, 80, {"n1": 1, "n2": 3})
-    assert counters.totals() == (13, 130)
-    assert counters.owned() == {"n1": 5, "n2": 3}
-    counters.clear()
-    assert (counters.totals(), counters.owned(), counters.stopped()) == nothing
-    counters.stop()
-    counters.clear()
-    assert counters.stopped(), "a new step does not go on after the end"
-
-
-def test_progress_is_told_each_second_and_logged_each_ten(tmp_path, caplog):
-    time, counters = FakeTime(), SharedCounters(1, 1, ["n1"])
-    progress = StepProgress(tmp_path, "read.0", logging.getLogger("p"), clock=time.clock)
-    progress.state("waits", 3)
-    (last, _) = progress_of(tmp_path)["read.0"]
-    assert (last.state, last.step, last.operations) == ("waits", 3, 0)
-    progress.begin(counters, 3, lambda: {"cpu_user": 7.0})
-    caplog.set_level(logging.INFO)
-    for half in range(1, 41):
-        time.spend(0.5)
-        counters.report(0, 0, 10 * half, 30 * half, {"n1": 2 * half})
-        progress()
-        (last, _) = progress_of(tmp_path)["read.0"]
-        seconds = half // 2
-        if seconds:
-            told = (last.seconds, last.operations, last.documents)
-            assert told == (seconds, 20 * seconds, 60 * seconds)
-            assert (last.operations_per_s, last.documents_per_s) == (20.0, 60.0)
-            assert last.owners == {"n1": 4.0}
-            assert (last.state, last.figures) == ("works", {"cpu_user": 7.0})
-    said = "step 3: {} operations and {} documents so far, 20 operations/s"
-    messages = [record.getMessage() for record in caplog.records]
-    assert messages == [said.format(200, 600), said.format(400, 1200)]

@@ -85,7 +85,7 @@ def test_all_kinds_are_recorded_and_each_difference_is_named(server, tmp_path, m
     with pytest.raises(EngineError) as error:
         verified(trial, tmp_path)
     a = "a: 5 documents expected, 4 counted, 1 lost and 0 wrong of 3 checked, first: x is missing"
-    c = "c: 7 documents expected, 9 counted"
+    c = "c: 7 documents expected, 9 counted, 0 lost and 0 wrong of 0 checked"
     assert str(error.value).endswith(f"had acknowledged: {a}; {c}")
     written = (tmp_path / "w",)
     relaxed = trial.model_copy(update={"consistency": "relaxed"})
