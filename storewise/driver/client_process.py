@@ -189,13 +189,13 @@ class _ClientProcess:
             except BaseException:
                 gate.abort()
                 raise
+        result.end = perf_counter_ns()
         errors = [error for future in futures if (error := future.exception()) is not None]
         for error in sorted(errors, key=lambda e: isinstance(e, threading.BrokenBarrierError)):
             raise error
         for future in futures:
             result.add_client(*future.result())
         result.recorded.compact()
-        result.end = perf_counter_ns()
         self.notes_before += tuple(result.notes)
         if self.spec.loads and self.embedded and not self.counters.stopped():
             self._finish(client, result)

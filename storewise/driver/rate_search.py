@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from storewise.atomic import read_as, write_aside
-from storewise.driver.results import StepResult, add_up
+from storewise.driver.results import StepResult
 from storewise.driver.worker_job import Step, WorkerJob
-from storewise.metrics.hdr import histogram_of, percentiles
+from storewise.metrics.hdr import add_up, histogram_of, percentiles
 from storewise.metrics.schema import Sample
 from storewise.workloads.contract import SearchParams
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from storewise.driver.arrivals import Paced
 from storewise.driver.worker_job import Step
-from storewise.metrics.hdr import COUNTERS, Integers, Interval, Tag, histogram_of
+from storewise.metrics.hdr import Interval, Tag, add_up, histogram_of
 from storewise.metrics.outages import Marks
 from storewise.metrics.recorder import NS, Counter, Recorded, Series
 from storewise.metrics.schema import METRICS, Sample
@@ -91,15 +90,6 @@ class StepResult:
     def is_warmup(self, second: int) -> bool:
         """Whether a second lies, wholly or in part, within the warm-up."""
         return second < self.step.params.warmup
-
-
-def add_up(parts: Iterable[tuple[NDArray[Any], NDArray[Any]]]) -> tuple[Integers, Integers]:
-    """The sum of sparse histograms, given and returned as (indexes of counters, their counts)."""
-    dense = np.zeros(COUNTERS, dtype=np.int64)
-    for indexes, counts in parts:
-        dense[indexes] += counts
-    where = np.flatnonzero(dense)
-    return where, dense[where]
 
 
 def step_samples(

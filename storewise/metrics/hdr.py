@@ -85,11 +85,8 @@ class Counted:
         if not len(self.indexes):
             self.indexes, self.counts = other.indexes, other.counts
         elif len(other.indexes):
-            dense = np.zeros(COUNTERS, dtype=np.int64)
-            dense[self.indexes] = self.counts
-            dense[other.indexes] += other.counts
-            self.indexes = np.flatnonzero(dense)
-            self.counts = dense[self.indexes]
+            pairs = ((self.indexes, self.counts), (other.indexes, other.counts))
+            self.indexes, self.counts = add_up(pairs)
 
     def get_total_count(self) -> int:
         """Number of recorded values."""
@@ -107,6 +104,17 @@ class Counted:
     def above(self, index: int) -> int:
         """Number of values in counters behind this one."""
         return int(self.counts[np.searchsorted(self.indexes, index, side="right") :].sum())
+
+
+def add_up(parts: Iterable[tuple[NDArray[Any], NDArray[Any]]]) -> tuple[Integers, Integers]:
+    """The sum of sparse histograms, given and returned as (indexes of counters, their counts)."""
+    parts = [(indexes, counts) for indexes, counts in parts if len(indexes)]
+    highest = max((int(indexes.max()) for indexes, _ in parts), default=-1)
+    dense = np.zeros(highest + 1, dtype=np.int64)
+    for indexes, counts in parts:
+        dense[indexes] += counts
+    where = np.flatnonzero(dense)
+    return where, dense[where]
 
 
 def values_of(indexes: Integers) -> tuple[Integers, Integers]:

@@ -15,7 +15,7 @@ from time import perf_counter_ns
 import numpy as np
 from numpy.typing import NDArray
 
-from storewise.metrics.hdr import COUNTERS, Integers, Time, bucket_indexes
+from storewise.metrics.hdr import COUNTERS, Integers, Time, add_up, bucket_indexes
 
 NS = 1_000_000_000
 #: Operations processed at once: about 1 ms of work.
@@ -96,12 +96,8 @@ class Recorded:
         self.histograms = []
         for key, parts in groups.items():
             if len(parts) > 1:
-                values = np.concatenate([part.indexes for part in parts])
-                indexes, places = np.unique(values, return_inverse=True)
-                weights = np.concatenate([part.counts for part in parts])
-                # Sums of fewer than 2**53 counts are exact in doubles.
-                counts = np.bincount(places, weights=weights).astype(np.uint32)
-                parts = [Counts(*key, indexes, counts)]
+                indexes, counts = add_up((part.indexes, part.counts) for part in parts)
+                parts = [Counts(*key, indexes.astype(np.int32), counts.astype(np.uint32))]
             self.histograms += parts
 
 

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from storewise.driver.arrivals import Paced
 from storewise.driver.rate_search import summary_of
-from storewise.driver.results import ProcessResult, StepResult, add_up, step_intervals, step_samples
+from storewise.driver.results import ProcessResult, StepResult, step_intervals, step_samples
 from storewise.driver.worker_job import Step
-from storewise.metrics.hdr import COUNTERS, bucket_indexes, percentiles
+from storewise.metrics.hdr import COUNTERS, add_up, bucket_indexes, percentiles
 from storewise.metrics.recorder import NS, Recorder
 from storewise.study.sweep import Clients
 from storewise.workloads.contract import PhaseParams, SearchParams
