@@ -1,11 +1,8 @@
 """Write the parts of pages that are made of the code: ``python docs/tables.py``.
 
-``docs/analysis.md`` has the columns of all tables: those of ``tests/data/stored/tables``, to which
-a test holds the analysis; their words are in ``docs/tables.yaml``. ``docs/engines.md`` has the
-flags of all stores, ``docs/consistency.md`` their levels, ``docs/engines/NAME.md`` the levels of
-consistency and the settings of one.
-``config/README.md`` has the keys of a study, ``docs/queries.md``, ``docs/measures.md`` and
-``docs/ycsb.md`` the parameters of phases. Another test holds the pages to what this prints.
+Names, defaults, units and flags are the code's own; what it does not say of itself in a description
+is in ``docs/tables.yaml``. A test holds the pages to what this prints. The columns of the analysis
+are those of ``tests/data/stored/tables``, to which a test holds the analysis.
 """
 
 from __future__ import annotations
@@ -22,13 +19,18 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from storewise.engines.contract.engine import Engine
+from storewise.engines.contract.server import ServerSettings
 from storewise.engines.registry import ENGINES, engine
+from storewise.engines.support.java import JavaSettings
+from storewise.engines.support.server_spec import ConfigSettings
 from storewise.metrics.schema import CORE, METRICS
 from storewise.study.factors import PLAIN_FACTORS, SERVER_FACTORS
 from storewise.study.inputs import Inputs, Search
 from storewise.study.prices import Prices
 from storewise.study.publication import Publish
 from storewise.study.study import Study
+from storewise.workloads.alignments.mixed_phase import MixedParams
+from storewise.workloads.alignments.query_phase import QueryParams
 from storewise.workloads.alignments.workload import ReadParams, WriteParams
 from storewise.workloads.contract import PhaseParams, SearchParams
 from storewise.workloads.faults import Crash, Slow
@@ -38,15 +40,14 @@ STORED = HERE.parent / "tests" / "data" / "stored" / "tables"
 PAGE = HERE / "analysis.md"
 STORES, STORE_PAGES = HERE / "engines.md", HERE / "engines"
 STUDIES, RESULTS = HERE.parent / "config" / "README.md", HERE / "results.md"
+SERVERS = HERE / "servers.md"
+QUERIES = HERE / "queries.md"
 CONSISTENCY = HERE / "consistency.md"
 BEGIN, END = "<!-- Made by docs/tables.py -->\n", "<!-- End -->\n"
 Words = Mapping[str, str | None]
 #: Settings of all stores whose servers Storewise starts: told once, on the page of servers.
-SERVER_SETTINGS = {"home", "module"}
-PROGRAMS = (
-    "`home` and `module` say where its programs are "
-    "([Servers and clients](../servers.md#installing-servers))."
-)
+COMMON_SETTINGS = {"home", "module", "config", "java", "heap_share", "jvm_options"}
+OF_ALL_SERVERS = "see [Servers](../servers.md#settings-of-all-servers)."
 
 
 def section(folder: Path) -> str:
@@ -100,14 +101,21 @@ def _quoted(names: str) -> str:
 
 
 def flags() -> str:
-    """What each store does itself: a row per store, a column per flag."""
-    names = [*("updates", "deletes", "scans", "ranges", "finds", "server_aggregation")]
-    names += ["secondary_indexes", "explains", "replicas", "authentication", "owner", "count"]
-    lines = [_row("engine", *(f"`{name}`" for name in names)), _row(*["---"] * (len(names) + 1))]
-    for name in ENGINES:
-        values = [getattr(engine(name).flags, flag) for flag in names]
-        words = [value if isinstance(value, str) else "yes" if value else "" for value in values]
-        lines.append(_row(f"[`{name}`](engines/{name}.md)", *words))
+    """What each store does itself: a line per flag."""
+    words = yaml.safe_load((HERE / "tables.yaml").read_text(encoding="utf-8"))["flags"]
+    of = {name: engine(name).flags for name in ENGINES}
+    lines = []
+    for flag, meaning in words.items():
+        values = {name: getattr(flags, flag) for name, flags in of.items()}
+        if kinds := sorted({value for value in values.values() if isinstance(value, str)}):
+            by_kind = {kind: [name for name in of if values[name] == kind] for kind in kinds}
+            stores = "; ".join(f"`{kind}` {', '.join(names)}" for kind, names in by_kind.items())
+            lines.append(f"- `{flag}`, {meaning}: {stores}.")
+            continue
+        have = [name for name in of if values[name]]
+        lack = [name for name in of if name not in have]
+        stores = ", ".join(have) if len(have) <= len(lack) else f"all but {', '.join(lack)}"
+        lines.append(f"- `{flag}`, {meaning}: {stores}.")
     return "\n".join(lines)
 
 
@@ -131,31 +139,39 @@ def store(described: Engine) -> str:
     """The levels of consistency and the settings of a store."""
     spec = getattr(described, "spec", None)
     aliases = {level: word for word, level in described.consistency_aliases.items()}
-    lines = [
-        *("## Levels of consistency", ""),
-        *("| level | what an acknowledged write has | may documents be lost? |", "|---|---|---|"),
-    ]
+    lines = ["## Levels of consistency", ""]
     for number, (level, meaning) in enumerate(described.consistencies.items()):
         may_lose = level in described.lossy_levels or not described.flags.stores
-        lost = "yes" if may_lose else "no"
+        lost = "documents" if may_lose else "nothing"
         if spec is not None and spec.consistency[level].may_lose:
             lost = spec.consistency[level].may_lose
         words = ["default"] if number == 0 else []
         words += [f"`{aliases[level]}`"] if level in aliases else []
         called = f" ({', '.join(words)})" if words else ""
-        lines.append(_row(f"`{level}`{called}", meaning, lost))
+        lines.append(f"- `{level}`{called}: {meaning}. *May be lost:* {lost}.")
     lines += ["", "## Settings", ""]
-    if not described.Settings.model_fields:
-        return "\n".join([*lines, "None."])
-    settings = dict(described.Settings.model_fields)
-    if settings.keys() >= SERVER_SETTINGS:
-        settings = {name: of for name, of in settings.items() if name not in SERVER_SETTINGS}
-        lines += [PROGRAMS, ""]
-    lines += ["| setting | default | meaning |", "|---|---|---|"]
-    for name, setting in settings.items():
-        default = setting.get_default(call_default_factory=True)
-        lines.append(_row(f"`{name}`", _default(default), _meaning(setting)))
-    return "\n".join(lines)
+    settings = described.Settings.model_fields
+    common = [f"`{name}`" for name in settings if name in COMMON_SETTINGS]
+    lines += [f"{', '.join(common)}: {OF_ALL_SERVERS}", ""] if len(common) > 1 else []
+    if own := parameters(described.Settings, COMMON_SETTINGS if common[1:] else ()):
+        lines.append(own)
+    elif not common:
+        lines.append("None.")
+    return "\n".join(lines).rstrip()
+
+
+def questions() -> str:
+    """The parameters of phases `query` and `mixed`."""
+    known = PhaseParams.model_fields
+    asked, mixed = parameters(QueryParams, known), parameters(MixedParams, known)
+    return f"Parameters:\n\n{asked}\n\nThose of `mixed`:\n\n{mixed}"
+
+
+def common_settings() -> str:
+    """The settings of all stores whose servers Storewise starts."""
+    common = ServerSettings.model_fields
+    of_java = parameters(JavaSettings, common)
+    return "\n".join([parameters(ServerSettings), parameters(ConfigSettings, common), of_java])
 
 
 def keys() -> str:
@@ -236,7 +252,8 @@ def parameters(model: type[BaseModel], known: Collection[str] = ()) -> str:
     for name, field in model.model_fields.items():
         if name in known:
             continue
-        default = "required" if field.is_required() else _default(field.get_default())
+        value = field.get_default(call_default_factory=True)
+        default = "required" if field.is_required() else _default(value)
         others = [f"`{word}`" for word in _choices(field.annotation)]
         if default in others:
             others.remove(default)
@@ -257,13 +274,6 @@ def _default(value: Any) -> str:
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 
 
-def _meaning(setting: Any) -> str:
-    """Its description, with the words that it may be."""
-    choices = _choices(setting.annotation)
-    words = ", ".join(f"`{choice}`" for choice in choices)
-    return "; ".join(filter(None, [words, setting.description]))
-
-
 def _choices(annotation: Any) -> tuple[Any, ...]:
     if get_origin(annotation) is Literal:
         return get_args(annotation)
@@ -279,6 +289,7 @@ def filled(path: Path, text: str) -> str:
 def pages() -> dict[Path, str]:
     """All pages with such parts, as they are to be."""
     made = {PAGE: section(STORED), STORES: flags(), CONSISTENCY: levels()}
+    made |= {SERVERS: common_settings(), QUERIES: questions()}
     made |= {STUDIES: keys(), RESULTS: results()}
     made |= {STORE_PAGES / f"{name}.md": store(engine(name)) for name in ENGINES}
     return {path: filled(path, text) for path, text in made.items()}
