@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from shlex import quote
 from typing import Annotated, Literal
@@ -13,7 +12,7 @@ import typer
 from storewise.cli.console import RESULTS, Files, Jobs, killed, outputs_of, say
 from storewise.cli.progress import shown
 from storewise.errors import QUARANTINE_HINT, StorewiseError
-from storewise.processes import in_processes
+from storewise.processes import in_processes, processors
 from storewise.s3.uri import is_remote
 
 #: Files that are named as not complete.
@@ -36,7 +35,7 @@ def inspect(files: Files, jobs: Jobs = 1) -> None:
     complete = True
     paths = outputs_of(files)
     with shown("inspecting") as update:
-        contents = in_processes(inspect_file, paths, jobs or os.cpu_count() or 1, killed=killed)
+        contents = in_processes(inspect_file, paths, jobs or processors(), killed=killed)
         for done, content in enumerate(contents, 1):
             typer.echo(orjson.dumps(content).decode())
             complete = complete and bool(content["complete"])
@@ -94,7 +93,7 @@ def manifest(
         made = build_manifest(
             list_inputs(inputs),
             output,
-            processes=jobs or os.cpu_count() or 1,
+            processes=jobs or processors(),
             digest=digest,
             on_bad_input="quarantine" if quarantine else "fail",
             progress=lambda files, total, *_: update(files, total),

@@ -10,12 +10,10 @@ from storewise.metrics.inodes import Inodes, count_inodes
 from storewise.metrics.metadata_operations import MetadataOperations
 from storewise.metrics.schema import METRICS, Sample
 
-NONE = Inodes()
-
 
 class Census:
-    """Counts the metadata operations in some directories from its construction to `take`, and what
-    is there then. `close` it in any case.
+    """Counts the metadata operations in some directories from its construction to `take`, and the
+    files that are there then. `close` it in any case.
 
     `warnings` say why operations were not counted at all.
     """
@@ -27,10 +25,12 @@ class Census:
         try:
             self._operations = MetadataOperations(directories)
         except OSError as error:
-            self._warn(f"metadata operations of the load were not counted: {error.strerror}")
+            text = f"metadata operations of the load were not counted: {error.strerror}"
+            self._log.warning("%s", text)
+            self.warnings.append(text)
 
-    def take(self, phase: str, kept: Inodes = NONE) -> list[Sample]:
-        """Rows of a result part; `kept` lies elsewhere and belongs to the store, too."""
+    def take(self, phase: str, elsewhere: Inodes | None = None) -> list[Sample]:
+        """Rows of a result part. What lies `elsewhere` belongs to the store, too."""
         values: dict[str, int] = {}
         operations, self._operations = self._operations, None
         if operations is not None:
@@ -43,9 +43,9 @@ class Census:
             }
             if operations.missed:
                 self._log.info("more metadata operations than counted: %s", operations.missed)
-        there = count_inodes(self._directories) + kept
-        self._log.info("%d files in %d directories; %s", there.files, there.directories, values)
-        values |= {"store_files": there.files, "store_inodes": there.all}
+        found = count_inodes(self._directories) + (elsewhere or Inodes())
+        self._log.info("%d files in %d directories; %s", found.files, found.directories, values)
+        values |= {"store_files": found.files, "store_inodes": found.all}
         return [Sample(phase, name, n, METRICS[name]) for name, n in values.items()]
 
     def close(self) -> None:
@@ -53,7 +53,3 @@ class Census:
         operations, self._operations = self._operations, None
         if operations is not None:
             operations.close()
-
-    def _warn(self, text: str) -> None:
-        self._log.warning("%s", text)
-        self.warnings.append(text)

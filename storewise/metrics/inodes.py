@@ -14,7 +14,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Inodes:
-    """`files` are all that is no directory: symbolic links and sockets, too."""
+    """`files` are all that are no directories: symbolic links and sockets, too."""
 
     files: int = 0
     directories: int = 0

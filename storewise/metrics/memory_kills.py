@@ -1,8 +1,8 @@
-"""Whether the kernel has killed processes for lack of memory, by its counts and its log.
+"""Whether the kernel has killed processes for lack of memory (OOM killer), by its counts and log.
 
-Nobody can ask the kernel who sent SIGKILL, and a process that gets it can say nothing. But the
-kernel counts what it kills itself, for each cgroup (cgroups(7)) and for the host
-(``/proc/vmstat``), and names each in its log, which mostly only root can read.
+Nobody can ask the kernel who sent SIGKILL. But it counts what it kills itself, for each cgroup
+(cgroups(7)) and for the host (``/proc/vmstat``), and names each process in its log, which mostly
+only root can read.
 """
 
 from __future__ import annotations
@@ -19,18 +19,20 @@ HOST = Path("/proc/vmstat")
 #: Of Linux's ``mm/oom_kill.c``: "Out of memory: Killed process 7 (name) ..." and, for a cgroup,
 #: "Memory cgroup out of memory: Killed process 7 (name) ...".
 _KILLED = re.compile(r"ut of memory[^:]*: Killed process (\d+) \(")
-_SECONDS = 10.0
+_DMESG_SECONDS = 10.0
 _COUNT = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
 
 
-def _count(path: Path | None) -> int | None:
-    """The number of processes killed for lack of memory that a file of the kernel tells."""
-    if path is None:
-        return None
+def _text(path: Path) -> str:
     try:
-        count = _COUNT.search(path.read_text(encoding="ascii"))
+        return path.read_text(encoding="utf-8")
     except (OSError, ValueError):
-        return None
+        return ""
+
+
+def _count(path: Path | None) -> int | None:
+    """The number of processes killed for lack of memory that a file of the kernel counts."""
+    count = _COUNT.search(_text(path)) if path is not None else None
     return int(count[1]) if count else None
 
 
@@ -50,16 +52,13 @@ def cgroup_file(lines: str, mounted: Path = CGROUPS) -> Path | None:
 
 
 def _own_cgroup() -> Path | None:
-    try:
-        return cgroup_file(Path("/proc/self/cgroup").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
+    return cgroup_file(_text(Path("/proc/self/cgroup")))
 
 
 def kernel_log() -> str:
     """What the kernel has logged, newest last; empty where this user may not read it."""
     try:
-        done = subprocess.run(["dmesg"], capture_output=True, timeout=_SECONDS, check=False)
+        done = subprocess.run(["dmesg"], capture_output=True, timeout=_DMESG_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.decode(errors="replace")
@@ -79,30 +78,23 @@ class MemoryKills:
         return cls(file, _count(file), _count(HOST))
 
     def since(self, pid: int | None = None) -> str:
-        """What is known of lack of memory since then, in words; empty where nothing points to it.
-
-        With the process that was killed it can be certain.
-        """
+        """What is known of lack of memory since then, as a sentence; empty where nothing points to
+        it. The kernel's log tells for sure whether it killed the process `pid`."""
         host = _grown(self.host, _count(HOST))
         cgroup = _grown(self.cgroup, _count(self.file))
         if not host and not cgroup:
             return ""
         if pid is not None and str(pid) in _KILLED.findall(kernel_log()):
             return "the kernel killed it for lack of memory, says its log"
-        if cgroup and self.file is not None:
-            return (
-                f"the kernel killed {_processes(cgroup)} of its cgroup for lack of memory meanwhile"
-                f" (oom_kill in {self.file})"
-            )
+        number, where, file = (
+            (cgroup, "its cgroup", self.file) if cgroup else (host, "this host", HOST)
+        )
+        processes = "a process" if number == 1 else f"{number} processes"
         return (
-            f"the kernel killed {_processes(host)} of this host for lack of memory meanwhile "
-            f"(oom_kill in {HOST})"
+            f"the kernel killed {processes} of {where} for lack of memory meanwhile "
+            f"(oom_kill in {file})"
         )
 
 
 def _grown(before: int | None, now: int | None) -> int:
     return max(0, now - before) if before is not None and now is not None else 0
-
-
-def _processes(number: int) -> str:
-    return "a process" if number == 1 else f"{number} processes"

@@ -202,22 +202,9 @@ def _text(value: Any) -> str:
 def read_conditions(path: Path) -> dict[str, Any]:
     """A part's conditions alone, without its rows; ResultError where it is none."""
     try:
-        schema = pq.read_schema(path)
+        return _conditions(path, pq.read_schema(path))
     except (OSError, pa.ArrowException) as error:
         raise ResultError(f"{path}: not a readable result part: {error}") from error
-    return _conditions(path, schema)
-
-
-def _conditions(path: Path, schema: pa.Schema) -> dict[str, Any]:
-    raw = (schema.metadata or {}).get(METADATA_KEY)
-    if raw is None:
-        raise ResultError(f"{path}: a Parquet file, but not a Storewise result part")
-    try:
-        meta: dict[str, Any] = orjson.loads(raw)
-    except orjson.JSONDecodeError:
-        # What Python writes beyond JSON: NaN and Infinity.
-        meta = json.loads(raw)
-    return meta
 
 
 def read_part(path: Path) -> tuple[pa.Table, dict[str, Any]]:
@@ -226,8 +213,8 @@ def read_part(path: Path) -> tuple[pa.Table, dict[str, Any]]:
         table = pq.ParquetFile(path).read()
     except (OSError, pa.ArrowException) as error:
         raise ResultError(f"{path}: not a readable result part: {error}") from error
-    meta = _conditions(path, table.schema)
-    version = meta.get("schema_version")
+    conditions = _conditions(path, table.schema)
+    version = conditions.get("schema_version")
     if version != SCHEMA_VERSION:
         raise ResultError(
             f"{path}: result schema version {version}, this Storewise reads {SCHEMA_VERSION}; "
@@ -239,4 +226,16 @@ def read_part(path: Path) -> tuple[pa.Table, dict[str, Any]]:
         type_ = table.schema.field(column.name).type
         if type_ != column.type:
             raise ResultError(f"{path}: column {column.name!r} is {type_}, expected {column.type}")
-    return table, meta
+    return table, conditions
+
+
+def _conditions(path: Path, schema: pa.Schema) -> dict[str, Any]:
+    raw = (schema.metadata or {}).get(METADATA_KEY)
+    if raw is None:
+        raise ResultError(f"{path}: a Parquet file, but not a Storewise result part")
+    try:
+        conditions: dict[str, Any] = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        # What Python writes beyond JSON: NaN and Infinity.
+        conditions = json.loads(raw)
+    return conditions
