@@ -257,6 +257,8 @@ def parameters(model: type[BaseModel], known: Collection[str] = ()) -> str:
         others = [f"`{word}`" for word in _choices(field.annotation)]
         if default in others:
             others.remove(default)
+        elif isinstance(value, tuple) and set(value) == set(_choices(field.annotation)):
+            default, others = "all", []
         brackets = " or ".join(filter(None, [default, *others]))
         lines.append(f"- `{name}`{f' ({brackets})' if brackets else ''}: {field.description}")
     return "\n".join(lines)
