@@ -16,10 +16,8 @@ min_version("9.27")
 
 include: "rules/common.smk"
 include: "rules/plan.smk"
-include: "rules/failed_jobs.smk"
-include: "rules/control.smk"
+include: "rules/run.smk"
 include: "rules/slurm.smk"
-include: "rules/pbs.smk"
 include: "rules/search.smk"
 include: "rules/shard.smk"
 include: "rules/convert.smk"
@@ -35,19 +33,5 @@ rule all:
         REPORT,
         [final_outputs(trial) for trial in TRIALS.values()],
         [f"{R}/published.json"] if STUDY.publish else [],
-    message:
-        "{input[0]} is ready"
-
-
-rule report:
-    input:
-        REPORT,
-    message:
-        "{input[0]} is ready"
-
-
-rule analysis:
-    input:
-        REPORT,
     message:
         "{input[0]} is ready"

@@ -2,11 +2,6 @@
 #
 # Each job converts its share into the same directory, under a prefix of its own. The directory is no
 # output of a rule: Snakemake would remove it before a job that adds to it.
-localrules:
-    begin_data_set,
-    finish_data_set,
-
-
 rule begin_data_set:
     input:
         files=f"{R}/inputs/files.txt",
@@ -14,10 +9,11 @@ rule begin_data_set:
         begun=f"{R}/inputs/converted/begun.json",
     log:
         f"{R}/logs/convert.begin.log",
+    localrule: True
     conda:
         "../envs/storewise.yaml"
     params:
-        place=lambda wildcards: f"{R}/dataset",
+        place=lambda wildcards: f"{RESULTS}/dataset",
         study_fields=STUDY.study_fields,
     message:
         "Beginning the data set"
@@ -42,7 +38,7 @@ rule convert_part:
         runtime=720,
         node_class="work",
     params:
-        place=lambda wildcards: f"{R}/dataset",
+        place=lambda wildcards: f"{RESULTS}/dataset",
         parts=STUDY.inputs.jobs,
         on_bad_input=STUDY.on_bad_input,
     message:
@@ -61,10 +57,11 @@ rule finish_data_set:
         summary=f"{R}/dataset/summary.json",
     log:
         f"{R}/logs/convert.finish.log",
+    localrule: True
     conda:
         "../envs/storewise.yaml"
     params:
-        place=lambda wildcards: f"{R}/dataset",
+        place=lambda wildcards: f"{RESULTS}/dataset",
     message:
         "Merging small files of the data set"
     script:

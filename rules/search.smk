@@ -9,8 +9,9 @@ if SEARCH:
 
     rule search:
         input:
-            queries=SEARCH.queries,
-            libraries=SEARCH.libraries,
+            # Absolute: a prefix of this workflow as a module is not theirs.
+            queries=[*map(os.path.abspath, SEARCH.queries)],
+            libraries=[*map(os.path.abspath, SEARCH.libraries)],
         output:
             files=f"{R}/search/{{part}}.list",
         log:
@@ -24,7 +25,7 @@ if SEARCH:
             node_class="work",
         params:
             search=SEARCH.model_dump(mode="json"),
-            outdir=lambda wildcards: f"{R}/search/outputs",
+            outdir=lambda wildcards: f"{RESULTS}/search/outputs",
         message:
             "Searching, job {wildcards.part}"
         script:

@@ -1,32 +1,20 @@
 # Opening a trial. Trials are measured one after another (`live_sessions` at a time): a benchmark
-# wants the machine for itself. One job at a time may open, and it waits until it is the trial's
-# turn; the order is the study's: round by round, each in a seeded random order. Edges between trials
-# would not do: see docs/decisions/runs.md.
-workflow.register_resource("opening", 1)
-
+# wants the machine for itself. One job at a time may open (the resource `opening`), and it waits
+# until it is the trial's turn; the order is the study's: round by round, each in a seeded random
+# order. Edges between trials would not do: see docs/decisions/runs.md.
 PLACE = {trial: place for place, trial in enumerate(ALL_TRIALS)}
-
-
-localrules:
-    open_session,
-
-
-# `form` and `close` are jobs of the cluster too (a login node may not reach the database network),
-# unless the profile says `set-resources: form: {run_local: 1}`.
-for name in ("form", "close"):
-    if run_local(name):
-        workflow.localrules(name)
 
 
 rule open_session:
     input:
-        shards=to_open,
+        shards=per_trial(shards_of),
     output:
         session=temp(f"{R}/live/{{trial}}/session.json"),
     log:
         f"{R}/logs/{{trial}}/open.log",
     # Below that of any job of an open trial.
     priority: lambda wildcards: -PLACE[wildcards.trial]
+    localrule: True
     conda:
         "../envs/storewise.yaml"
     # It mostly waits, and must not take the place of a worker it waits for.
@@ -34,7 +22,7 @@ rule open_session:
     resources:
         opening=1,
     params:
-        results=lambda wildcards: R,
+        results=lambda wildcards: RESULTS,
         servers=per_trial(lambda trial: bool(nodes(trial))),
     message:
         "Trial {wildcards.trial}"
@@ -42,9 +30,23 @@ rule open_session:
         "../scripts/open_session.py"
 
 
-# The servers of a trial are jobs like its workers: what runs, cancels and accounts for the one
-# does so for the other. A node publishes where it answers and ends when its session is closed,
-# aborted, or without a lease.
+# Servers are ordinary jobs: the executor runs, cancels and accounts for them. A node publishes where
+# it listens, and ends when its session is closed or aborted, or its run's lease has expired.
+
+
+def node_of(wildcards):
+    return nodes(trial_of(wildcards))[wildcards.node]
+
+
+def partition_of_node(wildcards):
+    """Slurm's partition or PBS's queue; check_plan has refused classes that the profile lacks."""
+    place = HOST_CLASSES.get(trial_of(wildcards).node_class)
+    return place.partition if place else None
+
+
+def select_of_node(wildcards):
+    """For PBS: what tells hosts of the node's class from others of their queue."""
+    return NODE_SELECTS.get(trial_of(wildcards).node_class, "")
 
 
 rule node:
@@ -77,14 +79,16 @@ rule node:
         interface="lo",
         ports="",
     params:
-        trial=per_trial(trial_param),
-        results=lambda wildcards: R,
+        trial=TRIAL,
+        results=lambda wildcards: RESULTS,
     message:
         "Trial {wildcards.trial}: node {wildcards.node}"
     script:
         "../scripts/node.py"
 
 
+# `form` and `close` are jobs of the cluster too (a login node may not reach the database network),
+# unless the profile says `set-resources: form: {run_local: 1}`.
 rule form:
     input:
         session=f"{R}/live/{{trial}}/session.json",
@@ -93,6 +97,7 @@ rule form:
     log:
         f"{R}/logs/{{trial}}/form.log",
     priority: 140
+    localrule: run_local("form")
     conda:
         per_trial(engine_environment)
     threads: 1
@@ -102,8 +107,8 @@ rule form:
         runtime=720,
         node_class="work",
     params:
-        trial=per_trial(trial_param),
-        results=lambda wildcards: R,
+        trial=TRIAL,
+        results=lambda wildcards: RESULTS,
     message:
         "Trial {wildcards.trial}: forming its cluster"
     script:
@@ -120,6 +125,7 @@ rule close:
     log:
         f"{R}/logs/{{trial}}/close.log",
     priority: 200
+    localrule: run_local("close")
     conda:
         "../envs/storewise.yaml"
     threads: 1
@@ -129,8 +135,8 @@ rule close:
         runtime=30,
         node_class="work",
     params:
-        trial=per_trial(trial_param),
-        results=lambda wildcards: R,
+        trial=TRIAL,
+        results=lambda wildcards: RESULTS,
     message:
         "Trial {wildcards.trial}: closing its cluster"
     script:

@@ -4,10 +4,11 @@
 #
 # Only the digests are jobs of a cluster: the other rules take seconds, and each would wait in the
 # queue for longer.
-localrules:
-    manifest,
-    merge,
-    shard,
+from storewise.schedulers.hosts import digest_processes
+
+
+def digest_threads(wildcards):
+    return digest_processes(ask=not workflow.local_exec)
 
 
 rule manifest:
@@ -17,6 +18,7 @@ rule manifest:
         files=f"{R}/inputs/files.txt",
     log:
         f"{R}/logs/manifest.log",
+    localrule: True
     conda:
         "../envs/storewise.yaml"
     params:
@@ -51,7 +53,7 @@ rule digest:
             if (STUDY.inputs.digest, STUDY.on_bad_input) == ("full", "quarantine")
             else STUDY.inputs.digest
         ),
-        cache=lambda wildcards: f"{R}/inputs/cache",
+        cache=lambda wildcards: f"{RESULTS}/inputs/cache",
     message:
         "Digesting part {wildcards.part} of the inputs"
     script:
@@ -68,6 +70,7 @@ rule merge:
         quarantine=f"{R}/inputs/quarantine.tsv",
     log:
         f"{R}/logs/merge.log",
+    localrule: True
     conda:
         "../envs/storewise.yaml"
     params:
@@ -88,12 +91,13 @@ rule shard:
     # All lists are made before a trial opens: a trial whose list is there must not overtake those
     # of earlier rounds, nor be measured beside this work.
     priority: 1
+    localrule: True
     conda:
         "../envs/storewise.yaml"
     resources:
         opening=1,
     params:
-        state=lambda wildcards: f"{R}/inputs/cache/shards.{wildcards.shards}.parquet",
+        state=lambda wildcards: f"{RESULTS}/inputs/cache/shards.{wildcards.shards}.parquet",
         seed=STUDY.seed,
     message:
         "Balancing the inputs over {wildcards.shards} shards"

@@ -5,18 +5,53 @@
 # disk would otherwise not be seen by the next phase.
 PHASES_GROUP = "phases" if STUDY.embedded == "one_host" else None
 
-if PHASES_GROUP is None:
-    workflow.localrules("gather")
+
+def before_phase(wildcards):
+    """What stands for the phase before; that one waited for those before it."""
+    trial = trial_of(wildcards)
+    names = [phase.name for phase in trial.phases]
+    return gathered(trial, names[names.index(wildcards.phase) - 1])
+
+
+def gathered(trial, phase):
+    """The file that stands for all workers of one phase, of which the next phase needs one only."""
+    return f"{R}/live/{trial.id}/{phase}.gathered"
+
+
+def phase_outputs(phase):
+    """What a job of a phase leaves in the trial's directory."""
+    if not ONE_EACH:
+        return {"index": f"{T}/{phase}.{{worker}}.workers"}
+    return {
+        "result": f"{T}/{phase}.{{worker}}.parquet",
+        "hdr": f"{T}/{phase}.{{worker}}.hlog",
+    }
+
+
+def store_output(path):
+    return directory(path) if STUDY.keep_data else temp(directory(path))
+
+
+def hosts_of_job(wildcards):
+    """How many hosts a job of several workers asks for; None where it has one worker."""
+    members = share(trial_of(wildcards)).members(int(wildcards.worker))
+    return len(members) if len(members) > 1 else None
 
 
 # What each worker's job asks for.
 WORKER = {
-    **HOSTS_OF_JOB,
     # Of each host.
     "mem_mb": per_trial(lambda trial: 1000 * (1 + trial.processes)),
     "runtime": 720,
     "node_class": "work",
 }
+if not ONE_EACH:
+    # Slurm's executor wants `mpi` where a job starts processes of its own on its hosts.
+    WORKER |= {
+        "nodes": hosts_of_job,
+        "tasks": hosts_of_job,
+        "mpi": lambda wildcards: hosts_of_job(wildcards) and "srun",
+    }
 
 
 rule load:
@@ -44,7 +79,7 @@ rule load:
         phase=LOAD,
         loads=True,
         per_job=STUDY.workers_per_job,
-        trial=per_trial(trial_param),
+        trial=TRIAL,
     message:
         "Trial {wildcards.trial}: loading, worker {wildcards.worker}"
     script:
@@ -85,6 +120,7 @@ rule gather:
     priority: 100
     group:
         PHASES_GROUP
+    localrule: PHASES_GROUP is None
     conda:
         "../envs/storewise.yaml"
     threads: 0
@@ -98,7 +134,7 @@ rule gather:
 
 rule verify:
     input:
-        before=per_trial(last_phase),
+        before=per_trial(lambda trial: gathered(trial, trial.phases[-1].name)),
         cluster=per_trial(cluster),
         session=f"{R}/live/{{trial}}/session.json",
         shards=per_trial(shards_of),
@@ -119,7 +155,7 @@ rule verify:
         runtime=240,
         node_class="work",
     params:
-        trial=per_trial(trial_param),
+        trial=TRIAL,
         per_job=STUDY.workers_per_job,
     message:
         "Trial {wildcards.trial}: verifying what was stored"

@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+from storewise.schedulers.queue import present
 from storewise.session.coordination.run import LIVE_VARIABLE, RUN_VARIABLE, open_session
 from storewise.session.coordination.trial_job import plain_job
 
@@ -14,4 +15,5 @@ with plain_job(snakemake.log[0]) as log:
         int(os.environ[LIVE_VARIABLE]),
         log,
         servers=snakemake.params.servers,
+        ask=present,
     )

@@ -1,18 +1,18 @@
-"""A run as it goes: what its log and its results say is new, brought to a view."""
+"""A run as it goes: what its results and its messages say is new, brought to a view."""
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from storewise.analysis.common.text import number
 from storewise.errors import ResultError
 from storewise.layout import TRIALS
 from storewise.run.live_view import LivePhase, LiveTrial, Moment, View
-from storewise.run.run_log import RunLog, note_of, step_of
-from storewise.run.trial_line import finished_line, phase_name, trial_name
+from storewise.run.run_log import RunLog
+from storewise.run.trial_line import failed_line, finished_line, phase_name, trial_name
 from storewise.session.coordination.listing import LiveSession
 from storewise.study.study import Study
 from storewise.study.trial import Trial
@@ -23,11 +23,11 @@ from storewise.workloads.registry import workload
 #: keeps a processor busy, so that nobody measures the view.
 EVERY, SELDOM = 1.0, 20.0
 SHARE = 50
-#: Warnings that are shown.
-_MOST = 2
+MAX_WARNINGS = 2
 #: The beginning of a line of a job's log: when, and how grave.
 _MARK = re.compile(r"\S+ \S+ (?:INFO|WARNING|ERROR) ")
-_FILES = re.compile(r"\d+ of \d+ files.*")
+#: What the workflow says of a trial that failed, or was not begun because another one did.
+_FAILED = re.compile(r"trial (?P<trial>\S+) (?P<how>ended|was not opened): (?P<reason>.+)")
 #: What a trial does beside its phases, by what its session calls it.
 _BESIDE = {"opened": "starting", "form": "forming its cluster", "verify": "verifying"}
 
@@ -48,26 +48,42 @@ class Follower:
         self._trials = {trial.id: trial for trial in study.trials()}
         self._clock = clock
         self._seen = Seen()
-        self._step = "starting Snakemake"
+        self._logged = self._newest_log(self._frame())
         self.stopping = False
         """Whether the user has asked for the end."""
-        self._frame()
         self._told = {(name, self._opened(name)) for name in self._seen.durations}
 
     def look(self) -> float:
         """Tell what is new; returns the seconds until the next look."""
         began = self._clock()
-        for line in self._log.new_lines():
-            if note := note_of(line):
-                self._view.note(note)
-            step = step_of(line)
-            self._step = step if step is not None else self._step
+        for note in self._log.new_notes():
+            self._tell(note)
         frame = self._frame()
         self._view.show(self._moment(frame))
         pause = SHARE * (self._clock() - began)
         if frame is not None:
             self._finished(frame)
         return min(max(EVERY, pause), SELDOM)
+
+    def _tell(self, note: str) -> None:
+        failed = _FAILED.fullmatch(note)
+        if failed is None:
+            self._view.note(note)
+        elif failed["how"] == "ended" and (trial := self._trials.get(failed["trial"])):
+            self._view.line(failed_line(self._study, trial, failed["reason"]), "red")
+
+    def _newest_log(self, frame: Frame | None) -> tuple[Path, Sequence[str]] | None:
+        return (frame.log, frame.lines) if frame is not None and frame.log is not None else None
+
+    def _step(self, frame: Frame | None) -> str:
+        """What the run does where no trial is measured: the job that wrote to its log last."""
+        if self.stopping:
+            return "ending the trials that run"
+        newest = self._newest_log(frame)
+        if newest is None or newest == self._logged:
+            return "planning the jobs"
+        log, lines = newest
+        return ": ".join([log.stem, *(_MARK.sub("", line) for line in lines[-1:])])
 
     def _frame(self) -> Frame | None:
         try:
@@ -91,10 +107,9 @@ class Follower:
             self._view.line(finished_line(self._study, self._trials[name], directory))
 
     def _moment(self, frame: Frame | None) -> Moment:
-        step = "ending the trials that run" if self.stopping else self._step
-        if frame is None or frame.state != "runs":
+        step = self._step(frame)
+        if frame is None or frame.state not in ("runs", "between"):
             return Moment(self._study.name, step)
-        files = _FILES.search(frame.lines[-1]) if frame.lines and not frame.sessions else None
         live = [
             self._live(self._trials[trial_of(session)], session, frame)
             for session in frame.sessions
@@ -102,12 +117,12 @@ class Follower:
         ]
         return Moment(
             self._study.name,
-            f"{step}: {files[0]}" if files and not self.stopping else step,
+            step,
             frame.done + len(frame.failed),
             frame.total,
             frame.seconds_left,
             [] if self.stopping else live,
-            [_MARK.sub("", text) for text in frame.warnings[-_MOST:]],
+            [_MARK.sub("", text) for text in frame.warnings[-MAX_WARNINGS:]],
         )
 
     def _live(self, trial: Trial, session: LiveSession, frame: Frame) -> LiveTrial:

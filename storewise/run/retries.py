@@ -1,21 +1,88 @@
-"""Which failed trials are planned again, and which are given up.
+"""Which failed trials are measured again, and which are given up.
 
-A trial that failed is planned again until it has failed `retries` times more than once. Then it has
-a file that takes it out of each later plan (`rules/plan.smk`), until ``--retry-failed``; where its
-store is not to blame, until the next run.
+One command, `snakemake` or `storewise run`, measures in *passes*: a pass measures each planned
+trial once, and the trials that failed are planned again in the next one. A trial that has failed
+`retries` times more than once gets the file `failed.json`, which takes it out of each later plan
+(``rules/plan.smk``) until that file is removed; where its store is not to blame, only until the
+next command.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import sys
+import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from storewise.atomic import write_aside
-from storewise.layout import FAILED, FAILURES
-from storewise.session.coordination.ending import host_fault
+from storewise.layout import FAILED, FAILURES, LOGS, TRIALS, VERIFIED
+from storewise.session.coordination.ending import NO_SPACE, host_fault
 from storewise.session.coordination.run import Failure, failures
 from storewise.study.study import Study
+
+#: Environment variable with the Unix time at which the command started, for its later passes.
+SINCE_VARIABLE = "STOREWISE_SINCE"
+
+
+def command_start() -> float:
+    """When the command of this process started, Unix time: now, unless this is a later pass."""
+    return float(os.environ.get(SINCE_VARIABLE) or time.time())
+
+
+def next_pass_command(program: str, arguments: Sequence[str]) -> list[str] | None:
+    """The command of this process (`sys.argv[0]`, `sys.orig_argv`) to start it once more; None
+    where it is not Snakemake's own command, but a program that uses it."""
+    path = Path(program)
+    if path.name != "snakemake" and path.parts[-2:] != ("snakemake", "__main__.py"):
+        return None
+    return [sys.executable, *arguments[1:]]
+
+
+@dataclass(frozen=True, slots=True)
+class PassEnd:
+    """What follows a pass that ended with an error."""
+
+    again: bool
+    """Whether another pass follows: trials are to be tried again, or the report is to be made
+    without those that were given up."""
+    sentences: Sequence[str]
+
+
+def end_pass(study: Study, results: Path, run: str, since: float) -> PassEnd:
+    """Decide what follows after run `run`, the pass of a command that started at `since` (Unix
+    time); give up the trials that have failed often enough."""
+    tried = attempts(study, results, since)
+    new = {trial: of for trial, of in tried.items() if of[-1].run == run}
+    full = [trial for trial, of in new.items() if NO_SPACE.search(of[-1].reason)]
+    if full:
+        return PassEnd(
+            again=False,
+            sentences=[
+                f"a disk is full, and the run has stopped: {kept(study, results)}. Make room and "
+                f"run again to go on; logs: {results / LOGS / full[0]}"
+            ],
+        )
+    sentences = []
+    for trial, of in new.items():
+        logs = results / LOGS / trial
+        if len(of) <= study.retries:
+            sentences.append(f"trial {trial} is tried again; its logs: {logs}")
+            continue
+        give_up(study, results, trial, of)
+        times = "once" if len(of) == 1 else f"{len(of)} times"
+        until = " until the next run" if host_fault(of[-1].reason) else ""
+        sentences.append(f"trial {trial} failed {times} and is left out{until}; its logs: {logs}")
+    return PassEnd(again=bool(new), sentences=sentences)
+
+
+def kept(study: Study, results: Path) -> str:
+    """How many trials need not be measured again, in words."""
+    trials = study.trials()
+    number = sum((results / TRIALS / trial.id / VERIFIED).exists() for trial in trials)
+    return f"{number} of {len(trials)} trials kept"
 
 
 def attempts(study: Study, results: Path, since: float) -> dict[str, list[Failure]]:
@@ -41,24 +108,38 @@ def give_up(study: Study, results: Path, trial_id: str, tried: Sequence[Failure]
         "reason": last.reason,
         "log_tail": last.log_tail,
         "host_fault": host_fault(last.reason),
+        "at": last.at,
     }
-    path = _mark(results, trial_id)
+    path = results / TRIALS / trial_id / FAILED
     path.parent.mkdir(parents=True, exist_ok=True)
     write_aside(path, json.dumps(mark, indent=1) + "\n")
 
 
-def given_up(study: Study, results: Path) -> list[str]:
-    """The trials that are out of the plan."""
-    return [trial.id for trial in study.trials() if _mark(results, trial.id).exists()]
+def is_given_up(results: Path, trial_id: str, since: float) -> bool:
+    """Whether a trial is out of the plan of a command that started at `since` (Unix time)."""
+    path = results / TRIALS / trial_id / FAILED
+    if not path.exists():
+        return False
+    mark = json.loads(path.read_text(encoding="utf-8"))
+    return mark.get("at", 0.0) >= since or not mark["host_fault"]
 
 
-def forget(study: Study, results: Path, *, every: bool) -> None:
-    """Plan again what was given up: `every` trial, or those whose store is not to blame."""
+def given_up(study: Study, results: Path, since: float) -> list[str]:
+    """The trials that are out of the plan of a command that started at `since` (Unix time)."""
+    return [trial.id for trial in study.trials() if is_given_up(results, trial.id, since)]
+
+
+def lost_trials(study: Study, results: Path, since: float) -> str | None:
+    """A sentence that names the trials that were given up; None where there are none."""
+    if not (lost := given_up(study, results, since)):
+        return None
+    return (
+        f"{len(lost)} of {len(study.trials())} trials failed: {', '.join(lost)}; the report has "
+        "their reasons, `storewise run --retry-failed` tries them again"
+    )
+
+
+def forget(study: Study, results: Path) -> None:
+    """Plan again what was given up."""
     for trial in study.trials():
-        mark = _mark(results, trial.id)
-        if every or (mark.exists() and '"host_fault": true' in mark.read_text(encoding="utf-8")):
-            mark.unlink(missing_ok=True)
-
-
-def _mark(results: Path, trial_id: str) -> Path:
-    return results / "trials" / trial_id / FAILED
+        (results / TRIALS / trial.id / FAILED).unlink(missing_ok=True)

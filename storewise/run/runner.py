@@ -1,24 +1,28 @@
-"""`storewise run`: call Snakemake, again after a failed trial, and end with the report."""
+"""`storewise run`: start Snakemake, show what it does, and end with the answer.
+
+All that a run means is in the workflow, so plain `snakemake` does the same (docs/snakemake.md).
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
 from types import FrameType
 
 from storewise.atomic import write_aside
 from storewise.errors import StorewiseError
-from storewise.layout import LIBRARY, LISTING, LOGS, PUBLISH_LOG, RUN_LOG, TRIALS, VERIFIED
+from storewise.layout import FAILED, LIBRARY, LISTING, PUBLISH_LOG, REPORT, RUN_LOG, TRIALS
 from storewise.processes import dies_with_parent
 from storewise.publish.results import last_attempt, published_at
 from storewise.run.follower import Follower
@@ -26,26 +30,21 @@ from storewise.run.free_space import too_little
 from storewise.run.killed import clean_up_killed_runs
 from storewise.run.live_view import Moment, View
 from storewise.run.plan import plan_line
-from storewise.run.retries import attempts, forget, give_up, given_up
-from storewise.run.run_log import RunLog, explanation, note_of, opened_trials, plain_lines
-from storewise.run.trial_line import failed_line
-from storewise.session.coordination.ending import NO_SPACE, host_fault
-from storewise.session.coordination.liveness import Process
-from storewise.session.coordination.run import Failure
-from storewise.session.coordination.run_record import RUNNER_VARIABLE, measuring_run
+from storewise.run.retries import SINCE_VARIABLE, forget, given_up, kept, lost_trials
+from storewise.run.run_log import RunLog, explanation, note_of, plain_lines
+from storewise.session.coordination.run_record import measuring_run
 from storewise.ssearch.inputs.paths import list_inputs, sample_paths
 from storewise.study.checks import too_few_repeats
-from storewise.study.load import load_study
+from storewise.study.load import find_study, load_study
 from storewise.study.study import Study
 from storewise.study.trial import node_jobs
 
-#: Seconds from the end of a host until the scheduler knows of it: ParallelCluster's daemon looks at
-#: EC2 each minute, and what it finds takes effect with its next look.
-NOTICED = 120.0
 #: Exit status: the report is there, but publishing it has failed.
 NOT_PUBLISHED = 3
 #: The variable of the XDG Base Directory Specification for a cache elsewhere than ``~/.cache``.
 CACHE_VARIABLE = "XDG_CACHE_HOME"
+#: In a plan of Snakemake, the message of rule `open_session`.
+_PLANNED = re.compile(r"^(?:local)?[jJ]ob \d+: Trial (\S+)$", re.M)
 
 
 def workflow_home() -> Path:
@@ -93,7 +92,9 @@ class Request:
             command += ["--profile", str(local) if local.is_dir() else self.profile]
             if self.cores is not None:
                 command += ["--cores", str(self.cores)]
-        command += [*more, *self.arguments, "--config", f"study={self.name}"]
+        # Snakemake would make a number of a name such as 1e3.
+        name = self.name if self.name[:1].isalpha() else find_study(self.name, home)
+        command += [*more, *self.arguments, "--config", f"study={name}"]
         if self.scale is not None:
             command.append(f"scale={self.scale}")
         return [*command, "many=true"] if self.many else command
@@ -107,146 +108,82 @@ class Stopped:
 
 
 def run_study(
-    request: Request,
-    view: View,
-    *,
-    retry_failed: bool = False,
-    verbose: bool = False,
-    clock: Callable[[], float] = time.time,
-    sleep: Callable[[float], None] = time.sleep,
+    request: Request, view: View, *, retry_failed: bool = False, verbose: bool = False
 ) -> int:
     """Run a study to its report; returns the exit status for the shell.
 
     0: every trial was measured. 1: the report is there, but trials failed for good (named in
     it). 3 (`NOT_PUBLISHED`): the report is there, but the study's `publish` failed. 2: another
     error, which the view was told. 128 and more: the user has stopped it. `verbose` leaves
-    Snakemake's log where it is printed. `clock` is Unix time.
+    Snakemake's log where it is printed.
     """
     # A shell script's background jobs ignore SIGINT. Obey one that is sent to this process.
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     study = request.study()
     results = results_of(study)
+    # Snakemake does both, too; but its log would be written over that of the run that goes on.
     clean_up_killed_runs(results, view.note)
-    # Snakemake refuses it too, later and in its own words.
     if other := measuring_run(results):
         raise StorewiseError(other)
-    forget(study, results, every=retry_failed)
+    if retry_failed:
+        forget(study, results)
+    before = _made(results), last_attempt(results)
+    since = time.time()
     with ExitStack() as stack:
         log = follower = None
         if not verbose:
             log = stack.enter_context(RunLog(results / RUN_LOG))
             follower = Follower(study, results, log, view)
-        passes = _Passes(request, study, results, log, follower, view, clock, sleep)
-        status = passes.run()
-    lost = given_up(study, results) if status in {0, NOT_PUBLISHED} else []
-    if lost:
-        view.note(
-            f"{len(lost)} of {len(study.trials())} trials failed: {', '.join(lost)}; "
-            "the report has their reasons, --retry-failed tries them again"
-        )
+        status = _snakemake(request.command(study), log, follower)
+        if isinstance(status, Stopped):
+            view.note(f"stopped: {kept(study, results)}; run again to go on")
+            return 128 + status.signal
+        lost = given_up(study, results, since)
+        _tell_lost(results, lost, since, view)
+        if 0 < status < 128 and last_attempt(results) != before[1] and not published_at(results):
+            status = NOT_PUBLISHED
+            view.note(
+                f"the results are not published, {results / PUBLISH_LOG} says why; when that is "
+                f"mended: storewise publish {quote(request.name)}"
+            )
+        elif status and not (lost and _made(results) != before[0]):
+            _tell_error(study, results, log, view)
+            return 2 if 0 < status < 128 else status
+    if sentence := lost_trials(study, results, since):
+        view.note(sentence)
     return status or (1 if lost else 0)
 
 
-@dataclass
-class _Passes:
-    """The calls of Snakemake of one run, until no trial is left to be tried again."""
+def _made(results: Path) -> int | None:
+    """When the report was made, ns; None where there is none."""
+    report = results / REPORT
+    return report.stat().st_mtime_ns if report.exists() else None
 
-    request: Request
-    study: Study
-    results: Path
-    log: RunLog | None
-    follower: Follower | None
-    view: View
-    clock: Callable[[], float]
-    sleep: Callable[[float], None]
 
-    def run(self) -> int:
-        """The exit status, but for trials that were given up."""
-        command = self.request.command(self.study)
-        started, published = self.clock(), last_attempt(self.results)
-        while True:
-            if (full := too_little(self.study, self.results)) is not None:
-                raise StorewiseError(full)
-            before = attempts(self.study, self.results, started)
-            if self.log is not None:
-                self.log.begin_pass()
-            status = _snakemake(command, self.log, self.follower)
-            if isinstance(status, Stopped):
-                return self._stopped(status.signal)
-            if status == 0:
-                return 0
-            after = attempts(self.study, self.results, started)
-            new = [t for t, tried in after.items() if len(tried) > len(before.get(t, []))]
-            if status < 0 or status >= 128 or not new:
-                return self._other_error(status, published)
-            if self._failed({trial: after[trial] for trial in new}):
-                return 2
-            until = max(after[trial][-1].until for trial in new)
-            if until:
-                until += NOTICED if self.request.profile is not None else 0.0
-                try:
-                    _await_end(until, self.view.note, self.clock, self.sleep)
-                except KeyboardInterrupt:
-                    return self._stopped(signal.SIGINT)
+def _tell_lost(results: Path, lost: Sequence[str], since: float, view: View) -> None:
+    """The ends of the logs of trials that were given up since then (Unix time)."""
+    for trial in lost:
+        mark = json.loads((results / TRIALS / trial / FAILED).read_text(encoding="utf-8"))
+        if mark["at"] >= since:
+            view.line(f"{trial}:")
+            for line in plain_lines(mark["log_tail"]):
+                view.line(f"     | {line}")
 
-    def _stopped(self, number: int) -> int:
-        self.view.note(f"stopped: {self._kept()}; run again to go on")
-        return 128 + number
 
-    def _failed(self, new: Mapping[str, Sequence[Failure]]) -> bool:
-        """Tell of trials that have failed in a pass, and give up those that have often enough; true
-        where the run is to end."""
-        trials = {trial.id: trial for trial in self.study.trials()}
-        full = [t for t, tried in new.items() if NO_SPACE.search(tried[-1].reason)]
-        for trial, tried in new.items():
-            logs = self.results / LOGS / trial
-            self.view.line(failed_line(self.study, trials[trial], tried[-1].reason), "red")
-            if full:
-                continue
-            if len(tried) <= self.study.retries:
-                self.view.note(f"trial {trial} is tried again; its logs: {logs}")
-                continue
-            give_up(self.study, self.results, trial, tried)
-            for line in plain_lines(tried[-1].log_tail):
-                self.view.line(f"     | {line}")
-            times = "once" if len(tried) == 1 else f"{len(tried)} times"
-            until = " until the next run" if host_fault(tried[-1].reason) else ""
-            self.view.note(f"trial {trial} failed {times} and is left out{until}; its logs: {logs}")
-        if full:
-            self.view.note(
-                f"a disk is full, and the run has stopped: {self._kept()}. Make room and run again "
-                f"to go on; logs: {self.results / LOGS / full[0]}"
-            )
-        return bool(full)
-
-    def _other_error(self, status: int, published: object) -> int:
-        """Say why Snakemake has ended, where that is no trial."""
-        if 0 < status < 128 and not (
-            last_attempt(self.results) in {None, published} or published_at(self.results)
-        ):
-            self.view.note(
-                f"the results are not published, {self.results / PUBLISH_LOG} says why; when that "
-                f"is mended: storewise publish {quote(self.request.name)}"
-            )
-            return NOT_PUBLISHED
-        if self.log is not None:  # else the user has seen it
-            text = self.log.of_pass()
-            why = explanation(text)
-            self.view.note(why.sentence)
-            for line in why.lines:
-                self.view.line(f"     | {line}")
-            # A trial's failure is not on record where the disk was full then.
-            if NO_SPACE.search(text) or too_little(self.study, self.results):
-                self.view.note(f"a disk is full: {self._kept()}. Make room and run again to go on")
-            self.view.note(f"Snakemake's log: {self.log.path}")
-        return 2 if 0 < status < 128 else status
-
-    def _kept(self) -> str:
-        """How many trials need not be measured again, in words."""
-        trials = self.study.trials()
-        kept = sum((self.results / TRIALS / trial.id / VERIFIED).exists() for trial in trials)
-        return f"{kept} of {len(trials)} trials kept"
+def _tell_error(study: Study, results: Path, log: RunLog | None, view: View) -> None:
+    """Say why Snakemake has ended, where that is no trial."""
+    if log is None:
+        return  # the user has seen it
+    if not log.told:
+        sentence, *lines = log.explanation()
+        view.note(sentence)
+        for line in lines:
+            view.line(f"     | {line}")
+    # A failure is not on record where the disk was full then.
+    if too_little(study, results):
+        view.note(f"a disk is full: {kept(study, results)}. Make room and run again to go on")
+    view.note(f"Snakemake's log: {log.path}")
 
 
 def plan_study(request: Request, view: View, *, verbose: bool = False) -> int:
@@ -267,13 +204,13 @@ def plan_study(request: Request, view: View, *, verbose: bool = False) -> int:
     )
     if verbose:
         view.line(done.stdout.rstrip())
-    if done.returncode:
-        view.note(explanation(done.stdout).sentence)
-        return 2
     for line in done.stdout.splitlines():
         if note := note_of(line):
             view.note(note)
-    planned = set(opened_trials(done.stdout))
+    if done.returncode:
+        view.note(explanation(done.stdout)[0])
+        return 2
+    planned = set(_PLANNED.findall(done.stdout))
     trials = [trial for trial in study.trials() if trial.id in planned]
     if trials and (few := too_few_repeats(study)):
         view.note(few)
@@ -306,20 +243,6 @@ def renew_inputs(name: str) -> str:
     return f"{listing}: {len(paths)} files, {added} added, {removed} removed"
 
 
-def _await_end(
-    until: float,
-    say: Callable[[str], None],
-    clock: Callable[[], float],
-    sleep: Callable[[float], None],
-) -> None:
-    """Wait until hosts that EC2 takes back are gone: until then a scheduler gives jobs to them."""
-    left = until - clock()
-    if left > 0:
-        say(f"waiting {left:.0f} s, until the host that is taken back is gone")
-    while (left := until - clock()) > 0:
-        sleep(min(left, 1.0))
-
-
 def slots_needed(study: Study) -> int:
     """Cores to name to Snakemake's local executor so that the trials fit that are live at once.
 
@@ -333,7 +256,7 @@ def slots_needed(study: Study) -> int:
 def _snakemake(
     command: Sequence[str], log: RunLog | None, follower: Follower | None
 ) -> int | Stopped:
-    """Run Snakemake once; returns its exit status, or the signal that stopped it."""
+    """Run Snakemake; returns its exit status, or the signal that stopped it."""
     child: subprocess.Popen[bytes] | None = None
     stopped: list[int] = []
 
@@ -354,16 +277,16 @@ def _snakemake(
             follower.stopping = True
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    environment = {**os.environ, **cache_environment(Path())}
+    environment.pop(SINCE_VARIABLE, None)
     try:
-        # If this process is killed, SIGTERM makes Snakemake end its trials in order. Snakemake
-        # records this process, so that `storewise watch` knows that another pass may follow.
-        runner = {RUNNER_VARIABLE: json.dumps(asdict(Process.current()))}
         child = subprocess.Popen(
             command,
             stdout=None if log is None else log.written,
             stderr=None if log is None else subprocess.STDOUT,
+            # If this process is killed, SIGTERM makes Snakemake end its trials in order.
             preexec_fn=dies_with_parent(signal.SIGTERM),
-            env={**os.environ, **runner, **cache_environment(Path())},
+            env=environment,
             # A Ctrl-C then reaches only this process, which passes it on once.
             process_group=0,
         )
@@ -377,7 +300,7 @@ def _snakemake(
 
 
 def _wait(child: subprocess.Popen[bytes], follower: Follower | None) -> int:
-    """Wait for Snakemake and return its exit status; `follower` follows its log meanwhile."""
+    """Wait for Snakemake and return its exit status; `follower` shows meanwhile what it does."""
     if follower is None:
         return child.wait()
     while True:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 
@@ -15,6 +16,21 @@ _QUESTIONS = (
     (["sinfo", "--noheader", "--format=%c"], re.compile(r"^(\d+)", re.MULTILINE)),
     (["pbsnodes", "-a"], re.compile(r"resources_available\.ncpus = (\d+)")),
 )
+
+
+#: Processes of a digest at most, and the variable that tells a job how many it has asked for.
+MAX_DIGEST_PROCESSES = 8
+DIGEST_VARIABLE = "STOREWISE_DIGEST_PROCESSES"
+
+
+def digest_processes(*, ask: bool) -> int:
+    """Processes of a job that digests inputs: as many as the largest host has, up to 8; a job that
+    asks for more than any host has would never start. `ask` the scheduler, once."""
+    if DIGEST_VARIABLE not in os.environ:
+        known = most_processors() if ask else None
+        number = min(MAX_DIGEST_PROCESSES, known or MAX_DIGEST_PROCESSES)
+        os.environ[DIGEST_VARIABLE] = str(number)
+    return int(os.environ[DIGEST_VARIABLE])
 
 
 def most_processors() -> int | None:

@@ -25,6 +25,12 @@ _KEY, _VALUE = 128, 256
 _NOT_IN_TAGS = re.compile(r"[^\w \-+=.:/@]")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
+#: Where a study without the key `publish` is to be published.
+NOT_SAID = (
+    "study {study} does not say where its results go: give it the key `publish: "
+    "s3://BUCKET/PREFIX`, or use `storewise publish {study} s3://BUCKET/PREFIX`"
+)
+
 
 class Publish(Section):
     """The key `publish` of a study."""

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from storewise.layout import TRIALS
 from storewise.study.trial import Trial
 
 
@@ -71,12 +72,10 @@ class Share:
         return tuple(self.store(worker) for worker in range(self.workers))
 
 
-def lost_indexes(directory: Path) -> list[Path]:
-    """Indexes in a trial's directory that name a file which is not there (any more)."""
-    if not directory.is_dir():
-        return []
+def lost_indexes(results: Path) -> list[Path]:
+    """Indexes in a directory of results that name a file which is not there (any more)."""
     return [
         index
-        for index in sorted(directory.glob("*.workers"))
-        if not all((directory / name).exists() for name in index.read_text().split())
+        for index in sorted(results.glob(f"{TRIALS}/*/*.workers"))
+        if not all((index.parent / name).exists() for name in index.read_text().split())
     ]

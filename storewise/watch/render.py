@@ -54,7 +54,7 @@ def state_words(frame: Frame) -> str:
         # The clock of the run's host may be ahead of this host's.
         return f"runs since {duration(max(0.0, frame.at - record.started))}" if record else "runs"
     if frame.state == "between":
-        return "between two passes of Snakemake"
+        return "between two passes"
     if frame.state == "killed" and record is not None:
         return (
             f"nothing runs; the last run, {record.run}, was killed or its host was lost: "

@@ -66,7 +66,7 @@ class Frame:
     at: float
     """Unix time."""
     state: State
-    """``runs``; ``between`` two passes of `storewise run`; ``ended``; ``killed``; ``unknown``:
+    """``runs``; ``between`` two passes of a run; ``ended``; ``killed``; ``unknown``:
     nothing runs, and no run has left a record."""
     record: RunRecord | None
     done: int
@@ -176,12 +176,9 @@ def _state(record: RunRecord | None, *, leased: bool) -> State:
         return "runs"
     if record is None:
         return "unknown"
-    # After a failed trial, and before the report, no Snakemake runs for a moment.
-    if record.door is not None and record.door.alive():
-        return "between"
     if record.ended is not None:
         return "ended"
-    # Between the end of its lease and its record a run lives for a moment more.
+    # After a pass with failed trials another one follows.
     return "between" if record.process.alive() else "killed"
 
 

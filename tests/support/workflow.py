@@ -21,8 +21,7 @@ def snakemake(command, directory, env=None):
     """Snakemake's command in this process; what our rules change in it is put back."""
     import snakemake.script  # it takes a second, and only tests of workflows need it
     from snakemake.cli import main
-    from snakemake.persistence import PersistenceBase
-    from snakemake.scheduling.job_scheduler import JobScheduler
+    from snakemake.logging import logger
 
     out, err = io.StringIO(), io.StringIO()
     handlers = {one: signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)}
@@ -31,8 +30,7 @@ def snakemake(command, directory, env=None):
     status = 0
     try:
         with (
-            mock.patch.object(JobScheduler, "exit_gracefully", JobScheduler.exit_gracefully),
-            mock.patch.object(PersistenceBase, "lock", PersistenceBase.lock),
+            mock.patch.object(logger, "handlers", list(logger.handlers)),
             mock.patch.object(snakemake.script, "get_source", snakemake.script.get_source),
             mock.patch.dict("os.environ", env or {}),
             contextlib.chdir(directory),

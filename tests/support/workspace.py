@@ -188,14 +188,14 @@ class Workspace:
         return time.monotonic() - start
 
     def goes_on(self) -> None:
-        """The next plain Snakemake would measure the trial anew, complains of nothing, and first
-        removes what a killed run has left."""
+        """The next plain Snakemake removes first what a killed run has left; then it would measure
+        the trial anew, and complains of nothing."""
+        forgotten = self.run([sys.executable, "-c", FORGET, str(self.results)])
+        assert forgotten.returncode == 0, forgotten.stderr
         planned = self.snakemake("-n")
         message = planned.stdout + planned.stderr
         assert planned.returncode == 0, message
         assert re.search(r"^open_session +1$", message, re.MULTILINE), message
-        forgotten = self.run([sys.executable, "-c", FORGET, str(self.results)])
-        assert forgotten.returncode == 0, forgotten.stderr
         assert self.left_behind() == []
         assert list(self.directory.glob(".snakemake/locks/*")) == []
         # What cancels a killed run's jobs is a process of its own.

@@ -23,6 +23,7 @@ from storewise.errors import Aborted, ConfigError
 from storewise.layout import FAILURES, LEASES, LIVE, TRIALS, VERIFIED
 from storewise.processes import library_environment
 from storewise.session.coordination.cluster import make_credentials, started_nodes
+from storewise.session.coordination.ending import NO_SPACE
 from storewise.session.coordination.liveness import (
     ABORT,
     FINISHED,
@@ -47,6 +48,9 @@ _log = logging.getLogger(__name__)
 LOCAL_LEASE = 25.0
 CLUSTER_LEASE = 90.0
 SMALLEST_LEASE = 2.0
+#: Seconds from the end of a host until the scheduler knows of it: ParallelCluster's daemon looks at
+#: EC2 each minute, and what it finds takes effect with its next look.
+NOTICED_SECONDS = 120.0
 POLL = 0.1
 #: Between two looks of a trial that waits for others, s.
 OPEN_POLL = 0.25
@@ -260,11 +264,6 @@ class Run:
         """Live directories of this run's trials that are aborted."""
         return [live for live in self.live() if (live / ABORT).exists()]
 
-    def active(self) -> list[Path]:
-        """Live directories of this run's trials that are neither aborted nor finished."""
-        ending = (ABORT, FINISHED)
-        return [live for live in self.live() if not any((live / name).exists() for name in ending)]
-
     def _record(self, directory: Path, scheduler: str = "", log: str = "") -> Failure | None:
         first, trial = read_abort(directory / ABORT), directory.name
         mark = directory / "failure-recorded"
@@ -322,34 +321,47 @@ def open_session(
     log: logging.Logger,
     *,
     servers: bool = False,
+    ask: Ask | None = None,
     system: System = SYSTEM,
 ) -> None:
     """Wait until fewer than `live_sessions` trials of the run are being measured, then open this
     trial's session.
 
-    A trial with `servers` gets new credentials. Raises Aborted if the run ends, or when one of its
-    trials has failed and no other is being measured: after an error Snakemake starts no new trial.
+    What is left of trials that failed is ended and removed first, and no session is opened on hosts
+    that EC2 takes back at this moment. A trial with `servers` gets new credentials. `ask` as for
+    `RemoteJobs`. Raises Aborted if the run ends, or a trial of it ended so that no other one is to
+    be opened (`ends_run`).
     """
     lease = Lease.read(results / LEASES / run)
     watch = LeaseWatch(results, run, lease.seconds, clock=system.clock)
-    logged, finished = False, {trial}
+    told, finished = "", {trial}
     while True:
         # A trial is being measured on this file system: look at few files.
         for name in listed(results / LIVE) - finished:
             if (results / LIVE / name / FINISHED).exists():
                 finished.add(name)
         others = _live_of(results, run, finished)
-        reason = watch.reason()
-        failed = [directory for directory in others if (directory / ABORT).exists()]
-        if failed and len(failed) == len(others):
-            reason = f"trial {failed[0].name} failed: {read_abort(failed[0] / ABORT).reason}"
-        if reason is not None:
+        if reason := watch.reason():
             raise Aborted(f"trial {trial} was not opened: {reason}")
-        if not failed and len(others) < live_sessions:
+        until = 0.0
+        for directory in others:
+            if not (directory / ABORT).exists():
+                continue
+            why = read_abort(directory / ABORT)
+            if ends_run(why):
+                raise Aborted(f"trial {trial} was not opened: {directory.name} ended: {why.reason}")
+            until = max(until, why.until + NOTICED_SECONDS if why.until else 0.0)
+            remove_session(results, directory, ask=ask, system=system, keep_record=True)
+        if until > system.time():
+            log.info("waiting %.0f s, until a host is gone", until - system.time())
+            while until > system.time() and watch.reason() is None:
+                system.sleep(1.0)
+        elif len(others) < live_sessions:
             break
-        if not logged:
-            log.info("waiting for %s", ", ".join(d.name for d in others))
-            logged = True
+        names = ", ".join(d.name for d in others)
+        if names != told:
+            log.info("waiting for %s", names)
+            told = names
         system.sleep(OPEN_POLL)
     live = results / LIVE / trial
     # Remove what an earlier attempt has left: results of two attempts must not mix.
@@ -361,6 +373,12 @@ def open_session(
         make_credentials(live)
     Session(trial, run, lease.seconds, system.time()).write(live)
     log.info("opened")
+
+
+def ends_run(why: Abort) -> bool:
+    """Whether no other trial is to be opened after one that ended for this reason: each would meet
+    the same full disk, or the user has ended it."""
+    return not why.failure or bool(NO_SPACE.search(why.reason))
 
 
 def _remove_if_empty(*directories: Path) -> None:
@@ -526,8 +544,11 @@ def remove_session(
     say: Callable[[str], None] = _log.warning,
     ask: Ask | None = None,
     system: System = SYSTEM,
+    keep_record: bool = False,
 ) -> list[str]:
     """Abort a trial's jobs, then remove its live directory and the stores of an unfinished trial.
+
+    With `keep_record` the live directory stays, marked as finished: it says why the trial failed.
 
     A node's directory is removed only if the session's run has made it (`made_by_run`).
 
@@ -566,7 +587,10 @@ def remove_session(
             remove_tree(place)
         else:
             say(f"not removed: {place}, which {directory} names; run {run} has not made it")
-    remove_tree(directory)
+    if keep_record:
+        (directory / FINISHED).touch()
+    else:
+        remove_tree(directory)
     return left
 
 

@@ -182,7 +182,7 @@ def trial_job(
     try:
         session = Session.read(session_file)
     except FileNotFoundError:
-        sys.exit(f"storewise: {name}: its session was removed before it started")
+        sys.exit(f"{name}: its session was removed before it started")
     live = results / LIVE / session.trial
     log.info("trial %s, %s, process %d", session.trial, name, os.getpid())
 
@@ -214,12 +214,12 @@ def trial_job(
     except Aborted as error:
         tell(error)
         log.error("%s", error)
-        sys.exit(f"storewise: {name} ended: {error}")
+        sys.exit(f"{name} ended: {error}")
     except BaseException as error:
         needed = [session_file, *map(Path, needs)]
         if isinstance(error, Exception) and _removed(live, needed, clock, sleep):
             log.error("its session was removed (%s)", error)
-            sys.exit(f"storewise: {name} ended: its session was removed")
+            sys.exit(f"{name} ended: its session was removed")
         expected = isinstance(error, StorewiseError | MemoryError | OSError)
         reason = _reason(name, error, str(log_path)).reason if expected else "unexpected error"
         log.error("%s", reason)
@@ -227,7 +227,7 @@ def trial_job(
             log.error("%s", traceback.format_exc())
         tell(error)
         if expected:
-            sys.exit(f"storewise: {reason}")
+            sys.exit(reason)
         raise
     finally:
         for number, handler in before.items():

@@ -1,24 +1,20 @@
-"""A study that goes on: what `storewise run` plans in each of its passes, and how often it tries.
+"""A study that goes on: what each pass of a command plans, and how often a trial is tried.
 
 Snakemake makes every plan, in this process; the measuring is made up: a trial that is planned
 leaves its files, or fails where the test says so.
 """
 
 import json
-import os
 import re
-import signal
-import subprocess
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 from support.workflow import snakemake
 from support.workspace import Workspace
 
-from storewise.run import runner
-from storewise.run.runner import Request, run_study
+from storewise.run.retries import SINCE_VARIABLE, end_pass, forget, given_up
 from storewise.session.coordination.liveness import Session
 from storewise.session.coordination.run import Failure
 from storewise.study.load import load_study
@@ -39,45 +35,48 @@ WHOLE = ["open", "read 0", "read 1", "verify", "write 0", "write 1"]
 Measure = Callable[[Trial], None]
 
 
-def view():
-    """A view for nobody, but for what it is told in sentences."""
-    notes = []
-    nothing = dict.fromkeys(("line", "show"), lambda *words, **style: None)
-    return SimpleNamespace(notes=notes, note=notes.append, **nothing)
-
-
 @dataclass
 class Running:
-    """A study whose runs plan with Snakemake and measure nothing. All time is made up: a pass takes
-    a second."""
+    """A study whose passes plan with Snakemake and measure nothing. All time is made up: a pass
+    takes a second."""
 
     place: Workspace
     now: float = 1e9
     #: Of each pass: the jobs of each trial, and how many shards the inputs are cut into anew.
     plans: list[dict[str, list[str]]] = field(default_factory=list)
     shards: list[set[str]] = field(default_factory=list)
-    told: SimpleNamespace = field(default_factory=view)
+    run_id: str = ""
 
     def __post_init__(self):
-        study = load_study(self.place.directory / "s.yaml")
-        self.trials = {f"{t.engine} {t.volume:g}": t for t in study.trials()}
-        self._passes = []
+        self.study = load_study(self.place.directory / "s.yaml")
+        self.trials = {f"{t.engine} {t.volume:g}": t for t in self.study.trials()}
 
     def run(self, *passes, retry_failed=False):
-        """`storewise run`, whose passes must be as many; each says what its trials do that are not
-        measured as usual."""
-        self.plans, self.shards, self.told = [], [], view()
-        self._passes = list(passes)
-        self.now += 100
-        status = run_study(
-            Request("s.yaml"), self.told, retry_failed=retry_failed, clock=lambda: self.now
-        )
-        assert self._passes == [], "fewer passes than were expected"
-        return status
+        """One command, whose passes must be as many; each says what its trials do that are not
+        measured as usual. Returns its exit status; None where the user has stopped it."""
+        self.plans, self.shards, self.now = [], [], self.now + 100
+        since, results = self.now, self.place.results
+        if retry_failed:
+            forget(self.study, results)
+        for number, does in enumerate(passes):
+            self.now += 1
+            self.run_id = f"{since}.{number}"
+            with mock.patch.dict("os.environ", {SINCE_VARIABLE: f"{since}"}):
+                jobs = self.plan()
+            assert does.keys() <= jobs.keys(), jobs
+            try:
+                failed = self.measure(jobs, does)
+            except KeyboardInterrupt:
+                return None
+            if not failed:
+                break
+            assert end_pass(self.study, results, self.run_id, since).again
+        assert number == len(passes) - 1, "fewer passes than were expected"
+        return 1 if given_up(self.study, results, since) else 0
 
-    def start(self, command, **_):
-        """In the place of `subprocess.Popen`: plans, then measures what is planned."""
-        done = snakemake([*command, "--dry-run"], self.place.directory)
+    def plan(self):
+        """The planned jobs of each trial."""
+        done = snakemake(self.place.command("-n"), self.place.directory)
         assert done.returncode == 0, done.stdout + done.stderr
         jobs = {}
         names = {trial.id: name for name, trial in self.trials.items()}
@@ -89,28 +88,18 @@ class Running:
                 jobs.setdefault(names[trial], []).append(text)
         self.plans.append({name: sorted(found) for name, found in jobs.items()})
         self.shards.append(set(re.findall(r"Balancing the inputs over (\S+) shards", done.stdout)))
-        self.now += 1
-        does = self._passes.pop(0)
-        assert does.keys() <= jobs.keys(), jobs
-        failed = stopped = False
-        for name in ("inputs", *jobs):
+        return jobs
+
+    def measure(self, jobs, does):
+        """Whether a planned trial fails."""
+        self.listed()
+        failed = False
+        for name in jobs:
             try:
-                does.get(name, self.measured)(self.trials[name]) if name in jobs else self.listed()
+                does.get(name, self.measured)(self.trials[name])
             except RuntimeError:
                 failed = True
-            except KeyboardInterrupt:
-                stopped = True
-                break
-
-        def wait(pause=None):
-            nonlocal stopped
-            if stopped:
-                stopped = False
-                signal.raise_signal(signal.SIGINT)
-            return 1 if failed else 0
-
-        failed |= stopped
-        return SimpleNamespace(wait=wait, terminate=lambda: None, pid=1)
+        return failed
 
     def listed(self):
         """The inputs are listed and cut, older than all that comes of them."""
@@ -146,7 +135,7 @@ class Running:
     def record(self, trial, reason):
         path = self.place.results / "failures" / f"{trial.id}.jsonl"
         path.parent.mkdir(parents=True, exist_ok=True)
-        failure = Failure(trial.id, reason, "the log's end", "run", self.now)
+        failure = Failure(trial.id, reason, "the log's end", self.run_id, self.now)
         with path.open("a") as file:
             file.write(json.dumps(asdict(failure)) + "\n")
 
@@ -164,14 +153,6 @@ def study(tmp_path, monkeypatch):
     place.write_study(STUDY)
     running = Running(place)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(os, "killpg", lambda *_: None)
-    monkeypatch.setattr(
-        runner,
-        "subprocess",
-        SimpleNamespace(
-            Popen=running.start, STDOUT=subprocess.STDOUT, TimeoutExpired=subprocess.TimeoutExpired
-        ),
-    )
     return running
 
 
@@ -198,9 +179,7 @@ def test_a_trial_that_fails_is_tried_as_often_as_the_study_says(study):
 
 
 def test_an_interrupted_pass_is_no_attempt(study):
-    status = study.run({"duckdb 1": study.interrupted})
-    assert status == 130
-    assert study.told.notes[-1].endswith("of 3 trials kept; run again to go on")
+    assert study.run({"duckdb 1": study.interrupted}) is None
     done = {n for n, t in study.trials.items() if (study.place.results / "trials" / t.id).exists()}
     status = study.run({"duckdb 1": study.fails}, {})
     assert status == 0, "one failure alone is tried again"

@@ -82,26 +82,34 @@ def teller(trial, job, rate, age=0.0):
     return JobStatus(trial, progress, age)
 
 
-def test_before_anything_runs_the_log_says_what_is_done(run):
+def test_where_no_trial_is_measured_the_newest_log_says_what_is_done(run):
+    old = {"state": "ended", "log": Path("logs/close.log"), "lines": ["done"]}
+    run.frame = old
     follower = run.follower()
-    follower.look()
     run.say("Building DAG of jobs...", "storewise: riak is left out: none", "x")
     follower.look()
-    run.say("Select jobs to execute...")
-    follower.look()
-    run.say("Job 7: Digesting part 0 of the inputs", "half a line"[:4])
-    run.frame = {"state": "between"}
-    follower.look()
-    steps = ["starting Snakemake", "planning the jobs", "planning the jobs"]
-    assert run.moments == [Moment("s", s) for s in [*steps, "digesting part 0 of the inputs"]]
+    assert run.moments == [Moment("s", "planning the jobs")]
     assert run.notes == ["riak is left out: none"]
-    # Files are counted while no trial is measured.
-    run.frame = {"lines": ["x", "2026-01-01 10:00:00,1 INFO 3 of 9 files, 1 GB"]}
+    line = "2026-01-01 10:00:00,1 INFO 3 of 9 files, 1 GB"
+    run.frame = {"log": Path("logs/digest.0.log"), "lines": ["x", line]}
     follower.look()
-    assert run.moments[-1].step == "digesting part 0 of the inputs: 3 of 9 files, 1 GB"
+    assert run.moments[-1].step == "digest.0: 3 of 9 files, 1 GB"
+    run.frame["lines"] = []
+    follower.look()
+    assert run.moments[-1].step == "digest.0"
     follower.stopping = True
     follower.look()
-    assert run.moments[-1].step.startswith("ending the trials that run")
+    assert run.moments[-1].step == "ending the trials that run"
+
+
+def test_a_failed_trial_has_a_line(run):
+    one = run.study.trials()[0].id
+    follower = run.follower()
+    run.say(f"storewise: trial {one} ended: c.0: broken", "storewise: trial x ended: no")
+    run.say("storewise: trial y was not opened: full", f"storewise: trial {one} is tried again")
+    follower.look()
+    assert run.lines == ["FAIL SQLite, repeat 1: c.0: broken"]
+    assert run.notes == [f"trial {one} is tried again"]
 
 
 def test_what_a_trial_does_now(run):
@@ -122,7 +130,7 @@ def test_what_a_trial_does_now(run):
     (moment,) = run.moments
     name = "SQLite, repeat 1"
     phases = [LivePhase("load", "now", "1,030/s"), LivePhase("c", "next", "")]
-    assert moment == Moment("s", "starting Snakemake", 2, 5, 50.0, moment.trials, ["b", "c"])
+    assert moment == Moment("s", "planning the jobs", 2, 5, 50.0, moment.trials, ["b", "c"])
     assert moment.trials == [LiveTrial(name, "", phases)]
     # The next phase: the part of the first is there.
     part = run.results / "trials" / one / "load.0.parquet"

@@ -1,5 +1,4 @@
-"""The passes of a run: what is planned again, what is told, and how it ends, with a Snakemake that
-is none."""
+"""`storewise run`: what is told, and how it ends, with a Snakemake that is none."""
 
 import json
 import os
@@ -8,23 +7,21 @@ import signal
 import subprocess
 import sys
 from collections import namedtuple
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from unittest import mock
 
 import pytest
-from support.fake_time import FakeTime
 from support.paths import ROOT
 
 from storewise.errors import ConfigError, StorewiseError
 from storewise.layout import LIBRARY
 from storewise.run import runner
 from storewise.run.plan import plan_line
-from storewise.run.retries import attempts, forget, give_up, given_up
+from storewise.run.retries import SINCE_VARIABLE
 from storewise.run.runner import (
-    NOTICED,
     Request,
     cache_environment,
     plan_study,
@@ -34,14 +31,9 @@ from storewise.run.runner import (
     slots_needed,
     workflow_home,
 )
-from storewise.session.coordination.liveness import Process
-from storewise.session.coordination.run import Failure
-from storewise.session.coordination.run_record import RUNNER_VARIABLE
 from storewise.study.load import load_study
 
 STUDY = "workload: ycsb\nengines: [sqlite, duckdb]\nphases: [load: {recordcount: 10}]\nretries: 1\n"
-BROKEN = "load.0: broken"
-FULL = "load.0: [Errno 28] No space left on device (on host a)"
 RESULTS = Path("results/s")
 Usage = namedtuple("Usage", "total used free")
 
@@ -63,77 +55,51 @@ class Told:
 
 
 @dataclass
-class Pass:
-    """What one pass of Snakemake does, and how it ends."""
+class Snakemake:
+    """Stands for `subprocess.Popen`."""
 
-    status: int = 1
-    failed: Sequence[tuple[str, str]] = ()  # trials and reasons
+    study: object
+    status: int = 0
     log: str = ""
     does: Callable[[], object] = lambda: None
-    tail: str = ""
-    until: float = 0.0
-
-
-class Snakemake:
-    """Stands for `subprocess.Popen`: each call is the next pass, and all time is its own."""
-
     pid = 7
-
-    def __init__(self, study, time):
-        self.study, self.time = study, time
-        self.passes, self.begun, self.command, self.waits = [], [], [], []
-        self.terminated = 0
+    terminated = 0
 
     def __call__(self, command, **options):
-        self.command = command
-        self.begun.append(options)
-        self._pass = self.passes.pop(0)
-        self._done = False
+        self.command, self.options, self.waits, self.done = command, options, [], False
         return self
 
     def wait(self, pause=None):
         self.waits.append(pause)
-        if not self._done:
-            self._done = True
-            self.time.spend(1)
-            if self._pass.log:
-                self.begun[-1]["stdout"].write(self._pass.log.encode())
-                self.begun[-1]["stdout"].flush()
-            for trial, reason in self._pass.failed:
-                fail(trial, reason, self.time.now, self._pass.tail, self._pass.until)
-            self._pass.does()
+        if not self.done:
+            self.done = True
+            if self.log:
+                self.options["stdout"].write(self.log.encode())
+                self.options["stdout"].flush()
+            self.does()
             if pause is not None:
                 raise subprocess.TimeoutExpired("snakemake", pause)
-        return self._pass.status
+        return self.status
 
     def terminate(self):
         self.terminated += 1
 
-    def run(self, *passes, **options):
-        """`storewise run` with these passes, all of which must be needed."""
-        self.time.spend(1)
-        self.passes, told = list(passes), Told()
-        request = options.pop("request", Request("s.yaml"))
-        own = {"clock": self.time.clock, "sleep": self.time.sleep}
-        status = run_study(request, told, **{**own, **options})
-        assert self.passes == []
-        return status, told
+    def run(self, status=0, log="", does=lambda: None, **options):
+        """`storewise run` with a Snakemake that does this and ends so."""
+        self.status, self.log, self.does, told = status, log, does, Told()
+        return run_study(options.pop("request", Request("s.yaml")), told, **options), told
 
 
-def fail(trial, reason, at, tail="", until=0.0):
-    """A failed attempt, as a run records it."""
-    path = RESULTS / "failures" / f"{trial}.jsonl"
+def give_up(trial, at=2e9, tail=""):
+    """As a run leaves a trial that it has given up."""
+    path = RESULTS / "trials" / trial / "failed.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as file:
-        file.write(json.dumps(asdict(Failure(trial, reason, tail, "r", at, until))) + "\n")
+    path.write_text(json.dumps({"host_fault": False, "at": at, "log_tail": tail}))
 
 
-def marks():
-    """Trials that were given up, and after how many attempts."""
-    return {
-        path.parent.name: json.loads(path.read_text())["attempts"]
-        for path in RESULTS.glob("trials/*/failed.json")
-    }
+def report():
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    (RESULTS / "report.html").write_text("made")
 
 
 @pytest.fixture
@@ -145,191 +111,76 @@ def study(tmp_path, monkeypatch):
 
 @pytest.fixture
 def snakemake(study, monkeypatch):
-    made = Snakemake(study, FakeTime(start=5000))
+    made = Snakemake(study)
     monkeypatch.setattr(runner.subprocess, "Popen", made)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(1 << 40, 0, 1 << 40))
     return made
 
 
-@pytest.mark.parametrize("earlier", [0, 5])
-@pytest.mark.parametrize(
-    ("retries", "fails", "given"), [(0, 1, 1), (1, 2, 2), (1, 1, 0), (3, 3, 0)]
-)
-def test_a_trial_has_its_attempts_in_each_run(snakemake, retries, fails, given, earlier):
-    """What failed in runs before this one, also a moment before it, does not count."""
-    Path("s.yaml").write_text(STUDY.replace("retries: 1", f"retries: {retries}"))
-    name = snakemake.study.trials()[0].id
-    for number in range(earlier):
-        fail(name, BROKEN, snakemake.time.now + 0.999 - number)
-    passes = [Pass(failed=[(name, BROKEN)])] * fails + [Pass(0)]
-    status, told = snakemake.run(*passes)
-    assert (status, marks()) == (1 if given else 0, {name: given} if given else {})
-    again = sum("is tried again" in note for note in told.notes)
-    assert again == (fails - 1 if given else fails)
-    times = "once" if given == 1 else f"{given} times"
-    assert (f"trial {name} failed {times} and is left out" in str(told.notes)) == bool(given)
-    assert given_up(snakemake.study, RESULTS) == ([name] if given else [])
-
-
-def test_each_trial_is_counted_by_itself(snakemake):
+def test_trials_that_were_given_up_are_told_and_planned_again_where_the_user_says_so(snakemake):
     one, two = (trial.id for trial in snakemake.study.trials())
-    fails = [(one, BROKEN), (two, BROKEN), (two, "load.0: other")]
-    status, told = snakemake.run(*(Pass(failed=[failed]) for failed in fails), Pass(0))
-    assert (status, marks()) == (1, {two: 2})
-    assert [note.split(";")[0] for note in told.notes] == [
-        f"trial {one} is tried again",
-        f"trial {two} is tried again",
-        f"trial {two} failed 2 times and is left out",
-        f"1 of 2 trials failed: {two}",
-    ]
-    mark = json.loads((RESULTS / "trials" / two / "failed.json").read_text())
-    assert mark == {
-        **{"trial": two, "factors": snakemake.study.trials()[1].factors, "repeat": 1},
-        **{"attempts": 2, "reason": "load.0: other", "log_tail": "", "host_fault": False},
-    }
-
-
-def test_what_was_given_up_is_planned_again_where_the_user_says_so(snakemake):
-    study, name = snakemake.study, snakemake.study.trials()[0].id
-    assert attempts(study, RESULTS, 0.0) == {}
-    for at in (1.0, 2.0, 3.0):
-        fail(name, BROKEN, at)
-    tried = attempts(study, RESULTS, 2.0)
-    assert {trial: [f.at for f in of] for trial, of in tried.items()} == {name: [2.0, 3.0]}
-    (RESULTS / "trials" / name).mkdir(parents=True)  # it had come as far as that
-    give_up(study, RESULTS, name, tried[name])
-    status, told = snakemake.run(Pass(0))
-    assert (status, marks()) == (1, {name: 2}), "nobody has asked for it"
-    assert told.notes[0].startswith(f"1 of 2 trials failed: {name}; ")
-    assert snakemake.run(Pass(0), retry_failed=True)[0] == 0
-    assert marks() == {}
-    forget(study, RESULTS, every=True)
-
-
-def test_a_trial_that_failed_by_its_host_is_repeated_by_the_next_run(snakemake):
-    one, two = (trial.id for trial in snakemake.study.trials())
-    lost = Pass(failed=[(one, "load lost its host n7: Slurm says that it is gone (NODE_FAIL)")])
-    broken = Pass(failed=[(two, BROKEN)])
-    status, told = snakemake.run(lost, lost, broken, broken, Pass(0))
-    assert (status, marks()) == (1, {one: 2, two: 2})
-    assert f"trial {one} failed 2 times and is left out until the next run" in str(told.notes)
-    assert snakemake.run(Pass(0))[0] == 1
-    assert marks() == {two: 2}, "its store is to blame"
-
-
-def test_the_log_of_the_last_attempt_is_shown(snakemake):
     tail = 'ERROR broken\nTraceback (most recent call last):\n  File "x", line 1\nIOError: broken'
-    name = snakemake.study.trials()[0].id
-    broken = Pass(failed=[(name, BROKEN)], tail=tail)
-    _, told = snakemake.run(broken, broken, Pass(0))
-    fails = f"FAIL {'DuckDB' if name.startswith('duckdb') else 'SQLite'}: {BROKEN}"
-    assert told.lines == [fails, fails, "     | ERROR broken", "     | IOError: broken"]
-    assert told.notes[0] == f"trial {name} is tried again; its logs: results/s/logs/{name}"
-    assert told.notes[1].endswith(f"is left out; its logs: results/s/logs/{name}")
+
+    def fails():
+        give_up(one, at=1.0, tail="of an earlier run")
+        give_up(two, tail=tail)
+        report()
+
+    said = f"storewise: trial {two} ended: load.0: broken\nstorewise: trial {two} failed 2 times\n"
+    status, told = snakemake.run(1, said, fails)
+    assert status == 1
+    name = "DuckDB" if two.startswith("duckdb") else "SQLite"
+    lines = [f"{two}:", "     | ERROR broken", "     | IOError: broken"]
+    assert told.lines == [f"FAIL {name}: load.0: broken", *lines]
+    assert told.notes[0] == f"trial {two} failed 2 times"
+    assert told.notes[1].startswith("2 of 2 trials failed: ") and one in told.notes[1]
+    # Nobody has asked for them, and nothing is left to do.
+    assert snakemake.run(0)[0] == 1
+    assert snakemake.run(0, retry_failed=True)[0] == 0
+    assert list(RESULTS.glob("trials/*/failed.json")) == []
 
 
-def test_a_full_disk_ends_the_run_at_once(snakemake):
-    """No trial is given up for it, nor another that failed in the same pass, and the next run has
-    all its attempts."""
-    one, two = (trial.id for trial in snakemake.study.trials())
-    Path("s.yaml").write_text(STUDY.replace("retries: 1", "retries: 0"))
-    status, told = snakemake.run(Pass(failed=[(one, BROKEN), (two, FULL)]))
-    assert (status, marks()) == (2, {})
-    assert [line.partition(": ")[2] for line in told.lines] == [BROKEN, FULL]
-    (note,) = told.notes
-    assert note.startswith("a disk is full, and the run has stopped: 0 of 2 trials kept.")
-    assert note.endswith(f"logs: results/s/logs/{two}")
-    assert snakemake.run(Pass(0))[0] == 0
-
-
-def test_too_little_space_is_refused_before_each_pass(snakemake, monkeypatch):
-    free = [1 << 40]
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(9 << 40, 0, free[0]))
-    name = snakemake.study.trials()[0].id
-
-    def fill():
-        free[0] = 3 << 20
-
-    with pytest.raises(StorewiseError, match=r"results/s has 3\.00 MiB free, and .* 256 MiB"):
-        snakemake.run(Pass(failed=[(name, BROKEN)], does=fill))
-    assert len(snakemake.begun) == 1
-    with pytest.raises(StorewiseError, match="there is not enough space"):
-        snakemake.run()
-    # Snakemake's own end may tell it, or the disk itself.
-    free[0] = 1 << 40
-    status, told = snakemake.run(Pass(log="OSError: [Errno 28] No space left on device\n"))
-    assert status == 2 and told.notes[1].startswith("a disk is full: 0 of 2 trials kept.")
-    status, told = snakemake.run(Pass(log="Error: x\n", does=fill))
-    assert status == 2 and told.notes[1].startswith("a disk is full")
-
-
-def test_an_end_without_a_failed_trial_is_no_reason_to_try_again(snakemake):
-    """Also not where trials have failed earlier in the run, or where something has killed it."""
-    failed = [(snakemake.study.trials()[0].id, BROKEN)]
-    first = Pass(failed=failed, log="Error: of the first pass\n")
+def test_an_error_that_is_no_trial_s(snakemake, monkeypatch):
+    """Also where trials were given up before, and nothing was made of the rest."""
+    give_up(snakemake.study.trials()[0].id, at=1.0)
     for status, returned in ((1, 2), (2, 2), (127, 2), (-9, -9), (128, 128), (137, 137)):
-        killed = failed if returned != 2 else []
-        code, told = snakemake.run(first, Pass(status, log="Error: no cores\n", failed=killed))
+        code, told = snakemake.run(status, "Error: no cores\n")
         assert code == returned
-        assert told.notes[1:] == ["no cores", "Snakemake's log: results/s/logs/run.log"]
-        assert marks() == {}
-
-
-def test_lines_of_a_log_explain_an_error_where_snakemake_s_own_are_not_shown(snakemake):
-    _, told = snakemake.run(Pass(log="a\nKilled\n"))
+        assert told.notes == ["no cores", "Snakemake's log: results/s/logs/run.log"]
+    # What the workflow has told itself is enough.
+    status, told = snakemake.run(1, "storewise: a disk is full\nError: x\n")
+    assert (status, told.notes[:1]) == (2, ["a disk is full"]) and len(told.notes) == 2
+    _, told = snakemake.run(1, "a\nKilled\n")
     assert told.notes[0] == "Snakemake has ended with an error"
     assert told.lines == ["     | a", "     | Killed"]
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(1 << 40, 0, 3 << 20))
+    status, told = snakemake.run(1, "Error: x\n")
+    assert status == 2 and told.notes[1].startswith("a disk is full: 0 of 2 trials kept.")
     shutil.rmtree(RESULTS)
-    status, told = snakemake.run(Pass(), verbose=True)
+    status, told = snakemake.run(1, verbose=True)
     assert (status, told.notes, told.steps, RESULTS.exists()) == (2, [], [], False)
-    assert snakemake.begun[1]["stdout"] is snakemake.begun[1]["stderr"] is None
-    assert snakemake.waits[-1] is None
+    assert snakemake.options["stdout"] is snakemake.options["stderr"] is None
+    assert snakemake.waits == [None]
 
 
 def test_a_run_that_is_stopped_says_what_is_kept(snakemake, monkeypatch):
-    """By Ctrl-C or SIGTERM, in whatever pass; Snakemake ends its trials first."""
-    one, two = (trial.id for trial in snakemake.study.trials())
-    verified = RESULTS / "trials" / two / "verify.parquet"
+    """By Ctrl-C or SIGTERM; Snakemake ends its trials first."""
+    verified = RESULTS / "trials" / snakemake.study.trials()[1].id / "verify.parquet"
     verified.parent.mkdir(parents=True)
     verified.touch()
-
     sent = []
     monkeypatch.setattr(os, "killpg", lambda *told: sent.append(told))
     before = [signal.getsignal(number) for number in (2, 15)]
     for number in (2, 15):
-        last = Pass(1, does=partial(signal.raise_signal, number), failed=[(one, BROKEN)])
-        status, told = snakemake.run(Pass(failed=[(one, BROKEN)]), last)
+        status, told = snakemake.run(1, does=partial(signal.raise_signal, number))
         assert status == 128 + number
-        assert told.notes[1:] == ["stopped: 1 of 2 trials kept; run again to go on"]
+        assert told.notes == ["stopped: 1 of 2 trials kept; run again to go on"]
         assert told.steps[-1] == "ending the trials that run"
-        assert (snakemake.terminated, marks()) == (number // 15, {})
+        assert snakemake.terminated == number // 15
     # It had just ended well.
-    assert snakemake.run(Pass(0, does=partial(signal.raise_signal, 2)))[0] == 0
+    assert snakemake.run(0, does=partial(signal.raise_signal, 2))[0] == 0
     assert sent == [(snakemake.pid, 2)] * 2, "Ctrl-C: to its jobs, too"
     assert [signal.getsignal(number) for number in (2, 15)] == before
-
-
-def test_jobs_are_given_to_no_host_that_is_taken_back(snakemake):
-    """The next pass begins when it is gone, and with a scheduler when that knows it."""
-
-    def taken(seconds):
-        failed = [(snakemake.study.trials()[0].id, "load.0: taken back")]
-        return Pass(failed=failed, until=snakemake.time.now + seconds)
-
-    begun = snakemake.time.now
-    status, told = snakemake.run(taken(12.5), Pass(0))
-    assert (status, snakemake.time.now) == (0, begun + 13.5)
-    assert told.notes[1:] == ["waiting 10 s, until the host that is taken back is gone"]
-    assert snakemake.time.sleeps == [1.0] * 10 + [0.5]
-    begun = snakemake.time.now
-    request = Request("s.yaml", profile="slurm")
-    assert snakemake.run(taken(6), Pass(0), request=request)[0] == 0
-    assert snakemake.time.now == begun + 6 + NOTICED + 1
-
-    status, told = snakemake.run(taken(99), sleep=mock.Mock(side_effect=KeyboardInterrupt))
-    assert status == 130 and told.notes[-1].startswith("stopped: 0 of 2")
-    # It is gone already.
-    assert len(snakemake.run(taken(2), Pass(0))[1].notes) == 1
 
 
 def test_a_report_that_could_not_be_published(snakemake):
@@ -338,32 +189,29 @@ def test_a_report_that_could_not_be_published(snakemake):
     log = RESULTS / "logs" / "publish.log"
 
     def publish():
+        report()
         log.write_text("no such bucket\n")
-        os.utime(log, ns=(0, snakemake.time.ns))
+        give_up(name)
 
-    broken = Pass(failed=[(name, BROKEN)])
-    status, told = snakemake.run(broken, broken, Pass(1, does=publish))
+    status, told = snakemake.run(1, does=publish)
     assert status == runner.NOT_PUBLISHED == 3
-    assert told.notes[2].startswith("the results are not published, results/s/logs/publish.log")
-    assert told.notes[2].endswith(": storewise publish s.yaml")
-    assert told.notes[3].startswith(f"1 of 2 trials failed: {name}")
+    assert told.notes[0].startswith("the results are not published, results/s/logs/publish.log")
+    assert told.notes[0].endswith(": storewise publish s.yaml")
+    assert told.notes[1].startswith(f"1 of 2 trials failed: {name}")
     # That was another run, and this one has not come so far.
-    status, told = snakemake.run(Pass(1, log="Error: no cores\n"))
+    status, told = snakemake.run(1, "Error: no cores\n")
     assert (status, told.notes[0]) == (2, "no cores")
-    (RESULTS / "report.html").touch()
-    (RESULTS / "published.json").write_text('{"place": "s3://x"}')
-    assert snakemake.run(Pass(1, does=publish))[0] == 2, "that was not why"
-    assert snakemake.run(Pass(-9, does=publish))[0] == -9
 
 
 def test_what_snakemake_is_called_with(snakemake, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null/cache")
     monkeypatch.setattr(runner, "dies_with_parent", lambda number: ("dies", number))
-    assert snakemake.run(Pass(0))[0] == 0
-    (options,) = snakemake.begun
+    monkeypatch.setenv(SINCE_VARIABLE, "1.0")
+    assert snakemake.run()[0] == 0
+    options = snakemake.options
     assert options["preexec_fn"] == ("dies", signal.SIGTERM), "it ends its trials in order"
     assert options["stderr"] == subprocess.STDOUT
-    assert json.loads(options["env"][RUNNER_VARIABLE]) == asdict(Process.current())
+    assert SINCE_VARIABLE not in options["env"], "it is a first pass"
     assert options["env"]["XDG_CACHE_HOME"] == str(Path(".snakemake/cache").absolute())
     assert options["env"]["PATH"] == os.environ["PATH"]
     assert snakemake.command == Request("s.yaml").command(snakemake.study)
@@ -391,6 +239,14 @@ def test_the_command_line(study):
         assert words in command(**asked)
         others = ("scale=", "many=true", "--cores", "--dry-run")
         assert not [word for word in others if word not in words and word in command(**asked)]
+
+
+def test_a_name_that_snakemake_would_read_as_a_number_is_given_as_a_path(study):
+    Path("config/studies").mkdir(parents=True)
+    Path("Snakefile").touch()
+    Path("rules").mkdir()
+    shutil.copy("s.yaml", "config/studies/1e3.yaml")
+    assert Request("1e3").command(study)[-1] == f"study={Path.cwd()}/config/studies/1e3.yaml"
 
 
 def test_the_widest_trials_fit_on_the_cores(study, monkeypatch):

@@ -4,7 +4,7 @@ import pytest
 from snakemake_executor_plugin_pbs import messages
 
 from storewise.errors import ConfigError
-from storewise.run.run_log import explanation, note_of
+from storewise.run.run_log import note_of
 from storewise.schedulers import pbs
 
 #: What Snakemake's remote executors append to each error, without a space.
@@ -58,23 +58,6 @@ def test_what_a_user_who_waits_is_told():
     ]
     assert [pbs.notice(line) for line in said] == [note_of(line) for line in said] == said
     assert pbs.notice(messages.submitted("7", "12.login", "a", LOG)) is None
-
-
-def test_why_a_job_of_no_trial_has_failed():
-    def told(said):
-        logs = f"results/s/logs/merge.log, {LOG} (check log file(s) for error details)"
-        return explanation(
-            f"Error in rule merge:\n    message: {said}{APPENDED}\n    jobid: 6\n    log: {logs}\n"
-        ).sentence
-
-    what = "was ended by PBS: mem 9000kb exceeded limit 8000kb"
-    assert told(messages.failed("12.login", "merge", what, LOG)) == (
-        f"the job `merge` failed; PBS says: mem 9000kb exceeded limit 8000kb; its log is {LOG}"
-    )
-    said = messages.failed("1.x", "merge", "ended with exit status 1", LOG)
-    assert told(said) == "the job `merge` failed; its log is results/s/logs/merge.log"
-    said = messages.refused("merge", "qsub: Unknown queue", "qsub -q x", "look at the queue")
-    assert told(said) == f"the job `merge` was refused: {said}"
 
 
 def test_hosts_of_classes_in_one_queue():

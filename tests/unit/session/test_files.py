@@ -10,6 +10,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import psutil
 import pytest
 from support.fake_time import FakeTime
 from support.session import MadeHost, opened
@@ -22,7 +23,8 @@ from storewise.session.coordination.liveness import FINISHED, Process, Session, 
 from storewise.session.coordination.private import check_private, make_private, unsafe_parents
 from storewise.session.coordination.progress import JobProgress, ProgressFile, progress_of
 from storewise.session.coordination.run import Lease, Run, live_leases
-from storewise.session.coordination.run_record import RUNNER_VARIABLE, measuring_run, read_record
+from storewise.session.coordination.run_record import measuring_run, read_record
+from storewise.session.coordination.system import SYSTEM
 from storewise.study.trial import Phase, Trial
 
 LOG = logging.getLogger("test")
@@ -156,32 +158,35 @@ def test_a_lease_of_another_run_is_told(tmp_path):
 
 
 def test_a_run_s_record_tells_who_measures(tmp_path, monkeypatch):
-    monkeypatch.delenv(RUNNER_VARIABLE, raising=False)
     assert read_record(tmp_path) is None and measuring_run(tmp_path) is None
-    door = Process.current()
-    monkeypatch.setenv(RUNNER_VARIABLE, json.dumps(asdict(door)))
+    own = Process.current()
     monkeypatch.setattr(run_record.time, "time", lambda: 1e9)
     trials = {"a": "sqlite", "b": "duckdb"}
     run_record.begin(tmp_path, "r", trials, ("b",), 2)
     record = read_record(tmp_path)
     assert (record.run, record.started, record.measuring) == ("r", 1e9, ("b",))
-    assert (record.door, record.live_sessions, record.ended) == (door, 2, None)
+    assert (record.process, record.live_sessions, record.ended) == (own, 2, None)
     assert record.trials == trials
-    # Its `storewise run` lives, between two Snakemakes; that one is not told of itself.
-    assert measuring_run(tmp_path) is None
-    monkeypatch.delenv(RUNNER_VARIABLE)
+    assert measuring_run(tmp_path) is None, "not told of itself"
+    # Another process, between two passes.
+    parent = psutil.Process(os.getppid())
+    other = replace(own, pid=parent.pid, started=SYSTEM.started(parent.pid))
+    replace(record, process=other).write(tmp_path)
     since = f" since {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(1e9))}"
-    who = f"by process {os.getpid()} on host {door.host}{since}. It"
+    who = f"by process {other.pid} on host {own.host}{since}. It"
     assert who in str(measuring_run(tmp_path))
-    record = replace(record, door=replace(door, started=1.0))
-    record.write(tmp_path)
-    assert measuring_run(tmp_path) is None, "that one has ended"
+    for ended in ({"ended": 1e9}, {"process": replace(other, started=1.0)}):
+        replace(record, process=other).write(tmp_path)
+        replace(record, **ended).write(tmp_path)
+        assert measuring_run(tmp_path) is None, "that one has ended"
     (tmp_path / "leases").mkdir()
-    Lease("r", door, 25.0).write(tmp_path / "leases")
+    Lease("r", own, 25.0).write(tmp_path / "leases")
     assert since in str(measuring_run(tmp_path))
-    run_record.end(tmp_path, "another", "why")
-    assert read_record(tmp_path) == record
-    run_record.end(tmp_path, "r", "why")
+    replace(record, process=other).write(tmp_path)
+    run_record.end(tmp_path, "why")
+    assert read_record(tmp_path) == replace(record, process=other), "another process's"
+    record.write(tmp_path)
+    run_record.end(tmp_path, "why")
     assert read_record(tmp_path) == replace(record, ended=1e9, reason="why")
     (tmp_path / "run.json").write_text("{}")
     assert read_record(tmp_path) is None, "of another version"

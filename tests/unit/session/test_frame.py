@@ -38,6 +38,7 @@ from storewise.session.coordination.liveness import (
     remove_tree,
 )
 from storewise.session.coordination.run import (
+    NOTICED_SECONDS,
     Lease,
     Run,
     failures,
@@ -111,8 +112,8 @@ def test_what_the_end_of_a_job_says(tmp_path, raised, reason):
     ended = isinstance(raised, int)
     assert (why.reason, why.killed) == (reason, "read.0" if ended else "")
     assert why.failure == (not aborted and raised != signal.SIGINT)
-    said = f"storewise: read.0 ended: {reason}" if aborted else f"storewise: {reason}"
-    assert told == "raised" if odd else told.startswith("storewise: read.0" if ended else said)
+    said = f"read.0 ended: {reason}" if aborted else reason
+    assert told == "raised" if odd else told.startswith("read.0" if ended else said)
     assert why.log == str(tmp_path / "logs" / "read.0.log")
     assert " ERROR " in log
     assert ("Traceback" in log) == (not isinstance(raised, StorewiseError | int))
@@ -324,15 +325,25 @@ def test_a_trial_is_opened_in_a_place_that_has_nothing_of_an_earlier_life(tmp_pa
     assert Session.read(place / "session.json") == Session("new", run.id, 25.0, own_time.now)
     open_session(tmp_path, "embedded", run.id, 3, LOG, system=here)
     assert not (live / "embedded" / CREDENTIALS).exists(), "without servers there are no secrets"
-    abort(live / "b", Abort("no space", failure=True))
-    # Those beside it go on to their end, and nothing is begun.
+    # What failed is over; what is beside it goes on. No job comes to a host that is taken back.
+    store = tmp_path / "trials" / "b" / "store.0"
+    store.mkdir(parents=True)
+    abort(live / "b", Abort("read.0: broken", failure=True, until=own_time.now + 6.0))
+    for number in range(1, 8):
+        own_time.after(20.0 * number, run.renew)
     before = own_time.now
-    for seconds, beside in ((2.0, "new"), (4.0, "embedded")):
-        own_time.after(seconds, (live / beside / FINISHED).touch)
-    assert [path.name for path in run.active()] == ["embedded", "new"]
-    with pytest.raises(Aborted, match=r"^trial x was not opened: trial b failed: no space$"):
-        open_session(tmp_path, "x", run.id, 9, LOG, system=here)
-    assert own_time.now == pytest.approx(before + 4.0) and run.active() == []
+    open_session(tmp_path, "x", run.id, 3, LOG, system=here)
+    assert own_time.now == pytest.approx(before + 6.0 + NOTICED_SECONDS, abs=1.0)
+    assert (live / "b" / FINISHED).exists() and not store.exists()
+    assert read_abort(live / "b" / ABORT).reason == "read.0: broken", "for who reports the job"
+    for trial, why in (
+        ("new", Abort("load.0: no space left on device", failure=True)),
+        ("x", Abort("it was ended by `storewise sessions --end`", failure=False)),
+    ):
+        abort(live / trial, why)
+        with pytest.raises(Aborted, match=f"^trial y was not opened: {trial} ended: {why.reason}$"):
+            open_session(tmp_path, "y", run.id, 9, LOG, system=here)
+        shutil.rmtree(live / trial)
     shutil.rmtree(live)
     opened(tmp_path, run.id)
     with pytest.raises(Aborted, match=r"trial x was not opened: its run \S+ has not renewed its"):

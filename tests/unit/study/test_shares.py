@@ -36,11 +36,12 @@ def test_a_job_of_several_workers_has_an_index_and_one_directory_of_stores():
 
 
 def test_an_index_that_names_a_lost_file_is_told(tmp_path):
-    index = tmp_path / "read.0.workers"
+    index = tmp_path / "trials" / "t" / "read.0.workers"
+    index.parent.mkdir(parents=True)
     index.write_text("read.0.parquet\nread.1.parquet\n")
     for name in ("read.0.parquet", "read.1.parquet"):
         assert lost_indexes(tmp_path) == [index]
-        (tmp_path / name).touch()
+        (index.parent / name).touch()
     assert lost_indexes(tmp_path) == lost_indexes(tmp_path / "nothing") == []
 
 

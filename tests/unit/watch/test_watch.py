@@ -85,17 +85,12 @@ def test_a_run_lives_ends_and_is_killed(study):
     # Its process is this one, which lives on: only its record says that it has ended.
     (study / "leases" / "r").unlink()
     assert look(study).state == "between"
-    end(study, "another", "nobody")
-    assert look(study).state == "between"
-    end(study, "r", "the run ended with an error")
+    end(study, "the run ended with an error")
     frame = look(study)
     assert frame.over
     assert "the last run ended" in text(frame) and "with an error" in text(frame)
     record = read_record(study)
     fields = {name: getattr(record, name) for name in RunRecord.__slots__}
-    # A `storewise run` that lives will call it again.
-    RunRecord(**{**fields, "door": Process.current()}).write(study)
-    assert look(study).state == "between"
     dead = {"process": Process("elsewhere", 1, 0.0), "ended": None}
     RunRecord(**{**fields, **dead}).write(study)
     frame = look(study)

@@ -1,0 +1,246 @@
+"""What follows when a job of a run is submitted, ends or fails.
+
+``rules/run.smk`` hands Snakemake's events over as plain values.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from storewise.layout import LIVE
+from storewise.metrics.memory_kills import MemoryKills
+from storewise.schedulers import pbs, slurm
+from storewise.schedulers.job_registry import ClusterJob, forget, register, registered
+from storewise.schedulers.overdue import Overdue
+from storewise.schedulers.queue import PBS, SLURM, SLURM_RUN, host_of
+from storewise.session.coordination.ending import killed_job, status_of
+from storewise.session.coordination.liveness import ABORT, Abort, abort, lose_host, read_abort
+from storewise.session.coordination.run import Failure, Run, ends_run
+
+#: Seconds between two looks at jobs that wait, or do not end.
+QUEUE_SECONDS = 10
+
+
+def say(text: str) -> None:
+    """Tell the user of a run something."""
+    # A log on a full disk takes nothing: no reason to end anything else than the trial.
+    with suppress(OSError):
+        sys.stderr.write(f"storewise: {text}\n")
+        sys.stderr.flush()
+
+
+@dataclass(frozen=True, slots=True)
+class FailedJob:
+    """A failed job, as Snakemake reports it."""
+
+    rule_name: str
+    jobid: str
+    outputs: Sequence[str]
+    logs: Sequence[str]
+    message: str
+    """What the executor says of it; empty where it says nothing."""
+
+    @property
+    def log(self) -> str:
+        """Its own log file; empty where it has none."""
+        return self.logs[0].partition(" (check log file")[0] if self.logs else ""
+
+    @property
+    def name(self) -> str:
+        return Path(self.log).stem if self.log else self.rule_name
+
+
+class ScriptExits:
+    """The exits of scripts that this process's Snakemake has started itself: it is their parent.
+
+    In a job of a cluster that is the job's own Snakemake, and nobody else can tell: a process that
+    is killed writes nothing.
+    """
+
+    def __init__(self, results: Path) -> None:
+        self.results = results
+        self._trial_file = re.compile(rf"{re.escape(str(results))}/(?:trials|live)/([^/\s]+)/")
+        self._kills_before: dict[str, MemoryKills] = {}
+        #: By thread: it reports an error and then the job that failed.
+        self._statuses: dict[int, int] = {}
+
+    def job_started(self, jobid: str, trial: str) -> None:
+        self._kills_before[jobid] = MemoryKills.now()
+
+    def error(self, text: str) -> None:
+        """An error message of Snakemake."""
+        if (status := status_of(text)) is not None:
+            self._statuses[threading.get_ident()] = status
+
+    def job_failed(self, job: FailedJob) -> None:
+        status = self._statuses.pop(threading.get_ident(), None)
+        before = self._kills_before.pop(job.jobid, MemoryKills.now())
+        trials = set(self._trial_file.findall(" ".join(job.outputs)))
+        for trial in trials:
+            live, killed = self.results / LIVE / trial, None
+            if status is not None and status < 0:
+                killed = killed_job(live, job.name, status, before, job.log)
+            self.trial_job_failed(job, trial, status, killed)
+        if not trials:
+            self.other_job_failed(job)
+
+    def trial_job_failed(
+        self, job: FailedJob, trial: str, status: int | None, killed: Abort | None
+    ) -> None:
+        """A job of a trial failed; `killed` says which signal ended its script, if one did."""
+        if killed is not None:
+            abort(self.results / LIVE / trial, killed)
+
+    def other_job_failed(self, job: FailedJob) -> None:
+        """A job outside of trials failed."""
+
+
+class RunEvents(ScriptExits):
+    """Ends trials of which a job failed, and registers the cluster jobs of a run."""
+
+    def __init__(self, run: Run, stop: Callable[[], None]) -> None:
+        super().__init__(run.results)
+        self._run = run
+        self._stop = stop
+        """Has Snakemake start no more jobs."""
+        self.ended = threading.Event()
+        #: By Snakemake's id of a job, or of its group: the trial, and the scheduler's id.
+        self._trials: dict[str, str] = {}
+        self._groups: dict[str, str] = {}
+        self._submitted: dict[str, str] = {}
+        #: By thread, what it has last said of a failed group.
+        self._said: dict[int, str] = {}
+
+    def group_started(self, group: str, jobids: Sequence[str]) -> None:
+        self._groups |= dict.fromkeys(jobids, group)
+
+    def job_started(self, jobid: str, trial: str) -> None:
+        super().job_started(jobid, trial)
+        # A group's jobs are reported after it, and belong to one trial.
+        self._trials[self._groups.get(jobid, jobid)] = trial
+
+    def job_finished(self, jobid: str) -> None:
+        if job_id := self._submitted.pop(self._groups.get(jobid, jobid), None):
+            forget(Path(), self._run.id, [job_id])
+
+    def message(self, text: str) -> None:
+        """A message of an executor."""
+        if name := slurm.run_name(text):
+            register(Path(), self._run.id, ClusterJob(name, SLURM_RUN))
+            self._in_background(lambda: self._watch_queue(slurm.Waiting(name)))
+        elif pbs.failed_job(text) or pbs.refusal(text):
+            # Of a group. The same thread reports next which jobs it had.
+            self._said[threading.get_ident()] = text
+        elif job := pbs.submitted_job(text):
+            self._register(job.jobid, job.id, PBS, job.name)
+        elif submitted := slurm.submitted_job(text):
+            self._register(*submitted, SLURM)
+
+    def _register(self, jobid: str, job_id: str, kind: str, name: str = "") -> None:
+        self._submitted[jobid] = job_id
+        trial = self._trials.get(jobid, "")
+        register(Path(), self._run.id, ClusterJob(job_id, kind, trial, name))
+
+    def other_job_failed(self, job: FailedJob) -> None:
+        in_pbs = pbs.failed_job(job.message)
+        if refused := pbs.refusal(job.message) or slurm.refusal(job.message):
+            say(f"the job `{job.rule_name}` was refused: {refused}")
+        elif in_pbs and in_pbs.cause:
+            say(f"the job `{job.rule_name}` failed; {in_pbs.cause}; its log is {in_pbs.log}")
+        else:
+            say(
+                f"the job `{job.rule_name}` failed" + (f"; its log is {job.log}" if job.log else "")
+            )
+
+    def trial_job_failed(
+        self, job: FailedJob, trial: str, status: int | None, killed: Abort | None
+    ) -> None:
+        live = self.results / LIVE / trial
+        message = job.message or self._said.get(threading.get_ident(), "")
+        in_pbs, lost = pbs.failed_job(message), slurm.lost_job(message)
+        host = in_pbs.lost_host if in_pbs else host_of(SLURM, lost) if lost else ""
+        self.job_finished(job.jobid)
+        if host or lost:
+            lose_host(live, host)
+        why = reason_of(killed, job, message, status, host)
+        cause = in_pbs.cause if in_pbs else slurm.cause(message)
+        failure = self._run.job_failed(trial, why, job=job.name, scheduler=cause)
+        if failure is not None:
+            tell(failure)
+        if host and (failure is None or why.reason not in failure.reason):
+            # Others saw its silence first, and did not know.
+            self._run.explain(trial, why.reason)
+            say(why.reason)
+        if (live / ABORT).exists() and ends_run(read_abort(live / ABORT)):
+            self._stop()
+
+    def watch_ends(self) -> None:
+        """Delete by force what a scheduler still shows of trials that ended long ago."""
+        overdue = Overdue(Path(), self._run.id)
+
+        def watch() -> None:
+            while not self.ended.wait(QUEUE_SECONDS):
+                for sentence in overdue.end([live.name for live in self._run.aborted()]):
+                    say(sentence)
+
+        self._in_background(watch)
+
+    def _watch_queue(self, waiting: slurm.Waiting) -> None:
+        """Take jobs that Slurm would never start out of its queue, with a sentence each."""
+        while not self.ended.wait(QUEUE_SECONDS):
+            for job_id, sentence in waiting.never_starting().items():
+                # Not by the sentence, which has the trial's name: `a-r1` is also in `a-r10`.
+                trials = {job.id: job.trial for job in registered(Path(), self._run.id)}
+                live = self.results / LIVE / (trials.get(job_id) or ".")
+                if live in self._run.live():  # said when the trial ends
+                    abort(live, Abort(sentence, failure=True))
+                else:
+                    say(sentence)
+            waiting.cancel()
+
+    def _in_background(self, watch: Callable[[], None]) -> None:
+        """Beside the run: a scheduler may be slow to answer."""
+        threading.Thread(target=watch, daemon=True).start()
+
+
+def tell(failure: Failure) -> None:
+    say(f"trial {failure.trial} ended: {failure.reason}")
+
+
+def reason_of(
+    killed: Abort | None, job: FailedJob, message: str, status: int | None, host: str
+) -> Abort:
+    """Why a job of a trial failed, from all that is known of it: the executor's `message`, its
+    script's exit `status`, and the `host` that the scheduler has lost."""
+    name, log, in_pbs = job.name, job.log, pbs.failed_job(message)
+    if slurm.lost_job(message):
+        return Abort(
+            f"{job.rule_name} lost its host{f' {host}' if host else ''}: Slurm says that it is "
+            "gone (NODE_FAIL), as an instance that was taken back or could not be started",
+            True,
+            log,
+        )
+    if refused := slurm.refusal(message) or pbs.refusal(message):
+        # It never ran: a log that is there is of an earlier run.
+        return Abort(f"{job.rule_name} was refused: {refused}", True)
+    if killed is not None:
+        return killed
+    if in_pbs:
+        own = log if Path(log).is_file() else in_pbs.log
+        return Abort(f"{name} {in_pbs.what}; PBS's log of it: {in_pbs.log}", True, own)
+    if in_slurm := slurm.ended_job(message):
+        return Abort(f"{name} ended early: {in_slurm}", True, log)
+    if status is None:
+        return Abort(
+            f"{name} failed without a message of its own: was it killed with all of its processes, "
+            "or out of memory?",
+            True,
+            log,
+        )
+    return Abort(f"{name} ended with status {status} and without a message of its own", True, log)
