@@ -67,6 +67,11 @@ class Events(logging.Handler):
             jobs.job_started(str(record.jobid), trial)
         elif event == LogEvent.ERROR:
             jobs.error(str(record.msg))
+            if record.exception == "LockException":
+                say(
+                    f"another Snakemake works in {os.getcwd()}; where its results were removed "
+                    "meanwhile, it ends by itself: wait for that, and start again"
+                )
         elif event == LogEvent.JOB_ERROR:
             jobs.job_failed(failed_job(vars(record)))
         elif event == LogEvent.GROUP_ERROR:

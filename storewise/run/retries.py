@@ -46,8 +46,8 @@ class PassEnd:
     """What follows a pass that ended with an error."""
 
     again: bool
-    """Whether another pass follows: trials are to be tried again, or the report is to be made
-    without those that were given up."""
+    """Whether another pass follows: trials are to be tried again, or the report is to be made of
+    the others."""
     sentences: Sequence[str]
 
 
@@ -65,24 +65,28 @@ def end_pass(study: Study, results: Path, run: str, since: float) -> PassEnd:
                 f"run again to go on; logs: {results / LOGS / full[0]}"
             ],
         )
-    sentences = []
+    sentences, retried = [], False
     for trial, of in new.items():
         logs = results / LOGS / trial
         if len(of) <= study.retries:
+            retried = True
             sentences.append(f"trial {trial} is tried again; its logs: {logs}")
             continue
         give_up(study, results, trial, of)
         times = "once" if len(of) == 1 else f"{len(of)} times"
         until = " until the next run" if host_fault(of[-1].reason) else ""
         sentences.append(f"trial {trial} failed {times} and is left out{until}; its logs: {logs}")
-    return PassEnd(again=bool(new), sentences=sentences)
+    again = retried or (bool(new) and _measured(study, results) > 0)
+    return PassEnd(again=again, sentences=sentences)
 
 
 def kept(study: Study, results: Path) -> str:
     """How many trials need not be measured again, in words."""
-    trials = study.trials()
-    number = sum((results / TRIALS / trial.id / VERIFIED).exists() for trial in trials)
-    return f"{number} of {len(trials)} trials kept"
+    return f"{_measured(study, results)} of {len(study.trials())} trials kept"
+
+
+def _measured(study: Study, results: Path) -> int:
+    return sum((results / TRIALS / trial.id / VERIFIED).exists() for trial in study.trials())
 
 
 def attempts(study: Study, results: Path, since: float) -> dict[str, list[Failure]]:

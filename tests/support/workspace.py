@@ -167,6 +167,10 @@ class Workspace:
         result = [json.loads(line) for p in files for line in p.read_text().splitlines()]
         return [failure["reason"] for failure in sorted(result, key=lambda f: f["at"])]
 
+    def failures_told(self) -> int:
+        """How often Snakemake has said that a trial failed."""
+        return len(re.findall(r"^storewise: trial \S+ ended: ", self.output(), re.MULTILINE))
+
     def registered(self) -> list[str]:
         """Jobs of a scheduler that the next run would cancel."""
         leases = [Lease.read(path) for path in lease_files(self.results)]
@@ -192,6 +196,8 @@ class Workspace:
         the trial anew, and complains of nothing."""
         forgotten = self.run([sys.executable, "-c", FORGET, str(self.results)])
         assert forgotten.returncode == 0, forgotten.stderr
+        for mark in self.results.glob("trials/*/failed.json"):
+            mark.unlink()  # as `storewise run --retry-failed`
         planned = self.snakemake("-n")
         message = planned.stdout + planned.stderr
         assert planned.returncode == 0, message

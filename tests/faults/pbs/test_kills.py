@@ -22,6 +22,7 @@ pytestmark = [pytest.mark.needs("postgres"), pytest.mark.xdist_group("kills")]
 STUDY = """\
 workload: ycsb
 engines: {postgres: {bulk: insert}}
+retries: 0
 factors: {workers: 2, nodes: 2}
 phases:
   - load: {recordcount: 1000000, fieldcount: 1, batchsize: 1}

@@ -17,6 +17,7 @@ pytestmark = [pytest.mark.needs("postgres"), pytest.mark.xdist_group("slurm")]
 STUDY = """\
 workload: ycsb
 engines: {{postgres: {settings}}}
+retries: 0
 factors: {{workers: 2, nodes: 2}}
 phases:
   - load: {{recordcount: {records}, fieldcount: 1, batchsize: 1}}
@@ -116,7 +117,7 @@ def pass_wall_time(place: SlurmWorkspace, run: Run) -> None:
     """Slurm looks at it twice a minute."""
     (job,) = [job for job in place.slurm.jobs("load") if job.comment.endswith("_1")]
     place.slurm.command("scontrol", "update", f"JobId={job.id}", "TimeLimit=1")
-    wait_until(lambda: place.output().count("storewise: trial ") == 1, 240, "the wall time's end")
+    wait_until(lambda: place.failures_told() == 1, 240, "the wall time's end")
 
 
 #: Cause, phase, and what the recorded reason must say (None: no failure of the trial).
@@ -179,7 +180,7 @@ def test_nothing_is_left_on_slurm_and_the_next_run_goes_on(
             (text,) = new
             print(f"  {text}")
             assert re.search(reason, text), text
-            assert place.output().count("storewise: trial ") == 1, "the first reason, once"
+            assert place.failures_told() == 1, "the first reason, once"
     place.goes_on()
     wait_until(lambda: not place.registered(), SOON, "the end of cancelling")
     place.nothing_left(SOON)
@@ -205,7 +206,7 @@ def test_a_node_that_never_starts_is_named(place: SlurmWorkspace, room_for_form:
     # Where there is no room even for `form`, the one node that runs has to say it.
     queued = r"data[01] never started" if room_for_form else r"data[01], form had not started yet"
     assert re.search(queued, text), text
-    assert place.output().count("storewise: trial ") == 1
+    assert place.failures_told() == 1
     place.slurm.command("scancel", "--name=others")
     place.nothing_left(10)
     assert place.left_behind() == []

@@ -14,6 +14,7 @@ pytestmark = [pytest.mark.xdist_group("slurm"), pytest.mark.all_cells]
 STUDY = """\
 workload: ycsb
 engines: [sqlite]
+retries: 0
 factors: {workers: 3}
 workers_per_job: 2
 phases:

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.xdist_group("slurm")
 STUDY = """\
 workload: ycsb
 engines: [sqlite]
+retries: 0
 phases:
   - load: {recordcount: 20}
   - c: {seconds: 0.3}
