@@ -14,14 +14,14 @@ from snakemake.utils import available_cpu_count
 from snakemake_interface_logger_plugins.common import LogEvent
 
 from storewise.run.job_events import FailedJob, RunEvents, ScriptExits, say, tell
-from storewise.run.killed import cancel_jobs, clean_up_killed_runs
+from storewise.run.killed import clean_up_killed_runs
 from storewise.run.retries import (
     SINCE_VARIABLE,
     end_pass,
     lost_trials,
     next_pass_command,
 )
-from storewise.schedulers.job_registry import remove_registry
+from storewise.schedulers.jobs import RunJobs, cancel_jobs
 from storewise.schedulers.queue import present as in_queue
 from storewise.session.coordination import run_record
 from storewise.session.coordination.liveness import Abort
@@ -169,9 +169,9 @@ def finish(reason):
     if lost := RUN.lost():
         say(lost)
     if reason is not None:
-        cancel_jobs(RUN.id, say)
-    else:
-        remove_registry(Path(), RUN.id)  # all its jobs have ended
+        # Those that the executor did not know yet when it cancelled its own.
+        for sentence in cancel_jobs(RUN.jobs()):
+            say(sentence)
     for name in RUN.end(reason):
         say(
             f"could not end {name} from here; it ends by itself when its lease runs out"
@@ -208,9 +208,10 @@ if workflow.is_main_process:
         # say it, because it wins over a user's own profile.
         settings.cores = available_cpu_count()
         workflow.register_resource("_cores", settings.cores)
-    RUN = Run(Path(RESULTS), ask=in_queue)
+    cluster_jobs = RunJobs()
+    RUN = Run(Path(RESULTS), ask=in_queue, jobs=cluster_jobs.ids)
     RUN.tell_jobs(STUDY.live_sessions)
-    JOBS = RunEvents(RUN, start_no_more)
+    JOBS = RunEvents(RUN, cluster_jobs, start_no_more)
 else:
     JOBS = ScriptExits(Path(RESULTS))
 logger.addHandler(Events(JOBS))
@@ -228,7 +229,7 @@ onstart:
         locks = getattr(workflow.persistence, "_lockfile", {}).values()
         RUN.start(locks=map(str, locks))
         if not workflow.local_exec:
-            JOBS.watch_ends()
+            JOBS.cancel_overdue_jobs()
         try:
             refuse_second_run()  # again: one that starts at this moment sees our lease now
         except WorkflowError:

@@ -16,11 +16,10 @@ from pathlib import Path
 from storewise.layout import LIVE
 from storewise.metrics.memory_kills import MemoryKills
 from storewise.schedulers import pbs, slurm
-from storewise.schedulers.job_registry import ClusterJob, forget, register, registered
-from storewise.schedulers.overdue import Overdue
-from storewise.schedulers.queue import PBS, SLURM, SLURM_RUN, host_of
+from storewise.schedulers.jobs import ClusterJob, RunJobs
+from storewise.schedulers.queue import PBS, SLURM, SLURM_RUN
 from storewise.session.coordination.ending import killed_job, status_of
-from storewise.session.coordination.liveness import ABORT, Abort, abort, lose_host, read_abort
+from storewise.session.coordination.liveness import ABORT, Abort, abort, members, read_abort
 from storewise.session.coordination.run import Failure, Run, ends_run
 
 #: Seconds between two looks at jobs that wait, or do not end.
@@ -102,18 +101,17 @@ class ScriptExits:
 
 
 class RunEvents(ScriptExits):
-    """Ends trials of which a job failed, and registers the cluster jobs of a run."""
+    """Ends trials of which a job failed, and knows the cluster jobs of a run."""
 
-    def __init__(self, run: Run, stop: Callable[[], None]) -> None:
+    def __init__(self, run: Run, jobs: RunJobs, stop: Callable[[], None]) -> None:
         super().__init__(run.results)
-        self._run = run
+        self._run, self._jobs = run, jobs
         self._stop = stop
         """Has Snakemake start no more jobs."""
         self.ended = threading.Event()
-        #: By Snakemake's id of a job, or of its group: the trial, and the scheduler's id.
+        #: By Snakemake's id of a job: its trial (a group's, for those in it), and its group's id.
         self._trials: dict[str, str] = {}
         self._groups: dict[str, str] = {}
-        self._submitted: dict[str, str] = {}
         #: By thread, what it has last said of a failed group.
         self._said: dict[int, str] = {}
 
@@ -126,26 +124,24 @@ class RunEvents(ScriptExits):
         self._trials[self._groups.get(jobid, jobid)] = trial
 
     def job_finished(self, jobid: str) -> None:
-        if job_id := self._submitted.pop(self._groups.get(jobid, jobid), None):
-            forget(Path(), self._run.id, [job_id])
+        self._jobs.ended(self._groups.get(jobid, jobid))
 
     def message(self, text: str) -> None:
         """A message of an executor."""
         if name := slurm.run_name(text):
-            register(Path(), self._run.id, ClusterJob(name, SLURM_RUN))
+            self._jobs.submitted(name, ClusterJob(name, SLURM_RUN))
             self._in_background(lambda: self._watch_queue(slurm.Waiting(name)))
         elif pbs.failed_job(text) or pbs.refusal(text):
             # Of a group. The same thread reports next which jobs it had.
             self._said[threading.get_ident()] = text
         elif job := pbs.submitted_job(text):
-            self._register(job.jobid, job.id, PBS, job.name)
-        elif submitted := slurm.submitted_job(text):
-            self._register(*submitted, SLURM)
+            self._submitted(*job, PBS)
+        elif job := slurm.submitted_job(text):
+            self._submitted(*job, SLURM)
 
-    def _register(self, jobid: str, job_id: str, kind: str, name: str = "") -> None:
-        self._submitted[jobid] = job_id
-        trial = self._trials.get(jobid, "")
-        register(Path(), self._run.id, ClusterJob(job_id, kind, trial, name))
+    def _submitted(self, jobid: str, job_id: str, kind: str) -> None:
+        self._jobs.submitted(jobid, ClusterJob(job_id, kind, self._trials.get(jobid, "")))
+        self._run.record_jobs()
 
     def other_job_failed(self, job: FailedJob) -> None:
         in_pbs = pbs.failed_job(job.message)
@@ -163,13 +159,13 @@ class RunEvents(ScriptExits):
     ) -> None:
         live = self.results / LIVE / trial
         message = job.message or self._said.get(threading.get_ident(), "")
-        in_pbs, lost = pbs.failed_job(message), slurm.lost_job(message)
-        host = in_pbs.lost_host if in_pbs else host_of(SLURM, lost) if lost else ""
+        in_pbs, lost = pbs.failed_job(message), slurm.host_was_lost(message)
+        process = members(live).get(job.name)
+        host = in_pbs.lost_host if in_pbs else process.host if process and lost else ""
+        in_slurm, by_slurm = slurm.end_of_job(message)
         self.job_finished(job.jobid)
-        if host or lost:
-            lose_host(live, host)
         why = reason_of(killed, job, message, status, host)
-        cause = in_pbs.cause if in_pbs else slurm.cause(message)
+        cause = in_pbs.cause if in_pbs else in_slurm if by_slurm else ""
         failure = self._run.job_failed(trial, why, job=job.name, scheduler=cause)
         if failure is not None:
             tell(failure)
@@ -180,13 +176,13 @@ class RunEvents(ScriptExits):
         if (live / ABORT).exists() and ends_run(read_abort(live / ABORT)):
             self._stop()
 
-    def watch_ends(self) -> None:
-        """Delete by force what a scheduler still shows of trials that ended long ago."""
-        overdue = Overdue(Path(), self._run.id)
+    def cancel_overdue_jobs(self) -> None:
+        """Cancel what a scheduler still has of trials that were aborted a while ago."""
 
         def watch() -> None:
             while not self.ended.wait(QUEUE_SECONDS):
-                for sentence in overdue.end([live.name for live in self._run.aborted()]):
+                aborted = [live.name for live in self._run.aborted()]
+                for sentence in self._jobs.cancel_overdue(aborted):
                     say(sentence)
 
         self._in_background(watch)
@@ -196,7 +192,7 @@ class RunEvents(ScriptExits):
         while not self.ended.wait(QUEUE_SECONDS):
             for job_id, sentence in waiting.never_starting().items():
                 # Not by the sentence, which has the trial's name: `a-r1` is also in `a-r10`.
-                trials = {job.id: job.trial for job in registered(Path(), self._run.id)}
+                trials = {job.id: job.trial for job in self._jobs.unfinished()}
                 live = self.results / LIVE / (trials.get(job_id) or ".")
                 if live in self._run.live():  # said when the trial ends
                     abort(live, Abort(sentence, failure=True))
@@ -219,7 +215,7 @@ def reason_of(
     """Why a job of a trial failed, from all that is known of it: the executor's `message`, its
     script's exit `status`, and the `host` that the scheduler has lost."""
     name, log, in_pbs = job.name, job.log, pbs.failed_job(message)
-    if slurm.lost_job(message):
+    if slurm.host_was_lost(message):
         return Abort(
             f"{job.rule_name} lost its host{f' {host}' if host else ''}: Slurm says that it is "
             "gone (NODE_FAIL), as an instance that was taken back or could not be started",
@@ -234,7 +230,8 @@ def reason_of(
     if in_pbs:
         own = log if Path(log).is_file() else in_pbs.log
         return Abort(f"{name} {in_pbs.what}; PBS's log of it: {in_pbs.log}", True, own)
-    if in_slurm := slurm.ended_job(message):
+    in_slurm, _ = slurm.end_of_job(message)
+    if in_slurm:
         return Abort(f"{name} ended early: {in_slurm}", True, log)
     if status is None:
         return Abort(
