@@ -139,9 +139,9 @@ def measure(method: str, path: Path, repeats: int) -> None:
     else:
         modules = [f"storewise.{name}" for name in ("ssearch.parse.arrow", "dataset.conversion")]
     if method.startswith("convert"):
-        from storewise.dataset.memory import spare
+        from storewise.dataset.memory import limit_arrow_memory
 
-        spare()  # as the command does
+        limit_arrow_memory()  # as the command does
     for module in modules:
         importlib.import_module(module)
     documents = 0

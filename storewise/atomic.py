@@ -13,6 +13,15 @@ T = TypeVar("T")
 _READERS: dict[Any, Any] = {}
 
 
+def sync(path: Path) -> None:
+    """Force a file's content, or the names in a directory, to disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 @contextmanager
 def aside(path: Path, *, durable: bool = False) -> Iterator[Path]:
     """Where a file is written before it gets its name, `path`: others see all of it or nothing.
@@ -23,8 +32,7 @@ def aside(path: Path, *, durable: bool = False) -> Iterator[Path]:
     try:
         yield place
         if durable:
-            with place.open("rb") as file:
-                os.fsync(file.fileno())
+            sync(place)
         place.replace(path)
     finally:
         place.unlink(missing_ok=True)

@@ -1,7 +1,6 @@
 """A chunk: some inputs that one process reads, and the unit in which a killed run goes on.
 
-While the process parses one input, a thread reads and digests the next, and another writes the
-last run.
+While the process parses one input, a thread reads and digests the next.
 """
 
 from __future__ import annotations
@@ -11,20 +10,24 @@ import io
 import json
 import os
 import shutil
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import NamedTemporaryFile
+from typing import TypeVar
 
 from storewise.atomic import write_aside
-from storewise.dataset.runs import Run, RunBuilder, RunWriter
+from storewise.dataset.segments import Run, RunBuilder, RunWriter
 from storewise.dataset.settings import Settings
-from storewise.dataset.threads import BackgroundCall, prefetch_one
 from storewise.errors import InputError
 from storewise.s3.uri import is_remote
 from storewise.ssearch.parse.reader import DocumentReader
 from storewise.ssearch.parse.remote import Listed, fetched_ahead
 from storewise.ssearch.parse.stream import CHANGED, Digesting, Source, open_input, unreadable
+
+T = TypeVar("T")
 
 #: Text that is kept in memory while it is digested; longer inputs are read twice.
 KEPT_BYTES = 16 << 20
@@ -89,8 +92,8 @@ def read_chunk(chunk: Chunk) -> list[InputRow]:
         return [InputRow(**row) for row in json.loads(done.read_bytes())]
     shutil.rmtree(chunk.directory, ignore_errors=True)
     chunk.directory.mkdir(parents=True)
-    with RunWriter(chunk.directory, chunk.settings) as writer, BackgroundCall() as background:
-        rows = _read(chunk, lambda run: background.do(writer.write, run))
+    with RunWriter(chunk.directory) as writer:
+        rows = _read(chunk, writer.write)
     write_aside(done, json.dumps([asdict(row) for row in rows]))
     return rows
 
@@ -113,7 +116,7 @@ class _Content:
 def _read(chunk: Chunk, take: Callable[[Run], None]) -> list[InputRow]:
     builder = RunBuilder(chunk.settings)
     rows = []
-    with prefetch_one(_contents(chunk)) as contents:
+    with _prefetch_one(_contents(chunk)) as contents:
         for number, (file, content) in enumerate(zip(chunk.files, contents, strict=True)):
             try:
                 if isinstance(content, InputError):
@@ -124,6 +127,26 @@ def _read(chunk: Chunk, take: Callable[[Run], None]) -> list[InputRow]:
     if builder.size:
         take(builder.take())
     return rows
+
+
+@contextmanager
+def _prefetch_one(things: Generator[T]) -> Iterator[Iterator[T]]:
+    """A context with an iterator over `things`: a thread makes the next one while one is used.
+
+    The whole generator runs in that thread, which ends with the context.
+    """
+
+    def used(pool: ThreadPoolExecutor) -> Iterator[T]:
+        future = pool.submit(next, things, None)
+        while (thing := future.result()) is not None:
+            future = pool.submit(next, things, None)
+            yield thing
+
+    with ThreadPoolExecutor(1, "prefetch") as pool:
+        try:
+            yield used(pool)
+        finally:
+            pool.submit(things.close).result()
 
 
 def _contents(chunk: Chunk) -> Generator[_Content | InputError]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Protocol
 from uuid import uuid4
 
-from storewise.atomic import aside, write_aside
+from storewise.atomic import aside, sync, write_aside
 from storewise.dataset.commits import FOLDER, number_of
 from storewise.errors import StorewiseError
 from storewise.s3.uri import Place, is_remote, parse
@@ -79,15 +79,6 @@ class Home(Protocol):
 
     def remove(self) -> None:
         """Remove all that is there, the data set and whatever else."""
-
-
-def sync(directory: Path) -> None:
-    """Force the names of a directory to disk."""
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 class Directory:

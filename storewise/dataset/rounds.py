@@ -22,10 +22,9 @@ from storewise.dataset.commits import (
 )
 from storewise.dataset.home import WHOLE, Home
 from storewise.dataset.memory import limit_arrow_memory
-from storewise.dataset.pieces import digest_number
-from storewise.dataset.runs import Run, spilled
+from storewise.dataset.segments import Run, digest_number, spilled
 from storewise.dataset.settings import SHARE_OF_TEXT, Settings, text_bytes
-from storewise.dataset.writer import DataFile, Source, kind_named, write_files
+from storewise.dataset.writer import DataFile, kind_named, write_files
 from storewise.documents import KINDS, Kind
 from storewise.errors import BadInputs, StorewiseError
 from storewise.processes import in_processes
@@ -34,8 +33,8 @@ from storewise.ssearch.parse.remote import Listed
 T = TypeVar("T")
 R = TypeVar("R")
 
-#: Text that is read and written by one process without a file between.
-IN_MEMORY = 32 << 20
+#: Bytes of text that one process reads and writes without a file between, and of a chunk at least.
+IN_MEMORY = 128 << 20
 #: Chunks of a round at most: a process that writes has the files of all of them open.
 _CHUNKS = 400
 #: Bytes of work on disk for a byte of text: spilled runs, and the finished files beside them.
@@ -79,7 +78,7 @@ class Folders:
 
 def chunk_bytes(text: int, processes: int) -> int:
     """Bytes of text of a chunk: several for each process, none so large that much is lost."""
-    return min(max(text // (4 * processes), 64 << 20), 256 << 20)
+    return min(max(text // (4 * processes), IN_MEMORY), 2 * IN_MEMORY)
 
 
 def chunks_of(files: Sequence[Listed], size: int) -> Iterator[list[Listed]]:
@@ -136,9 +135,9 @@ class _Writing:
 def _write(job: _Writing) -> list[DataFile]:
     kind = kind_named(job.kind)
     sources = [
-        Source(pieces, rows, keep)
+        run.of_partition(job.partition, keep)
         for directory, keep in job.chunks
-        for pieces, rows in spilled(directory, kind, job.partition)
+        for run in spilled(directory, kind)
     ]
     return write_files(sources, job.out, kind, job.partition, job.stem, job.settings)
 
@@ -147,8 +146,7 @@ def _write_runs(
     runs: Sequence[Run], keep: Sequence[bool], out: Path, name: str, settings: Settings
 ) -> Iterator[list[DataFile]]:
     def write(kind: Kind, partition: int) -> list[DataFile]:
-        parts = (run.slices(kind, partition) for run in runs)
-        sources = [Source(pieces, rows.to_batches(), keep) for pieces, rows in parts if len(pieces)]
+        sources = [run[kind].of_partition(partition, keep) for run in runs]
         return write_files(sources, out, kind, partition, name, settings)
 
     jobs = product(reversed(KINDS), range(settings.partitions))

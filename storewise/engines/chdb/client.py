@@ -19,8 +19,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from storewise.atomic import aside
-from storewise.dataset.home import sync
+from storewise.atomic import aside, sync
 from storewise.documents import ID_BYTES, Kind
 from storewise.engines.chdb.connection import (
     DIRECTORY,

@@ -12,8 +12,7 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 
-from storewise.atomic import aside
-from storewise.dataset.home import sync
+from storewise.atomic import aside, sync
 from storewise.documents import KINDS, Document, Kind
 from storewise.engines.contract.engine import Schema
 from storewise.engines.contract.queries import Query, Where

@@ -68,7 +68,7 @@ class ParquetEngine(Engine):
         level = self.level_of(cluster)
         directories = self.stores_of(cluster, mode)
         # Imported here: who looks at the settings of a study need not wait for Arrow.
-        from storewise.dataset.pieces import partition_of_name
+        from storewise.dataset.segments import partition_of_name
         from storewise.engines.parquet.client import ParquetClient, Shared
         from storewise.engines.parquet.partitions import Partition, PartitionRouter, ranges_of
         from storewise.engines.parquet.store import Store

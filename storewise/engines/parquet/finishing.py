@@ -16,9 +16,10 @@ from pathlib import Path
 import duckdb
 import pyarrow.parquet as pq
 
+from storewise.atomic import sync
 from storewise.dataset.commits import Commit, stem
 from storewise.dataset.conversion import describe, recover
-from storewise.dataset.home import clear, locked, sync
+from storewise.dataset.home import clear, locked
 from storewise.dataset.rounds import Folders, check_rows, commit_round
 from storewise.dataset.settings import SHARE_OF_TEXT, Settings, Wanted
 from storewise.dataset.writer import DataFile, partition_name

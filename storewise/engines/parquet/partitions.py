@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from storewise.dataset.pieces import partition_of_byte, partition_of_name
+from storewise.dataset.segments import partition_of_byte, partition_of_name
 from storewise.engines.contract.engine import Placement
 from storewise.engines.contract.queries import Where
 from storewise.engines.parquet.store import Store

@@ -12,7 +12,7 @@ import pytest
 from support.inputs.datasets import check_order, expected, files_of, inputs_of, stored
 from support.paths import DATA, SAMPLE
 
-from storewise.dataset import chunk, conversion, rounds, runs
+from storewise.dataset import chunk, conversion, rounds, segments
 from storewise.dataset.conversion import Options, convert, merge
 from storewise.dataset.home import Directory, home_of, locked
 from storewise.dataset.settings import Settings, Wanted
@@ -44,10 +44,9 @@ def copies(tmp_path):
 def spilled(monkeypatch):
     """Small runs in files, several chunks, and inputs that do not fit into memory."""
     monkeypatch.setattr(rounds, "IN_MEMORY", 0)
-    monkeypatch.setattr(runs, "_MOST_BYTES", 300_000)
+    monkeypatch.setattr(segments, "_MAX_RUN_BYTES", 300_000)
     monkeypatch.setattr(chunk, "KEPT_BYTES", 100_000)
     monkeypatch.setattr(chunk, "ALIGNMENTS_PER_BATCH", 100)
-    monkeypatch.setattr(runs, "BATCH_ROWS", 64)
     monkeypatch.setattr(conversion, "chunk_bytes", lambda text, processes: 40_000)
 
 
