@@ -34,6 +34,7 @@ from storewise.workloads.alignments.query_phase import QueryParams
 from storewise.workloads.alignments.workload import ReadParams, WriteParams
 from storewise.workloads.contract import PhaseParams, SearchParams
 from storewise.workloads.faults import Crash, Slow
+from storewise.workloads.ycsb import params as ycsb_params
 
 HERE = Path(__file__).resolve().parent
 STORED = HERE.parent / "tests" / "data" / "stored" / "tables"
@@ -41,7 +42,7 @@ PAGE = HERE / "analysis.md"
 STORES, STORE_PAGES = HERE / "engines.md", HERE / "engines"
 STUDIES, RESULTS = HERE.parent / "config" / "README.md", HERE / "results.md"
 SERVERS = HERE / "servers.md"
-QUERIES = HERE / "queries.md"
+QUERIES, YCSB = HERE / "queries.md", HERE / "ycsb.md"
 CONSISTENCY = HERE / "consistency.md"
 BEGIN, END = "<!-- Made by docs/tables.py -->\n", "<!-- End -->\n"
 Words = Mapping[str, str | None]
@@ -167,6 +168,24 @@ def questions() -> str:
     return f"Parameters:\n\n{asked}\n\nThose of `mixed`:\n\n{mixed}"
 
 
+def ycsb() -> str:
+    """YCSB's properties; ValueError where words and models differ."""
+    words = yaml.safe_load((HERE / "tables.yaml").read_text(encoding="utf-8"))
+    lines = ["Of `load`; later phases may repeat but not contradict them:", ""]
+    for title, model, known in (
+        ("load", ycsb_params.LoadParams, PhaseParams.model_fields),
+        ("run", ycsb_params.MixedParams, ycsb_params.LoadParams.model_fields),
+    ):
+        defaults = _defaults(model, known)
+        told = words[f"ycsb_{title}"]
+        _check(f"ycsb_{title}", defaults, told, told)
+        for names, text in told.items():
+            values = ", ".join(filter(None, (defaults[name] for name in names.split(", "))))
+            lines.append(f"- {_quoted(names)}{f' ({values})' if values else ''}: {text}")
+        lines += ["", "Of the later phases:", ""] if title == "load" else []
+    return "\n".join(lines)
+
+
 def common_settings() -> str:
     """The settings of all stores whose servers Storewise starts."""
     common = ServerSettings.model_fields
@@ -272,7 +291,7 @@ def _default(value: Any) -> str:
     if value in (None, PydanticUndefined, "", {}, (), []):
         return ""
     if isinstance(value, float):
-        return f"`{value:g}`"
+        return f"`{value:.10g}`"
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 
 
@@ -291,7 +310,7 @@ def filled(path: Path, text: str) -> str:
 def pages() -> dict[Path, str]:
     """All pages with such parts, as they are to be."""
     made = {PAGE: section(STORED), STORES: flags(), CONSISTENCY: levels()}
-    made |= {SERVERS: common_settings(), QUERIES: questions()}
+    made |= {SERVERS: common_settings(), QUERIES: questions(), YCSB: ycsb()}
     made |= {STUDIES: keys(), RESULTS: results()}
     made |= {STORE_PAGES / f"{name}.md": store(engine(name)) for name in ENGINES}
     return {path: filled(path, text) for path, text in made.items()}
