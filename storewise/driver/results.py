@@ -13,7 +13,7 @@ from storewise.driver.arrivals import Paced
 from storewise.driver.worker_job import Step
 from storewise.metrics.hdr import Interval, Tag, add_up, histogram_of
 from storewise.metrics.outages import Marks
-from storewise.metrics.recorder import NS, Counter, Recorded, Series
+from storewise.metrics.recorder import NS, Counter, OperationKey, Recorded
 from storewise.metrics.schema import METRICS, Sample
 from storewise.workloads.contract import LoadedFile, RefusedFile
 
@@ -81,11 +81,11 @@ class StepResult:
                 total.merge(process.paced)
         return total
 
-    def counters(self) -> Iterator[tuple[Series, Counter]]:
-        """What all processes counted, by series and second."""
+    def counters(self) -> Iterator[tuple[OperationKey, Counter]]:
+        """What all processes counted, by operation and second."""
         for process in self.processes:
-            for (series, _), counter in process.recorded.counters.items():
-                yield series, counter
+            for (key, _), counter in process.recorded.counters.items():
+                yield key, counter
 
     def is_warmup(self, second: int) -> bool:
         """Whether a second lies, wholly or in part, within the warm-up."""
@@ -120,12 +120,12 @@ def step_samples(
     for number, process in enumerate(result.processes):
         seconds: dict[tuple[str, int], Counter] = {}
         totals: dict[str, Counter] = {}
-        for (series, second), counter in process.recorded.counters.items():
-            name = series.operation
+        for (key, second), counter in process.recorded.counters.items():
+            name = key.operation
             seconds.setdefault((name, second), Counter()).add(counter)
             totals.setdefault(name, Counter()).add(counter)
-            if series.owner is not None:
-                owners.setdefault((name, series.owner), Counter()).add(counter)
+            if key.owner is not None:
+                owners.setdefault((name, key.owner), Counter()).add(counter)
         acknowledged += sum(counter.documents for counter in totals.values())
         of_process = partial(row, process=number)
         for (name, second), counter in sorted(seconds.items()):
@@ -165,7 +165,7 @@ def step_intervals(result: StepResult, base_time: float) -> Iterator[Interval]:
     parts: dict[tuple[int, Tag], list[tuple[NDArray[Any], NDArray[Any]]]] = {}
     for process in result.processes:
         for counts in process.recorded.histograms:
-            name, owner = counts.series.operation, counts.series.owner
+            name, owner = counts.key.operation, counts.key.owner
             warmup = result.is_warmup(counts.second)
             for node in {None, owner}:
                 tag = Tag(name, counts.time, result.step.number, node, counts.failed, warmup)

@@ -1,8 +1,8 @@
 """The recorder of one client thread: what each operation did and how long it took.
 
-Appending is all that happens while the clock of an operation matters. Rows gather in a flat list
-and are worked up with numpy in slices of a few hundred, between two operations and outside every
-recorded time, into per-second counters and HdrHistogram counters.
+While an operation is timed nothing is done but appending a row to a flat list. Rows are summarised
+with numpy, some thousand at a time, between two operations and outside every recorded time, into
+counters per second and HdrHistogram counters.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from storewise.metrics.hdr import COUNTERS, Integers, Time, add_up, bucket_indexes
 
 NS = 1_000_000_000
-#: Operations processed at once: about 1 ms of work.
+#: Operations that are summarised at once: about 1 ms of work.
 SLICE = 4096
-#: Work up at least this often (ns), so that progress can be seen from outside.
+#: ns after which rows are summarised at the latest, so that progress can be seen from outside.
 FLUSH_EVERY = NS // 4
-#: Slices a second, at most, of all threads of a process: a short one costs as much as a long one.
-_SLICES = 16
+#: Flushes a second, at most, of all threads of a process: a short one costs as much as a long one.
+_MAX_FLUSHES = 16
 _WIDTH = 6
 #: Length of `Recorder.rows` at which `flush` is due.
 ROOM = SLICE * _WIDTH
@@ -31,7 +31,7 @@ ROOM = SLICE * _WIDTH
 
 @dataclass(slots=True)
 class Counter:
-    """Sums over one series and second. Times in ns.
+    """Sums over one kind of operations and second. Times in ns.
 
     `service_ns` and the operations are those that succeeded; `prepare_ns` is the client's own
     work (parsing, drawing ids) before each of them, failed ones included.
@@ -54,8 +54,8 @@ class Counter:
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
-    """What is recorded apart: an operation, and the owner where the client knows it."""
+class OperationKey:
+    """What has its own counters: an operation, and the owner where the client knows it."""
 
     operation: str
     owner: str | None = None
@@ -63,9 +63,9 @@ class Series:
 
 @dataclass(slots=True)
 class Counts:
-    """One second's histogram counters, sparse: `indexes` rise, `counts` belong to them."""
+    """One second's histogram, sparse: the `counts` of the counters at `indexes`, which rise."""
 
-    series: Series
+    key: OperationKey
     failed: bool
     time: Time
     second: int
@@ -77,7 +77,8 @@ class Counts:
 class Recorded:
     """All that one or several client threads recorded in one step."""
 
-    counters: dict[tuple[Series, int], Counter] = field(default_factory=dict)
+    counters: dict[tuple[OperationKey, int], Counter] = field(default_factory=dict)
+    """By operation and second."""
     histograms: list[Counts] = field(default_factory=list)
     first_error: str | None = None
 
@@ -85,24 +86,23 @@ class Recorded:
         for key, counter in other.counters.items():
             self.counters.setdefault(key, Counter()).add(counter)
         self.histograms.extend(other.histograms)
-        if self.first_error is None:
-            self.first_error = other.first_error
+        self.first_error = self.first_error or other.first_error
 
     def compact(self) -> None:
         """Add up the histograms of several clients: one is left of each kind and second."""
-        groups: dict[tuple[Series, bool, Time, int], list[Counts]] = {}
+        groups: dict[tuple[OperationKey, bool, Time, int], list[Counts]] = {}
         for one in self.histograms:
-            groups.setdefault((one.series, one.failed, one.time, one.second), []).append(one)
+            groups.setdefault((one.key, one.failed, one.time, one.second), []).append(one)
         self.histograms = []
-        for key, parts in groups.items():
+        for group, parts in groups.items():
             if len(parts) > 1:
                 indexes, counts = add_up((part.indexes, part.counts) for part in parts)
-                parts = [Counts(*key, indexes.astype(np.int32), counts.astype(np.uint32))]
+                parts = [Counts(*group, indexes.astype(np.int32), counts.astype(np.uint32))]
             self.histograms += parts
 
 
-class _Open:
-    """The dense counters of one series in the second that is running."""
+class _Dense:
+    """The histograms of one kind of operations in the second that is running."""
 
     __slots__ = ("response", "second", "service")
 
@@ -125,16 +125,16 @@ def _count(counters: Integers, indexes: Integers) -> None:
 
 
 def flush_every(threads: int) -> int:
-    """How often (ns) each of so many threads of a process works up its rows: every quarter of a
-    second, and of many threads less often, down to once a second."""
-    return min(NS, max(FLUSH_EVERY, threads * NS // _SLICES))
+    """ns between two flushes of each of so many threads of a process: a quarter of a second, and
+    with many threads up to a second."""
+    return min(NS, max(FLUSH_EVERY, threads * NS // _MAX_FLUSHES))
 
 
 class Recorder:
     """Records the operations of one client thread from `zero` (of `clock`, in ns) on.
 
-    The client was ready for its first operation, or began to prepare it, at `ready` (`zero`).
-    Rows are worked up at least once in `every` ns.
+    The client was ready for its first operation, or began to prepare it, at `ready` (default:
+    `zero`). Rows are summarised at least once in `every` ns.
 
     Operations must be recorded in the order in which they end. An operation belongs to the second
     in which it ended.
@@ -152,11 +152,11 @@ class Recorder:
         self._every = every
         self._clock = clock
         self.operations = 0
-        """Recorded so far, failed ones included; up to date after `flush`."""
+        """Recorded until the last `flush`, failed ones included."""
         self.documents = 0
         self.owned: dict[str, int] = {}
-        """Operations by owner, as `operations`; empty where the client cannot tell it."""
-        self._series: list[Series] = []
+        """Operations by owner; empty where the client does not know it."""
+        self._keys: list[OperationKey] = []
         self._codes: dict[tuple[str, str | None], int] = {}
         self.rows: list[int] = []
         """Six values an operation, as `record` appends them; a tight loop may do it itself."""
@@ -164,18 +164,18 @@ class Recorder:
         """When (of `clock`) `flush` is due, however few rows there are."""
         self._ready_at = zero if ready is None else ready
         self._last_code = 0
-        self._open: dict[int, _Open] = {}
+        self._dense: dict[int, _Dense] = {}
         self._counters: dict[tuple[int, int], Counter] = {}
         self._closed: list[Counts] = []
         self._first_error: str | None = None
 
     def code(self, operation: str, owner: str | None = None) -> int:
-        """The code under which `record` knows an operation (and its owner)."""
+        """The number that stands for an operation (and its owner) in `record`."""
         key = (operation, owner)
         code = self._codes.get(key)
         if code is None:
-            code = self._codes[key] = len(self._series)
-            self._series.append(Series(operation, owner))
+            code = self._codes[key] = len(self._keys)
+            self._keys.append(OperationKey(operation, owner))
         return code
 
     def record(
@@ -199,20 +199,19 @@ class Recorder:
 
     def error(self, message: str) -> None:
         """Keep the text of the first failed operation."""
-        if self._first_error is None:
-            self._first_error = message
+        self._first_error = self._first_error or message
 
     def flush(self) -> None:
-        """Work up what has been recorded; its own time counts as no operation's preparation."""
+        """Summarise the rows; the time that takes is not counted as preparation."""
         if self.rows:
             table = np.frombuffer(array("q", self.rows), dtype=np.int64).reshape(-1, _WIDTH)
             self.rows.clear()
-            self._work_up(table)
+            self._summarise(table)
         now = self._clock()
         self._ready_at = now
         self.wake = now + self._every
 
-    def _work_up(self, table: Integers) -> None:
+    def _summarise(self, table: Integers) -> None:
         codes, intended, start, end, documents, nbytes = table.T
         ready = np.empty_like(end)
         ready[0] = self._ready_at
@@ -228,66 +227,63 @@ class Recorder:
         self.operations += len(table)
         self.documents += int(documents.sum())
         self._last_code = int(codes[-1])
-        keys = seconds * (2 * len(self._series)) + codes
-        if keys[0] == keys[-1] and (keys == keys[0]).all():
-            everything = slice(None)
-            groups: list[tuple[int, int, slice | NDArray[np.bool_]]] = [
-                (int(codes[0]), int(seconds[0]), everything)
-            ]
+        groups = seconds * (2 * len(self._keys)) + codes
+        selections: list[tuple[int, slice | NDArray[np.bool_]]]
+        if groups[0] == groups[-1] and (groups == groups[0]).all():
+            selections = [(0, slice(None))]
         else:
-            first = np.unique(keys, return_index=True)[1]
-            groups = [(int(codes[i]), int(seconds[i]), keys == keys[i]) for i in first]
-        for code, second, rows in groups:
+            first = np.unique(groups, return_index=True)[1]
+            selections = [(int(row), groups == groups[row]) for row in first]
+        for row, rows in selections:
+            code, second = int(codes[row]), int(seconds[row])
             counter = self._counters.setdefault((code >> 1, second), Counter())
             counter.prepare_ns += int(prepare[rows].sum())
-            counted = service[rows]
-            owner = self._series[code >> 1].owner
+            times = service[rows]
+            owner = self._keys[code >> 1].owner
             if owner is not None:
-                self.owned[owner] = self.owned.get(owner, 0) + len(counted)
+                self.owned[owner] = self.owned.get(owner, 0) + len(times)
             if code & 1:
-                counter.errors += len(counted)
+                counter.errors += len(times)
             else:
-                counter.operations += len(counted)
+                counter.operations += len(times)
                 counter.documents += int(documents[rows].sum())
                 counter.bytes += int(nbytes[rows].sum())
-                counter.service_ns += int(counted.sum())
-            self._histogram(code, second, counted, None if on_time else response[rows])
+                counter.service_ns += int(times.sum())
+            self._add_times(code, second, times, None if on_time else response[rows])
 
-    def _histogram(
+    def _add_times(
         self, code: int, second: int, service: Integers, response: Integers | None
     ) -> None:
-        running = self._open.get(code)
-        if running is None:
-            running = self._open[code] = _Open()
-        if running.second != second:
-            self._close(code, running)
-            running.second = second
+        dense = self._dense.get(code)
+        if dense is None:
+            dense = self._dense[code] = _Dense()
+        if dense.second != second:
+            self._close(code, dense)
+            dense.second = second
         indexes = bucket_indexes(service)
-        if response is not None or running.response is not None:
-            if running.response is None:
-                running.response = running.service.copy()
-            other = indexes if response is None else bucket_indexes(response)
-            _count(running.response, other)
-        _count(running.service, indexes)
+        if response is not None or dense.response is not None:
+            if dense.response is None:
+                dense.response = dense.service.copy()
+            _count(dense.response, indexes if response is None else bucket_indexes(response))
+        _count(dense.service, indexes)
 
-    def _close(self, code: int, running: _Open) -> None:
-        indexes = np.flatnonzero(running.service)
-        if not len(indexes):
+    def _close(self, code: int, dense: _Dense) -> None:
+        """Keep the histograms of a second, sparse, and empty the counters."""
+        key, failed = self._keys[code >> 1], bool(code & 1)
+        service = np.flatnonzero(dense.service)
+        if not len(service):
             return
-        series, failed = self._series[code >> 1], bool(code & 1)
-        response = running.service if running.response is None else running.response
-        times: tuple[tuple[Time, Integers], ...] = (
-            ("service_time", running.service),
-            ("response_time", response),
-        )
-        for time, dense in times:
-            where = np.flatnonzero(dense)
-            counts = dense[where].astype(np.uint32)
+        histograms: list[tuple[Time, Integers]] = [("service_time", dense.service)]
+        response = dense.service if dense.response is None else dense.response
+        histograms.append(("response_time", response))
+        for time, counters in histograms:
+            where = np.flatnonzero(counters)
+            counts = counters[where].astype(np.uint32)
             self._closed.append(
-                Counts(series, failed, time, running.second, where.astype(np.int32), counts)
+                Counts(key, failed, time, dense.second, where.astype(np.int32), counts)
             )
-        running.response = None
-        running.service[indexes] = 0
+        dense.response = None
+        dense.service[service] = 0
 
     def result(self, end: int | None = None) -> Recorded:
         """All that was recorded.
@@ -298,12 +294,9 @@ class Recorder:
         last = self.rows[-3] if self.rows else self._ready_at
         self.flush()
         if end is not None and end > last and self._counters:
-            key = (self._last_code >> 1, max(0, (end - self.zero) // NS))
-            self._counters.setdefault(key, Counter()).prepare_ns += end - last
-        for code, running in self._open.items():
-            self._close(code, running)
-        return Recorded(
-            {(self._series[code], second): c for (code, second), c in self._counters.items()},
-            self._closed,
-            self._first_error,
-        )
+            group = (self._last_code >> 1, max(0, (end - self.zero) // NS))
+            self._counters.setdefault(group, Counter()).prepare_ns += end - last
+        for code, dense in self._dense.items():
+            self._close(code, dense)
+        counters = {(self._keys[code], second): c for (code, second), c in self._counters.items()}
+        return Recorded(counters, self._closed, self._first_error)

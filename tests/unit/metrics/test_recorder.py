@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.fake_time import FakeTime
 
 from storewise.metrics.hdr import histogram_of, percentiles
-from storewise.metrics.recorder import FLUSH_EVERY, NS, SLICE, Recorder, Series, flush_every
+from storewise.metrics.recorder import FLUSH_EVERY, NS, SLICE, OperationKey, Recorder, flush_every
 
 
 @given(
@@ -34,7 +34,7 @@ def test_sums_are_those_of_the_operations(operations, flush_every):
     for number, (name, owner, prepare, service, documents, failed) in enumerate(operations):
         start = time.ns + prepare
         time.ns = end = start + service
-        code, of = recorder.code(name, owner), Series(name, owner)
+        code, of = recorder.code(name, owner), OperationKey(name, owner)
         recorder.record(code, start, start, end, documents, 10 * documents, failed)
         if number % flush_every == 0:
             recorder.flush()
