@@ -1,4 +1,4 @@
-"""Child processes that end with their parent, and signals that must not come between."""
+"""Child processes that end with their parent, deferred signals, and environments of children."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ _PRCTL = ctypes.CDLL(None).prctl if sys.platform.startswith("linux") else None
 
 
 def dies_with_parent(how: signal.Signals = signal.SIGKILL) -> Callable[[], None]:
-    """A function for a new child process (``preexec_fn``, a pool's initializer).
+    """A function that a new child process calls (``preexec_fn``, a pool's initializer) so that the
+    kernel sends it `how` when its parent ends, even by ``kill -9``.
 
-    It asks the kernel to send the child `how` when the thread that started it ends, however that
-    comes: a ``kill -9`` of the parent leaves nothing behind. On systems other than Linux the
-    function does nothing.
+    The parent is the thread that started it (prctl(2), PR_SET_PDEATHSIG). On systems other than
+    Linux the function does nothing.
     """
     return partial(_die_with, os.getpid(), how)
 
@@ -86,10 +86,11 @@ def end_processes(processes: Iterable[BaseProcess], seconds: float) -> None:
 
 
 class Pool(ProcessPoolExecutor):
-    """New processes that end with this one; Ctrl-C ends them without a word.
+    """Processes that end with this one; Ctrl-C ends them without a traceback.
 
-    They are spawned, not forked: the caller may have threads. Spawned ones import the caller's main
-    module, which may be a script that must not run twice; so they are shown an empty one.
+    They are spawned, not forked: the caller may have threads. Spawned processes import the caller's
+    main module. Here that is often a script of Snakemake without a guard, which must not run twice:
+    while they are started, an empty module is in its place.
     """
 
     def __init__(self, processes: int, begin: Callable[[], None] | None = None) -> None:
@@ -123,12 +124,12 @@ def in_processes(
     killed: Callable[[T], StorewiseError],
     begin: Callable[[], None] | None = None,
 ) -> Iterator[R]:
-    """`work` of each thing, in the order of the things, done in so many child processes at a time.
+    """The results of `work` for each of the `things`, in their order, from child processes.
 
-    With one process it is done in this one. `work` and `begin`, which each child calls first, are
-    functions of a module. `things` is read little further ahead than is worked on. A child that is
-    killed from outside ends it with the error that `killed` makes of the first thing that was not
-    done; no child outlives this process.
+    With `processes` of 1, the work is done in this process. `work` and `begin`, which each child
+    calls first, are functions of a module. `things` is read little further ahead than is worked on.
+    Where a child is killed, the error that `killed` makes of the first thing that was not done is
+    raised; no child outlives this process.
     """
     if processes <= 1:
         yield from map(work, things)
@@ -153,10 +154,10 @@ def in_processes(
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Signals of ENDING that come within take effect afterwards, the first of them, once.
+    """Defer the signals of ENDING: the first that comes within the block is raised after it.
 
-    For the end of what a job has started: Slurm sends SIGTERM with each scancel, and the second
-    would leave half of it to nobody. Handlers are the main thread's; in others nothing is done.
+    For cleaning up what a job has started: Slurm sends SIGTERM with each scancel, and a second one
+    would interrupt it. Only the main thread handles signals: in others this does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

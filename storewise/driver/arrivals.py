@@ -11,9 +11,9 @@ import numpy as np
 
 from storewise.metrics.recorder import NS
 
-#: Gaps drawn at once.
+#: Gaps that are drawn at once.
 _CHUNK = 1024
-#: Keeps the gaps of a client apart from all other random streams of its trial.
+#: Part of the seed, so that no other random stream of the trial is the same.
 _STREAM = 0x6172
 
 
@@ -49,8 +49,8 @@ def _poisson(interval: float, generator: np.random.Generator) -> Iterator[int]:
 
 
 @dataclass(slots=True)
-class Paced:
-    """How an open loop kept its pace; of several clients: sums, and the largest of times."""
+class Pace:
+    """How an open loop kept its pace; of several clients: sums, and the longest times."""
 
     intended: int = 0
     """Operations that were meant to begin within the step."""
@@ -61,7 +61,7 @@ class Paced:
     late: int = 0
     """ns by which the last operation began late, less one interval of its client."""
 
-    def merge(self, other: Paced) -> None:
+    def merge(self, other: Pace) -> None:
         self.intended += other.intended
         self.unserved += other.unserved
         self.span = max(self.span, other.span)
@@ -69,8 +69,8 @@ class Paced:
 
     @property
     def missed(self) -> float:
-        """Share of the target rate that was not reached: operations that did not begin in the
-        step's time, or the time that the last one was late, whichever is more."""
+        """Fraction of the target rate that was missed: of the operations that did not begin in
+        time, or of the step's time by which the last one was late, whichever is more."""
         if not self.intended:
             return 0.0
         late = self.late / (self.span + self.late) if self.late > 0 else 0.0

@@ -28,7 +28,7 @@ from enum import Enum, auto
 from multiprocessing.connection import Connection
 from time import perf_counter_ns
 
-from storewise.driver.arrivals import Paced, arrivals
+from storewise.driver.arrivals import Pace, arrivals
 from storewise.driver.embedded_stores import reading_cluster, writing_cluster
 from storewise.driver.loops import run_loop
 from storewise.driver.progress import SharedCounters
@@ -208,7 +208,7 @@ class _ClientProcess:
         thread: int,
         gate: threading.Barrier,
         result: ProcessResult,
-    ) -> tuple[Recorded, Paced | None, Marks]:
+    ) -> tuple[Recorded, Pace | None, Marks]:
         """One client in one step; a failure breaks the `gate`, which ends the others."""
         marks: Marks = {}
         try:
@@ -221,12 +221,12 @@ class _ClientProcess:
                 gate.wait()
                 gate.wait()
                 recorder = Recorder(self.zero, every=flush_every(context.threads))
-                paced = self._loop(step, context, operations, recorder, lambda: gate.broken)
+                pace = self._loop(step, context, operations, recorder, lambda: gate.broken)
                 if self.spec.loads or self.spec.changes:
                     self._flush(mine, step, recorder)
                 # In an open loop the time after the last operation is a wait, not preparation.
-                recorded = recorder.result(perf_counter_ns() if paced is None else None)
-                return recorded, paced, marks
+                recorded = recorder.result(perf_counter_ns() if pace is None else None)
+                return recorded, pace, marks
             finally:
                 mine.close_thread()
         except BaseException:
@@ -273,7 +273,7 @@ class _ClientProcess:
         operations: Iterator[Operation],
         recorder: Recorder,
         failed: Callable[[], bool],
-    ) -> Paced | None:
+    ) -> Pace | None:
         """Run one client's operations; how it kept its pace in an open loop."""
         params, counters = step.params, self.counters
         place = (self.process, context.thread)

@@ -10,7 +10,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterator
 
-from storewise.driver.arrivals import Paced
+from storewise.driver.arrivals import Pace
 from storewise.errors import Aborted, StorewiseError
 from storewise.metrics.recorder import NS, ROOM, Recorder
 from storewise.workloads.contract import Operation
@@ -34,7 +34,7 @@ def run_loop(
     fatal: bool = False,
     clock: Callable[[], int] = time.perf_counter_ns,
     sleep: Callable[[float], None] = time.sleep,
-) -> Paced | None:
+) -> Pace | None:
     """Run operations until they end, the `deadline` (of `clock`) passes or `stopped` is true.
 
     Two clock readings an operation. `stopped` and `progress` (operations and documents so far)
@@ -67,13 +67,13 @@ def run_loop(
         progress(recorder.operations, recorder.documents)
         wake = min(recorder.wake, end_at)
 
-    def paced(unserved: int = 0) -> Paced | None:
+    def pace(unserved: int = 0) -> Pace | None:
         if intended is None:
             return None
         if not begun:
-            return Paced(unserved, unserved)
+            return Pace(unserved, unserved)
         interval = (due - first) // (begun - 1) if begun > 1 else NS
-        return Paced(begun + unserved, unserved, due - zero, max(0, start - due - interval))
+        return Pace(begun + unserved, unserved, due - zero, max(0, start - due - interval))
 
     def wait(until: int) -> bool:
         """Whether the time `until` has come, and not a stop."""
@@ -100,9 +100,9 @@ def run_loop(
         else:
             next_due = zero + next(intended)
             if not wait(min(next_due, end_at)) or next_due >= end_at:
-                return paced()
+                return pace()
             if clock() >= end_at:
-                return paced(_due(intended, end_at - zero, begun, count))
+                return pace(_due(intended, end_at - zero, begun, count))
             due = next_due
             first = first or due
             begun += 1
@@ -121,8 +121,8 @@ def run_loop(
         if end >= wake or len(rows) >= ROOM:
             work_up()
             if (intended is None and end >= end_at) or stopped():
-                return paced()
-    return paced()
+                return pace()
+    return pace()
 
 
 def _due(intended: Iterator[int], end: int, begun: int, count: int | None) -> int:

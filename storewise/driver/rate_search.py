@@ -189,7 +189,7 @@ def summary_of(result: StepResult, search: SearchParams) -> Summary:
         if not one.failed and one.time == f"{search.time}_time" and not result.is_warmup(one.second)
     )
     return Summary(
-        result.paced.intended if result.paced is not None else 0,
+        result.pace.intended if result.pace is not None else 0,
         sum(counter.operations for counter in counters),
         sum(counter.errors for counter in counters),
         tuple(indexes.tolist()),

@@ -9,7 +9,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from storewise.driver.arrivals import Paced
+from storewise.driver.arrivals import Pace
 from storewise.driver.worker_job import Step
 from storewise.metrics.hdr import Interval, Tag, add_up, histogram_of
 from storewise.metrics.outages import Marks
@@ -30,17 +30,17 @@ class ProcessResult:
     loaded: list[LoadedFile] = field(default_factory=list)
     refused: list[RefusedFile] = field(default_factory=list)
     notes: list[dict[str, Any]] = field(default_factory=list)
-    paced: Paced | None = None
+    pace: Pace | None = None
     """How its clients kept their pace; None in a closed loop, and without clients."""
     marks: Marks = field(default_factory=dict)
     """When operations succeeded, in a step in which nodes are killed."""
 
-    def add_client(self, recorded: Recorded, paced: Paced | None, marks: Marks) -> None:
+    def add_client(self, recorded: Recorded, pace: Pace | None, marks: Marks) -> None:
         """Add what one client thread did."""
         self.recorded.merge(recorded)
-        if paced is not None:
-            self.paced = self.paced or Paced()
-            self.paced.merge(paced)
+        if pace is not None:
+            self.pace = self.pace or Pace()
+            self.pace.merge(pace)
         for owner, bins in marks.items():
             self.marks.setdefault(owner, set()).update(bins)
 
@@ -71,14 +71,14 @@ class StepResult:
         return (self.end - self.zero) / NS
 
     @property
-    def paced(self) -> Paced | None:
+    def pace(self) -> Pace | None:
         """How this worker's clients kept their pace in an open loop; None in a closed one."""
         if self.step.params.rate is None:
             return None
-        total = Paced()
+        total = Pace()
         for process in self.processes:
-            if process.paced is not None:
-                total.merge(process.paced)
+            if process.pace is not None:
+                total.merge(process.pace)
         return total
 
     def counters(self) -> Iterator[tuple[OperationKey, Counter]]:
@@ -108,12 +108,12 @@ def step_samples(
     if any(here):
         # A worker without clients in this step ends at once, which is nobody's run time.
         samples.append(row("duration", result.duration))
-    paced, rate = result.paced, result.step.params.rate
-    if paced is not None and rate is not None:
+    pace, rate = result.pace, result.step.params.rate
+    if pace is not None and rate is not None:
         samples += [
             row("target_rate", rate * (sum(here) / clients.all(workers, processes))),
-            row("intended_operations", paced.intended),
-            row("unserved_operations", paced.unserved),
+            row("intended_operations", pace.intended),
+            row("unserved_operations", pace.unserved),
         ]
     owners: dict[tuple[str, str], Counter] = {}
     acknowledged = 0

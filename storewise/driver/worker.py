@@ -201,12 +201,12 @@ class _Worker:
             if not served and not step.kills_nodes:
                 raise StorewiseError(f"{self.job.phase}, step {step.number}: {text}")
             self.warn(step, text)
-        paced = result.paced
-        if paced is not None and paced.missed > MAX_MISSED and step.params.search is None:
+        pace = result.pace
+        if pace is not None and pace.missed > MAX_MISSED and step.params.search is None:
             self.warn(
                 step,
                 f"the target rate of {step.params.rate:g} operations/s was missed by "
-                f"{100 * paced.missed:.0f} %: {paced.unserved} of {paced.intended} operations had "
+                f"{100 * pace.missed:.0f} %: {pace.unserved} of {pace.intended} operations had "
                 "not begun when the step ended",
             )
 

@@ -1,4 +1,4 @@
-"""What a worker job is told, and the parameters of its steps."""
+"""The input of a worker job, and the steps of a phase."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from storewise.workloads.contract import PhaseParams, PhaseSpec
 
 @dataclass(frozen=True, kw_only=True)
 class ClientJob:
-    """A job of a trial whose clients read its store: a worker or the verification."""
+    """A job of a trial that connects clients to its store: a worker or the verification."""
 
     trial: Trial
     shards: Path | None
@@ -58,7 +58,7 @@ class WorkerJob(ClientJob):
     routers: tuple[int, ...] = ()
     """Process ids of servers that this worker has started beside its clients."""
     notes: tuple[dict[str, Any], ...] = ()
-    """What the clients of earlier phases left (`earlier_phases`)."""
+    """What clients of earlier phases noted for later ones (`earlier_phases`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,15 +107,15 @@ def load_params(trial: Trial, spec: PhaseSpec) -> PhaseParams:
 
 
 def notes_of(parts: Sequence[Path]) -> tuple[dict[str, Any], ...]:
-    """What the clients of earlier phases left, in the order of their result parts."""
+    """What clients of earlier phases noted for later ones, in the order of their result parts."""
     return tuple(note for part in parts for note in read_conditions(part).get("notes", ()))
 
 
 def must_succeed(engine: Engine, trial: Trial) -> bool:
     """Whether a lost or refused document makes the trial fail; else it is a measurement.
 
-    True at all consistency levels at which the store promises to keep acknowledged documents: those
-    that are not in its `lossy_levels`.
+    True at all consistency levels that guarantee acknowledged documents: those that are not among
+    the engine's `lossy_levels`.
     """
     level = trial.consistency or next(iter(engine.consistencies), "")
     return engine.flags.stores and level not in engine.lossy_levels

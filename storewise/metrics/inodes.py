@@ -1,7 +1,7 @@
 """How many files and directories a store has: what a quota of inodes counts.
 
-The numbers are those of ``find DIRECTORY | wc -l``, but a file that has several names (hard links)
-counts once, as it does in a quota.
+The numbers are those of ``find DIRECTORY | wc -l``, but a file with several hard links counts once,
+as it does in a quota.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class Inodes:
 
 
 def count_inodes(roots: Iterable[Path]) -> Inodes:
-    """The files and directories below these, which must not lie in each other, and they themselves.
+    """Files and directories below these directories, themselves included.
 
-    A missing one counts as empty. What vanishes while it looks (a store compacts) is not counted.
-    OSError for a directory that this user may not read.
+    No root may lie in another; a missing one counts as empty. What is removed meanwhile (a store
+    compacts) is not counted. OSError for a directory that this user may not read.
     """
     files, directories = 0, 0
     linked: set[tuple[int, int]] = set()
@@ -62,11 +62,10 @@ def count_inodes(roots: Iterable[Path]) -> Inodes:
 
 
 def inodes_of_paths(paths: Iterable[str]) -> Inodes:
-    """Files of which the paths are known, with the directories that they lie in, from the one that
-    holds all of them down.
+    """The files at these paths and their directories, from the lowest common one down.
 
-    Nothing is looked up: a list of a million files costs a shared file system nothing. So each path
-    counts as a file of its own.
+    The file system is not asked (there may be a million files on a shared one), so hard links count
+    as files of their own.
     """
     files = [os.path.abspath(path) for path in dict.fromkeys(paths)]  # noqa: PTH100 - fast
     if not files:

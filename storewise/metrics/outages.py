@@ -1,9 +1,8 @@
-"""How long a store did not answer in a step in which a server was killed.
+"""Outages: how long no operation succeeded in a step in which a server was killed.
 
-Each client marks the moments (in bins of 5 ms) in which one of its operations succeeded, by the
-owner of the document where it is known. A time without any mark of all clients is an outage; it
-begins at the last success before it and ends with the first one after it. The marks are taken
-around the operations, so that a step without a crash costs nothing.
+Each client marks the bins of time (5 ms) in which one of its operations succeeded, by the owner of
+the document where that is known. An outage lasts from the last success of all clients before it to
+the first one after it. Only steps with a crash pay for the marks.
 """
 
 from __future__ import annotations
@@ -13,15 +12,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from storewise.metrics.recorder import NS
 
 BIN = 5_000_000
-#: Outages shorter than this many seconds are not told: one operation may take as long.
-SHORTEST = 0.05
+#: Seconds; shorter outages are left out: one operation may take as long.
+MIN_OUTAGE = 0.05
 
 Marks = dict[str, set[int]]
 """Bins (of perf_counter_ns) with a success, by owner; "" for all operations."""
 
 
 def merged(clients: Iterable[Mapping[str, set[int]]]) -> Marks:
-    """Marks of several clients as one."""
+    """The union of the marks of several clients."""
     result: Marks = {}
     for marks in clients:
         for owner, bins in marks.items():
@@ -32,8 +31,8 @@ def merged(clients: Iterable[Mapping[str, set[int]]]) -> Marks:
 def outages(
     marks: Mapping[str, set[int]], zero: int, end: int
 ) -> dict[str, list[tuple[float, float]]]:
-    """Times without a success between `zero` and `end` (perf_counter_ns), in s from `zero`, by
-    owner."""
+    """Outages between `zero` and `end` (ns of perf_counter) by owner, as (begin, end) in s from
+    `zero`."""
     length = (end - zero) / NS
     result: dict[str, list[tuple[float, float]]] = {}
     for owner in sorted({"", *marks}):
@@ -43,25 +42,23 @@ def outages(
         result[owner] = [
             (start, stop)
             for start, stop in zip(starts, ends, strict=True)
-            if stop - start >= SHORTEST
+            if stop - start >= MIN_OUTAGE
         ]
     return result
 
 
 def longest(times: Sequence[tuple[float, float]], after: float = 0.0) -> float:
-    """The longest outage in s of those that lasted beyond a moment; 0 without any."""
+    """The longest outage, in s, of those that ended later than `after`; 0 without any."""
     return max((stop - start for start, stop in times if stop > after), default=0.0)
 
 
-def common(
-    several: Sequence[Sequence[tuple[float, float]]],
-) -> list[tuple[float, float]]:
-    """Times that are outages for each of several workers."""
-    if not several:
+def common(workers: Sequence[Sequence[tuple[float, float]]]) -> list[tuple[float, float]]:
+    """The times in which each of several workers had an outage."""
+    if not workers:
         return []
-    shared = list(several[0])
-    for other in several[1:]:
+    shared = list(workers[0])
+    for times in workers[1:]:
         shared = [
-            (max(a, c), min(b, d)) for a, b in shared for c, d in other if min(b, d) > max(a, c)
+            (max(a, c), min(b, d)) for a, b in shared for c, d in times if min(b, d) > max(a, c)
         ]
     return shared

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from support.fake_time import FakeTime
 
-from storewise.driver.arrivals import Paced, arrivals
+from storewise.driver.arrivals import Pace, arrivals
 from storewise.driver.loops import run_loop
 from storewise.errors import EngineError
 from storewise.metrics.hdr import bucket_indexes
@@ -153,7 +153,7 @@ def test_a_stall_is_in_the_response_times_of_all_that_waited():
     time = FakeTime(tick=READING)
     client = Client(time, lambda number: 0.2 if number == 20 else 0.0)
     zero = time.ns
-    paced, recorded = open_one(time, client.operations(100), constant(200))
+    pace, recorded = open_one(time, client.operations(100), constant(200))
     due = [zero + number * 5 * MS for number in range(100)]
     # The first waits for nothing. Each other one begins two readings after it is due, ...
     late = [begun - at - 2 * READING for begun, at in zip(client.begun, due, strict=True)]
@@ -174,28 +174,28 @@ def test_a_stall_is_in_the_response_times_of_all_that_waited():
     assert sum(value >= 50 * MS for value in times["response_time"]) == 31
     assert sum(value >= 50 * MS for value in times["service_time"]) == 1
     assert done(recorded) == 100
-    assert paced == Paced(100, 0, 99 * 5 * MS, 0)
+    assert pace == Pace(100, 0, 99 * 5 * MS, 0)
 
 
 def test_what_is_due_and_has_not_begun_is_unserved():
     time = FakeTime()
     client = Client(time, lambda number: 0.01)
-    paced, recorded = open_one(time, client.operations(), constant(1000), seconds=0.3)
+    pace, recorded = open_one(time, client.operations(), constant(1000), seconds=0.3)
     assert done(recorded) == len(client.begun) == 30
     # The last one began after 290 ms, and was due after 29.
-    assert paced == Paced(intended=300, unserved=270, span=29 * MS, late=260 * MS)
-    assert paced.missed == 0.9
+    assert pace == Pace(intended=300, unserved=270, span=29 * MS, late=260 * MS)
+    assert pace.missed == 0.9
     # No more is due than the client's share.
-    paced, recorded = open_one(time, client.operations(40), constant(1000), seconds=0.1, count=40)
-    assert (done(recorded), paced.intended, paced.unserved) == (10, 40, 30)
+    pace, recorded = open_one(time, client.operations(40), constant(1000), seconds=0.1, count=40)
+    assert (done(recorded), pace.intended, pace.unserved) == (10, 40, 30)
 
 
 def test_a_step_lasts_as_long_as_it_was_told(time):
     zero = time.ns
-    paced, recorded = open_one(time, Client(time).operations(), constant(10), seconds=0.25)
+    pace, recorded = open_one(time, Client(time).operations(), constant(10), seconds=0.25)
     # `result` has read the clock once more.
     assert time.ns == zero + 250 * MS + READING
-    assert (paced.intended, paced.unserved, paced.missed) == (3, 0, 0.0)
+    assert (pace.intended, pace.unserved, pace.missed) == (3, 0, 0.0)
     # Waiting is nobody's preparation: it is three readings before the first one, then two.
     assert sum(c.prepare_ns for c in recorded.counters.values()) == (3 + 2 + 2) * READING
 
@@ -226,8 +226,8 @@ def test_failed_operations_are_recorded_and_a_stop_is_seen(time):
     time.after(0.6, stop.set)
     time.sleeps.clear()
     # The second operation is due in 100 s.
-    paced, _ = open_one(time, Client(time).operations(5), constant(0.01), stopped=stop.is_set)
-    assert paced.intended == 1
+    pace, _ = open_one(time, Client(time).operations(5), constant(0.01), stopped=stop.is_set)
+    assert pace.intended == 1
     assert time.sleeps == [0.25, 0.25, 0.25], "it looks for a stop each quarter of a second"
 
 
@@ -236,9 +236,9 @@ TO_1000, TO_NS = st.integers(0, 1000), st.integers(0, NS)
 
 @given(st.lists(st.tuples(TO_1000, TO_1000, TO_NS, TO_NS), max_size=8))
 def test_the_pace_of_several_clients_is_one(parts):
-    whole = Paced()
+    whole = Pace()
     for intended, unserved, span, late in parts:
-        whole.merge(Paced(max(intended, unserved), unserved, span, late))
+        whole.merge(Pace(max(intended, unserved), unserved, span, late))
     assert whole.intended >= whole.unserved
     assert 0 <= whole.missed <= 1
     if not any(unserved or late for _, unserved, _, late in parts):

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storewise.driver.arrivals import Paced
+from storewise.driver.arrivals import Pace
 from storewise.driver.rate_search import summary_of
 from storewise.driver.results import ProcessResult, StepResult, step_intervals, step_samples
 from storewise.driver.worker_job import Step
@@ -43,9 +43,9 @@ def measured():
     )
     second = recorded(("get", "n1", 1.1, 1.1, 1.2, True), ("get", "n2", 1.2, 1.2, 1.4, False))
     processes = [
-        ProcessResult(first, ZERO + 25 * NS // 10, 900, paced=Paced(5, 1, NS, 0)),
-        ProcessResult(second, ZERO + 14 * NS // 10, None, paced=Paced(4, 2, 2 * NS, NS // 2)),
-        ProcessResult(recorded(), ZERO, None, paced=None),
+        ProcessResult(first, ZERO + 25 * NS // 10, 900, pace=Pace(5, 1, NS, 0)),
+        ProcessResult(second, ZERO + 14 * NS // 10, None, pace=Pace(4, 2, 2 * NS, NS // 2)),
+        ProcessResult(recorded(), ZERO, None, pace=None),
     ]
     params = {"seconds": 2.5, "warmup": 1.0, "rate": 40.0}
     return StepResult(step(Clients(1, 2), **params), ZERO, 1000.0, processes)
@@ -91,9 +91,9 @@ def test_a_load_says_what_was_acknowledged_and_a_worker_its_share_of_the_rate(me
     idle = StepResult(step(Clients(1, 1)), ZERO, 1000.0, nothing)
     (started,) = step_samples(idle, "c", 1, 2, loads=False)
     assert started.metric == "started_at", "a worker without clients has no run time"
-    assert StepResult(measured.step, ZERO, 1000.0, nothing).paced == Paced()
-    assert idle.paced is None
-    assert measured.paced == Paced(9, 3, 2 * NS, NS // 2), "that of all clients"
+    assert StepResult(measured.step, ZERO, 1000.0, nothing).pace == Pace()
+    assert idle.pace is None
+    assert measured.pace == Pace(9, 3, 2 * NS, NS // 2), "that of all clients"
     part = StepResult(step(Clients(1), seconds=9, warmup=1.5), ZERO, 0.0, measured.processes)
     for one, warm in ((measured, [True, False, False]), (part, [True, True, False])):
         assert [one.is_warmup(n) for n in (0, 1, 2)] == warm
