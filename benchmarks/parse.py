@@ -88,7 +88,7 @@ def align_io(path: Path) -> int:
     return len(queries) + 3 * alignments
 
 
-def storewise(encoding: str, mode: str) -> Callable[[Path], int]:
+def storewise(encoding: str) -> Callable[[Path], int]:
     def run(path: Path) -> int:
         from storewise.ssearch.parse.reader import DocumentReader
 
@@ -96,7 +96,6 @@ def storewise(encoding: str, mode: str) -> Callable[[Path], int]:
             path,
             bytes(7),
             encoding=encoding,
-            mode=mode,
             alignments_per_batch=BATCH,  # type: ignore[arg-type]
         )
         return sum(len(batch) for batch in reader)
@@ -117,19 +116,18 @@ def convert(path: Path) -> int:
 METHODS: dict[str, Callable[[Path], int]] = {
     "Biopython SearchIO": search_io,
     "Biopython AlignIO": align_io,
-    "reference reader": storewise("dict", "reference"),
-    "arrow": storewise("arrow", "auto"),
-    "bson": storewise("bson", "auto"),
-    "dict": storewise("dict", "auto"),
-    "arrow, no core": storewise("arrow", "auto"),
-    "bson, no core": storewise("bson", "auto"),
-    "dict, no core": storewise("dict", "auto"),
+    "arrow": storewise("arrow"),
+    "bson": storewise("bson"),
+    "dict": storewise("dict"),
+    "arrow, no core": storewise("arrow"),
+    "bson, no core": storewise("bson"),
+    "dict, no core": storewise("dict"),
     "convert": convert,
     "convert, no core": convert,
     "for line in file": read_lines,
     "read, count newlines": read_newlines,
 }
-SLOW = {"Biopython SearchIO", "Biopython AlignIO", "reference reader"}
+SLOW = {"Biopython SearchIO", "Biopython AlignIO"}
 
 
 def measure(method: str, path: Path, repeats: int) -> None:

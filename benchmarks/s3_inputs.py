@@ -34,7 +34,7 @@ from support.s3.faults import Delay, Faults  # noqa: E402
 from support.s3.server import S3Server  # noqa: E402
 
 from storewise.ssearch.inputs.paths import list_inputs  # noqa: E402
-from storewise.ssearch.inputs.scan_many import status_of  # noqa: E402
+from storewise.ssearch.inputs.scan import status_of  # noqa: E402
 from storewise.ssearch.parse.reader import DocumentReader  # noqa: E402
 from storewise.ssearch.parse.remote import Listed, fetched_ahead  # noqa: E402
 from storewise.ssearch.parse.stream import open_input  # noqa: E402

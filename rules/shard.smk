@@ -47,12 +47,6 @@ rule digest:
         node_class="work",
     params:
         parts=STUDY.inputs.jobs,
-        # Quarantine wants to know of every bad file before the load.
-        digest=(
-            "parsed"
-            if (STUDY.inputs.digest, STUDY.on_bad_input) == ("full", "quarantine")
-            else STUDY.inputs.digest
-        ),
         cache=lambda wildcards: f"{RESULTS}/inputs/cache",
     message:
         "Digesting part {wildcards.part} of the inputs"

@@ -9,10 +9,10 @@ from storewise.dataset.rounds import text_of
 from storewise.dataset.settings import Wanted, dump
 from storewise.session.coordination.trial_job import plain_job
 from storewise.ssearch.inputs.paths import read_list
-from storewise.ssearch.inputs.scan_many import listed
+from storewise.ssearch.inputs.scan import status_of
 
 with plain_job(snakemake.log[0]) as log:
-    files, _ = listed(list(read_list(snakemake.input.files)))
+    files, _ = status_of(list(read_list(snakemake.input.files)))
     home = home_of(snakemake.params.place)
     home.root.mkdir(parents=True, exist_ok=True)
     settings = describe(home, Wanted(study_fields=snakemake.params.study_fields), text_of(files))

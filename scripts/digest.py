@@ -13,7 +13,6 @@ with plain_job(snakemake.log[0]) as log:
         paths,
         Path(snakemake.output.part),
         processes=snakemake.threads,
-        digest=snakemake.params.digest,
         cache_dir=Path(snakemake.params.cache) / f"part.{part}.of.{snakemake.params.parts}",
         progress=progress_to(log),
     )

@@ -12,7 +12,7 @@ with plain_job(snakemake.log[0]) as log:
         on_bad_input=snakemake.params.on_bad_input,
         quarantine=Path(snakemake.output.quarantine),
     )
-    log.info("%d files, %s documents", merged.files, merged.documents or "not yet counted")
+    log.info("%d files, %d documents", merged.files, merged.documents)
     for bad in merged.bad:
         log.warning("quarantined: %s", bad.reason)
     for path, warning in merged.warnings:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from shlex import quote
-from typing import Annotated, Literal
+from typing import Annotated
 
 import orjson
 import typer
@@ -52,14 +52,6 @@ def manifest(
         "manifest.parquet"
     ),
     jobs: Jobs = 0,
-    digest: Annotated[
-        Literal["full", "sampled", "parsed"],
-        typer.Option(
-            "--digest",
-            help="full: of all bytes; sampled: of a few blocks, for huge inputs; parsed: reads and "
-            "checks every line.",
-        ),
-    ] = "full",
     quarantine: Annotated[
         bool,
         typer.Option("--quarantine", help="Leave out files that are not complete, and name them."),
@@ -94,7 +86,6 @@ def manifest(
             list_inputs(inputs),
             output,
             processes=jobs or processors(),
-            digest=digest,
             on_bad_input="quarantine" if quarantine else "fail",
             progress=lambda files, total, *_: update(files, total),
         )
@@ -104,9 +95,8 @@ def manifest(
         say(f"left out, equal to {equal}: {path}")
     for path, warning in made.warnings:
         say(f"warning: {path}: {warning}")
-    documents = "" if made.documents is None else f", {made.documents} documents"
     say(
-        f"{output}: {made.files} files, {made.bytes} bytes{documents}; "
+        f"{output}: {made.files} files, {made.bytes} bytes, {made.documents} documents; "
         f"{made.digested} read now, {made.reused} known"
     )
 

@@ -29,7 +29,7 @@ from storewise.dataset.rounds import (
 )
 from storewise.dataset.settings import Settings, Wanted, dump, parse
 from storewise.errors import BadInputs, StorewiseError
-from storewise.ssearch.inputs.scan_many import listed
+from storewise.ssearch.inputs.scan import status_of
 from storewise.ssearch.parse.remote import Listed
 from storewise.ssearch.parse.stream import STDIN, content_digest
 
@@ -294,7 +294,7 @@ def _listed(names: Sequence[str], *, quarantine: bool) -> list[Listed]:
             "standard input cannot be put into a data set, which has a list of its inputs; give a "
             "file, or use --to jsonl"
         )
-    files, missing = listed(list(dict.fromkeys(names)))
+    files, missing = status_of(list(dict.fromkeys(names)))
     if missing and not quarantine:
         raise BadInputs([bad["error"] for bad in missing], len(names))
     # The reader reports why they cannot be read.

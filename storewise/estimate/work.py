@@ -112,7 +112,6 @@ def documents_of(study: Study, results: Path) -> Amount:
     """The documents of a study's inputs: counted by its manifest, else by the sizes of the files,
     else by the files and bytes of `corpus`."""
     counted, _ = read_manifest(results / layout.MANIFEST)
-    # `digest: sampled` counts no documents.
     if counted and counted.documents is not None and counted.files and _same(study, results):
         source = f"the manifest of {counted.files:,} files"
         return Amount.exact(float(counted.documents), source)

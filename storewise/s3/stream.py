@@ -188,19 +188,6 @@ def open_object(name: str, listed: Wanted | None = None) -> ObjectStream:
     return ObjectStream(name, size, take, lambda: None)
 
 
-def blocks(
-    name: str, places: Callable[[int], list[tuple[int, int]]], listed: Wanted | None = None
-) -> tuple[int, list[bytes]]:
-    """The size of an object and those blocks (offset, bytes) of it that `places` names for it."""
-    size, take = _windows(name, listed)
-    parts = places(size)
-    if parts and size <= WINDOW // 4:
-        # One request for all is faster than one for each block.
-        data = take(0, size)
-        return size, [bytes(data[start : start + length]) for start, length in parts]
-    return size, [bytes(take(start, length)) for start, length in parts]
-
-
 def _windows(name: str, listed: Wanted | None) -> tuple[int, Callable[[int, int], bytearray]]:
     """The size of an object and what reads one window (offset, bytes) of it."""
     place = parse(name)

@@ -6,7 +6,7 @@ Pydantic models of the key `inputs`; ``config/README.md`` explains each key to u
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
@@ -75,7 +75,6 @@ class Inputs(Section):
     paths: Annotated[list[str], BeforeValidator(as_list)] = Field(default_factory=list)
     search: Search | None = None
     sample: SampleOf | None = None
-    digest: Literal["full", "sampled"] = "full"
     jobs: int = Field(default=1, ge=1, le=1000)
 
     @model_validator(mode="after")

@@ -15,8 +15,8 @@ import yaml
 from storewise.engines.registry import ENGINES, engine
 from storewise.errors import ConfigError, InputError
 from storewise.s3.uri import is_remote
-from storewise.ssearch.inputs.scan import read_head
 from storewise.ssearch.parse import remote
+from storewise.ssearch.parse.stream import read_head
 from storewise.study.load import STUDIES, load_study
 from storewise.workloads.alignments.queries import QUESTIONS
 

@@ -1,7 +1,7 @@
 """The manifest: one row per input file, so that a million files never become a million jobs.
 
-A build digests files in parallel, keeps each finished row in a cache, and ends with one Parquet
-file. Run again, after a ``kill -9`` or with more files, it digests only what is new or changed
+A build reads files in parallel, keeps each finished row in a cache, and ends with one Parquet
+file. Run again, after a ``kill -9`` or with more files, it reads only what is new or changed
 (another size or modification time). A build can be split over jobs: each makes a part from its
 share of the paths (`slice_paths`), `merge_parts` makes the manifest.
 """
@@ -21,9 +21,8 @@ import pyarrow.compute as pc
 from storewise.atomic import write_aside
 from storewise.documents import DIGEST_BYTES
 from storewise.errors import QUARANTINE_HINT, InputError, StorewiseError
-from storewise.ssearch.inputs.scan import RULES, DigestMode
-from storewise.ssearch.inputs.scan_cache import ScanCache
-from storewise.ssearch.inputs.scan_many import Progress, status_of, survey
+from storewise.ssearch.inputs.scan import Progress, scan_files, status_of
+from storewise.ssearch.inputs.scan_cache import open_cache
 from storewise.ssearch.inputs.table import (
     FILE_COLUMNS,
     MANIFEST_SCHEMA,
@@ -49,7 +48,7 @@ class BadInput:
 
 @dataclass(frozen=True, slots=True)
 class ManifestSummary:
-    """What a build did and found. `documents` is None where any file was only sampled.
+    """What a build did and found.
 
     `duplicates` are (path, path of the equal file that is used in its place), `warnings` (path of a
     file that is used, what is to be said of it); `files`, `bytes` and `documents` count usable
@@ -58,7 +57,7 @@ class ManifestSummary:
 
     files: int
     bytes: int
-    documents: int | None
+    documents: int
     digested: int
     reused: int
     bad: list[BadInput] = field(default_factory=list)
@@ -71,8 +70,6 @@ def build_manifest(
     out: Path,
     *,
     processes: int = 1,
-    digest: DigestMode = "full",
-    seed: int = 1,
     cache_dir: Path | None = None,
     on_bad_input: OnBadInput = "fail",
     quarantine: Path | None = None,
@@ -89,7 +86,7 @@ def build_manifest(
     what was digested stays in the cache. StorewiseError: nothing usable, two files whose ids would
     collide, or an unwritable place.
     """
-    table, digested = _scan(paths, out, processes, digest, seed, cache_dir, progress)
+    table, digested = _scan(paths, out, processes, cache_dir, progress)
     return _finish(table, out, digested, on_bad_input, quarantine)
 
 
@@ -98,8 +95,6 @@ def build_part(
     out: Path,
     *,
     processes: int = 1,
-    digest: DigestMode = "full",
-    seed: int = 1,
     cache_dir: Path | None = None,
     progress: Progress | None = None,
 ) -> None:
@@ -107,7 +102,7 @@ def build_part(
 
     Each part needs its own `cache_dir`. What to do about bad files is for `merge_parts` to say.
     """
-    table, digested = _scan(paths, out, processes, digest, seed, cache_dir, progress)
+    table, digested = _scan(paths, out, processes, cache_dir, progress)
     write_table(table, out, "part", digested=str(digested))
 
 
@@ -138,21 +133,15 @@ def _scan(
     paths: Sequence[str],
     out: Path,
     processes: int,
-    digest: DigestMode,
-    seed: int,
     cache_dir: Path | None,
     progress: Progress | None,
 ) -> tuple[Any, int]:
-    """The part table of `paths`, sorted, and how many files had to be digested."""
-    mode = digest if digest == "full" else f"{digest}:{seed}"
-    mode += f" by rules {RULES}"
+    """The part table of `paths`, sorted, and how many files had to be read."""
     place = cache_dir if cache_dir is not None else out.with_name(f".{out.name}.cache")
-    table, missing = status_of(paths)
-    with ScanCache(place, mode) as cache:
-        todo = cache.unknown(table)
-        bad = survey(
-            todo, cache.add, processes=processes, digest=digest, seed=seed, progress=progress
-        )
+    files, missing = status_of(paths)
+    with open_cache(place) as cache:
+        todo = cache.unknown(files)
+        bad = scan_files(todo, cache.add, processes=processes, progress=progress)
         good = cache.rows(row["path"] for row in bad)
     failed = pa.Table.from_pylist([*missing, *bad], schema=PART_SCHEMA)
     table = pa.concat_tables([failed, good], promote_options="default")
@@ -187,7 +176,7 @@ def _finish(
     return ManifestSummary(
         files=len(used),
         bytes=pc.sum(used["bytes"]).as_py(),
-        documents=None if used["documents"].null_count else pc.sum(used["documents"]).as_py(),
+        documents=pc.sum(used["documents"]).as_py(),
         digested=digested,
         reused=len(table) - digested,
         bad=bad,

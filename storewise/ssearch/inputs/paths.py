@@ -20,12 +20,12 @@ from typing import BinaryIO
 
 from storewise.errors import InputError
 from storewise.s3.uri import is_remote
-from storewise.ssearch.inputs.scan import CHUNK_BYTES
 from storewise.ssearch.parse import remote
 from storewise.ssearch.parse.stream import check_name, unreadable
 
 _LIST_SUFFIXES = (".list", ".txt")
 _HEAD_BYTES = 4096
+_CHUNK_BYTES = 1 << 20
 
 
 def list_inputs(specs: Iterable[str | Path]) -> list[str]:
@@ -217,9 +217,9 @@ def read_list(path: str) -> Iterator[str]:
 def _opened(path: str) -> Iterator[BinaryIO]:
     if is_remote(path):
         with remote.open_remote(path) as stream:
-            yield io.BufferedReader(stream, CHUNK_BYTES)
+            yield io.BufferedReader(stream, _CHUNK_BYTES)
         return
-    with open(path, "rb", buffering=CHUNK_BYTES) as file:
+    with open(path, "rb", buffering=_CHUNK_BYTES) as file:
         yield file
 
 

@@ -19,8 +19,8 @@ SCHEMA_VERSION = "1"
 _KIND_KEY = b"storewise.kind"
 _VERSION_KEY = b"storewise.schema"
 
-#: What is known of one file. Counts are null where only a sample of the content was read; `warning`
-#: is of a file that is complete all the same.
+#: What is known of one file; digest and counts are null for a bad one. `warning` is of a complete
+#: file.
 FILE_COLUMNS = [
     pa.field("path", pa.string(), nullable=False),
     pa.field("bytes", pa.int64(), nullable=False),
@@ -55,18 +55,17 @@ class InputFile:
     """One file of a manifest or shard.
 
     `bytes` is the stored size, `digest` the 16 bytes that its document ids start with (7 of them).
-    `documents` = `queries` + 3 x `alignments`; all counts are None where the content was sampled.
-    `shard` is None in a manifest.
+    `documents` = `queries` + 3 x `alignments`. `shard` is None in a manifest.
     """
 
     path: str
     bytes: int
     mtime_ns: int
     digest: Digest
-    queries: int | None
-    hits: int | None
-    alignments: int | None
-    documents: int | None
+    queries: int
+    hits: int
+    alignments: int
+    documents: int
     shard: int | None = None
 
 

@@ -58,9 +58,15 @@ def _frames(columns: Columns) -> Any:
 
 def record_batches(
     columns: Columns, digest: bytes, *, study_fields: bool = False
-) -> dict[Kind, pa.RecordBatch]:
+) -> tuple[pa.RecordBatch, pa.RecordBatch, pa.RecordBatch]:
     """The rna, gs and align documents of whole columns. They share the columns' memory."""
     rows = len(columns)
+    if not rows:
+        rna, gs, align = (
+            batch_of(kind, [], study_fields=study_fields)
+            for kind in (Kind.RNA, Kind.GS, Kind.ALIGN)
+        )
+        return rna, gs, align
     own = {
         kind: _ids(ids(digest, kind, columns.first, rows))
         for kind in (Kind.RNA, Kind.GS, Kind.ALIGN)
@@ -69,7 +75,7 @@ def record_batches(
         b"".join(task * count for task, count in columns.repeated(lambda run: run.task)), np.uint8
     ).reshape(rows, ID_BYTES)
     ti = _ids(tasks)
-    result = {}
+    result = []
     for kind, which in ((Kind.RNA, "query"), (Kind.GS, "library")):
         start, stop = columns.integer(f"{which}_start"), columns.integer(f"{which}_stop")
         values = {
@@ -83,7 +89,7 @@ def record_batches(
         }
         if kind is Kind.GS:
             values["seqid"] = _text(columns.text("seqid"), rows)
-        result[kind] = _batch(kind, values, study_fields=study_fields)
+        result.append(_batch(kind, values, study_fields=study_fields))
     values = {
         "_id": own[Kind.ALIGN],
         "t": pa.array(np.full(rows, Kind.ALIGN.code)),
@@ -102,8 +108,7 @@ def record_batches(
         values["q"] = _queries(columns)
         for name, has in zip(("gene", "chr"), columns.has, strict=True):
             values[name] = _text(columns.text(name), rows, has[:rows])
-    result[Kind.ALIGN] = _batch(Kind.ALIGN, values, study_fields=study_fields)
-    return result
+    return *result, _batch(Kind.ALIGN, values, study_fields=study_fields)
 
 
 def _queries(columns: Columns) -> Any:

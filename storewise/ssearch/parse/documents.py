@@ -1,8 +1,5 @@
-"""Alignments to documents: one by one for the reference reader, by columns for the fast one.
-
-The two ways share nothing but the field names and ids, so that the tests that compare them
-compare something. `docs/documents.md` says where each value comes from.
-"""
+"""Columns of alignments to documents, as dicts. `docs/documents.md` says where each value comes
+from."""
 
 from __future__ import annotations
 
@@ -16,9 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from bson.objectid import ObjectId
 
-from storewise.documents import DIGEST_BYTES, ID_BYTES, ORDINAL_BITS, Document, Kind, make_id
+from storewise.documents import DIGEST_BYTES, ID_BYTES, ORDINAL_BITS, Document, Kind
 from storewise.ssearch.parse.columns import NO_INTEGER, Columns, Run
-from storewise.ssearch.parse.grammar import Alignment, read_hit
 
 _T = TypeVar("_T")
 _ID_FIELDS = ("_id", "rna", "gs", "ti")
@@ -35,55 +31,6 @@ def to_bson(document: Document) -> bytes:
             for name, value in document.items()
         }
     )
-
-
-def _length(start: int, stop: int) -> int:
-    return abs(stop - start)
-
-
-def documents_of(
-    row: Alignment, digest: bytes, ordinal: int, task: bytes, query: str, *, study_fields: bool
-) -> tuple[Document, Document, Document]:
-    """The rna, gs and align documents of one alignment."""
-    hit = read_hit(row.hit)
-    rna: Document = {
-        "_id": make_id(digest, Kind.RNA, ordinal),
-        "t": Kind.RNA.code,
-        "b": row.query_start,
-        "e": row.query_stop,
-        "l": _length(row.query_start, row.query_stop),
-        "s": row.query_sequence.decode("ascii"),
-        "ti": task,
-    }
-    gs: Document = {
-        "_id": make_id(digest, Kind.GS, ordinal),
-        "t": Kind.GS.code,
-        "b": row.library_start,
-        "e": row.library_stop,
-        "l": _length(row.library_start, row.library_stop),
-        "s": row.library_sequence.decode("ascii"),
-        "seqid": hit.seqid,
-        "ti": task,
-    }
-    align: Document = {
-        "_id": make_id(digest, Kind.ALIGN, ordinal),
-        "t": Kind.ALIGN.code,
-        "b": row.bits,
-        "e": row.expect,
-        "s_w": row.s_w,
-        "f": row.frame,
-        "i": row.ident,
-        "o": row.overlap,
-        "p": row.score,
-        "si": row.sim,
-        "z": row.z,
-        "rna": rna["_id"],
-        "gs": gs["_id"],
-        "ti": task,
-    }
-    if not study_fields:
-        align.update(q=query, gene=hit.gene, chr=hit.chromosome)
-    return rna, gs, align
 
 
 def ids(digest: bytes, kind: Kind, start: int, count: int) -> npt.NDArray[np.uint8]:

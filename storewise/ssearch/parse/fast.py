@@ -28,9 +28,7 @@ _LONGEST_KEY = 100
 class FastReader:
     """Takes runs of alignments from the buffer of `Lines`."""
 
-    def __init__(self, *, patient: bool = False) -> None:
-        """A reader that is not `patient` rests after alignments that it could not take."""
-        self._patient = patient
+    def __init__(self) -> None:
         self.layout: Layout | None = None
         self._rest = 0
         self._next_rest = 1
@@ -70,7 +68,7 @@ class FastReader:
                 # What there is of an alignment may be its beginning only.
                 if len(lines.buffer) - lines.position > self._most or not lines.fill():
                     break
-        if self._rest and not self._patient:
+        if self._rest:
             self._rest -= 1
             return None
         if 2 * (len(lines.buffer) - lines.position) < self._window:

@@ -26,6 +26,8 @@ _Packed = tuple[list[bytes], list[bytes], list[bytes]]
 
 def bson_of(columns: Columns, digest: bytes, *, study_fields: bool) -> _Packed:
     """The rna, gs and align documents of whole columns, as BSON."""
+    if not len(columns):
+        return [], [], []
     if compiled.CORE:
         return compiled.bson(columns, digest, study_fields=study_fields)
     try:

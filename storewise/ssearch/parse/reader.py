@@ -9,16 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 
-from storewise.documents import DIGEST_BYTES, KINDS, Document, Encoding, Kind, make_id
+from storewise.documents import DIGEST_BYTES, Document, Encoding, Kind, make_id
 from storewise.errors import InputError
 from storewise.ssearch.parse import grammar
 from storewise.ssearch.parse.batch import Counts, DocumentBatch, Query, no_gc
 from storewise.ssearch.parse.columns import Columns, RepeatedStatistics
-from storewise.ssearch.parse.documents import dicts_of, documents_of, task_document, to_bson
+from storewise.ssearch.parse.documents import dicts_of, task_document, to_bson
 from storewise.ssearch.parse.fast import FastReader
 from storewise.ssearch.parse.frame import M10_OUTPUT, NOT_M10_FORMAT, Frame, Misplaced, Place
 from storewise.ssearch.parse.grammar import text
@@ -27,7 +27,6 @@ from storewise.ssearch.parse.packed import bson_of
 from storewise.ssearch.parse.reference import SearchKeys, read_alignment
 from storewise.ssearch.parse.stream import Source, damage, open_input, source_name
 
-Mode = Literal["auto", "fast", "reference"]
 #: Documents of tasks, rna, gs and align, in the form of an encoding.
 _Parts = tuple[Any, Any, Any, Any]
 
@@ -54,9 +53,8 @@ class DocumentReader:
     `source` is a path, ``"-"`` or a binary file; plain, gzip or zstd. `digest` is the digest of
     its decompressed content (`stream.content_digest`); its first 7 bytes become part of the ids.
     `encoding` "dict" gives dicts with 12-byte ids, "bson" BSON bytes with ObjectIds, "arrow"
-    record batches. `mode` "fast" always tries the fast reader first, "auto" less often after
-    failures, "reference" never; the documents are the same. A batch has `alignments_per_batch`
-    alignments, the last batch of a program fewer. Messages call the input `name` (default: path).
+    record batches. A batch has `alignments_per_batch` alignments, the last batch of a program
+    fewer. Messages call the input `name` (default: path).
 
     Raises InputError, with line and byte offset, for anything that is not a complete output.
     `counts`, `program`, `version` (of the first search) and `fast_alignments` (the number read by
@@ -69,7 +67,6 @@ class DocumentReader:
         digest: bytes,
         *,
         encoding: Encoding = "dict",
-        mode: Mode = "auto",
         study_fields: bool = False,
         alignments_per_batch: int = 1000,
         chunk_bytes: int = CHUNK,
@@ -79,8 +76,6 @@ class DocumentReader:
             raise ValueError(f"a digest of at least {DIGEST_BYTES} bytes, not {len(digest)}")
         if encoding not in get_args(Encoding):
             raise ValueError(f"encoding {encoding!r} is not one of {', '.join(get_args(Encoding))}")
-        if mode not in ("auto", "fast", "reference"):
-            raise ValueError(f"mode {mode!r} is not one of 'auto', 'fast', 'reference'")
         if alignments_per_batch < 1 or chunk_bytes < 1:
             raise ValueError("alignments_per_batch and chunk_bytes must be at least 1")
         self.counts = Counts()
@@ -91,25 +86,35 @@ class DocumentReader:
         self._name = name or source_name(source)
         self._digest = digest
         self._encoding = encoding
-        self._mode = mode
         self._study = study_fields
         self._per_batch = alignments_per_batch
         self._chunk = chunk_bytes
         self._tasks: list[Document] = []
         self._columns = Columns(alignments_per_batch, 0)
-        #: With `mode` "reference", instead of columns.
-        self._rows: list[tuple[Document, Document, Document]] = []
         # Of the search and query that are being read:
         self._frame = Frame()
         self._current_program = ""
         self._preamble: dict[str, str] = {}
         self._library = ""
         self._tasks_made = 0
-        self._fast = FastReader(patient=mode == "fast")
+        self._fast = FastReader()
         self._repeated = RepeatedStatistics()
         self._keys = SearchKeys()
 
     def __iter__(self) -> Iterator[DocumentBatch]:
+        encode = _ENCODERS[self._encoding]
+        for position, program in self._read():
+            yield DocumentBatch(*encode(self), bytes_read=position, program=program)
+
+    def count(self) -> Counts:
+        """Reads the whole file with every check, without making documents; returns `counts`."""
+        for _ in self._read():
+            continue
+        return self.counts
+
+    def _read(self) -> Iterator[tuple[int, str]]:
+        """Reads batches into `_tasks` and `_columns`; yields the position in the file and the
+        program of each. All alignments of a batch are from one program."""
         self.counts = Counts()
         self.program = self.version = None
         self.fast_alignments = 0
@@ -117,7 +122,7 @@ class DocumentReader:
         self._current_program = ""
         self._tasks_made = 0
         self._repeated = RepeatedStatistics()
-        self._tasks, self._rows = [], []
+        self._tasks = []
         self._columns = Columns(self._per_batch, 0)
         with open_input(self._source) as stream:
             try:
@@ -126,19 +131,24 @@ class DocumentReader:
                     before = self._current_program
                     if not self._begin_search(lines):
                         break
-                    if self._current_program != before and self._has_documents:
-                        yield self._make_batch(lines, before)
+                    if self._current_program != before:
+                        yield from self._rest(lines, before)
                     yield from self._search(lines)
                     self._closing(lines)
             except InputError as error:
                 raise damage(stream, error) from error
-            if self._has_documents:
-                yield self._make_batch(lines, self._current_program)
+            yield from self._rest(lines, self._current_program)
 
-    @property
-    def _has_documents(self) -> bool:
-        """Whether documents have been read since the last batch."""
-        return bool(self._tasks or self._columns.rows or self._rows)
+    def _batch(self, lines: Lines, program: str) -> Iterator[tuple[int, str]]:
+        """Yields what has been read since the last batch as a batch, then makes room."""
+        yield lines.offset, program
+        self._tasks = []
+        self._columns = self._columns.next(self.counts.alignments)
+
+    def _rest(self, lines: Lines, program: str) -> Iterator[tuple[int, str]]:
+        """Yields the last batch of a program, if anything has been read since the one before."""
+        if self._tasks or self._columns.rows:
+            yield from self._batch(lines, program)
 
     @property
     def warnings(self) -> list[str]:
@@ -202,7 +212,7 @@ class DocumentReader:
         if self.program is None:
             self.program, self.version = program, text(version[1])
 
-    def _search(self, lines: Lines) -> Iterator[DocumentBatch]:
+    def _search(self, lines: Lines) -> Iterator[tuple[int, str]]:
         """Reads a search from behind its version line to behind its end mark."""
         self._keys = SearchKeys()
         frame = self._frame
@@ -378,9 +388,9 @@ class DocumentReader:
 
     # -- alignments --------------------------------------------------------------------------
 
-    def _alignments(self, lines: Lines, query: Query) -> Iterator[DocumentBatch]:
+    def _alignments(self, lines: Lines, query: Query) -> Iterator[tuple[int, str]]:
         fast: FastReader | None = self._fast
-        if self._mode == "reference" or grammar.translated_side(self._current_program) is not None:
+        if grammar.translated_side(self._current_program) is not None:
             fast = None
         hit: bytes | None = None
         while (line := lines.line) is not None and lines.terminated:
@@ -406,8 +416,8 @@ class DocumentReader:
                     self._add(row, query, opens=line != grammar.NEXT_ALIGNMENT)
                     if fast is not None:
                         fast.learn(layout, lines.offset - start[1])
-            if self._columns.room == 0 or len(self._rows) == self._per_batch:
-                yield self._make_batch(lines, self._current_program)
+            if self._columns.room == 0:
+                yield from self._batch(lines, self._current_program)
 
     def _take(
         self, fast: FastReader, lines: Lines, query: Query, hit: bytes | None
@@ -428,61 +438,24 @@ class DocumentReader:
         return last
 
     def _add(self, row: grammar.Alignment, query: Query, *, opens: bool) -> None:
-        if self._mode == "reference":
-            documents = documents_of(
-                row,
-                self._digest,
-                self.counts.alignments,
-                query.task,
-                query.id,
-                study_fields=self._study,
-            )
-            self._rows.append(documents)
-        else:
-            self._columns.of(query.task, query.id)
-            self._columns.append(row, opens=opens)
+        self._columns.of(query.task, query.id)
+        self._columns.append(row, opens=opens)
         self._repeated.add(row, opens=opens)
         self.counts.hits += opens
         self.counts.alignments += 1
 
-    def _make_batch(self, lines: Lines, program: str) -> DocumentBatch:
-        """Make a batch of the documents read since the last one, all of them from `program`."""
-        encode = _ENCODERS[self._encoding]
-        batch = DocumentBatch(*encode(self), bytes_read=lines.offset, program=program)
-        self._tasks, self._rows = [], []
-        self._columns = self._columns.next(self.counts.alignments)
-        return batch
-
     def _dicts(self) -> _Parts:
-        if self._rows:
-            rna, gs, align = map(list, zip(*self._rows, strict=True))
-        else:
-            rna, gs, align = dicts_of(self._columns, self._digest, study_fields=self._study)
-        return self._tasks, rna, gs, align
+        return self._tasks, *dicts_of(self._columns, self._digest, study_fields=self._study)
 
     def _bson(self) -> _Parts:
-        if self._rows or not self._columns.rows:
-            return _mapped(to_bson, self._dicts())
-        parts = bson_of(self._columns, self._digest, study_fields=self._study)
-        return list(map(to_bson, self._tasks)), *parts
+        tasks = list(map(to_bson, self._tasks))
+        return tasks, *bson_of(self._columns, self._digest, study_fields=self._study)
 
     def _arrow(self) -> _Parts:
         from storewise.ssearch.parse.arrow import batch_of, record_batches
 
-        if self._rows or not self._columns.rows:
-            parts = self._dicts()
-            return tuple(
-                batch_of(kind, part, study_fields=self._study)
-                for kind, part in zip(KINDS, parts, strict=True)
-            )
-        made = record_batches(self._columns, self._digest, study_fields=self._study)
         tasks = batch_of(Kind.TASKS, self._tasks, study_fields=self._study)
-        return tasks, made[Kind.RNA], made[Kind.GS], made[Kind.ALIGN]
-
-
-def _mapped(encode: Callable[[Document], bytes], parts: _Parts) -> _Parts:
-    tasks, rna, gs, align = (list(map(encode, part)) for part in parts)
-    return tasks, rna, gs, align
+        return tasks, *record_batches(self._columns, self._digest, study_fields=self._study)
 
 
 _ENCODERS: dict[Encoding, Callable[[DocumentReader], _Parts]] = {

@@ -355,6 +355,15 @@ class Digesting(Raw):
         return self._digest.digest()
 
 
+def read_head(source: Source, size: int) -> bytes:
+    """The first `size` decompressed bytes of `source`, or all that it has."""
+    head = b""
+    with open_input(source) as stream:
+        while len(head) < size and (data := stream.read(size - len(head))):
+            head += data
+    return head
+
+
 def content_digest(source: Source) -> bytes:
     """BLAKE2b (16 bytes) of the decompressed content of `source`: the file's identity."""
     with open_input(source) as stream:

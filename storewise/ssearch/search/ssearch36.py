@@ -22,15 +22,16 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
-from typing import IO, NoReturn, cast
+from typing import IO, BinaryIO, NoReturn, cast
 
 import zstandard
 
 from storewise.atomic import write_aside
+from storewise.documents import DIGEST_BYTES
 from storewise.errors import InputError, SearchError
 from storewise.processes import clean_environment, dies_with_parent
-from storewise.ssearch.inputs.scan import Scanner, read_head
-from storewise.ssearch.parse.stream import open_input
+from storewise.ssearch.parse.reader import DocumentReader
+from storewise.ssearch.parse.stream import open_input, read_head
 
 #: The published study's options: every library sequence passes (first value of -E), one
 #: alignment per hit and strand (the second); the two values are one argument.
@@ -182,48 +183,43 @@ def _run(
             env=clean_environment(),
             preexec_fn=dies_with_parent(),
         )
-    scanner = Scanner(f"the output of {what}")
-    head, tail = b"", b""
     incomplete: InputError | None = None
     try:
         assert child.stdout is not None
         with child.stdout, _writer(partial) as sink:
-            while data := os.read(child.stdout.fileno(), _CHUNK_BYTES):
-                head = head or data[:_CLOSING_BYTES]
-                tail = (tail + data)[-_CLOSING_BYTES:]
-                sink.write(data)
-                if incomplete is None:
-                    try:
-                        scanner.feed(data)
-                    except InputError as error:
-                        incomplete = error
+            output = _CopiedOutput(child.stdout.fileno(), sink)
+            reader = DocumentReader(
+                cast(BinaryIO, output), bytes(DIGEST_BYTES), name=f"the output of {what}"
+            )
+            try:
+                counts = reader.count()
+            except InputError as error:
+                incomplete = error
+            while output.read(_CHUNK_BYTES):
+                continue
         status = child.wait()
     finally:
         if child.poll() is None:
             child.kill()
             child.wait()
-    words = _last_lines(errors.read_bytes(), tail)
+    words = _last_lines(errors.read_bytes(), output.tail)
     if status < 0:
         raise SearchError(f"{what} was killed by {_signal_name(-status)}{words}")
     if status > 0:
         raise SearchError(f"{what} failed with exit status {status}{words}")
-    if _NO_LIBRARY.search(tail):
+    if _NO_LIBRARY.search(output.tail):
         raise SearchError(
             f"{what} found no sequence in the library; check that it is FASTA of the right kind "
             f"(nucleotide or protein){words}"
         )
-    try:
-        if incomplete is not None:
-            raise incomplete
-        counts = scanner.finish()
-    except InputError as error:
-        wanted = f"; expected {error.expected}" if error.expected else ""
+    if incomplete is not None:
+        wanted = f"; expected {incomplete.expected}" if incomplete.expected else ""
         raise SearchError(
-            f"{what} gave no complete -m 10 output: {error.reason}{wanted} (do the options hold "
-            f"-m 10, and nothing the program does not know?){words}"
-        ) from error
-    residues = _LIBRARY.search(tail)
-    version = _VERSION.search(head)
+            f"{what} gave no complete -m 10 output: {incomplete.reason}{wanted} (do the options "
+            f"hold -m 10, and nothing the program does not know?){words}"
+        ) from incomplete
+    residues = _LIBRARY.search(output.tail)
+    version = _VERSION.search(output.head)
     return SearchRecord(
         program=command[0],
         version=version[1].decode("utf-8", "replace").strip() if version else "",
@@ -232,10 +228,28 @@ def _run(
         library=library.name,
         library_residues=int(residues[1]) if residues else 0,
         library_sequences=int(residues[2]) if residues else 0,
-        queries=counts.queries or 0,
-        alignments=counts.alignments or 0,
+        queries=counts.queries,
+        alignments=counts.alignments,
         seconds=round(time.monotonic() - started, 3),
     )
+
+
+class _CopiedOutput:
+    """What a program writes, copied into a file while it is read; `head` and `tail` stay."""
+
+    def __init__(self, descriptor: int, copy: IO[bytes]) -> None:
+        self.head = b""
+        self.tail = b""
+        self._descriptor = descriptor
+        self._copy = copy
+
+    def read(self, size: int, /) -> bytes:
+        data = os.read(self._descriptor, size)
+        if len(self.head) < _CLOSING_BYTES:
+            self.head = (self.head + data)[:_CLOSING_BYTES]
+        self.tail = (self.tail + data)[-_CLOSING_BYTES:]
+        self._copy.write(data)
+        return data
 
 
 @contextmanager

@@ -34,15 +34,13 @@ def parts_of(file: InputFile, context: ClientContext, size: int) -> Iterator[Par
     At the end the file is checked against its manifest row. Raises InputError for a file that is
     bad or was changed since.
     """
-    # A sampled digest covers parts of the file only; then the size must do.
-    sampled = file.queries is None
     with open_input(file.path, file) as stream:
         # An object is read only as it was listed.
         if not is_remote(file.path) and (now := Path(file.path).stat().st_size) != file.bytes:
             raise _changed(file, f"{file.bytes} bytes", f"{now} bytes")
         content = Digesting(stream, file.path)
         reader = DocumentReader(
-            cast(BinaryIO, stream if sampled else content),
+            cast(BinaryIO, content),
             file.digest,
             encoding=context.engine.encoding,
             study_fields=context.schema.study_fields,
@@ -57,8 +55,6 @@ def parts_of(file: InputFile, context: ClientContext, size: int) -> Iterator[Par
                     part = documents[i : i + size]
                     yield Part(kind, part, text * len(part) // len(batch))
         counts = reader.counts
-        if sampled:
-            return
         if (file.queries, file.alignments) != (counts.queries, counts.alignments):
             raise _changed(
                 file,

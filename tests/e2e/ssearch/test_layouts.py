@@ -1,4 +1,4 @@
-"""Layouts that the installed programs write now: reader and scanner agree."""
+"""Layouts that the installed programs write now: both readers agree."""
 
 import functools
 import subprocess
@@ -61,7 +61,7 @@ EVERY = list(product(LAYOUT_OPTIONS, QUERIES, ("", "-H", "-d 0", "-z -1")))
 )
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_live_outputs(program, cells, tmp_path):
-    """Each output (layout, queries, option) is complete for both readers and the scanner."""
+    """Each output (layout, queries, option) is complete for both readers."""
     for name, text in sequences().items():
         (tmp_path / name).write_text(text)
     query, library = PROGRAMS[program].split()

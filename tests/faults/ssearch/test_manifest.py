@@ -33,7 +33,8 @@ def test_resumes_after_kill_and_leaves_no_process(tmp_path):
     (tmp_path / "in").mkdir()
     content = (DATA / "ssearch36_nohits.m10").read_bytes()
     for index in range(40):
-        (tmp_path / "in" / f"{index:02}.m10").write_bytes(content + b"kept as %d\n" % index)
+        changed = content.replace(b"\n", b" copy %d\n" % index, 1)
+        (tmp_path / "in" / f"{index:02}.m10").write_bytes(changed)
     command = [sys.executable, "-c", _BUILD, str(tmp_path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as build:
         done = 0

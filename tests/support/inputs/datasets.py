@@ -8,9 +8,9 @@ from typing import Any
 
 import orjson
 import pyarrow.parquet as pq
+from support.inputs.ssearch import ReferenceReader
 
 from storewise.documents import KINDS, PARAMS_COLUMN, Kind
-from storewise.ssearch.parse.reader import DocumentReader
 from storewise.ssearch.parse.stream import content_digest
 
 Documents = dict[Kind, dict[bytes, dict[str, Any]]]
@@ -29,7 +29,7 @@ def expected(paths, *, study_fields=False):
 def _reference(content, study_fields):
     digest = content_digest(io.BytesIO(content))
     source = io.BytesIO(content)
-    reader = DocumentReader(source, digest, mode="reference", study_fields=study_fields)
+    reader = ReferenceReader(source, digest, study_fields=study_fields)
     result = {kind: {} for kind in KINDS}
     for batch in reader:
         for kind, documents in batch:

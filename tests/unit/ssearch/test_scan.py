@@ -1,65 +1,33 @@
-"""The scan over line starts: equal to the full parse, and complete or an error."""
+"""Many files: each read once in bounded chunks; those that change or cannot be read are named."""
 
-import gzip
-import itertools
 import os
 import tracemalloc
+from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from support.inputs.ssearch import content, scan
+from support.inputs.ssearch import content
 from support.paths import DATA, SAMPLE
 
 from storewise.errors import InputError
-from storewise.ssearch.inputs.scan import Scanner, scan_file
+from storewise.s3.uri import Stat
+from storewise.ssearch.inputs import scan
+from storewise.ssearch.inputs.scan import ScanResult, scan_file, scan_files, status_of
+from storewise.ssearch.parse import remote
+from storewise.ssearch.parse.remote import Listed
+from storewise.ssearch.parse.stream import content_digest
 
-OLD = (DATA / "ssearch35.m10").read_bytes()
-
-
-def test_version_35_closes_once():
-    result = scan(OLD)
-    assert (result.queries, result.hits, result.alignments, result.documents) == (3, 1, 1, 6)
-    assert scan(OLD + OLD).queries == 6
-    with pytest.raises(InputError, match=r"not complete.*'>>><<<'"):
-        scan(OLD[: OLD.index(b">>><<<")])
+RESULT = ScanResult(bytes(16), 1, 2, 3, ("one", "two"))
 
 
-@given(sizes=st.lists(st.integers(1, 5000), min_size=1, max_size=60))
-def test_pieces_of_any_size_give_the_same(sizes):
-    data = content(SAMPLE / "queries_01__yersinia.m10.gz") + OLD
-    scanner = Scanner("data")
-    for start, end in itertools.pairwise([0, *itertools.accumulate(sizes), None]):
-        scanner.feed(data[start:end])
-    assert scanner.finish() == scan(data)
+def test_a_file_is_counted_and_digested_in_one_pass():
+    result = scan_file(DATA / "ssearch36.m10")
+    assert result == (content_digest(DATA / "ssearch36.m10"), 3, 36, 36, ())
+    assert result.documents == 111
+    warning = scan_file(DATA / "ssearch36_scores.m10").warnings[0]
+    assert warning.startswith("2 of 3 queries have best scores and no alignments")
 
 
-def test_a_search_cut_short_before_another_one():
-    data = content(SAMPLE / "queries_01__yersinia.m10.gz")
-    for mark in (b">>>///", b">>><<<", b"; sw_score", b"Library: "):
-        cut = data[: data.index(mark)]
-        with pytest.raises(InputError, match="not complete") as caught:
-            scan(cut + b"\n" + data)
-        assert caught.value.line is not None
-        assert caught.value.line >= cut.count(b"\n")
-
-
-def test_what_is_not_usable_is_said():
-    for data, message in (
-        (b"hello\n", "line 1 .*not an SSEARCH output.*'hello'"),
-        (bytes(3000), "not an SSEARCH output"),
-        (b"a" * (9 << 20), "not an SSEARCH output"),
-        (b"line\n" * 400_000, "not an SSEARCH output"),
-        (OLD.replace(b" ..\n", b" ..\r\n", 1), "CR LF"),
-        (OLD.replace(b" ..", b"\0 ..", 1), "a NUL byte"),
-    ):
-        with pytest.raises(InputError, match=message):
-            scan(data)
-    with pytest.raises(InputError, match="cannot be read"):
-        scan_file("none.m10")
-
-
-def test_memory_is_bounded_by_a_piece(tmp_path):
+def test_memory_is_bounded(tmp_path):
     path = tmp_path / "large.m10"
     one = content(SAMPLE / "queries_01__arabidopsis.m10.gz")
     with path.open("wb") as out:
@@ -73,29 +41,130 @@ def test_memory_is_bounded_by_a_piece(tmp_path):
     assert peak < 10e6
 
 
-def test_sampled_digest_depends_on_content_and_size_only(tmp_path):
-    data = content(SAMPLE / "queries_01__arabidopsis.m10.gz")
-    path, other = tmp_path / "a.m10", tmp_path / "b.m10"
-    path.write_bytes(data)
-    other.write_bytes(data)
-    os.utime(other, (1, 1))
-    first = scan_file(path, digest="sampled")
-    assert first.queries is first.alignments is first.documents is None
-    assert len(first.digest) == 16
-    assert first == scan_file(other, digest="sampled")
-    assert first != scan_file(path, digest="sampled", seed=2)
-    assert first.digest != scan_file(path).digest
-    other.write_bytes(data + b"\n")
-    assert first != scan_file(other, digest="sampled")
-    # What the sample would hold whole is scanned whole.
-    other.write_bytes(OLD)
-    assert scan_file(other, digest="sampled") == scan_file(other)
-    other.write_bytes(b"x" * 100_000)
-    with pytest.raises(InputError, match="not an SSEARCH output"):
-        scan_file(other, digest="sampled")
-    # Of a compressed file the first block is decompressed for its preamble.
-    other.write_bytes(gzip.compress(data * 3, compresslevel=0))
-    assert scan_file(other, digest="sampled").queries is None
-    other.write_bytes(gzip.compress(b"x" * 200_000, compresslevel=0))
-    with pytest.raises(InputError, match="not an SSEARCH output"):
-        scan_file(other, digest="sampled")
+@pytest.fixture
+def scanned(monkeypatch):
+    """The paths that were scanned; those with "bad" in their name are bad."""
+    seen = []
+
+    def scan_file(path, *, listed):
+        seen.append(path)
+        assert listed.path == path
+        if "bad" in path:
+            raise InputError(path, "is bad", line=3, offset=40)
+        return RESULT
+
+    monkeypatch.setattr(scan, "scan_file", scan_file)
+    return seen
+
+
+def made(directory, sizes, bad=-1):
+    paths = []
+    for number, size in enumerate(sizes):
+        name = f"{number:03}{'bad' if number == bad else ''}"
+        paths.append(str(directory / name))
+        Path(paths[-1]).write_bytes(bytes(size))
+    return paths
+
+
+@pytest.mark.parametrize(
+    ("sizes", "processes", "most_files", "most_bytes", "done"),
+    [
+        ([10] * 9, 1, 512, 1000, [3, 6, 9]),
+        ([10] * 9, 0, 512, 1000, [3, 6, 9]),
+        ([10] * 9, 1, 2, 1000, [2, 4, 6, 8, 9]),
+        ([10] * 8, 1, 2, 1000, [2, 4, 6, 8]),
+        # A chunk ends with the file that reaches the bytes, and the next begins from nothing.
+        ([60, 39, 1, 99, 1, 100, 0, 0, 0, 5, 5, 5], 1, 512, 100, [3, 5, 6, 9, 12]),
+        ([0], 1, 512, 100, [1]),
+        ([], 1, 512, 100, []),
+    ],
+)
+def test_each_file_is_scanned_once_in_bounded_chunks(
+    tmp_path, monkeypatch, scanned, sizes, processes, most_files, most_bytes, done
+):
+    monkeypatch.setattr(scan, "MAX_CHUNK_FILES", most_files)
+    monkeypatch.setattr(scan, "MAX_CHUNK_BYTES", most_bytes)
+    paths = made(tmp_path, sizes, bad=4)
+    files, missing = status_of(paths)
+    assert missing == []
+    told, added = [], []
+
+    def progress(*now):
+        told.append(now)
+
+    bad = scan_files(files, added.extend, processes=processes, progress=progress)
+    assert scanned == paths
+    rows = [row for row in zip(paths, sizes, strict=True) if "bad" not in row[0]]
+    assert [row[:2] for row in added] == rows
+    assert told == [(n, len(sizes), sum(sizes[:n]), sum(sizes)) for n in done]
+    for row in bad:
+        assert row == {
+            **{"path": paths[4], "bytes": sizes[4], "error_line": 3, "error_offset": 40},
+            "mtime_ns": Path(paths[4]).stat().st_mtime_ns,
+            "error": f"{paths[4]}, line 3 (byte 40): is bad",
+        }
+    assert len(bad) == (len(sizes) > 4)
+
+
+def test_a_row_is_what_was_before_the_scan(tmp_path, monkeypatch, scanned):
+    paths = made(tmp_path, [5, 6, 7])
+    os.utime(paths[0], ns=(1, 12_345))
+    files, _ = status_of(paths)
+    rows = []
+    scan_files(files, rows.extend, processes=1)
+    assert rows[0] == (paths[0], 5, 12_345, bytes(16), 1, 2, 3, "one; two")
+    scan_one = scan.scan_file
+
+    def changing(path, **how):
+        if path == paths[0]:  # of the same size, at another time
+            os.utime(path, ns=(1, 12_346))
+        elif path == paths[1]:
+            Path(path).unlink()
+        return scan_one(path, **how)
+
+    monkeypatch.setattr(scan, "scan_file", changing)
+    rows.clear()
+    bad = scan_files(files, rows.extend, processes=1)
+    assert [row[0] for row in rows] == paths[2:]
+    assert [row["path"] for row in bad] == paths[:2]
+    assert "changed while it was read" in bad[0]["error"] and bad[0]["mtime_ns"] == 12_346
+    assert "No such file" in bad[1]["error"] and (bad[1]["bytes"], bad[1]["mtime_ns"]) == (0, 0)
+
+
+def test_what_the_file_system_says(tmp_path, monkeypatch):
+    (path,) = made(tmp_path, [5])
+    os.utime(path, ns=(1, 77))
+    there, gone = "s3://b/there", "s3://b/gone"
+    monkeypatch.setattr(remote, "stats", lambda paths: {there: Stat(9, 88, "")})
+    none, pipe = str(tmp_path / "none"), str(tmp_path / "pipe")
+    os.mkfifo(pipe)
+    good, missing = status_of([none, path, gone, pipe, there])
+    assert good == [Listed(path, 5, 77), Listed(there, 9, 88)]
+    assert [(row["path"], row["error_line"], row["error"]) for row in missing] == [
+        (none, None, f"{none}: the file cannot be read: No such file or directory"),
+        (gone, None, f"{gone}: there is no such object"),
+        (pipe, None, f"{pipe}: not a regular file (a directory, a pipe or a device)"),
+    ]
+
+
+def test_objects_are_fetched_ahead(monkeypatch, scanned):
+    """An object's row is what was listed: it is not asked for again."""
+    objects = {f"s3://b/{n}": Stat(10 + int(n[0]), 20 + int(n[0]), "") for n in ("0", "1", "2bad")}
+    monkeypatch.setattr(remote, "stats", lambda paths: objects)
+    ahead = []
+
+    class Fetched:
+        def __init__(self, files):
+            ahead.append([file.path for file in files])
+
+        def __enter__(self): ...
+
+        def __exit__(self, *_): ...
+
+    monkeypatch.setattr(scan, "fetched_ahead", Fetched)
+    files, _ = status_of(sorted(objects))
+    rows = []
+    (bad,) = scan_files(files, rows.extend, processes=1)
+    assert [row[:3] for row in rows] == [(f"s3://b/{n}", 10 + n, 20 + n) for n in range(2)]
+    assert (bad["path"], bad["bytes"], bad["mtime_ns"]) == ("s3://b/2bad", 12, 22)
+    assert [path for files in ahead for path in files] == sorted(objects)
