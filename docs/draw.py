@@ -36,6 +36,7 @@ QUESTIONS = {
     "s3": "How are objects read and written?",
     "atomic": "small files, whole or not at all",
     "processes": "children and signals",
+    "waiting": "a look again and again",
     "yamlfile": "YAML with line numbers",
     "documents": "kinds, fields, ids",
     "errors": "messages for users",

@@ -7,7 +7,8 @@ traceback.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 #: What ends a line for some program, or moves a terminal's cursor; and bytes that are no UTF-8, as
@@ -35,6 +36,17 @@ def _escaped(match: re.Match[str]) -> str:
 
 class StorewiseError(Exception):
     """Base of all errors whose message is written for the user."""
+
+
+@contextmanager
+def translate_errors(
+    what: str, kind: type[StorewiseError] = StorewiseError, advice: str = ""
+) -> Iterator[None]:
+    """An OSError of the block becomes one message: "what: No space left on device; advice"."""
+    try:
+        yield
+    except OSError as error:
+        raise kind(f"{what}: {error.strerror or error}{advice and '; '}{advice}") from error
 
 
 class ConfigError(StorewiseError):

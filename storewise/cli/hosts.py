@@ -86,22 +86,13 @@ def doctor(
     raise typer.Exit(1 if named and not all(finding.runs for finding in findings) else 0)
 
 
-def sessions(
-    end: Annotated[
-        str | None, typer.Option("--end", metavar="ID", help="End this one in order.")
-    ] = None,
-    results: Results = RESULTS,
-    json_: JsonLines = False,
-) -> None:
+def sessions(results: Results = RESULTS, json_: JsonLines = False) -> None:
     """Say which database sessions are live: nodes, hosts, age, lease and phase of each.
 
-    Example: `storewise sessions`, `storewise sessions --end demo/postgres-w2-r1-0a1b2c3d`
+    Example: `storewise sessions`
     """
-    from storewise.session.coordination.listing import end_session, live_sessions
+    from storewise.session.coordination.listing import live_sessions
 
-    if end is not None:
-        end_session(results, end, say)
-        return
     live = live_sessions(results)
     if not live and not json_:
         say(f"no session is live below {results}")

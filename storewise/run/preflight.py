@@ -17,7 +17,10 @@ from storewise.estimate.estimate import estimate, money_text, refuse_above
 from storewise.run.free_space import too_little
 from storewise.s3.upload import check_writable as check_place
 from storewise.s3.uri import parse
-from storewise.session.coordination.private import restrict_snakemake_directory, unsafe_parents
+from storewise.session.coordination.private import (
+    restrict_snakemake_directory,
+    world_writable_parents,
+)
 from storewise.study.host_classes import NodeClass, class_named
 from storewise.study.publication import tags_of
 from storewise.study.study import Study
@@ -150,21 +153,17 @@ def check_writable(results: Path) -> None:
         ) from error
 
 
-def check_private_way(results: Path) -> str | None:
-    """Refuse or tell where other users could replace the files that direct a run."""
+def check_private_way(results: Path) -> None:
+    """Refuse where every user could replace the files that direct a run."""
     restrict_snakemake_directory(Path())
     places = (Path(), results, *results.glob("*/"), *Path().glob(".snakemake/*/"))
-    everybody, groups = unsafe_parents(places)
-    why = (
-        "may put files of their own in the place of those that direct a run: the scripts of its "
-        "jobs, what kills them, its servers' passwords"
-    )
-    if everybody:
+    if open_to_all := world_writable_parents(places):
         raise ConfigError(
-            f"all users of this host {why}: every user may write to {', '.join(everybody)}; "
-            "`chmod o-w` (or +t) there, or run in another directory (--directory)"
+            "all users of this host may put files of their own in the place of those that direct a "
+            "run (the scripts of its jobs, what kills them, its servers' passwords): every user "
+            f"may write to {', '.join(open_to_all)}; `chmod o-w` (or +t) there, or run in another "
+            "directory (--directory)"
         )
-    return f"warning: those who may write to {', '.join(groups)} {why}" if groups else None
 
 
 def check_space(study: Study, results: Path) -> None:

@@ -5,7 +5,7 @@ All lie in the live directory of the trial:
 | file | written by | meaning |
 |---|---|---|
 | ``credentials/secret.json`` | open | the session's secrets, 0600 in a directory 0700 |
-| ``nodes/<node>.json`` | the node's job, at its start | where it runs and until when |
+| ``nodes/<node>.json`` | the node's job, at its start | where it runs |
 | ``addresses/<node>.json`` | the node's job | its server will listen here (where others ask) |
 | ``answering/<node>.json`` | the node's job | its server answers |
 | ``endpoints/<node>.json`` | the node's job | its server answers, here, and has settled |
@@ -69,10 +69,6 @@ class StartedNode:
     node: str
     host: str
     directory: str
-    started_at: float
-    """Unix time, of the node's host."""
-    ends_at: float | None
-    """When its wall time makes it stop, None where it has none."""
     keep: bool = False
     """The study keeps its directory."""
 

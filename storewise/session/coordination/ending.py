@@ -4,7 +4,6 @@ server printed of the reason."""
 from __future__ import annotations
 
 import re
-import shutil
 import signal
 import socket
 from pathlib import Path
@@ -43,12 +42,6 @@ _THROWN_AT = re.compile(r"\s+(at [\w.$/@<>-]+\(.*\).*|\.\.\. \d+ (more|common fr
 _ERROR_LINE = re.compile(r"\[(error|critical|alert|emergency)\]|^(ERROR|FATAL)\s", re.IGNORECASE)
 _INFO_LINE = re.compile(r"\[(info|notice|note|debug)\]|^(INFO|DEBUG)\s", re.IGNORECASE)
 _MAX_ERROR_LINES = 3
-#: The end of a Java machine that wrote to a file in memory (Cassandra's commit log), and the file
-#: system had no page for it: a signal, or an error in its place, which do not say why.
-_MAPPED_WRITE = re.compile(r"\bSIGBUS \(0x7\)|a fault occurred in an unsafe memory access")
-#: Below this a file system is taken for full where such a signal came: nobody knows how much the
-#: end of the server has freed, B.
-_FULL_BELOW = 64 << 20
 
 
 def status_of(message: str) -> int | None:
@@ -130,16 +123,6 @@ def log_tail(path: Path) -> str:
 def disk_full_line(path: Path) -> str:
     """The first of a log's last lines that reports a full disk, shortened; empty if none does."""
     return next((_shortened(line) for line in _last_lines(path) if NO_SPACE.search(line)), "")
-
-
-def mapped_file_error(path: Path, directory: Path) -> str:
-    """The first of a log's last lines that reports a failed access to a mapped file, if the file
-    system of `directory` is full; else empty, because a broken disk raises the same signal."""
-    line = next((_shortened(line) for line in _last_lines(path) if _MAPPED_WRITE.search(line)), "")
-    try:
-        return line if line and shutil.disk_usage(directory).free < _FULL_BELOW else ""
-    except OSError:
-        return ""
 
 
 def _last_lines(path: Path) -> list[str]:

@@ -1,30 +1,19 @@
-"""What is live now below a results directory, and ending one session in order."""
+"""The sessions that are live now below a results directory."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from storewise.atomic import holds
-from storewise.errors import StorewiseError
 from storewise.layout import LEASES, LIVE
 from storewise.session.coordination.cluster import gone_nodes, ready_nodes, started_nodes
-from storewise.session.coordination.liveness import (
-    ABORT,
-    FINISHED,
-    Abort,
-    abort,
-    members,
-    read_abort,
-)
+from storewise.session.coordination.liveness import ABORT, FINISHED, members, read_abort
 from storewise.session.coordination.run import sessions
 from storewise.session.coordination.system import SYSTEM, System
 
 #: Jobs of a trial that are no workers of a phase.
 _OTHERS = ("form", "close", "verify")
-POLL = 0.2
-_PATIENCE = 90.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,33 +109,3 @@ def _nodes(live: Path) -> tuple[NodeState, ...]:
         state = "gone" if name in gone else "answers" if name in ready else "starting"
         nodes.append(NodeState(name, started.host, state, address, guard))
     return tuple(nodes)
-
-
-def end_session(
-    results: Path, identifier: str, say: Callable[[str], None], *, system: System = SYSTEM
-) -> None:
-    """End one session in order and wait until its jobs have gone.
-
-    Its run sees a trial that was stopped, not one that failed. Raises StorewiseError where no such
-    session is live, or jobs are left after 90 s.
-    """
-    known = {session.id: session for session in live_sessions(results, system)}
-    matching = [i for i in known if identifier in (i, i.split("/", 1)[1])]
-    if len(matching) != 1:
-        raise StorewiseError(
-            f"{identifier!r} names {len(matching)} live sessions; live: "
-            f"{', '.join(known) or 'none'}"
-        )
-    study, trial = matching[0].split("/", 1)
-    live = results / study / LIVE / trial
-    abort(live, Abort("it was ended by `storewise sessions --end`", failure=False))
-    until = system.clock() + _PATIENCE
-    before: list[str] = []
-    while left := [f"{n} on host {p.host}" for n, p in members(live).items()]:
-        if system.clock() > until:
-            raise StorewiseError(f"after {_PATIENCE:.0f} s still there: {', '.join(left)}")
-        if left != before:
-            before = left
-            say(f"ending {', '.join(left)}")
-        system.sleep(POLL)
-    say(f"{matching[0]} has ended")

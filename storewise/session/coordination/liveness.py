@@ -18,7 +18,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -28,6 +28,7 @@ from storewise.atomic import holds, read_as, write_aside
 from storewise.errors import Aborted
 from storewise.layout import LEASES, LIVE
 from storewise.session.coordination.system import SYSTEM, System
+from storewise.waiting import wait_for
 
 #: The session as an output of Snakemake, which removes it after the last job that needs it.
 SESSION = "session.json"
@@ -39,8 +40,6 @@ FINISHED = "finished"
 MEMBERS = "members"
 #: Seconds between two looks of a job at its trial.
 POLL_SECONDS = 2.0
-#: Seconds between two questions to a scheduler.
-ASK_EVERY = 2.0
 #: A scheduler is asked which of its jobs are still there.
 Ask = Callable[[str, Sequence[str]], set[str] | None]
 
@@ -282,9 +281,8 @@ def await_reason(
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
     """Wait until another job has aborted the trial, at most `seconds`."""
-    until = clock() + seconds
-    while live.is_dir() and not (live / ABORT).exists() and clock() < until:
-        sleep(0.1)
+    aborted = lambda: not live.is_dir() or (live / ABORT).exists()  # noqa: E731
+    wait_for(aborted, seconds, poll=0.1, clock=clock, sleep=sleep)
 
 
 @contextmanager
@@ -317,43 +315,24 @@ def members(directory: Path) -> dict[str, Process]:
     return jobs
 
 
-@dataclass
-class RemoteJobs:
-    """The jobs of a live directory that run on other hosts.
+def unfinished_elsewhere(directory: Path, ask: Ask | None, system: System = SYSTEM) -> list[str]:
+    """Names of a live directory's jobs on other hosts that their scheduler does not call ended.
 
     `ask` returns which of a scheduler's jobs (kind, ids) are still queued or running; None if the
     scheduler does not answer.
     """
-
-    directory: Path
-    ask: Ask | None
-    system: System = SYSTEM
-    _asked: float = -math.inf
-    _over: set[tuple[str, str]] = field(default_factory=set)
-
-    def unfinished(self) -> list[str]:
-        """Names of the jobs that their scheduler has not reported as ended.
-
-        Asks each scheduler for all jobs at once, at most every `ASK_EVERY` seconds.
-        """
-        there = {
-            name: process
-            for name, process in members(self.directory).items()
-            if not process.is_here(self.system)
-        }
-        now = self.system.clock()
-        if self.ask is not None and now - self._asked >= ASK_EVERY:
-            self._asked = now
-            for kind in sorted({process.scheduler for process in there.values()} - {""}):
-                ids = sorted({p.job for p in there.values() if p.scheduler == kind})
-                present = self.ask(kind, ids)
-                if present is not None:
-                    self._over |= {(kind, job) for job in ids if job not in present}
-        return [
-            f"{name} (process {process.pid} on {process.host})"
-            for name, process in there.items()
-            if (process.scheduler, process.job) not in self._over
-        ]
+    there = {n: p for n, p in members(directory).items() if not p.is_here(system)}
+    ended: set[tuple[str, str]] = set()
+    for kind in sorted({process.scheduler for process in there.values()} - {""}):
+        ids = sorted({p.job for p in there.values() if p.scheduler == kind})
+        present = ask(kind, ids) if ask is not None else None
+        if present is not None:
+            ended |= {(kind, job) for job in ids if job not in present}
+    return [
+        f"{name} (process {process.pid} on {process.host})"
+        for name, process in there.items()
+        if (process.scheduler, process.job) not in ended
+    ]
 
 
 def remove_tree(

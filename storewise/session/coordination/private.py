@@ -2,14 +2,12 @@
 
 Runs and jobs read in them which trials to abort, which processes to kill, which directories to
 remove and where the servers are. So directories made by another user are refused, and those in
-which another user could replace files are reported.
+which every user could replace files.
 """
 
 from __future__ import annotations
 
-import grp
 import os
-import pwd
 import shutil
 import stat
 from collections.abc import Callable, Iterable
@@ -32,17 +30,15 @@ def restrict_snakemake_directory(work: Path) -> None:
     reads our rules. ConfigError if another user has put files there: jobs run scripts from there.
     """
     own = work / ".snakemake"
-    if not own.is_dir() or not own.stat().st_mode & stat.S_IWOTH:
-        others = []
-    else:
+    if own.is_dir() and own.stat().st_mode & stat.S_IWOTH:
         us = {os.geteuid(), _our_number(work)}
-        others = [path for path in (own, *sorted(own.iterdir())) if path.lstat().st_uid not in us]
-    if others:
-        owner = _name(others[0].owner, others[0].lstat().st_uid)
-        raise ConfigError(
-            f"{others[0].absolute()} belongs to user {owner}, because {own.absolute()} is "
-            f"world-writable: jobs would run scripts of that user. Remove {own.absolute()}"
-        )
+        for path in (own, *sorted(own.iterdir())):
+            if path.lstat().st_uid not in us:
+                owner = _name(path.owner, path.lstat().st_uid)
+                raise ConfigError(
+                    f"{path.absolute()} belongs to user {owner}, because {own.absolute()} is "
+                    "world-writable: jobs would run scripts of that user. Remove it"
+                )
     for path in (own, *sorted((own / "log").glob("*")), own / "log"):
         if path.exists() and path.stat().st_uid == os.geteuid():
             path.chmod(stat.S_IMODE(path.stat().st_mode) & ~stat.S_IWOTH)
@@ -97,15 +93,10 @@ def make_owned(directory: Path, run: str) -> None:
     with no directory left."""
     directory.mkdir(parents=True, mode=_ONLY_OURS)
     try:
-        write_owner_mark(directory, run)
+        (directory / OWNER_MARK).write_text(f"{run}\n", encoding="utf-8")
     except OSError:
         shutil.rmtree(directory, ignore_errors=True)
         raise
-
-
-def write_owner_mark(directory: Path, run: str) -> None:
-    """Write the id of the run that made a directory into it, for `made_by_run`."""
-    (directory / OWNER_MARK).write_text(f"{run}\n", encoding="utf-8")
 
 
 def owner_of(directory: Path) -> str:
@@ -127,37 +118,22 @@ def made_by_run(directory: Path, run: str) -> bool:
     return stat.S_ISDIR(status.st_mode) and ours and bool(run) and owner_of(directory) == run
 
 
-def unsafe_parents(paths: Iterable[Path]) -> tuple[list[str], list[str]]:
-    """Find the parent directories of `paths` in which other users may replace files. Returns the
-    world-writable and the group-writable ones, each as texts for a message."""
+def world_writable_parents(paths: Iterable[Path]) -> list[str]:
+    """The directories on the way to `paths` in which every user may replace files."""
     way: dict[Path, None] = {}
     for path in paths:
-        for one in (path.absolute(), path.resolve()):
-            way |= dict.fromkeys((one, *one.parents))
-    everybody, groups = [], []
+        for start in (path.absolute(), path.resolve()):
+            way |= dict.fromkeys((start, *start.parents))
+    found = []
     for directory in way:
         try:
-            status = directory.stat()
+            mode = directory.stat().st_mode
         except OSError:
             continue
-        if status.st_mode & stat.S_ISVTX:
-            continue  # there only the owner may rename or remove
-        if status.st_mode & stat.S_IWOTH:
-            everybody.append(f"{directory}")
-        elif status.st_mode & stat.S_IWGRP and not _own_group(status.st_gid):
-            groups.append(f"{directory} (group {_name(directory.group, status.st_gid)})")
-    return everybody, groups
-
-
-def _own_group(gid: int) -> bool:
-    """Whether a group is our own and, as far as the system says, nobody else's."""
-    if gid == 0:
-        return True
-    try:
-        group, user = grp.getgrgid(gid), pwd.getpwuid(os.geteuid())
-    except KeyError:
-        return False
-    return group.gr_name == user.pw_name and set(group.gr_mem) <= {user.pw_name}
+        # With the sticky bit only the owner of a file may rename or remove it.
+        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+            found.append(str(directory))
+    return found
 
 
 def _name(name: Callable[[], str], number: int) -> str:

@@ -32,12 +32,12 @@ from storewise.session.coordination.liveness import (
     Ask,
     LeaseWatch,
     Process,
-    RemoteJobs,
     Session,
     abort,
     members,
     read_abort,
     remove_tree,
+    unfinished_elsewhere,
 )
 from storewise.session.coordination.private import check_private, made_by_run, make_private
 from storewise.session.coordination.system import SYSTEM, System
@@ -52,6 +52,8 @@ SMALLEST_LEASE = 2.0
 #: EC2 each minute, and what it finds takes effect with its next look.
 NOTICED_SECONDS = 120.0
 POLL = 0.1
+#: Seconds between two questions about jobs on other hosts.
+ASK_EVERY = 1.0
 #: Between two looks of a trial that waits for others, s.
 OPEN_POLL = 0.25
 #: Environment variable that sets another lease.
@@ -127,7 +129,7 @@ class Run:
     results: Path
     lease_seconds: float = LOCAL_LEASE
     ask: Ask | None = None
-    """See `RemoteJobs`."""
+    """See `unfinished_elsewhere`."""
     jobs: Callable[[], ClusterJobs] = dict
     """Asked at each renewal for the cluster jobs that have not ended."""
     id: str = field(
@@ -329,8 +331,8 @@ def open_session(
 
     What is left of trials that failed is ended and removed first, and no session is opened on hosts
     that EC2 takes back at this moment. A trial with `servers` gets new credentials. `ask` as for
-    `RemoteJobs`. Raises Aborted if the run ends, or a trial of it ended so that no other one is to
-    be opened (`ends_run`).
+    `unfinished_elsewhere`. Raises Aborted if the run ends, or a trial of it ended so that no other
+    one is to be opened (`ends_run`).
     """
     lease = Lease.read(results / LEASES / run)
     watch = LeaseWatch(results, run, lease.seconds, clock=system.clock)
@@ -490,9 +492,9 @@ def remove_dead_runs(
     sessions and stores.
 
     Returns the ids of these runs. Waits until each run is alive or certainly dead (`dead_leases`),
-    and leaves live runs alone. `ask` as for `RemoteJobs`; `cancel` returns a sentence for each
-    command that the scheduler did not accept. ConfigError if another user owns the directory of the
-    leases or of the sessions.
+    and leaves live runs alone. `ask` as for `unfinished_elsewhere`; `cancel` returns a sentence for
+    each command that the scheduler did not accept. ConfigError if another user owns the directory
+    of the leases or of the sessions.
     """
     for name in (LEASES, LIVE):
         check_private(results / name)
@@ -554,7 +556,7 @@ def remove_session(
 
     Jobs get `patience` seconds to end (by default 10, or 45 if nodes have servers to stop). Then
     those on this host are killed. Returns the names of those on other hosts that may still run;
-    jobs that their scheduler reports as ended are left out (`ask`, see `RemoteJobs`).
+    jobs that their scheduler reports as ended are left out (`ask`, see `unfinished_elsewhere`).
     """
     run = _run_of(directory)
     started = started_nodes(directory)
@@ -568,9 +570,8 @@ def remove_session(
     for job in running:
         system.kill(job.pid)
     # Jobs on other hosts read of it there, and their servers may still have files open here.
-    remote_jobs = RemoteJobs(directory, ask, system)
-    while (left := remote_jobs.unfinished()) and system.clock() < deadline:
-        system.sleep(POLL)
+    while (left := unfinished_elsewhere(directory, ask, system)) and system.clock() < deadline:
+        system.sleep(ASK_EVERY)
     if not directory.is_dir() or _run_of(directory) != run:
         return []  # another process has removed it meanwhile, and a new run may have opened it
     trial = results / TRIALS / directory.name

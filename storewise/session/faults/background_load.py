@@ -15,7 +15,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -51,17 +51,12 @@ class Plan(BaseModel):
 def main() -> None:
     path = Path(sys.argv[1])
     plan = Plan.model_validate_json(path.read_bytes())
-    ways: dict[str, Callable[[Path, Plan], Iterator[dict[str, float]]]] = {
-        "disk": _disk,
-        "cpu": _cpu,
-        "memory": _memory,
-        "network": _network,
-    }
+    loads = {"disk": _disk, "cpu": _cpu, "memory": _memory, "network": _network}
     # Where memory runs out this process shall be the kernel's choice, not the server.
     Path("/proc/self/oom_score_adj").write_text("1000", encoding="utf-8")
     written = 0.0
     try:
-        for figures in ways[plan.slow.how](path.parent, plan):
+        for figures in loads[plan.slow.how](path.parent, plan):
             if time.monotonic() - written >= _WRITE_EVERY:
                 written = time.monotonic()
                 write_aside(path.with_name(STATE), json.dumps(figures) + "\n")

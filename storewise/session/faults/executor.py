@@ -1,4 +1,4 @@
-"""How a node's job does what workers of its trial ask of it (`storewise.session.faults.orders`)."""
+"""How a node's job does what workers of its trial order (`storewise.session.faults.orders`)."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from storewise.session.faults.slowdown import Slowing
 from storewise.session.server.server import Server
 from storewise.workloads.faults import Slow
 
-#: How often a node looks for orders and after its server, s.
+#: How often a node that does an order looks for other nodes and after its server, s.
 LOOK_EVERY = 0.2
 
 
 class FaultExecutor:
-    """The orders of one node: its server stopped, killed, started again, slowed."""
+    """The faults of one node: its server stopped, killed, started again, slowed."""
 
     def __init__(
         self,
@@ -37,21 +37,21 @@ class FaultExecutor:
         check: Callable[[], None],
         log: logging.Logger,
         offset: float,
-        renewed: Callable[[], None],
+        restarted: Callable[[], None],
     ) -> None:
-        """`offset` is this host's clock ahead of the session's, s; `renewed` is called when the
+        """`offset` is this host's clock ahead of the session's, s; `restarted` is called when the
         server has been started again, with a new process."""
         self._server, self._specs, self._live = server, specs, live
         self._check, self._log, self._offset = check, log, offset
-        self._renewed = renewed
+        self._restarted = restarted
         self._name = server.node.spec.name
         self._seen: set[str] = set()
         self._slowing: Slowing | None = None
         self._down = False
 
-    def look(self) -> None:
-        """Do what is asked; raises EngineError where a slowing has ended early, or the server
-        could not be started again (who gave the order is told, too)."""
+    def do_orders(self) -> None:
+        """Do what was ordered since the last call; EngineError where a slowing has ended early, or
+        the server could not be started again (who gave the order is told, too)."""
         if self._slowing is not None:
             self._slowing.raise_if_ended()
         for order in orders_for(self._live, self._name, self._seen):
@@ -70,20 +70,18 @@ class FaultExecutor:
         return slowing.end() if slowing is not None else ""
 
     def _do(self, order: NodeOrder) -> None:
+        actions = {
+            "restart": self._restart,
+            "kill": self._kill,
+            "start": lambda order: self._start(time.time()),
+            "slow": self._slow,
+            "stop_slow": self._stop_slow,
+        }
         answer = Answer(order.id, self._name, "begun")
         publish_answer(self._live, answer)
         self._log.info("order %s: %s", order.id, order.what)
         try:
-            if order.what == "restart":
-                figures = self._restart(order, answer)
-            elif order.what == "kill":
-                figures = self._kill(order)
-            elif order.what == "start":
-                figures = self._start(time.time())
-            elif order.what == "slow":
-                figures = self._slow(order)
-            else:
-                figures = self._stop_slow()
+            figures = actions[order.what](order)
         except StorewiseError as error:
             publish_answer(self._live, replace(answer, state="failed", error=str(error)))
             if order.what == "slow" and isinstance(error, EngineError):
@@ -94,22 +92,17 @@ class FaultExecutor:
         self._log.info("done: %s", ", ".join(f"{k} {v:.3f}" for k, v in figures.items()))
         publish_answer(self._live, replace(answer, state="done", figures=figures))
 
-    def _watch(self, seconds: float) -> None:
-        """Look after the server for so long; raises where it fails or the trial is to end."""
-        self._check()
-        if (text := self.failure(seconds)) is not None:
-            raise EngineError(text)
-
-    def _restart(self, order: NodeOrder, answer: Answer) -> dict[str, float]:
-        begin = time.monotonic()
-        spec = self._server.node.spec
+    def _restart(self, order: NodeOrder) -> dict[str, float]:
+        """Stop after those nodes that need this one for an orderly end; start after those that this
+        one needs."""
+        begin, spec = time.monotonic(), self._server.node.spec
         others = [s for s in self._specs if s.name in order.nodes and s.name != self._name]
-        self._await(order, {s.name for s in others if s.role in spec.outlives}, "stopped")
+        self._await(order, {s.name for s in others if s.role in spec.outlives}, "stopped", "done")
         if not self._down:
             self._server.stop()
         self._down = True
         stopped = time.monotonic()
-        publish_answer(self._live, replace(answer, state="stopped"))
+        publish_answer(self._live, Answer(order.id, self._name, "stopped"))
         self._await(order, {s.name for s in others if s.role in spec.after}, "done")
         self._start_again()
         return {"stop_time": stopped - begin, "restart_time": time.monotonic() - begin}
@@ -122,9 +115,7 @@ class FaultExecutor:
         self._server.kill()
         self._down = True
         figures = {"killed_at": killed - self._offset}
-        if not order.again:
-            return figures
-        return {**figures, **self._start(killed)}
+        return {**figures, **self._start(killed)} if order.again else figures
 
     def _start(self, killed: float) -> dict[str, float]:
         if not self._down:
@@ -136,29 +127,34 @@ class FaultExecutor:
     def _start_again(self) -> None:
         self._server.again(self._check)
         self._down = False
-        self._renewed()
-
-    def _await(self, order: NodeOrder, names: set[str], state: str) -> None:
-        """Wait until other nodes of the same order have come so far."""
-        far = {"stopped", "done"} if state == "stopped" else {"done"}
-        while names:
-            answers = answers_to(self._live, order)
-            if failed := [a for a in answers.values() if a.state == "failed"]:
-                raise EngineError(f"{failed[0].node} could not: {failed[0].error}")
-            names = {n for n in names if n not in answers or answers[n].state not in far}
-            self._watch(LOOK_EVERY if names else 0.0)
+        self._restarted()
 
     def _slow(self, order: NodeOrder) -> dict[str, float]:
         slow = Slow.model_validate(order.slow)
         if self._slowing is not None:
             raise EngineError(f"{self._name}: is slowed already ({self._slowing.slow.words()})")
-        slowing = Slowing(self._server.node, slow, self._live, self._server.log)
+        slowing = Slowing(self._server.node, slow, self._server.log)
         begin = time.monotonic()
         slowing.start(self._check)
         self._slowing = slowing
         self._log.info("slowed: %s", slow.words())
         return {"slow_start_time": time.monotonic() - begin}
 
-    def _stop_slow(self) -> dict[str, float]:
+    def _stop_slow(self, order: NodeOrder) -> dict[str, float]:
         slowing, self._slowing = self._slowing, None
         return slowing.stop() if slowing is not None else {}
+
+    def _await(self, order: NodeOrder, names: set[str], *states: str) -> None:
+        """Wait until other nodes of the same order are in one of these states."""
+        while names:
+            answers = answers_to(self._live, order)
+            if failed := [a for a in answers.values() if a.state == "failed"]:
+                raise EngineError(f"{failed[0].node} could not: {failed[0].error}")
+            names -= {name for name, answer in answers.items() if answer.state in states}
+            self._watch(LOOK_EVERY if names else 0.0)
+
+    def _watch(self, seconds: float) -> None:
+        """Look after the server for so long; raises where it fails or the trial is to end."""
+        self._check()
+        if (text := self.failure(seconds)) is not None:
+            raise EngineError(text)

@@ -25,6 +25,7 @@ from storewise.atomic import read_as
 from storewise.errors import EngineError
 from storewise.session.coordination.cluster import clock_offset, publish, ready_nodes
 from storewise.session.coordination.system import SYSTEM, System
+from storewise.waiting import wait_for
 from storewise.workloads.faults import Slow
 
 ORDERS = "orders"
@@ -136,13 +137,17 @@ class Orders:
         begin = self._system.clock() + BEGIN_SECONDS
         if order.at is not None:
             begin += max(0.0, order.at - self._system.time())
-        while True:
+        answers: dict[str, Answer] = {}
+
+        def done() -> bool:
+            nonlocal answers
             answers = answers_to(self._live, order)
             for answer in answers.values():
                 if answer.state == "failed":
                     raise EngineError(f"{answer.node} was told to {_verb(order)}: {answer.error}")
-            if all(n in answers and answers[n].state == "done" for n in order.nodes):
-                return answers
+            return all(n in answers and answers[n].state == "done" for n in order.nodes)
+
+        def check() -> None:
             self._check()
             missing = [name for name in order.nodes if name not in answers]
             if missing and self._system.clock() > begin:
@@ -150,7 +155,9 @@ class Orders:
                     f"{', '.join(missing)}: told to {_verb(order)} {BEGIN_SECONDS:.0f} s ago and "
                     "has not begun; the log of its job says why"
                 )
-            self._system.sleep(LOOK)
+
+        wait_for(done, check=check, poll=LOOK, clock=self._system.clock, sleep=self._system.sleep)
+        return answers
 
     def _known(self, names: Sequence[str] | None) -> tuple[str, ...]:
         known = self.nodes()

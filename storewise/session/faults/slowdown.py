@@ -17,6 +17,7 @@ from storewise.session.coordination.ending import log_tail
 from storewise.session.coordination.liveness import remove_tree
 from storewise.session.faults.background_load import CLASS, STATE, Plan
 from storewise.session.server.guard import POLL, Guarded, Order, clean
+from storewise.waiting import wait_for
 from storewise.workloads.faults import Slow
 
 #: Until a slower is seen to slow, s; memory must be filled, a slow disk must have synced once.
@@ -27,16 +28,15 @@ _STOP_SECONDS = 5.0
 class Slowing:
     """One slowing of one node, under a guard of its own."""
 
-    def __init__(self, node: Node, slow: Slow, live: Path, log: Path) -> None:
+    def __init__(self, node: Node, slow: Slow, log: Path) -> None:
         self.slow = slow
         self._name = node.spec.name
-        directory = node.directory
+        self._data = node.directory
         # Beside the data, on their disk, so that it does not count as the server's.
-        self._directory = directory.with_name(f"{directory.name}.slow")
+        self._directory = node.directory.with_name(f"{node.directory.name}.slow")
         ports = (node.port, *node.ports.values())
         self._plan = Plan(slow=slow, address=node.address, ports=ports)
         self._log = log.with_name(f"{self._name}.slow.log").absolute()
-        self._live = live
         self._process: Guarded | None = None
         self._started = 0.0
 
@@ -46,35 +46,36 @@ class Slowing:
         self._log.unlink(missing_ok=True)
         try:
             self._directory.mkdir(parents=True, mode=0o700)
-            if self.slow.how == "disk":
-                self._same_disk()
-            plan = self._directory / "plan.json"
-            plan.write_text(self._plan.model_dump_json(exclude_unset=True), encoding="utf-8")
-            self._process = Guarded(self._order(plan))
-            self._process.start()
-            until = time.monotonic() + _START_SECONDS
-            while not self._figures():
-                check()
-                self._process.hear(POLL)
-                self.raise_if_ended()
-                if time.monotonic() > until:
-                    raise EngineError(
-                        f"{self._name}: slowing ({self.slow.words()}) has had no effect for "
-                        f"{_START_SECONDS:.0f} s on host {host_name()}:\n{log_tail(self._log)}"
-                    )
         except FileExistsError as error:
             raise EngineError(f"{self._name}: {self._directory} is there already") from error
+        try:
+            if self.slow.how == "disk":
+                self._check_same_disk()
+            plan = self._directory / "plan.json"
+            plan.write_text(self._plan.model_dump_json(exclude_unset=True), encoding="utf-8")
+            self._process = process = Guarded(self._order(plan))
+            process.start()
+
+            def watch() -> None:
+                check()
+                process.hear(POLL)
+                self.raise_if_ended()
+
+            if not wait_for(self._figures, _START_SECONDS, watch, poll=0.0):
+                raise EngineError(
+                    f"{self._name}: slowing ({self.slow.words()}) has had no effect for "
+                    f"{_START_SECONDS:.0f} s on host {host_name()}:\n{log_tail(self._log)}"
+                )
         except BaseException:
             self.end()
             raise
         self._started = time.monotonic()
 
-    def _same_disk(self) -> None:
-        data = self._directory.with_name(self._directory.name.removesuffix(".slow"))
-        if data.stat().st_dev != self._directory.stat().st_dev:
+    def _check_same_disk(self) -> None:
+        if self._data.stat().st_dev != self._directory.stat().st_dev:
             raise EngineError(
-                f"{self._name}: {data} is a file system of its own, so that a file beside it would "
-                "not slow its disk; give a directory below it as `scratch`"
+                f"{self._name}: {self._data} is a file system of its own, so that a file beside it "
+                "would not slow its disk; give a directory below it as `scratch`"
             )
 
     def _order(self, plan: Path) -> Order:
@@ -87,9 +88,9 @@ class Slowing:
             library_environment(),
             str(self._log),
             int(signal.SIGTERM),
-            "",  # the server's own guard tells the trial when the node's job was killed
-            self._name,
-            (remove,) if self.slow.how == "network" else (),
+            live="",  # the server's own guard tells the trial when the node's job was killed
+            node=self._name,
+            cleanup=(remove,) if self.slow.how == "network" else (),
         )
 
     def _figures(self) -> dict[str, float]:
@@ -129,8 +130,7 @@ class Slowing:
         left = ""
         if process is not None:
             process.stop(signal.SIGTERM, _STOP_SECONDS)
-            order = process.order
-            if order.cleanup and self._directory.is_dir():
-                left = clean(order.cleanup, order.directory, order.environment, order.log)
+            if self._directory.is_dir():
+                left = clean(process.order)
         remove_tree(self._directory)
         return left

@@ -1,9 +1,8 @@
 """What a node sends is delayed or limited, by the kernel's traffic control (tc(8)).
 
 Each slowed node has a class of its own below one root of the interface (``htb``), so that several
-nodes of one interface can be slowed and the last one that ends takes the root away. In a network
-namespace of its own everything that the node sends goes into its class; where others send through
-the same interface (loopback, a host's network) only what comes from the ports of its server.
+nodes of one interface can be slowed and the last one that ends takes the root away. What comes from
+the ports of its server goes into its class; others send through the same interface undisturbed.
 
 Sources: tc(8), tc-htb(8), tc-netem(8), tc-u32(8).
 """
@@ -18,7 +17,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -26,16 +25,16 @@ from typing import Any
 import psutil
 
 from storewise.atomic import read_as, write_aside
-from storewise.engines.support.servers import wait_until
 from storewise.errors import EngineError
 from storewise.metrics.host import host_name
+from storewise.waiting import wait_for
 
 #: Of our root on an interface; nobody else is likely to use it.
 _ROOT = "5715:"
 #: Rate of a class that only delays, Mbit/s.
-_FREE = 40_000.0
+_UNLIMITED_MBIT = 40_000.0
 #: Bytes of packets that may wait in a class; more are dropped, as in a switch.
-_PACKETS = 2000
+_MAX_PACKETS = 2000
 _CLASSES = range(2, 256)
 _LOCK_SECONDS = 30.0
 
@@ -55,16 +54,17 @@ class Class:
     def remove(self) -> None:
         """Take it away, and the root with the last one; nothing where it has gone already."""
         with _locked(self.interface):
-            self._remove()
+            self.remove_locked()
 
-    def _remove(self) -> None:
-        present = _classes(self.interface)
+    def remove_locked(self) -> None:
+        """`remove`, where the caller has the lock."""
+        device, present = ("dev", self.interface), _classes(self.interface)
         if self.number in present:
-            where = ("dev", self.interface, "parent", _ROOT, "prio", str(self.number))
-            _tc("filter", "delete", *where, missing_ok=True)
-            _tc("class", "delete", "dev", self.interface, "classid", self.name, missing_ok=True)
+            where = ("parent", _ROOT, "prio", str(self.number))
+            _tc("filter", "delete", *device, *where, missing_ok=True)
+            _tc("class", "delete", *device, "classid", self.name, missing_ok=True)
         if _has_root(self.interface) and not present - {self.number}:
-            _tc("qdisc", "delete", "dev", self.interface, "root", missing_ok=True)
+            _tc("qdisc", "delete", *device, "root", missing_ok=True)
 
     def sent(self) -> int | None:
         """Bytes that have passed it; None where it is not there."""
@@ -84,14 +84,6 @@ def interface_of(address: str) -> str:
     raise EngineError(f"no interface of host {host_name()} has the address {address}")
 
 
-def own_namespace() -> bool:
-    """Whether this process has another network than the first process of the host."""
-    try:
-        return Path("/proc/self/ns/net").readlink() != Path("/proc/1/ns/net").readlink()
-    except OSError:
-        return False
-
-
 def slow_traffic(
     address: str, ports: Sequence[int], *, delay_ms: float | None, rate_mbit: float | None, to: Path
 ) -> Class:
@@ -101,7 +93,6 @@ def slow_traffic(
     whose traffic somebody else controls.
     """
     interface = interface_of(address)
-    alone = own_namespace() and interface != "lo"
     with _locked(interface):
         if not _has_root(interface):
             for qdisc in _qdiscs(interface):
@@ -116,43 +107,32 @@ def slow_traffic(
         chosen = Class(interface, next(n for n in _CLASSES if n not in taken))
         write_aside(to, json.dumps(asdict(chosen)) + "\n")
         try:
-            _fill(chosen, ports, alone=alone, delay_ms=delay_ms, rate_mbit=rate_mbit)
+            _fill(chosen, ports, delay_ms, rate_mbit)
         except EngineError:
-            chosen._remove()
+            chosen.remove_locked()
             raise
     return chosen
 
 
 def _fill(
-    class_: Class,
-    ports: Sequence[int],
-    *,
-    alone: bool,
-    delay_ms: float | None,
-    rate_mbit: float | None,
+    class_: Class, ports: Sequence[int], delay_ms: float | None, rate_mbit: float | None
 ) -> None:
+    """Make the class, its delay or its queue, and filters that send the ports' packets to it."""
     device = ("dev", class_.interface)
-    rate = rate_mbit or _FREE
+    rate = rate_mbit or _UNLIMITED_MBIT
     # A burst of 10 ms at the rate, and a full packet at least.
-    burst = max(1600 if rate_mbit else 1 << 20, int(rate * 1e6 / 8 * 0.01))
-    limits = ("rate", f"{rate * 1000:.0f}kbit", "ceil", f"{rate * 1000:.0f}kbit")
-    _tc(
-        *("class", "add", *device, "parent", _ROOT, "classid", class_.name, "htb", *limits),
-        *("burst", str(burst), "cburst", str(burst)),
-    )
+    burst = str(max(1600 if rate_mbit else 1 << 20, int(rate * 1e6 / 8 * 0.01)))
+    kbit = f"{rate * 1000:.0f}kbit"
+    limits = ("rate", kbit, "ceil", kbit, "burst", burst, "cburst", burst)
+    _tc("class", "add", *device, "parent", _ROOT, "classid", class_.name, "htb", *limits)
+    delay = ("netem", "delay", f"{delay_ms * 1000:.0f}us") if delay_ms is not None else ("pfifo",)
     handle = f"{0x5800 + class_.number:x}:"
     leaf = ("qdisc", "add", *device, "parent", class_.name, "handle", handle)
-    if delay_ms is not None:
-        _tc(*leaf, "netem", "delay", f"{delay_ms * 1000:.0f}us", "limit", str(_PACKETS))
-    else:
-        _tc(*leaf, "pfifo", "limit", str(_PACKETS))
-    into = ("filter", "add", *device, "parent", _ROOT, "prio", str(class_.number))
-    if alone:
-        _tc(*into, "protocol", "ip", "u32", "match", "u32", "0", "0", "flowid", class_.name)
-        return
+    _tc(*leaf, *delay, "limit", str(_MAX_PACKETS))
     for port in ports:
-        match = ("match", "ip", "sport", str(port), "0xffff")
-        _tc(*into, "protocol", "ip", "u32", *match, "flowid", class_.name)
+        where = ("filter", "add", *device, "parent", _ROOT, "prio", str(class_.number))
+        match = ("protocol", "ip", "u32", "match", "ip", "sport", str(port), "0xffff")
+        _tc(*where, *match, "flowid", class_.name)
 
 
 def _has_root(interface: str) -> bool:
@@ -200,18 +180,17 @@ def _locked(interface: str) -> Iterator[None]:
     """
     with socket.socket(socket.AF_UNIX) as lock:
 
-        def taken() -> str | None:
-            try:
+        def acquired() -> bool:
+            with suppress(OSError):
                 lock.bind(f"\0storewise-traffic-{interface}")
-            except OSError as error:
-                return str(error)
-            return None
+                return True
+            return False
 
-        complaint = (
-            f"the traffic of {interface} on host {host_name()}, which another process changes, was "
-            "not free"
-        )
-        wait_until(taken, _LOCK_SECONDS, complaint, poll=0.05)
+        if not wait_for(acquired, _LOCK_SECONDS, poll=0.05):
+            raise EngineError(
+                f"the traffic of {interface} on host {host_name()}, which another process changes, "
+                f"was not free within {_LOCK_SECONDS:g} s"
+            )
         yield
 
 

@@ -6,13 +6,15 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from storewise.atomic import listed
 from storewise.engines.contract.engine import Endpoint
 from storewise.engines.contract.server import Installation, NodeSpec, ServerEngine
-from storewise.errors import ConfigError, EngineError, StorewiseError
+from storewise.errors import ConfigError, EngineError, StorewiseError, translate_errors
 from storewise.metrics.canary import run_canary
 from storewise.metrics.census import Census
 from storewise.metrics.host import file_system, host_name, is_network, tree_bytes
@@ -44,12 +46,13 @@ from storewise.session.coordination.liveness import Session, members, remove_tre
 from storewise.session.coordination.private import make_owned
 from storewise.session.coordination.progress import JobProgress, ProgressFile
 from storewise.session.coordination.trial_job import TrialJob, write_trial_part
-from storewise.session.faults.executor import LOOK_EVERY as ORDERS_EVERY
 from storewise.session.faults.executor import FaultExecutor
+from storewise.session.faults.orders import ORDERS
 from storewise.session.jobs.sidecar import node_of
 from storewise.session.server.address import address_of, is_loopback
 from storewise.session.server.server import Server, start_server
 from storewise.study.trial import Trial, node_jobs
+from storewise.waiting import wait_for
 
 #: Phase of a node's samples: a session spans all phases of its trial.
 PHASE = "session"
@@ -62,7 +65,6 @@ _CLOCK_WARNING = 0.1
 _GONE_SECONDS = 15.0
 #: A node that outlives others waits so long for their end, s.
 OUTLIVE_SECONDS = 60.0
-_LOG_EVERY = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,25 +126,24 @@ class _Node:
         if self.seconds is not None and self.clock() - self.started > self.seconds:
             raise StorewiseError(
                 f"{self.job.node} stopped in order before its wall time of "
-                f"{self.job.runtime_minutes:g} minutes ended{self._waited_for()}; give rule `node` "
-                "more `runtime` (set-resources in the profile; on the command line "
+                f"{self.job.runtime_minutes:g} minutes ended{self._never_started()}; give rule "
+                "`node` more `runtime` (set-resources in the profile; on the command line "
                 "--set-resources replaces all that the profile sets)"
             )
 
-    def _waited_for(self) -> str:
+    def _never_started(self) -> str:
         """Jobs that have never started: what forms the cluster, else workers of the phase."""
-        jobs = members(self.live)
-        missing: list[str] = []
-        if not (self.live / CLUSTER).exists() and not (self.live / BARRIERS).is_dir():
-            started = {*started_nodes(self.live), *jobs}
-            missing = [n for n in (*(s.name for s in self.specs), "form") if n not in started]
-        workers = [str(worker) for worker in range(self.trial.workers)]
-        for phase in self.trial.phases:
-            if missing:
-                break
-            barrier = Barrier(self.live, workers, f"{phase.name}-0")
-            names = [f"{phase.name}.{worker}" for worker in barrier.missing()]
-            missing = [name for name in names if name not in jobs]
+        jobs, live, trial = members(self.live), self.live, self.trial
+        if not (live / CLUSTER).exists() and not (live / BARRIERS).is_dir():
+            names = [*(spec.name for spec in self.specs), "form"]
+            missing = [n for n in names if n not in {*started_nodes(live), *jobs}]
+        else:
+            workers, missing = [str(worker) for worker in range(trial.workers)], []
+            for phase in trial.phases:
+                absent = Barrier(live, workers, f"{phase.name}-0").missing()
+                missing = [n for n in (f"{phase.name}.{w}" for w in absent) if n not in jobs]
+                if missing:
+                    break
         return f", and {', '.join(missing)} had not started yet (still queued?)" if missing else ""
 
     def run(self) -> None:
@@ -151,10 +152,7 @@ class _Node:
         self.warnings += _port_warnings(self.engine, self.spec, self.trial, address)
         installation = self.engine.find(self.trial.settings)
         directory = _directory_of(job, self.live, self.frame.session)
-        ends_at = self.started_at + self.seconds if self.seconds is not None else None
-        started = StartedNode(
-            *(job.node, host_name(), str(directory), self.started_at, ends_at, self.trial.keep_data)
-        )
+        started = StartedNode(job.node, host_name(), str(directory), self.trial.keep_data)
         publish(live, NODES, job.node, started)
         self.log.info("%s, directory %s", installation.version, directory)
         peers = self._endpoints(
@@ -203,16 +201,19 @@ class _Node:
     ) -> tuple[Endpoint, ...]:
         """The endpoints of all nodes of some roles, as soon as all are known."""
         wanted = [s.name for role in roles for s in self.specs if s.role == role]
-        logged = 0.0
-        while missing := [name for name in wanted if name not in (endpoints := known())]:
-            if time.monotonic() - logged > _LOG_EVERY:
-                logged = time.monotonic()
-                self.log.info("waiting for %s", ", ".join(missing))
-            self.check()
-            time.sleep(LOOK_EVERY)
-        return tuple(endpoints[name] for name in wanted) if wanted else ()
+        endpoints: Mapping[str, Endpoint] = {}
 
-    def _settle(self, server: Server) -> None:
+        def all_known() -> bool:
+            nonlocal endpoints
+            endpoints = known() if wanted else {}
+            return endpoints.keys() >= {*wanted}
+
+        if not all_known():
+            self.log.info("waiting for %s", ", ".join(n for n in wanted if n not in endpoints))
+            wait_for(all_known, check=self.check, poll=LOOK_EVERY)
+        return tuple(endpoints[name] for name in wanted)
+
+    def _join(self, server: Server) -> None:
         publish(self.live, ANSWERING, self.job.node, server.endpoint)
         try:
             server.join(
@@ -224,112 +225,116 @@ class _Node:
             raise
 
     def _serve(self, server: Server) -> None:
-        job, node = self.job, server.node
-        ready_at = time.time()
+        """Sample and look after a server that answers until the session is closed, then end it."""
+        job, node, ready_at = self.job, server.node, time.time()
         times = {"ready_time": ready_at - server.started_at}
-        self._settle(server)
-        sampler: Sampler | None = None
-        faults: FaultExecutor | None = None
+        self._join(server)
         closed = False
-        try:
-            watched = Watched(
-                clients={},
-                store_roots=(server.pid,),
-                store=(node.directory,),
-                disk_path=node.directory,
-                host=elect(self.live, "node-sampler"),
-            )
-            sampling = Sampler(watched, phase=PHASE, worker=0, step=0)
-            times["started_at"] = time.time()
-            sampling.start(time.perf_counter_ns())
-            sampler = sampling
-            directories = self.engine.directories(self.trial.settings, node.directory)
-            if directories is not None:
-                self.census = Census(directories, self.log)
-            record = ReadyNode(
-                job.node,
-                server.endpoint,
-                node.installation.version,
-                self.engine.guard,
-                server.pid,
-                ready_at,
-            )
-            publish(self.live, ENDPOINTS, job.node, record)
-            self.log.info(
-                "answers at %s:%d after %.1f s (server process %d)",
-                node.address,
-                node.port,
-                times["ready_time"],
-                server.pid,
-            )
-
-            def restarted() -> None:
-                sampling.follow((server.pid,))
-                publish(self.live, ENDPOINTS, job.node, replace(record, server_pid=server.pid))
-
-            faults = FaultExecutor(
-                server,
-                self.specs,
-                self.live,
-                check=self.check,
-                log=self.log,
-                offset=self.offset,
-                renewed=restarted,
-            )
-            self._until_stopped(server, faults, sampling)
-            closed = True
-        except BaseException as error:
-            self.log.info("ending the server: %s", error)
-            self.frame.tell(error)
-            raise
-        finally:
-            if faults is not None and (left := faults.end()):
-                self._warn(f"{job.node}: slowing could not be undone: {left}")
+        with ExitStack() as stack:
+            # Whatever happens from here on, the server ends after what uses it.
+            gone: list[GoneNode] = []
+            stack.callback(lambda: gone.append(self._end(server, keep=closed)))
             try:
-                taken = sampler.stop() if sampler is not None else []
-                self.samples += [s._replace(worker=None, node=job.node) for s in taken]
-                if self.census is not None:
-                    self.census.close()
-            finally:
-                with undisturbed():
-                    gone = self._end(server, keep=self.trial.keep_data and closed)
-        self._write(server, gone, times)
+                sampler = self._sample(server, stack)
+                times["started_at"] = time.time()
+                record = ReadyNode(
+                    *(job.node, server.endpoint, node.installation.version),
+                    *(self.engine.guard, server.pid, ready_at),
+                )
+                publish(self.live, ENDPOINTS, job.node, record)
+                self.log.info(
+                    *("answers at %s:%d after %.1f s", node.address, node.port),
+                    times["ready_time"],
+                )
+
+                def restarted() -> None:
+                    sampler.follow((server.pid,))
+                    publish(self.live, ENDPOINTS, job.node, replace(record, server_pid=server.pid))
+
+                faults = FaultExecutor(
+                    server,
+                    self.specs,
+                    self.live,
+                    check=self.check,
+                    log=self.log,
+                    offset=self.offset,
+                    restarted=restarted,
+                )
+                stack.callback(self._end_faults, faults)
+                self._until_stopped(server, faults, sampler)
+                closed = True
+            except BaseException as error:
+                self.log.info("ending the server: %s", error)
+                self.frame.tell(error)
+                raise
+        self._write(server, gone[0], times)
+
+    def _sample(self, server: Server, stack: ExitStack) -> Sampler:
+        """Start to sample the server's processes, and to count its files; both end with `stack`."""
+        directory = server.node.directory
+        watched = Watched(
+            clients={},
+            store_roots=(server.pid,),
+            store=(directory,),
+            disk_path=directory,
+            host=elect(self.live, "node-sampler"),
+        )
+        sampler = Sampler(watched, phase=PHASE, worker=0, step=0)
+        sampler.start(time.perf_counter_ns())
+
+        def stop() -> None:
+            taken = sampler.stop()
+            self.samples += [s._replace(worker=None, node=self.job.node) for s in taken]
+
+        stack.callback(stop)
+        directories = self.engine.directories(self.trial.settings, directory)
+        if directories is not None:
+            self.census = Census(directories, self.log)
+            stack.callback(self._close_census)
+        return sampler
+
+    def _close_census(self) -> None:
+        if self.census is not None:
+            self.census.close()
+
+    def _end_faults(self, faults: FaultExecutor) -> None:
+        if left := faults.end():
+            self._warn(f"{self.job.node}: slowing could not be undone: {left}")
 
     def _warn(self, text: str) -> None:
         self.log.warning("%s", text)
         self.warnings.append(text)
 
     def _until_stopped(self, server: Server, faults: FaultExecutor, sampler: Sampler) -> None:
-        logged = time.monotonic()
         file = ProgressFile(self.live, self.job.node, self.log)
-        while STOP not in (told := listed(self.live)):
-            if LOADED in told:
-                self._count()
+        stopped = False
+        while not stopped:
+            files = listed(self.live)
+            stopped = STOP in files
+            if LOADED in files:
+                self._count_files()
             self.check()
-            if (text := faults.failure(ORDERS_EVERY)) is not None:
-                raise EngineError(text)
-            faults.look()
+            if ORDERS in files:
+                faults.do_orders()
             if file.due():
                 progress = JobProgress(self.job.node, host_name(), "serves", time.time())
                 file.put(replace(progress, figures=sampler.latest()))
-            if time.monotonic() - logged > _LOG_EVERY:
-                logged = time.monotonic()
-                self.log.info("%d bytes of data", tree_bytes((server.node.directory,)))
-        if LOADED in told:
-            self._count()
+            if (text := faults.failure(0.0 if stopped else LOOK_EVERY)) is not None:
+                raise EngineError(text)
         file.remove()
         self.log.info("the session is closed")
-        # Those end first that need this server for an orderly end.
-        until = self.clock() + OUTLIVE_SECONDS
-        while missing := self._outlived():
-            self.check()
-            server.raise_if_ended(LOOK_EVERY)
-            if self.clock() > until:
-                names = ", ".join(missing)
-                self.log.warning("%s not gone after %.0f s: ending", names, OUTLIVE_SECONDS)
-                return
 
-    def _count(self) -> None:
+        def check() -> None:
+            self.check()
+            server.raise_if_ended()
+
+        # Those end first that need this server for an orderly end.
+        ended = partial(wait_for, lambda: not self._outlived(), clock=self.clock)
+        if not ended(OUTLIVE_SECONDS, check, poll=LOOK_EVERY):
+            names = ", ".join(self._outlived())
+            self.log.warning("%s not gone after %.0f s: ending", names, OUTLIVE_SECONDS)
+
+    def _count_files(self) -> None:
         """Files and directories when the load has ended, once."""
         census, self.census = self.census, None
         if census is not None:
@@ -342,8 +347,11 @@ class _Node:
         names = [spec.name for spec in self.specs if spec.role in self.spec.outlives]
         return [name for name in names if name not in gone_nodes(self.live)]
 
+    @undisturbed()
     def _end(self, server: Server, *, keep: bool) -> GoneNode:
-        directory = server.node.directory
+        """Stop the server and remove its directory, unless its session was closed and the study
+        keeps it."""
+        keep, directory = keep and self.trial.keep_data, server.node.directory
         size = tree_bytes((directory,))
         start = time.monotonic()
         server.stop()
@@ -351,20 +359,18 @@ class _Node:
         if keep:
             self.log.info("kept: %s", directory)
         else:
-            # Nodes that write to the same place end first, also where the trial was aborted.
-            until = time.monotonic() + _GONE_SECONDS
-            while server.launch.cleanup and self.live.is_dir() and self._outlived():
-                if time.monotonic() > until:
-                    break
-                time.sleep(LOOK_EVERY)
+            if server.launch.cleanup:
+                # Nodes that write to the same place end first, also where the trial was aborted.
+                gone = lambda: not self.live.is_dir() or not self._outlived()  # noqa: E731
+                wait_for(gone, _GONE_SECONDS, poll=LOOK_EVERY)
             if left := server.remove():
                 self._warn(f"{self.job.node} left data behind: {left}")
         self.log.info("the server has ended after %.1f s; its data had %d bytes", seconds, size)
         kept = str(directory) if keep else ""
-        gone = GoneNode(self.job.node, host_name(), seconds, size, kept)
+        record = GoneNode(self.job.node, host_name(), seconds, size, kept)
         if self.live.is_dir():
-            publish(self.live, GONE, self.job.node, gone)
-        return gone
+            publish(self.live, GONE, self.job.node, record)
+        return record
 
     def _write(self, server: Server, gone: GoneNode, times: Mapping[str, float]) -> None:
         """Write the result part; `times` are in s."""
@@ -449,13 +455,9 @@ def _directory_of(job: NodeJob, live: Path, session: Session) -> Path:
 def _make_directory(directory: Path, node: str, run: str) -> list[str]:
     """Make a node's data directory, marked as made by `run`; returns a warning if it is on a
     network file system. EngineError if it cannot be made."""
-    try:
+    place = f"{node}: cannot make {directory} on host {host_name()}"
+    with translate_errors(place, EngineError, "see `scratch` in the profile"):
         make_owned(directory, run)
-    except OSError as error:
-        raise EngineError(
-            f"{node}: cannot make {directory} on host {host_name()}: {error.strerror}; see "
-            "`scratch` in the profile"
-        ) from error
     fstype = file_system(directory)
     if is_network(fstype):
         return [

@@ -13,18 +13,17 @@ from __future__ import annotations
 
 import ctypes
 import json
+import math
 import os
 import select
-import selectors
 import shlex
 import shutil
 import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -62,55 +61,54 @@ class Order:
     """Commands that remove what the server keeps elsewhere; run where its job has gone."""
 
 
-def clean(
-    commands: Sequence[Sequence[str]], directory: str, environment: Mapping[str, str], log: str
-) -> str:
+def clean(order: Order) -> str:
     """Run a node's cleanup, its output to the server's log; what went wrong, in words, or nothing.
 
     It must be done before the directory goes, which may hold the commands' configuration.
     """
     failures = []
-    for command in commands:
-        with Path(log).open("ab") as output:
-            try:
-                done = subprocess.run(
+    for command in order.cleanup:
+        try:
+            with Path(order.log).open("ab") as output:
+                subprocess.run(
                     command,
-                    cwd=directory,
-                    env=dict(environment),
+                    cwd=order.directory,
+                    env=dict(order.environment),
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=subprocess.STDOUT,
                     timeout=CLEANUP_SECONDS,
-                    check=False,
+                    check=True,
                 )
-                words = f"ended with status {done.returncode}" if done.returncode else ""
-            except (OSError, subprocess.TimeoutExpired) as error:
-                words = str(error)
-        if words:
-            failures.append(f"{shlex.join(command)}: {words}")
+        except subprocess.CalledProcessError as error:
+            failures.append(f"{shlex.join(command)}: ended with status {error.returncode}")
+        except (OSError, subprocess.TimeoutExpired) as error:
+            failures.append(f"{shlex.join(command)}: {error}")
     return "; ".join(failures)
 
 
-def end_tree() -> None:
-    """Kill all descendants of this process and wait until none is left."""
+def _reap(server: int) -> int | None:
+    """Collect every process that has ended below us; the server's exit status if it is one."""
+    status = None
+    with suppress(ChildProcessError):
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            if ended[0] == server:
+                status = os.waitstatus_to_exitcode(ended[1])
+    return status
+
+
+def _end_tree(server: int) -> int | None:
+    """Kill all descendants of this process until none is left; the server's exit status if it is
+    one of them."""
+    status = None
     while left := psutil.Process().children(recursive=True):
         for process in left:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
-        psutil.wait_procs(left, timeout=5)
-
-
-def _reap(child: int, status: list[int], ended: int) -> None:
-    """Collect every process that ends below us; the server's exit status goes to `status`, and
-    then a byte to the pipe `ended`."""
-    while True:
-        try:
-            pid, wait_status = os.waitpid(-1, 0)
-        except ChildProcessError:
-            return
-        if pid == child:
-            status.append(os.waitstatus_to_exitcode(wait_status))
-            os.write(ended, b"x")
+        ended = _reap(server)
+        status = status if ended is None else ended
+        time.sleep(0.02)
+    return status
 
 
 def _say(**message: int) -> None:
@@ -230,6 +228,10 @@ def main() -> None:
     if not line:
         return  # the node job ended before it had said what to run
     order = Order(**json.loads(line))
+    child_ended, wakeup = os.pipe()
+    os.set_blocking(wakeup, False)
+    signal.set_wakeup_fd(wakeup)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
     tie = dies_with_parent()
 
     def prepare() -> None:
@@ -248,43 +250,33 @@ def main() -> None:
             preexec_fn=prepare,
         )
     _say(pid=server.pid)
-    end, ended = os.pipe()
-    status: list[int] = []
-    threading.Thread(target=_reap, args=(server.pid, status, ended), daemon=True).start()
-    selector = selectors.DefaultSelector()
-    selector.register(0, selectors.EVENT_READ)
-    selector.register(end, selectors.EVENT_READ)
-    until: float | None = None
-    orphaned = False
-    while not status:
-        timeout = None if until is None else max(0.0, until - time.monotonic())
-        ready = {key.fd for key, _ in selector.select(timeout)}
-        if until is not None and time.monotonic() >= until:
-            break
-        if 0 not in ready:
-            continue
-        words = os.read(0, 4096).decode().split()
-        if not words:
-            selector.unregister(0)
-            orphaned = True
-            _abort(order)
-            stop_signal, seconds = order.stop_signal, ORPHANED_SECONDS
-        else:
-            stop_signal, seconds = int(words[1]), float(words[2])
-        if not status:
+    status: int | None = None
+    until, orphaned, inputs = math.inf, False, [0, child_ended]
+    while status is None and (left := until - time.monotonic()) > 0:
+        ready, _, _ = select.select(inputs, [], [], left if left < math.inf else None)
+        if child_ended in ready:
+            os.read(child_ended, 4096)
+            status = _reap(server.pid)
+        if 0 in ready and status is None:
+            words = os.read(0, 4096).decode().split()
+            if words:
+                stop_signal, seconds = int(words[1]), float(words[2])
+            else:
+                inputs.remove(0)
+                orphaned = True
+                _abort(order)
+                stop_signal, seconds = order.stop_signal, ORPHANED_SECONDS
             os.kill(server.pid, stop_signal)
-        until = min(until or float("inf"), time.monotonic() + seconds)
-    end_tree()
-    # The reaper collects the server too when it was killed here.
-    while not status and psutil.pid_exists(server.pid):
-        selector.select(0.1)
+            until = min(until, time.monotonic() + seconds)
+    killed = _end_tree(server.pid)
+    if status is None:
+        status = killed if killed is not None else -signal.SIGKILL
     if orphaned:
-        if left := clean(order.cleanup, order.directory, order.environment, order.log):
+        if failures := clean(order):
             with Path(order.log).open("a") as output:
-                output.write(f"not cleaned up: {left}\n")
+                output.write(f"not cleaned up: {failures}\n")
         shutil.rmtree(order.directory, ignore_errors=True)
-    _say(status=status[0] if status else -signal.SIGKILL)
-    os._exit(0)
+    _say(status=status)
 
 
 if __name__ == "__main__":

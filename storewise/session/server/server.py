@@ -24,20 +24,16 @@ from storewise.engines.contract.server import (
     Node,
     ServerEngine,
 )
-from storewise.errors import ConfigError, EngineError
+from storewise.errors import ConfigError, EngineError, translate_errors
 from storewise.metrics.host import host_name
 from storewise.metrics.memory_kills import MemoryKills
 from storewise.processes import clean_environment, dies_with_parent, undisturbed
-from storewise.session.coordination.ending import (
-    disk_full_line,
-    how_it_ended,
-    log_tail,
-    mapped_file_error,
-)
+from storewise.session.coordination.ending import disk_full_line, how_it_ended, log_tail
 from storewise.session.coordination.liveness import remove_tree
 from storewise.session.coordination.private import make_owned, owner_of
 from storewise.session.server.address import free_port
 from storewise.session.server.guard import POLL, Guarded, Order, clean
+from storewise.waiting import wait_for
 
 #: How servers say that somebody else has their port.
 _PORT_TAKEN = (
@@ -156,22 +152,18 @@ class Server:
         self._process.stop(signal.SIGKILL, 0.0)
 
     def _prepare(self) -> None:
-        directory = self.node.directory
-        try:
-            directory.mkdir(parents=True, mode=0o700, exist_ok=True)
+        directory, launch = self.node.directory, self.launch
+        place = f"{self.node.spec.name}: {directory} on host {host_name()}"
+        with translate_errors(place, EngineError):
+            parents = [(directory / name).parent for name in launch.files]
+            for path in (directory, *(directory / name for name in launch.directories), *parents):
+                path.mkdir(parents=True, mode=0o700, exist_ok=True)
             directory.chmod(0o700)
-            for name in self.launch.directories:
-                (directory / name).mkdir(parents=True, mode=0o700, exist_ok=True)
-            for name, text in self.launch.files.items():
+            for name, text in launch.files.items():
                 path = directory / name
-                path.parent.mkdir(parents=True, mode=0o700, exist_ok=True)
                 path.touch(mode=0o600)
                 path.chmod(0o600)
                 path.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise EngineError(
-                f"{self.node.spec.name}: {directory} on host {host_name()}: {error.strerror}"
-            ) from error
 
     def _run(
         self,
@@ -267,7 +259,7 @@ class Server:
     def _explained(self, what: str) -> str:
         """What happened to a program of this node, with what its log says of the reason."""
         node = self.node
-        if line := disk_full_line(self.log) or mapped_file_error(self.log, node.directory):
+        if line := disk_full_line(self.log):
             return (
                 f"{node.spec.name}: no space left on device for {node.directory}: free space "
                 "there, or name a larger directory (`scratch` of rule `node` in the profile); "
@@ -282,19 +274,28 @@ class Server:
             (self.node.directory / name).unlink(missing_ok=True)
 
     def _await(
-        self, check: Callable[[], None], lacking: Callable[[Endpoint, Credentials], str | None]
+        self,
+        check: Callable[[], None],
+        pending_reason: Callable[[Endpoint, Credentials], str | None],
     ) -> None:
-        until = self._clock() + self.engine.ready_seconds
-        while (words := lacking(self.endpoint, self.node.credentials)) is not None:
+        node, seconds = self.node, self.engine.ready_seconds
+        reason: str | None = None
+
+        def ready() -> bool:
+            nonlocal reason
+            reason = pending_reason(self.endpoint, node.credentials)
+            return reason is None
+
+        def watch() -> None:
             check()
             self.raise_if_ended(POLL)
-            if self._clock() > until:
-                raise EngineError(
-                    f"{self.node.spec.name}: the {self.title} server on host {host_name()} was not "
-                    f"ready at {self.node.address}:{self.node.port} within "
-                    f"{self.engine.ready_seconds:.0f} s: {words}; the end of its log:\n"
-                    f"{log_tail(self.log)}"
-                )
+
+        if not wait_for(ready, seconds, watch, poll=0.0, clock=self._clock):
+            raise EngineError(
+                f"{node.spec.name}: the {self.title} server on host {host_name()} was not ready at "
+                f"{node.address}:{node.port} within {seconds:.0f} s: {reason}; the end of its "
+                f"log:\n{log_tail(self.log)}"
+            )
 
     def stop(self) -> None:
         """End the server in order, by force after its time; a second call does nothing."""
@@ -309,11 +310,8 @@ class Server:
     def remove(self) -> str:
         """Remove the node's directory and what it keeps elsewhere, after `stop`; returns what could
         not be removed, in words, or nothing."""
-        directory, left = self.node.directory, ""
-        if directory.is_dir():
-            order = self._process.order
-            left = clean(order.cleanup, order.directory, order.environment, order.log)
-        remove_tree(directory)
+        left = clean(self._process.order) if self.node.directory.is_dir() else ""
+        remove_tree(self.node.directory)
         return left
 
 
@@ -340,9 +338,9 @@ def start_server(
     """
     tried: set[int] = set()
     run = owner_of(node.directory)
-    attempts = 0
+    attempt = 0
     while True:
-        attempts += 1
+        attempt += 1
         chosen = _with_ports(node, ports, tried)
         if meet is not None:
             chosen = replace(chosen, peers=(*node.peers, *meet(_endpoint(chosen))))
@@ -360,7 +358,7 @@ def start_server(
             server.end()
             words = log_tail(log).lower()
             taken = isinstance(error, EngineError) and any(text in words for text in _PORT_TAKEN)
-            if not taken or meet is not None or attempts == _PORT_TRIES:
+            if not taken or meet is not None or attempt == _PORT_TRIES:
                 raise
             if run:
                 make_owned(node.directory, run)

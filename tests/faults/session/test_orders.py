@@ -27,13 +27,13 @@ def node(tmp_path):
     )
     (tmp_path / "data0").mkdir()
     ended, its = threading.Event(), SimpleNamespace(error=None)
-    how = {"check": lambda: None, "renewed": lambda: None, "log": logging.getLogger("test")}
+    how = {"check": lambda: None, "restarted": lambda: None, "log": logging.getLogger("test")}
     executor = FaultExecutor(server, (), tmp_path, offset=0.0, **how)
 
     def look():
         try:
             while not ended.wait(0.05):
-                executor.look()
+                executor.do_orders()
         except EngineError as error:
             its.error = error
         finally:

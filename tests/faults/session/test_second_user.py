@@ -217,7 +217,7 @@ def test_what_directs_a_run_is_its_user_s_alone(open_place: Path, mask: int) -> 
         run.start()
         live.mkdir(parents=True)  # as Snakemake makes it for its job
         open_session(results, "t", run.id, 1, logging.getLogger("t"), servers=True)
-        publish(live, NODES, "data0", StartedNode("data0", "h", "/x", 0.0, None))
+        publish(live, NODES, "data0", StartedNode("data0", "h", "/x"))
         with membership(live, "node.data0"):
             abort(live, Abort("over", failure=True))
             (live / "stop").touch()

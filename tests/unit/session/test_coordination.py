@@ -29,7 +29,7 @@ from storewise.session.coordination.liveness import (
     Watch,
     membership,
 )
-from storewise.session.coordination.private import write_owner_mark
+from storewise.session.coordination.private import make_owned
 from storewise.session.coordination.run import (
     Run,
     failures,
@@ -240,10 +240,9 @@ class Coordination(stateful.RuleBasedStateMachine):
         scratch = None
         if node:
             scratch = self.base / system.name / f"data{self.number}"
-            scratch.mkdir(parents=True)
-            write_owner_mark(scratch, made.run.id)
+            make_owned(scratch, made.run.id)
             publish(live, NODES, scratch.name, StartedNode(
-                scratch.name, system.name, str(scratch), system.time(), None, trial.endswith("k")
+                scratch.name, system.name, str(scratch), trial.endswith("k")
             ))  # fmt: skip
         place = membership(live, f"job{self.number}", system=system)
         place.__enter__()

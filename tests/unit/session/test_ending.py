@@ -2,7 +2,6 @@
 
 import re
 import subprocess
-from types import SimpleNamespace
 
 import pytest
 from support.riak.recordings import recorded
@@ -14,7 +13,6 @@ from storewise.session.coordination.ending import (
     host_fault,
     how_it_ended,
     log_tail,
-    mapped_file_error,
     status_of,
 )
 
@@ -91,22 +89,6 @@ def test_a_full_disk_is_seen_in_the_words_of_each_server(tmp_path, line):
     assert disk_full_line(log) == line
     log.write_text("starting\n" + "x" * 400 + "\n")
     assert disk_full_line(log) == ""
-
-
-def test_a_mapped_file_without_space_is_told_from_a_broken_disk(tmp_path, monkeypatch):
-    """The Java machine has one signal for both, or an error in its place."""
-    log, line = tmp_path / "server.log", "#  SIGBUS (0x7) at pc=0x00007f11a093914e, pid=24430"
-    other = line.replace("SIGBUS (0x7)", "SIGSEGV (0xb)")
-    java = "java.lang.InternalError: a fault occurred in an unsafe memory access operation"
-    cases = [(line, (64 << 20) - 1, line), (line, 64 << 20, ""), (other, 0, ""), (java, 0, java)]
-    for text, free, told in cases:
-        log.write_text(f"#\n{text}\n#\n")
-        with monkeypatch.context() as patch:
-            usage = SimpleNamespace(free=free)
-            patch.setattr("shutil.disk_usage", lambda directory, usage=usage: usage)
-            assert mapped_file_error(log, tmp_path) == told
-    log.write_text(line)
-    assert mapped_file_error(log, tmp_path / "gone") == ""
 
 
 def test_the_line_that_explains_comes_first_and_noise_not_at_all(tmp_path):

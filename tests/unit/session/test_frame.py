@@ -402,7 +402,7 @@ def test_a_dead_run_s_trials_are_swept_with_words(tmp_path, monkeypatch):
     live = tmp_path / "live" / "t"
     (live / "members").mkdir()
     (live / "members" / "x.json").write_text(json.dumps(asdict(Process("far", 5, 1.0))))
-    publish(live, NODES, "data0", StartedNode("data0", "far", str(tmp_path / "d"), 0.0, None))
+    publish(live, NODES, "data0", StartedNode("data0", "far", str(tmp_path / "d")))
     trial = tmp_path / "trials" / "t"
     for path in (tmp_path / "d", trial / "store.0", trial / "data.1"):
         path.mkdir(parents=True)
@@ -497,13 +497,12 @@ def test_a_sweep_removes_only_directories_that_its_run_has_made(tmp_path):
     opened(tmp_path, "r")
     mine, another, hostile, link = (tmp_path / name for name in ("mine", "b", "home", "link"))
     for place, run in ((mine, "r"), (another, "other")):
-        place.mkdir()
-        private.write_owner_mark(place, run)
+        private.make_owned(place, run)
     hostile.mkdir()
     link.symlink_to(mine)
     for number, place in enumerate((link, mine, another, hostile)):
         name = f"data{number}"
-        publish(live, NODES, name, StartedNode(name, "here", str(place), 0.0, None))
+        publish(live, NODES, name, StartedNode(name, "here", str(place)))
     (live / NODES / "data9.json").touch()
     (live / "members").mkdir()
     wrong = asdict(Process("here", 1, 1.0, boot="here ")) | {"pid": -1}
