@@ -16,7 +16,7 @@ LIBRARY = ROOT / "storewise"
 CODE = {".py", ".smk", ".yaml", ".js", ".html", ".sql"}
 #: Modules of one folder, and those at the root that every room may import.
 MOST_MODULES = 20
-MOST_GROUND = 6
+MOST_GROUND = 7
 
 
 def modules(folder: Path) -> list[Path]:
