@@ -43,7 +43,7 @@ _CHECKSUM_MARK = "#[Checksum: in the last line]\n"
 _LAST_LINE = re.compile(rb"#\[Totals: .*, crc32 of all before ([0-9a-f]{8})\]\n\Z")
 #: Before it, the sum of all intervals of each tag. To other programs these lines are comments.
 _TOTAL = "#[Total: Tag="
-#: What the package raises for what is no histogram.
+#: What the package hdrh raises for a payload that is no histogram.
 _BROKEN = (
     *(ValueError, TypeError, EOFError, IndexError, zlib.error, struct.error),
     *(HdrCookieException, HdrLengthException),
@@ -63,8 +63,8 @@ class Counted:
     """A sum of histograms: `indexes` (int64, rising) of the counters that are not zero, and their
     `counts` (int64).
 
-    A dense HdrHistogram takes 270 kB whatever is in it, and a study has tens of thousands of them;
-    this has the same answers in a few kilobytes.
+    A HdrHistogram takes 270 kB whatever is in it, and a study has tens of thousands; this sparse
+    form takes a few kilobytes.
     """
 
     __slots__ = ("counts", "indexes")
@@ -155,7 +155,7 @@ def histogram_of(indexes: Integers, counts: Integers) -> Any:
 
 
 class Tag(NamedTuple):
-    """What an interval of a log is about; its text form is the interval's Hdr tag.
+    """Which operations an interval of a log is of; ``str`` makes the interval's Hdr tag of it.
 
     ``get.service_time`` is the whole text for a successful operation of a phase's first step
     outside warm-up; ``;step=1``, ``;owner=NAME``, ``;failed`` and ``;warmup`` are added in this
@@ -214,7 +214,7 @@ def write_log(path: Path, base_time: float, intervals: Iterable[Interval]) -> No
     """Write an interval log, whole or not at all.
 
     `base_time` is Unix time in s. The column Interval_Max is in ms, as Hdr tools expect of
-    values in ns. Behind the intervals, as comments, are the sums of each tag's.
+    values in ns. After the intervals follow, as comments, the sums of each tag.
     """
     day = datetime.fromtimestamp(base_time, UTC).isoformat()
     totals: dict[str, Any] = {}
@@ -343,7 +343,7 @@ def decoded(payloads: Mapping[str, str]) -> dict[str, Counted]:
 
 
 def _add(total: Any, payload: str, place: str) -> None:
-    """Add an encoded histogram to a sum; one of another range or precision by its values."""
+    """Add an encoded histogram, also of another range or precision, to a sum."""
     try:
         total.decode_and_add(payload)
     except _BROKEN as error:
@@ -369,5 +369,5 @@ def percentiles(histogram: Any, wanted: Sequence[float]) -> dict[float, int]:
 
 
 def counted(histogram: Any) -> Counted:
-    """A HdrHistogram of our range and precision as a sum that other sums can be added to."""
+    """The sparse form of a HdrHistogram of the range and precision of Storewise's logs."""
     return Counted.of(np.frombuffer(histogram.counts, dtype=np.int64))

@@ -1,10 +1,9 @@
-"""All samples of a trial's workers in one file, beside the parts that they are from.
+"""A pack: one file with all samples of a trial's workers, for a faster analysis.
 
-A trial with 100 workers and two phases leaves 200 parts and 200 logs, whose opening takes most of
-an analysis. So the last job of a trial's phases packs them: the rows of all parts in the order of
-the parts' names, their conditions with what they share kept once, and the sums of all logs. The
-parts stay what counts: a pack is taken only while it is about these very files, and a trial without
-one is read from its parts.
+A trial with 100 workers and two phases leaves 200 parts and 200 logs, and most of an analysis is
+opening them. So the last job of a trial's phases packs them: the rows of all parts in the order of
+the parts' names, their conditions with equal values stored once, and the sums of all logs. A pack
+is a cache: it is used only while its parts and logs are unchanged, and may be removed.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ from storewise.metrics.hdr import Tag, encoded, histogram_of, merge_all
 from storewise.metrics.schema import CORE, SCHEMA_VERSION, read_part
 
 _KEY = b"storewise.pack"
-#: Before the checksum of the whole file, in which these digits are zeros. Packs of before 2026-11
-#: have none: Parquet's own are of data pages only.
+#: Before the checksum of the whole file, computed with zeros for its digits (Parquet has checksums
+#: of data pages only). Packs of before 2026-11 have none.
 _CRC = b"storewise.crc32="
 _NO_CRC = b"00000000"
 _VERSION = 1
@@ -39,7 +38,7 @@ _VERSION = 1
 class Pack:
     """What a pack holds: `rows` has the columns of the result schema, `lengths` the number of rows
     of each part; both are in the order of `conditions`, which is by the parts' names. `totals` are
-    the sums of each phase's logs by tag, as payloads."""
+    the sums of each phase's logs by tag, as encoded histograms."""
 
     rows: pa.Table
     lengths: Sequence[int]
@@ -50,8 +49,8 @@ class Pack:
 def write_pack(parts: Sequence[Path]) -> Path | None:
     """Pack the parts of a trial's workers, and their logs, into a file beside them.
 
-    Returns its path; None, with no file left, where a part or a log is missing or cannot be read,
-    of which the analysis will tell, or where there is no room: nothing needs a pack but time.
+    Returns its path. Returns None and leaves no file where a part or a log cannot be read (the
+    analysis reports that), or the disk is full: an analysis without a pack is slower only.
     """
     directory = parts[0].parent
     path = directory / PACK
@@ -66,7 +65,7 @@ def write_pack(parts: Sequence[Path]) -> Path | None:
             if table.num_rows and set(table["trial"].unique().to_pylist()) != {directory.name}:
                 return None
             if orjson.loads(orjson.dumps(conditions)) != conditions:
-                return None  # not a number somewhere, which JSON does not have
+                return None  # NaN or Infinity, which JSON does not have
             large = {k: v for k, v in conditions.items() if v and isinstance(v, dict | list)}
             shared = {k: orjson.dumps(v) for k, v in large.items()}
             places = {k: values.setdefault(v, len(values)) for k, v in shared.items()}
@@ -94,7 +93,7 @@ def write_pack(parts: Sequence[Path]) -> Path | None:
         }
         text = orjson.dumps(meta)
     except (ResultError, OSError, TypeError):
-        # TypeError: numbers beyond 64 bits, which orjson does not write.
+        # TypeError: orjson writes no numbers beyond 64 bits.
         return None
     whole = pa.concat_tables(tables).unify_dictionaries().combine_chunks()
     content = BytesIO()
@@ -112,11 +111,11 @@ def write_pack(parts: Sequence[Path]) -> Path | None:
 
 
 def read_pack(directory: Path, parts: Sequence[str], logs: Sequence[str]) -> Pack | None:
-    """The pack of a trial, if it is about these very parts and logs; else None.
+    """The pack of a trial, if it was made of exactly these parts and logs; else None.
 
-    These are all files of workers in the directory. Files are the same if they have the sizes that
-    were packed and none is newer than the pack. Raises ResultError for a pack that was cut short
-    or changed after it was written.
+    They are given as all files of workers in the directory. They are unchanged if they have the
+    sizes that were packed and none is newer than the pack. ResultError for a pack that was cut
+    short or changed after it was written.
     """
     path = directory / PACK
     try:

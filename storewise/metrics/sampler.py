@@ -1,9 +1,8 @@
-"""What a host does each second of a step: processor, memory, disk, network, store and clients.
+"""Samples of a host each second of a step: processor, memory, disk, network, store and clients.
 
-Samples are taken on whole seconds from the step's start (no drift: each waits for its own
-boundary); the last one, when the step ends between two, is shorter and says so in
-``sample_length``. One sampler per host and phase takes the host's figures; every worker takes
-those of its own processes.
+They are taken on whole seconds from the step's start, without drift; the last one, when the step
+ends, may be shorter (``sample_length``). One worker per host samples the host; each worker samples
+its own processes.
 """
 
 from __future__ import annotations
@@ -37,9 +36,9 @@ _MAX_SIZE_TIME = 0.02
 
 
 def elect(live: Path, name: str) -> bool:
-    """Whether this process is the one on its host that does `name`, once for a live directory.
+    """Whether this process is the first on its host to claim the task `name` in a trial.
 
-    The first to create a file exclusively is (O_EXCL is atomic on NFS since version 3).
+    It is if it creates the task's file (O_EXCL is atomic on NFS since version 3).
     """
     # Not in the live directory itself, which all jobs list: a thousand hosts leave names here.
     path = live / ELECTED / f"{name}.{host_name()}"
@@ -72,8 +71,8 @@ class ProcessGroup:
     def sample(self) -> tuple[float, int]:
         """(CPU seconds since the sample before, resident bytes now).
 
-        A process that has ended counts in its parent, which has waited for it (getrusage(2));
-        only what processes used that somebody outside the group has waited for is not seen.
+        The time of a process that has ended counts in its parent, which has waited for it
+        (getrusage(2)), but not if that parent is outside the group.
         """
         used, resident = 0.0, 0
         for process in self._members():
@@ -91,12 +90,12 @@ class ProcessGroup:
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What one sampler looks at.
+    """What one sampler samples.
 
-    `clients` are the worker's client processes by process index. `store_roots` are the root pids
-    of the store's servers on this host; an embedded store (`embedded`) lives in the clients.
+    `clients` are the pids of the worker's client processes by process index. `store_roots` are the
+    root pids of the store's servers on this host; an embedded store (`embedded`) is in the clients.
     `store` are the directories whose size this worker reports (its own while it loads; those of
-    all, by one worker only, afterwards). `disk_path` lies on the disk to look at.
+    all, by one worker only, afterwards). `disk_path` lies on the disk to sample.
     """
 
     clients: Mapping[int, int]

@@ -1,9 +1,8 @@
-"""The one result schema: a long table of samples, stored as Parquet.
+"""The result schema: a long table of samples, stored as Parquet (``docs/results.md``).
 
-Every part of a trial (a write worker, a read worker, a host, the verification) writes one file
-of this schema into the trial's directory; together they are the trial's table. The conditions
-(study, trial with its factors, versions, seed, host) are inside each file as JSON metadata, so
-that a file found alone still says what it measured. See ``docs/results.md``.
+Each job of a trial (a worker of a phase, a node, the verification) writes one file of this schema,
+a part. The conditions (study, trial with its factors, versions, seed, host) are in each file as
+JSON metadata, so that a single file can be understood by itself.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import pyarrow.parquet as pq
 from storewise.atomic import aside
 from storewise.errors import ResultError
 
-#: Raised by one whenever a reader of the older form would misread the newer one.
+#: Increased when a reader of the older version would misread the newer one.
 SCHEMA_VERSION = 1
 
 _CATEGORY = pa.dictionary(pa.int32(), pa.string())
@@ -49,7 +48,7 @@ METADATA_KEY = b"storewise"
 
 
 class Sample(NamedTuple):
-    """One row, without what is the same for the whole part (trial, repeat, host, factors)."""
+    """One row, without the columns that are constant in a part (trial, repeat, host, factors)."""
 
     phase: str
     metric: str

@@ -44,12 +44,3 @@ def test_a_worker_tells_its_rates(tmp_path):
     assert told() == message
     progress.remove()
     assert progress_of(tmp_path) == {}
-
-
-def test_a_record_that_cannot_be_written_ends_no_measurement(tmp_path, caplog):
-    (tmp_path / "progress").write_text("in the way")
-    progress = StepProgress(tmp_path, "read.0", LOG)
-    progress.state("prepares", 0)
-    progress.state("waits", 0)
-    (record,) = caplog.records
-    assert "will not see this job" in record.message
