@@ -18,7 +18,7 @@ import numpy as np
 from storewise.atomic import read_as, write_aside
 from storewise.driver.results import StepResult
 from storewise.driver.worker_job import Step, WorkerJob
-from storewise.metrics.hdr import add_up, histogram_of, percentiles
+from storewise.metrics.hdr import SparseHistogram, add_up, percentiles
 from storewise.metrics.schema import Sample
 from storewise.workloads.contract import SearchParams
 
@@ -200,7 +200,7 @@ def summary_of(result: StepResult, search: SearchParams) -> Summary:
 def judge(search: SearchParams, rate: float, summaries: Sequence[Summary]) -> Tried:
     """Whether a step at `rate` met the limit, from the summaries of all workers."""
     total = add_up((np.array(s.indexes, int), np.array(s.counts, int)) for s in summaries)
-    reached = percentiles(histogram_of(*total), [search.percentile])
+    reached = percentiles(SparseHistogram(*total), [search.percentile])
     intended = sum(summary.intended for summary in summaries)
     served = sum(summary.succeeded for summary in summaries) / intended if intended else 0.0
     if not reached:

@@ -59,7 +59,7 @@ def new_histogram() -> Any:
 COUNTERS: int = new_histogram().counts_len
 
 
-class Counted:
+class SparseHistogram:
     """A sum of histograms: `indexes` (int64, rising) of the counters that are not zero, and their
     `counts` (int64).
 
@@ -75,12 +75,13 @@ class Counted:
         self.counts: Integers = empty if counts is None else counts
 
     @classmethod
-    def of(cls, dense: NDArray[Any]) -> Counted:
-        """From all counters of a histogram, COUNTERS of them."""
+    def of(cls, histogram: Any) -> SparseHistogram:
+        """From a HdrHistogram of the range and precision of Storewise's logs."""
+        dense = np.frombuffer(histogram.counts, dtype=np.int64)
         where = np.flatnonzero(dense)
-        return cls(where, dense[where].astype(np.int64))
+        return cls(where, dense[where])
 
-    def add(self, other: Counted) -> None:
+    def add(self, other: SparseHistogram) -> None:
         """Add another sum to this one; the arrays of neither are changed in place."""
         if not len(self.indexes):
             self.indexes, self.counts = other.indexes, other.counts
@@ -312,7 +313,7 @@ def merge_logs(paths: Iterable[Path], tag: str | Tag) -> Any:
     return total
 
 
-def merge_all(paths: Iterable[Path], wanted: Callable[[str], bool]) -> dict[str, Counted]:
+def merge_all(paths: Iterable[Path], wanted: Callable[[str], bool]) -> dict[str, SparseHistogram]:
     """The sum of all intervals of each tag that is wanted, over these logs, by tag.
 
     A log's own totals are used where it has them. `wanted` may raise ValueError for the tag of
@@ -329,16 +330,16 @@ def merge_all(paths: Iterable[Path], wanted: Callable[[str], bool]) -> dict[str,
                     raise ResultError(f"{path}: {error}") from error
             if sums[tag] is not None:
                 _add(sums[tag], payload, place)
-    return {tag: counted(total) for tag, total in sums.items() if total is not None}
+    return {tag: SparseHistogram.of(total) for tag, total in sums.items() if total is not None}
 
 
-def decoded(payloads: Mapping[str, str]) -> dict[str, Counted]:
+def decoded(payloads: Mapping[str, str]) -> dict[str, SparseHistogram]:
     """Encoded histograms as sums, by the same keys; raises ResultError for what is none."""
     sums = {}
     for key, payload in payloads.items():
         total = new_histogram()
         _add(total, payload, key)
-        sums[key] = counted(total)
+        sums[key] = SparseHistogram.of(total)
     return sums
 
 
@@ -355,7 +356,7 @@ def percentiles(histogram: Any, wanted: Sequence[float]) -> dict[float, int]:
     least this share of the values does not exceed. Empty for an empty histogram."""
     if not histogram.get_total_count():
         return {}
-    one = histogram if isinstance(histogram, Counted) else counted(histogram)
+    one = histogram if isinstance(histogram, SparseHistogram) else SparseHistogram.of(histogram)
     cumulative = np.cumsum(one.counts)
     low, width = values_of(one.indexes)
     result = {}
@@ -366,8 +367,3 @@ def percentiles(histogram: Any, wanted: Sequence[float]) -> dict[float, int]:
         index = int(np.searchsorted(cumulative, rank))
         result[percentile] = int(low[index] + width[index]) - 1
     return result
-
-
-def counted(histogram: Any) -> Counted:
-    """The sparse form of a HdrHistogram of the range and precision of Storewise's logs."""
-    return Counted.of(np.frombuffer(histogram.counts, dtype=np.int64))

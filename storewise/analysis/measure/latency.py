@@ -10,7 +10,7 @@ from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.files.parts import HdrLog, Part, whole_phases
 from storewise.analysis.model.results import Key
 from storewise.errors import ResultError
-from storewise.metrics.hdr import Counted, Tag, decoded, merge_all, percentiles
+from storewise.metrics.hdr import SparseHistogram, Tag, decoded, merge_all, percentiles
 
 #: Nanoseconds in a second.
 NS = 1e9
@@ -20,7 +20,7 @@ def histograms(
     parts: Sequence[Part],
     logs: Sequence[HdrLog],
     totals: Mapping[tuple[str, str], Mapping[str, str]] | None = None,
-) -> tuple[dict[Key, Counted], list[StudyWarning]]:
+) -> tuple[dict[Key, SparseHistogram], list[StudyWarning]]:
     """Merged histograms of each operation, and the same for each node that is known by name.
 
     `totals` are the sums of the logs of a trial and phase where they are known: payloads by tag. A
@@ -32,7 +32,7 @@ def histograms(
     by_phase: dict[tuple[str, str], list[Path]] = {}
     for log in logs:
         by_phase.setdefault((log.trial, log.phase), []).append(log.path)
-    found: dict[Key, Counted] = {}
+    found: dict[Key, SparseHistogram] = {}
     warnings: list[StudyWarning] = []
     for place, paths in sorted(by_phase.items()):
         if place not in whole or len(paths) < workers[place]:
@@ -60,7 +60,7 @@ def counted_tag(text: str) -> bool:
     return not (tag.failed or tag.warmup)
 
 
-def figures(histogram: Counted, wanted: Mapping[str, float | None]) -> dict[str, float]:
+def figures(histogram: SparseHistogram, wanted: Mapping[str, float | None]) -> dict[str, float]:
     """Percentiles of a histogram, and its mean where None is wanted, in s by name; none of an empty
     one."""
     if not histogram.get_total_count():

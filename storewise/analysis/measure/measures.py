@@ -21,7 +21,7 @@ from storewise.analysis.measure.reduction import STEP, Reduction
 from storewise.analysis.measure.throughput import StepKey
 from storewise.analysis.model.columns import ALL, KEY, QUESTION_TIME, RATES
 from storewise.analysis.model.results import Key
-from storewise.metrics.hdr import Counted, percentiles
+from storewise.metrics.hdr import SparseHistogram, percentiles
 
 COLUMNS = ["trial", *KEY, "value", "unit", "count"]
 #: Percentiles of times; a maximum and a median are told of any number of operations.
@@ -37,7 +37,7 @@ _CHANGES = ("add", "insert", "update", "delete", "finish")
 def measures(
     samples: Reduction,
     throughput: pd.DataFrame,
-    histograms: Mapping[Key, Counted],
+    histograms: Mapping[Key, SparseHistogram],
     storage: pd.DataFrame,
     sessions: pd.DataFrame,
     clients: Mapping[StepKey, int],
@@ -90,21 +90,23 @@ def question_times(samples: Reduction, clients: Mapping[StepKey, int]) -> pd.Dat
     return table.assign(measure=QUESTION_TIME, value=table["value"] / at_once, unit="s")
 
 
-def _times(histograms: Mapping[Key, Counted]) -> Iterator[tuple[object, ...]]:
+def _times(histograms: Mapping[Key, SparseHistogram]) -> Iterator[tuple[object, ...]]:
     """Rows of COLUMNS in s, of each operation and of all together."""
-    whole: dict[tuple[str, str, int, str], list[Counted]] = {}
+    whole: dict[tuple[str, str, int, str], list[SparseHistogram]] = {}
     for (trial, phase, step, operation, owner, time), one in histograms.items():
         if not owner:
             whole.setdefault((trial, phase, step, time), []).append(one)
             yield from _rows((trial, phase, step, operation), time, one)
     for (trial, phase, step, time), each in whole.items():
-        total = Counted()
+        total = SparseHistogram()
         for one in each:
             total.add(one)
         yield from _rows((trial, phase, step, ALL), time, total)
 
 
-def _rows(place: tuple[object, ...], time: str, one: Counted) -> Iterator[tuple[object, ...]]:
+def _rows(
+    place: tuple[object, ...], time: str, one: SparseHistogram
+) -> Iterator[tuple[object, ...]]:
     count = one.get_total_count()
     if not count:
         return

@@ -20,7 +20,7 @@ from storewise.analysis.measure.reduction import STEP, Reduction
 from storewise.analysis.measure.throughput import StepKey
 from storewise.analysis.model.columns import ALL, OTHER, SLOWED
 from storewise.analysis.model.results import Key, Results
-from storewise.metrics.hdr import Counted, bucket_indexes
+from storewise.metrics.hdr import SparseHistogram, bucket_indexes
 from storewise.metrics.outages import common, longest
 from storewise.workloads.faults import OWN_FIELDS, Slow
 
@@ -68,7 +68,7 @@ def _words(slow: Mapping[str, Any]) -> str:
 
 
 def per_node(
-    histograms: Mapping[Key, Counted],
+    histograms: Mapping[Key, SparseHistogram],
     balance: pd.DataFrame,
     durations: pd.DataFrame,
     host: pd.DataFrame,
@@ -100,7 +100,7 @@ def per_node(
             "limit_ms": limit,
         }
         for time in ("service", "response"):
-            histogram = histograms.get((*step, row["operation"], node, time), Counted())
+            histogram = histograms.get((*step, row["operation"], node, time), SparseHistogram())
             row |= {f"{time}_{name}": value for name, value in figures(histogram, TIMES).items()}
             if time == "service" and histogram.get_total_count():
                 # To the histogram's three digits.

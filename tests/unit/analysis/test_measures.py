@@ -22,7 +22,7 @@ from storewise.analysis.measure.storage import node_storage, storage
 from storewise.analysis.measure.summary import summarise
 from storewise.analysis.measure.throughput import throughput
 from storewise.analysis.model.columns import ALL, OTHER, PARAMETERS
-from storewise.metrics.hdr import Counted, bucket_indexes
+from storewise.metrics.hdr import SparseHistogram, bucket_indexes
 from storewise.metrics.schema import Sample
 
 
@@ -195,7 +195,7 @@ def test_times_are_told_of_each_operation_and_of_all_together():
     drawn = {"get": rng.lognormal(15, 1, 99_900), "put": rng.lognormal(17, 1, 100), "scan": []}
     drawn = {name: np.rint(times).astype(np.int64) for name, times in drawn.items()}
     histograms = {
-        ("t", "read", 0, name, "", "service"): Counted(
+        ("t", "read", 0, name, "", "service"): SparseHistogram(
             *np.unique(bucket_indexes(times), return_counts=True)
         )
         for name, times in drawn.items()
@@ -264,7 +264,7 @@ def owned(node, operations, errors=0.0):
 def test_what_each_node_did_in_a_step():
     step = {"trial": "t", "phase": "read", "step": 0}
     times = np.array([1_000_000] * 90 + [20_000_000] * 10, dtype=np.int64)
-    histogram = Counted(*np.unique(bucket_indexes(times), return_counts=True))
+    histogram = SparseHistogram(*np.unique(bucket_indexes(times), return_counts=True))
     histograms = {("t", "read", 0, "get", "data0", "service"): histogram}
     loads = [
         ("n0", "data0", "store_cpu", 0.7),

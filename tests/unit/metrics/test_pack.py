@@ -65,12 +65,16 @@ def some_histogram(rng, size=300):
 def test_sums_are_those_of_the_package():
     rng = np.random.default_rng(1)
     one, other = some_histogram(rng), some_histogram(rng)
-    total, reference = hdr.Counted(), hdr.new_histogram()
+    total, reference = hdr.SparseHistogram(), hdr.new_histogram()
     for histogram in (one, other, one):
-        total.add(hdr.counted(histogram))
+        total.add(hdr.SparseHistogram.of(histogram))
         reference.add(histogram)
     (read,) = hdr.decoded({"a": hdr.encoded(reference)}).values()
-    assert read.counts.tolist() == hdr.counted(reference).counts.tolist() == total.counts.tolist()
+    assert (
+        read.counts.tolist()
+        == hdr.SparseHistogram.of(reference).counts.tolist()
+        == total.counts.tolist()
+    )
     assert total.get_total_count() == reference.get_total_count()
     assert total.get_mean_value() == pytest.approx(reference.get_mean_value(), rel=1e-12)
     wanted = [0, 1, 50, 99, 99.9, 100]
