@@ -34,6 +34,7 @@ from storewise.workloads.alignments.query_phase import QueryParams
 from storewise.workloads.alignments.workload import ReadParams, WriteParams
 from storewise.workloads.contract import PhaseParams, SearchParams
 from storewise.workloads.faults import Crash, Slow
+from storewise.workloads.sensors.params import AddParams, LoadParams, RangeParams
 from storewise.workloads.ycsb import params as ycsb_params
 
 HERE = Path(__file__).resolve().parent
@@ -42,7 +43,7 @@ PAGE = HERE / "analysis.md"
 STORES, STORE_PAGES = HERE / "engines.md", HERE / "engines"
 STUDIES, RESULTS = HERE.parent / "config" / "README.md", HERE / "results.md"
 SERVERS = HERE / "servers.md"
-QUERIES, YCSB = HERE / "queries.md", HERE / "ycsb.md"
+QUERIES, YCSB, SENSORS = (HERE / f"{page}.md" for page in ("queries", "ycsb", "measures"))
 CONSISTENCY = HERE / "consistency.md"
 BEGIN, END = "<!-- Made by docs/tables.py -->\n", "<!-- End -->\n"
 Words = Mapping[str, str | None]
@@ -186,6 +187,15 @@ def ycsb() -> str:
     return "\n".join(lines)
 
 
+def sensors() -> str:
+    """The parameters of the phases of workload `measures`."""
+    known = PhaseParams.model_fields
+    load, add = parameters(LoadParams, known), parameters(AddParams, known)
+    asked = parameters(RangeParams, set(known) - {"operations"})
+    parts = ["Parameters of `load`:", load, "Of `add`:", add, "Of `q2` and `q3`:", asked]
+    return "\n\n".join(parts)
+
+
 def common_settings() -> str:
     """The settings of all stores whose servers Storewise starts."""
     common = ServerSettings.model_fields
@@ -310,7 +320,7 @@ def filled(path: Path, text: str) -> str:
 def pages() -> dict[Path, str]:
     """All pages with such parts, as they are to be."""
     made = {PAGE: section(STORED), STORES: flags(), CONSISTENCY: levels()}
-    made |= {SERVERS: common_settings(), QUERIES: questions(), YCSB: ycsb()}
+    made |= {SERVERS: common_settings(), QUERIES: questions(), YCSB: ycsb(), SENSORS: sensors()}
     made |= {STUDIES: keys(), RESULTS: results()}
     made |= {STORE_PAGES / f"{name}.md": store(engine(name)) for name in ENGINES}
     return {path: filled(path, text) for path, text in made.items()}
