@@ -30,9 +30,7 @@ def run(
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Try trials again that were given up.")
     ] = False,
-    many: Annotated[
-        bool, typer.Option("--many", help="More trials than 20,000, or jobs than 200,000.")
-    ] = False,
+    many: Annotated[bool, typer.Option("--many", help="Also more than 20,000 trials.")] = False,
 ) -> None:
     """Run a study to its report, trying failed trials again as the study says.
 

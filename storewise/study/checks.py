@@ -6,6 +6,7 @@ A study that asks an engine for what it cannot do is refused here, when it is re
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -17,10 +18,9 @@ from storewise.engines.registry import CEILING, engine, engine_names, is_engine
 from storewise.errors import EngineError
 from storewise.study.criteria import KEYS
 from storewise.study.factors import LEVELS, OF_SERVERS, PLAIN_FACTORS, SERVER_FACTORS
-from storewise.study.limits import check_limits
 from storewise.study.section import complaint
 from storewise.study.study import Study
-from storewise.study.sweep import take_clients
+from storewise.study.sweep import MOST_STEPS, take_clients
 from storewise.study.trial import Trial, node_jobs
 from storewise.workloads.contract import PhaseParams, PhaseSpec
 from storewise.workloads.faults import Crash, Slow
@@ -29,6 +29,8 @@ from storewise.yamlfile import Place, YamlFile, nearest, shown, suggestion
 
 #: Rounds of which two stores can be told apart at all.
 MIN_REPEATS = 3
+#: Trials of a study, counted before `exclude`.
+MAX_TRIALS = 20_000
 
 
 def check_study(study: Study, text: YamlFile, *, many: bool = False) -> None:
@@ -60,7 +62,7 @@ def check_study(study: Study, text: YamlFile, *, many: bool = False) -> None:
                 ("factors", name),
                 "is a factor of servers; no engine here has nodes: all are embedded or external",
             )
-    check_limits(study, text, many=many)
+    _check_size(study, text, many=many)
     trials = study.trials()
     if not trials:
         text.fail(("exclude",), "leaves no trial at all")
@@ -86,6 +88,27 @@ def check_name(text: YamlFile, place: Place, noun: str, name: str, known: Sequen
         text.fail(
             place,
             f"no {noun} is called {shown(name)}{suggestion(name, known)}",
+        )
+
+
+def _check_size(study: Study, text: YamlFile, *, many: bool) -> None:
+    """Refuse a study that means more trials than anybody measures, before any of them is made."""
+    for i, phase in enumerate(study.phases):
+        if [one.name for one in study.phases].index(phase.name) < i:
+            text.fail(("phases",), "names a phase twice; use steps for several runs of one phase")
+        if len(phase.steps) > MOST_STEPS:
+            text.fail(
+                ("phases", i, phase.name),
+                f"has {len(phase.steps):,} steps; {MOST_STEPS:,} is the most",
+            )
+    levels = [study.levels_of(name).values() for name in study.engines]
+    trials = sum(math.prod(map(len, of_engine)) for of_engine in levels) * study.repeats
+    if trials > MAX_TRIALS and not many:
+        text.fail(
+            ("factors",),
+            f"the study means {trials:,} trials (before `exclude`); {MAX_TRIALS:,} is the most: "
+            "take fewer levels or repeats; `storewise run --many` (for Snakemake "
+            "`--config many=true`) takes more",
         )
 
 

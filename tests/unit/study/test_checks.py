@@ -234,8 +234,6 @@ BAD = {
     "a million brackets": more("", "title: " + "[" * 900_000, f"{MOST_LEVELS} others"),
     "100,000 levels": more("", f"factors: {{workers: {list(range(100_000))}}}", "50,000"),
     "too many nodes": more("", "factors: {nodes: 1000000000}", "1 to 10,000", base=MONGODB),
-    "too many jobs": more("", "factors: {nodes: 10000, replicas: [1, 2, 3, 4, 5, 6, 7]}",
-                          "jobs of nodes and workers", base=MONGODB),
     # Publication.
     "no place on S3": more("publish", "publish: p.yaml", "s3://BUCKET/PREFIX"),
     "no place at all": more("publish.to", "publish: {name: a}", "missing"),
