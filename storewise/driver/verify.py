@@ -7,8 +7,7 @@ from collections.abc import Callable
 from contextlib import closing
 
 from storewise.driver.embedded_stores import reading_cluster
-from storewise.driver.worker import versions
-from storewise.driver.worker_job import ClientJob, load_params, must_succeed, notes_of
+from storewise.driver.worker_job import ClientJob, load_params, must_succeed, notes_of, versions
 from storewise.engines.registry import engine as engine_named
 from storewise.errors import EngineError
 from storewise.metrics.pack import write_pack

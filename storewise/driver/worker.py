@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import logging
-import platform
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
-
-import psutil
 
 from storewise.driver.client_pool import Pool
 from storewise.driver.client_process import FINISH_OPERATION, Message
@@ -22,8 +18,7 @@ from storewise.driver.progress import StepProgress
 from storewise.driver.rate_search import RateSearch
 from storewise.driver.results import ProcessResult, StepResult, step_intervals, step_samples
 from storewise.driver.step_faults import StepFaults
-from storewise.driver.worker_job import Step, WorkerJob, steps_of
-from storewise.engines.contract.engine import Engine
+from storewise.driver.worker_job import Step, WorkerJob, steps_of, versions
 from storewise.engines.registry import engine as engine_named
 from storewise.errors import ConfigError, StorewiseError
 from storewise.metrics.canary import run_canary
@@ -83,14 +78,18 @@ class _Worker:
                 stack.enter_context(closing(census))
             self.faults = StepFaults(self.job, self.meet, self.pool.check, self.log)
             for planned in self.steps:
-                if planned.params.search is None:
-                    self.run_step(replace(planned, number=len(self.results)))
-                    continue
-                search = RateSearch(self.job, planned, planned.params.search, len(self.results))
-                while (step := search.next_step()) is not None:
-                    tried = search.record(self.run_step(step), self.meet)
-                    self.log.info("step %d: %s", step.number, tried)
-                self.searches.append(search)
+                step: Step | None = replace(planned, number=len(self.results))
+                search = None
+                if planned.params.search is not None:
+                    search = RateSearch(self.job, planned, planned.params.search, len(self.results))
+                    self.searches.append(search)
+                    step = search.next_step()
+                while step is not None:
+                    result = self.run_step(step)
+                    if search is None:
+                        break
+                    self.log.info("step %d: %s", step.number, search.record(result, self.meet))
+                    step = search.next_step()
             self.pool.send(Message.END)
             self.pool.gather()
             self.pool.join()
@@ -307,14 +306,3 @@ class _Worker:
             "crashes": self.faults.crashes,
             "warnings": warnings,
         }
-
-
-def versions(engine: Engine, settings: Mapping[str, Any]) -> dict[str, str]:
-    """Versions of what took part in a measurement with these settings of the engine."""
-    return {
-        "storewise": version("storewise"),
-        "python": platform.python_version(),
-        "psutil": psutil.__version__,
-        "hdrhistogram": version("hdrhistogram"),
-        **{f"{engine.name}.{name}": text for name, text in engine.versions(settings).items()},
-    }

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import psutil
 from pydantic import ValidationError
 
 from storewise.engines.contract.engine import Cluster, Engine
@@ -119,3 +122,14 @@ def must_succeed(engine: Engine, trial: Trial) -> bool:
     """
     level = trial.consistency or next(iter(engine.consistencies), "")
     return engine.flags.stores and level not in engine.lossy_levels
+
+
+def versions(engine: Engine, settings: Mapping[str, Any]) -> dict[str, str]:
+    """Versions of what took part in a measurement with these settings of the engine."""
+    return {
+        "storewise": version("storewise"),
+        "python": platform.python_version(),
+        "psutil": psutil.__version__,
+        "hdrhistogram": version("hdrhistogram"),
+        **{f"{engine.name}.{name}": text for name, text in engine.versions(settings).items()},
+    }
