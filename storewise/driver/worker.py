@@ -77,19 +77,7 @@ class _Worker:
             if census is not None:
                 stack.enter_context(closing(census))
             self.faults = StepFaults(self.job, self.meet, self.pool.check, self.log)
-            for planned in self.steps:
-                step: Step | None = replace(planned, number=len(self.results))
-                search = None
-                if planned.params.search is not None:
-                    search = RateSearch(self.job, planned, planned.params.search, len(self.results))
-                    self.searches.append(search)
-                    step = search.next_step()
-                while step is not None:
-                    result = self.run_step(step)
-                    if search is None:
-                        break
-                    self.log.info("step %d: %s", step.number, search.record(result, self.meet))
-                    step = search.next_step()
+            self.run_steps()
             self.pool.send(Message.END)
             self.pool.gather()
             self.pool.join()
@@ -121,6 +109,22 @@ class _Worker:
             trial.engine,
         )
         self.job = read_earlier(job, self.check)
+
+    def run_steps(self) -> None:
+        """All steps of the phase; where a rate is searched for, each result decides on the next."""
+        for planned in self.steps:
+            step: Step | None = replace(planned, number=len(self.results))
+            search = None
+            if planned.params.search is not None:
+                search = RateSearch(self.job, planned, planned.params.search, len(self.results))
+                self.searches.append(search)
+                step = search.next_step()
+            while step is not None:
+                result = self.run_step(step)
+                if search is None:
+                    break
+                self.log.info("step %d: %s", step.number, search.record(result, self.meet))
+                step = search.next_step()
 
     def run_step(self, step: Step) -> StepResult:
         """One step: prepare, start with all workers, run, record, judge."""
