@@ -106,11 +106,11 @@ def storewise(encoding: str) -> Callable[[Path], int]:
 def convert(path: Path) -> int:
     from storewise.dataset.conversion import Options
     from storewise.dataset.conversion import convert as convert_to
-    from storewise.dataset.home import home_of
+    from storewise.dataset.storage import storage_of
 
     inputs = sorted(map(str, copies_of(path).iterdir()))
     with tempfile.TemporaryDirectory(dir=path.parent) as directory:
-        return convert_to(inputs, home_of(f"{directory}/set"), Options()).documents
+        return convert_to(inputs, storage_of(f"{directory}/set"), Options()).documents
 
 
 METHODS: dict[str, Callable[[Path], int]] = {

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from storewise.atomic import write_aside
 from storewise.dataset.conversion import check_inputs, merge
-from storewise.dataset.home import home_of
+from storewise.dataset.storage import storage_of
 from storewise.session.coordination.trial_job import plain_job
 from storewise.ssearch.inputs.paths import read_list
 
 with plain_job(snakemake.log[0]) as log:
-    place = home_of(snakemake.params.place)
+    place = storage_of(snakemake.params.place)
     check_inputs(place, read_list(snakemake.input.files))
     done = merge(place, processes=snakemake.threads)
     log.info("%d documents in %d files, %d bytes", done.documents, done.files, done.bytes)

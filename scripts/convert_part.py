@@ -7,7 +7,7 @@ from pathlib import Path
 from storewise.atomic import write_aside
 from storewise.cli.progress import lines
 from storewise.dataset.conversion import Options, convert
-from storewise.dataset.home import home_of
+from storewise.dataset.storage import storage_of
 from storewise.session.coordination.trial_job import plain_job
 from storewise.ssearch.inputs.paths import read_list, slice_paths
 
@@ -20,7 +20,7 @@ with plain_job(snakemake.log[0]) as log:
         quarantine=snakemake.params.on_bad_input == "quarantine",
         share=f"s{part}",
     )
-    place = home_of(snakemake.params.place)
+    place = storage_of(snakemake.params.place)
     done = convert(paths, place, options, lines(log.info, "converted", size=True))
     for reason in done.bad:
         log.warning("left out: %s", reason)

@@ -201,8 +201,8 @@ def _data_set(
 
     from storewise.dataset.conversion import Options
     from storewise.dataset.conversion import convert as convert_to
-    from storewise.dataset.home import home_of
     from storewise.dataset.settings import Wanted, parse_size
+    from storewise.dataset.storage import storage_of
 
     wanted = Wanted(
         by=by,
@@ -213,7 +213,7 @@ def _data_set(
     )
     options = Options(wanted, processes, update=update, quarantine=quarantine)
     with shown("converting", size=True) as progress:
-        done = convert_to(paths, home_of(output, scratch), options, progress)
+        done = convert_to(paths, storage_of(output, scratch), options, progress)
     for path, equal in done.equal:
         say(f"left out, equal to {equal}: {path}")
     for path, warning in done.warnings:

@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 #: Text that is kept in memory while it is digested; longer inputs are read twice.
 KEPT_BYTES = 16 << 20
-ALIGNMENTS_PER_BATCH = 4096
+ALIGNMENTS_PER_BATCH = 8192
 _READ = 1 << 20
 DONE = "done.json"
 

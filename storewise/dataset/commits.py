@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -173,31 +173,17 @@ class State:
 
 def rows_table(rows: Iterable[InputRow], equal: Mapping[str, str], number: int) -> Any:
     """The table of inputs that were read; `equal` names by path the input that one is equal to."""
-    columns: dict[str, list[Any]] = {name: [] for name in SCHEMA.names}
-    for row in rows:
-        good = row.bad is None
-        values = {
-            "path": row.path,
-            "bytes": row.bytes,
-            "mtime_ns": row.mtime_ns,
-            "digest": bytes.fromhex(row.digest) if good else None,
-            "text": row.text if good else None,
-            "queries": row.queries if good else None,
-            "hits": row.hits if good else None,
-            "alignments": row.alignments if good else None,
-            "documents": row.documents if good else None,
-            "warning": row.warning,
+    counts = ("text", "queries", "hits", "alignments", "documents")
+    values = [
+        {
+            **{
+                name: getattr(row, name) for name in ("path", "bytes", "mtime_ns", "warning", "bad")
+            },
+            **({name: getattr(row, name) for name in counts} if row.bad is None else {}),
+            "digest": bytes.fromhex(row.digest) if row.bad is None else None,
             "equal_to": equal.get(row.path),
-            "bad": row.bad,
             "round": number,
         }
-        for name, value in values.items():
-            columns[name].append(value)
-    return pa.table(columns, schema=SCHEMA)
-
-
-def without_paths(rows: Any, paths: Sequence[str]) -> Any:
-    """Rows of inputs but those of `paths`."""
-    import pyarrow.compute as pc
-
-    return rows.filter(pc.invert(pc.is_in(rows["path"], pa.array(paths, pa.string()))))
+        for row in rows
+    ]
+    return pa.Table.from_pylist(values, schema=SCHEMA)

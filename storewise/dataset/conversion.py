@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from storewise.atomic import write_aside
 from storewise.dataset.commits import FOLDER, Commit, Known, State, commit_name, number_of
-from storewise.dataset.home import DESCRIPTION, LOAD, WORK, Home, clear, locked
 from storewise.dataset.merge import merge_files
 from storewise.dataset.rounds import (
     Folders,
@@ -28,6 +27,7 @@ from storewise.dataset.rounds import (
     text_of,
 )
 from storewise.dataset.settings import Settings, Wanted, dump, parse
+from storewise.dataset.storage import DESCRIPTION, LOAD, WORK, DatasetStorage, clear, locked
 from storewise.errors import BadInputs, StorewiseError
 from storewise.ssearch.inputs.scan import status_of
 from storewise.ssearch.parse.remote import Listed
@@ -93,65 +93,68 @@ class Summary:
         )
 
 
-def load_state(home: Home) -> State:
+def load_state(storage: DatasetStorage) -> State:
     """What the commits of a data set say."""
     commits: dict[str, Commit] = {}
-    for name in home.names():
-        if name.startswith(f"{FOLDER}/") and (content := home.read_bytes(name)) is not None:
-            commits[name] = Commit.parse(content, f"{home}/{name}")
+    for name in storage.names():
+        if name.startswith(f"{FOLDER}/") and (content := storage.read_bytes(name)) is not None:
+            commits[name] = Commit.parse(content, f"{storage}/{name}")
     return State.of(commits)
 
 
-def load_settings(home: Home) -> Settings:
+def load_settings(storage: DatasetStorage) -> Settings:
     """The settings of a data set; StorewiseError where there is none."""
-    content = home.read_bytes(DESCRIPTION)
+    content = storage.read_bytes(DESCRIPTION)
     if content is None:
         raise StorewiseError(
-            f"{home}: is no data set ({DESCRIPTION} is missing); make one with `storewise convert "
-            "INPUTS --to parquet -o DATASET`"
+            f"{storage}: is no data set ({DESCRIPTION} is missing); make one with `storewise "
+            "convert INPUTS --to parquet -o DATASET`"
         )
-    return parse(content, f"{home}/{DESCRIPTION}")
+    return parse(content, f"{storage}/{DESCRIPTION}")
 
 
-def describe(home: Home, wanted: Wanted, text: int) -> Settings:
+def describe(storage: DatasetStorage, wanted: Wanted, text: int) -> Settings:
     """The settings of the data set, which is begun where there is none, for so much text."""
-    there = home.read_bytes(DESCRIPTION)
+    there = storage.read_bytes(DESCRIPTION)
     if there is None:
-        if not home.is_empty():
+        if not storage.is_empty():
             raise StorewiseError(
-                f"{home}: has files, but is no data set ({DESCRIPTION} is missing); give an empty "
-                "or new directory"
+                f"{storage}: has files, but is no data set ({DESCRIPTION} is missing); give an "
+                "empty or new directory"
             )
         settings = wanted.new(text)
-        home.write_text(DESCRIPTION, dump(settings))
+        storage.write_text(DESCRIPTION, dump(settings))
         return settings
-    settings = parse(there, f"{home}/{DESCRIPTION}")
+    settings = parse(there, f"{storage}/{DESCRIPTION}")
     try:
-        wanted.agree(settings, str(home))
+        wanted.agree(settings, str(storage))
     except StorewiseError:
-        if any(name.startswith(f"{FOLDER}/") for name in home.names()):
+        if any(name.startswith(f"{FOLDER}/") for name in storage.names()):
             raise
         settings = wanted.new(text)  # nothing is in it yet
-        home.write_text(DESCRIPTION, dump(settings))
+        storage.write_text(DESCRIPTION, dump(settings))
     return settings
 
 
-def recover(home: Home, folders: Folders, share: str) -> State:
+def recover(storage: DatasetStorage, folders: Folders, share: str) -> State:
     """The state of the data set, after what a killed run left was finished or removed."""
     work = folders.own.parent
     for other in [folders] if share else map(Folders, sorted(work.iterdir())):
         for journal in other.commits():
-            carry_out(home, other, journal, share or other.share)
-    state = load_state(home)
+            carry_out(storage, other, journal, share or other.share)
+    state = load_state(storage)
     known = {*state.commits, *(file.name for file in state.files())}
-    lost = [name for name in home.names() if name not in known]
+    lost = [name for name in storage.names() if name not in known]
     # A share leaves alone what others may be writing.
-    home.delete([name for name in lost if not share or (number_of(name) or ("",))[0] == share])
+    storage.delete([name for name in lost if not share or (number_of(name) or ("",))[0] == share])
     return state
 
 
 def convert(
-    names: Sequence[str], home: Home, options: Options, progress: Progress = lambda *_: None
+    names: Sequence[str],
+    storage: DatasetStorage,
+    options: Options,
+    progress: Progress = lambda *_: None,
 ) -> Summary:
     """Put the documents of `names` (from `list_inputs`) into a data set.
 
@@ -162,54 +165,58 @@ def convert(
     begin = time.monotonic()
     try:
         # A directory of inputs may have the data set in it.
-        names = [name for name in names if not home.holds(name)]
+        names = [name for name in names if not storage.holds(name)]
         files = _listed(names, quarantine=options.quarantine)
-        home.root.mkdir(parents=True, exist_ok=True)
-        with locked(home, options.share) as own:
+        storage.root.mkdir(parents=True, exist_ok=True)
+        with locked(storage, options.share) as own:
             try:
-                summary = _convert(files, home, options, Folders(own), progress)
+                summary = _convert(files, storage, options, Folders(own), progress)
             except StorewiseError as error:
                 begun = (own / _MARK).exists()
-                if not begun or (isinstance(error, BadInputs) and not load_state(home).commits):
-                    clear(home, own, options.share)  # nothing was committed
+                if not begun or (isinstance(error, BadInputs) and not load_state(storage).commits):
+                    clear(storage, own, options.share)  # nothing was committed
                 raise
-            clear(home, own, options.share)
+            clear(storage, own, options.share)
     except OSError as error:
-        raise _unwritable(home, error) from error
+        raise _unwritable(storage, error) from error
     except pa.ArrowException as error:
         raise StorewiseError(
-            f"{home}: a file of the conversion is damaged ({error}); after a crash of the host "
-            f"remove {home.root / WORK} and call the same again"
+            f"{storage}: a file of the conversion is damaged ({error}); after a crash of the host "
+            f"remove {storage.root / WORK} and call the same again"
         ) from error
     summary.seconds = time.monotonic() - begin
     return summary
 
 
-def _unwritable(home: Home, error: OSError) -> StorewiseError:
+def _unwritable(storage: DatasetStorage, error: OSError) -> StorewiseError:
     """What is said where the system refuses to write; Arrow's own errors have long texts."""
     reason = os.strerror(error.errno) if error.errno else str(error)
     where = f" ({error.filename})" if error.filename else ""
     advice = "make room" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "see to the place"
     return StorewiseError(
-        f"{home}: cannot be written: {reason}{where}; {advice} and call the same again: what is "
+        f"{storage}: cannot be written: {reason}{where}; {advice} and call the same again: what is "
         "finished is kept"
     )
 
 
 def _convert(
-    files: Sequence[Listed], home: Home, options: Options, folders: Folders, progress: Progress
+    files: Sequence[Listed],
+    storage: DatasetStorage,
+    options: Options,
+    folders: Folders,
+    progress: Progress,
 ) -> Summary:
-    if (home.root / LOAD).exists():
+    if (storage.root / LOAD).exists():
         raise StorewiseError(
-            f"{home}: is the store of a load that has not ended ({LOAD}); end it, or give another "
-            "directory"
+            f"{storage}: is the store of a load that has not ended ({LOAD}); end it, or give "
+            "another directory"
         )
-    settings = describe(home, options.wanted, text_of(files))
-    state = recover(home, folders, options.share)
-    _check_listed(home, state)
+    settings = describe(storage, options.wanted, text_of(files))
+    state = recover(storage, folders, options.share)
+    _check_listed(storage, state)
     todo = _new_files(files, state.known())
-    size = _begin(files, todo, home, options, folders, state)
-    summary = Summary(str(home), resumed=folders.begun)
+    size = _begin(files, todo, storage, options, folders, state)
+    summary = Summary(str(storage), resumed=folders.begun)
     total = sum(file.bytes for file in todo)
     before = len(state.commits)
 
@@ -219,8 +226,7 @@ def _convert(
         summary.read += size
         progress(round((summary.read + written) / 2), total)
 
-    chunks = list(chunks_of(todo, size))
-    for inputs in rounds_of(chunks, settings, home.root):
+    for inputs in rounds_of(list(chunks_of(todo, size)), settings, storage.root):
         stored = sum(file.bytes for chunk in inputs for file in chunk)
 
         def wrote(share: float, stored: int = stored) -> None:
@@ -230,7 +236,7 @@ def _convert(
 
         number = state.next_number(options.share)
         commit = run_round(
-            home,
+            storage,
             folders,
             state,
             settings,
@@ -243,31 +249,27 @@ def _convert(
             wrote=wrote,
         )
         _note(summary, commit, {file.path for chunk in inputs for file in chunk})
-        commit_round(home, folders, commit, number, options.share)
-        state = _after(state, commit, commit_name(options.share, number))
+        commit_round(storage, folders, commit, number, options.share)
+        state = State.of({**state.commits, commit_name(options.share, number): commit})
     if before and not options.share:
         state = merge_files(
-            home, folders, state, settings, processes=options.processes, at_least=SMALL_FILES
+            storage, folders, state, settings, processes=options.processes, at_least=SMALL_FILES
         )
     summary.count(state)
     return summary
 
 
-def _check_listed(home: Home, state: State) -> None:
+def _check_listed(storage: DatasetStorage, state: State) -> None:
     """Raises StorewiseError for documents of inputs that are in no list: nobody could tell which
     are there already."""
-    summary = Summary(str(home))
+    summary = Summary(str(storage))
     summary.count(state)
     rows = sum(file.rows for file in state.files())
     if not summary.documents and rows:
         raise StorewiseError(
-            f"{home}: has {rows} documents and no list of their inputs, as engine parquet loads "
+            f"{storage}: has {rows} documents and no list of their inputs, as engine parquet loads "
             "them; make a new data set of the outputs"
         )
-
-
-def _after(state: State, commit: Commit, name: str) -> State:
-    return State.of({**state.commits, name: commit})
 
 
 def _note(summary: Summary, commit: Commit, paths: set[str]) -> None:
@@ -321,7 +323,7 @@ def _new_files(files: Sequence[Listed], known: dict[str, Known]) -> list[Listed]
 def _begin(
     files: Sequence[Listed],
     todo: Sequence[Listed],
-    home: Home,
+    storage: DatasetStorage,
     options: Options,
     folders: Folders,
     state: State,
@@ -339,7 +341,7 @@ def _begin(
         record = {"inputs": digest}
     if todo and not options.update and record.get("inputs") != digest:
         raise StorewiseError(
-            f"{home}: is there with other inputs, and {todo[0].path} is not one of them; use "
+            f"{storage}: is there with other inputs, and {todo[0].path} is not one of them; use "
             "--update to add what is new, or another directory"
         )
     size = chunk_bytes(text_of(todo), options.processes)
@@ -348,29 +350,29 @@ def _begin(
     return int(record["chunk_bytes"])
 
 
-def check_inputs(home: Home, names: Iterable[str]) -> None:
+def check_inputs(storage: DatasetStorage, names: Iterable[str]) -> None:
     """Raises StorewiseError where a data set has inputs other than `names`."""
-    more = sorted(set(load_state(home).known()) - set(names))
+    more = sorted(set(load_state(storage).known()) - set(names))
     if more:
         raise StorewiseError(
-            f"{home}: has {len(more)} inputs that are not asked for any more, such as {more[0]}; "
-            "remove the directory and run again"
+            f"{storage}: has {len(more)} inputs that are not asked for any more, such as "
+            f"{more[0]}; remove the directory and run again"
         )
 
 
-def merge(home: Home, processes: int = 1, at_least: int = 2) -> Summary:
+def merge(storage: DatasetStorage, processes: int = 1, at_least: int = 2) -> Summary:
     """Make one file of the small ones of each partition, where there are `at_least` so many."""
     try:
-        with locked(home, "") as own:
+        with locked(storage, "") as own:
             folders = Folders(own)
-            settings = load_settings(home)
-            state = recover(home, folders, "")
+            settings = load_settings(storage)
+            state = recover(storage, folders, "")
             state = merge_files(
-                home, folders, state, settings, processes=processes, at_least=at_least
+                storage, folders, state, settings, processes=processes, at_least=at_least
             )
-            clear(home, own, "")
+            clear(storage, own, "")
     except OSError as error:
-        raise _unwritable(home, error) from error
-    summary = Summary(str(home))
+        raise _unwritable(storage, error) from error
+    summary = Summary(str(storage))
     summary.count(state)
     return summary

@@ -14,10 +14,10 @@ from typing import Any
 import pyarrow as pa
 
 from storewise.dataset.commits import Commit, State, commit_name, number_of, stem
-from storewise.dataset.home import Home
 from storewise.dataset.rounds import Folders, check_rows, commit_round
 from storewise.dataset.segments import digest_number, sort_key_of
 from storewise.dataset.settings import Settings
+from storewise.dataset.storage import DatasetStorage
 from storewise.dataset.writer import DataFile, PartitionFiles, partition_name
 from storewise.documents import DIGEST_BYTES, KINDS, Kind
 from storewise.errors import StorewiseError
@@ -35,7 +35,13 @@ def _written(file: DataFile) -> tuple[str, int, int]:
 
 
 def merge_files(
-    home: Home, folders: Folders, state: State, settings: Settings, *, processes: int, at_least: int
+    storage: DatasetStorage,
+    folders: Folders,
+    state: State,
+    settings: Settings,
+    *,
+    processes: int,
+    at_least: int,
 ) -> State:
     """Merge each partition's files below half the target size, where there are `at_least` so many.
 
@@ -67,19 +73,19 @@ def merge_files(
     with _duckdb(folders, processes) as connection:
         for (kind, partition), files in groups.items():
             tasks = by_folder[partition_name(Kind.TASKS.table, partition)]
-            sql = _sorted_rows(home, kind, files, tasks, dropped, settings)
+            sql = _sorted_rows(storage, kind, files, tasks, dropped, settings)
             out = PartitionFiles(folders.out, kind, partition, stem("", number), settings)
             with out:
                 for batch in connection.sql(sql).to_arrow_reader(settings.row_group):
                     out.write(pa.Table.from_batches([batch]).cast(out.schema))
             added += out.done
     if not dropped:
-        check_rows(home, sum(file.rows for files in groups.values() for file in files), added)
+        check_rows(storage, sum(file.rows for files in groups.values() for file in files), added)
     replaced = {file.name for files in groups.values() for file in files}
     added += [file for file in state.files() if file.name not in replaced]
     rows = _named_equal(state.rows(), equal)
     commit = Commit(rows, sorted(added), [*state.commits, *sorted(replaced)])
-    commit_round(home, folders, commit, number, "")
+    commit_round(storage, folders, commit, number, "")
     return State.of({**state.commits, commit_name("", number): commit})
 
 
@@ -104,7 +110,7 @@ def _duckdb(folders: Folders, threads: int) -> Iterator[Any]:
 
 
 def _sorted_rows(
-    home: Home,
+    storage: DatasetStorage,
     kind: Kind,
     files: Sequence[DataFile],
     tasks: Sequence[DataFile],
@@ -122,21 +128,23 @@ def _sorted_rows(
             f"'{digest[:DIGEST_BYTES].hex().upper()}'" for digest in dropped.get(share, ())
         )
         where = f" WHERE hex(_id[1:{DIGEST_BYTES}]) NOT IN ({gone})" if gone else ""
-        parts.append(f"SELECT * FROM {_read(home, those)}{where}")
+        parts.append(f"SELECT * FROM {_read(storage, those)}{where}")
     rows = f"({' UNION ALL '.join(parts)}) AS t"
     search = "t"
     if kind is not Kind.TASKS and settings.sort != "id":
         search = "s"
         # A search that two shares have is there twice until its own files are merged.
         rows += (
-            f" JOIN (SELECT DISTINCT _id, lib, q FROM {_read(home, tasks)}) AS s ON s._id = t.ti"
+            f" JOIN (SELECT DISTINCT _id, lib, q FROM {_read(storage, tasks)}) AS s ON s._id = t.ti"
         )
     keys = {"_id": "t._id", "q": f"coalesce({search}.q, '')", "lib": f"coalesce({search}.lib, '')"}
     return f"SELECT t.* FROM {rows} ORDER BY {', '.join(keys[name] for name in settings.order)}"
 
 
-def _read(home: Home, files: Sequence[DataFile]) -> str:
-    names = ", ".join("'" + str(home.local(file.name)).replace("'", "''") + "'" for file in files)
+def _read(storage: DatasetStorage, files: Sequence[DataFile]) -> str:
+    names = ", ".join(
+        "'" + str(storage.local(file.name)).replace("'", "''") + "'" for file in files
+    )
     return f"read_parquet([{names}], hive_partitioning = false)"
 
 

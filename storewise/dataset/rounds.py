@@ -6,32 +6,22 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
-from typing import TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from storewise.dataset.chunk import DONE, Chunk, InputRow, chunk_name, read_chunk, read_in_memory
-from storewise.dataset.commits import (
-    Commit,
-    Known,
-    State,
-    commit_name,
-    rows_table,
-    stem,
-    without_paths,
-)
-from storewise.dataset.home import WHOLE, Home
+from storewise.dataset.commits import Commit, Known, State, commit_name, rows_table, stem
 from storewise.dataset.memory import limit_arrow_memory
 from storewise.dataset.segments import Run, digest_number, spilled
 from storewise.dataset.settings import SHARE_OF_TEXT, Settings, text_bytes
+from storewise.dataset.storage import WHOLE, DatasetStorage
 from storewise.dataset.writer import DataFile, kind_named, write_files
-from storewise.documents import KINDS, Kind
+from storewise.documents import KINDS
 from storewise.errors import BadInputs, StorewiseError
 from storewise.processes import in_processes
 from storewise.ssearch.parse.remote import Listed
-
-T = TypeVar("T")
-R = TypeVar("R")
 
 #: Bytes of text that one process reads and writes without a file between, and of a chunk at least.
 IN_MEMORY = 128 << 20
@@ -120,11 +110,16 @@ def rounds_of(
         yield joined
 
 
+#: Runs of a chunk, or the directory that they were spilled to.
+Runs = Sequence[Run] | Path
+
+
 @dataclass(frozen=True, slots=True)
 class _Writing:
-    """The files of a kind and partition that are to be written of spilled chunks."""
+    """The files of a kind and partition that are to be written, of chunks with what to keep of
+    their inputs."""
 
-    chunks: Sequence[tuple[Path, Sequence[bool]]]
+    chunks: Sequence[tuple[Runs, Sequence[bool]]]
     out: Path
     kind: str
     partition: int
@@ -136,26 +131,10 @@ def _write(job: _Writing) -> list[DataFile]:
     kind = kind_named(job.kind)
     sources = [
         run.of_partition(job.partition, keep)
-        for directory, keep in job.chunks
-        for run in spilled(directory, kind)
+        for runs, keep in job.chunks
+        for run in (spilled(runs, kind) if isinstance(runs, Path) else (run[kind] for run in runs))
     ]
     return write_files(sources, job.out, kind, job.partition, job.stem, job.settings)
-
-
-def _write_runs(
-    runs: Sequence[Run], keep: Sequence[bool], out: Path, name: str, settings: Settings
-) -> Iterator[list[DataFile]]:
-    def write(kind: Kind, partition: int) -> list[DataFile]:
-        sources = [run[kind].of_partition(partition, keep) for run in runs]
-        return write_files(sources, out, kind, partition, name, settings)
-
-    jobs = product(reversed(KINDS), range(settings.partitions))
-    return _in_two_threads(lambda job: write(*job), jobs)
-
-
-def _in_two_threads(work: Callable[[T], R], things: Iterable[T]) -> Iterator[R]:
-    with ThreadPoolExecutor(2, "write") as pool:
-        yield from pool.map(work, things)
 
 
 def _killed(what: object) -> StorewiseError:
@@ -190,17 +169,17 @@ class Equals:
         return None if there[1] == row.path else there[1]
 
 
-def check_rows(home: Home, documents: int, files: Sequence[DataFile]) -> None:
+def check_rows(storage: DatasetStorage, documents: int, files: Sequence[DataFile]) -> None:
     """Raises StorewiseError where files have not as many rows as there are documents."""
     if (rows := sum(file.rows for file in files)) != documents:
         raise StorewiseError(
-            f"{home}: {rows} documents were written of {documents}; nothing of this round is kept. "
-            "This is a defect of Storewise: please report it"
+            f"{storage}: {rows} documents were written of {documents}; nothing of this round is "
+            "kept. This is a defect of Storewise: please report it"
         )
 
 
 def run_round(
-    home: Home,
+    storage: DatasetStorage,
     folders: Folders,
     state: State,
     settings: Settings,
@@ -240,43 +219,39 @@ def run_round(
             documents += row.documents if keep[-1] else 0
         return keep
 
-    def refuse_bad(of: Sequence[InputRow]) -> None:
-        if not quarantine and (bad := [row.bad for row in of if row.bad]):
-            raise BadInputs(bad, len(of))
-
-    name = stem(share, number)
+    read_all: list[tuple[Runs, Sequence[bool]]] = []
     small = len(chunks) == 1 and text_of(inputs[0]) <= IN_MEMORY
-    if small and not chunks[0].directory.exists():
+    small = small and not chunks[0].directory.exists()
+    if small:
         some, runs = read_in_memory(chunks[0])
         read(chunks[0].text)
-        refuse_bad(some)
-        written = _write_runs(runs, wanted(some), folders.out, name, settings)
+        read_all.append((runs, wanted(some)))
     else:
-        spills = []
         results = in_processes(
             read_chunk, chunks, processes, killed=_killed, begin=limit_arrow_memory
         )
         for chunk, some in zip(chunks, results, strict=True):
-            spills.append((chunk.directory, wanted(some)))
+            read_all.append((chunk.directory, wanted(some)))
             read(chunk.text)
-        refuse_bad(rows)
-        jobs = (
-            _Writing(spills, folders.out, kind.table, partition, name, settings)
-            # The largest kinds first, so that no process has one alone at the end.
-            for kind in reversed(KINDS)
-            for partition in range(settings.partitions)
-        )
-        if processes == 1:
-            written = _in_two_threads(_write, jobs)
-        else:
-            written = in_processes(
-                _write, jobs, processes, killed=_killed, begin=limit_arrow_memory
-            )
+    if not quarantine and (bad := [row.bad for row in rows if row.bad]):
+        raise BadInputs(bad, len(rows))
+    jobs = [
+        _Writing(read_all, folders.out, kind.table, partition, stem(share, number), settings)
+        # The largest kinds first, so that no process has one alone at the end.
+        for kind in reversed(KINDS)
+        for partition in range(settings.partitions)
+    ]
     added = []
-    for files in written:
-        added += files
-        wrote(1 / (len(KINDS) * settings.partitions))
-    check_rows(home, documents, added)
+    with ThreadPoolExecutor(2, "write") as threads:
+        written: Iterable[list[DataFile]] = (
+            threads.map(_write, jobs)
+            if small or processes == 1
+            else in_processes(_write, jobs, processes, killed=_killed, begin=limit_arrow_memory)
+        )
+        for files in written:
+            added += files
+            wrote(1 / len(jobs))
+    check_rows(storage, documents, added)
     table = rows_table(rows, equal, number)
     commit = Commit(table, sorted(added))
     if share:
@@ -288,37 +263,36 @@ def _superseding(
     commit: Commit, state: State, known: dict[str, Known], paths: Sequence[str]
 ) -> Commit:
     """The commit, which replaces those that have a row of its inputs already (bad ones)."""
-    import pyarrow as pa
-
     old = sorted({known[path].commit for path in paths if path in known})
     for name in old:
         before = state.commits[name]
-        commit.rows = pa.concat_tables([commit.rows, without_paths(before.rows, paths)])
+        others = pc.invert(pc.is_in(before.rows["path"], pa.array(paths, pa.string())))
+        commit.rows = pa.concat_tables([commit.rows, before.rows.filter(others)])
         commit.added += before.added
         commit.removed += [name, *before.removed]
     return commit
 
 
-def carry_out(home: Home, folders: Folders, journal: Path, share: str) -> None:
+def carry_out(storage: DatasetStorage, folders: Folders, journal: Path, share: str) -> None:
     """Do what a journal says, as far as it was not done before."""
     commit = Commit.read(journal)
     number = int(journal.stem)
-    there = set(home.names())
+    there = set(storage.names())
     for file in commit.added:
         # A commit that replaces another one names the files of that, too.
-        if (folders.out / file.name).exists():
-            home.put(folders.out / file.name, file.name)
-        elif file.name not in there:
-            home.put(folders.out / file.name, file.name)  # says what is wrong
-    home.put_commit(journal, commit_name(share, number))
-    home.delete(name for name in commit.removed if name in there)
+        if (folders.out / file.name).exists() or file.name not in there:
+            storage.put(folders.out / file.name, file.name)  # says what is wrong with a lost one
+    storage.put_commit(journal, commit_name(share, number))
+    storage.delete(name for name in commit.removed if name in there)
     shutil.rmtree(folders.out, ignore_errors=True)
 
 
-def commit_round(home: Home, folders: Folders, commit: Commit, number: int, share: str) -> None:
+def commit_round(
+    storage: DatasetStorage, folders: Folders, commit: Commit, number: int, share: str
+) -> None:
     """Give the round's files their names; from the journal on it is carried out by whoever comes
     next."""
     journal = folders.commit(number)
     commit.write(journal)
-    carry_out(home, folders, journal, share)
+    carry_out(storage, folders, journal, share)
     shutil.rmtree(folders.chunks, ignore_errors=True)

@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 from storewise.atomic import sync
 from storewise.dataset.commits import Commit, stem
 from storewise.dataset.conversion import describe, recover
-from storewise.dataset.home import clear, locked
 from storewise.dataset.rounds import Folders, check_rows, commit_round
 from storewise.dataset.settings import SHARE_OF_TEXT, Settings, Wanted
+from storewise.dataset.storage import clear, locked
 from storewise.dataset.writer import DataFile, partition_name
 from storewise.documents import KINDS, Kind
 from storewise.engines.parquet.settings import ParquetSettings
@@ -61,12 +61,12 @@ def finish(
         row_group=asked.row_group_size,
         level=3,
     )
-    home = store.home
-    with locked(home, "", alone=True) as own:
+    storage = store.storage
+    with locked(storage, "", alone=True) as own:
         folders = Folders(own)
-        state = recover(home, folders, "")
+        state = recover(storage, folders, "")
         if state.next_number("") == store.number:  # else an earlier try had come to its journal
-            settings = describe(home, wanted, int(largest / SHARE_OF_TEXT))
+            settings = describe(storage, wanted, int(largest / SHARE_OF_TEXT))
             shutil.rmtree(folders.out, ignore_errors=True)
             added: list[DataFile] = []
             documents = 0
@@ -75,14 +75,14 @@ def finish(
                 added += _write(connection, sql, tables[kind], folders.out, store.number, settings)
                 count = f"SELECT count(*) FROM {source(tables[kind])}"
                 documents += connection.execute(count).fetchall()[0][0]
-            check_rows(home, documents, added)
+            check_rows(storage, documents, added)
             names = {kind.table for kind in todo}
             replaced = [file.name for file in state.files() if file.table in names]
             kept = [file for file in state.files() if file.table not in names]
             commit = Commit(state.rows(), sorted([*added, *kept]), [*state.commits, *replaced])
-            commit_round(home, folders, commit, store.number, "")
+            commit_round(storage, folders, commit, store.number, "")
         store.remove_parts()
-        clear(home, own, "")
+        clear(storage, own, "")
     store.look()
 
 

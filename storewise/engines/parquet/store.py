@@ -17,9 +17,17 @@ from typing import Any
 from storewise.atomic import clear_unfinished, write_aside
 from storewise.dataset.commits import State
 from storewise.dataset.conversion import load_settings, load_state, recover
-from storewise.dataset.home import DESCRIPTION, LOAD, Bucket, Home, clear, home_of, locked
 from storewise.dataset.rounds import Folders
 from storewise.dataset.settings import Settings
+from storewise.dataset.storage import (
+    DESCRIPTION,
+    LOAD,
+    Bucket,
+    DatasetStorage,
+    clear,
+    locked,
+    storage_of,
+)
 from storewise.dataset.writer import DataFile
 from storewise.documents import Kind
 from storewise.errors import EngineError
@@ -46,7 +54,7 @@ class Store:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.home = self._home()
+        self.storage = self._storage()
         self.state = State({}, [])
         self.settings: Settings | None = None
         self.number = 1
@@ -56,23 +64,23 @@ class Store:
         self._files: list[DataFile] = []
 
     def __str__(self) -> str:
-        where = str(self.home)
+        where = str(self.storage)
         return where if where == str(self.directory) else f"{self.directory} ({where})"
 
-    def _home(self) -> Home:
+    def _storage(self) -> DatasetStorage:
         link = self.directory / PLACE
         try:
             place = str(json.loads(link.read_text(encoding="utf-8"))["place"])
         except FileNotFoundError:
-            return home_of(self.directory)
+            return storage_of(self.directory)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise EngineError(f"parquet: {link}: names no place: {error}") from error
-        return home_of(place, self.directory)
+        return storage_of(place, self.directory)
 
     @property
     def remote(self) -> bool:
         """Whether the data set is on S3."""
-        return isinstance(self.home, Bucket)
+        return isinstance(self.storage, Bucket)
 
     def make_place(self, place: str | None) -> None:
         """Put the data set of a new store below `place`; what a killed run left there goes."""
@@ -81,9 +89,9 @@ class Store:
         where = place_of(self.directory, place)
         if not is_remote(where):
             where = str(Path(where).absolute())
-        self.home = home_of(where, self.directory)
-        self.home.remove()
-        self.home.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.storage = storage_of(where, self.directory)
+        self.storage.remove()
+        self.storage.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_aside(self.directory / PLACE, json.dumps({"place": where}) + "\n")
 
     def remove(self) -> None:
@@ -93,24 +101,26 @@ class Store:
             return
         # Without the digest: a job on another host may see the directory by another path.
         begin = place_of(self.directory, "").rpartition("-")[0]
-        if not str(self.home).rstrip("/").rpartition("-")[0].endswith(begin):
-            raise EngineError(f"not removed: {self.home}, which {PLACE} names, is not this store's")
-        self.home.remove()
+        if not str(self.storage).rstrip("/").rpartition("-")[0].endswith(begin):
+            raise EngineError(
+                f"not removed: {self.storage}, which {PLACE} names, is not this store's"
+            )
+        self.storage.remove()
 
     def look(self) -> None:
         """See what is there."""
-        self.state = load_state(self.home)
-        there = self.state.commits or self.home.read_bytes(DESCRIPTION) is not None
-        self.settings = load_settings(self.home) if there else None
+        self.state = load_state(self.storage)
+        there = self.state.commits or self.storage.read_bytes(DESCRIPTION) is not None
+        self.settings = load_settings(self.storage) if there else None
         self.number = self.state.next_number("")
         self.finished = next(self._load.glob("*/*.parquet"), None) is None
         self._files = self.state.files()
 
     def repair(self) -> None:
         """End what a killed process has begun, and see what is there; a store has one writer."""
-        with locked(self.home, "", alone=True) as own:
-            recover(self.home, Folders(own), "")
-            clear(self.home, own, "")
+        with locked(self.storage, "", alone=True) as own:
+            recover(self.storage, Folders(own), "")
+            clear(self.storage, own, "")
         clear_unfinished(self.directory)
         self.look()
         if not self._load.exists():
@@ -120,7 +130,7 @@ class Store:
 
     @property
     def _load(self) -> Path:
-        return self.home.root / LOAD / f"{self.number:04d}"
+        return self.storage.root / LOAD / f"{self.number:04d}"
 
     def parts_of(self, kind: Kind) -> Path:
         """The directory of a kind's parts."""
@@ -132,13 +142,13 @@ class Store:
 
     def remove_parts(self) -> None:
         """Remove the parts of all loads: they are in the data set."""
-        shutil.rmtree(self.home.root / LOAD, ignore_errors=True)
+        shutil.rmtree(self.storage.root / LOAD, ignore_errors=True)
 
     def paths(self, kind: Kind, partitions: Collection[int] | None = None) -> list[str]:
         """Where the data files of a kind are, of all partitions or of some, as Arrow's file systems
         name them."""
         return [
-            self.home.path(file.name)
+            self.storage.path(file.name)
             for file in self._files
             if file.table == kind.table and (partitions is None or file.partition in partitions)
         ]
@@ -156,4 +166,4 @@ class Store:
     def disk_bytes(self) -> int:
         """Bytes of all files, those elsewhere included."""
         remote = sum(file.bytes for file in self.state.files()) if self.remote else 0
-        return tree_bytes({self.directory, self.home.root}) + remote
+        return tree_bytes({self.directory, self.storage.root}) + remote

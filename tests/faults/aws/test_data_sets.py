@@ -5,9 +5,8 @@ from support.inputs.datasets import expected, inputs_of, stored
 from support.paths import SMALL
 
 from storewise.dataset.conversion import Options, convert, merge
-from storewise.dataset.home import Bucket as Home
-from storewise.dataset.home import home_of, locked
 from storewise.dataset.settings import Wanted
+from storewise.dataset.storage import Bucket, locked, storage_of
 from storewise.errors import StorewiseError
 
 FILES = [str(path) for path in SMALL]
@@ -29,15 +28,15 @@ def documents():
 
 def test_from_objects_to_objects(s3, s3_corpus, tmp_path, documents):
     scratch = tmp_path / "scratch"
-    home = home_of(f"{s3.uri}/made/set", scratch)
+    storage = storage_of(f"{s3.uri}/made/set", scratch)
     wanted = Wanted(by="query", partitions=2)
-    convert(s3_corpus[:2], home, Options(wanted))
+    convert(s3_corpus[:2], storage, Options(wanted))
     assert not scratch.exists()
-    done = convert(s3_corpus, home, Options(update=True))
+    done = convert(s3_corpus, storage, Options(update=True))
     assert done.inputs == len(s3_corpus) - 2
-    assert convert(s3_corpus, home, Options()).inputs == 0
+    assert convert(s3_corpus, storage, Options()).inputs == 0
     assert stored(fetched(s3, tmp_path / "one")) == documents
-    merge(home)
+    merge(storage)
     root = fetched(s3, tmp_path / "two")
     assert stored(root) == documents
     assert [row["path"] for row in inputs_of(root)] == s3_corpus
@@ -51,16 +50,16 @@ def test_interrupted_on_the_way(s3, tmp_path, monkeypatch, documents, step, lost
     """Also where another host goes on, which has nothing of the first one's work."""
     where = f"{s3.uri}/made/set"
     with monkeypatch.context() as patched:
-        inner = getattr(Home, step)
+        inner = getattr(Bucket, step)
 
         def interrupted(self, file, name):
             inner(self, file, name)
             raise KeyboardInterrupt
 
-        patched.setattr(Home, step, interrupted)
+        patched.setattr(Bucket, step, interrupted)
         with pytest.raises(KeyboardInterrupt):
-            convert(FILES, home_of(where, tmp_path / "scratch"), Options())
-    again = home_of(where, tmp_path / ("other" if lost else "scratch"))
+            convert(FILES, storage_of(where, tmp_path / "scratch"), Options())
+    again = storage_of(where, tmp_path / ("other" if lost else "scratch"))
     convert(FILES, again, Options())
     root = fetched(s3, tmp_path / "copy")
     assert stored(root) == documents
@@ -70,13 +69,13 @@ def test_interrupted_on_the_way(s3, tmp_path, monkeypatch, documents, step, lost
 def test_a_writer_on_another_host(s3, tmp_path, monkeypatch, documents):
     """Also one that was killed: its host goes on, others wait for a word of the user."""
     where = f"{s3.uri}/made/set"
-    here, there = home_of(where, tmp_path / "here"), home_of(where, tmp_path / "there")
+    here, there = storage_of(where, tmp_path / "here"), storage_of(where, tmp_path / "there")
     with locked(here, ""), pytest.raises(StorewiseError, match=r"process \d+ of .* is writing"):
         convert(FILES, there, Options())
     convert(FILES[:2], there, Options())
     with monkeypatch.context() as patched:
-        patched.setattr(Home, "release", lambda home: None)
-        patched.setattr(Home, "put_commit", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patched.setattr(Bucket, "release", lambda storage: None)
+        patched.setattr(Bucket, "put_commit", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             convert(FILES, here, Options(update=True))
     with pytest.raises(StorewiseError, match=rf"or remove {where}/lock.txt"):

@@ -287,8 +287,8 @@ def test_parts_left_by_a_crash_after_the_merge_do_not_count(tmp_path):
 #: got as far as its journal.
 MOMENTS = {
     "sorting": ("storewise.dataset.commits:Commit.write", 0, False),
-    "committing": ("storewise.dataset.home:Directory.put", 2, True),
-    "naming the commit": ("storewise.dataset.home:Directory.put_commit", 0, True),
+    "committing": ("storewise.dataset.storage:Directory.put", 2, True),
+    "naming the commit": ("storewise.dataset.storage:Directory.put_commit", 0, True),
     "removing parts": ("storewise.engines.parquet.store:Store.remove_parts", 0, True),
 }
 FINISHING = """

@@ -14,8 +14,8 @@ from support.paths import DATA, SAMPLE
 
 from storewise.dataset import chunk, conversion, rounds, segments
 from storewise.dataset.conversion import Options, convert, merge
-from storewise.dataset.home import Directory, home_of, locked
 from storewise.dataset.settings import Settings, Wanted
+from storewise.dataset.storage import Directory, locked, storage_of
 from storewise.documents import KINDS, Kind
 from storewise.errors import StorewiseError
 from storewise.ssearch.parse.stream import open_input
@@ -52,7 +52,7 @@ def spilled(monkeypatch):
 
 def made(tmp_path, paths, **options):
     """A data set of some inputs."""
-    convert(paths, home_of(tmp_path / "set"), Options(**options))
+    convert(paths, storage_of(tmp_path / "set"), Options(**options))
     return tmp_path / "set"
 
 
@@ -100,7 +100,7 @@ def test_files_may_be_sorted_in_another_way(tmp_path, by, sort, spilled):
     root = made(tmp_path, BOTH[:4], wanted=wanted)
     for paths in (BOTH[4:6], BOTH[6:]):
         made(tmp_path, paths, update=True)
-    merge(home_of(root))
+    merge(storage_of(root))
     assert stored(root) == expected(BOTH)
     check_order(root, by, sort)
     assert all(len(files_of(root, kind)) <= 3 for kind in KINDS)
@@ -139,14 +139,14 @@ def test_an_update_adds_only_what_is_new(tmp_path):
     before = {path: path.stat().st_mtime_ns for path in files_of(root, Kind.ALIGN)}
     with pytest.raises(StorewiseError, match=r"use --update to add what is new"):
         made(tmp_path, BOTH)
-    again = convert(BOTH[:3], home_of(root), Options())
+    again = convert(BOTH[:3], storage_of(root), Options())
     assert (again.inputs, again.read) == (0, 0)
-    more = convert(BOTH, home_of(root), Options(update=True))
+    more = convert(BOTH, storage_of(root), Options(update=True))
     assert more.inputs == len(BOTH) - 3 and more.documents == sum(map(len, expected(BOTH).values()))
     assert stored(root) == expected(BOTH)
     assert before.items() <= {p: p.stat().st_mtime_ns for p in files_of(root, Kind.ALIGN)}.items()
     with pytest.raises(StorewiseError, match="was made with by = hash, and query is asked for"):
-        convert(BOTH, home_of(root), Options(wanted=Wanted(by="query")))
+        convert(BOTH, storage_of(root), Options(wanted=Wanted(by="query")))
 
 
 @pytest.mark.parametrize("by", ORDERS)
@@ -168,9 +168,9 @@ def test_equal_inputs_are_used_once_and_named(tmp_path, copies):
     twin, later = str(place / "zz.m10"), str(place / "later.m10")
     with open_input(copies[0]) as text:
         Path(twin).write_bytes(text.read(1 << 30))
-    assert convert([*copies, twin], home_of(root), Options()).equal == [(twin, copies[0])]
+    assert convert([*copies, twin], storage_of(root), Options()).equal == [(twin, copies[0])]
     shutil.copy(twin, later)
-    more = convert([later], home_of(root), Options(update=True))
+    more = convert([later], storage_of(root), Options(update=True))
     assert more.equal == [(later, copies[0])]
     assert stored(root) == expected(copies)
     equal = {row["path"]: row["equal_to"] for row in inputs_of(root)}
@@ -187,15 +187,15 @@ def test_a_bad_input_ends_the_conversion_or_is_quarantined(tmp_path, copies, spi
     says = rf"{bad}, line \d+ \(byte \d+\): .* 2 of {len(copies) + 2} files are bad .*--quarantine"
     shutil.copy(bad, root.with_name("worse.m10"))
     with pytest.raises(StorewiseError, match=says):
-        convert([*copies, bad, str(root.with_name("worse.m10"))], home_of(root), Options())
+        convert([*copies, bad, str(root.with_name("worse.m10"))], storage_of(root), Options())
     assert not (root / ".work").exists()
-    done = convert([*copies, bad], home_of(root), Options(quarantine=True))
+    done = convert([*copies, bad], storage_of(root), Options(quarantine=True))
     assert len(done.bad) == 1 and done.bad[0].startswith(f"{bad}, line ")
     assert stored(root) == expected(copies)
     assert [row["bad"] for row in inputs_of(root)].count(None) == len(copies)
     # It is put right, and its row with it.
     shutil.copy(DATA / "ssearch36.m10", bad)
-    convert([*copies, bad], home_of(root), Options(update=True))
+    convert([*copies, bad], storage_of(root), Options(update=True))
     assert stored(root) == expected([*copies, bad])
     assert [row["path"] for row in inputs_of(root)] == sorted([*copies, bad])
     assert all(row["bad"] is None for row in inputs_of(root))
@@ -203,19 +203,19 @@ def test_a_bad_input_ends_the_conversion_or_is_quarantined(tmp_path, copies, spi
 
 def test_a_share_puts_a_bad_input_right(tmp_path, copies):
     """Until one input could be read, the settings of the data set may change."""
-    home = home_of(tmp_path / "set")
+    storage = storage_of(tmp_path / "set")
     good = Path(copies[0]).read_bytes()
     Path(copies[0]).write_bytes(b"nonsense")
     with pytest.raises(StorewiseError, match="not an output of ssearch36"):
-        convert(copies[:1], home, Options())
-    convert(copies[:1], home, Options(Wanted(by="query"), quarantine=True))
-    convert(copies, home, Options(quarantine=True, update=True))
+        convert(copies[:1], storage, Options())
+    convert(copies[:1], storage, Options(Wanted(by="query"), quarantine=True))
+    convert(copies, storage, Options(quarantine=True, update=True))
     with pytest.raises(StorewiseError, match="was made with by = query"):
-        convert(copies, home, Options(Wanted(by="hash"), update=True))
+        convert(copies, storage, Options(Wanted(by="hash"), update=True))
     Path(copies[0]).write_bytes(good)
-    done = convert(copies, home, Options(share="s0", update=True))
+    done = convert(copies, storage, Options(share="s0", update=True))
     assert done.documents == sum(map(len, expected(copies).values()))
-    merge(home)
+    merge(storage)
     assert stored(tmp_path / "set") == expected(copies)
     assert [row["bad"] for row in inputs_of(tmp_path / "set")] == [None] * len(copies)
 
@@ -223,33 +223,33 @@ def test_a_share_puts_a_bad_input_right(tmp_path, copies):
 def test_finished_chunks_are_not_read_again_but_what_was_damaged(tmp_path, monkeypatch, spilled):
     for place in (tmp_path / "set", tmp_path / "other"):
         with killed(rounds, "_write"):
-            convert(BOTH, home_of(place), Options())
+            convert(BOTH, storage_of(place), Options())
     work = tmp_path / "other" / ".work"
     next(work.rglob("align.arrow")).write_bytes(b"nonsense" * 100)
     with pytest.raises(StorewiseError, match=f"is damaged .* remove {work} and call the same"):
-        convert(BOTH, home_of(tmp_path / "other"), Options())
+        convert(BOTH, storage_of(tmp_path / "other"), Options())
     shutil.rmtree(work)
-    assert not convert(BOTH, home_of(tmp_path / "other"), Options()).resumed
+    assert not convert(BOTH, storage_of(tmp_path / "other"), Options()).resumed
     monkeypatch.setattr(chunk, "_read", lambda *_: pytest.fail("was read again"))
-    assert convert(BOTH, home_of(tmp_path / "set"), Options()).resumed
+    assert convert(BOTH, storage_of(tmp_path / "set"), Options()).resumed
     assert stored(tmp_path / "set") == stored(tmp_path / "other") == expected(BOTH)
 
 
 def test_an_input_that_changed_and_two_writers(tmp_path, copies):
     root = made(tmp_path, copies)
-    home = home_of(root)
+    storage = storage_of(root)
     os.utime(copies[0], ns=(1, 1))  # its content is the same
-    assert convert(copies, home, Options()).inputs == 0
+    assert convert(copies, storage, Options()).inputs == 0
     shutil.copy(DATA / "ssearch36.m10", copies[0])
     with pytest.raises(StorewiseError, match="has changed since it was put into the data set"):
-        convert(copies, home, Options(update=True))
+        convert(copies, storage, Options(update=True))
     for writing, others in (("", ("", "s1")), ("s1", ("",))):
-        with locked(home, writing):
+        with locked(storage, writing):
             for share in others:
                 with pytest.raises(StorewiseError, match="another process is writing"):
-                    convert(copies[1:], home, Options(share=share))
-    with locked(home, "s1"):
-        assert convert(BOTH[5:7], home, Options(share="s2", update=True)).inputs == 2
+                    convert(copies[1:], storage, Options(share=share))
+    with locked(storage, "s1"):
+        assert convert(BOTH[5:7], storage, Options(share="s2", update=True)).inputs == 2
 
 
 @pytest.mark.parametrize("by", ORDERS)
@@ -258,22 +258,22 @@ def test_shares_are_put_together(tmp_path, by, copies):
     root = tmp_path / "set"
     twin = str(Path(copies[0]).with_name("zz.m10"))
     shutil.copy(copies[0], twin)
-    home = home_of(root)
+    storage = storage_of(root)
     wanted = Wanted(by=by, partitions=3, row_group=200)
-    convert(copies[:3], home, Options(wanted, share="s0", update=True))
+    convert(copies[:3], storage, Options(wanted, share="s0", update=True))
     hidden = root / "inputs" / "s0-0001.parquet"
     hidden.rename(tmp_path / "hidden")
-    convert([*copies[3:], twin], home, Options(wanted, share="s1", update=True))
+    convert([*copies[3:], twin], storage, Options(wanted, share="s1", update=True))
     (tmp_path / "hidden").rename(hidden)
-    done = merge(home)
+    done = merge(storage)
     assert stored(root) == expected(copies)
     assert done.documents == sum(map(len, expected(copies).values()))
     check_order(root, by)
     assert {row["path"]: row["equal_to"] for row in inputs_of(root)}[twin] == copies[0]
     assert all(len(files_of(root, kind)) <= 3 for kind in KINDS)
     # Numbers are not used again.
-    convert(BOTH, home, Options(share="s1", update=True))
-    merge(home)
+    convert(BOTH, storage, Options(share="s1", update=True))
+    merge(storage)
     assert len(stored(root)[Kind.ALIGN]) == len(expected(BOTH)[Kind.ALIGN])
 
 
@@ -294,10 +294,10 @@ def test_a_killed_conversion_goes_on(tmp_path, spilled, step, nth):
     root = tmp_path / "set"
     wanted = Wanted(partitions=2, target_bytes=1_200, row_group=200)
     with killed(STEPS[step], step, nth):
-        convert(BOTH, home_of(root), Options(wanted))
+        convert(BOTH, storage_of(root), Options(wanted))
     left_behind = stored(root)
     assert all(left_behind[kind].items() <= expected(BOTH)[kind].items() for kind in KINDS)
-    convert(BOTH, home_of(root), Options(wanted))
+    convert(BOTH, storage_of(root), Options(wanted))
     assert stored(root) == expected(BOTH)
     assert [row["path"] for row in inputs_of(root)] == sorted(BOTH)
     assert not (root / ".work").exists()
@@ -309,7 +309,7 @@ def test_a_merge_that_was_killed(tmp_path):
     for step in ("put", "put_commit", "delete"):
         with killed(Directory, step):
             merge(Directory(root))
-    convert(BOTH[:6], home_of(root), Options())
+    convert(BOTH[:6], storage_of(root), Options())
     assert stored(root) == expected(BOTH[:6])
 
 
@@ -324,7 +324,7 @@ def test_places_that_cannot_be_written(tmp_path):
         (BOTH[0], tmp_path / "other", "has format 7, this version knows 1"),
     ):
         with pytest.raises(StorewiseError, match=says):
-            convert([source], home_of(place), Options())
+            convert([source], storage_of(place), Options())
 
 
 @pytest.mark.parametrize("spills", [False, True])
@@ -332,7 +332,7 @@ def test_progress_goes_on_while_files_are_written(tmp_path, request, spills):
     if spills:
         request.getfixturevalue("spilled")
     told = []
-    convert(BOTH, home_of(tmp_path / "set"), Options(), lambda *of: told.append(of))
+    convert(BOTH, storage_of(tmp_path / "set"), Options(), lambda *of: told.append(of))
     total = sum(Path(path).stat().st_size for path in BOTH)
     assert {of for _, of in told} == {total}
     assert told == sorted(told) and told[-1] == (total, total)

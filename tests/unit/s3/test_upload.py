@@ -7,7 +7,7 @@ import os
 import pytest
 from support.s3.faults import Flip, Lost, Status
 
-from storewise.dataset.home import home_of
+from storewise.dataset.storage import storage_of
 from storewise.s3 import checksums
 from storewise.s3.checksums import digest_file
 from storewise.s3.client import Changed, NotThere, ObjectError, Spoilt
@@ -205,9 +205,9 @@ def test_a_place_is_tried_without_a_trace(s3):
 
 
 def test_a_text_of_a_data_set_takes_the_place_of_the_one_before(s3, tmp_path):
-    home = home_of("s3://bucket/set", tmp_path)
+    storage = storage_of("s3://bucket/set", tmp_path)
     for text in ("first", "second"):
-        home.write_text("settings.json", text)
-    assert home.read_bytes("settings.json") == b"second"
+        storage.write_text("settings.json", text)
+    assert storage.read_bytes("settings.json") == b"second"
     methods = [request.method for request in s3.faults.requests]
     assert methods == ["DELETE", "PUT"] * 2 + ["GET"]

@@ -12,8 +12,8 @@ from support.inputs.datasets import check_order, expected, files_of, stored
 from support.paths import DATA, SAMPLE
 
 from storewise.dataset.conversion import Options, convert
-from storewise.dataset.home import home_of
 from storewise.dataset.settings import Wanted
+from storewise.dataset.storage import storage_of
 from storewise.documents import KINDS, Kind
 from storewise.engines.contract.engine import Cluster, Schema
 from storewise.engines.contract.queries import Count, Find, Histogram, Scan, Top, Where
@@ -56,7 +56,7 @@ def load(root, paths=INPUTS, **settings):
 
 
 def converted(directory, paths=INPUTS, **wanted):
-    convert([str(path) for path in paths], home_of(directory), Options(Wanted(**wanted)))
+    convert([str(path) for path in paths], storage_of(directory), Options(Wanted(**wanted)))
     return directory
 
 
@@ -170,10 +170,10 @@ def test_convert_leaves_a_store_alone(tmp_path):
     with connect(root, "write") as client:
         insert(client, INPUTS[:1])
         with pytest.raises(StorewiseError, match="a load that has not ended"):
-            convert(INPUTS, home_of(root), Options(update=True))
+            convert(INPUTS, storage_of(root), Options(update=True))
         client.finish()
     with pytest.raises(StorewiseError, match="no list of their inputs"):
-        convert(INPUTS, home_of(root), Options(update=True))
+        convert(INPUTS, storage_of(root), Options(update=True))
     assert stored(root) == expected(INPUTS[:1])
 
 
@@ -191,11 +191,11 @@ def test_a_place_elsewhere(tmp_path):
     load(store, INPUTS[:2], place=str(place))
     assert stored(root) == expected(INPUTS[:2])
     ours = (store / "place.json").read_text()
-    (tmp_path / "home").mkdir()
-    (store / "place.json").write_text(json.dumps({"place": str(tmp_path / "home")}))
-    with pytest.raises(EngineError, match=r"home, which place\.json names, is not"):
+    (tmp_path / "storage").mkdir()
+    (store / "place.json").write_text(json.dumps({"place": str(tmp_path / "storage")}))
+    with pytest.raises(EngineError, match=r"storage, which place\.json names, is not"):
         ENGINE.remove(Cluster("parquet", stores=(store,), settings={"place": str(place)}))
-    assert (tmp_path / "home").is_dir()
+    assert (tmp_path / "storage").is_dir()
     (store / "place.json").write_text(ours)
     ENGINE.remove(Cluster("parquet", stores=(store,), settings={"place": str(place)}))
     assert list(place.iterdir()) == []
@@ -222,4 +222,4 @@ def test_a_file_system_without_locks(tmp_path, monkeypatch):
     load(tmp_path / "store", INPUTS[:2])
     assert stored(tmp_path / "store") == expected(INPUTS[:2])
     with pytest.raises(StorewiseError, match="Function not implemented"):
-        convert(INPUTS, home_of(tmp_path / "set"), Options())
+        convert(INPUTS, storage_of(tmp_path / "set"), Options())

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO
 from uuid import uuid4
 
 from storewise.atomic import aside, sync, write_aside
@@ -33,94 +33,54 @@ _NO_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK}
 WHOLE = "whole"
 
 
-class Home(Protocol):
-    """A data set's files, by their names below it."""
-
-    root: Path
-    """The directory in which `work` lies."""
-
-    def __str__(self) -> str: ...
-
-    def read_bytes(self, name: str) -> bytes | None:
-        """A small file; None where it is not there."""
-
-    def write_text(self, name: str, text: str) -> None:
-        """Write a small file, whole or not at all."""
-
-    def claim(self) -> None:
-        """Keep out writers of other hosts; StorewiseError where one is at it."""
-
-    def release(self) -> None:
-        """Let others write again."""
-
-    def holds(self, path: str) -> bool:
-        """Whether a file or object lies within."""
-
-    def is_empty(self) -> bool:
-        """Whether nothing is there but what is hidden."""
-
-    def names(self) -> list[str]:
-        """Commits and data files that are there, whoever knows them."""
-
-    def local(self, name: str) -> Path:
-        """A file of this host with the content of one that is there."""
-
-    def put(self, file: Path, name: str) -> None:
-        """Give a finished file its name; it may be there already from a try that was killed."""
-
-    def put_commit(self, file: Path, name: str) -> None:
-        """Give a commit its name; StorewiseError where another one has it."""
-
-    def delete(self, names: Iterable[str]) -> None:
-        """Remove files, as far as they are there."""
-
-    def path(self, name: str) -> str:
-        """Where a file is, as Arrow's file systems name it: its path, or BUCKET/KEY."""
-
-    def remove(self) -> None:
-        """Remove all that is there, the data set and whatever else."""
-
-
 class Directory:
-    """A data set in a directory."""
+    """A data set in a directory; files are named by their names below it."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        """The directory in which `WORK` lies."""
 
     def __str__(self) -> str:
         return str(self.root)
 
     def read_bytes(self, name: str) -> bytes | None:
+        """A small file; None where it is not there."""
         try:
             return (self.root / name).read_bytes()
         except FileNotFoundError:
             return None
 
     def write_text(self, name: str, text: str) -> None:
+        """Write a small file, whole or not at all."""
         write_aside(self.root / name, text)
 
     def claim(self) -> None:
-        """The lock on the directory's file holds on all hosts that share it."""
+        """Keep out writers of other hosts: the lock on a file holds on all that share it."""
 
     def release(self) -> None:
-        """As `claim`."""
+        """Let others write again."""
 
     def holds(self, path: str) -> bool:
+        """Whether a file or object lies within."""
         return not is_remote(path) and Path(path).absolute().is_relative_to(self.root.absolute())
 
     def is_empty(self) -> bool:
+        """Whether nothing is there but what is hidden."""
         return all(path.name.startswith(".") for path in self.root.iterdir())
 
     def names(self) -> list[str]:
+        """Commits and data files that are there, whoever knows them."""
         folders = [self.root / FOLDER, *self.root.glob("*/part=*")]
         files = (file for folder in folders if folder.is_dir() for file in folder.iterdir())
         names = (file.relative_to(self.root).as_posix() for file in files)
         return sorted(name for name in names if number_of(name))
 
     def local(self, name: str) -> Path:
+        """A file of this host with the content of one that is there."""
         return self.root / name
 
     def put(self, file: Path, name: str) -> None:
+        """Give a finished file its name; it may be there already from a try that was killed."""
         path = self.root / name
         if file.exists():
             new = not path.parent.exists()
@@ -137,16 +97,20 @@ class Directory:
             )
 
     def put_commit(self, file: Path, name: str) -> None:
+        """Give a commit its name; on S3 StorewiseError where another one has it."""
         self.put(file, name)
 
     def delete(self, names: Iterable[str]) -> None:
+        """Remove files, as far as they are there."""
         for name in names:
             (self.root / name).unlink(missing_ok=True)
 
     def path(self, name: str) -> str:
+        """Where a file is, as Arrow's file systems name it: its path, or BUCKET/KEY."""
         return str((self.root / name).absolute())
 
     def remove(self) -> None:
+        """Remove all that is there, the data set and whatever else."""
         if self.root.exists():
             shutil.rmtree(self.root)
 
@@ -270,7 +234,10 @@ class Bucket:
         self.delete([key[start:] for key, _ in below(self._place)])
 
 
-def home_of(where: str | Path, scratch: Path | None = None) -> Home:
+DatasetStorage = Directory | Bucket
+
+
+def storage_of(where: str | Path, scratch: Path | None = None) -> DatasetStorage:
     """The data set at a path or ``s3://BUCKET/PREFIX``.
 
     `scratch` is a directory for what is under way on the way to S3, by default one of the working
@@ -287,32 +254,32 @@ def home_of(where: str | Path, scratch: Path | None = None) -> Home:
 
 
 @contextmanager
-def locked(home: Home, share: str, *, alone: bool = False) -> Iterator[Path]:
+def locked(storage: DatasetStorage, share: str, *, alone: bool = False) -> Iterator[Path]:
     """Within, no other process of this file system writes what we write; gives our directory of
     work. A share excludes itself and a writer of the whole. StorewiseError where another is at it.
 
     `alone`: the caller knows that nobody else writes here, so a file system that has no locks will
     do (Lustre without the mount option `flock`).
     """
-    work = home.root / WORK
+    work = storage.root / WORK
     work.mkdir(parents=True, exist_ok=True)
     own = work / (share or WHOLE)
     own.mkdir(exist_ok=True)
     with (work / "lock").open("a") as whole, (own / "lock").open("a") as mine:
         for file, shared in ((whole, bool(share)), (mine, False)):
             try:
-                _lock(file, home, shared=shared)
+                _lock(file, storage, shared=shared)
             except OSError as error:
                 if not alone or error.errno not in _NO_LOCKS:
                     raise
-        home.claim()
+        storage.claim()
         try:
             yield own
         finally:
-            home.release()
+            storage.release()
 
 
-def _lock(file: IO[str], home: Home, *, shared: bool) -> None:
+def _lock(file: IO[str], storage: DatasetStorage, *, shared: bool) -> None:
     """Lock a file, which the one before us may have removed after we opened it."""
     how = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     try:
@@ -321,15 +288,15 @@ def _lock(file: IO[str], home: Home, *, shared: bool) -> None:
             raise BlockingIOError
     except (BlockingIOError, FileNotFoundError) as error:
         raise StorewiseError(
-            f"{home}: another process is writing this data set; wait until it has ended"
+            f"{storage}: another process is writing this data set; wait until it has ended"
         ) from error
 
 
-def clear(home: Home, own: Path, share: str) -> None:
+def clear(storage: DatasetStorage, own: Path, share: str) -> None:
     """Remove the work of a finished conversion; shares leave the lock that they have together."""
     shutil.rmtree(own, ignore_errors=True)
     if share:
         return
-    shutil.rmtree(home.root / WORK, ignore_errors=True)
-    if isinstance(home, Bucket) and not any(home.root.iterdir()):
-        home.root.rmdir()
+    shutil.rmtree(storage.root / WORK, ignore_errors=True)
+    if isinstance(storage, Bucket) and not any(storage.root.iterdir()):
+        storage.root.rmdir()
