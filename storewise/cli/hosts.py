@@ -1,4 +1,4 @@
-"""``storewise profiles``, ``doctor`` and ``sessions``: what can run here, and what does."""
+"""``storewise doctor`` and ``storewise sessions``: what can run here, and what does."""
 
 from __future__ import annotations
 
@@ -7,39 +7,6 @@ from typing import Annotated
 import typer
 
 from storewise.cli.console import RESULTS, JsonLines, Results, print_line, say
-
-profiles_app = typer.Typer(help="Snakemake profiles: this machine, Slurm, PBS, AWS.")
-
-
-@profiles_app.callback(invoke_without_command=True)
-def list_profiles(context: typer.Context) -> None:
-    """List the profiles of this checkout and whether Snakemake knows them by name."""
-    from storewise.run.profiles import profiles
-
-    if context.invoked_subcommand is None:
-        here = profiles()
-        width = max((len(profile.name) for profile in here), default=0)
-        for profile in here:
-            typer.echo(f"{profile.name:<{width}}  {profile.source}  {profile.state}")
-
-
-@profiles_app.command("install")
-def install_profiles(
-    names: Annotated[list[str] | None, typer.Argument(help="Profiles; default: all.")] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace what has their names and is not ours.")
-    ] = False,
-) -> None:
-    """Link profiles into your Snakemake folder, so that Snakemake finds them by name.
-
-    Afterwards `snakemake --profile pbs` works from any directory.
-
-    Example: `storewise profiles install slurm`
-    """
-    from storewise.run.profiles import install
-
-    for profile in install(names or (), force=force):
-        say(f"{profile.link} -> {profile.source}")
 
 
 def doctor(

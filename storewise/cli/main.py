@@ -15,7 +15,7 @@ from storewise.cli.compare import compare
 from storewise.cli.console import say
 from storewise.cli.convert import convert
 from storewise.cli.cost import cost
-from storewise.cli.hosts import doctor, profiles_app, sessions
+from storewise.cli.hosts import doctor, sessions
 from storewise.cli.install import install
 from storewise.cli.measures import measures
 from storewise.cli.publish import publish, pull
@@ -80,7 +80,6 @@ def _options(
     pass
 
 
-app.add_typer(profiles_app, name="profiles")
 for command in (
     *(
         inspect,
