@@ -14,9 +14,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, replace
 from multiprocessing import get_context
 from multiprocessing.connection import wait
 from multiprocessing.context import ForkProcess
@@ -26,10 +26,12 @@ from typing import Any
 import pyarrow as pa
 
 from storewise.atomic import listed, read_as, write_aside
+from storewise.driver.verify import PHASE as VERIFICATION
+from storewise.driver.verify import run_verify
 from storewise.driver.worker import run_worker
-from storewise.driver.worker_job import WorkerJob
+from storewise.driver.worker_job import ClientJob, WorkerJob
 from storewise.errors import StorewiseError
-from storewise.layout import TRIALS
+from storewise.layout import TRIALS, VERIFIED
 from storewise.metrics.memory_kills import MemoryKills
 from storewise.processes import (
     ENDING,
@@ -40,7 +42,7 @@ from storewise.processes import (
 )
 from storewise.schedulers.slurm import number_of_hosts
 from storewise.session.coordination.ending import how_it_ended
-from storewise.session.coordination.liveness import Abort, abort
+from storewise.session.coordination.liveness import FINISHED, Abort, abort
 from storewise.session.coordination.trial_job import TrialJob, trial_job
 from storewise.session.jobs.external import external_store, is_external
 from storewise.session.jobs.sidecar import phase_cluster
@@ -91,7 +93,7 @@ class PhaseJob:
     def earlier(self) -> list[str]:
         """The phases before this one."""
         names = [phase.name for phase in self.trial.phases]
-        return names[: names.index(self.phase)]
+        return names[: names.index(self.phase)] if self.phase in names else names
 
 
 def run_phase_job(job: PhaseJob) -> None:
@@ -102,48 +104,64 @@ def run_phase_job(job: PhaseJob) -> None:
         _run_together(job)
 
 
-def run_one(job: PhaseJob, worker: int) -> None:
-    """One worker of the phase, in this process."""
-    share, trial = job.share, job.trial
-    written = () if job.loads else share.all_written()
-    stores = () if job.loads else share.stores()
-    needs = (*job.inputs, *share.results(*job.earlier), *written, *stores)
-    name = f"{job.phase}.{worker}"
-    log_file = job.logs / f"{name}.log"
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A worker's access to the store of its trial."""
+
+    frame: TrialJob
+    check: Callable[[], None]
+    """Raises Aborted when the trial is to end, or a server that this job has started has ended."""
+    server: dict[str, Any]
+    """Of a store with servers: fields of `ClientJob`; else empty."""
+    conditions: dict[str, Any]
+
+
+@contextmanager
+def _access(
+    job: PhaseJob, name: str, worker: int, workers: int, needs: Sequence[Path]
+) -> Iterator[Access]:
+    """The frame of a worker's job called `name`, once all files that it needs are there."""
+    trial, log_file = job.trial, job.logs / f"{name}.log"
     defer = _DEFER_SECONDS if job.served else 0.0
     with (
         trial_job(job.results, job.session, name, log_file, needs=needs, defer=defer) as frame,
         ExitStack() as stack,
     ):
         await_files(needs, frame.check)
-        store = share.store(worker) if job.loads else None
-        conditions: dict[str, Any] = {"run": frame.session.run, "opened": frame.session.opened}
-        server: dict[str, Any] = {}
-        check = frame.check
+        run = frame.session.run
+        access = Access(frame, frame.check, {}, {"run": run, "opened": frame.session.opened})
         if job.served:
             servers = stack.enter_context(
                 phase_cluster(
-                    trial,
-                    log_file.parent,
-                    frame,
-                    phase=job.phase,
-                    worker=worker,
-                    workers=trial.workers,
+                    trial, job.logs, frame, phase=job.phase, worker=worker, workers=workers
                 )
             )
-            check = servers.check
-            server = {"cluster": servers.cluster, "routers": servers.pids}
-            server["versions"] = servers.formed.server_versions()
-            conditions["beside"] = servers.beside
-            conditions["warnings"] = list(servers.formed.warnings)
+            access.server["versions"] = servers.formed.server_versions()
+            access.server["cluster"] = servers.cluster
+            access = replace(access, check=servers.check)
+            if job.phase != VERIFICATION:
+                access.server["routers"] = servers.pids
+                access.conditions["beside"] = servers.beside
+                access.conditions["warnings"] = list(servers.formed.warnings)
         elif is_external(trial):
-            creates = job.loads and worker == 0
-            run, results = frame.session.run, job.results
+            creates, ends = job.loads and worker == 0, job.phase == VERIFICATION
             database = stack.enter_context(
-                external_store(trial, run, results, frame.log, creates=creates)
+                external_store(trial, run, job.results, frame.log, creates=creates, ends=ends)
             )
-            server = {"cluster": database.cluster, "versions": database.versions}
-        if store is not None and server:
+            access.server.update(cluster=database.cluster, versions=database.versions)
+        yield access
+
+
+def run_one(job: PhaseJob, worker: int) -> None:
+    """One worker of the phase, in this process."""
+    share, trial = job.share, job.trial
+    written = () if job.loads else share.all_written()
+    stores = () if job.loads else share.stores()
+    before = share.results(*job.earlier)
+    needs = (*job.inputs, *before, *written, *stores)
+    with _access(job, f"{job.phase}.{worker}", worker, trial.workers, needs) as access:
+        store = share.store(worker) if job.loads else None
+        if store is not None and access.server:
             store.mkdir(parents=True)  # Snakemake expects it; the servers have the data
         run_worker(
             WorkerJob(
@@ -151,20 +169,44 @@ def run_one(job: PhaseJob, worker: int) -> None:
                 phase=job.phase,
                 worker=worker,
                 shards=job.shards,
-                before=share.results(*job.earlier),
+                before=before,
                 written=written,
-                live=frame.live,
+                live=access.frame.live,
                 store=store,
                 stores=stores,
                 result=share.result(job.phase, worker),
                 hdr_log=share.hdr_log(job.phase, worker),
                 files=share.written(worker) if job.loads else None,
-                conditions=conditions,
-                **server,
+                conditions=access.conditions,
+                **access.server,
             ),
-            check,
-            frame.log,
+            access.check,
+            access.frame.log,
         )
+
+
+def run_verification(job: PhaseJob) -> None:
+    """Compare what a trial stored with what its inputs hold: the last job that uses its store."""
+    share = job.share
+    before, written, stores = share.results(*job.earlier), share.all_written(), share.stores()
+    needs = (*job.inputs, *before, *written, *stores)
+    with _access(job, VERIFICATION, 0, 1, needs) as access:
+        run_verify(
+            ClientJob(
+                trial=job.trial,
+                shards=job.shards,
+                before=before,
+                stores=stores,
+                written=written,
+                result=share.directory / VERIFIED,
+                conditions=access.conditions,
+                **access.server,
+            ),
+            access.check,
+            access.frame.log,
+        )
+        if not job.served:
+            (access.frame.live / FINISHED).touch()  # otherwise closing its session does
 
 
 def await_files(

@@ -134,7 +134,10 @@ def test_a_worker_of_servers_or_of_a_database_gets_what_there_is(job, frame, job
         phase_job.run_one(replace(job, trial=trial_of("sql"), phase="load", loads=True), worker)
         assert (jobs[-1].cluster, jobs[-1].versions) == ("database", {"db": "1"})
         assert jobs[-1].store.is_dir()
-    assert databases == [("run-1", {"creates": True}), ("run-1", {"creates": False})]
+    assert databases == [
+        ("run-1", {"creates": True, "ends": False}),
+        ("run-1", {"creates": False, "ends": False}),
+    ]
 
 
 def test_files_of_other_hosts_are_awaited_and_one_that_never_comes_is_named(tmp_path):
