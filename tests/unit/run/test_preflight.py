@@ -65,7 +65,9 @@ def test_jobs_that_run_together_must_fit(text, cores, threads, says):
 def test_jobs_that_run_together_must_fit_into_the_queue():
     one = study("factors: {workers: 4, nodes: 2}\n")
     preflight.check_jobs(one.trials(), one, 6)
-    with pytest.raises(ConfigError, match="only 5 jobs can run at once here.*use --jobs 6 or more"):
+    with pytest.raises(
+        ConfigError, match=r"only 5 jobs can run at once here.*use --jobs 6 or more"
+    ):
         preflight.check_jobs(one.trials(), one, 5)
 
 
@@ -86,13 +88,16 @@ def test_classes_of_hosts_that_the_profile_does_not_know():
     del classes["big"]
     for known in ({}, classes):
         with pytest.raises(
-            ConfigError, match=r"node class 'big' is not .*needs a profile that maps"
+            ConfigError, match=r"node class '\w+' is not .*needs a profile that maps"
         ):
-            preflight.check_host_classes(by_class.trials()[-1:], by_class, known)
+            preflight.check_host_classes(by_class.trials(), by_class, known)
 
 
 def test_what_would_cost_too_much():
-    prices = "prices: {node_hour: 1, client_hour: 1, gb_month: 0, currency: EUR, note: n, date: 2026-03-31}\n"
+    prices = (
+        "prices: {node_hour: 1, client_hour: 1, gb_month: 0, currency: EUR, note: ours, "
+        "date: 2026-03-31}\n"
+    )
     results = Path("results/s")
     assert preflight.check_cost(study(""), [], {}, results) is None
     cheap, dear = study(f"{prices}max_cost: 99\n"), study(f"{prices}max_cost: 0.000001\n")
