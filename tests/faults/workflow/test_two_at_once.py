@@ -16,10 +16,10 @@ live_sessions: 2
 phases:
   - load: {{recordcount: 300}}
   - c: {{seconds: 3}}
-  - b: {{seconds: 1}}
 """
 
 
+@pytest.mark.long("four trials, and two passes", limit=600)
 @pytest.mark.parametrize(
     "engine",
     ["sqlite", pytest.param("postgres", marks=pytest.mark.needs("postgres"))],
