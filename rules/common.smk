@@ -3,6 +3,7 @@ import hashlib
 import inspect
 import os
 import shutil
+from contextlib import contextmanager
 
 import snakemake.script
 from snakemake.common import overwrite_function_params
@@ -29,6 +30,16 @@ restrict_umask()  # each job reads this file too
 # Of the jobs' programs, wherever they run: names of input files are UTF-8, whatever the locale.
 os.environ.update(PYTHONUTF8="1")
 
+
+@contextmanager
+def user_errors():
+    """An error that is told in one sentence."""
+    try:
+        yield
+    except StorewiseError as error:
+        raise WorkflowError(str(error))
+
+
 HOME = Path(workflow.current_basedir.get_path_or_uri(secret_free=True)).parent
 
 
@@ -48,7 +59,7 @@ if not isinstance(STUDY_NAME, str):
 MANY = str(config.get("many", False)).lower()
 if MANY not in ("true", "false"):
     raise WorkflowError(f"--config many={config['many']}: is either true or false")
-try:
+with user_errors():
     STUDY = load_study(
         STUDY_NAME, scale=config.get("scale"), root=HOME, many=MANY == "true"
     )
@@ -65,8 +76,6 @@ try:
     NODE_SELECTS = parse_selects(
         text_of(NODE["node_selects"].raw) if "node_selects" in NODE else ""
     )
-except StorewiseError as error:
-    raise WorkflowError(str(error))
 
 PHASES = workload_named(STUDY.workload).phases
 LOAD = next(phase.name for phase in STUDY.phases if PHASES[phase.name].loads)

@@ -13,21 +13,19 @@ import threading
 from snakemake.utils import available_cpu_count
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from storewise.run.job_events import FailedJob, RunEvents, ScriptExits, say, tell
-from storewise.run.killed import clean_up_killed_runs
+from storewise.run.job_events import FailedJob, RunEvents, ScriptExits, say
+from storewise.run.killed import clean_up_killed_runs, refuse_second_run
 from storewise.run.retries import (
     SINCE_VARIABLE,
     end_pass,
     lost_trials,
     next_pass_command,
 )
-from storewise.schedulers.jobs import RunJobs, cancel_jobs
+from storewise.schedulers.jobs import RunJobs
 from storewise.schedulers.queue import present as in_queue
-from storewise.session.coordination import run_record
 from storewise.session.coordination.liveness import Abort
-from storewise.session.coordination.run import Run, lease_seconds
+from storewise.session.coordination.run import Run
 from storewise.study.kept import keep_study
-from storewise.study.shares import lost_indexes
 
 STOPPED = threading.Event()
 # Targets that look at results, while a run may go on elsewhere.
@@ -145,48 +143,22 @@ def before_plan():
     a study that another run measures."""
     if all(t.endswith(LOOKS_ONLY) for t in workflow.dag_settings.targets or [""]):
         return
-    try:
+    with user_errors():
         clean_up_killed_runs(Path(RESULTS), say)
-        for index in [] if ONE_EACH else lost_indexes(Path(RESULTS)):
-            say(f"{index} names a result that is not there: it is made anew")
-            index.unlink()
-    except StorewiseError as error:
-        raise WorkflowError(str(error))
-    refuse_second_run()
-
-
-def refuse_second_run():
-    if other := run_record.measuring_run(Path(RESULTS), RUN.id):
-        raise WorkflowError(other)
+        refuse_second_run(Path(RESULTS))
 
 
 def finish(reason):
     """The end of a pass; `reason` says why it ended with an error, if it did."""
-    results = Path(RESULTS)
-    JOBS.ended.set()
-    for failure in RUN.unrecorded():
-        tell(failure)
-    if lost := RUN.lost():
-        say(lost)
-    if reason is not None:
-        # Those that the executor did not know yet when it cancelled its own.
-        for sentence in cancel_jobs(RUN.jobs()):
-            say(sentence)
-    for name in RUN.end(reason):
-        say(
-            f"could not end {name} from here; it ends by itself when its lease runs out"
-        )
+    JOBS.finish(reason)
     again = False
     if reason is not None and not STOPPED.is_set():
-        end = end_pass(STUDY, results, RUN.id, SINCE)
+        end = end_pass(STUDY, Path(RESULTS), RUN.id, SINCE)
         again = end.again and start_again()
         for sentence in end.sentences:
             say(sentence)
     if not again:
-        try:
-            run_record.end(results, reason)
-        except OSError as error:
-            say(f"{RESULTS} will not say that this run has ended: {error}")
+        JOBS.record_end(reason)
 
 
 def start_again():
@@ -219,27 +191,18 @@ logger.addHandler(Events(JOBS))
 
 onstart:
     results, plan = Path(RESULTS), planned_trials()
-    try:
+    with user_errors():
         check_plan(plan)
-        RUN.lease_seconds = lease_seconds(on_cluster=not workflow.local_exec)
-    except StorewiseError as error:
-        raise WorkflowError(str(error))
-    if plan:
-        refuse_second_run()
-        locks = getattr(workflow.persistence, "_lockfile", {}).values()
-        RUN.start(locks=map(str, locks))
-        if not workflow.local_exec:
-            JOBS.cancel_overdue_jobs()
-        try:
-            refuse_second_run()  # again: one that starts at this moment sees our lease now
-        except WorkflowError:
-            RUN.end()
-            raise
-        # Already now: a run that is stopped later must still get a report.
-        keep_study(results, STUDY.model_dump(mode="json"), LEFT_OUT, REFERENCES)
-        engines = {name: trial.engine for name, trial in TRIALS.items()}
-        wanted = tuple(sorted(plan, key=list(ALL_TRIALS).index))
-        run_record.begin(results, RUN.id, engines, wanted, STUDY.live_sessions)
+        if plan:
+            JOBS.start(
+                getattr(workflow.persistence, "_lockfile", {}).values(),
+                trials={name: trial.engine for name, trial in TRIALS.items()},
+                measuring=[name for name in ALL_TRIALS if name in plan],
+                live_sessions=STUDY.live_sessions,
+                on_cluster=not workflow.local_exec,
+            )
+            # Already now: a run that is stopped later must still get a report.
+            keep_study(results, STUDY.model_dump(mode="json"), LEFT_OUT, REFERENCES)
 
 
 onsuccess:

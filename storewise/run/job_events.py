@@ -8,19 +8,22 @@ from __future__ import annotations
 import re
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from storewise.errors import ConfigError
 from storewise.layout import LIVE
 from storewise.metrics.memory_kills import MemoryKills
+from storewise.run.killed import refuse_second_run
 from storewise.schedulers import pbs, slurm
-from storewise.schedulers.jobs import ClusterJob, RunJobs
+from storewise.schedulers.jobs import ClusterJob, RunJobs, cancel_jobs
 from storewise.schedulers.queue import PBS, SLURM, SLURM_RUN
+from storewise.session.coordination import run_record
 from storewise.session.coordination.ending import killed_job, status_of
 from storewise.session.coordination.liveness import ABORT, Abort, abort, members, read_abort
-from storewise.session.coordination.run import Failure, Run, ends_run
+from storewise.session.coordination.run import Failure, Run, ends_run, lease_seconds
 
 #: Seconds between two looks at jobs that wait, or do not end.
 QUEUE_SECONDS = 10
@@ -114,6 +117,51 @@ class RunEvents(ScriptExits):
         self._groups: dict[str, str] = {}
         #: By thread, what it has last said of a failed group.
         self._said: dict[int, str] = {}
+
+    def start(
+        self,
+        locks: Iterable[str],
+        *,
+        trials: Mapping[str, str],
+        measuring: Sequence[str],
+        live_sessions: int,
+        on_cluster: bool,
+    ) -> None:
+        """Take the run's lease and record it (`RunRecord`); `locks` are Snakemake's lock files.
+        ConfigError where another run measures the study."""
+        run = self._run
+        run.lease_seconds = lease_seconds(on_cluster=on_cluster)
+        run.start(locks=map(str, locks))
+        try:
+            # One that starts at this moment sees our lease now, or we see its.
+            refuse_second_run(self.results, run.id)
+        except ConfigError:
+            run.end()
+            raise
+        if on_cluster:
+            self.cancel_overdue_jobs()
+        run_record.begin(self.results, run.id, trials, tuple(measuring), live_sessions)
+
+    def finish(self, reason: str | None) -> None:
+        """End the run; `reason` says why it ended with an error, if it did."""
+        self.ended.set()
+        for failure in self._run.unrecorded():
+            tell(failure)
+        if lost := self._run.lost():
+            say(lost)
+        if reason is not None:
+            # Those that the executor did not know yet when it cancelled its own.
+            for sentence in cancel_jobs(self._jobs.ids()):
+                say(sentence)
+        for name in self._run.end(reason):
+            say(f"could not end {name} from here; it ends by itself when its lease runs out")
+
+    def record_end(self, reason: str | None) -> None:
+        """Record that no other pass follows."""
+        try:
+            run_record.end(self.results, reason)
+        except OSError as error:
+            say(f"{self.results} will not say that this run has ended: {error}")
 
     def group_started(self, group: str, jobids: Sequence[str]) -> None:
         self._groups |= dict.fromkeys(jobids, group)

@@ -27,12 +27,11 @@ from storewise.processes import dies_with_parent
 from storewise.publish.results import last_attempt, published_at
 from storewise.run.follower import Follower
 from storewise.run.free_space import too_little
-from storewise.run.killed import clean_up_killed_runs
+from storewise.run.killed import clean_up_killed_runs, refuse_second_run
 from storewise.run.live_view import Moment, View
 from storewise.run.plan import plan_line
 from storewise.run.retries import SINCE_VARIABLE, forget, given_up, kept, lost_trials
 from storewise.run.run_log import RunLog, explanation, note_of, plain_lines
-from storewise.session.coordination.run_record import measuring_run
 from storewise.ssearch.inputs.paths import list_inputs, sample_paths
 from storewise.study.checks import too_few_repeats
 from storewise.study.load import find_study, load_study
@@ -124,8 +123,7 @@ def run_study(
     results = results_of(study)
     # Snakemake does both, too; but its log would be written over that of the run that goes on.
     clean_up_killed_runs(results, view.note)
-    if other := measuring_run(results):
-        raise StorewiseError(other)
+    refuse_second_run(results)
     if retry_failed:
         forget(study, results)
     before = _made(results), last_attempt(results)

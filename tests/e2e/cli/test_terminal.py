@@ -56,7 +56,7 @@ def test_an_interrupted_run_says_what_is_kept_and_leaves_the_terminal_clean(tmp_
             run.kill()
         os.close(ours)
     text = output.decode()
-    assert "0/1 trials" in text and "starting Snakemake" in text
+    assert "0/1 trials" in text and "planning the jobs" in text
     assert not re.search(r"Traceback|WorkflowError|Job \d+", text)
     assert text.count("\x1b[?25l") == text.count("\x1b[?25h"), "the cursor is shown again"
     assert text.endswith("\x1b[2K"), "the view is gone"
