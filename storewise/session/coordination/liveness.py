@@ -14,7 +14,6 @@ import json
 import math
 import os
 import shutil
-import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -237,31 +236,22 @@ def abort(directory: Path, why: Abort) -> bool:
     reason and return False."""
     if not directory.is_dir():
         return False
-    aside = directory / f".{ABORT}.{socket.gethostname()}.{os.getpid()}.{time.monotonic_ns()}"
     try:
-        aside.write_text(json.dumps(asdict(why)) + "\n", encoding="utf-8")
+        # Exclusive creation is atomic on NFS too, and needs no hard links.
+        (directory / f".{ABORT}.claim").open("x").close()
     except FileNotFoundError:  # the directory was removed meanwhile
+        return False
+    except FileExistsError:
+        # Another process was first. If it has been killed since, its reason is missing.
+        if holds(directory, ABORT):
+            return False
+    try:
+        write_aside(directory / ABORT, json.dumps(asdict(why)) + "\n")
+    except FileNotFoundError:
         return False
     except OSError:
         # On a full disk an empty file can mostly be made: that suffices to end the jobs.
-        if not aside.exists():
-            raise
-    try:
-        # link() is atomic on NFS too and, unlike rename(), never replaces an earlier reason.
-        os.link(aside, directory / ABORT)
-    except (FileExistsError, FileNotFoundError):
-        return False
-    except OSError:
-        # Some shared file systems do not support hard links.
-        try:
-            (directory / f".{ABORT}.claim").open("x").close()
-        except FileExistsError:
-            # Another process was first. If it has been killed since, replace its file.
-            if holds(directory, ABORT):
-                return False
-        aside.replace(directory / ABORT)
-    finally:
-        aside.unlink(missing_ok=True)
+        (directory / ABORT).touch()
     return True
 
 
@@ -281,7 +271,10 @@ def await_reason(
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
     """Wait until another job has aborted the trial, at most `seconds`."""
-    aborted = lambda: not live.is_dir() or (live / ABORT).exists()  # noqa: E731
+
+    def aborted() -> bool:
+        return not live.is_dir() or (live / ABORT).exists()
+
     wait_for(aborted, seconds, poll=0.1, clock=clock, sleep=sleep)
 
 

@@ -12,7 +12,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -33,6 +33,7 @@ from storewise.session.coordination.liveness import (
     membership,
 )
 from storewise.study.trial import Trial
+from storewise.waiting import wait_for
 
 #: How long an error of a job is held until it is no sign of a removal.
 _REMOVAL_SECONDS = 1.0
@@ -41,14 +42,11 @@ TEMPORARY = "temporary"
 
 
 class Ended(Aborted):
-    """This one job is to end: a signal told it to, or EC2 takes back its host.
+    """This one job is to end: a signal told it to, or EC2 takes back its host."""
 
-    `failure`, `until` and `killed` are those of `Abort`.
-    """
-
-    def __init__(self, reason: str, *, failure: bool, until: float = 0.0, killed: str = "") -> None:
-        self.failure, self.until, self.killed = failure, until, killed
-        super().__init__(reason)
+    def __init__(self, why: Abort) -> None:
+        self.why = why
+        super().__init__(why.reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +110,7 @@ def plain_job(log_path: Path | str) -> Iterator[logging.Logger]:
 def _reason(name: str, error: BaseException, log: str) -> Abort:
     """What an error that ends a job says to the other jobs of its trial."""
     if isinstance(error, Ended):
-        return Abort(str(error), error.failure, log, error.until, error.killed)
+        return replace(error.why, log=log)
     if isinstance(error, Aborted):
         return Abort(str(error), failure=False, log=log)
     if isinstance(error, MemoryError):
@@ -148,12 +146,11 @@ def _removed(
 
     A tree is removed file by file, and its directories after them, so it is looked at for a while.
     """
-    until = clock() + _REMOVAL_SECONDS
-    while live.is_dir() and all(need.exists() for need in needs):
-        if clock() >= until:
-            return False
-        sleep(0.05)
-    return True
+
+    def removed() -> bool:
+        return not all(path.exists() for path in (live, *needs))
+
+    return wait_for(removed, _REMOVAL_SECONDS, poll=0.05, clock=clock, sleep=sleep)
 
 
 @contextmanager
@@ -190,7 +187,7 @@ def trial_job(
         # A terminal's Ctrl-C reaches every process of the run: not this trial's failure.
         sign = signal.Signals(number)
         reason = f"{name} was ended by signal {sign.name}"
-        raise Ended(reason, failure=sign is not signal.SIGINT, killed=name)
+        raise Ended(Abort(reason, failure=sign is not signal.SIGINT, killed=name))
 
     watch, interruption = Watch(results, session, clock=clock), InterruptionWatch(clock=clock)
 
@@ -199,7 +196,7 @@ def trial_job(
         if (reason := interruption.reason()) is not None:
             # A failed attempt, to be made on another host: until this one has gone, the next
             # attempt may come to it again.
-            raise Ended(reason, failure=True, until=interruption.at)
+            raise Ended(Abort(reason, failure=True, until=interruption.at))
 
     def tell(error: BaseException) -> None:
         if not isinstance(error, Aborted):

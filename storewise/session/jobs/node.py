@@ -361,8 +361,11 @@ class _Node:
         else:
             if server.launch.cleanup:
                 # Nodes that write to the same place end first, also where the trial was aborted.
-                gone = lambda: not self.live.is_dir() or not self._outlived()  # noqa: E731
-                wait_for(gone, _GONE_SECONDS, poll=LOOK_EVERY)
+
+                def others_ended() -> bool:
+                    return not self.live.is_dir() or not self._outlived()
+
+                wait_for(others_ended, _GONE_SECONDS, poll=LOOK_EVERY)
             if left := server.remove():
                 self._warn(f"{self.job.node} left data behind: {left}")
         self.log.info("the server has ended after %.1f s; its data had %d bytes", seconds, size)
