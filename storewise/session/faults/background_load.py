@@ -25,11 +25,10 @@ from storewise.atomic import write_aside
 from storewise.errors import EngineError
 from storewise.metrics.host import host_name
 from storewise.processes import dies_with_parent
-from storewise.session.faults.traffic_control import slow_traffic
+from storewise.session.faults.traffic_control import bytes_sent, slow_traffic
 from storewise.workloads.faults import Slow
 
 STATE = "state.json"
-CLASS = "class.json"
 _WRITE_EVERY = 0.5
 _MIB = 1 << 20
 #: The disk's writer syncs after so many bytes, and at the end of its file.
@@ -137,17 +136,12 @@ def _memory(directory: Path, plan: Plan) -> Iterator[dict[str, float]]:
 
 def _network(directory: Path, plan: Plan) -> Iterator[dict[str, float]]:
     """A class of the network; yields what has passed it."""
-    traffic = slow_traffic(
-        plan.address,
-        plan.ports,
-        delay_ms=plan.slow.delay_ms,
-        rate_mbit=plan.slow.rate_mbit,
-        to=directory / CLASS,
-    )
+    address, ports, slow = plan.address, plan.ports, plan.slow
+    slow_traffic(address, ports, delay_ms=slow.delay_ms, rate_mbit=slow.rate_mbit)
     while True:
-        sent = traffic.sent()
+        sent = bytes_sent(address, ports[0])
         if sent is None:
-            raise EngineError(f"somebody has removed it from {traffic.interface} (tc qdisc show)")
+            raise EngineError(f"somebody has removed it from {address} (tc qdisc show)")
         yield {"slow_sent": sent}
         time.sleep(_WRITE_EVERY / 2)
 

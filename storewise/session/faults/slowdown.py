@@ -15,7 +15,7 @@ from storewise.metrics.host import host_name
 from storewise.processes import library_environment
 from storewise.session.coordination.ending import log_tail
 from storewise.session.coordination.liveness import remove_tree
-from storewise.session.faults.background_load import CLASS, STATE, Plan
+from storewise.session.faults.background_load import STATE, Plan
 from storewise.session.server.guard import POLL, Guarded, Order, clean
 from storewise.waiting import wait_for
 from storewise.workloads.faults import Slow
@@ -81,7 +81,7 @@ class Slowing:
     def _order(self, plan: Path) -> Order:
         program = (sys.executable, "-m", "storewise.session.faults.background_load", str(plan))
         module = "storewise.session.faults.traffic_control"
-        remove = (sys.executable, "-m", module, str(self._directory / CLASS))
+        remove = (sys.executable, "-m", module, self._plan.address, str(self._plan.ports[0]))
         return Order(
             program,
             str(self._directory),

@@ -1,8 +1,8 @@
 """What a node sends is delayed or limited, by the kernel's traffic control (tc(8)).
 
-Each slowed node has a class of its own below one root of the interface (``htb``), so that several
-nodes of one interface can be slowed and the last one that ends takes the root away. What comes from
-the ports of its server goes into its class; others send through the same interface undisturbed.
+Each slowed node has a class below one root of the interface (``htb``), numbered by its port, so
+that several nodes of one interface can be slowed; the last one that ends takes the root away. What
+comes from the ports of the node's server goes into its class; others send undisturbed.
 
 Sources: tc(8), tc-htb(8), tc-netem(8), tc-u32(8).
 """
@@ -18,13 +18,10 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import psutil
 
-from storewise.atomic import read_as, write_aside
 from storewise.errors import EngineError
 from storewise.metrics.host import host_name
 from storewise.waiting import wait_for
@@ -33,45 +30,54 @@ from storewise.waiting import wait_for
 _ROOT = "5715:"
 #: Rate of a class that only delays, Mbit/s.
 _UNLIMITED_MBIT = 40_000.0
-#: Bytes of packets that may wait in a class; more are dropped, as in a switch.
+#: Packets that may wait in a class; more are dropped, as in a switch.
 _MAX_PACKETS = 2000
-_CLASSES = range(2, 256)
 _LOCK_SECONDS = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class Class:
-    """The class of one slowed node."""
+def slow_traffic(
+    address: str, ports: Sequence[int], *, delay_ms: float | None, rate_mbit: float | None
+) -> None:
+    """Slow what a node sends from `ports` of `address`; its class is that of the first port.
 
-    interface: str
-    number: int
+    EngineError where this host cannot: no tc, no rights, a kernel without netem, an interface whose
+    traffic somebody else controls.
+    """
+    interface = interface_of(address)
+    device, class_id = ("dev", interface), _class_id(ports[0])
+    rate = rate_mbit or _UNLIMITED_MBIT
+    # A burst of 10 ms at the rate, and a full packet at least.
+    burst = str(max(1600 if rate_mbit else 1 << 20, int(rate * 1e6 / 8 * 0.01)))
+    kbit = f"{rate * 1000:.0f}kbit"
+    limits = ("rate", kbit, "ceil", kbit, "burst", burst, "cburst", burst)
+    delay = ("netem", "delay", f"{delay_ms * 1000:.0f}us") if delay_ms is not None else ("pfifo",)
+    with _locked(interface):
+        _make_root(interface)
+        try:
+            _tc("class", "add", *device, "parent", _ROOT, "classid", class_id, "htb", *limits)
+            _tc("qdisc", "add", *device, "parent", class_id, *delay, "limit", str(_MAX_PACKETS))
+            for port in ports:
+                where = ("filter", "add", *device, "parent", _ROOT, "prio", str(ports[0]))
+                match = ("protocol", "ip", "u32", "match", "ip", "sport", str(port), "0xffff")
+                _tc(*where, *match, "flowid", class_id)
+        except EngineError:
+            _remove_class(interface, ports[0])
+            raise
 
-    @property
-    def name(self) -> str:
-        """As tc has it."""
-        return f"{_ROOT}{self.number:x}"
 
-    def remove(self) -> None:
-        """Take it away, and the root with the last one; nothing where it has gone already."""
-        with _locked(self.interface):
-            self.remove_locked()
+def restore_traffic(address: str, port: int) -> None:
+    """Remove the class of a port, and the root with the last one; nothing where it has gone."""
+    interface = interface_of(address)
+    with _locked(interface):
+        _remove_class(interface, port)
 
-    def remove_locked(self) -> None:
-        """`remove`, where the caller has the lock."""
-        device, present = ("dev", self.interface), _classes(self.interface)
-        if self.number in present:
-            where = ("parent", _ROOT, "prio", str(self.number))
-            _tc("filter", "delete", *device, *where, missing_ok=True)
-            _tc("class", "delete", *device, "classid", self.name, missing_ok=True)
-        if _has_root(self.interface) and not present - {self.number}:
-            _tc("qdisc", "delete", *device, "root", missing_ok=True)
 
-    def sent(self) -> int | None:
-        """Bytes that have passed it; None where it is not there."""
-        for qdisc in _qdiscs(self.interface):
-            if qdisc.get("parent") == self.name:
-                return int(qdisc.get("bytes", 0))
-        return None
+def bytes_sent(address: str, port: int) -> int | None:
+    """Bytes that have passed the class of a port; None where it is not there."""
+    for qdisc in _qdiscs(interface_of(address)):
+        if qdisc.get("parent") == _class_id(port):
+            return int(qdisc.get("bytes", 0))
+    return None
 
 
 def interface_of(address: str) -> str:
@@ -84,71 +90,42 @@ def interface_of(address: str) -> str:
     raise EngineError(f"no interface of host {host_name()} has the address {address}")
 
 
-def slow_traffic(
-    address: str, ports: Sequence[int], *, delay_ms: float | None, rate_mbit: float | None, to: Path
-) -> Class:
-    """Slow what a node at `address` sends; `to` is written first and names the class.
-
-    EngineError where this host cannot: no tc, no rights, a kernel without netem, an interface
-    whose traffic somebody else controls.
-    """
-    interface = interface_of(address)
-    with _locked(interface):
-        if not _has_root(interface):
-            for qdisc in _qdiscs(interface):
-                if qdisc.get("root") and qdisc.get("handle") != "0:":
-                    raise EngineError(
-                        f"the traffic of {interface} on host {host_name()} is under control "
-                        f"already (tc qdisc show dev {interface}: {qdisc.get('kind')} "
-                        f"{qdisc.get('handle')}); remove that, or slow another way"
-                    )
-            _tc("qdisc", "add", "dev", interface, "root", "handle", _ROOT, "htb")
-        taken = _classes(interface)
-        chosen = Class(interface, next(n for n in _CLASSES if n not in taken))
-        write_aside(to, json.dumps(asdict(chosen)) + "\n")
-        try:
-            _fill(chosen, ports, delay_ms, rate_mbit)
-        except EngineError:
-            chosen.remove_locked()
-            raise
-    return chosen
+def _class_id(port: int) -> str:
+    return f"{_ROOT}{port:x}"
 
 
-def _fill(
-    class_: Class, ports: Sequence[int], delay_ms: float | None, rate_mbit: float | None
-) -> None:
-    """Make the class, its delay or its queue, and filters that send the ports' packets to it."""
-    device = ("dev", class_.interface)
-    rate = rate_mbit or _UNLIMITED_MBIT
-    # A burst of 10 ms at the rate, and a full packet at least.
-    burst = str(max(1600 if rate_mbit else 1 << 20, int(rate * 1e6 / 8 * 0.01)))
-    kbit = f"{rate * 1000:.0f}kbit"
-    limits = ("rate", kbit, "ceil", kbit, "burst", burst, "cburst", burst)
-    _tc("class", "add", *device, "parent", _ROOT, "classid", class_.name, "htb", *limits)
-    delay = ("netem", "delay", f"{delay_ms * 1000:.0f}us") if delay_ms is not None else ("pfifo",)
-    handle = f"{0x5800 + class_.number:x}:"
-    leaf = ("qdisc", "add", *device, "parent", class_.name, "handle", handle)
-    _tc(*leaf, *delay, "limit", str(_MAX_PACKETS))
-    for port in ports:
-        where = ("filter", "add", *device, "parent", _ROOT, "prio", str(class_.number))
-        match = ("protocol", "ip", "u32", "match", "ip", "sport", str(port), "0xffff")
-        _tc(*where, *match, "flowid", class_.name)
+def _make_root(interface: str) -> None:
+    if _has_root(interface):
+        return
+    for qdisc in _qdiscs(interface):
+        if qdisc.get("root") and qdisc.get("handle") != "0:":
+            raise EngineError(
+                f"the traffic of {interface} on host {host_name()} is under control already (tc "
+                f"qdisc show dev {interface}: {qdisc.get('kind')} {qdisc.get('handle')}); remove "
+                "that, or slow another way"
+            )
+    _tc("qdisc", "add", "dev", interface, "root", "handle", _ROOT, "htb")
+
+
+def _remove_class(interface: str, port: int) -> None:
+    device = ("dev", interface)
+    # tc shows classes as text only.
+    text = _tc("class", "show", *device)
+    present = set(re.findall(rf"^class htb ({_ROOT}[0-9a-f]+) ", text, re.MULTILINE))
+    if _class_id(port) in present:
+        _tc("filter", "delete", *device, "parent", _ROOT, "prio", str(port), missing_ok=True)
+        _tc("class", "delete", *device, "classid", _class_id(port), missing_ok=True)
+    if _has_root(interface) and not present - {_class_id(port)}:
+        _tc("qdisc", "delete", *device, "root", missing_ok=True)
 
 
 def _has_root(interface: str) -> bool:
     return any(qdisc.get("handle") == _ROOT for qdisc in _qdiscs(interface))
 
 
-def _classes(interface: str) -> set[int]:
-    """Numbers of our classes of an interface. (tc shows classes as text only.)"""
-    text = _tc("class", "show", "dev", interface)
-    return {int(n, 16) for n in re.findall(rf"^class htb {_ROOT}([0-9a-f]+) ", text, re.MULTILINE)}
-
-
 def _qdiscs(interface: str) -> list[dict[str, Any]]:
-    qdiscs: list[dict[str, Any]] = json.loads(
-        _tc("-s", "-j", "qdisc", "show", "dev", interface).strip() or "[]"
-    )
+    shown = _tc("-s", "-j", "qdisc", "show", "dev", interface).strip()
+    qdiscs: list[dict[str, Any]] = json.loads(shown or "[]")
     return qdiscs
 
 
@@ -194,12 +171,6 @@ def _locked(interface: str) -> Iterator[None]:
         yield
 
 
-def main() -> None:
-    """``python -m storewise.session.faults.traffic_control FILE``: remove the class it names."""
-    path = Path(sys.argv[1])
-    if path.exists():
-        read_as(Class, path).remove()
-
-
 if __name__ == "__main__":
-    main()
+    # ADDRESS PORT: what a killed job has left.
+    restore_traffic(sys.argv[1], int(sys.argv[2]))

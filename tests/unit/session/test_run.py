@@ -37,7 +37,11 @@ def test_a_watched_trial_goes_on_while_its_run_lives_and_its_first_reason_stays(
     assert not liveness.abort(directory, liveness.Abort("second", failure=True))
     with pytest.raises(Aborted, match="first"):
         liveness.Watch(tmp_path, session).check()
-    assert sorted(p.name for p in directory.glob("[!.]*")) == ["abort", "owner.json", "session.json"]
+    assert sorted(p.name for p in directory.glob("[!.]*")) == [
+        "abort",
+        "owner.json",
+        "session.json",
+    ]
     (directory / "abort").unlink()
     watch = liveness.Watch(tmp_path, session)
     run.end()
