@@ -7,7 +7,6 @@ are when files are added: a file keeps its shard, only new ones are placed.
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_left, insort
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,12 +26,6 @@ from storewise.ssearch.inputs.table import (
     write_table,
 )
 
-#: Shards may differ this much (share of the mean) before files are exchanged between them.
-TOLERANCE = 0.01
-#: Exchanging is worth its time only where single files weigh; with many, LPT is even enough.
-_EXCHANGE_FILES = 20_000
-_EXCHANGES = 1_000
-
 _STATE_SCHEMA = pa.schema(
     [pa.field("digest", SHARDS_SCHEMA.field("digest").type), pa.field("shard", pa.int32())]
 )
@@ -48,9 +41,8 @@ def assign(
 
     A file in `previous` (digest -> shard) keeps its shard. The others go, heaviest first, onto the
     lightest shard (longest processing time first: R. L. Graham, SIAM J. Appl. Math. 17, 1969, whose
-    heaviest and lightest load differ by at most the heaviest file); then new files are moved or
-    exchanged between the heaviest and the lightest shard while that brings them closer than 1 %
-    of the mean. The result depends on the set of files, not on their order.
+    heaviest and lightest load differ by at most the heaviest file). The result depends on the set
+    of files, not on their order.
 
     Raises ValueError for n < 1 and for a `previous` shard outside 0..n-1.
     """
@@ -76,63 +68,7 @@ def assign(
         shards[index] = shard
         loads[shard] = load + sizes[index]
         heapq.heapreplace(lightest, (loads[shard], shard))
-    if len(new) <= _EXCHANGE_FILES:
-        _exchange(new, sizes, shards, loads)
     return shards
-
-
-def _exchange(
-    movable: Sequence[int], sizes: Sequence[int], shards: list[int], loads: list[int]
-) -> None:
-    """Evens out `loads` by moving or exchanging `movable` files; changes `shards` and `loads`."""
-    # Sorted (size, rank) per shard; the rank in `movable` makes equal sizes distinct.
-    held: list[list[tuple[int, int]]] = [[] for _ in loads]
-    for rank, index in enumerate(movable):
-        held[shards[index]].append((sizes[index], rank))
-    for one in held:
-        one.sort()
-    allowed = TOLERANCE * sum(loads) / len(loads)
-    for _ in range(_EXCHANGES):
-        heavy = max(range(len(loads)), key=loads.__getitem__)
-        light = min(range(len(loads)), key=loads.__getitem__)
-        gap = loads[heavy] - loads[light]
-        if gap <= allowed:
-            return
-        best = _best_exchange(held[heavy], held[light], gap)
-        if best is None:
-            return
-        heavier, lighter = best
-        for item, source, target in ((heavier, heavy, light), (lighter, light, heavy)):
-            if item is not None:
-                held[source].remove(item)
-                insort(held[target], item)
-                shards[movable[item[1]]] = target
-                loads[source] -= item[0]
-                loads[target] += item[0]
-
-
-_Item = tuple[int, int]
-
-
-def _best_exchange(
-    heavy: Sequence[_Item], light: Sequence[_Item], gap: int
-) -> tuple[_Item, _Item | None] | None:
-    """The file to give, and the one to take for it if any, that leave the smallest gap.
-
-    Moving a difference of d changes the gap to |gap - 2 d|: d = gap / 2 would close it. None where
-    nothing makes the gap smaller.
-    """
-    best: tuple[_Item, _Item | None] | None = None
-    smallest = gap
-    for heavier in heavy:
-        wanted = heavier[0] - gap // 2
-        at = bisect_left(light, (wanted, -1))
-        candidates: list[_Item | None] = [None, *light[max(at - 1, 0) : at + 1]]
-        for lighter in candidates:
-            left = abs(gap - 2 * (heavier[0] - (lighter[0] if lighter else 0)))
-            if left < smallest:
-                smallest, best = left, (heavier, lighter)
-    return best
 
 
 def write_shards(

@@ -83,13 +83,6 @@ def _pieces(hit: PackedHit) -> tuple[bytes, bytes | None, bytes | None]:
     return hit.seqid, hit.gene if hit.has_gene else None, hit.chr if hit.has_chr else None
 
 
-def plain(buffer: bytes, start: int) -> tuple[int, int]:
-    """The position behind the whole lines from buffer position `start` on that are not empty and
-    have no `>>>` in them, and how many they are."""
-    passed: tuple[int, int] = _core.plain(buffer, start)
-    return passed
-
-
 def bson(
     columns: Columns, digest: bytes, *, study_fields: bool
 ) -> tuple[list[bytes], list[bytes], list[bytes]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from storewise.errors import InputError
-from storewise.ssearch.parse import compiled
 from storewise.ssearch.parse.stream import ByteReader
 
 #: The longest line taken; the longest real ones hold a command line (a few hundred kB at most).
@@ -56,11 +55,6 @@ class Lines:
     def offset(self) -> int:
         """Byte position of the current line in the decompressed content."""
         return self._base + self.position
-
-    @property
-    def ended(self) -> bool:
-        """Whether the buffer holds the last bytes of the stream."""
-        return self._ended
 
     def error(
         self,
@@ -121,17 +115,13 @@ class Lines:
         `>>>` in them, as far as the buffer goes; whether there are any."""
         if not self.line:
             return False
-        passed = None
-        if compiled.CORE:
-            end, passed = compiled.plain(self.buffer, self.position)
-        else:
-            end = self.empty_line(len(self.buffer)) or self.buffer.rfind(b"\n") + 1
-            mark = self.buffer.find(b">>>", self.position, end)
-            if mark >= 0:
-                end = self.buffer.rfind(b"\n", self.position, mark) + 1
+        end = self._empty_line() or self.buffer.rfind(b"\n") + 1
+        mark = self.buffer.find(b">>>", self.position, end)
+        if mark >= 0:
+            end = self.buffer.rfind(b"\n", self.position, mark) + 1
         if end <= self.position:
             return False
-        self.jump(end, passed)
+        self.jump(end)
         return True
 
     def jump(self, position: int, passed: int | None = None) -> bytes | None:
@@ -148,20 +138,18 @@ class Lines:
         self._find()
         return self.line
 
-    def empty_line(self, end: int) -> int | None:
-        """Buffer position of the first empty line behind the current one and before `end`.
+    def _empty_line(self) -> int | None:
+        """Buffer position of the first empty line behind the current one.
 
         By pieces, with numpy: `bytes.find` of two newlines stumbles over each single one.
         """
+        end = len(self.buffer)
         for start in range(self.position, end - 1, _PIECE):
-            stop = min(start + _PIECE + 1, end)
-            newlines = (
-                np.frombuffer(self.buffer, np.uint8, count=stop - start, offset=start) == _NEWLINE
-            )
-            pairs = newlines[1:] & newlines[:-1]
-            first = int(pairs.argmax()) if len(pairs) else 0
-            if len(pairs) and pairs[first]:
-                return start + first + 1
+            count = min(_PIECE + 1, end - start)
+            newlines = np.frombuffer(self.buffer, np.uint8, count, start) == _NEWLINE
+            pairs = np.flatnonzero(newlines[1:] & newlines[:-1])
+            if len(pairs):
+                return start + int(pairs[0]) + 1
         return None
 
     def fill(self) -> bool:

@@ -127,13 +127,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             must(c.texts[i].ends[row] <= c.texts[i].ends[row + 1] &&
                      c.texts[i].ends[row + 1] <= room,
                  "the end of a text");
-    const char *behind = text;
-    ptrdiff_t plain = plain_lines(&behind, end);
-    must(behind >= text && behind <= end, "the end of plain lines");
-    must(behind == text || behind[-1] == '\n', "a whole line");
-    for (const char *p = text; p < behind; p++)
-        plain -= *p == '\n';
-    must(plain == 0, "the number of plain lines");
     Search search = {"0123456789ab", {"query", 5}};
     for (ptrdiff_t row = 0; row < taken.taken; row++)
         for (int kind = RNA; kind <= ALIGN; kind++) {

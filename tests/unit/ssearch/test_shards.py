@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storewise.errors import InputError
-from storewise.ssearch.inputs import shards as module
 from storewise.ssearch.inputs.manifest import load_manifest
 from storewise.ssearch.inputs.shards import (
     assign,
@@ -67,39 +66,6 @@ def test_balance_is_within_one_percent_where_files_are_small():
         mean = sum(sizes) / n
         loads = loads_of(assign(digests_for(sizes), sizes, n), sizes, n)
         assert max(abs(load - mean) for load in loads) <= 0.01 * mean
-
-
-def test_exchanges_find_what_heaviest_first_misses(monkeypatch):
-    # Heaviest first gives 8 + 5 + 4 and 7 + 6; the even split is 8 + 7 and 6 + 5 + 4.
-    sizes, heaviest_first = [8, 7, 6, 5, 4], [0, 1, 1, 0, 0]
-    for files, exchanges, found in ((5, 99, True), (4, 99, False), (5, 0, False)):
-        # Not where there are so many files that it would take long.
-        monkeypatch.setattr(module, "_EXCHANGE_FILES", files)
-        monkeypatch.setattr(module, "_EXCHANGES", exchanges)
-        shards = assign(digests_for(sizes), sizes, 2)
-        assert (shards != heaviest_first) == found
-        assert (loads_of(shards, sizes, 2) in ([15, 15],)) == found
-
-
-@pytest.mark.parametrize("kept", [0, 3])
-@given(seed=st.integers(0, 1 << 32), n=st.integers(2, 4))
-def test_no_move_or_exchange_would_make_it_more_even(kept, seed, n):
-    """Between the heaviest and the lightest shard, unless they are within one percent. Files of
-    an earlier run stay."""
-    sizes = random.Random(seed).choices(range(1, 1000), k=16)
-    digests = digests_for(sizes)
-    previous = {digest: at % n for at, digest in enumerate(digests[:kept])}
-    shards = assign(digests, sizes, n, previous)
-    assert all(shards[at] == at % n for at in range(min(kept, len(sizes))))
-    loads = loads_of(shards, sizes, n)
-    heavy, light = loads.index(max(loads)), loads.index(min(loads))
-    gap = loads[heavy] - loads[light]
-    if gap <= 0.01 * sum(loads) / n:
-        return
-    new = list(zip(shards, sizes, strict=True))[kept:]
-    for given_away in (size for shard, size in new if shard == heavy):
-        for taken in [0, *(size for shard, size in new if shard == light)]:
-            assert abs(gap - 2 * (given_away - taken)) >= gap
 
 
 def test_the_heaviest_files_go_first_onto_the_lightest_shard():

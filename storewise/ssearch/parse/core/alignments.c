@@ -532,17 +532,3 @@ Taken take_alignments(const char *p, const char *end, const Layout *layout, Colu
     taken.full = reader.full;
     return taken;
 }
-
-ptrdiff_t plain_lines(const char **p, const char *end)
-{
-    ptrdiff_t lines = 0;
-    const char *stop, *mark = *p;
-    while ((mark = mark < end ? memchr(mark, '>', (size_t)(end - mark)) : NULL) != NULL &&
-           !(end - mark >= 3 && mark[1] == '>' && mark[2] == '>'))
-        mark++;
-    while ((stop = line_end(*p, end)) != NULL && stop > *p && (mark == NULL || mark > stop)) {
-        *p = stop + 1;
-        lines++;
-    }
-    return lines;
-}

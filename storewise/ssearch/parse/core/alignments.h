@@ -81,7 +81,4 @@ typedef struct {
 Taken take_alignments(const char *p, const char *end, const Layout *layout, Columns *columns,
                       ptrdiff_t row, Hit *hit, LongFloat long_float);
 
-/* Moves `p` behind the whole lines that are not empty and have no `>>>` in them; how many. */
-ptrdiff_t plain_lines(const char **p, const char *end);
-
 #endif

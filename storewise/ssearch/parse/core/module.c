@@ -214,30 +214,7 @@ done:
     return result;
 }
 
-PyDoc_STRVAR(plain_doc, "plain(text, start) -> (end, lines): behind the whole lines from `start` on "
-                        "that are not empty and have no `>>>` in them");
-
-static PyObject *plain(PyObject *self, PyObject *args)
-{
-    (void)self;
-    Py_buffer text;
-    Py_ssize_t start;
-    if (!PyArg_ParseTuple(args, "y*n:plain", &text, &start))
-        return NULL;
-    if (start < 0 || start > text.len) {
-        PyBuffer_Release(&text);
-        PyErr_SetString(PyExc_ValueError, "a wrong place in the text");
-        return NULL;
-    }
-    const char *begin = text.buf, *p = begin + start;
-    ptrdiff_t lines = plain_lines(&p, begin + text.len);
-    PyObject *result = Py_BuildValue("nn", p - begin, lines);
-    PyBuffer_Release(&text);
-    return result;
-}
-
 static PyMethodDef methods[] = {
-    {"plain", plain, METH_VARARGS, plain_doc},
     {"take", take, METH_VARARGS, take_doc},
     {"bson", bson, METH_VARARGS, bson_doc},
     {NULL, NULL, 0, NULL},
