@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any
 
 from storewise.ssearch.parse.columns import FLOATS, INTEGERS, Columns, PackedHit, packed_hit
-from storewise.ssearch.parse.grammar import Layout
+from storewise.ssearch.parse.grammar import Layout, key_lines
 
 #: Environment variable that leaves the core out where it is 0.
 CORE_VARIABLE = "STOREWISE_CORE"
@@ -33,30 +33,17 @@ _core = _load()
 CORE = _core is not None
 
 _ROLES = (*INTEGERS, *FLOATS, "frame", "number", "exact", "ignored")
-_NUMBER, _EXACT, _IGNORED = (_ROLES.index(name) for name in _ROLES[-3:])
 _NO_HIT = (None, None, None)
 _Keys = tuple[tuple[bytes, int], ...]
 
 
 @lru_cache(maxsize=64)
 def _program(layout: Layout) -> tuple[_Keys, _Keys, _Keys, int, int]:
-    """A layout in the core's words."""
-    scores = tuple(
-        (b"; " + key + b":", _IGNORED if role is None else _ROLES.index(role))
-        for key, role in layout.keys
+    """A layout as the core takes it."""
+    scores, query, library = (
+        tuple((start, _ROLES.index(role)) for start, role in lines) for lines in key_lines(layout)
     )
-    sequences = []
-    for which, names in (("query", layout.query), ("library", layout.library)):
-        keys = []
-        for name in names:
-            if name.startswith(b"sq_type="):
-                keys.append((b"; sq_type: " + name[8:], _EXACT))
-            elif name in (b"al_start", b"al_stop"):
-                keys.append((b"; " + name + b":", _ROLES.index(f"{which}_{name[3:].decode()}")))
-            else:
-                keys.append((b"; " + name + b":", _NUMBER))
-        sequences.append(tuple(keys))
-    return scores, sequences[0], sequences[1], int(layout.consensus), layout.codes
+    return scores, query, library, int(layout.consensus), layout.codes
 
 
 def take(

@@ -44,7 +44,8 @@ def ids(digest: bytes, kind: Kind, start: int, count: int) -> npt.NDArray[np.uin
     return result
 
 
-def _id_list(digest: bytes, kind: Kind, columns: Columns) -> list[bytes]:
+def row_ids(digest: bytes, kind: Kind, columns: Columns) -> list[bytes]:
+    """The ids of all rows of columns."""
     found = ids(digest, kind, columns.first, len(columns))
     return cast(list[bytes], found.view(ID_TYPE).ravel().tolist())
 
@@ -85,7 +86,7 @@ def dicts_of(
 ) -> tuple[list[Document], list[Document], list[Document]]:
     """The rna, gs and align documents of whole columns, as dicts."""
     rna_ids, gs_ids, align_ids = (
-        _id_list(digest, kind, columns) for kind in (Kind.RNA, Kind.GS, Kind.ALIGN)
+        row_ids(digest, kind, columns) for kind in (Kind.RNA, Kind.GS, Kind.ALIGN)
     )
     parts: list[list[Document]] = []
     for kind, which, id_list in ((Kind.RNA, "query", rna_ids), (Kind.GS, "library", gs_ids)):

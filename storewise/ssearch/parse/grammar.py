@@ -133,6 +133,28 @@ class Layout(NamedTuple):
     codes: int
 
 
+def key_lines(layout: Layout) -> tuple[list[tuple[bytes, str]], ...]:
+    """The key lines of an alignment: of its scores, the query and the library sequence.
+
+    Each is the line up to its value and the field that it feeds, or what is checked of a value that
+    feeds none: "number", "exact" (the line has no value) or "ignored".
+    """
+    scores = [(b"; " + key + b":", role or "ignored") for key, role in layout.keys]
+    sequences = []
+    for which, names in (("query", layout.query), ("library", layout.library)):
+        lines = []
+        for name in names:
+            start = b"; " + name + b":"
+            if name.startswith(b"sq_type="):
+                lines.append((b"; sq_type: " + name[8:], "exact"))
+            elif name in (b"al_start", b"al_stop"):
+                lines.append((start, f"{which}_{name[3:].decode()}"))
+            else:
+                lines.append((start, "number"))
+        sequences.append(lines)
+    return scores, *sequences
+
+
 class QueryLine(NamedTuple):
     """What a query line says; `length` is None where it has none."""
 

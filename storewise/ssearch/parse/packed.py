@@ -1,27 +1,51 @@
 """Columns as BSON documents (https://bsonspec.org/spec.html).
 
-By the compiled core where it is there; else all fixed parts of a kind's documents as one array,
-the texts behind them.
+By the compiled core where it is there; else with `struct`: the fixed part of each document, then
+its texts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import chain, repeat
 from operator import add
-from typing import Any, cast
+from struct import Struct, error
+from typing import Any
 
 import numpy as np
 
-from storewise.documents import Kind
+from storewise.documents import ID_BYTES, Kind
 from storewise.ssearch.parse import compiled
 from storewise.ssearch.parse.columns import NO_INTEGER, Columns
-from storewise.ssearch.parse.documents import ID_TYPE, dicts_of, ids, to_bson
+from storewise.ssearch.parse.documents import dicts_of, row_ids, to_bson
 
 #: Texts of hits, which come again for each query.
-_REMEMBERED = 50_000
+_CACHED_HITS = 50_000
 _Packed = tuple[list[bytes], list[bytes], list[bytes]]
+
+#: BSON's type and the format of `struct` of a fixed value. The text of a TEXT element stands behind
+#: the fixed part; a LETTER is a string of one ASCII character and the NUL that ends it.
+_ID, _INT, _FLOAT, _NULL = (b"\x07", f"{ID_BYTES}s"), (b"\x10", "i"), (b"\x01", "d"), (b"\x0a", "")
+_TEXT, _LETTER = (b"\x02", "i"), (b"\x02", "i2s")
+_Type = tuple[bytes, str]
+
+#: Scores in the order of the align document: name, type and column.
+_SCORES = (
+    (b"b", _FLOAT, "bits"),
+    (b"e", _FLOAT, "expect"),
+    (b"s_w", _INT, "s_w"),
+    (b"f", _LETTER, "frame"),
+    (b"i", _FLOAT, "ident"),
+    (b"o", _INT, "overlap"),
+    (b"p", _INT, "score"),
+    (b"si", _FLOAT, "sim"),
+    (b"z", _FLOAT, "z"),
+)
+
+
+class _OtherLayoutError(Exception):
+    """Raised where documents of one kind differ in the layout of their fixed parts."""
 
 
 def bson_of(columns: Columns, digest: bytes, *, study_fields: bool) -> _Packed:
@@ -32,8 +56,8 @@ def bson_of(columns: Columns, digest: bytes, *, study_fields: bool) -> _Packed:
         return compiled.bson(columns, digest, study_fields=study_fields)
     try:
         return _pack(columns, digest, study_fields=study_fields)
-    except OverflowError:
-        # A number beyond 32 bits is an int64 in BSON, and a null has no value: other layouts.
+    except (_OtherLayoutError, error):
+        # A number beyond 32 bits is an int64 in BSON, and a null has no value.
         rna, gs, align = dicts_of(columns, digest, study_fields=study_fields)
         return list(map(to_bson, rna)), list(map(to_bson, gs)), list(map(to_bson, align))
 
@@ -49,91 +73,31 @@ def _element(name: bytes, value: bytes | None) -> bytes:
     return b"\x02" + name + b"\0" + _string(value)
 
 
-_ID, _INT, _FLOAT, _CHARACTER, _TEXT = ID_TYPE, "<i4", "<f8", "S1", "text"
-_INT_MAX = (1 << 31) - 1
-_BSON_TYPES = {
-    _ID: b"\x07",
-    _INT: b"\x10",
-    _FLOAT: b"\x01",
-    _CHARACTER: b"\x02",
-    _TEXT: b"\x02",
-    None: b"\x0a",
-}
+def _documents(
+    elements: Iterable[tuple[bytes, _Type, tuple[Iterable[Any], ...]]], tails: list[bytes]
+) -> list[bytes]:
+    """Documents of `elements` (name, type and values of the fixed part), each with its tail.
 
-
-class _Packer:
-    """Fixed parts of BSON documents (https://bsonspec.org/spec.html), packed as one array.
-
-    An array of records whose constant bytes (types and names of the elements) are copied from a
-    template and whose values are set column by column.
+    Raises struct.error where a number does not fit into 32 bits.
     """
-
-    def __init__(self, fields: Iterable[tuple[bytes, str | None]]) -> None:
-        """`fields` are (name, format of the value); `_TEXT` is the length of a string whose bytes
-        come behind the fixed part, `_CHARACTER` a string of one ASCII character, None a null.
-        """
-        template = bytearray(4)
-        names, formats, offsets = ["size"], [_INT], [0]
-        for name, form in fields:
-            template += _BSON_TYPES[form] + name + b"\0"
-            if form is None:
-                continue
-            if form == _CHARACTER:
-                template += (2).to_bytes(4, "little")
-            names.append(name.decode())
-            formats.append(_INT if form == _TEXT else form)
-            offsets.append(len(template))
-            template += bytes(np.dtype(formats[-1]).itemsize)
-            if form == _CHARACTER:
-                template += b"\0"
-        self.size = len(template)
-        self._template = bytes(template)
-        self._names = names
-        self._dtype = np.dtype(
-            {"names": names, "formats": formats, "offsets": offsets, "itemsize": self.size}
-        )
-
-    def pack(self, *columns: Any) -> list[bytes]:
-        """The fixed parts, from the whole documents' sizes and the fields that are not null.
-
-        Raises OverflowError where a number does not fit into 32 bits.
-        """
-        records = np.frombuffer(bytearray(self._template * len(columns[0])), self._dtype)
-        for name, column in zip(self._names, columns, strict=True):
-            # From an array (not from a list) numpy would take the lower half in silence.
-            if (
-                isinstance(column, np.ndarray)
-                and column.dtype == np.int64
-                and (column.max() > _INT_MAX or column.min() < -_INT_MAX)
-            ):
-                raise OverflowError(name)
-            records[name] = column
-        return cast(list[bytes], records.view(f"V{self.size}").tolist())
+    form = "<i"
+    columns: list[Iterable[Any]] = []
+    for name, (kind, value_form), values in elements:
+        start = kind + name + b"\0"
+        form += f"{len(start)}s{value_form}"
+        columns += [repeat(start), *values]
+    layout = Struct(form)
+    sizes = [layout.size + len(tail) for tail in tails]
+    return list(map(add, map(layout.pack, sizes, *columns), tails))
 
 
-_SEQUENCE_PACKER = _Packer(
-    ((b"_id", _ID), (b"t", _INT), (b"b", _INT), (b"e", _INT), (b"l", _INT), (b"s", _TEXT))
-)
-_ALIGN_FIELDS = (
-    (b"b", _FLOAT, "bits"),
-    (b"e", _FLOAT, "expect"),
-    (b"s_w", _INT, "s_w"),
-    (b"f", _CHARACTER, "frame"),
-    (b"i", _FLOAT, "ident"),
-    (b"o", _INT, "overlap"),
-    (b"p", _INT, "score"),
-    (b"si", _FLOAT, "sim"),
-    (b"z", _FLOAT, "z"),
-)
-
-
-@lru_cache(maxsize=_REMEMBERED)
+@lru_cache(maxsize=_CACHED_HITS)
 def _seqid(value: bytes) -> bytes:
     """What ends the string before it, and the element `seqid`."""
     return b"\0\x02seqid\0" + _string(value)
 
 
-@lru_cache(maxsize=_REMEMBERED)
+@lru_cache(maxsize=_CACHED_HITS)
 def _names(gene: bytes, chromosome: bytes, has_gene: int, has_chr: int) -> bytes:
     """The elements `gene` and `chr`, and the end of the document."""
     return (
@@ -144,96 +108,75 @@ def _names(gene: bytes, chromosome: bytes, has_gene: int, has_chr: int) -> bytes
 
 
 def _pack(columns: Columns, digest: bytes, *, study_fields: bool) -> _Packed:
-    rows = len(columns)
-    own = [
-        ids(digest, kind, columns.first, rows).view(_ID).ravel()
-        for kind in (Kind.RNA, Kind.GS, Kind.ALIGN)
-    ]
+    kinds = (Kind.RNA, Kind.GS, Kind.ALIGN)
+    rna, gs, align = (row_ids(digest, kind, columns) for kind in kinds)
     tasks = list(columns.repeated(lambda run: b"\x07ti\0" + run.task + b"\0"))
-    ends = chain.from_iterable(repeat(b"\0" + task, count) for task, count in tasks)
-    rna = _sequences(columns, "query", own[0], Kind.RNA.code, list(ends))
-    ends = chain.from_iterable(repeat(task, count) for task, count in tasks)
-    tails = list(map(add, map(_seqid, columns.text("seqid").texts(rows)), ends))
-    gs = _sequences(columns, "library", own[1], Kind.GS.code, tails)
-    return rna, gs, _aligns(columns, own, study_fields=study_fields)
+    seqids = map(_seqid, columns.text("seqid").texts(len(columns)))
+    return (
+        _sequences(columns, "query", Kind.RNA, rna, map(b"\0".__add__, _each(tasks))),
+        _sequences(columns, "library", Kind.GS, gs, map(add, seqids, _each(tasks))),
+        _documents(
+            (
+                (b"_id", _ID, (align,)),
+                (b"t", _INT, (repeat(Kind.ALIGN.code),)),
+                *((name, *_values(columns, form, column)) for name, form, column in _SCORES),
+                (b"rna", _ID, (rna,)),
+                (b"gs", _ID, (gs,)),
+                (b"ti", _ID, (_each(columns.repeated(lambda run: run.task)),)),
+            ),
+            [b"\0"] * len(columns) if study_fields else _texts(columns),
+        ),
+    )
+
+
+def _each(runs: Iterable[tuple[bytes, int]]) -> Iterator[bytes]:
+    """The value of each row from those of runs."""
+    return chain.from_iterable(repeat(value, count) for value, count in runs)
 
 
 def _sequences(
-    columns: Columns, which: str, own: Any, code: int, tails: list[bytes]
+    columns: Columns, which: str, kind: Kind, own: list[bytes], ends: Iterable[bytes]
 ) -> list[bytes]:
     start, stop = columns.integer(f"{which}_start"), columns.integer(f"{which}_stop")
     sequences = columns.text(which).texts(len(columns))
-    ends = list(map(add, sequences, tails))
-    widths = np.diff(columns.text(which).ends[: len(columns) + 1])
-    heads = _SEQUENCE_PACKER.pack(
-        widths + np.fromiter(map(len, tails), np.int32, len(tails)) + _SEQUENCE_PACKER.size,
-        own,
-        code,
-        start,
-        stop,
-        np.abs(stop - start),
-        widths + 1,
+    elements = (
+        (b"_id", _ID, (own,)),
+        (b"t", _INT, (repeat(kind.code),)),
+        (b"b", _INT, (start.tolist(),)),
+        (b"e", _INT, (stop.tolist(),)),
+        (b"l", _INT, (np.abs(stop - start).tolist(),)),
+        (b"s", _TEXT, ([len(sequence) + 1 for sequence in sequences],)),
     )
-    return list(map(add, heads, ends))
+    return _documents(elements, list(map(add, sequences, ends)))
 
 
-def _aligns(columns: Columns, own: list[Any], *, study_fields: bool) -> list[bytes]:
-    rows = len(columns)
-    values: list[Any] = []
-    present: list[bool] = []
-    for _, form, name in _ALIGN_FIELDS:
-        if form == _CHARACTER:
-            value: Any = columns.frame[:rows]
-            missing = value == 0
-            value = value.view("S1")
-        elif form == _FLOAT:
-            value = columns.real(name)
-            missing = np.isnan(value)
-        else:
-            value = columns.integer(name)
-            missing = value == NO_INTEGER
-        there = not missing.any()
-        if not there and not missing.all():
-            raise OverflowError(name)
-        present.append(there)
-        if there:
-            values.append(value)
-    if study_fields:
-        tails = [b"\0"] * rows
+def _values(columns: Columns, form: _Type, column: str) -> tuple[_Type, tuple[Iterable[Any], ...]]:
+    """Type and values of a score; `_OtherLayoutError` where only some rows have it."""
+    if form is _LETTER:
+        values: Any = columns.frame[: len(columns)]
+        missing = values == 0
+        values = values.view("S1")
+    elif form is _FLOAT:
+        values = columns.real(column)
+        missing = np.isnan(values)
     else:
-        named = map(
-            _names,
-            columns.text("gene").texts(rows),
-            columns.text("chr").texts(rows),
-            *columns.has[:, :rows].tolist(),
-        )
-        queries = chain.from_iterable(
-            repeat(_element(b"q", query), count)
-            for query, count in columns.repeated(lambda run: run.query.encode())
-        )
-        tails = list(map(add, queries, named))
-    packer = _align_packer(tuple(present))
-    tasks = np.concatenate(
-        [np.full(count, np.void(task)) for task, count in columns.repeated(lambda run: run.task)]
-    )
-    heads = packer.pack(
-        np.fromiter(map(len, tails), np.int32, rows) + packer.size,
-        own[2],
-        Kind.ALIGN.code,
-        *values,
-        own[0],
-        own[1],
-        tasks,
-    )
-    return list(map(add, heads, tails))
+        values = columns.integer(column)
+        missing = values == NO_INTEGER
+    if missing.all():
+        return _NULL, ()
+    if missing.any():
+        raise _OtherLayoutError
+    return form, ((repeat(2),) if form is _LETTER else ()) + (values.tolist(),)
 
 
-@lru_cache
-def _align_packer(present: tuple[bool, ...]) -> _Packer:
-    optional = (
-        (name, form if there else None)
-        for (name, form, _), there in zip(_ALIGN_FIELDS, present, strict=True)
+def _texts(columns: Columns) -> list[bytes]:
+    """The elements `q`, `gene` and `chr` of each row, and the end of its document."""
+    rows = len(columns)
+    names = map(
+        _names,
+        columns.text("gene").texts(rows),
+        columns.text("chr").texts(rows),
+        *columns.has[:, :rows].tolist(),
     )
-    return _Packer(
-        ((b"_id", _ID), (b"t", _INT), *optional, (b"rna", _ID), (b"gs", _ID), (b"ti", _ID))
-    )
+    queries = columns.repeated(lambda run: _element(b"q", run.query.encode()))
+    return list(map(add, _each(queries), names))

@@ -78,10 +78,6 @@ class DocumentReader:
             raise ValueError(f"encoding {encoding!r} is not one of {', '.join(get_args(Encoding))}")
         if alignments_per_batch < 1 or chunk_bytes < 1:
             raise ValueError("alignments_per_batch and chunk_bytes must be at least 1")
-        self.counts = Counts()
-        self.program: str | None = None
-        self.version: str | None = None
-        self.fast_alignments = 0
         self._source = source
         self._name = name or source_name(source)
         self._digest = digest
@@ -89,16 +85,24 @@ class DocumentReader:
         self._study = study_fields
         self._per_batch = alignments_per_batch
         self._chunk = chunk_bytes
+        self._fast = FastReader()
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begins at the start of the file."""
+        self.counts = Counts()
+        self.program: str | None = None
+        self.version: str | None = None
+        self.fast_alignments = 0
         self._tasks: list[Document] = []
-        self._columns = Columns(alignments_per_batch, 0)
-        # Of the search and query that are being read:
+        self._tasks_made = 0
+        self._columns = Columns(self._per_batch, 0)
         self._frame = Frame()
+        self._repeated = RepeatedStatistics()
+        # Of the search that is being read:
         self._current_program = ""
         self._preamble: dict[str, str] = {}
         self._library = ""
-        self._tasks_made = 0
-        self._fast = FastReader()
-        self._repeated = RepeatedStatistics()
         self._keys = SearchKeys()
 
     def __iter__(self) -> Iterator[DocumentBatch]:
@@ -115,15 +119,7 @@ class DocumentReader:
     def _read(self) -> Iterator[tuple[int, str]]:
         """Reads batches into `_tasks` and `_columns`; yields the position in the file and the
         program of each. All alignments of a batch are from one program."""
-        self.counts = Counts()
-        self.program = self.version = None
-        self.fast_alignments = 0
-        self._frame = Frame()
-        self._current_program = ""
-        self._tasks_made = 0
-        self._repeated = RepeatedStatistics()
-        self._tasks = []
-        self._columns = Columns(self._per_batch, 0)
+        self._begin()
         with open_input(self._source) as stream:
             try:
                 lines = Lines(stream, self._name, self._chunk)

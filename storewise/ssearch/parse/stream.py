@@ -78,16 +78,6 @@ class _Plain:
         self._name = name
         self._offset = 0
 
-    def peek(self, size: int) -> bytes:
-        """The next `size` bytes; none where they are not there before they are read."""
-        if not isinstance(self._raw, io.BufferedReader):
-            return b""
-        try:
-            head = self._raw.peek(size)[:size]
-        except OSError as error:
-            raise unreadable(self._name, error, self._offset) from error
-        return head if len(head) == size else b""
-
     def read(self, size: int, /) -> bytes:
         if self._head:
             data, self._head = self._head[:size], self._head[size:]
@@ -267,16 +257,11 @@ def _gzip() -> _Decompressor:
 
 def _content(raw: _Raw, name: str) -> ByteReader:
     start = _Plain(raw, b"", name)
-    # What is only looked at has not to be put back, which would copy all that is read next.
-    head = start.peek(len(ZSTD_MAGIC))
-    read = b""
-    while len(head) < len(ZSTD_MAGIC):
-        more = start.read(len(ZSTD_MAGIC) - len(read))
-        if not more:
-            break
-        head = read = read + more
+    head = b""
+    while len(head) < len(ZSTD_MAGIC) and (more := start.read(len(ZSTD_MAGIC) - len(head))):
+        head += more
     _refuse_unread(head, name)
-    plain = _Plain(raw, read, name)
+    plain = _Plain(raw, head, name)
     if head[:2] == GZIP_MAGIC:
         return _Members(plain, "gzip", name, _gzip)
     if head == ZSTD_MAGIC or (head[1:] == _ZSTD_SKIPPABLE and 0x50 <= head[0] <= 0x5F):

@@ -23,9 +23,10 @@ from storewise.ssearch.parse.columns import (
     Integers,
     packed_hit,
 )
-from storewise.ssearch.parse.grammar import CODE_KEY, Layout
+from storewise.ssearch.parse.grammar import CODE_KEY, Layout, key_lines
 
 Flags = npt.NDArray[np.bool_]
+_FIELDS = frozenset((*INTEGERS, *FLOATS, "frame"))
 _NEWLINE, _BLANK, _MARK, _SEMICOLON, _MINUS, _ZERO, _NINE, _FORWARD, _REVERSE = b"\n >;-09fr"
 _RESIDUES = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz*/\\-"
 _NOT_CONSENSUS = b";>0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -87,20 +88,12 @@ class _Keys(NamedTuple):
 
 @lru_cache(maxsize=64)
 def _keys(layout: Layout) -> _Keys:
-    starts = [b"; " + key + b":" for key, _ in layout.keys]
-    roles = {role: i for i, (_, role) in enumerate(layout.keys) if role is not None}
-    numbers, exact = [], []
-    for which, names in (("query", layout.query), ("library", layout.library)):
-        for name in names:
-            if name.startswith(b"sq_type="):
-                exact.append(len(starts))
-                starts.append(b"; sq_type: " + name[8:])
-                continue
-            if name in (b"al_start", b"al_stop"):
-                roles[f"{which}_{name[3:].decode()}"] = len(starts)
-            else:
-                numbers.append(len(starts))
-            starts.append(b"; " + name + b":")
+    lines = [line for part in key_lines(layout) for line in part]
+    starts = [start for start, _ in lines]
+    roles = {role: i for i, (_, role) in enumerate(lines) if role in _FIELDS}
+    numbers, exact = (
+        [i for i, (_, role) in enumerate(lines) if role == check] for check in ("number", "exact")
+    )
     longest = np.full((len(starts), 1), np.iinfo(np.int64).max)
     for role, row in roles.items():
         longest[row] = _LONGEST_FLOAT if role in FLOATS else _LONGEST_INTEGER
