@@ -1,6 +1,6 @@
 """A trial with 14 nodes and 1,000 workers on this host: what the workflow itself costs by stage.
 
-    python benchmarks/cluster.py [--workers 1000] [--nodes 14] [--per-job 1] [--arrays]
+    python benchmarks/cluster.py [--workers 1000] [--nodes 14] [--per-job 1]
         [--qsub-seconds 0.1] [--job-seconds 4] [--directory DIR] [--json FILE]
 
 The study, its plan, Snakemake and the executor plugin for PBS are the real ones, and so is all that
@@ -154,7 +154,6 @@ def run(work: Path, options: Any) -> tuple[dict[str, Any], Memory]:
     command += ["--snakefile", str(ROOT / "Snakefile")]
     command += ["--directory", str(work), "--executor", "pbs", "--jobs", str(jobs)]
     command += ["--config", f"study={study}"]
-    command += ["--pbs-arrays", "load,phase,node"] if options.arrays else []
     said: list[tuple[float, str]] = []
     memory = Memory()
     with scheduler(work, jobs, study, environment, options) as pbs:
@@ -193,7 +192,7 @@ class Jobs:
     submitted: list[float] = field(default_factory=list)
     started: list[float] = field(default_factory=list)
     ended: list[float] = field(default_factory=list)
-    tasks: int = 0
+    jobs: int = 0
 
     @property
     def first(self) -> float:
@@ -212,18 +211,12 @@ def read_journal(path: Path) -> tuple[dict[str, Jobs], list[dict[str, Any]]]:
             rule = values.get("phase", rule)
             rules[event["what"]] = rule
             jobs.setdefault(rule, Jobs()).submitted.append(event["at"])
-            jobs[rule].tasks += event["tasks"]
+            jobs[rule].jobs += 1
         elif event["event"] in ("started", "ended"):
-            whole = _array_of(event["what"])
-            getattr(jobs[rules[whole]], event["event"]).append(event["at"])
+            getattr(jobs[rules[event["what"]]], event["event"]).append(event["at"])
             if event.get("status"):
                 sys.exit(f"job {event['what']} ({event['name']}) ended with {event['status']}")
     return jobs, events
-
-
-def _array_of(job_id: str) -> str:
-    head, bracket, tail = job_id.partition("[")
-    return f"{head}[{tail[tail.index(']') :]}" if bracket else job_id
 
 
 def stages(work: Path, times: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, Any]]:
@@ -271,7 +264,7 @@ def stages(work: Path, times: Mapping[str, Any]) -> tuple[dict[str, float], dict
     calls = Counter(event["event"] for event in events)
     seconds["jobs, computing"] = next(e["what"] for e in events if e["event"] == "computed")
     numbers = {
-        "jobs": sum(one.tasks for one in jobs.values()),
+        "jobs": sum(one.jobs for one in jobs.values()),
         "qsub": calls["submitted"],
         "qstat": calls["qstat"],
     }
@@ -283,7 +276,6 @@ def main() -> None:
     arguments.add_argument("--workers", type=int, default=1000)
     arguments.add_argument("--nodes", type=int, default=14)
     arguments.add_argument("--per-job", type=int, default=1, help="the study's workers_per_job")
-    arguments.add_argument("--arrays", action="store_true", help="job arrays of the plugin")
     arguments.add_argument("--qsub-seconds", type=float, default=0.1)
     arguments.add_argument("--job-seconds", type=float, default=4.0)
     arguments.add_argument(
@@ -305,7 +297,6 @@ def main() -> None:
         "workers": options.workers,
         "nodes": options.nodes,
         "workers_per_job": options.per_job,
-        "arrays": options.arrays,
         "qsub_seconds": options.qsub_seconds,
         "job_seconds": options.job_seconds,
         "nice": options.nice,

@@ -21,6 +21,7 @@ from storewise.run.retries import (
     lost_trials,
     next_pass_command,
 )
+from storewise.schedulers import pbs
 from storewise.schedulers.jobs import RunJobs
 from storewise.schedulers.queue import present as in_queue
 from storewise.session.coordination.liveness import Abort
@@ -83,7 +84,7 @@ class Events(logging.Handler):
         elif event == LogEvent.JOB_FINISHED:
             jobs.job_finished(str(record.job_id))
         elif event is None:
-            jobs.message(str(record.msg))
+            jobs.message(str(record.msg), pbs.report_of(vars(record)))
 
 
 def failed_job(report):
@@ -93,6 +94,7 @@ def failed_job(report):
         outputs=[str(path) for path in report["output"] or []],
         logs=[str(path) for path in report["log"] or []],
         message=str(report["rule_msg"] or ""),
+        pbs_report=pbs.report_of(report),
     )
 
 

@@ -59,7 +59,6 @@ OPERATIONS = 200
 #: Workers that write at the same time.
 WRITERS = 16
 _TARGET = re.compile(r"--target-jobs '?([^\s']+)")
-_TASKS = re.compile(r"^/bin/sh (\S+)/task\.\"\$PBS_ARRAY_INDEX\"$", re.MULTILINE)
 _MARK = re.compile(r"^echo \$\$ > (.+)\.started$", re.MULTILINE)
 
 
@@ -75,26 +74,16 @@ class Journal:
 
 
 def target_of(script: str) -> str:
-    """What a job makes: its rule, and its wildcards after a colon. Of an array: its first task."""
-    if tasks := _TASKS.search(script):
-        script = (Path(shlex.split(tasks[1])[0]) / "task.0").read_text()
+    """What a job makes: its rule, and its wildcards after a colon."""
     target = _TARGET.search(script)
     return target[1] if target else ""
 
 
-def stub_of(script: str, index: int | None) -> tuple[str, dict[str, str], Path, Path] | None:
+def stub_of(script: str) -> tuple[str, dict[str, str], Path, Path] | None:
     """The rule of a job that is run here, its wildcards, its mark and its directory; None for a job
-    whose script is run.
-
-    `index` is the number of a task of an array.
-    """
-    content = script
-    if index is not None:
-        tasks = _TASKS.search(script)
-        assert tasks is not None
-        content = (Path(shlex.split(tasks[1])[0]) / f"task.{index}").read_text()
-    mark = _MARK.search(content)
-    rule, _, wildcards = target_of(content).partition(":")
+    whose script is run."""
+    mark = _MARK.search(script)
+    rule, _, wildcards = target_of(script).partition(":")
     if mark is None or rule not in {"load", "phase", "node"}:
         return None
     values = dict(pair.split("=", 1) for pair in wildcards.split(","))

@@ -37,13 +37,12 @@ VARIABLES = ",".join(f"PBS_O_VARIABLE_{n}=/a/directory/of/a/user/of/the/cluster"
 
 @dataclass(slots=True)
 class Job:
-    """A job, or a task of an array."""
+    """A job."""
 
     id: str
     name: str
     script: str
     output: str
-    index: int | None
     state: str = "Q"
     pid: int = 0
     exit: int | None = None
@@ -57,7 +56,6 @@ class Scheduler:
         self.directory, self.slots, self.stubs = directory, slots, stubs
         self.journal = Journal(directory / "journal")
         self.jobs: dict[str, Job] = {}
-        self.arrays: dict[str, list[str]] = {}
         self.waiting: deque[Job] = deque()
         self.running: dict[int, Job] = {}
         self.number = 0
@@ -96,58 +94,42 @@ class Scheduler:
         options = dict(pairwise(words))
         self.number += 1
         text = Path(script).read_text()
-        output, name = options.get("-o", ""), options.get("-N", "STDIN")
-        if tasks := options.get("-J"):
-            job_id = f"{self.number}[].standin"
-            numbers: list[int | None] = list(range(int(tasks.partition("-")[2]) + 1))
-        else:
-            job_id, numbers = f"{self.number}.standin", [None]
-        for index in numbers:
-            one = job_id if index is None else f"{self.number}[{index}].standin"
-            log = output.replace("^array_index^", str(index))
-            self.jobs[one] = job = Job(one, name, text, log, index)
-            self.arrays.setdefault(job_id, []).append(one)
-            self.waiting.append(job)
-        target = target_of(text)
-        self.journal.write("submitted", job_id, name=name, tasks=len(numbers), target=target)
+        job_id, name = f"{self.number}.standin", options.get("-N", "STDIN")
+        self.jobs[job_id] = job = Job(job_id, name, text, options.get("-o", ""))
+        self.waiting.append(job)
+        self.journal.write("submitted", job_id, name=name, target=target_of(text))
         return 0, f"{job_id}\n", ""
 
     def qstat(self, words: list[str], directory: str) -> tuple[int, str, str]:
         self.journal.write("qstat", len(words))
-        if "--version" in words:
-            return 0, "pbs_version = 23.06.06\n", ""
         ids = [word for word in words if word[0].isdigit()]
-        jobs = [self.jobs[one] for job_id in ids for one in self.arrays.get(job_id, [])]
-        if "json" in words:
-            # The first job only, as OpenPBS since December 2023.
-            found = {job.id: {"job_state": job.state} for job in jobs[:1]}
-            return 0, json.dumps({"Jobs": found}), ""
-        unknown = [job_id for job_id in ids if job_id not in self.arrays]
+        jobs = [self.jobs[job_id] for job_id in ids if job_id in self.jobs]
+        unknown = [job_id for job_id in ids if job_id not in self.jobs]
         errors = "".join(f"qstat: Unknown Job Id {job_id}\n" for job_id in unknown)
         return (153 if unknown else 0), "".join(map(_block, jobs)), errors
 
     def qdel(self, words: list[str], directory: str) -> tuple[int, str, str]:
         for job_id in words:
-            for one in self.arrays.get(job_id, [job_id] if job_id in self.jobs else []):
-                job = self.jobs[one]
-                job.deleted = True
-                if job.state == "R":
-                    _kill(job.pid, signal.SIGTERM)
-                elif job.state == "Q":
-                    self.waiting.remove(job)
-                    job.state, job.exit = "F", DELETED
+            if (job := self.jobs.get(job_id)) is None:
+                continue
+            job.deleted = True
+            if job.state == "R":
+                _kill(job.pid, signal.SIGTERM)
+            elif job.state == "Q":
+                self.waiting.remove(job)
+                job.state, job.exit = "F", DELETED
         return 0, "", ""
 
     def qselect(self, words: list[str], directory: str) -> tuple[int, str, str]:
         name = words[words.index("-N") + 1]
-        found = [i for i, ones in self.arrays.items() if self.jobs[ones[0]].name == name]
-        return 0, "".join(f"{job_id}\n" for job_id in found), ""
+        return 0, "".join(f"{job.id}\n" for job in self.jobs.values() if job.name == name), ""
 
     def pbsnodes(self, words: list[str], directory: str) -> tuple[int, str, str]:
         if "-l" in words:
             return 0, "", ""
         has = {"host": "n1", "ncpus": self.slots, "mem": "1024gb"}
-        return 0, json.dumps({"nodes": {"n1": {"state": "free", "resources_available": has}}}), ""
+        lines = [f"     resources_available.{key} = {value}" for key, value in has.items()]
+        return 0, "\n".join(["n1", "     state = free", *lines, "", ""]), ""
 
     # The jobs.
 
@@ -165,7 +147,7 @@ class Scheduler:
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
                 signal.signal(number, signal.SIG_DFL)
             os.setsid()
-            stub = stub_of(job.script, job.index)
+            stub = stub_of(job.script)
             # A thousand that compute at once would leave nothing to Snakemake, nor to others.
             os.setpriority(os.PRIO_PROCESS, 0, 0 if stub is None else WORKER_NICE)
             self.server.close()
@@ -174,8 +156,6 @@ class Scheduler:
                 os.dup2(log, number)
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             os.environ |= {"PBS_JOBID": job.id, "PBS_ENVIRONMENT": "PBS_BATCH"}
-            if job.index is not None:
-                os.environ["PBS_ARRAY_INDEX"] = str(job.index)
             if stub is None:
                 os.execv("/bin/sh", ["/bin/sh", "-c", job.script])
             status = self.stubs.run(*stub, self.journal)

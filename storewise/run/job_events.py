@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from storewise.errors import ConfigError
@@ -47,6 +47,8 @@ class FailedJob:
     logs: Sequence[str]
     message: str
     """What the executor says of it; empty where it says nothing."""
+    pbs_report: pbs.Report = field(default_factory=dict)
+    """The report of the executor for PBS; empty with another one."""
 
     @property
     def log(self) -> str:
@@ -115,8 +117,6 @@ class RunEvents(ScriptExits):
         #: By Snakemake's id of a job: its trial (a group's, for those in it), and its group's id.
         self._trials: dict[str, str] = {}
         self._groups: dict[str, str] = {}
-        #: By thread, what it has last said of a failed group.
-        self._said: dict[int, str] = {}
 
     def start(
         self,
@@ -174,16 +174,13 @@ class RunEvents(ScriptExits):
     def job_finished(self, jobid: str) -> None:
         self._jobs.ended(self._groups.get(jobid, jobid))
 
-    def message(self, text: str) -> None:
-        """A message of an executor."""
+    def message(self, text: str, report: pbs.Report) -> None:
+        """A message of an executor, with the report of the one for PBS."""
         if name := slurm.run_name(text):
             self._jobs.submitted(name, ClusterJob(name, SLURM_RUN))
             self._in_background(lambda: self._watch_queue(slurm.Waiting(name)))
-        elif pbs.failed_job(text) or pbs.refusal(text):
-            # Of a group. The same thread reports next which jobs it had.
-            self._said[threading.get_ident()] = text
-        elif job := pbs.submitted_job(text):
-            self._submitted(*job, PBS)
+        elif report.get("event") == "submitted":
+            self._submitted(report["jobid"], report["id"], PBS)
         elif job := slurm.submitted_job(text):
             self._submitted(*job, SLURM)
 
@@ -192,11 +189,10 @@ class RunEvents(ScriptExits):
         self._run.record_jobs()
 
     def other_job_failed(self, job: FailedJob) -> None:
-        in_pbs = pbs.failed_job(job.message)
-        if refused := pbs.refusal(job.message) or slurm.refusal(job.message):
+        if refused := pbs.refusal(job.pbs_report) or slurm.refusal(job.message):
             say(f"the job `{job.rule_name}` was refused: {refused}")
-        elif in_pbs and in_pbs.cause:
-            say(f"the job `{job.rule_name}` failed; {in_pbs.cause}; its log is {in_pbs.log}")
+        elif cause := pbs.cause(job.pbs_report):
+            say(f"the job `{job.rule_name}` failed; {cause}; its log is {job.pbs_report['log']}")
         else:
             say(
                 f"the job `{job.rule_name}` failed" + (f"; its log is {job.log}" if job.log else "")
@@ -206,14 +202,14 @@ class RunEvents(ScriptExits):
         self, job: FailedJob, trial: str, status: int | None, killed: Abort | None
     ) -> None:
         live = self.results / LIVE / trial
-        message = job.message or self._said.get(threading.get_ident(), "")
-        in_pbs, lost = pbs.failed_job(message), slurm.host_was_lost(message)
         process = members(live).get(job.name)
-        host = in_pbs.lost_host if in_pbs else process.host if process and lost else ""
-        in_slurm, by_slurm = slurm.end_of_job(message)
+        host = job.pbs_report.get("host", "")
+        if process and slurm.host_was_lost(job.message):
+            host = process.host
+        in_slurm, by_slurm = slurm.end_of_job(job.message)
         self.job_finished(job.jobid)
-        why = reason_of(killed, job, message, status, host)
-        cause = in_pbs.cause if in_pbs else in_slurm if by_slurm else ""
+        why = reason_of(killed, job, status, host)
+        cause = pbs.cause(job.pbs_report) or (in_slurm if by_slurm else "")
         failure = self._run.job_failed(trial, why, job=job.name, scheduler=cause)
         if failure is not None:
             tell(failure)
@@ -257,12 +253,10 @@ def tell(failure: Failure) -> None:
     say(f"trial {failure.trial} ended: {failure.reason}")
 
 
-def reason_of(
-    killed: Abort | None, job: FailedJob, message: str, status: int | None, host: str
-) -> Abort:
-    """Why a job of a trial failed, from all that is known of it: the executor's `message`, its
-    script's exit `status`, and the `host` that the scheduler has lost."""
-    name, log, in_pbs = job.name, job.log, pbs.failed_job(message)
+def reason_of(killed: Abort | None, job: FailedJob, status: int | None, host: str) -> Abort:
+    """Why a job of a trial failed: `status` is its script's exit status, `host` the one that the
+    scheduler has lost."""
+    name, log, message, report = job.name, job.log, job.message, job.pbs_report
     if slurm.host_was_lost(message):
         return Abort(
             f"{job.rule_name} lost its host{f' {host}' if host else ''}: Slurm says that it is "
@@ -270,14 +264,14 @@ def reason_of(
             True,
             log,
         )
-    if refused := slurm.refusal(message) or pbs.refusal(message):
+    if refused := slurm.refusal(message) or pbs.refusal(report):
         # It never ran: a log that is there is of an earlier run.
         return Abort(f"{job.rule_name} was refused: {refused}", True)
     if killed is not None:
         return killed
-    if in_pbs:
-        own = log if Path(log).is_file() else in_pbs.log
-        return Abort(f"{name} {in_pbs.what}; PBS's log of it: {in_pbs.log}", True, own)
+    if report:
+        own = log if Path(log).is_file() else report["log"]
+        return Abort(f"{name} {report['reason']}; PBS's log of it: {report['log']}", True, own)
     in_slurm, _ = slurm.end_of_job(message)
     if in_slurm:
         return Abort(f"{name} ended early: {in_slurm}", True, log)

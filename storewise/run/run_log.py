@@ -1,7 +1,7 @@
 """What Snakemake prints in a run: kept in a file, and read as it grows.
 
-Only lines of Storewise's own are read from it, ``storewise: ...``; what a run does is read from the
-results directory (`storewise.watch`).
+Only lines of Storewise (``storewise: ...``) and of the executor for PBS are read from it; what a
+run does is read from the results directory (`storewise.watch`).
 """
 
 from __future__ import annotations
@@ -75,7 +75,9 @@ class RunLog:
 
 def note_of(line: str) -> str | None:
     """What a line tells the user, None where it is Snakemake's own."""
-    return line.removeprefix(_OWN) if line.startswith(_OWN) else pbs.notice(line)
+    if line.startswith(_OWN):
+        return line.removeprefix(_OWN)
+    return line if line.startswith(pbs.NOTICE) else None
 
 
 def explanation(text: str) -> list[str]:

@@ -1,79 +1,37 @@
-"""What snakemake-executor-plugin-pbs says of a run's jobs, and what the profile says to it.
+"""What snakemake-executor-plugin-pbs reports of a run's jobs, and what the profile says to it.
 
-The sentences are those of its module `messages`, which promises them to programs that watch a run.
-They are read here without the plugin: Storewise also runs where it is not installed.
+A report is a dict on Snakemake's log records, described in the plugin's module `events`. It is read
+without the plugin: Storewise also runs where that is not installed.
 """
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from typing import Any
 
 from storewise.errors import ConfigError
 
-#: What Snakemake's remote executors append to each error.
-_APPENDED = "For further error details see the cluster/cloud log"
-_JOB = r"PBS job (?P<id>\S+) \((?P<name>[^\s()]+)\)"
-_SUBMITTED = re.compile(rf"Job (?P<jobid>\S+) was submitted as {_JOB}; log: \S.*")
-_FAILED = re.compile(rf"{_JOB} (?P<what>\S.*?)\. Its log: (?P<log>\S.*)")
-_BY_ITSELF = re.compile(r"ended with exit status \d+( \(signal [^)]+\))?")
-_LOST = re.compile(r"lost its host (?P<host>\S+): .+")
-_REFUSED = re.compile(r"PBS did not take \S+?: .+")
-_NOTICE = re.compile(
-    rf"{_JOB} waits: \S.*|PBS does not answer \(.+|PBS answers again\."
-    r"|The resource `\w+` \(of job \S+\) is ignored: .+"
-)
+Report = Mapping[str, str]
+#: With these words begin the plugin's lines that a waiting user should see: why a job does not
+#: start, that the server does not answer.
+NOTICE = "PBS "
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """A job that did not end well: what came of it in words, and where its output is."""
-
-    what: str
-    log: str
-
-    @property
-    def lost_host(self) -> str:
-        """The host that PBS cannot reach any more; empty where that is not why."""
-        match = _LOST.fullmatch(self.what)
-        return match["host"] if match else ""
-
-    @property
-    def cause(self) -> str:
-        """Why PBS has ended it; empty where it has ended by itself."""
-        if _BY_ITSELF.fullmatch(self.what):
-            return ""
-        return f"PBS says: {self.what.removeprefix('was ended by PBS: ')}"
+def report_of(record: Mapping[str, Any]) -> Report:
+    """The report on a log record, or on a job's part of a group's record; else empty."""
+    return record.get("pbs") or (record.get("aux") or {}).get("pbs") or {}
 
 
-def submitted_job(message: str) -> tuple[str, str] | None:
-    """Snakemake's id of a job that was submitted (of a group job its group's) and PBS's, if this
-    message tells of one."""
-    match = _SUBMITTED.fullmatch(message.strip())
-    return (match["jobid"], match["id"]) if match else None
+def refusal(report: Report) -> str:
+    """Why PBS refused a job; empty where it did not."""
+    return report["message"] if report.get("event") == "refused" else ""
 
 
-def failed_job(message: str) -> Failed | None:
-    """The job that has failed, if this message tells of one."""
-    match = _FAILED.fullmatch(_own(message))
-    return Failed(match["what"], match["log"]) if match else None
-
-
-def refusal(message: str) -> str | None:
-    """The sentence with which PBS's refusal of a job is told, if this message is one."""
-    match = _REFUSED.fullmatch(_own(message))
-    return match[0] if match else None
-
-
-def notice(line: str) -> str | None:
-    """The line itself if a waiting user should see it, else None: why a job does not start, that
-    the PBS server does not answer or answers again, or that a resource is ignored."""
-    match = _NOTICE.fullmatch(line.strip())
-    return match[0] if match else None
-
-
-def _own(message: str) -> str:
-    return " ".join(message.partition(_APPENDED)[0].split())
+def cause(report: Report) -> str:
+    """Why PBS ended a job; empty where the job ended by itself."""
+    if report.get("event") != "failed" or report["cause"] == "exit":
+        return ""
+    return f"PBS says: {report['reason'].removeprefix('was ended by PBS: ')}"
 
 
 def parse_selects(text: str) -> dict[str, str]:

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 from recorded import answer
-from snakemake_executor_plugin_pbs import nodes, qstat, reasons
-from snakemake_executor_plugin_pbs.dialects import OPENPBS, TORQUE
+from snakemake_executor_plugin_pbs import hosts, qstat, reasons
+from snakemake_executor_plugin_pbs.events import EXIT, HOST, PBS
 from snakemake_executor_plugin_pbs.qstat import JobState
 
 
 def states(title: str) -> dict[str, JobState]:
-    return qstat.parse_text(answer(title).stdout)
+    return qstat.parse(answer(title).stdout)
 
 
 def one(title: str) -> JobState:
@@ -23,7 +23,7 @@ def one(title: str) -> JobState:
 
 
 def ending(state: JobState | None, mark: int | None = None, log: str = "") -> str:
-    return reasons.ending(state, mark, log, OPENPBS)
+    return reasons.ending(state, mark, log).reason
 
 
 def test_text_of_many_jobs() -> None:
@@ -39,112 +39,48 @@ def test_text_of_many_jobs() -> None:
         "Can Never Run: Insufficient amount of resource: ncpus (R: 64 A: 16 T: 16)"
     )
     assert many["1.login"].exec_host == "n1/0"
-    assert dict(many["1.login"].asked)["walltime"] == "00:10:00"
-
-
-def test_json_says_the_same_as_text() -> None:
-    from_json = qstat.parse_json(answer("json").stdout)["1.login"]
-    from_text = states("many")["1.login"]
-    assert (from_json.letter, from_json.exec_host, from_json.comment, from_json.asked) == (
-        from_text.letter,
-        from_text.exec_host,
-        from_text.comment,
-        from_text.asked,
-    )
-    assert qstat.parse_json(answer("json no history").stdout) == {}
-
-
-def test_what_a_job_puts_into_its_environment_is_not_believed() -> None:
-    state = one("newline")
-    assert (state.letter, state.exit_status) == ("R", None)
-    assert state.comment == "Job run at Sun Nov 22 at 20:31 on (n2:ncpus=1)"
+    assert many["1.login"].asked["walltime"] == "00:10:00"
 
 
 def test_answers_that_are_cut_off() -> None:
     for text in (answer("many").stdout[:-1], "Job Id: 1.login\n\n", "qstat: what\n\n"):
         with pytest.raises(ValueError, match="qstat"):
-            qstat.parse_text(text)
-
-
-def test_torque_answers() -> None:
-    text = "Job Id: 5.head\n    Job_Name = a\n    job_state = C\n    exit_status = 271\n\n"
-    assert qstat.parse_text(text) == {"5.head": JobState("C", 271)}
-    assert qstat.query(TORQUE, ["5.head"]) == ["qstat", "-f", "5.head"]
+            qstat.parse(text)
 
 
 def test_unknown_jobs() -> None:
     unknown = answer("unknown")
-    assert qstat.unknown_of(unknown.stderr, ["99999.login", "1.login"]) == {"99999.login"}
+    assert qstat.unknown_ids(unknown.stderr, ["99999.login", "1.login"]) == {"99999.login"}
     without = answer("without -x").stderr
-    assert qstat.unknown_of(without, ["1", "3", "4", "5"]) == {"3", "4", "5"}
-    assert qstat.no_history(answer("no history").stderr)
+    assert qstat.unknown_ids(without, ["1", "3", "4", "5"]) == {"3", "4", "5"}
+    assert qstat.NO_HISTORY in answer("no history").stderr.lower()
     many = answer("no history many")
     ids = ["9.login", "11.login", "12.login", "13.login", "15.login"]
-    assert qstat.unknown_of(many.stderr, ids) == {"11.login", "12.login", "13.login"}
-    assert set(qstat.parse_text(many.stdout)) == {"9.login", "15.login"}
-
-
-def test_queries() -> None:
-    assert qstat.query(OPENPBS, ["1", "2"]) == ["qstat", "-x", "-f", "1", "2"]
-    assert qstat.query(OPENPBS, ["1[].s"], history=False, as_json=True) == [
-        *("qstat", "-f", "-F", "json", "-t", "1[].s")
-    ]
-
-
-def test_tasks_of_arrays() -> None:
-    assert qstat.array_of("19[3].server") == "19[].server"
-    assert qstat.array_of("19.server") is None
-    assert qstat.task_of("19[].server", 3) == "19[3].server"
-    tasks = {
-        qstat.number_of(job_id).partition("[")[2].rstrip("]"): state
-        for job_id, state in states("array").items()
-    }
-    assert tasks["0"].letter == "R"
-    assert tasks["4"].letter == "Q"
-    # Deleted before it started: over, and no host.
-    assert (tasks["7"].letter, tasks["7"].started, tasks["7"].over) == ("X", False, True)
-    assert reasons.deleted_by(tasks["1"]) == "user@login"
+    assert qstat.unknown_ids(many.stderr, ids) == {"11.login", "12.login", "13.login"}
+    assert set(qstat.parse(many.stdout)) == {"9.login", "15.login"}
 
 
 def test_hosts() -> None:
-    text, json_ = hosts = [
-        nodes.hosts_of(answer(title).stdout) for title in ("nodes", "nodes json")
-    ]
-    assert [host.name for host in text] == ["n1", "n2", "n3", "n4"]
-    assert all(host.cpus and host.memory for of in hosts for host in of)
-    assert [(h.name, h.cpus, h.memory, h.up) for h in text] == [
-        (h.name, h.cpus, h.memory, h.up) for h in json_
-    ]
-    for title in ("node down", "node down json"):
-        (host,) = nodes.hosts_of(answer(title).stdout)
-        assert not host.up
-
-
-def test_hosts_of_torque_and_of_several_vnodes() -> None:
-    text = (
-        "c1\n     state = free\n     np = 16\n"
-        "     status = arch=x86_64,physmem=65000000kb,ncpus=16\n\n"
-    )
-    (host,) = nodes.hosts_of(text)
-    assert (host.name, host.cpus, host.memory, host.up) == ("c1", 16, 63476, True)
+    found = hosts.hosts_of(answer("nodes").stdout)
+    assert [host.name for host in found] == ["n1", "n2", "n3", "n4"]
+    assert all(host.cpus and host.memory for host in found)
     vnodes = "".join(
         f"n1[{n}]\n     state = free\n     resources_available.host = n1\n"
-        "     resources_available.ncpus = 8\n     resources_available.mem = 2gb\n"
-        "     resources_assigned.ncpus = 3\n\n"
+        "     resources_available.ncpus = 8\n     resources_available.mem = 2gb\n\n"
         for n in (0, 1)
     )
-    (host,) = nodes.hosts_of(vnodes)
-    assert (host.name, host.cpus, host.memory, host.free_cpus) == ("n1", 16, 4096, 10)
+    assert hosts.hosts_of(vnodes) == [hosts.Host("n1", 16, 4096)]
+    assert hosts.hosts_of("n1\n     state = free\n") == [hosts.Host("n1", None, None)]
 
 
 def test_hosts_that_are_down() -> None:
-    assert nodes.down_of(answer("hosts down").stdout) == {"n5": "down"}
-    assert nodes.down_of("n1   offline\nn2   down,offline\nn3   state-unknown,down\n") == {
+    assert hosts.down_of(answer("hosts down").stdout) == {"n5": "down"}
+    assert hosts.down_of("n1   offline\nn2   down,offline\nn3   state-unknown,down\n") == {
         "n2": "down,offline",
         "n3": "state-unknown,down",
     }
-    assert nodes.down_of('{\n    "down": 1\n}') == {}
-    assert nodes.names_of("n1/0*4+n2/0*4+n1/1") == ("n1", "n2")
+    assert hosts.down_of('{\n    "down": 1\n}') == {}
+    assert hosts.names_of("n1/0*4+n2/0*4+n1/1") == ("n1", "n2")
 
 
 def test_how_jobs_ended() -> None:
@@ -199,23 +135,28 @@ def test_lost_hosts() -> None:
     assert ending(told) == "lost its host n3: Job deleted, execution node n3 down"
 
 
+def test_the_cause_of_an_end() -> None:
+    assert reasons.ending(None, 3, "").cause == EXIT
+    assert reasons.ending(one("deleted"), 143, "").cause == PBS
+    lost = reasons.ending(states("host lost")["17.login"], None, "")
+    assert (lost.cause, lost.host) == (HOST, "n1")
+    full = JobState("F", 137, "n1/0", used={"mem": "2040mb"}, asked={"mem": "2gb"})
+    assert reasons.ending(full, None, "").cause == PBS
+
+
 def test_limits() -> None:
-    memory = JobState("F", -27, "n1/0", used=(("mem", "2100mb"),), asked=(("mem", "2gb"),))
+    memory = JobState("F", -27, "n1/0", used={"mem": "2100mb"}, asked={"mem": "2gb"})
     assert ending(memory) == "was ended by PBS: its mem of 2gb was exceeded (used 2100mb)"
-    killed = JobState("F", 137, "n1/0", used=(("mem", "2040mb"),), asked=(("mem", "2gb"),))
+    killed = JobState("F", 137, "n1/0", used={"mem": "2040mb"}, asked={"mem": "2gb"})
     assert ending(killed).endswith("it had used 2040 MB of the 2048 MB that it asked for")
-    torque = JobState("C", -11, "n1/0", asked=(("walltime", "00:01:00"),))
-    assert reasons.ending(torque, None, "", TORQUE) == (
-        "was ended by PBS: its walltime of 00:01:00 was exceeded"
-    )
 
 
 def test_why_jobs_wait() -> None:
     assert reasons.waits(one("held")) == "Job held by user on Sun Nov 22 20:31:12 2026"
     assert reasons.waits(JobState("H", hold="u")) == "held (Hold_Types = u)"
     never = states("many")["7.login"]
-    assert reasons.never(never.comment)
-    assert not reasons.never("Not Running: Queue not started.")
-    assert reasons.essence("Not Running: ncpus (R: 4 A: 2)") == reasons.essence(
+    assert reasons.can_never_run(never.comment)
+    assert not reasons.can_never_run("Not Running: Queue not started.")
+    assert reasons.without_numbers("Not Running: ncpus (R: 4 A: 2)") == reasons.without_numbers(
         "Not Running: ncpus (R: 4 A: 1)"
     )

@@ -70,7 +70,7 @@ def test_what_the_pbs_profile_leaves_out_can_be_written_as_it_says(tmp_path):
     values = re.compile(r"^( *)# ((?:[a-z_-]+): (?:\"'.*'\"|\".*\"|\d+|[\w.]+))$", re.M)
     (tmp_path / "config.yaml").write_text(values.sub(r"\1\2", text))
     result = settings(str(tmp_path))
-    assert (result["pbs_queue"], result["pbs_dialect"]) == ("workq", "torque")
+    assert result["pbs_queue"] == "workq"
     assert result["pbs_extra"] == "-W group_list=my_group"
     resources = node_resources(tmp_path)
     assert resources["pbs_select"] == "host_type=nvme:scratch_local=10gb"

@@ -112,17 +112,3 @@ def table(rows: list[Mapping[str, Any]]) -> str:
             f"{job['queue']:<16}\n"
         )
     return "".join(lines) if rows else ""
-
-
-def first_as_json(jobs: list[Mapping[str, Any]]) -> str:
-    """``qstat -f -F json`` of several jobs: the main branch prints the first one only."""
-    recorded = json.loads(answers("history")["history on: JSON"].stdout)
-    if not jobs:
-        del recorded["Jobs"]
-    else:
-        (attributes,) = recorded["Jobs"].values()
-        attributes |= {"Job_Name": jobs[0]["name"], "job_state": jobs[0]["state"]}
-        if jobs[0]["exit"] is not None:
-            attributes["Exit_status"] = jobs[0]["exit"]
-        recorded["Jobs"] = {jobs[0]["id"]: attributes}
-    return json.dumps(recorded, indent="\t", separators=(",", ":\t"), ensure_ascii=False) + "\n"

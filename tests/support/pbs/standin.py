@@ -29,7 +29,7 @@ import psutil
 
 # The commands run isolated from the environment, so Python does not look here.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from support.pbs.answers import VERSION, Answer, answers, block, first_as_json, states_of, table
+from support.pbs.answers import Answer, answers, block, states_of, table
 
 COMMANDS = ("qsub", "qstat", "qdel", "qselect", "pbsnodes")
 SERVER = "standin"
@@ -334,9 +334,6 @@ def end(process: subprocess.Popen[bytes], delay: float) -> None:
 
 def qstat(pbs: Pbs, words: list[str]) -> int:
     config = pbs.config
-    if words == ["--version"]:
-        print(f"pbs_version = {VERSION}")
-        return 0
     ids = [word for word in words if word[0].isdigit()]
     jobs, code = [], 0
     known = pbs.jobs()
@@ -351,9 +348,7 @@ def qstat(pbs: Pbs, words: list[str]) -> int:
             code = refuse(FINISHED, id=job_id)
         else:
             jobs.append(job)
-    if "json" in words:
-        print(first_as_json(jobs), end="")
-    elif "-f" in words:
+    if "-f" in words:
         print("".join(map(block, jobs)), end="")
     else:
         print(table(jobs), end="")
@@ -396,11 +391,9 @@ def pbsnodes(config: Config, words: list[str]) -> int:
         for name in config.lost:
             print(f"{name:<20} down                 node down: communication closed")
         return 0
-    nodes = {
-        name: {"state": "down" if name in config.lost else "free", "resources_available": has}
-        for name, has in config.nodes.items()
-    }
-    print(json.dumps({"pbs_server": SERVER, "nodes": nodes}, indent=4))
+    for name, has in config.nodes.items():
+        print(f"{name}\n     state = {'down' if name in config.lost else 'free'}")
+        print("".join(f"     resources_available.{key} = {value}\n" for key, value in has.items()))
     return 0
 
 
@@ -408,7 +401,7 @@ def main(state: str, command: str, *words: str) -> int:
     pbs = Pbs(Path(state))
     if command == "run":
         return run(pbs, words[0])
-    if pbs.config.crashed and words != ("--version",):
+    if pbs.config.crashed:
         return down(command if command in ("qsub", "qdel") else "qstat")
     if command == "pbsnodes":
         return pbsnodes(pbs.config, list(words))

@@ -1,4 +1,4 @@
-"""A Snakemake executor for OpenPBS, PBS Pro and Torque."""
+"""A Snakemake executor for OpenPBS and PBS Pro."""
 
 from snakemake_interface_executor_plugins.settings import CommonSettings
 

@@ -8,13 +8,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-#: Seconds for an answer to a question, and for taking a job or a deletion.
-ASK_TIMEOUT = 30.0
-TAKE_TIMEOUT = 60.0
-#: Most seconds between two questions to a server that does not answer.
-LONGEST_PAUSE = 120.0
-#: Seconds between two looks at whether a command shall be given up.
-_SLICE = 0.2
+#: Seconds for an answer to a query, and for submitting or deleting a job.
+QUERY_TIMEOUT = 30.0
+SUBMIT_TIMEOUT = 60.0
+#: Seconds between two checks whether a command shall be stopped.
+_POLL_SECONDS = 0.2
 
 
 class NoAnswer(Exception):
@@ -25,8 +23,8 @@ class NoProgram(Exception):
     """A command of PBS is not on PATH; the message is for the user."""
 
 
-class GivenUp(Exception):
-    """Whoever asked does not want the answer any more."""
+class Stopped(Exception):
+    """The run ended before the command did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +36,19 @@ class Done:
     stderr: str
 
     @property
-    def words(self) -> str:
-        """What it said of itself, in one line: each of its lines once (it repeats itself for each
-        job that it is asked for), and no more than a few."""
-        said = self.stderr.strip() or self.stdout.strip() or "no message"
-        lines = dict.fromkeys(line.strip() for line in said.splitlines() if line.strip())
-        return " ".join(" ".join(list(lines)[:3]).split())
+    def error(self) -> str:
+        """Its error message on one line: the first three distinct lines, without the usage that
+        follows a wrong option."""
+        printed = (self.stderr.strip() or self.stdout.strip()).partition("\nusage:")[0]
+        lines = dict.fromkeys(line.strip() for line in printed.splitlines() if line.strip())
+        return " ".join(" ".join(list(lines)[:3]).split()) or "no message"
 
 
-def run(command: Sequence[str], timeout: float, given_up: threading.Event | None = None) -> Done:
+def run(command: Sequence[str], timeout: float, stopped: threading.Event | None = None) -> Done:
     """Run a command to its end. It is a session of its own: the terminal's Ctrl-C, which Snakemake
-    acts on, must not break a submission off half way.
+    acts on, must not interrupt a submission.
 
-    Raises NoProgram, NoAnswer after `timeout` seconds, and GivenUp when the event is set; the
+    Raises NoProgram, NoAnswer after `timeout` seconds, and Stopped when the event is set; the
     command is killed then.
     """
     try:
@@ -69,49 +67,14 @@ def run(command: Sequence[str], timeout: float, given_up: threading.Event | None
     with process:
         while True:
             try:
-                out, err = process.communicate(timeout=_SLICE)
+                out, err = process.communicate(timeout=_POLL_SECONDS)
                 return Done(process.returncode, out, err)
             except subprocess.TimeoutExpired:
-                if given_up is not None and given_up.is_set():
+                if stopped is not None and stopped.is_set():
                     process.kill()
-                    raise GivenUp(command[0]) from None
+                    raise Stopped(command[0]) from None
                 if time.monotonic() > deadline:
                     process.kill()
                     raise NoAnswer(
                         f"{command[0]}: no answer within {timeout:.0f} s (connection timed out)"
                     ) from None
-
-
-class Pace:
-    """When a server is asked next: each `interval` seconds, later and later while it is silent.
-
-    Times are of `time.monotonic`, handed in.
-    """
-
-    def __init__(self, interval: float) -> None:
-        self.interval = interval
-        self.pause = interval
-        self.silent = False
-        self._next = 0.0
-
-    def due(self, now: float) -> bool:
-        return now >= self._next
-
-    def hurry(self) -> None:
-        """Ask at the next occasion, unless the server is silent."""
-        if not self.silent:
-            self._next = 0.0
-
-    def answered(self, now: float) -> bool:
-        """Note an answer; returns whether it is the first one after a silence."""
-        was_silent, self.silent = self.silent, False
-        self.pause = self.interval
-        self._next = now + self.interval
-        return was_silent
-
-    def unanswered(self, now: float) -> bool:
-        """Note that no answer came; returns whether the silence begins with it."""
-        first, self.silent = not self.silent, True
-        self.pause = min(max(self.pause, 1.0) * 2, max(LONGEST_PAUSE, self.interval))
-        self._next = now + self.pause
-        return first

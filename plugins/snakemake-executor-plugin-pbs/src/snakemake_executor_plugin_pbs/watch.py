@@ -1,46 +1,40 @@
-"""Sees how jobs are: from the marks that they write, and from what PBS says of them."""
+"""Follows jobs: by the marks that they write, and by what PBS reports of them."""
 
 from __future__ import annotations
 
 import os
-import threading
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from snakemake_executor_plugin_pbs import messages, reasons
-from snakemake_executor_plugin_pbs.commands import GivenUp, NoAnswer, NoProgram, Pace
+from snakemake_executor_plugin_pbs import reasons
+from snakemake_executor_plugin_pbs.commands import NoAnswer, NoProgram, Stopped
+from snakemake_executor_plugin_pbs.events import Ending, lost_host
+from snakemake_executor_plugin_pbs.hosts import names_of, short
 from snakemake_executor_plugin_pbs.jobs import JobTable, PbsJob
-from snakemake_executor_plugin_pbs.nodes import names_of, short
-from snakemake_executor_plugin_pbs.qstat import JobState, array_of
+from snakemake_executor_plugin_pbs.qstat import JobState
 from snakemake_executor_plugin_pbs.script import exit_mark, start_mark
 from snakemake_executor_plugin_pbs.server import Server
+from snakemake_executor_plugin_pbs.status import ServerStatus
 
-#: Seconds for which PBS is asked why a job failed that has said itself that it did.
-REASON_FOR = 5.0
+#: Seconds for which PBS is asked why a job failed, after the job's exit mark.
+REASON_SECONDS = 5.0
 #: Seconds after which a job is given up that the server does not know: it may learn of a new job
 #: late, and marks may be seen late on a network file system.
-GRACE = 60.0
-#: The same for a task that PBS says is over without saying how.
-TASK_GRACE = 10.0
-#: Looks in a row in which PBS must say that a job can never run.
-NEVER = 3
+UNKNOWN_SECONDS = 60.0
+#: Polls in a row in which PBS must say that a job can never run.
+NEVER_POLLS = 3
 #: Seconds that a job waits before the user is told why, and between two such lines.
 TELL_AFTER = 30.0
 TELL_EVERY = 60.0
-#: Bytes at the end of a log in which the words of PBS are looked for.
-TAIL = 8192
-NOT_STARTED = "had not started when the run was stopped, and was deleted"
+#: Bytes at the end of a log in which messages of PBS are looked for.
+TAIL_BYTES = 8192
+NOT_STARTED = Ending("had not started when the run was stopped, and was deleted")
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """A job that is over; `what` is None where it ended well."""
-
-    job: PbsJob
-    what: str | None
+#: A job that is over; None where it ended well.
+Ended = tuple[PbsJob, Ending | None]
 
 
 class Delete(Protocol):
@@ -51,65 +45,42 @@ class Delete(Protocol):
 
 
 class Watch:
-    """Looks at the jobs of a table. Times in seconds of one clock, handed in.
+    """Polls the jobs of a table. Times in seconds of one clock, passed in.
 
-    `info` and `warn` say lines to the user. `lost` are the hosts that this run has lost.
+    `lost_after` are the seconds after which a host that is down is lost. `tell_waiting` gets a job
+    that waits, with the reason.
     """
 
     def __init__(
         self,
         server: Server,
+        status: ServerStatus,
         table: JobTable,
         marks: Path,
-        interval: float,
         lost_after: float,
         delete: Delete,
-        info: Callable[[str], object],
-        warn: Callable[[str], object],
+        tell_waiting: Callable[[PbsJob, str], object],
     ) -> None:
-        self._server = server
-        self._table = table
-        self._marks = marks
+        self._server, self._status, self._table, self._marks = server, status, table, marks
         self._lost_after = lost_after
         self._delete = delete
-        self._info, self._warn = info, warn
-        self._pace = Pace(interval)
-        self._pace_lock = threading.Lock()
+        self._tell = tell_waiting
         self._down: dict[str, tuple[float, str]] = {}
         """Hosts that PBS cannot reach: since when, and in which state."""
         self._to_delete: dict[bool, list[str]] = {False: [], True: []}
         """Ids of jobs to be deleted, without and by force."""
         self._last_told = float("-inf")
         self._stopping = False
-        self.lost: frozenset[str] = frozenset()
 
-    # What the server's silence means to everybody who asks it.
-
-    def answered(self, now: float) -> None:
-        with self._pace_lock:
-            again = self._pace.answered(now)
-        if again:
-            self._info(messages.ANSWERS_AGAIN)
-
-    def unanswered(self, words: str, now: float) -> None:
-        with self._pace_lock:
-            first = self._pace.unanswered(now)
-            pause = self._pace.pause
-        if first:
-            self._warn(messages.silent(words, pause))
-
-    def look(self, now: float, stopping: bool) -> Iterator[Ended]:
-        """One look at all jobs: the marks each time, PBS when it is its turn. Yields the jobs that
-        are over; they are out of the table then.
-
-        With `stopping`, jobs that have not started are deleted.
-        """
+    def poll(self, now: float, stopping: bool) -> Iterator[Ended]:
+        """Read all marks, and query PBS when that is due. Yields the jobs that are over; they are
+        out of the table then. With `stopping`, jobs that have not started are deleted."""
         if stopping and not self._stopping:
-            self._pace.hurry()
+            self._status.hurry()
         self._stopping = stopping
         yield from self._read_marks(now)
-        if self._table.announced() and self._pace.due(now):
-            yield from self._ask(now)
+        if self._table.announced() and self._status.due():
+            yield from self._query(now)
         for job in self._table.announced():
             if self._explained(job, now):
                 yield self._failed(job)
@@ -117,202 +88,173 @@ class Watch:
             yield from self._drop_waiting()
         for force, ids in self._to_delete.items():
             if ids:
-                self._delete(self._table.whole_arrays(ids), force=force)
-                self._table.mark_handed_over(ids, ())
+                self._delete(ids[:], force=force)
+                self._table.hand_over(ids)
                 ids.clear()
         self._tell_waiting(now)
 
     def _delete_later(self, jobs: Iterable[PbsJob], *, force: bool = False) -> None:
-        """Mark jobs for deletion. The next `look` deletes them together; at the end of the run
-        they are deleted with all other jobs."""
+        """Mark jobs for deletion: `poll` deletes them together at its end; a run that ends before
+        that deletes them with all other jobs."""
         ids = [job.id for job in jobs]
         self._table.add_unneeded(ids)
         self._to_delete[force] += ids
 
     def _read_marks(self, now: float) -> Iterator[Ended]:
-        jobs = self._table.announced()
-        if not jobs:
-            return
-        # Listing opens the directory anew: on NFS a file that was asked for too early may seem
+        # Listing opens the directory anew: on NFS a file that was looked for too early may seem
         # absent for long.
         try:
-            with os.scandir(self._marks) as entries:
-                there = {entry.name for entry in entries}
+            marks = {path.name for path in self._marks.iterdir()}
         except OSError:
-            return  # out of reach for now; PBS is asked in any case
-        for job in jobs:
-            job.began = job.began or start_mark(self._marks, job.key).name in there
-            if job.exit_mark is not None or exit_mark(self._marks, job.key).name not in there:
+            return  # out of reach for now; PBS is queried in any case
+        for job in self._table.announced():
+            if start_mark(self._marks, job.name).name in marks:
+                job.began = True
+            mark = exit_mark(self._marks, job.name)
+            if job.exit_mark is not None or mark.name not in marks:
                 continue
-            job.exit_mark = _status_in(exit_mark(self._marks, job.key))
+            job.exit_mark = _status_in(mark)
             if job.exit_mark == 0:
-                yield self._over(job, None)
+                yield self._over(job)
             elif job.exit_mark is not None:
                 job.failed_since = now
-                self._pace.hurry()
+                self._status.hurry()
 
-    def _ask(self, now: float) -> Iterator[Ended]:
+    def _query(self, now: float) -> Iterator[Ended]:
         jobs = self._table.announced()
         try:
             answer = self._server.states([job.id for job in jobs])
-        except GivenUp:
+        except Stopped:
             return
         except (NoAnswer, NoProgram) as error:
-            self.unanswered(str(error), now)
+            self._status.unanswered(str(error))
             return
-        self.answered(now)
+        self._status.answered()
         for job in jobs:
-            state = answer.states.get(job.id)
-            if state is not None:
-                ended = self._judge(job, state, now)
+            ended = None
+            if state := answer.states.get(job.id):
+                ended = self._known(job, state)
             elif job.id in answer.unknown:
                 ended = self._unknown(job, now)
-            else:
-                ended = None
             if ended is not None:
                 yield ended
             elif job.failed_since is not None:
-                self._pace.hurry()
-        yield from self._see_hosts(now)
+                self._status.hurry()
+        yield from self._check_hosts(now)
 
-    def _judge(self, job: PbsJob, state: JobState, now: float) -> Ended | None:
-        before, job.state = job.state, state
+    def _known(self, job: PbsJob, state: JobState) -> Ended | None:
+        """A job of which the server reports a state."""
+        job.state = state
         if state.over:
-            unclear = array_of(job.id) is not None and not state.exec_host
-            if job.exit_mark is not None or (state.exit_status is not None and not unclear):
-                well = job.exit_mark is None and state.exit_status == 0
-                return self._over(job, None) if well else self._failed(job)
-            if not unclear:
-                return self._failed(job)
-            # Of tasks that are over, a server without a history does not say how.
-            return self._failed(job) if now - _since(job, now) > TASK_GRACE else None
+            well = job.exit_mark is None and state.exit_status == 0
+            return self._over(job) if well else self._failed(job)
         job.unknown_since = None
-        if array_of(job.id) is not None and job.began and state.letter in "QHW":
-            return self._sent_back(job, before)
-        job.never = job.never + 1 if reasons.never(state.comment) and not state.started else 0
-        if job.never >= NEVER:
+        never = reasons.can_never_run(state.comment) and not state.started
+        job.never = job.never + 1 if never else 0
+        if job.never >= NEVER_POLLS:
             self._delete_later([job])
-            return self._over(job, f"would never start: {state.comment}")
+            return self._over(job, Ending(f"would never start: {state.comment}"))
         return None
 
     def _unknown(self, job: PbsJob, now: float) -> Ended | None:
         """A job that the server does not know: it has forgotten it, or not learned of it yet."""
-        since = _since(job, now)
-        hosts = names_of(job.state.exec_host) if job.state else ()
-        down = next((host for host in hosts if short(host) in self._down), None)
-        known = job.exit_mark is not None or reasons.killed_of(self._tail(job)) is not None
-        if down is not None and not known:
-            return self._over(job, messages.lost_host(down, "it is down, and PBS gave up the job"))
-        if not known and now - since <= GRACE:
+        waited = now - _unknown_since(job, now)
+        explained = job.exit_mark is not None or reasons.kill_reason(self._tail(job)) is not None
+        down = next((host for host in _hosts_of(job) if short(host) in self._down), None)
+        if down is not None and not explained:
+            return self._over(job, lost_host(down, "it is down, and PBS gave up the job"))
+        if not explained and waited <= UNKNOWN_SECONDS:
             return None
-        what = reasons.ending(None, job.exit_mark, self._tail(job), self._server.dialect)
-        return self._over(job, what)
+        return self._over(job, reasons.ending(None, job.exit_mark, self._tail(job)))
 
-    def _sent_back(self, job: PbsJob, before: JobState | None) -> Ended:
-        """PBS has put a job back into its queue that had begun (a task of an array: OpenPBS takes
-        none that may not run again)."""
-        self._delete_later([job])
-        host = next(iter(names_of(before.exec_host)), None) if before is not None else None
-        words = "PBS sent the job back to its queue"
-        return self._over(job, messages.lost_host(host, words) if host else f"was stopped: {words}")
-
-    def _see_hosts(self, now: float) -> Iterator[Ended]:
-        """Gives up jobs on hosts that are down for long."""
-        at = {job: hosts for job in self._table.announced() if (hosts := _hosts_of(job))}
-        if not at:
+    def _check_hosts(self, now: float) -> Iterator[Ended]:
+        """Give up jobs on hosts that have been down for long."""
+        hosts_of = {job: hosts for job in self._table.announced() if (hosts := _hosts_of(job))}
+        if not hosts_of:
             self._down.clear()
             return
         try:
             states = self._server.down()
-        except (NoAnswer, NoProgram, GivenUp):
+        except (NoAnswer, NoProgram, Stopped):
             return  # the next qstat tells the user
-        down = {short(host): state for host, state in states.items()}
         self._down = {
-            host: (self._down[host][0] if host in self._down else now, state)
-            for host, state in down.items()
+            name: (self._down.get(name, (now,))[0], state)
+            for name, state in ((short(host), state) for host, state in states.items())
         }
-        lost: dict[PbsJob, str] = {}
-        for job, hosts in at.items():
+        lost: dict[PbsJob, Ending] = {}
+        for job, hosts in hosts_of.items():
             for host in hosts:
                 since, state = self._down.get(short(host), (now, ""))
-                if state and now - since >= self._lost_after:
-                    words = f"PBS reports it {state} for {now - since:.0f} s"
-                    lost[job] = messages.lost_host(host, words)
+                if now - since >= self._lost_after:
+                    lost[job] = lost_host(host, f"PBS reports it {state} for {now - since:.0f} s")
                     break
         self._delete_later(lost, force=True)
-        for job, what in lost.items():
-            yield self._over(job, what)
+        for job, ending in lost.items():
+            yield self._over(job, ending)
 
     def _drop_waiting(self) -> Iterator[Ended]:
-        """Deletes what has not started: a run that ends must not wait for a full queue."""
+        """Delete what has not started: a run that ends must not wait for a full queue."""
         waiting = [
             job
             for job in self._table.announced()
-            if not (job.state is None or job.state.started)
-            and not (job.began or job.exit_mark is not None)
-            # It may have started since PBS was asked.
-            and not start_mark(self._marks, job.key).exists()
+            if job.state is not None
+            and not (job.state.started or job.began or job.exit_mark is not None)
+            # It may have started since PBS was queried.
+            and not start_mark(self._marks, job.name).exists()
         ]
         self._delete_later(waiting)
         for job in waiting:
             yield self._over(job, NOT_STARTED)
 
     def _tell_waiting(self, now: float) -> None:
-        """Why jobs wait: one line at a time, for the reason that most jobs share."""
+        """Say why jobs wait: one line at a time, for the reason that most jobs share."""
         if now - self._last_told < TELL_EVERY:
             return
-        news: dict[PbsJob, str] = {}
+        by_reason: dict[str, list[PbsJob]] = {}
         for job in self._table.announced():
             state = job.state
             if state is None or state.started or state.over or now - job.submitted < TELL_AFTER:
                 continue
-            comment = reasons.waits(state)
-            if comment and reasons.essence(comment) != job.told:
-                news[job] = comment
-        if not news:
+            reason = reasons.without_numbers(reasons.waits(state))
+            if reason and reason != job.told:
+                by_reason.setdefault(reason, []).append(job)
+        if not by_reason:
             return
-        most, number = Counter(reasons.essence(text) for text in news.values()).most_common(1)[0]
-        same = [job for job, text in news.items() if reasons.essence(text) == most]
-        for job in same:
-            job.told = most
-        others = f" (and {number - 1} more jobs)" if number > 2 else " (and 1 more job)"
-        first = same[0]
-        self._warn(
-            messages.waiting(first.id, first.name, news[first] + (others if number > 1 else ""))
-        )
+        reason, jobs = max(by_reason.items(), key=lambda item: len(item[1]))
+        for job in jobs:
+            job.told = reason
+        others = f" (and {len(jobs) - 1} more)" if len(jobs) > 1 else ""
+        assert jobs[0].state is not None
+        self._tell(jobs[0], reasons.waits(jobs[0].state) + others)
         self._last_told = now
 
     def _failed(self, job: PbsJob) -> Ended:
         state = job.state
         if state is not None and job.began and not state.started:
-            # It has run, and PBS does not say so: of a task without a history, or not yet.
+            # It has run, and PBS does not say so yet.
             over = replace(state, exec_host="?", exit_status=job.exit_mark)
             state = over if state.over else None
-        what = reasons.ending(state, job.exit_mark, self._tail(job), self._server.dialect)
-        return self._over(job, what)
+        return self._over(job, reasons.ending(state, job.exit_mark, self._tail(job)))
 
     def _explained(self, job: PbsJob, now: float) -> bool:
-        """Whether no more can be learned of a job that has said itself that it failed."""
+        """Whether no more can be learned of a job whose exit mark shows a failure."""
         if job.failed_since is None:
             return False
-        if now - job.failed_since > REASON_FOR:
+        if now - job.failed_since > REASON_SECONDS:
             return True
         by = reasons.deleted_by(job.state) if job.state is not None else None
-        return by is not None or reasons.killed_of(self._tail(job)) is not None
+        return by is not None or reasons.kill_reason(self._tail(job)) is not None
 
-    def _over(self, job: PbsJob, what: str | None) -> Ended:
+    def _over(self, job: PbsJob, ending: Ending | None = None) -> Ended:
         self._table.remove(job)
-        lost = messages.lost_host_of(what) if what is not None else None
-        if lost is not None:
-            self.lost = self.lost | {short(lost.host)}
-        return Ended(job, what)
+        return job, ending
 
     def _tail(self, job: PbsJob) -> str:
         """The end of a job's log, as far as it can be read."""
         try:
             with job.log.open("rb") as log:
                 log.seek(0, os.SEEK_END)
-                log.seek(max(0, log.tell() - TAIL))
+                log.seek(max(0, log.tell() - TAIL_BYTES))
                 return log.read().decode(errors="replace")
         except OSError:
             return ""
@@ -327,17 +269,12 @@ def _status_in(mark: Path) -> int | None:
     return int(text) if text.isdigit() else None
 
 
-def _since(job: PbsJob, now: float) -> float:
-    """Since when PBS has known nothing of a job, or not how it ended."""
+def _unknown_since(job: PbsJob, now: float) -> float:
     if job.unknown_since is None:
         job.unknown_since = now
     return job.unknown_since
 
 
 def _hosts_of(job: PbsJob) -> tuple[str, ...]:
-    """The hosts that a job runs on, or the one that it was sent to and waits for."""
-    if job.state is None or job.state.over:
-        return ()
-    if job.state.exec_host:
-        return names_of(job.state.exec_host)
-    return (job.host,) if job.host else ()
+    """The hosts that a job runs on."""
+    return names_of(job.state.exec_host) if job.state is not None and not job.state.over else ()
