@@ -141,14 +141,14 @@ class Bucket:
             return None
 
     def write_text(self, name: str, text: str) -> None:
-        from storewise.s3.upload import put_text
+        from storewise.s3.upload import put_small
 
         self.delete([name])
-        put_text(self._place.below(name), text, {}, "")
+        put_small(self._place.below(name), text.encode(), {}, "")
 
     def claim(self) -> None:
         from storewise.s3.client import Changed
-        from storewise.s3.upload import put_text
+        from storewise.s3.upload import put_small
 
         copy = self.root / WORK / LOCK
         if copy.exists() and copy.read_bytes() == self.read_bytes(LOCK):
@@ -159,7 +159,7 @@ class Bucket:
         place = self._place.below(LOCK)
         write_aside(copy, text)
         try:
-            put_text(place, text, {}, "")
+            put_small(place, text.encode(), {}, "")
         except Changed as error:
             who = (self.read_bytes(LOCK) or b"another process").decode().partition(" (")[0]
             raise StorewiseError(
@@ -206,9 +206,9 @@ class Bucket:
         upload(Sending(file, self._place.below(name), digest_file(file)), {}, lambda bytes: None)
 
     def put_commit(self, file: Path, name: str) -> None:
-        from storewise.s3.upload import put_new
+        from storewise.s3.upload import put_small
 
-        put_new(self._place.below(name), file.read_bytes())
+        put_small(self._place.below(name), file.read_bytes(), {}, "")
         file.unlink()
 
     def delete(self, names: Iterable[str]) -> None:

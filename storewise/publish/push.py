@@ -28,7 +28,7 @@ from storewise.s3.upload import (
     abort_upload,
     changed,
     overtaken,
-    put_text,
+    put_small,
     stored_checksum,
     tag,
     upload,
@@ -199,7 +199,7 @@ def carry_out(todo: Plan, progress: Progress) -> None:
 def _put_manifest(folder: Place, manifest: Manifest, tags: Tags, over: str) -> str:
     """Write the manifest in place of the one that was there when the folder was listed."""
     try:
-        return put_text(folder.below(MANIFEST), manifest.text(), tags, over)
+        return put_small(folder.below(MANIFEST), manifest.text().encode(), tags, over)
     except (Changed, NotThere) as error:
         raise ObjectError(overtaken(f"{folder}: {MANIFEST} was")) from error
 

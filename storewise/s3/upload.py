@@ -113,13 +113,12 @@ def _until_whole(place: Place, send: Callable[[], T]) -> T:
         return send()
 
 
-def put_text(place: Place, text: str, tags: Tags, over: str) -> str:
-    """Write a text as an object; returns its ETag.
+def put_small(place: Place, content: bytes, tags: Tags, over: str) -> str:
+    """Write a small object whole; returns its ETag.
 
     `over` is the ETag of the object that it replaces, empty where there is none. Raises Changed
-    where there is another one.
+    where there is another one; an equal one is what a try left whose answer was lost.
     """
-    content = text.encode()
     digest = hashlib.sha256(content).digest()
     condition = {"IfMatch": over} if over else {"IfNoneMatch": "*"}
 
@@ -131,7 +130,6 @@ def put_text(place: Place, text: str, tags: Tags, over: str) -> str:
                 return _put(place, content, digest, tags)
             if code_of(error) not in _OTHER:
                 raise
-            # The answer to an earlier try may have been lost after S3 had done it.
             checksum, etag = stored_checksum(place)
             if checksum != as_base64(digest):
                 raise Changed(f"{place}: written by another process meanwhile") from error
@@ -201,25 +199,3 @@ def overtaken(what: str) -> str:
         f"{what} written or deleted by another process meanwhile; is one publishing to the same "
         "folder? Publish again when it has ended"
     )
-
-
-def put_new(place: Place, content: bytes) -> None:
-    """Write a small object that is not there yet.
-
-    Raises Changed where another object has its name; an equal one is what a lost answer left.
-    """
-    digest = hashlib.sha256(content).digest()
-
-    def send() -> None:
-        try:
-            _put(place, content, digest, {}, IfNoneMatch="*")
-        except ClientError as error:
-            if code_of(error) == "NotImplemented":  # by a server that is not Amazon's
-                _put(place, content, digest, {})
-                return
-            if code_of(error) not in _OTHER:
-                raise
-            if stored_checksum(place)[0] != as_base64(digest):
-                raise Changed(f"{place}: written by another process meanwhile") from error
-
-    _until_whole(place, send)

@@ -15,8 +15,7 @@ from storewise.s3.upload import (
     Sending,
     abort_upload,
     check_writable,
-    put_new,
-    put_text,
+    put_small,
     stored_checksum,
     tag,
     upload,
@@ -71,7 +70,7 @@ def test_a_browser_is_told_what_an_object_is(s3):
         *((f"a.{suffix}", text) for suffix in ("log", "yaml", "yml", "txt", "tsv")),
         *((name, octets) for name in ("a.parquet", "html", "b.html/x", "a.JSON")),
     ):
-        put_text(Place(s3.name, name), "x", {}, "")
+        put_small(Place(s3.name, name), b"x", {}, "")
         assert s3.client.head_object(Bucket=s3.name, Key=name)["ContentType"] == kind, name
 
 
@@ -108,12 +107,11 @@ def test_a_large_file_goes_up_in_parts(s3, place, tmp_path, monkeypatch):
     assert s3.uploads() == []
 
 
-@pytest.mark.parametrize("name", ["upload", "put_text", "put_new"])
+@pytest.mark.parametrize("name", ["upload", "put_small"])
 def test_what_is_spoilt_on_its_way_is_sent_again(s3, place, tmp_path, name):
     send = {
         "upload": lambda: upload(file_of(tmp_path, place, b"content"), {}, lambda size: None),
-        "put_text": lambda: put_text(place, "content", {}, ""),
-        "put_new": lambda: put_new(place, b"content"),
+        "put_small": lambda: put_small(place, b"content", {}, ""),
     }[name]
     s3.faults.add(Flip(3, sent=True), method="PUT", times=3)
     with pytest.raises(Spoilt, match=r"report\.html: what arrived had another checksum"):
@@ -125,50 +123,44 @@ def test_what_is_spoilt_on_its_way_is_sent_again(s3, place, tmp_path, name):
 
 
 def test_a_text_replaces_only_what_its_writer_knows(s3, place):
-    first = put_text(place, "one ä", TAGS, "")
-    assert s3.get(place.key) == "one ä".encode() and s3.tags(place.key) == TAGS
+    first = put_small(place, b"one", TAGS, "")
+    assert s3.get(place.key) == b"one" and s3.tags(place.key) == TAGS
     for over in ("", f'"{"0" * 32}"'):
         with pytest.raises(Changed, match=r"report\.html: written by another process meanwhile"):
-            put_text(place, "two", {}, over)
-    second = put_text(place, "two", {}, first)
+            put_small(place, b"two", {}, over)
+    second = put_small(place, b"two", {}, first)
     assert s3.get(place.key) == b"two" and second == stored_checksum(place)[1] != first
     # The answer to a try that was carried out is lost: what is there is our own.
     s3.faults.add(Lost(), method="PUT")
-    third = put_text(place, "three", {}, second)
+    third = put_small(place, b"three", {}, second)
     assert third == stored_checksum(place)[1] and s3.get(place.key) == b"three"
     s3.faults.add(Status(409, "ConditionalRequestConflict"), method="PUT")
     with pytest.raises(Changed):
-        put_text(place, "four", {}, third)
+        put_small(place, b"four", {}, third)
     # A server that knows no conditions; one that refuses for another reason.
     s3.faults.add(Status(501, "NotImplemented"), method="PUT")
-    put_text(place, "five", TAGS, "of nobody")
+    put_small(place, b"five", TAGS, "of nobody")
     assert s3.get(place.key) == b"five" and s3.tags(place.key) == TAGS
     s3.faults.add(Status(403, "AccessDenied"), method="PUT")
     with pytest.raises(ObjectError, match="access denied for PutObject"):
-        put_text(place, "six", {}, "")
+        put_small(place, b"six", {}, "")
     s3.delete(place.key)
     with pytest.raises(NotThere):
-        put_text(place, "seven", {}, third)
+        put_small(place, b"seven", {}, third)
 
 
 def test_a_new_object_replaces_none(s3, place):
-    put_new(place, b"one")
-    put_new(place, b"one")  # as after an answer that was lost
+    put_small(place, b"one", {}, "")
+    put_small(place, b"one", {}, "")  # as after an answer that was lost
     s3.faults.add(Lost(), method="PUT", target="other")
-    put_new(Place(s3.name, "other"), b"two")
+    put_small(Place(s3.name, "other"), b"two", {}, "")
     with pytest.raises(Changed, match=r"report\.html: written by another process meanwhile"):
-        put_new(place, b"two")
+        put_small(place, b"two", {}, "")
     assert s3.get(place.key) == b"one" and s3.get("other") == b"two"
-    s3.faults.add(Status(501, "NotImplemented"), method="PUT")
-    put_new(place, b"three")
-    assert s3.get(place.key) == b"three"
-    s3.faults.add(Status(403, "AccessDenied"), method="PUT")
-    with pytest.raises(ObjectError, match="access denied for PutObject"):
-        put_new(place, b"four")
 
 
 def test_tags_of_an_object_are_replaced(s3, place):
-    put_text(place, "x", {"old": "1"}, "")
+    put_small(place, b"x", {"old": "1"}, "")
     tag(place, TAGS)
     assert s3.tags(place.key) == TAGS
     with pytest.raises(NotThere, match="gone: there is no such object"):
