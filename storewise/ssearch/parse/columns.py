@@ -33,10 +33,10 @@ TEXTS = ("query", "library", "seqid", "gene", "chr")
 #: and of the frame 0.
 NO_INTEGER = np.iinfo(np.int64).min
 
-_REMEMBERED_HITS = 50_000
-_SMALL = 64
+_CACHED_HITS = 50_000
+_TEXT_BYTES_PER_ROW = 64
 #: More text than the ends, which are 32-bit integers, can count: a batch is far from it.
-_MOST_TEXT = np.iinfo(np.int32).max
+_MAX_TEXT_BYTES = np.iinfo(np.int32).max
 
 
 _T = TypeVar("_T")
@@ -54,7 +54,7 @@ class PackedHit(NamedTuple):
     """How long the texts are, then both flags: five 32-bit integers."""
 
 
-@lru_cache(maxsize=_REMEMBERED_HITS)
+@lru_cache(maxsize=_CACHED_HITS)
 def packed_hit(line: bytes) -> PackedHit:
     """A hit's line (without its `>>`); each library sequence comes back for each query."""
     hit: Hit = read_hit(line)
@@ -77,9 +77,9 @@ class TextColumn:
         """Makes room for `size` more bytes behind `row` rows."""
         used = int(self.ends[row])
         if used + size > len(self.data):
-            if used + size > _MOST_TEXT:
+            if used + size > _MAX_TEXT_BYTES:
                 raise OverflowError("a batch of more than 2 GiB of text; ask for smaller ones")
-            data = np.empty(min(max(used + size, 2 * len(self.data)), _MOST_TEXT), np.uint8)
+            data = np.empty(min(max(used + size, 2 * len(self.data)), _MAX_TEXT_BYTES), np.uint8)
             data[:used] = self.data[:used]
             self.data = data
 
@@ -128,7 +128,7 @@ class Columns:
         self.frame: Flags = np.empty(capacity, np.uint8)
         self.opens: Flags = np.empty(capacity, np.uint8)
         self.has: Flags = np.empty((2, capacity), np.uint8)
-        sizes = sizes or [capacity * _SMALL] * len(TEXTS)
+        sizes = sizes or [capacity * _TEXT_BYTES_PER_ROW] * len(TEXTS)
         self.texts = tuple(TextColumn(capacity, size) for size in sizes)
         self.runs: list[Run] = []
 

@@ -19,10 +19,10 @@ _FULL_WINDOW = 1 << 20
 _SMALL_WINDOW = 1 << 12
 #: After a failure so many alignments at most, first one, then twice as many each time, are left to
 #: the reference reader before the next try.
-_LONGEST_REST = 256
+_MAX_REST = 256
 #: A layout of more keys, or of a longer one, no program writes.
-_MOST_KEYS = 100
-_LONGEST_KEY = 100
+_MAX_KEYS = 100
+_MAX_KEY_BYTES = 100
 
 
 class FastReader:
@@ -39,7 +39,7 @@ class FastReader:
     def learn(self, layout: Layout, size: int) -> None:
         """Told of each alignment (of `size` bytes) that the reference reader had to read."""
         keys = [*(key for key, _ in layout.keys), *layout.query, *layout.library]
-        if len(keys) + layout.codes > _MOST_KEYS or max(map(len, keys), default=0) > _LONGEST_KEY:
+        if len(keys) + layout.codes > _MAX_KEYS or max(map(len, keys), default=0) > _MAX_KEY_BYTES:
             return
         self._most = max(self._most, 2 * size)
         if layout != self.layout:
@@ -78,7 +78,7 @@ class FastReader:
         stop, last, failed = vectors.take(lines.buffer, start, end, self.layout, columns, hit)
         if stop == start:
             self._window = _SMALL_WINDOW
-            self._rest, self._next_rest = self._next_rest, min(2 * self._next_rest, _LONGEST_REST)
+            self._rest, self._next_rest = self._next_rest, min(2 * self._next_rest, _MAX_REST)
             return None
         self._next_rest = 1
         if failed:

@@ -1,8 +1,7 @@
 """The frame of an output: the lines around its alignments (marks), and their order.
 
-The reader of whole files and the scanner of line starts find the same marks in different ways.
-Both pass them to a `Frame`, which alone decides whether an output is complete and what counts as a
-query. `grammar` says which line is which mark.
+The reader finds the marks and passes them to a `Frame`, which decides whether an output is complete
+and what counts as a query. `grammar` says which line is which mark.
 
 Version 36 with ``-m 10`` closes each query with ``>>><<<``. With ``-m "F10 FILE"`` and with
 ``-m 9i -m 10`` it writes none, in the whole search: the next query or ``>>>///`` follows.
@@ -46,7 +45,6 @@ class Place(Enum):
     OUTSIDE = auto()  # before the first search, or behind the end mark of one
     PREAMBLE = auto()  # behind the version line, before the first query
     QUERY = auto()  # behind a query line, before its `>>>ID` line
-    TABLE = auto()  # in the query's table of best scores
     ALIGNMENTS = auto()  # behind the `>>>ID` line
     BETWEEN = auto()  # the query is closed, the search is not
 
@@ -67,7 +65,6 @@ class Frame:
 
     def __init__(self) -> None:
         self.place = Place.OUTSIDE
-        self.searches = 0
         self.queries = 0
         self._query = _Query()
         self._old = False
@@ -75,14 +72,14 @@ class Frame:
         self._marked: bool | None = None  # whether `>>><<<` closes the queries of this search
         self._number = 0
         self._residues: int | None = 0
-        self._with = self._bare = self._without = 0
+        self._with = self._bare = 0
         self._scores_only = 0
         self._miscounted = 0
 
     @property
     def open_query(self) -> bool:
         """Whether a query has begun and not ended."""
-        return self.place in (Place.QUERY, Place.TABLE, Place.ALIGNMENTS)
+        return self.place in (Place.QUERY, Place.ALIGNMENTS)
 
     @property
     def accepts_unnumbered_query(self) -> bool:
@@ -135,11 +132,10 @@ class Frame:
                 "an output of version 3.3 or later (repeat the search with it)",
             )
         self.place = Place.PREAMBLE
-        self.searches += 1
         self._old = version_numbers(version) < FIRST_CLOSED_VERSION
         self._numbered = version_numbers(version) >= FIRST_NUMBERED_VERSION
         self._marked = None
-        self._number = self._with = self._bare = self._without = 0
+        self._number = self._with = self._bare = 0
         self._residues = 0
 
     def query(self, line: QueryLine) -> None:
@@ -183,10 +179,6 @@ class Frame:
                 NOT_M10_FORMAT, f"'>>>ID, N nt vs LIBRARY library' first, as in {M10_OUTPUT}"
             )
 
-    def table(self) -> None:
-        """Accept the header of the table of best scores."""
-        self.place = Place.TABLE
-
     def row(self) -> None:
         """Accept a row of the table of best scores."""
         self._query.scored = True
@@ -194,7 +186,6 @@ class Frame:
     def table_ends(self, *, empty_line: bool) -> None:
         """Accept the end of the table: an empty line before alignments, or (with none) a mark."""
         self._query.bare = not empty_line
-        self.place = Place.QUERY
 
     def header(self) -> None:
         """Accept the line ``>>>ID, N nt vs LIBRARY library``."""

@@ -299,7 +299,6 @@ class DocumentReader:
 
     def _table(self, lines: Lines) -> None:
         """Passes over the table of best scores: its rows start with ids, which may be anything."""
-        self._frame.table()
         row = lines.next()
         while row is not None:
             if lines.pass_plain():

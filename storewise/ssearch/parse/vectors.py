@@ -38,10 +38,10 @@ _SEARCH = b">>>"
 _SIGNED = _DIGITS + b"-"
 _REAL = _SIGNED + b"+.eE"
 #: The reference reader takes longer ones.
-_LONGEST_INTEGER = 18
-_LONGEST_FLOAT = 24
+_MAX_INTEGER_BYTES = 18
+_MAX_FLOAT_BYTES = 24
 #: Of `> ..`, without what is between.
-_LEAST_HEADER = 3
+_MIN_HEADER_BYTES = 3
 _WORD = 8
 _PIECE = 1 << 16
 #: Eight zeros as digits; what lifts a byte above 9 to its sign bit; the sign bits.
@@ -96,8 +96,8 @@ def _keys(layout: Layout) -> _Keys:
     )
     longest = np.full((len(starts), 1), np.iinfo(np.int64).max)
     for role, row in roles.items():
-        longest[row] = _LONGEST_FLOAT if role in FLOATS else _LONGEST_INTEGER
-    longest[numbers] = _LONGEST_INTEGER
+        longest[row] = _MAX_FLOAT_BYTES if role in FLOATS else _MAX_INTEGER_BYTES
+    longest[numbers] = _MAX_INTEGER_BYTES
     integers = [name for name in INTEGERS if name in roles]
     width = -(-max(map(len, starts)) // _WORD) * _WORD
     words = b"".join(start.ljust(width, b"\0") for start in starts)
@@ -240,7 +240,7 @@ class _Window:
         values[keys.exact] = ends[keys.exact]
         for header in (self.query, self.library):
             stop = lines.ends[header]
-            right &= stop - lines.starts[header] > _LEAST_HEADER
+            right &= stop - lines.starts[header] > _MIN_HEADER_BYTES
             right &= lines.begin(stop - 3, b" ..\n")
         if layout.consensus:
             place = lines.starts[self.consensus]

@@ -130,7 +130,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     Search search = {"0123456789ab", {"query", 5}};
     for (ptrdiff_t row = 0; row < taken.taken; row++)
         for (int kind = RNA; kind <= ALIGN; kind++) {
-            size_t most = most_bytes(&c, row, kind, &search);
+            size_t most = max_document_bytes(&c, row, kind, &search);
             char *place = malloc(most);
             size_t written =
                 write_document(place, &c, row, kind, "digest!", row, &search, choice & 32);

@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-#define MOST_DIGITS 18
+#define MAX_DIGITS 18
 
 /* For processors that have wider registers than all x86-64 ones; chosen when it is loaded. */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && defined(__gnu_linux__) && \
@@ -71,7 +71,7 @@ static inline const char *read_integer(const char *p, const char *end, int64_t *
     int negative = p < end && *p == '-';
     const char *first = p += negative;
     int64_t number = 0;
-    while (p < end && is_digit(*p) && p - first < MOST_DIGITS)
+    while (p < end && is_digit(*p) && p - first < MAX_DIGITS)
         number = number * 10 + (*p++ - '0');
     *value = negative ? -number : number;
     return p == first ? NULL : at_newline(p, end);
@@ -80,7 +80,7 @@ static inline const char *read_integer(const char *p, const char *end, int64_t *
 static const double POWERS[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
                                 1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
                                 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
-#define LARGEST_POWER 22
+#define MAX_POWER 22
 #define EXACT (UINT64_C(1) << 53)
 
 /* ` *[-+]?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)? *` up to a newline, of which it returns the place; a
@@ -121,7 +121,7 @@ static inline const char *read_float(const char *p, const char *end, double *val
             return NULL;
         power += down ? -number : number;
     }
-    if (count > MOST_DIGITS || digits > EXACT || power < -LARGEST_POWER || power > LARGEST_POWER) {
+    if (count > MAX_DIGITS || digits > EXACT || power < -MAX_POWER || power > MAX_POWER) {
         if (!long_float(begin, p, value))
             return NULL;
     } else {

@@ -18,7 +18,7 @@ enum { T_QUERY, T_LIBRARY, T_SEQID, T_GENE, T_CHR, TEXTS };
 enum { R_S_W, R_SCORE, R_OVERLAP, R_QUERY_START, R_QUERY_STOP, R_LIBRARY_START, R_LIBRARY_STOP,
        R_Z, R_BITS, R_EXPECT, R_IDENT, R_SIM, R_FRAME, R_NUMBER, R_EXACT, R_IGNORED, ROLES };
 
-#define MOST_KEYS 128
+#define MAX_KEYS 128
 
 typedef struct {
     const char *start; /* the line up to its value */
@@ -27,7 +27,7 @@ typedef struct {
 } Key;
 
 typedef struct {
-    Key keys[MOST_KEYS];
+    Key keys[MAX_KEYS];
     int count;
 } Block;
 

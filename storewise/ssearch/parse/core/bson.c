@@ -101,7 +101,7 @@ static char *put_scores(char *to, const Columns *c, ptrdiff_t row)
     return put_float(to, "z", floats[F_Z * c->rows]);
 }
 
-size_t most_bytes(const Columns *c, ptrdiff_t row, int kind, const Search *search)
+size_t max_document_bytes(const Columns *c, ptrdiff_t row, int kind, const Search *search)
 {
     static const int first[] = {[RNA] = T_QUERY, [GS] = T_LIBRARY, [ALIGN] = T_GENE};
     static const int last[] = {[RNA] = T_QUERY, [GS] = T_SEQID, [ALIGN] = T_CHR};

@@ -17,7 +17,7 @@ typedef struct {
 } Search;
 
 /* More bytes than the document of `row` has. */
-size_t most_bytes(const Columns *c, ptrdiff_t row, int kind, const Search *search);
+size_t max_document_bytes(const Columns *c, ptrdiff_t row, int kind, const Search *search);
 
 /* Writes the document of `row`, whose ordinal in the file is `ordinal`, to `to`, and returns how
  * many bytes it has. With `study` it has only the fields of the published study. */

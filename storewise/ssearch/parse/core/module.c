@@ -1,4 +1,4 @@
-/* The module `storewise.ssearch.parse._core`: Python's door to `alignments.c` and `bson.c`.
+/* The module `storewise.ssearch.parse._core`: the Python interface of `alignments.c` and `bson.c`.
  * `compiled.py` calls it. */
 #define Py_LIMITED_API 0x030B0000
 #define PY_SSIZE_T_CLEAN
@@ -17,28 +17,28 @@ typedef struct {
     Py_buffer buffers[BUFFERS];
     int count;
     Columns columns;
-} Lent;
+} ColumnBuffers;
 
-static void give_back(Lent *lent)
+static void release_buffers(ColumnBuffers *held)
 {
-    while (lent->count > 0)
-        PyBuffer_Release(&lent->buffers[--lent->count]);
+    while (held->count > 0)
+        PyBuffer_Release(&held->buffers[--held->count]);
 }
 
 /* 0, and an exception, where the buffers do not fit together. */
-static int lend(Lent *lent, PyObject *tuple, Py_ssize_t rows)
+static int acquire_buffers(ColumnBuffers *held, PyObject *tuple, Py_ssize_t rows)
 {
-    Py_buffer *b = lent->buffers;
-    Columns *c = &lent->columns;
-    lent->count = 0;
+    Py_buffer *b = held->buffers;
+    Columns *c = &held->columns;
+    held->count = 0;
     if (PyTuple_Size(tuple) != BUFFERS) {
         PyErr_SetString(PyExc_ValueError, "a wrong number of columns");
         return 0;
     }
-    for (; lent->count < BUFFERS; lent->count++)
-        if (PyObject_GetBuffer(PyTuple_GetItem(tuple, lent->count), &b[lent->count],
+    for (; held->count < BUFFERS; held->count++)
+        if (PyObject_GetBuffer(PyTuple_GetItem(tuple, held->count), &b[held->count],
                                PyBUF_WRITABLE) < 0) {
-            give_back(lent);
+            release_buffers(held);
             return 0;
         }
     c->rows = b[B_FRAME].len;
@@ -65,7 +65,7 @@ static int lend(Lent *lent, PyObject *tuple, Py_ssize_t rows)
     }
     if (!fits) {
         PyErr_SetString(PyExc_ValueError, "columns that do not fit together");
-        give_back(lent);
+        release_buffers(held);
     }
     return fits;
 }
@@ -73,7 +73,7 @@ static int lend(Lent *lent, PyObject *tuple, Py_ssize_t rows)
 static int read_block(PyObject *lines, Block *block)
 {
     Py_ssize_t count = PyTuple_Size(lines);
-    if (count < 0 || count > MOST_KEYS) {
+    if (count < 0 || count > MAX_KEYS) {
         PyErr_SetString(PyExc_ValueError, "too many keys");
         return 0;
     }
@@ -112,7 +112,7 @@ static PyObject *take(PyObject *self, PyObject *args)
     PyObject *scores, *query, *library, *columns, *result = NULL;
     Layout layout;
     Hit hit;
-    Lent lent;
+    ColumnBuffers held;
     if (!PyArg_ParseTuple(args, "y*nn(OOOii)O!n(z#z#z#):take", &text, &start, &end, &scores, &query,
                           &library, &layout.consensus, &layout.codes, &PyTuple_Type, &columns,
                           &rows, &hit.parts[0].text, &sizes[0], &hit.parts[1].text, &sizes[1],
@@ -123,13 +123,13 @@ static PyObject *take(PyObject *self, PyObject *args)
     if (start < 0 || start > end || end > text.len)
         PyErr_SetString(PyExc_ValueError, "a wrong range of the text");
     else if (read_block(scores, &layout.scores) && read_block(query, &layout.query) &&
-             read_block(library, &layout.library) && lend(&lent, columns, rows)) {
+             read_block(library, &layout.library) && acquire_buffers(&held, columns, rows)) {
         const char *begin = text.buf;
-        Taken taken = take_alignments(begin + start, begin + end, &layout, &lent.columns, rows,
+        Taken taken = take_alignments(begin + start, begin + end, &layout, &held.columns, rows,
                                       &hit, long_float);
         Py_ssize_t last = taken.hit == NULL ? -1 : taken.hit - begin;
         result = Py_BuildValue("nnnni", taken.taken, taken.lines, taken.at - begin, last, taken.full);
-        give_back(&lent);
+        release_buffers(&held);
     }
     PyBuffer_Release(&text);
     return result;
@@ -155,7 +155,7 @@ static PyObject *documents(const Columns *c, Py_ssize_t rows, int kind, const ch
             goto failed;
         }
         for (; row < stop; row++) {
-            size_t most = most_bytes(c, row, kind, &search);
+            size_t most = max_document_bytes(c, row, kind, &search);
             if (most > room) {
                 PyMem_Free(place);
                 room = 2 * most;
@@ -191,7 +191,7 @@ static PyObject *bson(PyObject *self, PyObject *args)
     const char *digest;
     long long first;
     int study;
-    Lent lent;
+    ColumnBuffers held;
     if (!PyArg_ParseTuple(args, "O!ny#LO!p:bson", &PyTuple_Type, &columns, &rows, &digest,
                           &digest_size, &first, &PyTuple_Type, &searches, &study))
         return NULL;
@@ -199,10 +199,10 @@ static PyObject *bson(PyObject *self, PyObject *args)
         PyErr_SetString(PyExc_ValueError, "no digest, ordinal or search");
         return NULL;
     }
-    if (!lend(&lent, columns, rows))
+    if (!acquire_buffers(&held, columns, rows))
         return NULL;
     for (int i = 0; i < 3; i++) {
-        kinds[i] = documents(&lent.columns, rows, RNA + i, digest, first, searches, study);
+        kinds[i] = documents(&held.columns, rows, RNA + i, digest, first, searches, study);
         if (kinds[i] == NULL)
             goto done;
     }
@@ -210,7 +210,7 @@ static PyObject *bson(PyObject *self, PyObject *args)
 done:
     for (int i = 0; i < 3; i++)
         Py_XDECREF(kinds[i]);
-    give_back(&lent);
+    release_buffers(&held);
     return result;
 }
 
