@@ -47,8 +47,8 @@ _LOOKS = (
     Look("#C070B0", "#B030A0", "h"),
     Look("#803900", "#CCB300", "p"),
 )
-#: Of each engine, in the order of the registry.
-LOOKS: Mapping[str, Look] = dict(zip(ENGINES, _LOOKS, strict=True))
+#: Of the engines, in the order of the registry; further ones are grey.
+LOOKS: Mapping[str, Look] = dict(zip(ENGINES, _LOOKS, strict=False))
 #: Line styles, for settings of one engine.
 LINES: Sequence[Any] = ("-", "--", "-.", ":", (0, (8, 3)), (0, (8, 3, 2, 3)))
 SOLID, DASHED, DOTTED = 0, 1, 3
