@@ -12,7 +12,7 @@ from storewise.engines.registry import engine as engine_named
 from storewise.errors import EngineError
 from storewise.metrics.pack import write_pack
 from storewise.metrics.schema import Sample
-from storewise.session.coordination.trial_job import write_trial_part
+from storewise.session.coordination.trial_part import write_trial_part
 from storewise.workloads.contract import Checked, VerifyContext
 from storewise.workloads.registry import workload as workload_named
 

@@ -29,7 +29,7 @@ from storewise.metrics.sampler import Sampler, Watched, elect
 from storewise.metrics.schema import Sample
 from storewise.session.coordination.barrier import Barrier
 from storewise.session.coordination.cluster import LOADED
-from storewise.session.coordination.trial_job import write_trial_part
+from storewise.session.coordination.trial_part import write_trial_part
 from storewise.workloads.alignments.stored_files import write_files
 from storewise.workloads.registry import workload as workload_named
 

@@ -15,13 +15,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 from storewise.errors import Aborted, StorewiseError
 from storewise.layout import LIVE
 from storewise.metrics.ec2_instance import InterruptionWatch
-from storewise.metrics.host import facts, host_name
-from storewise.metrics.schema import Sample, write_part
 from storewise.processes import ENDING
 from storewise.session.coordination.ending import NO_MEMORY, NO_SPACE
 from storewise.session.coordination.liveness import (
@@ -32,7 +29,6 @@ from storewise.session.coordination.liveness import (
     await_reason,
     membership,
 )
-from storewise.study.trial import Trial
 from storewise.waiting import wait_for
 
 #: How long an error of a job is held until it is no sign of a removal.
@@ -229,25 +225,3 @@ def trial_job(
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def write_trial_part(
-    path: Path, samples: Iterable[Sample], trial: Trial, phase: str, **conditions: Any
-) -> None:
-    """Write the result part of a job of a trial: its samples, and with the `conditions` what each
-    part says of its trial and its host."""
-    write_part(
-        path,
-        samples,
-        trial=trial.id,
-        repeat=trial.repeat,
-        host=host_name(),
-        factors=trial.factors,
-        conditions={
-            **conditions,
-            "trial": trial.model_dump(mode="json"),
-            "phase": phase,
-            "seed": trial.seed,
-            "host": facts(),
-        },
-    )

@@ -10,7 +10,8 @@ from storewise.errors import StorewiseError
 from storewise.metrics.schema import Sample
 from storewise.session.coordination.cluster import STOP, gone_nodes, read_cluster, ready_nodes
 from storewise.session.coordination.liveness import FINISHED
-from storewise.session.coordination.trial_job import TrialJob, write_trial_part
+from storewise.session.coordination.trial_job import TrialJob
+from storewise.session.coordination.trial_part import write_trial_part
 from storewise.session.jobs.node import LOOK_EVERY, PHASE
 from storewise.study.trial import Trial, node_jobs
 

@@ -45,7 +45,8 @@ from storewise.session.coordination.cluster import (
 from storewise.session.coordination.liveness import Session, members, remove_tree
 from storewise.session.coordination.private import make_owned
 from storewise.session.coordination.progress import JobProgress, ProgressFile
-from storewise.session.coordination.trial_job import TrialJob, write_trial_part
+from storewise.session.coordination.trial_job import TrialJob
+from storewise.session.coordination.trial_part import write_trial_part
 from storewise.session.faults.executor import FaultExecutor
 from storewise.session.faults.orders import ORDERS
 from storewise.session.jobs.sidecar import node_of

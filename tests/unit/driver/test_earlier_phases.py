@@ -8,7 +8,7 @@ from support.driving import job, trial
 
 from storewise.driver.earlier_phases import EARLIER, read_earlier
 from storewise.errors import Aborted, ResultError
-from storewise.session.coordination.trial_job import write_trial_part
+from storewise.session.coordination.trial_part import write_trial_part
 from storewise.workloads.alignments.stored_files import StoredFiles, write_files
 from storewise.workloads.contract import LoadedFile
 

@@ -13,7 +13,7 @@ from storewise.engines.contract.engine import SourceFile
 from storewise.engines.null import NullEngine
 from storewise.errors import ConfigError, StorewiseError
 from storewise.metrics.inodes import Inodes
-from storewise.session.coordination.trial_job import write_trial_part
+from storewise.session.coordination.trial_part import write_trial_part
 from storewise.study.sweep import Clients
 from storewise.workloads.ycsb.workload import YcsbWorkload
 

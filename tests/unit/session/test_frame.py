@@ -46,6 +46,7 @@ from storewise.session.coordination.run import (
     remove_dead_runs,
     remove_session,
 )
+from storewise.session.coordination.trial_part import write_trial_part
 from storewise.study.trial import Phase, Trial
 
 LOG = logging.getLogger("test")
@@ -166,7 +167,7 @@ def test_a_part_says_what_is_known_of_its_trial_and_host(tmp_path):
         factors={"engine": "null"}, phases=[Phase(name="write")],
     )  # fmt: skip
     path, samples = tmp_path / "part.parquet", [Sample("write", "close_time", 1.0, "s")]
-    trial_job.write_trial_part(path, samples, trial, "write", more=3)
+    write_trial_part(path, samples, trial, "write", more=3)
     table, conditions = read_part(path)
     (row,) = table.to_pylist()
     assert (row["trial"], row["repeat"], row["metric"]) == ("t-r2", 2, "close_time")
