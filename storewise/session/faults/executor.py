@@ -65,7 +65,7 @@ class FaultExecutor:
         return self._server.failure(wait)
 
     def end(self) -> str:
-        """End the slowing; returns what could not be undone, in words."""
+        """End the slowing; returns error messages of what could not be undone, or nothing."""
         slowing, self._slowing = self._slowing, None
         return slowing.end() if slowing is not None else ""
 

@@ -125,7 +125,7 @@ class Slowing:
         return figures
 
     def end(self) -> str:
-        """End it in any case; returns what could not be removed, in words."""
+        """End it in any case; returns error messages of what could not be removed, or nothing."""
         process, self._process = self._process, None
         left = ""
         if process is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from storewise.errors import StorewiseError
@@ -14,9 +15,10 @@ from storewise.session.coordination.trial_job import TrialJob
 from storewise.session.coordination.trial_part import write_trial_part
 from storewise.session.jobs.node import LOOK_EVERY, PHASE
 from storewise.study.trial import Trial, node_jobs
+from storewise.waiting import wait_for
 
-#: Seconds beyond the longest orderly end of a server.
-_PATIENCE = 120.0
+#: Longer than the longest orderly end of a server.
+STOP_SECONDS = 120.0
 
 
 def run_close(
@@ -40,14 +42,16 @@ def run_close(
     start = clock()
     (live / STOP).touch()
     job.log.info("closing %s", ", ".join(names))
-    while missing := [name for name in names if name not in gone_nodes(live)]:
-        job.check()
-        if clock() - start > _PATIENCE:
-            where = ", ".join(f"{n} on host {ready[n].endpoint.host}" for n in missing)
-            raise StorewiseError(
-                f"{where}: told to end {_PATIENCE:.0f} s ago and not gone; their logs say why"
-            )
-        sleep(LOOK_EVERY)
+
+    def missing() -> list[str]:
+        return [name for name in names if name not in gone_nodes(live)]
+
+    ended = partial(wait_for, lambda: not missing(), clock=clock, sleep=sleep)
+    if not ended(STOP_SECONDS, job.check, poll=LOOK_EVERY):
+        where = ", ".join(f"{n} on host {ready[n].endpoint.host}" for n in missing())
+        raise StorewiseError(
+            f"{where}: told to end {STOP_SECONDS:.0f} s ago and still running; their logs say why"
+        )
     took = clock() - start
     job.log.info("all nodes have gone after %.1f s", took)
     write_trial_part(

@@ -7,7 +7,6 @@ phase: its starter waits until all workers are done.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
@@ -31,6 +30,7 @@ from storewise.session.coordination.trial_job import TrialJob
 from storewise.session.server.guard import POLL
 from storewise.session.server.server import Server, start_server
 from storewise.study.trial import Trial, node_specs
+from storewise.waiting import wait_for
 
 BESIDE = "beside"
 #: Only the clients of its own host use it.
@@ -134,9 +134,7 @@ def phase_cluster(
                 log.info("%s at port %d", spec.role, server.node.port)
                 write_aside(published, json.dumps(asdict(server.endpoint)) + "\n")
                 started.append(server)
-            while not published.exists():
-                check()
-                time.sleep(POLL)
+            wait_for(published.exists, check=check, poll=POLL)
             beside.append(read_as(Endpoint, published))
         try:
             cluster = client_cluster(trial, live, formed, tuple(beside))

@@ -39,7 +39,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 #: Time for an orderly end once nobody is left who could wait for it.
 ORPHANED_SECONDS = 5.0
 #: For the job's Snakemake to say how it was killed; the server goes on meanwhile.
-WITNESS_SECONDS = 2.0
+SIGNAL_REPORT_SECONDS = 2.0
 #: For each command that removes what a server keeps elsewhere.
 CLEANUP_SECONDS = 60.0
 
@@ -55,14 +55,14 @@ class Order:
     log: str
     stop_signal: int
     live: str
-    """The trial's live directory, to be told of that; empty where there is none."""
+    """The trial's live directory: the trial is aborted when the job has gone. Empty: none."""
     node: str
     cleanup: tuple[tuple[str, ...], ...] = ()
     """Commands that remove what the server keeps elsewhere; run where its job has gone."""
 
 
 def clean(order: Order) -> str:
-    """Run a node's cleanup, its output to the server's log; what went wrong, in words, or nothing.
+    """Run a node's cleanup, its output to the server's log; returns error messages, or nothing.
 
     It must be done before the directory goes, which may hold the commands' configuration.
     """
@@ -122,7 +122,7 @@ def _abort(order: Order) -> None:
     Its Snakemake knows by which signal, unless that was killed too.
     """
     if order.live:
-        await_reason(Path(order.live), WITNESS_SECONDS)
+        await_reason(Path(order.live), SIGNAL_REPORT_SECONDS)
         host = socket.gethostname()
         reason = f"{order.node}: its job on host {host} has ended without ending its server"
         why = Abort(f"{reason}: was it killed?", failure=True, log=order.log, killed=order.node)

@@ -308,8 +308,8 @@ class Server:
             return self.remove()
 
     def remove(self) -> str:
-        """Remove the node's directory and what it keeps elsewhere, after `stop`; returns what could
-        not be removed, in words, or nothing."""
+        """Remove the node's directory and what it keeps elsewhere, after `stop`; returns error
+        messages, or nothing."""
         left = clean(self._process.order) if self.node.directory.is_dir() else ""
         remove_tree(self.node.directory)
         return left
@@ -328,7 +328,7 @@ def start_server(
 ) -> Server:
     """Start a node's server and wait until it answers; its ports are chosen here.
 
-    `live` is the live directory of the trial that ends if this process is killed. `meet` is told
+    `live` is the live directory of the trial that ends if this process is killed. `meet` gets
     where the server will listen before it starts, and gives the nodes that it meets. `clock` (s) is
     what the engine's time to answer goes by.
 

@@ -322,7 +322,7 @@ def test_a_trial_is_opened_in_a_place_that_has_nothing_of_an_earlier_life(tmp_pa
     assert read_abort(live / "b" / ABORT).reason == "read.0: broken", "for who reports the job"
     for trial, why in (
         ("new", Abort("load.0: no space left on device", failure=True)),
-        ("x", Abort("it was ended by `storewise sessions --end`", failure=False)),
+        ("x", Abort("the run was stopped", failure=False)),
     ):
         abort(live / trial, why)
         with pytest.raises(Aborted, match=f"^trial y was not opened: {trial} ended: {why.reason}$"):
