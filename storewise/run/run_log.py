@@ -23,9 +23,9 @@ _ERROR = re.compile(
 )
 #: The end of a run of which a job has failed: it says nothing of why.
 _NO_REASON = "At least one job did not complete successfully"
-#: Lines of Python's tracebacks.
+#: Lines of Python's tracebacks, of which a log puts its own mark before the first.
 _FRAME = re.compile(
-    r"(?: +File \"|Traceback \(|    |\s*\^+\s*$|The above exception|During handling of the above)"
+    r"(?: +File \"|(?:\S+ \S+ ERROR )?Traceback \(|    |\s*\^+\s*$|The above exception|During handling of the above)"
 )
 #: Lines of a log that are shown with an error.
 MAX_LINES = 5

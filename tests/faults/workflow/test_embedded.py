@@ -86,6 +86,7 @@ def test_nothing_is_left_and_the_next_run_goes_on(
     place.goes_on()
 
 
+@pytest.mark.long("ten Snakemakes beside one that measures", limit=600)
 def test_others_do_not_disturb_a_live_trial_and_a_second_run_is_refused(place: Workspace) -> None:
     run = begin(place, "c")
     (lease,) = place.results.glob("leases/*")

@@ -58,7 +58,12 @@ def test_the_log_is_read_as_it_grows(tmp_path):
         assert path.read_bytes() == b"", "another run's"
         assert log.new_notes() == [] and not log.told
     assert note_of("1 of 128 steps (1%) done") is None
-    assert plain_lines('a\n\n  File "x", line 1\n    raise\nb\n') == ["a", "b"]
+    frames = 'Traceback (most recent call last):\n  File "x", line 1\n    raise\n'
+    assert plain_lines(f"a\n\n{frames}b\n2026-01-01 10:00:00,1 ERROR {frames}c\n") == [
+        "a",
+        "b",
+        "c",
+    ]
     (tmp_path / "file").write_text("")
     with pytest.raises(StorewiseError, match=r"results cannot be written to .*file/s: "):
         RunLog(tmp_path / "file" / "s" / "logs" / "run.log")
