@@ -25,7 +25,8 @@ _ERROR = re.compile(
 _NO_REASON = "At least one job did not complete successfully"
 #: Lines of Python's tracebacks, of which a log puts its own mark before the first.
 _FRAME = re.compile(
-    r"(?: +File \"|(?:\S+ \S+ ERROR )?Traceback \(|    |\s*\^+\s*$|The above exception|During handling of the above)"
+    r"(?: +File \"|(?:\S+ \S+ ERROR )?Traceback \(|    |\s*\^+\s*$|The above exception"
+    r"|During handling of the above)"
 )
 #: Lines of a log that are shown with an error.
 MAX_LINES = 5
