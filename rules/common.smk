@@ -228,3 +228,45 @@ def named(job):
             job.format(**wildcards), ALL_TRIALS[wildcards.trial]
         )
     }
+
+
+def node_of(wildcards):
+    return nodes(trial_of(wildcards))[wildcards.node]
+
+
+def queue_of_node(wildcards):
+    """Slurm's partition or PBS's queue; check_plan has refused classes that the profile lacks."""
+    place = HOST_CLASSES.get(trial_of(wildcards).node_class)
+    return place.partition if place else None
+
+
+def before_phase(wildcards):
+    """What stands for the phase before; that one waited for those before it."""
+    trial = trial_of(wildcards)
+    names = [phase.name for phase in trial.phases]
+    return gathered(trial, names[names.index(wildcards.phase) - 1])
+
+
+def gathered(trial, phase):
+    """The file that stands for all workers of one phase, of which the next phase needs one only."""
+    return f"{R}/live/{trial.id}/{phase}.gathered"
+
+
+def phase_outputs(phase):
+    """What a job of a phase leaves in the trial's directory."""
+    if not ONE_EACH:
+        return {"index": f"{T}/{phase}.{{worker}}.workers"}
+    return {
+        "result": f"{T}/{phase}.{{worker}}.parquet",
+        "hdr": f"{T}/{phase}.{{worker}}.hlog",
+    }
+
+
+def store_output(path):
+    return directory(path) if STUDY.keep_data else temp(directory(path))
+
+
+def hosts_of_job(wildcards):
+    """How many hosts a job of several workers asks for; None where it has one worker."""
+    members = share(trial_of(wildcards)).members(int(wildcards.worker))
+    return len(members) if len(members) > 1 else None

@@ -32,7 +32,7 @@ rule convert_part:
         f"{R}/logs/convert.{{part}}.log",
     conda:
         "../envs/storewise.yaml"
-    threads: digest_threads
+    threads: lambda wildcards: digest_processes(ask=not workflow.local_exec)
     resources:
         mem_mb=4000,
         runtime=720,

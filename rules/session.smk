@@ -34,21 +34,6 @@ rule open_session:
 # it listens, and ends when its session is closed or aborted, or its run's lease has expired.
 
 
-def node_of(wildcards):
-    return nodes(trial_of(wildcards))[wildcards.node]
-
-
-def partition_of_node(wildcards):
-    """Slurm's partition or PBS's queue; check_plan has refused classes that the profile lacks."""
-    place = HOST_CLASSES.get(trial_of(wildcards).node_class)
-    return place.partition if place else None
-
-
-def select_of_node(wildcards):
-    """For PBS: what tells hosts of the node's class from others of their queue."""
-    return NODE_SELECTS.get(trial_of(wildcards).node_class, "")
-
-
 rule node:
     input:
         session=f"{R}/live/{{trial}}/session.json",
@@ -64,11 +49,19 @@ rule node:
         **named("{node}"),
         # Where the profile knows classes of hosts, each has its partition or queue.
         **(
-            {"slurm_partition": partition_of_node, "pbs_queue": partition_of_node}
+            {"slurm_partition": queue_of_node, "pbs_queue": queue_of_node}
             if HOST_CLASSES
             else {}
         ),
-        **({"pbs_select": select_of_node} if NODE_SELECTS else {}),
+        **(
+            {
+                "pbs_select": lambda wildcards: NODE_SELECTS.get(
+                    trial_of(wildcards).node_class, ""
+                )
+            }
+            if NODE_SELECTS
+            else {}
+        ),
         # The node's own, and what Storewise's process beside the server takes.
         mem_mb=lambda wildcards: node_of(wildcards).memory_mb + 256,
         runtime=720,

@@ -7,10 +7,6 @@
 from storewise.schedulers.hosts import digest_processes
 
 
-def digest_threads(wildcards):
-    return digest_processes(ask=not workflow.local_exec)
-
-
 rule manifest:
     input:
         SEARCH_LISTS,
@@ -40,7 +36,7 @@ rule digest:
         f"{R}/logs/digest.{{part}}.log",
     conda:
         "../envs/storewise.yaml"
-    threads: digest_threads
+    threads: lambda wildcards: digest_processes(ask=not workflow.local_exec)
     resources:
         mem_mb=2000,
         runtime=720,

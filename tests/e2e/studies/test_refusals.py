@@ -4,7 +4,7 @@ file alone tells is refused in tests/unit/study."""
 import pytest
 from support.embedded_study import NOWHERE, POSTGRES
 from support.inputs.small_studies import GOOD, OF_SERVERS
-from support.workflow import refusal
+from support.workflow import refusal, snakemake
 from support.workspace import Workspace
 
 
@@ -82,6 +82,12 @@ def test_what_is_refused(place, study, arguments, says):
     for words in says:
         assert words in said
     assert not list(place.results.glob("trials/*"))
+
+
+def test_the_rules_pass_snakemake_s_own_lint(place):
+    place.write_study(GOOD)
+    done = snakemake(place.command("--lint"), place.directory)
+    assert done.returncode == 0 and "good condition" in done.stdout + done.stderr
 
 
 def test_inputs_may_be_gone_once_they_are_listed(tmp_path):
