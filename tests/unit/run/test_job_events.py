@@ -2,11 +2,10 @@
 
 import logging
 import re
-import threading
 from pathlib import Path
 
 import pytest
-from snakemake_executor_plugin_pbs import messages
+from snakemake_executor_plugin_pbs import events as pbs_events
 from support.session import opened
 
 from storewise.run import job_events
@@ -47,9 +46,17 @@ def events(run, jobs, stopped):
     return RunEvents(run, jobs, lambda: stopped.append(True))
 
 
+def report(event=pbs_events.FAILED, reason="", jobid="7", **more):
+    return pbs_events.Event(event, "read.0.t", jobid, "12.login", PBS_LOG, reason, **more).data
+
+
 def job(message="", trial="t", log=LOG, rule="phase"):
+    """`message` is a text of the executor for Slurm, or a report of the one for PBS."""
+    text, of_pbs = (message, {}) if isinstance(message, str) else ("", message)
     outputs = [f"results/s/trials/{trial}/read.0.parquet"] if trial else ["results/s/x.parquet"]
-    return FailedJob(rule, "7", outputs, [f"{log} (check log file(s) for error details)"], message)
+    return FailedJob(
+        rule, "7", outputs, [f"{log} (check log file(s) for error details)"], text, of_pbs
+    )
 
 
 @pytest.mark.parametrize(
@@ -75,13 +82,13 @@ def job(message="", trial="t", log=LOG, rule="phase"):
         ),
         (
             "",
-            messages.failed("12.login", "read.0.t", "ended with exit status 1", PBS_LOG),
+            report(reason="ended with exit status 1", cause=pbs_events.EXIT),
             rf"read\.0 ended with exit status 1; PBS's log of it: {PBS_LOG}$",
         ),
         (
             "",
-            messages.refused("read.0.t", "qsub: Unknown queue", "qsub -q x", "look at the queue"),
-            r"phase was refused: PBS did not take read\.0\.t: ",
+            report(pbs_events.REFUSED, "qsub: Unknown queue"),
+            r"phase was refused: PBS did not accept read\.0\.t: ",
         ),
     ],
 )
@@ -128,7 +135,7 @@ def test_a_job_of_no_trial_is_told_with_its_log(run, events, capsys):
     for message, words in (
         ("", "failed; its log is logs/merge.log"),
         (
-            messages.failed("1.x", "merge", "was ended by PBS: mem 9kb exceeded", PBS_LOG),
+            report(reason="was ended by PBS: mem 9kb exceeded", cause=pbs_events.PBS),
             f"failed; PBS says: mem 9kb exceeded; its log is {PBS_LOG}",
         ),
         (
@@ -161,24 +168,13 @@ def test_submitted_jobs_are_known_until_they_end(run, events, jobs):
     events.group_started("g", ["1", "2"])
     events.job_started("1", "t")
     events.job_started("3", "u")
-    events.message("a line of another kind")
-    events.message(messages.submitted("g", "12.login", "phases", PBS_LOG))
-    events.message("Job 3 has been submitted with SLURM jobid 15 (log: x).")
+    events.message("a line of another kind", {})
+    events.message("", report(pbs_events.SUBMITTED, jobid="g"))
+    events.message("Job 3 has been submitted with SLURM jobid 15 (log: x).", {})
     assert jobs.unfinished() == [ClusterJob("12.login", "pbs", "t"), ClusterJob("15", "slurm", "u")]
     events.job_finished("2")
     events.job_finished("3")
     assert jobs.unfinished() == []
-
-
-def test_a_failed_group_is_told_before_its_jobs(run, events):
-    said = messages.failed("12.login", "phases", "exceeded its wall time", PBS_LOG)
-    other = threading.Thread(target=events.message, args=["PBS did not take x: of another thread"])
-    other.start()
-    other.join()
-    events.message(said)
-    events.job_failed(job())
-    (failure,) = failures(run.results, "t")
-    assert failure.reason.startswith("read.0 exceeded its wall time; PBS's log of it: ")
 
 
 def test_jobs_that_would_never_start_end_their_trial(run, events, jobs, monkeypatch, capsys):
@@ -197,7 +193,7 @@ def test_jobs_that_would_never_start_end_their_trial(run, events, jobs, monkeypa
     monkeypatch.setattr(job_events, "QUEUE_SECONDS", 0.001)
     monkeypatch.setattr(events, "_in_background", looks.append)
     jobs.submitted("3", ClusterJob("15", "slurm", "t"))
-    events.message("SLURM run ID: the-run")
+    events.message("SLURM run ID: the-run", {})
     looks.pop()()
     assert read_abort(run.results / "live" / "t" / ABORT).reason == "Slurm would never start job 15"
     assert capsys.readouterr().err == "storewise: nor job 16\n"
