@@ -104,8 +104,8 @@ def _duckdb(folders: Folders, threads: int) -> Iterator[Any]:
             yield connection
     except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
         raise StorewiseError(
-            f"{folders.own}: small files cannot be merged: {error}; make room there and call the "
-            "same again: what is finished is kept"
+            f"{folders.own}: small files cannot be merged: {str(error).splitlines()[0]}; make room "
+            "there, or give fewer --jobs, and call the same again: what is finished is kept"
         ) from error
 
 

@@ -13,6 +13,7 @@ from support.inputs.datasets import check_order, expected, files_of, inputs_of, 
 from support.paths import DATA, SAMPLE
 
 from storewise.dataset import chunk, conversion, rounds, segments
+from storewise.dataset import merge as merging
 from storewise.dataset.conversion import Options, convert, merge
 from storewise.dataset.settings import Settings, Wanted
 from storewise.dataset.storage import Directory, locked, storage_of
@@ -301,6 +302,18 @@ def test_a_killed_conversion_goes_on(tmp_path, spilled, step, nth):
     assert stored(root) == expected(BOTH)
     assert [row["path"] for row in inputs_of(root)] == sorted(BOTH)
     assert not (root / ".work").exists()
+
+
+def test_a_merge_without_memory_says_so_and_goes_on(tmp_path, monkeypatch):
+    for end in (2, 4):
+        root = made(tmp_path, BOTH[:end], wanted=Wanted(by="query"), update=True)
+    with monkeypatch.context() as patched:
+        patched.setattr(merging, "MEMORY", "100KB")
+        with pytest.raises(StorewiseError, match=r"cannot be merged: .*; make room there, or give"):
+            merge(Directory(root))
+    assert stored(root) == expected(BOTH[:4])
+    merge(Directory(root))
+    assert stored(root) == expected(BOTH[:4]) and not (root / ".work").exists()
 
 
 def test_a_merge_that_was_killed(tmp_path):
