@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from storewise.atomic import aside
-from storewise.errors import StorewiseError
+from storewise.errors import StorewiseError, translate_errors
 
 HEADING = "m,s,bt,et,mv\n"
 #: Those of the generator, which is imported only when it is needed: it takes numpy and scipy.
@@ -49,10 +49,11 @@ def measures(
         sys.stdout.writelines(lines)
         sys.stdout.flush()
         return
-    try:
-        with aside(out) as place, place.open("w", encoding="utf-8") as stream:
-            stream.writelines(lines)
-    except OSError as error:
-        raise StorewiseError(
-            f"{out}: cannot be written: {error.strerror}; check its directory and the free space"
-        ) from error
+    with (
+        translate_errors(
+            f"{out}: cannot be written", advice="check its directory and the free space"
+        ),
+        aside(out) as place,
+        place.open("w", encoding="utf-8") as stream,
+    ):
+        stream.writelines(lines)

@@ -70,8 +70,8 @@ def load_study(
     """Read, resolve and check a study; raises ConfigError with file, line and key.
 
     `inputs_exist` also asks that each input path names something: not so for an analysis of
-    stored results, whose inputs may be elsewhere. `many` lifts the limits on trials and jobs
-    (`storewise.study.limits`).
+    stored results, whose inputs may be elsewhere. `many` lifts the limit on trials
+    (`storewise.study.checks.MAX_TRIALS`).
     """
     path = find_study(name, root)
     if not _NAME.fullmatch(path.stem):

@@ -68,7 +68,7 @@ def write_study(
     path = path_of(directory, output, force=force)
     check_outputs(directory)
     place = str(directory) if is_remote(directory) else str(Path(directory).resolve())
-    there = {"align.q": scores, "align.gene": genes, "align.e": scores}
+    indexes = _indexes_of(genes=genes, scores=scores)
     questions = questions_of(genes=genes, scores=scores)
     indexed = {name: engine(name).flags.secondary_indexes for name in engines}
     excluded = [f"{{engine: {n}, index: {'none' if i else 'after'}}}" for n, i in indexed.items()]
@@ -82,7 +82,7 @@ def write_study(
         else "# sample: {files: 20, seed: 1}",
         on_bad_input="quarantine" if quarantine else "fail",
         engines=", ".join(engines),
-        indexes=", ".join(name for name, has in there.items() if has),
+        indexes=", ".join(indexes),
         exclude="".join(f"  - {one}\n" for one in excluded).rstrip("\n"),
         query=_QUERY.format(questions=", ".join(questions)) if questions else _NO_QUERY,
     )
@@ -94,8 +94,15 @@ def write_study(
 
 def questions_of(*, genes: bool, scores: bool) -> list[str]:
     """The questions whose fields are stored: the hits name `genes`, have e-values (`scores`)."""
-    there = {"align.q": scores, "align.gene": genes, "align.e": scores}
-    return [q for q in QUESTIONS if any(q in _ASKED[n] for n in there if there[n])]
+    asked = {
+        question for name in _indexes_of(genes=genes, scores=scores) for question in _ASKED[name]
+    }
+    return [question for question in QUESTIONS if question in asked]
+
+
+def _indexes_of(*, genes: bool, scores: bool) -> list[str]:
+    """The fields to index: those that questions look at and the hits have."""
+    return [name for name in _ASKED if (genes if name == "align.gene" else scores)]
 
 
 def path_of(directory: Path | str, output: Path | None, *, force: bool) -> Path:

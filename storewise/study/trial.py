@@ -91,7 +91,10 @@ class Trial(_Plain):
 
     @property
     def node_class(self) -> str:
-        """The class of its nodes' hosts. No field: it would make all stored trials other ones."""
+        """The class of its nodes' hosts.
+
+        A property, not a field: a new field would change every stored trial's id.
+        """
         return str(self.factors.get("node_class", DATA))
 
     @property

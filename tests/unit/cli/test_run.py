@@ -7,7 +7,6 @@ from support.commands import storewise
 from support.inputs.small_studies import GOOD
 from support.paths import SMALL
 
-RULES = "exclude:\n" + "- {workers: 9}\n" * 201
 UNKNOWN = ("--profile", "slrum")
 
 #: A study of each kind; the rest is in tests/unit/study/test_checks.py.
@@ -23,9 +22,8 @@ REFUSED = {
         ("s.yaml, line 1: inputs.search.queries", "'q.fa'", "looked from "),
     ),
     "a scale": (GOOD + "scales: {tiny: {repeats: 1}}\n", ("--scale", "tinny"), ("'tinny'", "tiny")),
-    "many rules": (GOOD + RULES, (), ("201 rules",)),
-    "a phase, where many rules are asked for": (
-        GOOD.replace("- read", "- reed") + RULES, ("--many",), ("no phase 'reed'",),
+    "a phase, where many trials are allowed": (
+        GOOD.replace("- read", "- reed"), ("--many",), ("no phase 'reed'",),
     ),
     "an option": (GOOD, ("--core", "2"), ("No such option: --core", "--cores")),
     "Snakemake's option": (
