@@ -23,9 +23,9 @@ _ERROR = re.compile(
 )
 #: The end of a run of which a job has failed: it says nothing of why.
 _NO_REASON = "At least one job did not complete successfully"
-#: Lines of Python's tracebacks, of which a log puts its own mark before the first.
+#: Lines of Python's tracebacks; a log has more before the first of them.
 _FRAME = re.compile(
-    r"(?: +File \"|(?:\S+ \S+ ERROR )?Traceback \(|    |\s*\^+\s*$|The above exception"
+    r"(?: +File \"|.*Traceback \(most recent|    |\s*\^+\s*$|The above exception"
     r"|During handling of the above)"
 )
 #: Lines of a log that are shown with an error.

@@ -59,7 +59,9 @@ def test_the_log_is_read_as_it_grows(tmp_path):
         assert log.new_notes() == [] and not log.told
     assert note_of("1 of 128 steps (1%) done") is None
     frames = 'Traceback (most recent call last):\n  File "x", line 1\n    raise\n'
-    assert plain_lines(f"a\n\n{frames}b\n2026-01-01 10:00:00,1 ERROR {frames}c\n") == [
+    assert plain_lines(
+        f"a\n\n{frames}b\n2026-01-01 10:00:00,1 ERROR client 0 failed: {frames}c\n"
+    ) == [
         "a",
         "b",
         "c",
