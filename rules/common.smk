@@ -218,16 +218,18 @@ def code_digest(*packages):
     return digest.hexdigest()
 
 
-def named(job):
+def named(rule_name, job):
     """The resource that names a job of a trial in the queue of PBS, after its wildcards; nothing
-    elsewhere: to evaluate it for each job takes time."""
+    elsewhere: to evaluate it for each job takes time. All jobs of a group must have the same name:
+    that of the group, which a profile's `groups` gives to rules."""
     if shutil.which("qsub") is None:
         return {}
-    return {
-        "pbs_name": lambda wildcards: job_name(
-            job.format(**wildcards), ALL_TRIALS[wildcards.trial]
-        )
-    }
+
+    def pbs_name(wildcards):
+        group = workflow.group_settings.overwrite_groups.get(rule_name)
+        return job_name(group or job.format(**wildcards), ALL_TRIALS[wildcards.trial])
+
+    return {"pbs_name": pbs_name}
 
 
 def node_of(wildcards):

@@ -9,6 +9,7 @@ import logging
 import signal
 import sys
 import threading
+from contextlib import suppress
 
 from snakemake.utils import available_cpu_count
 from snakemake_interface_logger_plugins.common import LogEvent
@@ -112,6 +113,11 @@ def handle_signals():
     graceful_exit = current
     signal.signal(signal.SIGTERM, terminate)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        if workflow.is_main_process:
+            # Where it is installed, Snakemake imports it for the parameters of a script; it replaces
+            # the handler of SIGINT by one after which Ctrl-C ends no wait. So it must come first.
+            with suppress(ImportError):
+                import polars
         signal.signal(signal.SIGINT, interrupt)
 
 

@@ -46,7 +46,7 @@ rule node:
         per_trial(engine_environment)
     threads: lambda wildcards: node_of(wildcards).threads
     resources:
-        **named("{node}"),
+        **named("node", "{node}"),
         # Where the profile knows classes of hosts, each has its partition or queue.
         **(
             {"slurm_partition": queue_of_node, "pbs_queue": queue_of_node}
@@ -95,7 +95,7 @@ rule form:
         per_trial(engine_environment)
     threads: 1
     resources:
-        **named("form"),
+        **named("form", "form"),
         mem_mb=1000,
         runtime=720,
         node_class="work",
@@ -123,7 +123,7 @@ rule close:
         "../envs/storewise.yaml"
     threads: 1
     resources:
-        **named("close"),
+        **named("close", "close"),
         mem_mb=1000,
         runtime=30,
         node_class="work",

@@ -41,7 +41,7 @@ rule load:
     threads: per_trial(lambda trial: trial.processes)
     resources:
         **WORKER,
-        **named(PHASES_GROUP or f"{LOAD}.{{worker}}"),
+        **named("load", PHASES_GROUP or f"{LOAD}.{{worker}}"),
     params:
         phase=LOAD,
         loads=True,
@@ -67,7 +67,7 @@ use rule load as phase with:
         phase="|".join(AFTER_LOAD) or "none",
     resources:
         **WORKER,
-        **named(PHASES_GROUP or "{phase}.{worker}"),
+        **named("phase", PHASES_GROUP or "{phase}.{worker}"),
     params:
         phase="{phase}",
         loads=False,
@@ -92,7 +92,7 @@ rule gather:
         "../envs/storewise.yaml"
     threads: 0
     resources:
-        **(named(PHASES_GROUP) if PHASES_GROUP else {}),
+        **named("gather", PHASES_GROUP or "gather"),
     message:
         "Trial {wildcards.trial}: {wildcards.phase} done"
     shell:
@@ -117,7 +117,7 @@ rule verify:
         "../envs/storewise.yaml"
     threads: 1
     resources:
-        **named(PHASES_GROUP or "verify"),
+        **named("verify", PHASES_GROUP or "verify"),
         mem_mb=2000,
         runtime=240,
         node_class="work",
