@@ -21,7 +21,6 @@ from storewise.errors import ResultError
 from storewise.layout import (
     CONFIG,
     PUBLISH_LOG,
-    PUBLISHED,
     RECORD,
     REFERENCES,
     REPORT,
@@ -291,21 +290,3 @@ def forget_run(results: Path, run: str) -> None:
     record = read_record(results)
     if record is not None and as_time(record.started) != run:
         (results / RECORD).unlink()
-
-
-def published_at(results: Path) -> str | None:
-    """Where the results were published; None where they were not, or have another report now."""
-    try:
-        if (results / PUBLISHED).stat().st_mtime < (results / REPORT).stat().st_mtime:
-            return None
-        return str(json.loads((results / PUBLISHED).read_text(encoding="utf-8"))["place"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def last_attempt(results: Path) -> int | None:
-    """When the workflow last began to publish, in ns as the file system has it; None for never."""
-    try:
-        return (results / PUBLISH_LOG).stat().st_mtime_ns
-    except FileNotFoundError:
-        return None

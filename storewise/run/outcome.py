@@ -6,8 +6,7 @@ import json
 from pathlib import Path
 from shlex import quote
 
-from storewise.layout import ANALYSIS, LIBRARY, REPORT, RUN_LOG, VERDICT
-from storewise.publish.results import published_at
+from storewise.layout import ANALYSIS, LIBRARY, PUBLISH_LOG, PUBLISHED, REPORT, RUN_LOG, VERDICT
 from storewise.study.study import Study
 
 #: The directory of the inputs that come with Storewise.
@@ -47,3 +46,21 @@ def _next(study: Study, name: str, *, failed: bool) -> str:
     if paths and all(path.resolve().is_relative_to(_SAMPLE) for path in paths):
         return "storewise init YOUR_OUTPUTS"
     return "open the page in a browser"
+
+
+def published_at(results: Path) -> str | None:
+    """Where the results were published; None where they were not, or have another report now."""
+    try:
+        if (results / PUBLISHED).stat().st_mtime < (results / REPORT).stat().st_mtime:
+            return None
+        return str(json.loads((results / PUBLISHED).read_text(encoding="utf-8"))["place"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def last_attempt(results: Path) -> int | None:
+    """When the workflow last began to publish, in ns as the file system has it; None for never."""
+    try:
+        return (results / PUBLISH_LOG).stat().st_mtime_ns
+    except FileNotFoundError:
+        return None

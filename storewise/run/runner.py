@@ -24,11 +24,11 @@ from storewise.atomic import write_aside
 from storewise.errors import StorewiseError
 from storewise.layout import FAILED, LIBRARY, LISTING, PUBLISH_LOG, REPORT, RUN_LOG, TRIALS
 from storewise.processes import dies_with_parent
-from storewise.publish.results import last_attempt, published_at
 from storewise.run.follower import Follower
 from storewise.run.free_space import too_little
 from storewise.run.killed import clean_up_killed_runs, refuse_second_run
 from storewise.run.live_view import Moment, View
+from storewise.run.outcome import last_attempt, published_at
 from storewise.run.plan import plan_line
 from storewise.run.retries import SINCE_VARIABLE, forget, given_up, kept, lost_trials
 from storewise.run.run_log import RunLog, explanation, note_of, plain_lines

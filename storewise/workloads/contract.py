@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
-import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from storewise.documents import KINDS, Kind
@@ -230,12 +229,15 @@ class ClientContext:
         share, rest = divmod(self.params.operations, self.clients)
         return int(share + (self.client < rest))
 
-    def stream(self, seed: int | None = None) -> np.random.Generator:
-        """This client's own random stream: no other client, phase, step or trial has it.
+    def stream(self, seed: int | None = None) -> Any:
+        """A `numpy.random.Generator` of this client: no other client, phase, step or trial has its
+        stream.
 
         `seed` stands for the trial's where it is given. SeedSequence mixes its entropy well
         (numpy.random.SeedSequence), so neighbouring numbers give independent streams.
         """
+        import numpy as np  # jobs that only read a study need not pay for it
+
         phase = int.from_bytes(hashlib.blake2b(self.phase.encode(), digest_size=8).digest(), "big")
         entropy = [self.seed if seed is None else seed, phase, self.step]
         return np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(self.client,)))

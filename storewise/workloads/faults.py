@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 #: Fields of `Slow` that only one way of slowing knows.
@@ -123,6 +122,8 @@ class Crash(_Condition):
     ) -> tuple[str, float]:
         """The node and the moment (s), the same for the same seed and step; ValueError where
         there is no such node."""
+        import numpy as np  # jobs that only read a study need not pay for it
+
         data = data_nodes(known, roles)
         generator = np.random.default_rng(np.random.SeedSequence([seed, 0x6B696C6C, step]))
         low, high = self.after if isinstance(self.after, tuple) else (self.after, self.after)

@@ -12,10 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from storewise.errors import InputError
-from storewise.ssearch.inputs.manifest import load_manifest
 from storewise.ssearch.inputs.paths import sample_indexes
 from storewise.ssearch.inputs.table import (
     SHARDS_SCHEMA,
@@ -87,7 +85,9 @@ def write_shards(
     one that was made for another `n` is replaced. `share` takes only a seeded sample
     (`inputs.sample_paths`).
     """
-    table = load_manifest(manifest)
+    import pyarrow.compute as pc  # 0.1 s, which the jobs that read shards need not pay
+
+    table = read_table(manifest, "manifest")
     table = table.filter(pc.is_null(table["duplicate_of"]))
     if share is not None:
         paths, stored = table["path"].to_pylist(), table["bytes"].to_pylist()

@@ -105,7 +105,9 @@ def read_table(path: Path, kind: str, filters: Any = None) -> Any:
         raise InputError(
             path, f"not this version's {kind}; make it again", expected=expected, found=actual
         )
-    return pq.read_table(path, filters=filters)
+    if filters is None:
+        return pq.ParquetFile(path).read()
+    return pq.read_table(path, filters=filters)  # imports Arrow's data sets: 0.2 s
 
 
 def metadata(path: Path) -> dict[str, str]:

@@ -22,10 +22,13 @@ STORES = {
     "boto3",
     "obstore",
 }
-MEASURED = {"pyarrow", "hdrh", "bson"}
+MEASURED = {"pyarrow", "hdrh", "bson", "numpy"}
+LISTS = {"pyarrow.compute", "pyarrow.dataset", "sqlite3"}
 NEEDLESS = {
-    "open_session": ANALYSIS | COMMANDS | STORES | MEASURED,
-    **dict.fromkeys(("form", "node", "close", "worker", "verify"), ANALYSIS | COMMANDS | STORES),
+    "open_session": ANALYSIS | COMMANDS | STORES | MEASURED | LISTS,
+    **dict.fromkeys(
+        ("form", "node", "close", "worker", "verify"), ANALYSIS | COMMANDS | STORES | LISTS
+    ),
 }
 
 

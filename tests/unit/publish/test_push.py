@@ -22,7 +22,8 @@ from support.s3.faults import Status
 from storewise.publish.manifest import MANIFEST
 from storewise.publish.pull import publication
 from storewise.publish.push import carry_out, plan_of, remember, summary
-from storewise.publish.results import published_at, report_is_old, select, write_config
+from storewise.publish.results import report_is_old, select, write_config
+from storewise.run.outcome import published_at
 from storewise.s3 import checksums as digests
 from storewise.s3 import client
 from storewise.s3.client import ObjectError
