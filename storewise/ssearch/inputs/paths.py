@@ -1,20 +1,22 @@
 """Which files a study names: directories, globs, lists and single files."""
 
 # A million paths are strings here; a Path object for each would cost several times as much.
-# ruff: noqa: PTH110, PTH112, PTH113, PTH114, PTH116, PTH118, PTH123, PTH207
+# ruff: noqa: PTH110, PTH112, PTH116, PTH118, PTH123
 
 from __future__ import annotations
 
 import difflib
+import fnmatch
 import glob
 import hashlib
 import io
 import os
+import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, NoReturn
+from typing import BinaryIO
 
 from storewise.errors import InputError
 from storewise.s3.uri import is_remote
@@ -33,8 +35,7 @@ def list_inputs(specs: Iterable[str | Path]) -> list[str]:
     list (``@FILE``, or a file that ends in ``.list`` or ``.txt`` and is not itself an SSEARCH
     output: one path per line, ``#`` starts a comment line), or a path. Relative paths count from
     the working directory, those in a list too. Directories and globs leave out names that start
-    with a dot, as shells do. Links are followed; below a directory, each
-    directory once. A glob leaves out directories that cannot be read, as shells do.
+    with a dot, as shells do. Links are followed, each directory once.
 
     On S3 a spec is ``s3://BUCKET/PREFIX/`` (all objects below it), an object, a list, or a glob;
     in a list, a prefix that ends with a slash or a glob names many objects. Keys stay as they are.
@@ -67,7 +68,7 @@ def matches(spec: str) -> bool:
         return next(remote.expand(path), None) is not None
     if os.path.lexists(path):
         return True
-    return glob.has_magic(spec) and next(glob.iglob(spec, recursive=True), None) is not None
+    return glob.has_magic(spec) and next(_matching(spec), None) is not None
 
 
 def nearest_path(spec: str) -> str:
@@ -106,29 +107,66 @@ def _expand(spec: str) -> Iterator[str]:
     elif os.path.exists(spec):
         yield from _named_in(spec) if _is_list(spec) else (spec,)
     elif glob.has_magic(spec):
-        yield from (path for path in glob.iglob(spec, recursive=True) if not os.path.isdir(path))
+        yield from (path for path in _matching(spec) if not os.path.isdir(path or "."))
+
+
+def _entries(directory: str, *, hidden: bool = False) -> list[os.DirEntry[str]]:
+    """What is in `directory`: names that start with a dot, or those that do not."""
+    try:
+        with os.scandir(directory or ".") as entries:
+            return [entry for entry in entries if entry.name.startswith(".") == hidden]
+    except OSError as error:
+        reason = f"the directory cannot be read: {error.strerror or error}"
+        raise InputError(directory or ".", reason) from error
+
+
+def _directories(top: str) -> Iterator[tuple[str, list[os.DirEntry[str]]]]:
+    """`top` and all directories below it with their entries, each once, links followed, without
+    keeping the tree in memory."""
+    seen: set[tuple[int, int]] = set()
+    waiting = [top]
+    while waiting:
+        directory = waiting.pop()
+        entries = _entries(directory)
+        status = os.stat(directory or ".")
+        if (status.st_dev, status.st_ino) in seen:
+            continue
+        seen.add((status.st_dev, status.st_ino))
+        yield directory, entries
+        waiting += [entry.path for entry in entries if entry.is_dir()]
 
 
 def _walk(top: str) -> Iterator[str]:
-    """Regular files below `top`; links are followed, each directory once."""
-    seen: set[tuple[int, int]] = set()
-    for directory, below, names in os.walk(top, onerror=_unreadable_directory, followlinks=True):
-        status = os.stat(directory)
-        if (status.st_dev, status.st_ino) in seen:
-            below.clear()
-            continue
-        seen.add((status.st_dev, status.st_ino))
-        below[:] = [name for name in below if not name.startswith(".")]
-        for name in names:
-            path = os.path.join(directory, name)
-            # A dangling link is reported when the file is read.
-            if not name.startswith(".") and (os.path.isfile(path) or os.path.islink(path)):
+    """Regular files below `top`."""
+    for _, entries in _directories(top):
+        # A dangling link is reported when the file is read.
+        yield from (e.path for e in entries if not e.is_dir() and (e.is_file() or e.is_symlink()))
+
+
+def _matching(pattern: str, *, directories: bool = False) -> Iterator[str]:
+    """What a glob finds (of a last ``**`` the `directories` alone): as `glob.iglob`, which however
+    leaves out what it may not read, and goes round in loops of links."""
+    head, _, name = pattern.rpartition("/")
+    head = head or ("/" if pattern.startswith("/") else "")
+    if not glob.has_magic(head):
+        parents: Iterable[str] = [head] if os.path.isdir(head or ".") else []
+    else:
+        above = _matching(head, directories=True)
+        parents = (path for path in above if os.path.isdir(path or "."))
+    for parent in parents:
+        if name == "**":
+            for directory, entries in _directories(parent):
+                yield directory
+                if not directories:
+                    yield from (entry.path for entry in entries if not entry.is_dir())
+        elif not glob.has_magic(name):
+            if os.path.lexists(path := os.path.join(parent, name)):
                 yield path
-
-
-def _unreadable_directory(error: OSError) -> NoReturn:
-    reason = f"the directory cannot be read: {error.strerror or error}"
-    raise InputError(error.filename, reason) from error
+        else:
+            matches_name = re.compile(fnmatch.translate(name)).match
+            for entry in _entries(parent, hidden=name.startswith(".")):
+                if matches_name(entry.name):
+                    yield os.path.join(parent, entry.name)
 
 
 def _is_list(path: str) -> bool:

@@ -112,13 +112,13 @@ class Lines:
 
     def pass_plain(self) -> bool:
         """Moves behind the lines from the current one on that are whole, not empty and have no
-        `>>>` in them, as far as the buffer goes; whether there are any."""
+        `>` in them, as far as the buffer goes; whether there are any."""
         if not self.line:
             return False
-        end = self._empty_line() or self.buffer.rfind(b"\n") + 1
-        mark = self.buffer.find(b">>>", self.position, end)
-        if mark >= 0:
-            end = self.buffer.rfind(b"\n", self.position, mark) + 1
+        # Of one byte, which takes a tenth of the time of a search for `>>>`.
+        mark = self.buffer.find(b">", self.position)
+        end = len(self.buffer) if mark < 0 else mark
+        end = self._empty_line(end) or self.buffer.rfind(b"\n", self.position, end) + 1
         if end <= self.position:
             return False
         self.jump(end)
@@ -138,18 +138,18 @@ class Lines:
         self._find()
         return self.line
 
-    def _empty_line(self) -> int | None:
-        """Buffer position of the first empty line behind the current one.
+    def _empty_line(self, end: int) -> int | None:
+        """Buffer position of the first empty line behind the current one and before `end`.
 
         By pieces, with numpy: `bytes.find` of two newlines stumbles over each single one.
         """
-        end = len(self.buffer)
         for start in range(self.position, end - 1, _PIECE):
             count = min(_PIECE + 1, end - start)
             newlines = np.frombuffer(self.buffer, np.uint8, count, start) == _NEWLINE
-            pairs = np.flatnonzero(newlines[1:] & newlines[:-1])
-            if len(pairs):
-                return start + int(pairs[0]) + 1
+            pairs = newlines[1:] & newlines[:-1]
+            first = int(pairs.argmax())
+            if pairs[first]:
+                return start + first + 1
         return None
 
     def fill(self) -> bool:

@@ -102,7 +102,7 @@ def test_bad_inputs_are_errors_not_outputs(tmp_path, query, library, target, tex
         ("kill -9 $$", r"killed by signal 9, SIGKILL \(out of memory\?\)"),
         ("kill -11 $$", "killed by signal 11, SIGSEGV"),
         ("exit 0", "no complete -m 10 output: the file is empty"),
-        ("echo hello", "no complete -m 10 output: not an SSEARCH output"),
+        ("echo hello", "no complete -m 10 output: this is not an output of ssearch36"),
         ("head -n 40 {whole}; echo 'disk trouble' >&2", r"not complete.*(?s:.)*\n  disk trouble"),
     ],
 )

@@ -64,7 +64,8 @@ def test_a_directory_is_all_files_below_it(tree):
     assert found == [f"{tree}/a.m10", *below]
     # A link to a directory above it is followed once.
     (tree / "deep" / "er" / "round").symlink_to(tree)
-    assert [n for n in list_inputs(["deep"]) if n.endswith("f.m10")] == ["deep/er/still/f.m10"]
+    for spec in ("deep", "deep/**", "**/still/*.m10", "*/*/still/f.*"):
+        assert [n for n in list_inputs([spec]) if n.endswith("f.m10")] == ["deep/er/still/f.m10"]
     with open(os.fsencode(tree) + b"/caf\xe9.m10", "wb"):  # noqa: PTH123 - bytes on purpose
         pass
     with pytest.raises(InputError, match="not UTF-8"):
@@ -76,13 +77,14 @@ def test_a_directory_that_may_not_be_read_is_named(tree, monkeypatch):
 
     def closed(path):
         if path.endswith("deep"):
-            raise PermissionError(13, "Permission denied", path)
+            raise PermissionError(13, "Permission denied")
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", closed)
-    with pytest.raises(InputError) as caught:
-        list_inputs([tree])
-    assert str(caught.value) == f"{tree}/deep: the directory cannot be read: Permission denied"
+    for spec in ("", "**/*.m10", "*/*.m10"):
+        with pytest.raises(InputError) as caught:
+            list_inputs([f"{tree}/{spec}"])
+        assert str(caught.value) == f"{tree}/deep: the directory cannot be read: Permission denied"
 
 
 def test_the_lines_of_a_list(tmp_path):
