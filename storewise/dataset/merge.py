@@ -47,7 +47,7 @@ def merge_files(
 
     Documents of equal inputs that several writers have put in at the same time stay once.
     """
-    equal, dropped = _doubled(state)
+    equal, dropped, dropped_rows = _doubled(state)
     touched = {
         sort_key_of(settings, None, None, digest_number(digest)).partition
         for digests in dropped.values()
@@ -70,7 +70,7 @@ def merge_files(
         return state
     number = state.next_number("")
     added: list[DataFile] = []
-    with _duckdb(folders, processes) as connection:
+    with _duckdb(storage, folders, processes) as connection:
         for (kind, partition), files in groups.items():
             tasks = by_folder[partition_name(Kind.TASKS.table, partition)]
             sql = _sorted_rows(storage, kind, files, tasks, dropped, settings)
@@ -79,8 +79,8 @@ def merge_files(
                 for batch in connection.sql(sql).to_arrow_reader(settings.row_group):
                     out.write(pa.Table.from_batches([batch]).cast(out.schema))
             added += out.done
-    if not dropped:
-        check_rows(storage, sum(file.rows for files in groups.values() for file in files), added)
+    documents = sum(file.rows for files in groups.values() for file in files) - dropped_rows
+    check_rows(storage, documents, added)
     replaced = {file.name for files in groups.values() for file in files}
     added += [file for file in state.files() if file.name not in replaced]
     rows = _named_equal(state.rows(), equal)
@@ -90,7 +90,7 @@ def merge_files(
 
 
 @contextmanager
-def _duckdb(folders: Folders, threads: int) -> Iterator[Any]:
+def _duckdb(storage: DatasetStorage, folders: Folders, threads: int) -> Iterator[Any]:
     import duckdb
 
     folders.out.mkdir(parents=True, exist_ok=True)
@@ -102,10 +102,11 @@ def _duckdb(folders: Folders, threads: int) -> Iterator[Any]:
     try:
         with duckdb.connect(config=config) as connection:
             yield connection
-    except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
+    except duckdb.Error as error:
         raise StorewiseError(
-            f"{folders.own}: small files cannot be merged: {str(error).splitlines()[0]}; make room "
-            "there, or give fewer --jobs, and call the same again: what is finished is kept"
+            f"{storage}: small files cannot be merged: {str(error).splitlines()[0]}; make room in "
+            f"{folders.own}, or give fewer --jobs, and call the same again: what is finished is "
+            "kept. Where a file is missing or damaged, make a new data set of the outputs"
         ) from error
 
 
@@ -148,23 +149,26 @@ def _read(storage: DatasetStorage, files: Sequence[DataFile]) -> str:
     return f"read_parquet([{names}], hive_partitioning = false)"
 
 
-def _doubled(state: State) -> tuple[dict[str, str], dict[str, frozenset[bytes]]]:
+def _doubled(state: State) -> tuple[dict[str, str], dict[str, frozenset[bytes]], int]:
     """Inputs that writers with different shares put in although they are equal: by path the one
-    that stays, and by share the digests that go."""
+    that stays, by share the digests that go, and the number of documents that go."""
     first: dict[bytes, tuple[str, str]] = {}
     equal: dict[str, str] = {}
     gone: dict[str, set[bytes]] = defaultdict(set)
+    rows = 0
     for name, commit in state.commits.items():
         share = (number_of(name) or ("", 0))[0]
-        columns = (commit.rows[column].to_pylist() for column in ("path", "digest", "equal_to"))
-        for path, digest, known in zip(*columns, strict=True):
+        names = ("path", "digest", "equal_to", "documents")
+        columns = (commit.rows[column].to_pylist() for column in names)
+        for path, digest, known, documents in zip(*columns, strict=True):
             if digest is None or known is not None:
                 continue
             there = first.setdefault(digest, (path, share))
             if there[0] != path:
                 equal[path] = there[0]
                 gone[share].add(digest)
-    return equal, {share: frozenset(digests) for share, digests in gone.items()}
+                rows += documents
+    return equal, {share: frozenset(digests) for share, digests in gone.items()}, rows
 
 
 def _named_equal(rows: Any, equal: Mapping[str, str]) -> Any:

@@ -173,8 +173,9 @@ def check_rows(storage: DatasetStorage, documents: int, files: Sequence[DataFile
     """Raises StorewiseError where files have not as many rows as there are documents."""
     if (rows := sum(file.rows for file in files)) != documents:
         raise StorewiseError(
-            f"{storage}: {rows} documents were written of {documents}; nothing of this round is "
-            "kept. This is a defect of Storewise: please report it"
+            f"{storage}: {rows} documents would be written of {documents}; nothing was changed. "
+            "Its files were changed, or have documents without their search: make a new data set "
+            "of the outputs. If that ends in the same way, report it as a defect of Storewise"
         )
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.inputs.datasets import check_order, expected, files_of, inputs_of, stored
@@ -309,11 +310,38 @@ def test_a_merge_without_memory_says_so_and_goes_on(tmp_path, monkeypatch):
         root = made(tmp_path, BOTH[:end], wanted=Wanted(by="query"), update=True)
     with monkeypatch.context() as patched:
         patched.setattr(merging, "MEMORY", "100KB")
-        with pytest.raises(StorewiseError, match=r"cannot be merged: .*; make room there, or give"):
+        with pytest.raises(StorewiseError, match=r"cannot be merged: .*; make room in .*, or give"):
             merge(Directory(root))
     assert stored(root) == expected(BOTH[:4])
     merge(Directory(root))
     assert stored(root) == expected(BOTH[:4]) and not (root / ".work").exists()
+
+
+@pytest.mark.parametrize("equal", [False, True])
+@pytest.mark.parametrize("harm", ["fewer", "other", "missing", "damaged"])
+def test_a_merge_that_would_lose_documents_is_refused(tmp_path, copies, harm, equal):
+    """Whether or not documents of equal inputs go, of which each share knows."""
+    root, wanted = tmp_path / "set", Wanted(by="query")
+    convert(copies[:2], storage_of(root), Options(wanted, share="s0", update=True))
+    hidden = (root / "inputs" / "s0-0001.parquet").rename(tmp_path / "hidden")
+    twin = shutil.copy(copies[0], str(root.with_name("twin.m10")))
+    convert(
+        [twin, *copies[2:4]][not equal :],
+        storage_of(root),
+        Options(wanted, share="s1", update=True),
+    )
+    hidden.rename(root / "inputs" / "s0-0001.parquet")
+    tasks, before = files_of(root, Kind.TASKS)[0], inputs_of(root)
+    rows = pq.ParquetFile(tasks).read()
+    if harm in ("fewer", "other"):
+        ids = pa.array([b"\0" * 12] * len(rows), rows.schema.field("_id").type)
+        other = rows.set_column(0, rows.schema.field("_id"), ids)
+        pq.write_table(rows.slice(1) if harm == "fewer" else other, tasks)
+    else:
+        tasks.unlink() if harm == "missing" else tasks.write_bytes(b"PAR1" + b"x" * 100)
+    with pytest.raises(StorewiseError, match=f"^{root}: .* make a new data set of the outputs"):
+        merge(storage_of(root))
+    assert inputs_of(root) == before and len(files_of(root, Kind.ALIGN)) == 2
 
 
 def test_a_merge_that_was_killed(tmp_path):
