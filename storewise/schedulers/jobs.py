@@ -36,7 +36,8 @@ class RunJobs:
     _jobs: dict[str, ClusterJob] = field(default_factory=dict)
     _aborted: dict[str, float] = field(default_factory=dict)
     """When `cancel_overdue` first heard of an aborted trial."""
-    _cancelled: set[str] = field(default_factory=set)
+    _said: set[str] = field(default_factory=set)
+    """Sentences of `cancel_overdue`."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def submitted(self, jobid: str, job: ClusterJob) -> None:
@@ -60,28 +61,28 @@ class RunJobs:
     def cancel_overdue(self, aborted: Iterable[str]) -> list[str]:
         """Cancel by force what is left of trials that were aborted `OVERDUE_SECONDS` ago.
 
-        To be called every few seconds with the aborted trials; returns a sentence for each job.
+        To be called every few seconds with the aborted trials: what the scheduler refuses is tried
+        again. Returns a sentence for each job, and for each refusal, once.
         """
         now = self.clock()
         self._aborted = {trial: self._aborted.get(trial, now) for trial in aborted}
         late = {t for t, since in self._aborted.items() if now - since >= OVERDUE_SECONDS}
         jobs = {
-            job.id: job
-            for job in self.unfinished()
-            if job.trial in late and job.kind != SLURM_RUN and job.id not in self._cancelled
+            job.id: job for job in self.unfinished() if job.trial in late and job.kind != SLURM_RUN
         }
         sentences = []
         for kind in sorted({job.kind for job in jobs.values()}):
             ids = [job.id for job in jobs.values() if job.kind == kind]
             left = sorted(present(kind, ids) or ())
-            self._cancelled |= {*left}
             sentences += [
                 f"job {job_id} is still there {OVERDUE_SECONDS:.0f} s after its trial "
                 f"{jobs[job_id].trial} ended: it is cancelled"
                 for job_id in left
             ]
             sentences += cancel(kind, left, force=True)
-        return sentences
+        new = [sentence for sentence in sentences if sentence not in self._said]
+        self._said |= {*new}
+        return new
 
 
 def cancel_jobs(ids: Mapping[str, Iterable[str]]) -> list[str]:

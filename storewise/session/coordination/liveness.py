@@ -13,10 +13,11 @@ import errno
 import json
 import math
 import os
+import secrets
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
@@ -231,28 +232,26 @@ class Abort:
     """The job that a signal has ended, where that is all: its scheduler may know why."""
 
 
-def abort(directory: Path, why: Abort) -> bool:
-    """Write the abort file of a trial, so that all its jobs end. If there is one already, keep its
-    reason and return False."""
-    if not directory.is_dir():
-        return False
+def abort(directory: Path, why: Abort) -> None:
+    """Write the abort file of a trial, so that all its jobs end. The reason of one that is there
+    stays."""
+    path, text = directory / ABORT, json.dumps(asdict(why)) + "\n"
+    place = directory / f".{ABORT}.{secrets.token_hex(8)}"
     try:
-        # Exclusive creation is atomic on NFS too, and needs no hard links.
-        (directory / f".{ABORT}.claim").open("x").close()
-    except FileNotFoundError:  # the directory was removed meanwhile
-        return False
-    except FileExistsError:
-        # Another process was first. If it has been killed since, its reason is missing.
-        if holds(directory, ABORT):
-            return False
-    try:
-        write_aside(directory / ABORT, json.dumps(asdict(why)) + "\n")
-    except FileNotFoundError:
-        return False
+        place.write_text(text, encoding="utf-8")
+        # Only one link to a name can be made, on NFS too: the first reason stays, and is whole.
+        path.hardlink_to(place)
+    except (FileExistsError, FileNotFoundError):
+        pass  # it is aborted, or was removed
     except OSError:
-        # On a full disk an empty file can mostly be made: that suffices to end the jobs.
-        (directory / ABORT).touch()
-    return True
+        # A file system without hard links, or a full disk. There an empty file can mostly be made:
+        # that suffices to end the jobs.
+        with suppress(OSError):
+            path.touch(exist_ok=False)
+            path.write_text(text, encoding="utf-8")
+    finally:
+        with suppress(OSError):
+            place.unlink()
 
 
 def read_abort(path: Path) -> Abort:

@@ -41,6 +41,7 @@ from storewise.session.coordination.liveness import (
 )
 from storewise.session.coordination.private import check_private, made_by_run, make_private
 from storewise.session.coordination.system import SYSTEM, System
+from storewise.waiting import wait_for
 
 _log = logging.getLogger(__name__)
 
@@ -85,8 +86,12 @@ def renew_every(lease: float) -> float:
     return min(3.0, lease / 4)
 
 
+#: Seconds in which a scheduler that refuses to cancel a killed run's jobs is asked again.
+CANCEL_SECONDS = 30.0
 #: Ids of cluster jobs by kind (`storewise.schedulers.queue`).
 ClusterJobs = Mapping[str, tuple[str, ...]]
+#: Returns a sentence for each command that the scheduler did not accept.
+CancelJobs = Callable[[ClusterJobs], list[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -484,7 +489,7 @@ def remove_dead_runs(
     results: Path,
     say: Callable[[str], None],
     ask: Ask | None = None,
-    cancel: Callable[[ClusterJobs], list[str]] = lambda jobs: [],
+    cancel: CancelJobs = lambda jobs: [],
     *,
     system: System = SYSTEM,
 ) -> list[str]:
@@ -492,9 +497,8 @@ def remove_dead_runs(
     sessions and stores.
 
     Returns the ids of these runs. Waits until each run is alive or certainly dead (`dead_leases`),
-    and leaves live runs alone. `ask` as for `unfinished_elsewhere`; `cancel` returns a sentence for
-    each command that the scheduler did not accept. ConfigError if another user owns the directory
-    of the leases or of the sessions.
+    and leaves live runs alone. `ask` as for `unfinished_elsewhere`. ConfigError if another user
+    owns the directory of the leases or of the sessions.
     """
     for name in (LEASES, LIVE):
         check_private(results / name)
@@ -503,9 +507,7 @@ def remove_dead_runs(
         if lease is None:
             continue
         if lease.jobs:
-            say(f"cancelling the cluster jobs of run {path.name} that may be left")
-        for sentence in cancel(lease.jobs):
-            say(sentence)
+            _cancel_all(lease, say, cancel, system)
         for lock in lease.locks:
             if _is_lock_of(Path(lock), path):
                 Path(lock).unlink(missing_ok=True)
@@ -526,6 +528,23 @@ def remove_dead_runs(
         path.unlink(missing_ok=True)
     _remove_if_empty(results / LEASES, results / LIVE)
     return ended
+
+
+def _cancel_all(
+    lease: Lease, say: Callable[[str], None], cancel: CancelJobs, system: System
+) -> None:
+    """Cancel the cluster jobs of a killed run, again while the scheduler does not accept it."""
+    say(f"cancelling the cluster jobs of run {lease.run} that may be left")
+    refused: list[str] = []
+
+    def accepted() -> bool:
+        refused[:] = cancel(lease.jobs)
+        return not refused
+
+    if wait_for(accepted, CANCEL_SECONDS, poll=5.0, clock=system.clock, sleep=system.sleep):
+        return
+    for sentence in refused:
+        say(f"{sentence}; cancel what is left of run {lease.run} yourself")
 
 
 def _is_lock_of(lock: Path, lease: Path) -> bool:

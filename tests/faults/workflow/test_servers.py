@@ -70,6 +70,11 @@ def kill_node(place: Workspace, run: Run) -> None:
     os.kill(place.members()["data0"], signal.SIGKILL)
 
 
+def interrupt_alone(place: Workspace, run: Run) -> None:
+    """As on a cluster, where no job is in the process group of Snakemake."""
+    run.send_signal(signal.SIGINT)
+
+
 def stop_node_again(place: Workspace, run: Run) -> None:
     """As Slurm does with each scancel: further signals come while the first is obeyed."""
     job = psutil.Process(place.members()["data0"])
@@ -91,7 +96,7 @@ def stop_node_again(place: Workspace, run: Run) -> None:
         slow=[
             (kill_node, "load", r"data0 on host \S+ was ended by SIGKILL"),
             (kills.kill_snakemake, "c", None),
-            (kills.interrupt, "c", None),
+            (interrupt_alone, "c", None),
         ],
         all_cells=[(stop_node_again, "load", r"data0 was ended by signal SIGTERM")],
     ),

@@ -92,6 +92,8 @@ def test_what_is_left_of_an_aborted_trial_is_cancelled_by_force_after_a_minute(c
     assert jobs.cancel_overdue(["dead"]) == [f"job 1.login {late}", f"job 8 {late}"]
     deletes = [" ".join(words) for words in commands.calls if words[0] in ("qdel", "scancel")]
     assert deletes == ["qdel -W force 1.login", "scancel --signal=KILL 8", "scancel 8"]
-    assert jobs.cancel_overdue(["dead"]) == [], "once"
+    commands.calls.clear()
+    assert jobs.cancel_overdue(["dead"]) == [], "told once"
+    assert ["qdel", "-W", "force", "1.login"] in commands.calls, "as long as it is there"
     assert jobs.cancel_overdue([]) == []
     assert jobs.cancel_overdue(["dead"]) == [], "a trial that begins anew has its minute"

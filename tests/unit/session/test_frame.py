@@ -50,6 +50,15 @@ from storewise.session.coordination.trial_part import write_trial_part
 from storewise.study.trial import Phase, Trial
 
 LOG = logging.getLogger("test")
+
+
+def raising(error):
+    def call(*_, **__):
+        raise error
+
+    return call
+
+
 UNKNOWN = MemoryKills(None, None, None)
 HOST = socket.gethostname()
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
@@ -189,22 +198,37 @@ def test_why_a_trial_ends_whose_job_a_signal_has_ended(tmp_path, monkeypatch):
     assert pids == [os.getpid(), None, None]
 
 
-def test_the_first_reason_of_an_abort_stays(tmp_path):
-    assert abort(tmp_path, Abort("first", failure=True))
-    assert not abort(tmp_path, Abort("second", failure=False))
-    assert read_abort(tmp_path / ABORT) == Abort("first", failure=True)
-    (tmp_path / ABORT).unlink()  # the first job was killed before it wrote its reason
-    assert abort(tmp_path, Abort("third", failure=False))
-    assert read_abort(tmp_path / ABORT).reason == "third"
-    assert not abort(tmp_path / "gone", Abort("why", failure=True))
+@pytest.mark.parametrize("links", [True, False])
+def test_the_first_reason_of_an_abort_stays(tmp_path, monkeypatch, links):
+    if not links:
+        monkeypatch.setattr(os, "link", raising(OSError(errno.EPERM, "no hard links here")))
+    first = Abort("first", failure=True)
+    abort(tmp_path, first)
+    abort(tmp_path, Abort("second", failure=False))
+    assert read_abort(tmp_path / ABORT) == first
+    assert [path.name for path in tmp_path.iterdir()] == [ABORT]
+    abort(tmp_path / "gone", Abort("why", failure=True))
+    assert not (tmp_path / "gone").exists()
+
+
+def test_of_reasons_at_the_same_time_one_stays_and_is_never_replaced(tmp_path, monkeypatch):
+    """Another job writes its reason while the first is about to name its own."""
+    link = os.link
+
+    def others_first(*names, **options):
+        monkeypatch.setattr(os, "link", link)
+        abort(tmp_path, Abort("first", failure=True))
+        link(*names, **options)
+
+    monkeypatch.setattr(os, "link", others_first)
+    abort(tmp_path, Abort("second", failure=False))
+    assert read_abort(tmp_path / ABORT).reason == "first"
 
 
 def test_an_abort_without_space_ends_the_jobs_too(tmp_path, monkeypatch):
-    def full(self, text, **options):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
+    full = raising(OSError(errno.ENOSPC, "No space left on device"))
     monkeypatch.setattr(Path, "write_text", full)
-    assert abort(tmp_path, Abort("why", failure=False))
+    abort(tmp_path, Abort("why", failure=False))
     why = read_abort(tmp_path / ABORT)
     assert why.failure and "could not be written (a full disk?)" in why.reason
 
@@ -399,17 +423,17 @@ def test_a_dead_run_s_trials_are_swept_with_words(tmp_path, monkeypatch):
         return ["qdel 1.login: no answer"] if jobs else []
 
     runs = remove_dead_runs(tmp_path, said.append, cancel=cancel, system=here)
-    assert (runs, cancelled) == (["a", "z"], [{}, jobs])
+    assert (runs, cancelled) == (["a", "z"], [jobs] * 7), "again for 30 s"
     assert said == [
         "is run a still alive? It has 25 s to renew its lease",
         "is run z still alive? It has 25 s to renew its lease",
         "cancelling the cluster jobs of run z that may be left",
-        "qdel 1.login: no answer",
+        "qdel 1.login: no answer; cancel what is left of run z yourself",
         f"removed the lock {lock} of run z, which was killed",
         "removed what was left of trial t, whose run has ended",
         "could not end x (process 5 on far); it ends by itself when it sees that its run is gone",
     ]
-    assert here.own_time.now == pytest.approx(1070.0, abs=0.3), "nodes end servers in order"
+    assert here.own_time.now == pytest.approx(1100.0, abs=0.3), "nodes end servers in order"
     assert sorted(path.name for path in tmp_path.iterdir()) == [".snakemake", "d", "o", "trials"]
     assert not lock.exists()
     assert [path.name for path in trial.iterdir()] == ["part.parquet"]
