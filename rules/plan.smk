@@ -6,7 +6,7 @@
 from snakemake.logging import logger
 
 from storewise.run.job_events import say
-from storewise.run.retries import command_start, given_up, is_given_up
+from storewise.run.retries import command_start, given_up, is_given_up, nothing_measured
 from storewise.study.checks import too_few_repeats
 
 SINCE = command_start()
@@ -52,6 +52,9 @@ def check_plan(plan):
     results, trials = Path(RESULTS), [t for t in ALL_TRIALS.values() if t.id in plan]
     preflight.check_writable(results)
     preflight.check_private_way(results)
+    if any(job.rule.name.endswith("analyse") for job in workflow.dag.needrun_jobs()):
+        if not trials and (sentence := nothing_measured(STUDY, results, SINCE)):
+            raise WorkflowError(sentence)
     told = []
     for trial in trials:
         made = [str(file) for job in plan[trial.id] for file in job.output]

@@ -16,6 +16,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from storewise.atomic import write_aside
 from storewise.layout import FAILED, FAILURES, LOGS, TRIALS, VERIFIED
@@ -77,6 +78,8 @@ def end_pass(study: Study, results: Path, run: str, since: float) -> PassEnd:
         until = " until the next run" if host_fault(of[-1].reason) else ""
         sentences.append(f"trial {trial} failed {times} and is left out{until}; its logs: {logs}")
     again = retried or (bool(new) and _measured(study, results) > 0)
+    if not again and (nothing := nothing_measured(study, results, since)):
+        sentences.append(nothing)
     return PassEnd(again=again, sentences=sentences)
 
 
@@ -119,12 +122,18 @@ def give_up(study: Study, results: Path, trial_id: str, tried: Sequence[Failure]
     write_aside(path, json.dumps(mark, indent=1) + "\n")
 
 
+def read_mark(results: Path, trial_id: str) -> dict[str, Any]:
+    """What `give_up` has recorded of a trial; empty where it is not given up."""
+    path = results / TRIALS / trial_id / FAILED
+    mark: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    return mark
+
+
 def is_given_up(results: Path, trial_id: str, since: float) -> bool:
     """Whether a trial is out of the plan of a command that started at `since` (Unix time)."""
-    path = results / TRIALS / trial_id / FAILED
-    if not path.exists():
+    mark = read_mark(results, trial_id)
+    if not mark:
         return False
-    mark = json.loads(path.read_text(encoding="utf-8"))
     return mark.get("at", 0.0) >= since or not mark["host_fault"]
 
 
@@ -140,6 +149,19 @@ def lost_trials(study: Study, results: Path, since: float) -> str | None:
     return (
         f"{len(lost)} of {len(study.trials())} trials failed: {', '.join(lost)}; the report has "
         "their reasons, `storewise run --retry-failed` tries them again"
+    )
+
+
+def nothing_measured(study: Study, results: Path, since: float) -> str | None:
+    """A sentence that says why there can be no report: all trials were given up, and none was ever
+    measured; None where there can be one."""
+    trials = study.trials()
+    if _measured(study, results) or len(given_up(study, results, since)) < len(trials):
+        return None
+    reasons = (f"{trial.id}: {read_mark(results, trial.id)['reason']}" for trial in trials)
+    return (
+        f"no trial of study {study.name} was measured, so there is no report. All of them failed: "
+        f"{'; '.join(reasons)}. When that is mended: `storewise run {study.name} --retry-failed`"
     )
 
 

@@ -5,7 +5,6 @@ All that a run means is in the workflow, so plain `snakemake` does the same (doc
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -22,7 +21,7 @@ from types import FrameType
 
 from storewise.atomic import write_aside
 from storewise.errors import StorewiseError
-from storewise.layout import FAILED, LIBRARY, LISTING, PUBLISH_LOG, REPORT, RUN_LOG, TRIALS
+from storewise.layout import LIBRARY, LISTING, PUBLISH_LOG, REPORT, RUN_LOG
 from storewise.processes import dies_with_parent
 from storewise.run.follower import Follower
 from storewise.run.free_space import too_little
@@ -30,7 +29,15 @@ from storewise.run.killed import clean_up_killed_runs, refuse_second_run
 from storewise.run.live_view import Moment, View
 from storewise.run.outcome import last_attempt, published_at
 from storewise.run.plan import plan_line
-from storewise.run.retries import SINCE_VARIABLE, forget, given_up, kept, lost_trials
+from storewise.run.retries import (
+    SINCE_VARIABLE,
+    forget,
+    given_up,
+    kept,
+    lost_trials,
+    nothing_measured,
+    read_mark,
+)
 from storewise.run.run_log import RunLog, explanation, note_of, plain_lines
 from storewise.ssearch.inputs.paths import list_inputs, sample_paths
 from storewise.study.checks import too_few_repeats
@@ -111,10 +118,10 @@ def run_study(
 ) -> int:
     """Run a study to its report; returns the exit status for the shell.
 
-    0: every trial was measured. 1: the report is there, but trials failed for good (named in
-    it). 3 (`NOT_PUBLISHED`): the report is there, but the study's `publish` failed. 2: another
-    error, which the view was told. 128 and more: the user has stopped it. `verbose` leaves
-    Snakemake's log where it is printed.
+    0: every trial was measured. 1: trials failed for good; the report is there and names them, or,
+    where no trial was ever measured, the view was told their reasons. 3 (`NOT_PUBLISHED`): the
+    report is there, but the study's `publish` failed. 2: another error, which the view was told.
+    128 and more: the user has stopped it. `verbose` leaves Snakemake's log where it is printed.
     """
     # A shell script's background jobs ignore SIGINT. Obey one that is sent to this process.
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
@@ -147,7 +154,9 @@ def run_study(
             )
         elif status and not (lost and _made(results) != before[0]):
             _tell_error(study, results, log, view)
-            return 2 if 0 < status < 128 else status
+            if 0 < status < 128:
+                return 1 if nothing_measured(study, results, since) else 2
+            return status
     if sentence := lost_trials(study, results, since):
         view.note(sentence)
     return status or (1 if lost else 0)
@@ -162,7 +171,7 @@ def _made(results: Path) -> int | None:
 def _tell_lost(results: Path, lost: Sequence[str], since: float, view: View) -> None:
     """The ends of the logs of trials that were given up since then (Unix time)."""
     for trial in lost:
-        mark = json.loads((results / TRIALS / trial / FAILED).read_text(encoding="utf-8"))
+        mark = read_mark(results, trial)
         if mark["at"] >= since:
             view.line(f"{trial}:")
             for line in plain_lines(mark["log_tail"]):

@@ -18,6 +18,7 @@ from storewise.run.retries import (
     kept,
     lost_trials,
     next_pass_command,
+    nothing_measured,
 )
 from storewise.session.coordination.run import Failure
 from storewise.study.load import load_study
@@ -107,6 +108,21 @@ def test_a_full_disk_ends_the_command(study, ids):
     (RESULTS / "trials" / ids[0]).mkdir(parents=True)
     (RESULTS / "trials" / ids[0] / "verify.parquet").touch()
     assert kept(study, RESULTS) == "1 of 2 trials kept"
+
+
+def test_where_no_trial_was_measured_the_last_pass_names_each_reason(study, ids):
+    study = study.model_copy(update={"retries": 0})
+    fail(ids[0], BROKEN, START, "first")
+    assert nothing_measured(study, RESULTS, START) is None
+    assert ended(study, "first") == (False, [f"trial {ids[0]} failed once and is left out"])
+    fail(ids[1], "c.0: killed", START)
+    end = end_pass(study, RESULTS, "r", START)
+    assert not end.again
+    sentence = end.sentences[-1]
+    assert f"{ids[0]}: {BROKEN}; {ids[1]}: c.0: killed. " in sentence
+    assert sentence.endswith("`storewise run s --retry-failed`")
+    (RESULTS / "trials" / ids[1] / "verify.parquet").touch()
+    assert nothing_measured(study, RESULTS, START) is None
 
 
 def test_what_was_given_up_for_its_host_is_planned_again_by_the_next_command(study, ids):
