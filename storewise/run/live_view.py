@@ -1,54 +1,15 @@
-"""What `storewise run` shows while it runs: a view that stays in one place on a terminal, plain
-lines elsewhere."""
+"""Where `storewise run` shows its state: one screen on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Protocol
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.text import Text
-
-from storewise.watch.render import head_line
-
-
-@dataclass(frozen=True, slots=True)
-class LivePhase:
-    """A phase of the trial that is being measured."""
-
-    name: str
-    state: str
-    """``done``, ``now`` or ``next``."""
-    rate: str = ""
-    """What its workers do now, such as ``31,000 documents/s``."""
-
-
-@dataclass(frozen=True, slots=True)
-class LiveTrial:
-    """A trial that is being measured."""
-
-    name: str
-    does: str
-    """What it does where that is no phase, such as `verifying`; else empty."""
-    phases: Sequence[LivePhase]
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """What a run does now."""
-
-    study: str
-    step: str = ""
-    """What it does where no trial is measured."""
-    done: int | None = None
-    total: int | None = None
-    seconds_left: float | None = None
-    trials: Sequence[LiveTrial] = ()
-    warnings: Sequence[str] = ()
 
 
 class View(Protocol):
@@ -60,8 +21,8 @@ class View(Protocol):
     def note(self, text: str) -> None:
         """A message for the user."""
 
-    def show(self, moment: Moment) -> None:
-        """What goes on now, in place of what went on before."""
+    def show(self, screen: RenderableType) -> None:
+        """The state of the run, in place of the one before."""
 
 
 class PlainLines:
@@ -77,8 +38,8 @@ class PlainLines:
     def note(self, text: str) -> None:
         self._say(text)
 
-    def show(self, moment: Moment) -> None:
-        """Nothing: a log has no place that is written anew."""
+    def show(self, screen: RenderableType) -> None:
+        """Nothing: a file or a pipe cannot be written anew."""
 
 
 class Screen:
@@ -93,8 +54,8 @@ class Screen:
     def note(self, text: str) -> None:
         self.line(f"storewise: {text}", "yellow")
 
-    def show(self, moment: Moment) -> None:
-        self._live.update(picture(moment), refresh=True)
+    def show(self, screen: RenderableType) -> None:
+        self._live.update(screen, refresh=True)
 
 
 @contextmanager
@@ -107,25 +68,3 @@ def view_of(say: Callable[[str], None], *, plain: bool = False) -> Iterator[View
         return
     with Live(console=console, auto_refresh=False, transient=True) as live:
         yield Screen(live)
-
-
-def picture(moment: Moment) -> RenderableType:
-    """A moment for a terminal."""
-    does = "" if moment.trials else moment.step
-    head = head_line(moment.study, moment.done, moment.total, moment.seconds_left, does)
-    lines: list[RenderableType] = [head]
-    lines += [_trial(trial) for trial in moment.trials]
-    lines += [
-        Text(f"! {text}", style="yellow", no_wrap=True, overflow="ellipsis")
-        for text in moment.warnings
-    ]
-    return Group(*lines)
-
-
-def _trial(trial: LiveTrial) -> Text:
-    line = Text(f"{trial.name}   ", no_wrap=True, overflow="ellipsis")
-    styles = {"done": "green", "now": "bold", "next": "dim"}
-    for place, phase in enumerate(trial.phases):
-        line.append(" > " if place else "", "dim")
-        line.append(" ".join(filter(None, (phase.name, phase.rate))), styles[phase.state])
-    return line.append(f"   {trial.does}" if trial.does else "", "bold")

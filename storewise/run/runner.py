@@ -26,7 +26,7 @@ from storewise.processes import dies_with_parent
 from storewise.run.follower import Follower
 from storewise.run.free_space import too_little
 from storewise.run.killed import clean_up_killed_runs, refuse_second_run
-from storewise.run.live_view import Moment, View
+from storewise.run.live_view import View
 from storewise.run.outcome import last_attempt, published_at
 from storewise.run.plan import plan_line
 from storewise.run.retries import (
@@ -44,6 +44,7 @@ from storewise.study.checks import too_few_repeats
 from storewise.study.load import find_study, load_study
 from storewise.study.study import Study
 from storewise.study.trial import node_jobs
+from storewise.watch.render import head_line
 
 #: Exit status: the report is there, but publishing it has failed.
 NOT_PUBLISHED = 3
@@ -199,7 +200,7 @@ def plan_study(request: Request, view: View, *, verbose: bool = False) -> int:
     Returns the exit status for the shell: 2 where Snakemake makes no plan. `verbose` shows its own.
     """
     study = request.study()
-    view.show(Moment(study.name, "planning the jobs"))
+    view.show(head_line(study.name, None, None, None, "planning the jobs"))
     done = subprocess.run(
         request.command(study, "--dry-run"),
         stdout=subprocess.PIPE,

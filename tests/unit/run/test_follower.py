@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 from support.fake_time import FakeTime
+from support.terminal import rendered
 
 from storewise.errors import ResultError
 from storewise.run import follower as module
-from storewise.run.follower import EVERY, SELDOM, Follower
-from storewise.run.live_view import LivePhase, LiveTrial, Moment
+from storewise.run.follower import MAX_PAUSE, MIN_PAUSE, Follower
 from storewise.run.run_log import RunLog
 from storewise.session.coordination.listing import LiveSession
 from storewise.session.coordination.progress import JobProgress
@@ -37,8 +37,8 @@ class Run:
         #: Trials that are measured: when, and how long each took.
         self.measured = {}
         self.frame = None
-        self.moments, self.lines, self.notes = [], [], []
-        self.show, self.note = self.moments.append, self.notes.append
+        self.screens, self.lines, self.notes = [], [], []
+        self.note = self.notes.append
         monkeypatch.setattr(module, "look", self._look)
         monkeypatch.setattr(module, "finished_line", lambda study, trial, at: f"{trial.id} {at}")
 
@@ -64,6 +64,9 @@ class Run:
         }
         return Frame(**{**known, **self.frame})
 
+    def show(self, screen):
+        self.screens.append(rendered(screen))
+
     def line(self, text, style=""):
         self.lines.append(text)
 
@@ -73,33 +76,43 @@ def run(tmp_path, monkeypatch):
     return Run(tmp_path, monkeypatch)
 
 
-def session(trial, phase="load", ending=""):
-    return LiveSession(f"s/{trial}", "r", 5.0, 1.0, 60.0, phase, (), (), ending)
+def session(trial):
+    return LiveSession(f"s/{trial}", "r", 5.0, 1.0, 60.0, "load", (), (), "")
 
 
-def teller(trial, job, rate, age=0.0):
+def teller(trial, job, rate):
     progress = JobProgress(job, "h", "works", 1.0, operations_per_s=rate, documents_per_s=2 * rate)
-    return JobStatus(trial, progress, age)
+    return JobStatus(trial, progress, 0.0)
 
 
-def test_where_no_trial_is_measured_the_newest_log_says_what_is_done(run):
-    old = {"state": "ended", "log": Path("logs/close.log"), "lines": ["done"]}
-    run.frame = old
+def test_until_the_run_is_on_record_the_newest_log_says_what_is_done(run):
+    run.frame = {"state": "ended", "log": Path("logs/close.log"), "lines": ["done"]}
     follower = run.follower()
     run.say("Building DAG of jobs...", "storewise: riak is left out: none", "x")
     follower.look()
-    assert run.moments == [Moment("s", "planning the jobs")]
+    assert run.screens == ["s  planning the jobs"]
     assert run.notes == ["riak is left out: none"]
     line = "2026-01-01 10:00:00,1 INFO 3 of 9 files, 1 GB"
-    run.frame = {"log": Path("logs/digest.0.log"), "lines": ["x", line]}
+    run.frame = {"state": "ended", "log": Path("logs/digest.0.log"), "lines": ["x", line]}
     follower.look()
-    assert run.moments[-1].step == "digest.0: 3 of 9 files, 1 GB"
+    assert run.screens[-1] == "s  digest.0: 3 of 9 files, 1 GB"
     run.frame["lines"] = []
     follower.look()
-    assert run.moments[-1].step == "digest.0"
+    assert run.screens[-1] == "s  digest.0"
+
+
+def test_a_run_is_shown_as_watch_shows_it(run):
+    one = run.study.trials()[0].id
+    follower = run.follower()
+    run.frame = {"sessions": [session(one)], "jobs": [teller(one, "load.0", 500.0)]}
+    follower.look()
+    assert all(text in run.screens[-1] for text in (f"{one}   load", "load.0", "1,000"))
+    run.frame["state"] = "between"
+    follower.look()
+    assert "0/5 trials" in run.screens[-1]
     follower.stopping = True
     follower.look()
-    assert run.moments[-1].step == "ending the trials that run"
+    assert run.screens[-1] == "s  ending the trials that run"
 
 
 def test_a_failed_trial_has_a_line(run):
@@ -110,49 +123,6 @@ def test_a_failed_trial_has_a_line(run):
     follower.look()
     assert run.lines == ["FAIL SQLite, repeat 1: c.0: broken"]
     assert run.notes == [f"trial {one} is tried again"]
-
-
-def test_what_a_trial_does_now(run):
-    one, two = (trial.id for trial in run.study.trials())
-    follower = run.follower()
-    run.measured = {two: (1000.0, 9.0)}
-    run.frame = {
-        "failed": ["x"],
-        "sessions": [session(one), session("of another study")],
-        "jobs": [
-            *(teller(one, "load.0", 500.0), teller(one, "load.1", 15.4)),
-            *(teller(one, "load.2", 7.0, age=1e6), teller(two, "load.0", 9.0)),
-        ],
-        "warnings": ["a", "2026-01-01 10:00:00,123 WARNING b", "c"],
-        "lines": ["1 of 9 files digested"],
-    }
-    follower.look()
-    (moment,) = run.moments
-    name = "SQLite, repeat 1"
-    phases = [LivePhase("load", "now", "1,030/s"), LivePhase("c", "next", "")]
-    assert moment == Moment("s", "planning the jobs", 2, 5, 50.0, moment.trials, ["b", "c"])
-    assert moment.trials == [LiveTrial(name, "", phases)]
-    # The next phase: the part of the first is there.
-    part = run.results / "trials" / one / "load.0.parquet"
-    part.parent.mkdir(parents=True)
-    part.touch()
-    run.frame["jobs"] = [teller(one, "c.0", 500.0)]
-    follower.look()
-    phases = [LivePhase("load", "done", ""), LivePhase("c", "now", "500/s")]
-    assert run.moments[-1].trials == [LiveTrial(name, "", phases)]
-    run.frame["jobs"] = [teller(one, "c.0", 0.0)]
-    follower.look()
-    assert run.moments[-1].trials[0].phases[1] == LivePhase("c", "now", "")
-    for phase, ending, does in (
-        *(("opened", "", "starting"), ("form", "", "forming its cluster")),
-        *(("verify", "", "verifying"), ("load", "full", "ends: full")),
-    ):
-        run.frame["sessions"] = [session(one, phase, ending)]
-        follower.look()
-        assert run.moments[-1].trials[0].does == does
-    follower.stopping = True
-    follower.look()
-    assert (run.moments[-1].step, run.moments[-1].trials) == ("ending the trials that run", [])
 
 
 def test_each_trial_that_is_measured_is_told_once(run):
@@ -177,6 +147,6 @@ def test_each_trial_that_is_measured_is_told_once(run):
 
 def test_nobody_measures_the_view(run):
     follower = run.follower()
-    for busy, pause in ((0.001, EVERY), (0.1, 5.0), (9.0, SELDOM)):
+    for busy, pause in ((0.001, MIN_PAUSE), (0.1, 5.0), (9.0, MAX_PAUSE)):
         run.busy, run.frame = busy, {}
         assert follower.look() == pytest.approx(pause)

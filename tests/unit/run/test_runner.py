@@ -15,6 +15,7 @@ from unittest import mock
 
 import pytest
 from support.paths import ROOT
+from support.terminal import rendered
 
 from storewise.errors import ConfigError, StorewiseError
 from storewise.layout import LIBRARY
@@ -50,8 +51,8 @@ class Told:
     def note(self, text):
         self.notes.append(text)
 
-    def show(self, moment):
-        self.steps.append(moment.step)
+    def show(self, screen):
+        self.steps.append(rendered(screen).split("  ")[-1])
 
 
 @dataclass
