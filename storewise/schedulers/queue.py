@@ -103,4 +103,6 @@ def cancel(kind: str, ids: Sequence[str], *, force: bool = False) -> list[str]:
 
 
 def _has_ended(words: str) -> bool:
-    return any(known in words.lower() for known in (*_PBS_UNKNOWN, "invalid job id"))
+    # PBS says the second of a job that is exiting.
+    over = (*_PBS_UNKNOWN, "invalid for state of job", "invalid job id")
+    return any(known in words.lower() for known in over)

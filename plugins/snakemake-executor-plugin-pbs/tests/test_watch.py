@@ -65,7 +65,7 @@ class Scene:
             lambda job, reason: self.said.append(f"{job.id}: {reason}"),
         )
 
-    def delete(self, ids: Sequence[str], /, *, force: bool = False) -> None:
+    def delete(self, ids: Sequence[str], force: bool) -> None:
         self.deleted.append((list(ids), force))
 
     def job(self, job_id: str = "1.s", state: JobState | None = None) -> PbsJob:
@@ -319,7 +319,8 @@ def test_hosts_are_asked_for_again_soon_after_a_silence(monkeypatch: pytest.Monk
         return Done(0, answer("nodes").stdout, "")
 
     monkeypatch.setattr(server, "run", ask)
-    pbs = Server(clock=lambda: now)
+    monkeypatch.setattr(server.time, "monotonic", lambda: now)
+    pbs = Server()
     assert pbs.hosts() == pbs.hosts() == []
     now = 31
     assert len(pbs.hosts()) == 4

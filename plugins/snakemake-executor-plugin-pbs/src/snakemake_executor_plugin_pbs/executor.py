@@ -64,7 +64,7 @@ class Executor(RemoteExecutor):
         status = ServerStatus(settings.status_interval, logger.info, logger.warning)
         self._watch = Watch(
             *(server, status, self._table, self._marks, settings.lost_after),
-            self._start_deletion,
+            lambda ids, force: deletion.start(self._run_directory, ids, force=force),
             self._report_waiting,
         )
         self._submitter = Submitter(
@@ -207,9 +207,6 @@ class Executor(RemoteExecutor):
             log.unlink(missing_ok=True)
         shutil.rmtree(self._marks, ignore_errors=True)
         deletion.tidy(self._run_directory)
-
-    def _start_deletion(self, ids: Sequence[str], /, *, force: bool = False) -> None:
-        deletion.start(self._run_directory, ids, force=force)
 
     def _start_deletion_of_all(self) -> list[deletion.Deletion]:
         """Start the deletion of all jobs that PBS may still have, except those that another

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from snakemake_executor_plugin_pbs import hosts, qstat
@@ -49,15 +49,9 @@ class Server:
     """The commands of PBS. A query raises NoProgram, NoAnswer where nothing useful came, and
     Stopped when `stopped` is set."""
 
-    def __init__(
-        self,
-        stopped: threading.Event | None = None,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, stopped: threading.Event | None = None) -> None:
         self.history = True
         self._stopped = stopped
-        self._clock = clock
         self._hosts: list[hosts.Host] = []
         self._ask_hosts_at = float("-inf")
 
@@ -128,7 +122,7 @@ class Server:
     def hosts(self) -> list[hosts.Host]:
         """The hosts, at most `HOSTS_FRESH` seconds old; none where the server does not say. They
         only save a job from waiting for ever, so no answer is no error."""
-        now = self._clock()
+        now = time.monotonic()
         if now >= self._ask_hosts_at:
             try:
                 done = self._ask(["pbsnodes", "-a"])

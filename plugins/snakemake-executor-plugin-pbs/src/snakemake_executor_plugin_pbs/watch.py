@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
 
 from snakemake_executor_plugin_pbs import reasons
 from snakemake_executor_plugin_pbs.commands import NoAnswer, NoProgram, Stopped
@@ -37,18 +36,12 @@ NOT_STARTED = Ending("had not started when the run was stopped, and was deleted"
 Ended = tuple[PbsJob, Ending | None]
 
 
-class Delete(Protocol):
-    """A function that starts the deletion of jobs and returns at once. `force` is
-    ``qdel -W force``: PBS forgets the jobs even if their host does not answer."""
-
-    def __call__(self, ids: Sequence[str], /, *, force: bool = False) -> object: ...
-
-
 class Watch:
     """Polls the jobs of a table. Times in seconds of one clock, passed in.
 
-    `lost_after` are the seconds after which a host that is down is lost. `tell_waiting` gets a job
-    that waits, with the reason.
+    `lost_after` are the seconds after which a host that is down is lost. `delete` starts to delete
+    jobs, by ``qdel -W force`` where its second argument is true: PBS forgets the jobs even if their
+    host does not answer. `tell_waiting` gets a job that waits, with the reason.
     """
 
     def __init__(
@@ -58,7 +51,7 @@ class Watch:
         table: JobTable,
         marks: Path,
         lost_after: float,
-        delete: Delete,
+        delete: Callable[[Sequence[str], bool], object],
         tell_waiting: Callable[[PbsJob, str], object],
     ) -> None:
         self._server, self._status, self._table, self._marks = server, status, table, marks
@@ -88,7 +81,7 @@ class Watch:
             yield from self._drop_waiting()
         for force, ids in self._to_delete.items():
             if ids:
-                self._delete(ids[:], force=force)
+                self._delete(ids[:], force)
                 self._table.hand_over(ids)
                 ids.clear()
         self._tell_waiting(now)
