@@ -281,15 +281,14 @@ def parameters(model: type[BaseModel], known: Collection[str] = ()) -> str:
     for name, field in model.model_fields.items():
         if name in known:
             continue
-        value = field.get_default(call_default_factory=True)
-        default = "required" if field.is_required() else _default(value)
-        others = [f"`{word}`" for word in _choices(field.annotation)]
-        if default in others:
-            others.remove(default)
-        elif isinstance(value, tuple) and set(value) == set(_choices(field.annotation)):
+        value, choices = field.get_default(call_default_factory=True), _choices(field.annotation)
+        others = [f"`{word}`" for word in choices if word != value]
+        default = "required" if field.is_required() and not others else _default(value)
+        if value and isinstance(value, tuple) and set(value) == set(choices):
             default, others = "all", []
         brackets = " or ".join(filter(None, [default, *others]))
-        lines.append(f"- `{name}`{f' ({brackets})' if brackets else ''}: {field.description}")
+        told = f": {field.description}" if field.description else ""
+        lines.append(f"- `{name}`{f' ({brackets})' if brackets else ''}{told}")
     return "\n".join(lines)
 
 
