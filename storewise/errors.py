@@ -40,12 +40,16 @@ class StorewiseError(Exception):
 
 @contextmanager
 def translate_errors(
-    what: str, kind: type[StorewiseError] = StorewiseError, advice: str = ""
+    what: str = "", kind: type[StorewiseError] = StorewiseError, advice: str = ""
 ) -> Iterator[None]:
-    """An OSError of the block becomes one message: "what: No space left on device; advice"."""
+    """An OSError of the block becomes one message: "what: No space left on device; advice".
+
+    Without `what` the message names the file of the error.
+    """
     try:
         yield
     except OSError as error:
+        what = what or str(error.filename or "a file")
         raise kind(f"{what}: {error.strerror or error}{advice and '; '}{advice}") from error
 
 

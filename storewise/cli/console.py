@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import orjson
 import typer
 from rich.console import Console
 
 from storewise.errors import ResultError, StorewiseError
-from storewise.layout import STUDY, TRIALS
+from storewise.layout import RECORD, STUDY, TRIALS
 
 Study = Annotated[str, typer.Argument(help="Name under config/studies, or a YAML file.")]
-Scale = Annotated[str | None, typer.Option("--scale", help="One of the study's scales.")]
-Results = Annotated[Path, typer.Option("--results", help="Directory with the studies' results.")]
+Scale = Annotated[str | None, typer.Option(help="One of the study's scales.")]
+Many = Annotated[bool, typer.Option("--many", help="Also more than 20,000 trials.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Only say what would be done.")]
+Results = Annotated[Path, typer.Option(help="Directory with the studies' results.")]
+Measured = Annotated[
+    str, typer.Argument(help="A study, its name below results/, or a directory of results.")
+]
 JsonLines = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
+Format = Annotated[Literal["text", "json"], typer.Option("--format", help="Of the output.")]
 Files = Annotated[
     list[str],
     typer.Argument(
@@ -29,6 +35,11 @@ Files = Annotated[
 Jobs = Annotated[
     int, typer.Option("--jobs", "-j", min=0, help="Processes to use; 0 means all cores.")
 ]
+Quarantine = Annotated[
+    bool,
+    typer.Option("--quarantine", help="Leave out outputs that are not complete, and name them."),
+]
+Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
 RESULTS = Path("results")
 _errors = Console(stderr=True)
 
@@ -49,27 +60,49 @@ def print_line(record: Any, default: Callable[[Any], Any] | None = None) -> None
 
 
 def has_results(directory: Path) -> bool:
-    """Whether a directory holds the results of a study."""
-    return (directory / TRIALS).is_dir() or (directory / STUDY).is_file()
+    """Whether a directory holds the results of a study, or of its first run, which goes on."""
+    return (directory / TRIALS).is_dir() or any(
+        (directory / name).is_file() for name in (STUDY, RECORD)
+    )
 
 
-def results_of(what: str, results: Path) -> Path:
+def results_of(what: str | None, results: Path) -> Path:
     """The rule by which commands find a study's results: a directory that holds some, the name of
-    one below `results`, or the file of a study whose results are there."""
+    one below `results`, or the file of a study whose results are there. None means the study that
+    runs now, else the one that ran last.
+
+    Raises ResultError where there are none, or several studies run.
+    """
     from storewise.yamlfile import nearest
 
+    known = [path for path in sorted(results.glob("*/")) if has_results(path)]
+    if what is None:
+        return _running_or_last(known, results)
     names = [Path(what), results / what]
     if what.endswith((".yaml", ".yml")):
         names.append(results / Path(what).stem)
     for path in names:
         if has_results(path):
             return path
-    known = sorted(path.parent.name for path in results.glob(f"*/{TRIALS}"))
+    studies = [path.name for path in known]
     raise ResultError(
         f"{what}: there are no results of a study, neither in this directory nor in "
-        f"{names[-1]}{nearest(what, known)}; studies below {results} are "
-        f"{', '.join(known) or 'none'}"
+        f"{names[-1]}{nearest(what, studies)}; studies below {results} are "
+        f"{', '.join(studies) or 'none'}"
     )
+
+
+def _running_or_last(known: Sequence[Path], results: Path) -> Path:
+    from storewise.session.coordination.run import lease_files, looks_stale
+
+    live = [path for path in known if not all(map(looks_stale, lease_files(path)))]
+    if len(live) > 1:
+        names = ", ".join(path.name for path in live)
+        raise ResultError(f"several studies run below {results}: name one of {names}")
+    records = [path / RECORD for path in known if (path / RECORD).is_file()]
+    if not live and not records:
+        raise ResultError(f"nothing runs or has run below {results}; name a directory of results")
+    return live[0] if live else max(records, key=lambda path: path.stat().st_mtime).parent
 
 
 def killed(name: str) -> StorewiseError:

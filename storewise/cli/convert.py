@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 from uuid import uuid4
 
 import typer
 
-from storewise.cli.console import Files, killed, outputs_of, say
+from storewise.cli.console import Files, Jobs, Quarantine, killed, outputs_of, say
 from storewise.cli.progress import shown
-from storewise.errors import QUARANTINE_HINT, StorewiseError
+from storewise.errors import QUARANTINE_HINT, StorewiseError, translate_errors
 from storewise.processes import in_processes, processors
 
 T = TypeVar("T")
@@ -43,13 +43,10 @@ def convert(
             "file: hits.parquet, hits.csv, or hits.tsv; - prints TSV. Else a directory.",
         ),
     ],
-    jobs: Annotated[
-        int, typer.Option("--jobs", "-j", min=0, help="Processes to use; 0 means all cores.")
-    ] = 0,
+    jobs: Jobs = 0,
     by: Annotated[
         Literal["query", "library", "hash"] | None,
         typer.Option(
-            "--by",
             help="What documents of one partition share. hash: the file they come from, for "
             "look-ups by id (default).",
             rich_help_panel=_DATA_SET,
@@ -58,7 +55,6 @@ def convert(
     sort: Annotated[
         Literal["query", "library", "id"] | None,
         typer.Option(
-            "--sort",
             help="How files are sorted; by default as --by says.",
             rich_help_panel=_DATA_SET,
         ),
@@ -66,7 +62,6 @@ def convert(
     partitions: Annotated[
         int | None,
         typer.Option(
-            "--partitions",
             min=1,
             max=256,
             help="Directories of each kind; by default what gives files of the target size.",
@@ -76,7 +71,6 @@ def convert(
     target_size: Annotated[
         str | None,
         typer.Option(
-            "--target-size",
             help="When a file is full; default 512MB.",
             rich_help_panel=_DATA_SET,
         ),
@@ -99,17 +93,10 @@ def convert(
             rich_help_panel=_DATA_SET,
         ),
     ] = None,
-    quarantine: Annotated[
-        bool,
-        typer.Option(
-            "--quarantine",
-            help="Leave out outputs that are not complete, and name them.",
-        ),
-    ] = False,
+    quarantine: Quarantine = False,
     scratch: Annotated[
         Path | None,
         typer.Option(
-            "--scratch",
             help="Directory for what is under way to S3; by default one below this directory.",
             rich_help_panel=_DATA_SET,
         ),
@@ -139,6 +126,19 @@ def convert(
     `storewise convert results/*.m10.gz --to hits -o hits.tsv`
     """
     processes = jobs or processors()
+    if to == "parquet":
+        from storewise.dataset.memory import limit_arrow_memory
+
+        limit_arrow_memory()  # before the inputs are listed, which imports Arrow
+        from storewise.dataset.conversion import Options
+        from storewise.dataset.settings import Wanted, parse_size
+        from storewise.dataset.storage import storage_of
+
+        size = None if target_size is None else parse_size(target_size)
+        wanted = Wanted(by, partitions, size, study_fields, sort=sort)
+        options = Options(wanted, processes, update=bool(update), quarantine=quarantine)
+        _data_set(sorted(outputs_of(files)), storage_of(output, scratch), options)
+        return
     only_data_sets = {
         "--by": by,
         "--sort": sort,
@@ -148,72 +148,28 @@ def convert(
         "--update": update,
         "--scratch": scratch,
     }
-    if to == "parquet":
-        from storewise.dataset.memory import limit_arrow_memory
-
-        limit_arrow_memory()  # before the inputs are listed, which imports Arrow
-        _data_set(
-            sorted(outputs_of(files)),
-            output,
-            scratch,
-            by=by,
-            sort=sort,
-            partitions=partitions,
-            target_size=target_size,
-            study_fields=study_fields,
-            processes=processes,
-            update=bool(update),
-            quarantine=quarantine,
-        )
-        return
     given = [name for name, value in only_data_sets.items() if value is not None]
     if given:
         raise typer.BadParameter(f"is an option of --to parquet, not of {to}", param_hint=given[0])
-    paths = outputs_of(files)
+    inputs = _Inputs(outputs_of(files), processes, quarantine)
     if to == "hits":
-        _hits(paths, Path(output), processes, quarantine=quarantine)
+        _hits(inputs, Path(output))
         return
-    bad: list[str] = []
-    work = partial(_convert, form=to, directory=Path(output))
-    for name, (made, warnings, error) in _worked("converting", work, paths, processes):
-        for path in made:
+    from storewise.ssearch.convert import convert_file
+
+    for paths in inputs.each(partial(convert_file, to=to, outdir=output)):
+        for path in paths:
             typer.echo(path)
-        _report_input(name, warnings, error, bad, quarantine=quarantine)
-    _raise_if_bad(bad, paths, quarantine=quarantine)
 
 
-def _data_set(
-    paths: Sequence[str],
-    output: str,
-    scratch: Path | None,
-    *,
-    by: Literal["query", "library", "hash"] | None,
-    sort: Literal["query", "library", "id"] | None,
-    partitions: int | None,
-    target_size: str | None,
-    study_fields: bool | None,
-    processes: int,
-    update: bool,
-    quarantine: bool,
-) -> None:
+def _data_set(paths: Sequence[str], storage: Any, options: Any) -> None:
     """Make or update a data set, and say what it holds."""
     from rich.filesize import decimal
 
-    from storewise.dataset.conversion import Options
     from storewise.dataset.conversion import convert as convert_to
-    from storewise.dataset.settings import Wanted, parse_size
-    from storewise.dataset.storage import storage_of
 
-    wanted = Wanted(
-        by=by,
-        sort=sort,
-        partitions=partitions,
-        target_bytes=None if target_size is None else parse_size(target_size),
-        study_fields=study_fields,
-    )
-    options = Options(wanted, processes, update=update, quarantine=quarantine)
     with shown("converting", size=True) as progress:
-        done = convert_to(paths, storage_of(output, scratch), options, progress)
+        done = convert_to(paths, storage, options, progress)
     for path, equal in done.equal:
         say(f"left out, equal to {equal}: {path}")
     for path, warning in done.warnings:
@@ -225,94 +181,85 @@ def _data_set(
     )
     if not done.inputs:
         say(f"{holds}; nothing is new")
-    else:
-        rate = f", {done.text / 1e6 / done.seconds:.0f} MB/s"
-        say(
-            f"{holds}; read {done.inputs:,} inputs now, {decimal(done.text)} of text in "
-            f"{done.seconds:.1f} s{' (some were read before)' if done.resumed else rate}"
-        )
+        return
+    rate = f", {done.text / 1e6 / done.seconds:.0f} MB/s"
+    say(
+        f"{holds}; read {done.inputs:,} inputs now, {decimal(done.text)} of text in "
+        f"{done.seconds:.1f} s{' (some were read before)' if done.resumed else rate}"
+    )
 
 
-def _worked(
-    what: str, work: Callable[[str], T], names: Sequence[str], processes: int
-) -> Iterator[tuple[str, T]]:
-    """Each name with what the work made of it."""
-    with shown(what) as update:
-        results = in_processes(work, names, processes, killed=killed)
-        for done, (name, result) in enumerate(zip(names, results, strict=True), 1):
-            yield name, result
-            update(done, len(names))
+@dataclass(frozen=True, slots=True)
+class _Inputs:
+    """The inputs of a conversion; `quarantine` leaves those out that are not complete."""
+
+    names: Sequence[str]
+    processes: int
+    quarantine: bool
+
+    def each(self, convert_one: Callable[[str], tuple[T, list[str]]]) -> Iterator[T]:
+        """What `convert_one` makes of each complete input, in their order.
+
+        It returns a result and warnings, which are printed as errors are. At the end bad inputs are
+        a StorewiseError, unless they are left out.
+        """
+        bad = 0
+        work = partial(_result_or_error, convert_one)
+        with shown("converting") as update:
+            results = in_processes(work, self.names, self.processes, killed=killed)
+            for done, (name, result) in enumerate(zip(self.names, results, strict=True), 1):
+                if isinstance(result, str):
+                    bad += 1
+                    say(f"left out: {result}" if self.quarantine else result)
+                else:
+                    for warning in result[1]:
+                        say(f"warning: {name}: {warning}")
+                    yield result[0]
+                update(done, len(self.names))
+        if bad and not self.quarantine:
+            raise StorewiseError(
+                f"{bad} of {len(self.names)} outputs are not complete {QUARANTINE_HINT}"
+            )
 
 
-def _report_input(
-    name: str, warnings: Iterable[str], error: str, bad: list[str], *, quarantine: bool
-) -> None:
-    """Print an input's warnings and its error; append the error to `bad`."""
-    for warning in warnings:
-        say(f"warning: {name}: {warning}")
-    if error:
-        bad.append(error)
-        say(f"left out: {error}" if quarantine else error)
-
-
-def _raise_if_bad(bad: Sequence[str], names: Sequence[str], *, quarantine: bool) -> None:
-    """Raise StorewiseError if there are bad inputs, unless `quarantine` leaves them out."""
-    if bad and not quarantine:
-        raise StorewiseError(
-            f"{len(bad)} of {len(names)} outputs are not complete {QUARANTINE_HINT}"
-        )
-
-
-def _convert(name: str, *, form: str, directory: Path) -> tuple[Iterable[Path], Iterable[str], str]:
-    """Convert one input; returns its files, its warnings, and an error ("" if none)."""
-    from storewise.ssearch.convert import convert_file
-
+def _result_or_error(convert_one: Callable[[str], T], name: str) -> T | str:
+    """What is made of one input, or why it is bad: the other inputs are converted all the same."""
     try:
-        done = convert_file(name, form, directory)
+        return convert_one(name)
     except StorewiseError as error:
-        return (), (), str(error)
-    return done.paths, done.warnings, ""
+        return str(error)
 
 
-def _hits(names: Sequence[str], output: Path, processes: int, *, quarantine: bool) -> None:
+def _hits(inputs: _Inputs, output: Path) -> None:
     """Write one table of hits. If an input is bad: StorewiseError, and no file is written."""
     from storewise.atomic import aside
     from storewise.ssearch.hits import form_of, join
 
-    form, to_stdout = form_of(output), str(output) == STDIN
-    bad: list[str] = []
-    try:
+    form = form_of(output)
+
+    def parts(directory: str) -> Iterator[Path]:
+        for part in inputs.each(partial(_part, form=form, directory=Path(directory))):
+            yield part
+            part.unlink()
+
+    if str(output) == STDIN:
+        with TemporaryDirectory(prefix=".hits-") as directory:
+            join(parts(directory), form, sys.stdout.buffer)
+        return
+    with translate_errors(f"{output}: cannot be written", advice="check its directory and disk"):
         output.parent.mkdir(parents=True, exist_ok=True)
-        with ExitStack() as stack:
-            beside = None if to_stdout else output.parent
-            parts = Path(stack.enter_context(TemporaryDirectory(prefix=".hits-", dir=beside)))
-            work = partial(_part, form=form, directory=parts)
-
-            def made() -> Iterator[Path]:
-                for name, (part, warnings, error) in _worked("converting", work, names, processes):
-                    _report_input(name, warnings, error, bad, quarantine=quarantine)
-                    if part is not None:
-                        yield part
-                        part.unlink()
-                _raise_if_bad(bad, names, quarantine=quarantine)
-
-            if to_stdout:
-                join(made(), form, sys.stdout.buffer)
-                return
-            with aside(output) as place, place.open("wb") as file:
-                join(made(), form, file)
-    except (PermissionError, FileExistsError, NotADirectoryError, IsADirectoryError) as error:
-        raise StorewiseError(f"{output}: cannot be written: {error.strerror}") from error
+        with (
+            TemporaryDirectory(prefix=".hits-", dir=output.parent) as directory,
+            aside(output) as place,
+            place.open("wb") as file,
+        ):
+            join(parts(directory), form, file)
     say(f"wrote {output}")
 
 
-def _part(name: str, *, form: str, directory: Path) -> tuple[Path | None, Iterable[str], str]:
-    """Write the hits of one input; returns the file, warnings, and an error ("" if none)."""
+def _part(name: str, *, form: str, directory: Path) -> tuple[Path, list[str]]:
+    """Write the hits of one input; returns the file and warnings."""
     from storewise.ssearch.hits import write_hits
 
     place = directory / uuid4().hex
-    try:
-        return place, write_hits(name, form, place), ""
-    except StorewiseError as error:
-        place.unlink(missing_ok=True)
-        return None, (), str(error)
+    return place, write_hits(name, form, place)

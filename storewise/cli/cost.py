@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from storewise.cli.console import RESULTS, Scale, Study, print_line
+from storewise.cli.console import RESULTS, JsonLines, Many, Scale, Study, print_line
 
 
 def cost(
@@ -15,25 +15,20 @@ def cost(
     scale: Scale = None,
     profile: Annotated[
         str | None,
-        typer.Option(
-            "--profile", help="Whose node classes are priced: a name under profiles/, or a path."
-        ),
+        typer.Option(help="Whose node classes are priced: a name under profiles/, or a path."),
     ] = None,
     all_: Annotated[
         bool, typer.Option("--all", help="All trials, those too that are measured already.")
     ] = False,
-    many: Annotated[
-        bool, typer.Option("--many", help="Also a study of more than 20,000 trials.")
-    ] = False,
+    many: Many = False,
     probe: Annotated[
         bool,
         typer.Option(
-            "--probe/--no-probe",
             help="Without --profile: try out this machine for about ten seconds, unless the study "
-            "was measured before.",
+            "was measured before."
         ),
     ] = True,
-    json_: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    json_: JsonLines = False,
 ) -> None:
     """Say how long a study will run, and on a cloud what it will cost, with all that is assumed.
 

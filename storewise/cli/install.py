@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from storewise.cli.console import say
+from storewise.cli.console import Force, say
 from storewise.errors import StorewiseError
 
 
@@ -28,9 +28,7 @@ def install(
             "--prefix", metavar="DIR", help="Install below DIR, not below ~/.local/share/storewise."
         ),
     ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Install again, and replace what is there.")
-    ] = False,
+    force: Force = False,
 ) -> None:
     """Fetch database servers into your own directory. Needs no root.
 
@@ -40,7 +38,7 @@ def install(
 
     Example: `storewise install postgres mongodb`, `storewise install --list`
     """
-    from storewise.cli.progress import saying
+    from storewise.cli.progress import working
     from storewise.engines.support.installation import OWN_STORES, place_of
     from storewise.run.install import words
     from storewise.run.install.install import check_host, state_of
@@ -63,7 +61,7 @@ def install(
     for recipe in recipes:
         if force or not state_of(recipe, below):
             say(words.offer(recipe))
-        with saying(recipe.store) as tick, _ended_in_order():
+        with working(f"installing {recipe.store}") as tick, _ended_in_order():
             new = install_one(recipe, below, force=force, tick=tick)
         say(words.outcome(recipe, below, new=new))
     for line in words.use(recipes, None if below == usual else below):

@@ -17,92 +17,75 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     ProgressColumn,
+    SpinnerColumn,
+    TaskID,
     TextColumn,
+    TimeElapsedColumn,
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
-from rich.text import Text
+
+from storewise.cli.console import say
 
 #: Seconds between two lines of text.
-EVERY = 10.0
+LINE_SECONDS = 10.0
 
-#: Called with what is done and what there is in all; None where that is not known.
+#: Called with how much is done, and of how much (None where that is not known).
 Update = Callable[[int, int | None], None]
 
 
-def lines(
-    say: Callable[[str], object], what: str, *, size: bool = False, every: float = EVERY
-) -> Update:
-    """A line of text every `every` seconds; of bytes with `size`."""
-    last = time.monotonic()
+def lines(say: Callable[[str], object], what: str, *, size: bool = False) -> Update:
+    """A line of text every `LINE_SECONDS`; with `size` the numbers are bytes."""
+    tell = _now_and_then(say, what)
 
     def update(done: int, total: int | None) -> None:
-        nonlocal last
-        if time.monotonic() - last < every:
-            return
-        last = time.monotonic()
         amounts = [decimal(one) if size else str(one) for one in (done, total) if one is not None]
-        say(f"{what}: {' of '.join(amounts)}")
+        tell(" of ".join(amounts))
 
     return update
 
 
+def _now_and_then(say: Callable[[str], object], what: str) -> Callable[[str], None]:
+    """A function that says its text if `LINE_SECONDS` have passed since the last line."""
+    last = time.monotonic()
+
+    def tell(text: str) -> None:
+        nonlocal last
+        if time.monotonic() - last >= LINE_SECONDS:
+            last = time.monotonic()
+            say(f"{what}: {text}")
+
+    return tell
+
+
 @contextmanager
-def shown(what: str, *, size: bool = False, every: float = EVERY) -> Iterator[Update]:
-    """A bar on standard error that goes away at the end, of bytes with `size`; `lines` where that
-    is no terminal."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield lines(
-            lambda text: console.print(f"storewise: {text}", highlight=False, soft_wrap=True),
-            what,
-            size=size,
-            every=every,
-        )
+def shown(what: str, *, size: bool = False) -> Iterator[Update]:
+    """A bar on standard error that goes away at the end; `lines` where that is no terminal."""
+    if not Console(stderr=True).is_terminal:
+        yield lines(say, what, size=size)
         return
-    amount: list[ProgressColumn] = (
-        [DownloadColumn(), TransferSpeedColumn()] if size else [MofNCompleteColumn()]
-    )
-    columns = (TextColumn("{task.description}"), BarColumn(), *amount, TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task(what, total=None)
+    amount = (DownloadColumn(), TransferSpeedColumn()) if size else (MofNCompleteColumn(),)
+    with _bar(what, BarColumn(), *amount, TimeRemainingColumn()) as (bar, task):
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 @contextmanager
-def working(what: str) -> Iterator[None]:
-    """Say on standard error what is being done, where nobody knows how long it takes."""
-    console = Console(stderr=True)
-    if console.is_terminal:
-        with console.status(what):
-            yield
+def working(what: str) -> Iterator[Callable[[str], None]]:
+    """Say on standard error what is being done, where nobody knows how long it takes.
+
+    The function that it yields adds what a program says meanwhile; it may be called often.
+    """
+    if not Console(stderr=True).is_terminal:
+        say(what)
+        yield _now_and_then(say, what)
         return
-    console.print(f"storewise: {what}", highlight=False, soft_wrap=True)
-    yield
+    with _bar(what, TimeElapsedColumn()) as (bar, task):
+        yield lambda text: bar.update(task, description=f"{what}: {text}")
 
 
 @contextmanager
-def saying(what: str, *, every: float = EVERY) -> Iterator[Callable[[str], None]]:
-    """What a program says while it works: in one line of a terminal, elsewhere every `every`
-    seconds, with how long it has worked.
-
-    Called with the program's last words, often; from the thread that works.
-    """
+def _bar(what: str, *columns: ProgressColumn) -> Iterator[tuple[Progress, TaskID]]:
+    text = TextColumn("{task.description}", markup=False)
     console = Console(stderr=True)
-    start = last = time.monotonic()
-
-    def line(words: str) -> Text:
-        return Text(f"storewise: {what}: {words} ({time.monotonic() - start:.0f} s)")
-
-    if console.is_terminal:
-        with console.status(line("starting")) as status:
-            yield lambda words: status.update(line(words))
-        return
-
-    def update(words: str) -> None:
-        nonlocal last
-        if time.monotonic() - last >= every:
-            last = time.monotonic()
-            console.print(line(words), soft_wrap=True)
-
-    yield update
+    with Progress(SpinnerColumn(), text, *columns, console=console, transient=True) as bar:
+        yield bar, bar.add_task(what, total=None)

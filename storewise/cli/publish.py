@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import errno
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
 from typing import Annotated
 
 import typer
 
-from storewise.cli.console import RESULTS, Results, Scale, has_results, say
+from storewise.cli.console import RESULTS, DryRun, Force, Results, Scale, has_results, say
 from storewise.cli.progress import shown
-from storewise.errors import ResultError, StorewiseError
+from storewise.errors import ResultError, StorewiseError, translate_errors
 from storewise.layout import CONFIG, STUDY, TRIALS
 from storewise.s3.uri import is_remote, parse
 from storewise.study.publication import Publish, as_publish
@@ -39,9 +37,7 @@ def publish(
         typer.Option("--tag", metavar="KEY=VALUE", help="On every object, beside the study's."),
     ] = None,
     scale: Scale = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", "-n", help="Only say what would be sent.")
-    ] = False,
+    dry_run: DryRun = False,
     results: Results = RESULTS,
 ) -> None:
     """Copy a study's results, logs, report and config to S3.
@@ -61,12 +57,12 @@ def publish(
     from storewise.publish.results import OLD_REPORT, config_aside, report_is_old, write_config
 
     _refuse_live(directory, "publish it when it has ended")
-    with _file_errors():
+    with translate_errors(kind=ResultError):
         if report_is_old(directory):
             say(f"{directory}: {OLD_REPORT}")
     if dry_run:
         with (
-            _file_errors(),
+            translate_errors(kind=ResultError),
             config_aside(directory, written) as config,
             shown("reading") as tell,
         ):
@@ -76,7 +72,7 @@ def publish(
             typer.echo(f"{file.place.key[prefix:]}\t{file.digest.size}")
         say(f"{todo.folder}: {len(todo.sending)} of {len(todo.manifest.files)} files would go up")
         return
-    with _file_errors(), shown("reading") as tell:
+    with translate_errors(kind=ResultError), shown("reading") as tell:
         write_config(directory, written)
         todo = plan_of(directory, settings, tell)
     with shown("uploading", size=True) as tell:
@@ -85,7 +81,7 @@ def publish(
     typer.echo(str(todo.folder))
     # By what is remembered Snakemake sees that the rule `publish` of a study has run.
     if of_study is None or (of_study.to, of_study.name) == (settings.to, settings.name):
-        with _file_errors():
+        with translate_errors(kind=ResultError):
             remember(directory, todo)
 
 
@@ -99,9 +95,7 @@ def pull(
             metavar="DIR", help="A checkout of Storewise; results go to DIR/results/STUDY."
         ),
     ] = Path(),
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace files that are there and differ.")
-    ] = False,
+    force: Force = False,
 ) -> None:
     """Copy published results back from S3, to analyse them anywhere.
 
@@ -119,7 +113,7 @@ def pull(
     published = publication(place)
     target = directory / "results" / published.study
     _refuse_live(target, "pull into another directory")
-    with _file_errors(), shown("checking") as tell:
+    with translate_errors(kind=ResultError), shown("checking") as tell:
         wanted, differing = missing(published, target, tell)
     foreign = foreign_trials(target, [entry.path for entry in published.files])
     if differing and not force:
@@ -132,7 +126,7 @@ def pull(
             f"{target} has trials that are not of {place}: {named(foreign)}; both would be "
             "analysed as one study: pull into another directory, or mix them with --force"
         )
-    with _file_errors(), shown("fetching", size=True) as tell:
+    with translate_errors(kind=ResultError), shown("fetching", size=True) as tell:
         fetch(place, wanted, target, tell)
         if any(path.is_relative_to(target / TRIALS) for path in differing):
             forget_run(target, published.run)
@@ -215,15 +209,3 @@ def _refuse_live(directory: Path, advice: str) -> None:
         live.append(record.run)
     if live:
         raise ResultError(f"{directory}: run {live[0]} is measuring it; {advice}")
-
-
-@contextmanager
-def _file_errors() -> Iterator[None]:
-    """A file that cannot be read or written is one message; `storewise.cli.main` has that of a full
-    disk."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        raise ResultError(f"{error.filename}: {error.strerror}") from error

@@ -7,14 +7,12 @@ from typing import Annotated
 
 import typer
 
-from storewise.cli.console import RESULTS, Results, results_of, say
+from storewise.cli.console import RESULTS, Measured, Results, results_of, say
 from storewise.layout import study_name
 
 
 def report(
-    study: Annotated[
-        str, typer.Argument(help="A study, its name below results/, or a directory of results.")
-    ],
+    study: Measured,
     bundle: Annotated[
         bool,
         typer.Option("--bundle", help="Also write STUDY-report.zip: the page with all its links."),

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from storewise.cli.console import Scale, Study, say
+from storewise.cli.console import DryRun, Many, Scale, Study, say
 
 
 def run(
@@ -17,20 +17,18 @@ def run(
     ] = None,
     profile: Annotated[
         str | None,
-        typer.Option("--profile", help="Name under profiles/, or a path; default: this machine."),
+        typer.Option(help="Name under profiles/, or a path; default: this machine."),
     ] = None,
     scale: Scale = None,
-    cores: Annotated[int | None, typer.Option("--cores", min=1, help="For Snakemake.")] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", "-n", help="Only say what would be measured.")
-    ] = False,
+    cores: Annotated[int | None, typer.Option(min=1, help="For Snakemake.")] = None,
+    dry_run: DryRun = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Show Snakemake's log, and keep none.")
     ] = False,
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Try trials again that were given up.")
     ] = False,
-    many: Annotated[bool, typer.Option("--many", help="Also more than 20,000 trials.")] = False,
+    many: Many = False,
 ) -> None:
     """Run a study to its report, trying failed trials again as the study says.
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from storewise.cli.watch import find
+from storewise.cli.console import results_of
 from storewise.errors import ResultError
 from storewise.session.coordination.liveness import Process, Session
 from storewise.session.coordination.run import Lease
@@ -64,10 +64,10 @@ def test_nothing_has_run(tmp_path):
     with pytest.raises(ResultError, match="no study has run here"):
         look(tmp_path)
     with pytest.raises(ResultError, match="nothing runs or has run"):
-        find(None, tmp_path)
+        results_of(None, tmp_path)
     (tmp_path / "s").mkdir()
-    with pytest.raises(ResultError, match=r"below .*, which has s"):
-        find("t", tmp_path)
+    with pytest.raises(ResultError, match="there are no results of a study"):
+        results_of("t", tmp_path)
 
 
 def test_a_study_is_called_what_the_user_calls_it_and_no_clock_is_ahead(study):
@@ -80,7 +80,7 @@ def test_a_study_is_called_what_the_user_calls_it_and_no_clock_is_ahead(study):
 def test_a_run_lives_ends_and_is_killed(study):
     frame = look(study)
     assert (frame.state, frame.total, frame.running) == ("runs", 2, ["null-r1"])
-    assert find(None, study.parent) == find("s.yaml", study.parent) == study
+    assert results_of(None, study.parent) == results_of("s.yaml", study.parent) == study
     assert frame.seconds_left is None
     # Its process is this one, which lives on: only its record says that it has ended.
     (study / "leases" / "r").unlink()
