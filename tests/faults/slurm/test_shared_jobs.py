@@ -1,12 +1,9 @@
-"""Several jobs of a trial in one of Slurm: workers on a host each, or a whole trial on one host."""
+"""Several workers of a phase in one Slurm job, each on a host of its own."""
 
 from __future__ import annotations
 
-import re
-
 import pytest
 from support.kills import SOON
-from support.paths import ROOT
 from support.slurm.workspace import SlurmWorkspace
 from support.waiting import exit_code, wait_until
 
@@ -51,36 +48,4 @@ def test_each_worker_has_a_host_and_a_killed_one_ends_the_trial(place: SlurmWork
     hosts = [read_conditions(trial / f"c.{k}.parquet")["host"]["name"] for k in range(3)]
     assert len(set(hosts[:2])) == 2
     assert place.left_behind() == []
-    place.nothing_left(SOON)
-
-
-@pytest.mark.needs("postgres")
-@pytest.mark.long("a run whose trial is cancelled, and a whole one after it", limit=900)
-def test_a_trial_is_one_job_beside_its_nodes(place: SlurmWorkspace) -> None:
-    """By the line `groups` that the profile has in a comment."""
-    text = (ROOT / "profiles" / "slurm" / "config.yaml").read_text()
-    text, count = re.subn(r"^# (groups: )", r"\1", text, flags=re.MULTILINE)
-    assert count == 1
-    (place.directory / "profile").mkdir()
-    (place.directory / "profile" / "config.yaml").write_text(text)
-    study = STUDY.replace("[sqlite]", "[sqlite, postgres]").replace("workers_per_job: 2\n", "")
-    study = study.replace("workers: 3", "workers: 2")
-    place.write_study(study.replace("seconds: 0.3", "seconds: 600, target: 20"))
-    run = place.start()
-    place.await_work(run, "c", 300)
-    (job,) = [job for job in place.slurm.jobs() if "node" not in job.comment]
-    place.slurm.cancel(job)
-    place.nothing_left(SOON)
-    assert exit_code(run, SOON) != 0
-    (reason,) = place.failures()
-    assert re.match(r"c\.\d was ended by signal SIGTERM", reason)
-    assert place.left_behind() == []
-
-    place.write_study(study)
-    before = {job.id for job in place.slurm.jobs(ended=True)}
-    done = place.snakemake("--omit-from", "analyse", timeout=400)
-    assert done.returncode == 0, done.stdout + done.stderr
-    new = [job for job in place.slurm.jobs(ended=True) if job.id not in before]
-    assert len(new) == 3, "a job for each trial, and one for the node of PostgreSQL"
-    place.verified(2, 300)
     place.nothing_left(SOON)
