@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from xml.sax.saxutils import escape
 
@@ -16,19 +16,9 @@ from storewise.errors import StorewiseError
 from storewise.processes import dies_with_parent
 from storewise.run.install.recipes import Artefact
 
-#: Called twice a second with what the client said last.
+#: Called twice a second with the last line of the client's output.
 Tick = Callable[[str], None]
 
-#: A client of Maven's repositories that pip can install; it is used where there is no `mvn`.
-_SMALL_CLIENT = "maven-artifact==0.3.5"
-#: It takes a file of lines: a coordinate with its type (`group:artefact:jar:version`), and a path.
-_SMALL_SCRIPT = """\
-import sys
-from maven_artifact import Artifact, Downloader
-for line in open(sys.argv[1], encoding="utf-8"):
-    name, file = line.rstrip().split(maxsplit=1)
-    Downloader().download(Artifact.parse(name), file)
-"""
 _PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input")
 _POM = """\
 <project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -41,33 +31,34 @@ _POM = """\
 {}  </dependencies>
 </project>
 """
-#: Of a program on a terminal: colours, and what goes over the line again.
-_CONTROL = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-#: How pip says that it reached nobody, and why.
-_BROKEN = re.compile(r"connection broken by '(.*)'")
+#: ANSI sequences: colours and moves of the cursor.
+_ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+#: pip's warning that it could not connect, with the reason.
+_NO_CONNECTION = re.compile(r"connection broken by '(.*)'")
 _TICK_SECONDS = 0.5
-#: As much of a client's words as an error shows.
-_WORDS = 400
-#: As much of them as a line of progress shows.
-_SHOWN = 80
+#: Characters of a client's output in an error, and in a line of progress.
+_MAX_ERROR, _MAX_PROGRESS = 400, 80
 
 
 def check_clients(artefacts: Iterable[Artefact]) -> None:
     """StorewiseError where the client that is needed is not here."""
     registries = {artefact.registry for artefact in artefacts}
-    wanted = "PyPI" in registries or ("Maven" in registries and shutil.which("mvn") is None)
-    if wanted and importlib.util.find_spec("pip") is None:
+    if "PyPI" in registries and importlib.util.find_spec("pip") is None:
         raise StorewiseError(
             f"{sys.executable} has no pip, which fetches this: `{sys.executable} -m ensurepip` "
             "brings it (Debian: apt-get install python3-pip)"
+        )
+    if "Maven" in registries and shutil.which("mvn") is None:
+        raise StorewiseError(
+            "mvn, which fetches this, is not on PATH: install Maven (Debian: apt-get install "
+            "maven; conda install maven)"
         )
 
 
 def fetch(artefacts: Sequence[Artefact], place: Path, tick: Tick) -> None:
     """Fetch artefacts into the directory ``place / "files"``; `place` has all that it takes.
 
-    StorewiseError with the client's words where that fails. Nothing is verified here but what the
-    clients verify.
+    StorewiseError with the client's message where that fails. Only pip verifies checksums here.
     """
     files = place / "files"
     files.mkdir()
@@ -75,12 +66,8 @@ def fetch(artefacts: Sequence[Artefact], place: Path, tick: Tick) -> None:
     jars = [artefact for artefact in artefacts if artefact.registry == "Maven"]
     if wheels:
         _fetch_wheels(wheels, place, files, tick)
-    if not jars:
-        return
-    if mvn := shutil.which("mvn"):
-        _fetch_jars(mvn, jars, place, files, tick)
-    else:
-        _fetch_jars_without_maven(jars, place, files, tick)
+    if jars:
+        _fetch_jars(jars, place, files, tick)
 
 
 def _fetch_wheels(wheels: Iterable[Artefact], place: Path, files: Path, tick: Tick) -> None:
@@ -94,11 +81,11 @@ def _fetch_wheels(wheels: Iterable[Artefact], place: Path, files: Path, tick: Ti
     _run("pip", command, place, tick)
 
 
-def _fetch_jars(mvn: str, jars: Iterable[Artefact], place: Path, files: Path, tick: Tick) -> None:
+def _fetch_jars(jars: Iterable[Artefact], place: Path, files: Path, tick: Tick) -> None:
     pom = place / "pom.xml"
     pom.write_text(_POM.format("".join(map(_dependency, jars))), encoding="utf-8")
     command = (
-        *(mvn, "-Dstyle.color=never", "-f", pom, "dependency:copy-dependencies"),
+        *("mvn", "-Dstyle.color=never", "-f", pom, "dependency:copy-dependencies"),
         *("-DincludeScope=runtime", f"-DoutputDirectory={files}"),
     )
     _run("Maven", command, place, tick)
@@ -115,37 +102,14 @@ def _dependency(jar: Artefact) -> str:
     )
 
 
-def _fetch_jars_without_maven(
-    jars: Iterable[Artefact], place: Path, files: Path, tick: Tick
-) -> None:
-    client, wanted = place / "client", place / "jars.txt"
-    options = ("--quiet", "--only-binary=:all:", "--target", client)
-    # A user's setting `user`, which many have, and --target exclude each other.
-    _run("pip", (*_PIP, "install", *options, _SMALL_CLIENT), place, tick, {"PIP_USER": "0"})
-    lines = []
-    for jar in jars:
-        group, artefact, version, *classifier = jar.name.split(":")
-        name = ":".join([group, artefact, "jar", *classifier, version])
-        lines.append(f"{name} {files / jar_name(jar)}\n")
-    wanted.write_text("".join(lines), encoding="utf-8")
-    script = (sys.executable, "-c", _SMALL_SCRIPT, wanted)
-    _run("maven-artifact", script, place, tick, {"PYTHONPATH": str(client)})
-
-
 def jar_name(jar: Artefact) -> str:
     """The file name of a jar, as Maven gives it."""
     _, *parts = jar.name.split(":")
     return f"{'-'.join(parts)}.jar"
 
 
-def _run(
-    client: str,
-    command: Sequence[str | Path],
-    place: Path,
-    tick: Tick,
-    environment: Mapping[str, str] | None = None,
-) -> None:
-    """Run a client in `place` until it ends; StorewiseError with its words where it fails."""
+def _run(client: str, command: Sequence[str | Path], place: Path, tick: Tick) -> None:
+    """Run a client in `place` until it ends; StorewiseError with its message where it fails."""
     temporary = place / "tmp"
     temporary.mkdir(exist_ok=True)
     log = place / "log"
@@ -157,7 +121,7 @@ def _run(
             stdout=output,
             stderr=subprocess.STDOUT,
             # What it fetches passes through there, and /tmp may be small.
-            env={**os.environ, "TMPDIR": str(temporary), **(environment or {})},
+            env={**os.environ, "TMPDIR": str(temporary)},
             preexec_fn=dies_with_parent(),
         )
         try:
@@ -166,7 +130,7 @@ def _run(
                     status = process.wait(_TICK_SECONDS)
                     break
                 except subprocess.TimeoutExpired:
-                    tick(_last_words(log))
+                    tick(_last_line(log))
         finally:
             process.kill()
             process.wait()
@@ -175,23 +139,23 @@ def _run(
 
 
 def _lines(log: Path) -> list[str]:
-    text = _CONTROL.sub("", log.read_text(encoding="utf-8", errors="replace"))
+    text = _ANSI.sub("", log.read_text(encoding="utf-8", errors="replace"))
     return [line.strip() for line in re.split(r"[\r\n]+", text) if line.strip()]
 
 
-def _last_words(log: Path) -> str:
-    words = next(reversed(_lines(log)), "starting").removeprefix("[INFO] ")
-    return words[:_SHOWN]
+def _last_line(log: Path) -> str:
+    line = next(reversed(_lines(log)), "starting").removeprefix("[INFO] ")
+    return line[:_MAX_PROGRESS]
 
 
 def _reason(log: Path) -> str:
-    """Why a client failed, of all that it said: its first error, else its last line."""
+    """Why a client failed: the first error in its output, else the last line."""
     lines = _lines(log)
     errors = [line for line in lines if re.match(r"\[?(ERROR|FATAL)\b", line)]
-    words = (errors or lines[-1:] or ["it said nothing"])[0][:_WORDS]
-    # pip's error does not tell that it reached nobody; its warnings do.
-    broken = next((match[1] for line in lines if (match := _BROKEN.search(line))), None)
-    if broken is None:
-        return words
-    why = broken.rpartition(": ")[2].strip("()'\"\\")
-    return f"{words} (no connection: {why})"
+    reason = (errors or lines[-1:] or ["it said nothing"])[0][:_MAX_ERROR]
+    # pip's error does not say that there was no connection; its warnings do.
+    failed = next((match[1] for line in lines if (match := _NO_CONNECTION.search(line))), None)
+    if failed is None:
+        return reason
+    why = failed.rpartition(": ")[2].strip("()'\"\\")
+    return f"{reason} (no connection: {why})"

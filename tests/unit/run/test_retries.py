@@ -120,7 +120,7 @@ def test_where_no_trial_was_measured_the_last_pass_names_each_reason(study, ids)
     assert not end.again
     sentence = end.sentences[-1]
     assert f"{ids[0]}: {BROKEN}; {ids[1]}: c.0: killed. " in sentence
-    assert sentence.endswith("`storewise run s --retry-failed`")
+    assert sentence.endswith("`storewise run --retry-failed` tries them again")
     (RESULTS / "trials" / ids[1] / "verify.parquet").touch()
     assert nothing_measured(study, RESULTS, START) is None
 
