@@ -161,7 +161,7 @@ def nothing_measured(study: Study, results: Path, since: float) -> str | None:
     reasons = (f"{trial.id}: {read_mark(results, trial.id)['reason']}" for trial in trials)
     return (
         f"no trial of study {study.name} was measured, so there is no report. All of them failed: "
-        f"{'; '.join(reasons)}. When that is mended, `storewise run --retry-failed` tries them again"
+        f"{'; '.join(reasons)}. `storewise run --retry-failed` tries them again"
     )
 
 
