@@ -19,11 +19,10 @@ def inspect_file(source: Source) -> dict[str, Any]:
     (null where they make no sense). The counts of such a file are what had been read when the error
     was met. Raises nothing for a bad or missing file.
     """
-    reader = DocumentReader(source, bytes(DIGEST_BYTES), encoding="bson")
+    reader = DocumentReader(source, bytes(DIGEST_BYTES))
     error: InputError | None = None
     try:
-        for _ in reader:
-            pass
+        reader.count()
     except InputError as raised:
         error = raised
     counts = reader.counts

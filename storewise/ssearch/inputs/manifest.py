@@ -120,15 +120,6 @@ def merge_parts(
     return _finish(table.sort_by("path"), out, len(table), on_bad_input, quarantine)
 
 
-def load_manifest(path: Path) -> Any:
-    """The manifest as an Arrow table with the columns of `MANIFEST_SCHEMA`.
-
-    Rows whose `duplicate_of` is not null hold the same content as that path and are not used;
-    `rows_of` gives InputFile values.
-    """
-    return read_table(path, "manifest")
-
-
 def _scan(
     paths: Sequence[str],
     out: Path,

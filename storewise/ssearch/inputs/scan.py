@@ -48,11 +48,6 @@ class ScanResult(NamedTuple):
     alignments: int
     warnings: tuple[str, ...] = ()
 
-    @property
-    def documents(self) -> int:
-        """One document per search and three per alignment."""
-        return self.queries + 3 * self.alignments
-
 
 class Progress(Protocol):
     """Is told how many files are done; bytes are stored sizes of the files."""

@@ -4,7 +4,7 @@ from."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import chain, pairwise, repeat
+from itertools import chain, repeat
 from operator import attrgetter
 from typing import Any, TypeVar, cast
 
@@ -50,7 +50,7 @@ def row_ids(digest: bytes, kind: Kind, columns: Columns) -> list[bytes]:
     return cast(list[bytes], found.view(ID_TYPE).ravel().tolist())
 
 
-def _each(columns: Columns, of: Callable[[Run], _T]) -> Iterator[_T]:
+def each_row(columns: Columns, of: Callable[[Run], _T]) -> Iterator[_T]:
     """A value of each row's search."""
     return chain.from_iterable(repeat(value, count) for value, count in columns.repeated(of))
 
@@ -72,13 +72,7 @@ def _reals(columns: Columns, name: str) -> list[float | None]:
 
 
 def _texts(columns: Columns, name: str) -> list[str]:
-    column, rows = columns.text(name), len(columns)
-    data = column.data[: column.ends[rows]].tobytes()
-    ends = column.ends[: rows + 1].tolist()
-    if data.isascii():
-        text = data.decode("ascii")
-        return [text[start:end] for start, end in pairwise(ends)]
-    return [data[start:end].decode() for start, end in pairwise(ends)]
+    return list(map(bytes.decode, columns.text(name).texts(len(columns))))
 
 
 def dicts_of(
@@ -94,7 +88,7 @@ def dicts_of(
         spans = np.abs(stop - start)
         rows = zip(
             id_list, start.tolist(), stop.tolist(), spans.tolist(), _texts(columns, which),
-            _each(columns, attrgetter("task")), strict=True,
+            each_row(columns, attrgetter("task")), strict=True,
         )  # fmt: skip
         t = kind.code
         if kind is Kind.RNA:
@@ -123,7 +117,8 @@ def dicts_of(
             align_ids, _reals(columns, "bits"), _reals(columns, "expect"),
             _integers(columns, "s_w"), frames, _reals(columns, "ident"),
             _integers(columns, "overlap"), _integers(columns, "score"), _reals(columns, "sim"),
-            _reals(columns, "z"), rna_ids, gs_ids, _each(columns, attrgetter("task")), strict=True,
+            _reals(columns, "z"), rna_ids, gs_ids, each_row(columns, attrgetter("task")),
+            strict=True,
         )
     ]  # fmt: skip
     if not study_fields:
@@ -131,7 +126,7 @@ def dicts_of(
             _or_none(_texts(columns, name), has[: len(columns)] == 0)
             for name, has in zip(("gene", "chr"), columns.has, strict=True)
         )
-        queries = _each(columns, attrgetter("query"))
+        queries = each_row(columns, attrgetter("query"))
         for document, query, gene, chromosome in zip(
             align, queries, genes, chromosomes, strict=True
         ):

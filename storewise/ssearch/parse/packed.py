@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from itertools import chain, repeat
-from operator import add
+from itertools import repeat
+from operator import add, attrgetter
 from struct import Struct, error
 from typing import Any
 
@@ -18,7 +18,7 @@ import numpy as np
 from storewise.documents import ID_BYTES, Kind
 from storewise.ssearch.parse import compiled
 from storewise.ssearch.parse.columns import NO_INTEGER, Columns
-from storewise.ssearch.parse.documents import dicts_of, row_ids, to_bson
+from storewise.ssearch.parse.documents import dicts_of, each_row, row_ids, to_bson
 
 #: Texts of hits, which come again for each query.
 _CACHED_HITS = 50_000
@@ -110,11 +110,15 @@ def _names(gene: bytes, chromosome: bytes, has_gene: int, has_chr: int) -> bytes
 def _pack(columns: Columns, digest: bytes, *, study_fields: bool) -> _Packed:
     kinds = (Kind.RNA, Kind.GS, Kind.ALIGN)
     rna, gs, align = (row_ids(digest, kind, columns) for kind in kinds)
-    tasks = list(columns.repeated(lambda run: b"\x07ti\0" + run.task + b"\0"))
     seqids = map(_seqid, columns.text("seqid").texts(len(columns)))
+
+    def ends(prefix: bytes) -> Iterator[bytes]:
+        """The element `ti` of each row, and the end of its document."""
+        return each_row(columns, lambda run: prefix + b"\x07ti\0" + run.task + b"\0")
+
     return (
-        _sequences(columns, "query", Kind.RNA, rna, map(b"\0".__add__, _each(tasks))),
-        _sequences(columns, "library", Kind.GS, gs, map(add, seqids, _each(tasks))),
+        _sequences(columns, "query", Kind.RNA, rna, ends(b"\0")),
+        _sequences(columns, "library", Kind.GS, gs, map(add, seqids, ends(b""))),
         _documents(
             (
                 (b"_id", _ID, (align,)),
@@ -122,16 +126,11 @@ def _pack(columns: Columns, digest: bytes, *, study_fields: bool) -> _Packed:
                 *((name, *_values(columns, form, column)) for name, form, column in _SCORES),
                 (b"rna", _ID, (rna,)),
                 (b"gs", _ID, (gs,)),
-                (b"ti", _ID, (_each(columns.repeated(lambda run: run.task)),)),
+                (b"ti", _ID, (each_row(columns, attrgetter("task")),)),
             ),
             [b"\0"] * len(columns) if study_fields else _texts(columns),
         ),
     )
-
-
-def _each(runs: Iterable[tuple[bytes, int]]) -> Iterator[bytes]:
-    """The value of each row from those of runs."""
-    return chain.from_iterable(repeat(value, count) for value, count in runs)
 
 
 def _sequences(
@@ -178,5 +177,5 @@ def _texts(columns: Columns) -> list[bytes]:
         columns.text("chr").texts(rows),
         *columns.has[:, :rows].tolist(),
     )
-    queries = columns.repeated(lambda run: _element(b"q", run.query.encode()))
-    return list(map(add, _each(queries), names))
+    queries = each_row(columns, lambda run: _element(b"q", run.query.encode()))
+    return list(map(add, queries, names))

@@ -7,7 +7,7 @@ all but a fraction of the bytes, by `fast` or `reference`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, get_args
 
@@ -26,9 +26,6 @@ from storewise.ssearch.parse.lines import CHUNK, Lines, shown
 from storewise.ssearch.parse.packed import bson_of
 from storewise.ssearch.parse.reference import SearchKeys, read_alignment
 from storewise.ssearch.parse.stream import Source, damage, open_input, source_name
-
-#: Documents of tasks, rna, gs and align, in the form of an encoding.
-_Parts = tuple[Any, Any, Any, Any]
 
 #: The first lines of a search; one that names no version in them is no output of these programs.
 _PREAMBLE_LINES = 40
@@ -106,9 +103,8 @@ class DocumentReader:
         self._keys = SearchKeys()
 
     def __iter__(self) -> Iterator[DocumentBatch]:
-        encode = _ENCODERS[self._encoding]
         for position, program in self._read():
-            yield DocumentBatch(*encode(self), bytes_read=position, program=program)
+            yield DocumentBatch(*self._documents(), bytes_read=position, program=program)
 
     def count(self) -> Counts:
         """Reads the whole file with every check, without making documents; returns `counts`."""
@@ -439,22 +435,15 @@ class DocumentReader:
         self.counts.hits += opens
         self.counts.alignments += 1
 
-    def _dicts(self) -> _Parts:
-        return self._tasks, *dicts_of(self._columns, self._digest, study_fields=self._study)
-
-    def _bson(self) -> _Parts:
-        tasks = list(map(to_bson, self._tasks))
-        return tasks, *bson_of(self._columns, self._digest, study_fields=self._study)
-
-    def _arrow(self) -> _Parts:
+    def _documents(self) -> tuple[Any, Any, Any, Any]:
+        """The tasks, rna, gs and align documents since the last batch, encoded."""
+        columns, digest, study = self._columns, self._digest, self._study
+        if self._encoding == "dict":
+            return self._tasks, *dicts_of(columns, digest, study_fields=study)
+        if self._encoding == "bson":
+            tasks = list(map(to_bson, self._tasks))
+            return tasks, *bson_of(columns, digest, study_fields=study)
         from storewise.ssearch.parse.arrow import batch_of, record_batches
 
-        tasks = batch_of(Kind.TASKS, self._tasks, study_fields=self._study)
-        return tasks, *record_batches(self._columns, self._digest, study_fields=self._study)
-
-
-_ENCODERS: dict[Encoding, Callable[[DocumentReader], _Parts]] = {
-    "dict": DocumentReader._dicts,
-    "bson": DocumentReader._bson,
-    "arrow": DocumentReader._arrow,
-}
+        batch = batch_of(Kind.TASKS, self._tasks, study_fields=study)
+        return batch, *record_batches(columns, digest, study_fields=study)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import isfinite
+from typing import Any
 
 from storewise.errors import InputError
 from storewise.ssearch.parse.grammar import (
@@ -161,19 +162,6 @@ def _sequence(lines: Lines, which: str) -> _Sequence:
     return sequence
 
 
-def _cut_to_alignment(query: _Sequence, library: _Sequence, columns: int) -> tuple[bytes, bytes]:
-    """Cut both displayed sequences to the `columns` columns of the alignment.
-
-    Without ``-W 0`` the programs also show residues beside the alignment; if one sequence has fewer
-    on the left, they pad it with gaps. Further leading gaps belong to the alignment.
-    """
-    both = query.displayed, library.displayed
-    if any(len(displayed) != columns for displayed in both):
-        first = max(abs(one.start - one.values["al_display_start"]) for one in (query, library))
-        both = both[0][first : first + columns], both[1][first : first + columns]
-    return both
-
-
 def _span(sequence: _Sequence) -> int:
     return abs(sequence.stop - sequence.start) + 1
 
@@ -182,39 +170,115 @@ def _shifts(sequence: _Sequence) -> int:
     return sum(sequence.displayed.count(mark) for mark in _FRAME_SHIFTS)
 
 
-def _letters(sequence: _Sequence) -> int:
-    return len(sequence.displayed) - sequence.displayed.count(b"-") - _shifts(sequence)
+@dataclass(slots=True)
+class _Pair:
+    """Both sequences of an alignment, to be checked against each other and the scores.
 
-
-def _check_span(
-    lines: Lines,
-    at: tuple[int, int],
-    sequence: _Sequence,
-    aligned: bytes,
-    which: str,
-    shift: str,
-    dashes: int = 0,
-) -> None:
-    """Raise InputError if the number of residues does not fit the coordinates.
-
-    `shift` "none": each letter is one residue. "codons": a translated sequence, whose letters are
-    three nucleotides each, `\\` adding one and `/` removing one. "unknown": the y programs do not
-    print all frame shifts, so nothing is checked. Up to `dashes` of the `-` may be residues.
+    `at` is the line and offset of the alignment's first line, to which errors refer. `lower_case`
+    as of `read_alignment`.
     """
-    span = _span(sequence)
-    letters = len(aligned) - aligned.count(b"-")
-    if shift == "unknown":
-        return
-    if shift == "codons":
-        less, more = (aligned.count(mark) for mark in _FRAME_SHIFTS)
-        letters = 3 * (letters - less - more) + more - less
-    if not letters <= span <= letters + dashes:
-        raise lines.error(
-            f"the {which}'s residues do not fit its coordinates",
-            expected=f"{span} for al_start {sequence.start} and al_stop {sequence.stop}",
-            found=f"{letters}",
-            at=at,
+
+    lines: Lines
+    at: tuple[int, int]
+    query: _Sequence
+    library: _Sequence
+    program: str
+    lower_case: bool
+
+    def aligned(self, overlap: int) -> tuple[bytes, bytes]:
+        """The aligned sequences; InputError if they do not fit the overlap or the coordinates.
+
+        They have `overlap` columns, and in a translated alignment those of frame shifts in
+        addition. With ``-XB`` the overlap counts no columns with a gap: then the number of columns
+        is computed from the residues of both sequences.
+        """
+        pair = (self.query, self.library)
+        translated = self._translated()
+        shifted = 0 if translated is None else _shifts(translated)
+        residues = sum(
+            len(one.displayed) - one.displayed.count(b"-") - shifted
+            if one is translated
+            else _span(one)
+            for one in pair
         )
+        faults: list[InputError] = []
+        for count in (overlap, residues - overlap):
+            if faults and count <= overlap:
+                break
+            rows = self._cut(count + shifted)
+            try:
+                for sequence, which, row in zip(pair, _NAMES, rows, strict=True):
+                    if len(row) != count + shifted:
+                        raise self._error(
+                            f"the aligned {which} has a wrong length",
+                            f"{count + shifted} columns (overlap {overlap})",
+                            f"{len(row)}",
+                        )
+                    self._check_span(sequence, which, row)
+            except InputError as fault:
+                faults.append(fault)
+            else:
+                return rows
+        raise faults[0]
+
+    def check_frame(self, frame: object) -> None:
+        """Raises InputError if the frame ("f", "r" or another) and the coordinates disagree."""
+        translated = self._translated()
+        turned = translated or self.query
+        if translated is not None and "X" not in self.program and _span(turned) <= _CODON:
+            return  # of one codon the programs print a wrong stop
+        if (frame == "f" and turned.start > turned.stop) or (
+            frame == "r" and turned.start < turned.stop
+        ):
+            raise self._error(
+                "frame and coordinates disagree",
+                "al_start > al_stop exactly in frame r",
+                f"frame {frame}, al_start {turned.start}, al_stop {turned.stop}",
+            )
+
+    def _translated(self) -> _Sequence | None:
+        side = translated_side(self.program)
+        return {"query": self.query, "library": self.library}.get(side or "")
+
+    def _cut(self, columns: int) -> tuple[bytes, bytes]:
+        """Cut both displayed sequences to the `columns` columns of the alignment.
+
+        Without ``-W 0`` the programs also show residues beside the alignment; if one sequence has
+        fewer on the left, they pad it with gaps. Further leading gaps belong to the alignment.
+        """
+        pair = (self.query, self.library)
+        if all(len(one.displayed) == columns for one in pair):
+            return self.query.displayed, self.library.displayed
+        first = max(abs(one.start - one.values["al_display_start"]) for one in pair)
+        cut = slice(first, first + columns)
+        return self.query.displayed[cut], self.library.displayed[cut]
+
+    def _check_span(self, sequence: _Sequence, which: str, aligned: bytes) -> None:
+        """Raises InputError if the number of residues does not fit the coordinates.
+
+        Each letter is one residue. Of a translated sequence it is three nucleotides, `\\` adding
+        one and `/` removing one; fasty and tfasty do not print all of their frame shifts, so
+        nothing is checked.
+        """
+        gaps = aligned.count(b"-")
+        letters = len(aligned) - gaps
+        if sequence is self._translated():
+            if "X" not in self.program:
+                return
+            less, more = (aligned.count(mark) for mark in _FRAME_SHIFTS)
+            letters = 3 * (letters - less - more) + more - less
+        is_protein = sequence is self.library and sequence.type == _PROTEIN
+        residue_gaps = gaps if self.lower_case and is_protein else 0
+        span = _span(sequence)
+        if not letters <= span <= letters + residue_gaps:
+            raise self._error(
+                f"the {which}'s residues do not fit its coordinates",
+                f"{span} for al_start {sequence.start} and al_stop {sequence.stop}",
+                f"{letters}",
+            )
+
+    def _error(self, reason: str, expected: str, found: str) -> InputError:
+        return self.lines.error(reason, expected=expected, found=found, at=self.at)
 
 
 class SearchKeys:
@@ -278,103 +342,21 @@ def read_alignment(
     line = _line_behind(lines)
     if line and not line.startswith(b">") and b">>>" not in line:
         raise lines.unexpected("'>>', '>--', '>>><<<' or an empty line after an alignment")
-    row = _check_alignment(lines, at, values, query, library, program, lower_case=lower_case)
-    layout = Layout(tuple(keys), tuple(query.keys), tuple(library.keys), consensus, codes)
-    return Alignment(hit=hit, **row), layout  # type: ignore[arg-type]
-
-
-def _aligned_rows(
-    lines: Lines,
-    at: tuple[int, int],
-    overlap: int,
-    query: _Sequence,
-    library: _Sequence,
-    program: str,
-    *,
-    lower_case: bool,
-) -> tuple[bytes, bytes]:
-    """The aligned sequences of query and library; InputError if they do not fit the overlap.
-
-    They have `overlap` columns, and in a translated alignment those of frame shifts in addition.
-    With ``-XB`` the overlap counts no columns with a gap: then the number of columns is computed
-    from the residues of both sequences.
-    """
-    side = translated_side(program)
-    translated = {"query": query, "library": library}.get(side or "")
-    # fasty and tfasty do not print all of their frame shifts.
-    shift = "codons" if "X" in program else "unknown"
-    shifted = 0 if translated is None else _shifts(translated)
-    residues = sum(_letters(one) if one is translated else _span(one) for one in (query, library))
-    faults: list[InputError] = []
-    for count in (overlap, residues - overlap):
-        if faults and count <= overlap:
-            break
-        rows = _cut_to_alignment(query, library, count + shifted)
-        try:
-            for sequence, which, row in zip((query, library), _NAMES, rows, strict=True):
-                if len(row) != count + shifted:
-                    raise lines.error(
-                        f"the aligned {which} has a wrong length",
-                        expected=f"{count + shifted} columns (overlap {overlap})",
-                        found=f"{len(row)}",
-                        at=at,
-                    )
-                odd = lower_case and sequence is library and sequence.type == _PROTEIN
-                _check_span(
-                    lines,
-                    at,
-                    sequence,
-                    row,
-                    which,
-                    shift if sequence is translated else "none",
-                    dashes=row.count(b"-") if odd else 0,
-                )
-        except InputError as fault:
-            faults.append(fault)
-        else:
-            return rows
-    raise faults[0]
-
-
-def _check_alignment(
-    lines: Lines,
-    at: tuple[int, int],
-    values: dict[str, object],
-    query: _Sequence,
-    library: _Sequence,
-    program: str,
-    *,
-    lower_case: bool,
-) -> dict[str, object]:
-    """Check that sequences, coordinates, overlap and frame of an alignment agree (InputError);
-    returns its fields except the hit.
-
-    `at` is the line and offset of its first line, to which errors refer.
-    """
+    pair = _Pair(lines, at, query, library, program, lower_case)
     overlap = values["overlap"]
     assert isinstance(overlap, int)
-    rows = _aligned_rows(lines, at, overlap, query, library, program, lower_case=lower_case)
-    side = translated_side(program)
-    frame = values.get("frame")
-    turned = library if side == "library" else query
-    if side is not None and "X" not in program and abs(turned.stop - turned.start) < _CODON:
-        frame = None  # of one codon the programs print a wrong stop
-    if (frame == "f" and turned.start > turned.stop) or (
-        frame == "r" and turned.start < turned.stop
-    ):
-        raise lines.error(
-            "frame and coordinates disagree",
-            expected="al_start > al_stop exactly in frame r",
-            found=f"frame {frame}, al_start {turned.start}, al_stop {turned.stop}",
-            at=at,
-        )
-    row = {name: values.get(name) for name in dict.fromkeys(ROLES.values())}
-    row.update(
+    query_row, library_row = pair.aligned(overlap)
+    pair.check_frame(values.get("frame"))
+    scores: dict[str, Any] = {name: values.get(name) for name in dict.fromkeys(ROLES.values())}
+    row = Alignment(
+        hit=hit,
+        **scores,
         query_start=query.start,
         query_stop=query.stop,
-        query_sequence=rows[0],
+        query_sequence=query_row,
         library_start=library.start,
         library_stop=library.stop,
-        library_sequence=rows[1],
+        library_sequence=library_row,
     )
-    return row
+    layout = Layout(tuple(keys), tuple(query.keys), tuple(library.keys), consensus, codes)
+    return row, layout

@@ -107,11 +107,12 @@ class _Members:
         self._newlines = 0
         self._line_start = 0
         self._ready = memoryview(b"")
-        self._failed: InputError | None = None
+        #: What is wrong with the compressed data, once it is known.
+        self.failure: InputError | None = None
 
     def read(self, size: int, /) -> bytes:
-        if self._failed is not None:
-            raise self._failed
+        if self.failure is not None:
+            raise self.failure
         parts: list[memoryview] = []
         room = size
         while room > 0:
@@ -122,7 +123,7 @@ class _Members:
                     self._ready = memoryview(self._more())
                 except InputError as error:
                     # What came before is given out first.
-                    self._failed = error
+                    self.failure = error
                     if not parts:
                         raise
                     break
@@ -132,11 +133,6 @@ class _Members:
             self._ready = self._ready[room:]
             room -= len(parts[-1])
         return b"".join(parts)
-
-    @property
-    def failure(self) -> InputError | None:
-        """What is wrong with the compressed data, once it is known."""
-        return self._failed
 
     def _more(self) -> bytes:
         """The next decompressed bytes; empty only at the end."""
@@ -247,14 +243,6 @@ def check_name(path: str) -> None:
         )
 
 
-def _zstd() -> _Decompressor:
-    return zstandard.ZstdDecompressor().decompressobj()
-
-
-def _gzip() -> _Decompressor:
-    return zlib.decompressobj(wbits=31)
-
-
 def _content(raw: _Raw, name: str) -> ByteReader:
     start = _Plain(raw, b"", name)
     head = b""
@@ -263,9 +251,9 @@ def _content(raw: _Raw, name: str) -> ByteReader:
     _refuse_unread(head, name)
     plain = _Plain(raw, head, name)
     if head[:2] == GZIP_MAGIC:
-        return _Members(plain, "gzip", name, _gzip)
+        return _Members(plain, "gzip", name, lambda: zlib.decompressobj(wbits=31))
     if head == ZSTD_MAGIC or (head[1:] == _ZSTD_SKIPPABLE and 0x50 <= head[0] <= 0x5F):
-        return _Members(plain, "zstd", name, _zstd)
+        return _Members(plain, "zstd", name, lambda: zstandard.ZstdDecompressor().decompressobj())
     return plain
 
 

@@ -61,15 +61,13 @@ _BEHIND = 256
 
 
 class _Keys(NamedTuple):
-    """The key lines of an alignment, those of the scores and of both sequences one after another.
+    """The key lines of an alignment: those of the scores, the query and the library sequence.
 
     `words` are how the lines begin, eight bytes after the other, of which only the bits of `masks`
     count: a row of words for each line. `sizes` is where a line's value starts, `longest` how long
     it may be; both have one column.
     """
 
-    scores: int
-    query: int
     words: npt.NDArray[np.uint64]
     masks: npt.NDArray[np.uint64]
     sizes: Integers
@@ -103,8 +101,6 @@ def _keys(layout: Layout) -> _Keys:
     words = b"".join(start.ljust(width, b"\0") for start in starts)
     masks = b"".join((b"\xff" * len(start)).ljust(width, b"\0") for start in starts)
     return _Keys(
-        scores=len(layout.keys),
-        query=len(layout.query),
         words=np.frombuffer(words, "<u8").reshape(len(starts), -1),
         masks=np.frombuffer(masks, "<u8").reshape(len(starts), -1),
         sizes=np.array([[len(start)] for start in starts]),
@@ -180,7 +176,7 @@ class _Window:
     def __init__(self, lines: _Lines, layout: Layout, *, last: bool, most: int) -> None:
         self._lines = lines
         self._layout = layout
-        self._keys = keys = _keys(layout)
+        self._keys = _keys(layout)
         marks = np.flatnonzero(lines.first == _MARK)
         count = len(marks) // 3
         if count and 3 * count == len(marks) and not last:
@@ -198,8 +194,8 @@ class _Window:
         self.count = count
         self.failed = False
         self.keep(
-            (self.query == self.hit + 1 + keys.scores)
-            & (self.library > self.query + 1 + keys.query)
+            (self.query == self.hit + 1 + len(layout.keys))
+            & (self.library > self.query + 1 + len(layout.query))
             & (self.consensus > self.residues)
             & (self.codes >= self.consensus + layout.consensus)
         )
@@ -269,14 +265,14 @@ class _Window:
 
     def _key_lines(self) -> tuple[Integers, Integers]:
         """Where the key lines start and end: a row of each key, a column of each alignment."""
-        keys = self._keys
-        begins = np.empty((len(keys.sizes), self.count), np.int64)
+        layout = self._layout
+        begins = np.empty((len(self._keys.sizes), self.count), np.int64)
         ends = np.empty_like(begins)
         row = 0
         for header, count in (
-            (self.hit, keys.scores),
-            (self.query, keys.query),
-            (self.library, len(self._layout.library)),
+            (self.hit, len(layout.keys)),
+            (self.query, len(layout.query)),
+            (self.library, len(layout.library)),
         ):
             stops = self._lines.ends.take(header + np.arange(count + 1)[:, None])
             np.add(stops[:-1], 1, out=begins[row : row + count])
@@ -352,7 +348,7 @@ class _Window:
         result = []
         right = np.ones(self.count, np.bool_)
         for which, first, behind in (
-            ("query", self.query + 1 + self._keys.query, self.library),
+            ("query", self.query + 1 + len(self._layout.query), self.library),
             ("library", self.residues, self.consensus),
         ):
             text, widths = self._lines.text(first, behind)

@@ -10,8 +10,9 @@ from support.paths import DATA
 from support.waiting import exit_code, wait_until
 
 from storewise.errors import InputError, StorewiseError
-from storewise.ssearch.inputs.manifest import build_manifest, load_manifest
+from storewise.ssearch.inputs.manifest import build_manifest
 from storewise.ssearch.inputs.paths import list_inputs
+from storewise.ssearch.inputs.table import read_table
 
 _BUILD = """
 import os, sys
@@ -73,5 +74,5 @@ def test_resumes_after_kill_and_leaves_no_process(tmp_path):
         told.clear()
         messages.append(str(caught.value))
         assert build_manifest(paths, other, processes=processes).digested == 0
-        assert load_manifest(other).equals(load_manifest(out))
+        assert read_table(other, "manifest").equals(read_table(out, "manifest"))
     assert messages[0] == messages[1]

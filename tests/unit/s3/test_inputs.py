@@ -10,15 +10,16 @@ from storewise.errors import InputError
 from storewise.s3.client import ObjectError
 from storewise.s3.uri import parse
 from storewise.ssearch.convert import convert_file
-from storewise.ssearch.inputs.manifest import build_manifest, load_manifest
+from storewise.ssearch.inputs.manifest import build_manifest
 from storewise.ssearch.inputs.paths import list_inputs
+from storewise.ssearch.inputs.table import read_table
 from storewise.ssearch.inspect import inspect_file
 from storewise.study.load import load_study
 from storewise.study.template import write_study
 
 
 def rows(path, *columns):
-    table = load_manifest(path)
+    table = read_table(path, "manifest")
     names = [os.path.basename(name) for name in table["path"].to_pylist()]  # noqa: PTH119
     return dict(zip(names, zip(*(table[c].to_pylist() for c in columns), strict=True), strict=True))
 

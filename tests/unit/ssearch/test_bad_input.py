@@ -64,6 +64,22 @@ def test_what_is_damaged_in_one_place(bad):
         assert tuple(place) == bad.place
 
 
+@pytest.mark.parametrize("name", REAL)
+def test_the_manifest_and_the_load_agree_on_what_follows_the_end(name, tmp_path):
+    """Of outputs of translating programs, too; what is refused is refused in the same words."""
+    content, path = (DATA / name).read_bytes(), tmp_path / "a.m10"
+    for behind in (b"", b"\n\n", b"Killed\n", b"  9>>>x - 5 nt\n", b"; key: 1\n", content[:300]):
+        path.write_bytes(content + behind)
+        found = []
+        for reads in (scan_file, lambda file: DocumentReader(file, DIGEST).count(), read):
+            try:
+                reads(path)
+                found.append("complete")
+            except InputError as error:
+                found.append(str(error))
+        assert len(set(found)) == 1
+
+
 class Endless(io.RawIOBase):
     def readinto(self, buffer):
         buffer[:] = b"x" * len(buffer)

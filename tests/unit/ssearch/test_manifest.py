@@ -14,7 +14,6 @@ from storewise.ssearch.inputs.manifest import (
     ManifestSummary,
     build_manifest,
     build_part,
-    load_manifest,
     merge_parts,
 )
 from storewise.ssearch.inputs.paths import list_inputs, slice_paths
@@ -60,6 +59,10 @@ def names(paths):
     return [path and Path(path).name for path in paths]
 
 
+def manifest_of(path):
+    return read_table(path, "manifest")
+
+
 def build(files, out=None, **options):
     return build_manifest(list_inputs([files]), out or files.parent / "manifest.parquet", **options)
 
@@ -68,11 +71,11 @@ def test_rows_are_those_of_the_scan(files):
     out = files.parent / "below" / "manifest.parquet"
     told = []
     summary = build(files, out, progress=lambda *now: told.append(now))
-    rows = list(rows_of(load_manifest(out)))
+    rows = list(rows_of(manifest_of(out)))
     assert names([row.path for row in rows]) == WHOLE
     for row in rows:
         result, status = scan_file(row.path), Path(row.path).stat()
-        for key in ("digest", "queries", "hits", "alignments", "documents"):
+        for key in ("digest", "queries", "hits", "alignments"):
             assert getattr(row, key) == getattr(result, key)
         assert (row.bytes, row.mtime_ns, row.shard) == (status.st_size, status.st_mtime_ns, None)
     size = sum(row.bytes for row in rows)
@@ -90,7 +93,7 @@ def test_a_file_goes_away_and_comes_back(files):
 
     def built():
         done = build(files, on_bad_input="quarantine")
-        used = names(load_manifest(files.parent / "manifest.parquet")["path"].to_pylist())
+        used = names(manifest_of(files.parent / "manifest.parquet")["path"].to_pylist())
         return done.digested, done.reused, used, names([bad.path for bad in done.bad])
 
     without = ["a.m10", "c.m10", "d.m10"]
@@ -113,7 +116,7 @@ def test_a_file_goes_away_and_comes_back(files):
     assert built() == (1, 4, [*WHOLE, "e.m10"], [])
     fresh = files.parent / "fresh" / "manifest.parquet"
     build(files, fresh)
-    assert load_manifest(fresh).equals(load_manifest(files.parent / "manifest.parquet"))
+    assert manifest_of(fresh).equals(manifest_of(files.parent / "manifest.parquet"))
 
 
 def part(path, rows):
@@ -146,8 +149,13 @@ def test_of_equal_files_in_several_parts_the_first_path_is_used(tmp_path):
     ]
     parts = [part(tmp_path / str(number), [row]) for number, row in enumerate(rows)]
     done = merge_parts(reversed(parts), tmp_path / "m.parquet")
-    assert load_manifest(tmp_path / "m.parquet")["path"].to_pylist() == ["a", "b", "c", "d"]
-    column = load_manifest(tmp_path / "m.parquet")["duplicate_of"].to_pylist()
+    assert manifest_of(tmp_path / "m.parquet")["path"].to_pylist() == [
+        "a",
+        "b",
+        "c",
+        "d",
+    ]
+    column = manifest_of(tmp_path / "m.parquet")["duplicate_of"].to_pylist()
     assert column == [None, None, "a", "b"]
     # Only what is used counts: 5 + 1 bytes, 1 + 0 and 2 + 3 x 3 documents.
     assert (done.files, done.bytes, done.documents) == (2, 6, 12)
@@ -168,7 +176,7 @@ def test_parts_give_the_same_manifest(with_bad, parts):
     for one, out in zip(slices, made, strict=True):
         build_part(one, out)
     summary = merge_parts(made, merged, on_bad_input="quarantine")
-    assert load_manifest(merged).equals(load_manifest(with_bad.parent / "manifest.parquet"))
+    assert manifest_of(merged).equals(manifest_of(with_bad.parent / "manifest.parquet"))
     assert names(sum(summary.duplicates, ())) == ["copy.m10", "a.m10"]
     assert (summary.bad, summary.documents) == (expected.bad, expected.documents)
     assert (len(summary.bad), summary.files) == (3, 4)
@@ -184,7 +192,7 @@ def test_bad_files_end_a_build_or_are_left_out_and_listed(with_bad):
     assert "ends inside an alignment" in str(error) and "3 of 7 files are bad" in str(error)
     assert not out.exists()
     summary = build(with_bad, quarantine=listed, on_bad_input="quarantine")
-    assert summary.files == len(load_manifest(out)) == 4
+    assert summary.files == len(manifest_of(out)) == 4
     with listed.open() as text:
         rows = list(csv.DictReader(text, dialect="excel-tab"))
     assert names([row["path"] for row in rows]) == ["a0.m10", "z.m10", "zz.m10"]
@@ -210,11 +218,11 @@ def test_a_broken_cache_is_made_anew(files, monkeypatch):
     monkeypatch.setattr(scan_cache, "_BATCH_ROWS", 3)  # fewer than there are
     out, cache = files.parent / "manifest.parquet", files.parent / "ca?che %20#"
     build(files, cache_dir=cache)
-    expected = load_manifest(out)
+    expected = manifest_of(out)
 
     def again():
         done = build(files, cache_dir=cache)
-        assert load_manifest(out).equals(expected)
+        assert manifest_of(out).equals(expected)
         return done.digested
 
     assert again() == 0
@@ -242,12 +250,12 @@ def test_tables_of_another_kind_or_version(tmp_path, monkeypatch):
     path = tmp_path / "one.parquet"
     write_table(MANIFEST_SCHEMA.empty_table(), path, "manifest", files="0")
     assert metadata(path) == {"kind": "manifest", "schema": "1", "files": "0"}
-    assert list(rows_of(load_manifest(path))) == []
+    assert list(rows_of(manifest_of(path))) == []
     with pytest.raises(InputError, match=r"not this version's part.*found kind 'manifest'"):
         read_table(path, "part")
     monkeypatch.setattr("storewise.ssearch.inputs.table.SCHEMA_VERSION", "2")
     with pytest.raises(InputError, match=r"not this version's manifest.*of schema 2.*schema '1'"):
-        load_manifest(path)
+        manifest_of(path)
 
 
 def test_rows_of_a_large_table():

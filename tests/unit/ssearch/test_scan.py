@@ -22,7 +22,7 @@ RESULT = ScanResult(bytes(16), 1, 2, 3, ("one", "two"))
 def test_a_file_is_counted_and_digested_in_one_pass():
     result = scan_file(DATA / "ssearch36.m10")
     assert result == (content_digest(DATA / "ssearch36.m10"), 3, 36, 36, ())
-    assert result.documents == 111
+
     warning = scan_file(DATA / "ssearch36_scores.m10").warnings[0]
     assert warning.startswith("2 of 3 queries have best scores and no alignments")
 

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storewise.errors import InputError
-from storewise.ssearch.inputs.manifest import load_manifest
 from storewise.ssearch.inputs.shards import (
     assign,
     load_shard,
@@ -16,7 +15,7 @@ from storewise.ssearch.inputs.shards import (
     shard_count,
     write_shards,
 )
-from storewise.ssearch.inputs.table import MANIFEST_SCHEMA, rows_of, write_table
+from storewise.ssearch.inputs.table import MANIFEST_SCHEMA, read_table, rows_of, write_table
 
 SIZES = st.lists(st.integers(0, 50_000_000), max_size=120)
 
@@ -148,9 +147,9 @@ def test_wrong_file_is_named(tmp_path):
     other = tmp_path / "other.parquet"
     other.write_text("text")
     with pytest.raises(InputError, match="not a Parquet file"):
-        load_manifest(other)
+        read_table(other, "manifest")
     with pytest.raises(InputError, match="cannot be read"):
-        load_manifest(tmp_path / "none.parquet")
+        read_table(tmp_path / "none.parquet", "manifest")
 
 
 def test_a_sample_of_shards_is_seeded(tmp_path):
