@@ -4,7 +4,8 @@ import os
 from pathlib import Path
 
 from storewise.schedulers.queue import present
-from storewise.session.coordination.run import LIVE_VARIABLE, RUN_VARIABLE, open_session
+from storewise.session.coordination.opening import open_session
+from storewise.session.coordination.run import LIVE_VARIABLE, RUN_VARIABLE
 from storewise.session.coordination.trial_job import plain_job
 
 with plain_job(snakemake.log[0]) as log:

@@ -93,7 +93,7 @@ def results_of(what: str | None, results: Path) -> Path:
 
 
 def _running_or_last(known: Sequence[Path], results: Path) -> Path:
-    from storewise.session.coordination.run import lease_files, looks_stale
+    from storewise.session.coordination.lease import lease_files, looks_stale
 
     live = [path for path in known if not all(map(looks_stale, lease_files(path)))]
     if len(live) > 1:

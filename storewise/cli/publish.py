@@ -200,7 +200,7 @@ def _settings(
 
 def _refuse_live(directory: Path, advice: str) -> None:
     """A run that is measuring, on whatever host, changes its results meanwhile."""
-    from storewise.session.coordination.run import live_leases
+    from storewise.session.coordination.lease import live_leases
     from storewise.session.coordination.run_record import read_record
 
     live = [lease.name for lease in live_leases(directory, say)]

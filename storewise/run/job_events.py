@@ -22,8 +22,11 @@ from storewise.schedulers.jobs import ClusterJob, RunJobs, cancel_jobs
 from storewise.schedulers.queue import PBS, SLURM, SLURM_RUN
 from storewise.session.coordination import run_record
 from storewise.session.coordination.ending import killed_job, status_of
+from storewise.session.coordination.failure import Failure
+from storewise.session.coordination.lease import lease_seconds
 from storewise.session.coordination.liveness import ABORT, Abort, abort, members, read_abort
-from storewise.session.coordination.run import Failure, Run, ends_run, lease_seconds
+from storewise.session.coordination.opening import ends_run
+from storewise.session.coordination.run import Run
 
 #: Seconds between two looks at jobs that wait, or do not end.
 QUEUE_SECONDS = 10

@@ -8,7 +8,7 @@ from pathlib import Path
 from storewise.errors import ConfigError
 from storewise.schedulers.jobs import cancel_jobs
 from storewise.schedulers.queue import present
-from storewise.session.coordination.run import remove_dead_runs
+from storewise.session.coordination.cleanup import remove_dead_runs
 from storewise.session.coordination.run_record import measuring_run
 from storewise.study.shares import lost_indexes
 

@@ -21,7 +21,7 @@ from typing import Any
 from storewise.atomic import write_aside
 from storewise.layout import FAILED, FAILURES, LOGS, TRIALS, VERIFIED
 from storewise.session.coordination.ending import NO_SPACE, host_fault
-from storewise.session.coordination.run import Failure, failures
+from storewise.session.coordination.failure import Failure, failures
 from storewise.study.study import Study
 
 #: Environment variable with the Unix time at which the command started, for its later passes.

@@ -27,9 +27,10 @@ from storewise.layout import (
     VERIFIED,
     study_name,
 )
+from storewise.session.coordination.failure import Failure, failures
+from storewise.session.coordination.lease import looks_stale
 from storewise.session.coordination.listing import LiveSession, sessions_of
 from storewise.session.coordination.progress import JobProgress, progress_of
-from storewise.session.coordination.run import Failure, failures, looks_stale
 from storewise.session.coordination.run_record import RunRecord, read_record
 from storewise.watch.time_left import duration_of, time_left
 

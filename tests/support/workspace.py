@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 import pyarrow.parquet as pq
 
-from storewise.session.coordination.run import Lease, lease_files
+from storewise.session.coordination.lease import Lease, lease_files
 from support.paths import ROOT, SMALL
 from support.waiting import BUSY, wait_until
 

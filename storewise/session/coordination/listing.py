@@ -8,8 +8,8 @@ from pathlib import Path
 from storewise.atomic import holds
 from storewise.layout import LEASES, LIVE
 from storewise.session.coordination.cluster import gone_nodes, ready_nodes, started_nodes
+from storewise.session.coordination.live_directory import sessions
 from storewise.session.coordination.liveness import ABORT, FINISHED, members, read_abort
-from storewise.session.coordination.run import sessions
 from storewise.session.coordination.system import SYSTEM, System
 
 #: Jobs of a trial that are no workers of a phase.

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from storewise.atomic import read_as, write_aside
 from storewise.layout import RECORD
+from storewise.session.coordination.lease import Lease, lease_files
 from storewise.session.coordination.liveness import Process
-from storewise.session.coordination.run import Lease, lease_files
 from storewise.session.coordination.system import SYSTEM, System
 
 

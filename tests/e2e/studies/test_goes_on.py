@@ -15,8 +15,8 @@ from support.workflow import snakemake
 from support.workspace import Workspace
 
 from storewise.run.retries import SINCE_VARIABLE, end_pass, forget, given_up
+from storewise.session.coordination.failure import Failure
 from storewise.session.coordination.liveness import Session
-from storewise.session.coordination.run import Failure
 from storewise.study.load import load_study
 from storewise.study.trial import Trial
 

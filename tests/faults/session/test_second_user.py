@@ -26,9 +26,11 @@ from storewise.engines.registry import engine
 from storewise.engines.sql.duckdb_reads import DuckSettings, open_duckdb
 from storewise.errors import ConfigError
 from storewise.session.coordination import cluster as clusters
+from storewise.session.coordination.cleanup import remove_dead_runs
 from storewise.session.coordination.cluster import NODES, StartedNode, publish
 from storewise.session.coordination.liveness import Abort, abort, membership
-from storewise.session.coordination.run import Run, open_session, remove_dead_runs
+from storewise.session.coordination.opening import open_session
+from storewise.session.coordination.run import Run
 
 
 @pytest.fixture

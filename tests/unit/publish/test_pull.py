@@ -26,8 +26,8 @@ from storewise.publish.push import plan_of
 from storewise.publish.results import foreign_trials, select
 from storewise.s3.client import ObjectError
 from storewise.s3.uri import parse
+from storewise.session.coordination.lease import Lease
 from storewise.session.coordination.liveness import Process
-from storewise.session.coordination.run import Lease
 from storewise.session.coordination.run_record import read_record
 from storewise.study.publication import Publish
 

@@ -11,8 +11,9 @@ from support.session import opened
 from storewise.run import job_events
 from storewise.run.job_events import FailedJob, RunEvents, ScriptExits
 from storewise.schedulers.jobs import ClusterJob, RunJobs
+from storewise.session.coordination.failure import failures
 from storewise.session.coordination.liveness import ABORT, Abort, abort, membership, read_abort
-from storewise.session.coordination.run import Run, failures
+from storewise.session.coordination.run import Run
 
 LOG = "logs/t/read.0.log"
 PBS_LOG = "/home/u/.snakemake/pbs_logs/r/read.0.log"

@@ -20,7 +20,7 @@ from storewise.run.retries import (
     next_pass_command,
     nothing_measured,
 )
-from storewise.session.coordination.run import Failure
+from storewise.session.coordination.failure import Failure
 from storewise.study.load import load_study
 
 STUDY = "workload: ycsb\nengines: [sqlite, duckdb]\nphases: [load: {recordcount: 10}]\nretries: 1\n"

@@ -20,7 +20,10 @@ from support.fake_time import NS, FakeTime
 from support.session import MadeHost
 
 from storewise.errors import Aborted
+from storewise.session.coordination.cleanup import remove_dead_runs
 from storewise.session.coordination.cluster import NODES, StartedNode, publish
+from storewise.session.coordination.failure import failures
+from storewise.session.coordination.lease import renew_every
 from storewise.session.coordination.liveness import (
     FINISHED,
     POLL_SECONDS,
@@ -29,14 +32,9 @@ from storewise.session.coordination.liveness import (
     Watch,
     membership,
 )
+from storewise.session.coordination.opening import open_session
 from storewise.session.coordination.private import make_owned
-from storewise.session.coordination.run import (
-    Run,
-    failures,
-    open_session,
-    remove_dead_runs,
-    renew_every,
-)
+from storewise.session.coordination.run import Run
 from storewise.session.coordination.run_record import measuring_run
 
 LEASE = 8.0

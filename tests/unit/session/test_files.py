@@ -18,6 +18,7 @@ from support.session import MadeHost
 from storewise.engines.contract.engine import Endpoint
 from storewise.errors import ConfigError, EngineError
 from storewise.session.coordination import cluster, private, run_record
+from storewise.session.coordination.lease import Lease, live_leases
 from storewise.session.coordination.listing import live_sessions
 from storewise.session.coordination.liveness import FINISHED, Process, Session
 from storewise.session.coordination.private import (
@@ -26,7 +27,7 @@ from storewise.session.coordination.private import (
     world_writable_parents,
 )
 from storewise.session.coordination.progress import JobProgress, ProgressFile, progress_of
-from storewise.session.coordination.run import Lease, Run, live_leases
+from storewise.session.coordination.run import Run
 from storewise.session.coordination.run_record import measuring_run, read_record
 from storewise.session.coordination.system import SYSTEM
 from storewise.study.trial import Phase, Trial

@@ -22,8 +22,11 @@ from storewise.errors import Aborted, EngineError, StorewiseError
 from storewise.metrics.memory_kills import MemoryKills
 from storewise.metrics.schema import Sample, read_part
 from storewise.session.coordination import ending, private, trial_job
+from storewise.session.coordination.cleanup import remove_dead_runs, remove_session
 from storewise.session.coordination.cluster import CREDENTIALS, NODES, StartedNode, publish
 from storewise.session.coordination.ending import NO_MEMORY, killed_job
+from storewise.session.coordination.failure import failures
+from storewise.session.coordination.lease import Lease
 from storewise.session.coordination.liveness import (
     ABORT,
     FINISHED,
@@ -37,15 +40,8 @@ from storewise.session.coordination.liveness import (
     read_abort,
     remove_tree,
 )
-from storewise.session.coordination.run import (
-    NOTICED_SECONDS,
-    Lease,
-    Run,
-    failures,
-    open_session,
-    remove_dead_runs,
-    remove_session,
-)
+from storewise.session.coordination.opening import NOTICED_SECONDS, open_session
+from storewise.session.coordination.run import Run
 from storewise.session.coordination.trial_part import write_trial_part
 from storewise.study.trial import Phase, Trial
 
@@ -279,7 +275,6 @@ def test_a_tree_in_which_others_still_write_is_removed_with_patience(
 def test_a_lease_is_renewed_by_its_thread_until_the_run_ends(tmp_path, caplog, monkeypatch):
     run = Run(tmp_path, 8.0, id="r")
     asked, told = Queue[float](), Queue[bool]()
-    reasons = [None, None, "the run was stopped"]
 
     def pause(seconds):
         asked.put(seconds)
@@ -292,9 +287,8 @@ def test_a_lease_is_renewed_by_its_thread_until_the_run_ends(tmp_path, caplog, m
     def full(self, directory):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    run.start(watch=lambda: reasons.pop(0), pause=pause)
-    opened(tmp_path, "r")
-    lease, place = tmp_path / "leases" / "r", tmp_path / "live" / "t" / ABORT
+    run.start(pause=pause)
+    lease = tmp_path / "leases" / "r"
     assert Lease.read(lease) == Lease("r", Process.current(), 8.0)
     assert asked.get(timeout=60) == 2.0
     for write in (Lease.write, full):  # a new time needs no space
@@ -302,11 +296,9 @@ def test_a_lease_is_renewed_by_its_thread_until_the_run_ends(tmp_path, caplog, m
         os.utime(lease, (5.0, 5.0))
         renew()
         assert lease.stat().st_mtime > 5.0
-        assert not place.exists()
     lease.unlink()
     renew()
     assert "the lease is not renewed: " in caplog.text
-    assert (read_abort(place).reason, read_abort(place).failure) == ("the run was stopped", False)
     told.put(True)
     run.end()
     assert list(tmp_path.iterdir()) == []

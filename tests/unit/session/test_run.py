@@ -13,14 +13,9 @@ from support.session import MadeHost, opened
 from storewise.errors import Aborted, ConfigError, EngineError
 from storewise.session.coordination import liveness
 from storewise.session.coordination.barrier import Barrier
-from storewise.session.coordination.run import (
-    LEASE_VARIABLE,
-    Run,
-    lease_seconds,
-    remove_dead_runs,
-    remove_session,
-    renew_every,
-)
+from storewise.session.coordination.cleanup import remove_dead_runs, remove_session
+from storewise.session.coordination.lease import LEASE_VARIABLE, lease_seconds, renew_every
+from storewise.session.coordination.run import Run
 from storewise.session.coordination.trial_job import trial_job
 
 

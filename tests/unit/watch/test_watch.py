@@ -10,8 +10,8 @@ from rich.console import Console
 
 from storewise.cli.console import results_of
 from storewise.errors import ResultError
+from storewise.session.coordination.lease import Lease
 from storewise.session.coordination.liveness import Process, Session
-from storewise.session.coordination.run import Lease
 from storewise.session.coordination.run_record import RunRecord, begin, end, read_record
 from storewise.watch.render import screen
 from storewise.watch.snapshot import look
