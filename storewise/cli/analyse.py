@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from storewise.cli.console import RESULTS, Results, print_json, results_of, say
+from storewise.cli.console import RESULTS, Format, Results, print_json, results_of, say
 from storewise.cli.progress import shown
 from storewise.errors import AnalysisError
 from storewise.layout import ANALYSIS
@@ -27,26 +27,25 @@ def analyse(
             "same as --table."
         ),
     ] = None,
-    table: Annotated[Path | None, typer.Option("--table", help="A plain CSV table.")] = None,
+    table: Annotated[Path | None, typer.Option(help="A plain CSV table.")] = None,
     response: Annotated[
         str | None,
         typer.Option(
-            "--response",
             help="What is explained: a column; of a study a measure (`operations_per_s`) or a "
             "percentile of the service times (`p99`).",
         ),
     ] = None,
     factors: Annotated[
         str | None,
-        typer.Option("--factors", metavar="A,B", help="What explains it: columns, or factors."),
+        typer.Option(metavar="A,B", help="What explains it: columns, or factors."),
     ] = None,
     numeric: Annotated[
         str | None,
-        typer.Option("--numeric", metavar="B", help="Factors that are numbers: a straight line."),
+        typer.Option(metavar="B", help="Factors that are numbers: a straight line."),
     ] = None,
     by: Annotated[
         str | None,
-        typer.Option("--by", metavar="C,D", help="A table for each level of these columns."),
+        typer.Option(metavar="C,D", help="A table for each level of these columns."),
     ] = None,
     log_response: Annotated[
         bool | None,
@@ -57,13 +56,12 @@ def analyse(
     ] = None,
     repeats: Annotated[
         int,
-        typer.Option("--repeats", min=1, help="Rows are means of so many equal repeats."),
+        typer.Option(min=1, help="Rows are means of so many equal repeats."),
     ] = 1,
     type_: Annotated[int, typer.Option("--type", min=1, max=3, help="Of the sums of squares.")] = 2,
     interactions: Annotated[
         Literal["auto", "all", "2", "none"],
         typer.Option(
-            "--interactions",
             help="auto: all that the rows can carry, the others are named; all, or 2 (pairs): "
             "these, or an error; none.",
         ),
@@ -74,14 +72,10 @@ def analyse(
     ] = False,
     tukey: Annotated[
         str | None,
-        typer.Option("--tukey", metavar="A", help="Tukey's HSD of all pairs of its levels, too."),
+        typer.Option(metavar="A", help="Tukey's HSD of all pairs of its levels, too."),
     ] = None,
-    phase: Annotated[
-        str | None, typer.Option("--phase", help="Of a study, this phase only.")
-    ] = None,
-    format_: Annotated[
-        Literal["text", "json"], typer.Option("--format", help="Of the output.")
-    ] = "text",
+    phase: Annotated[str | None, typer.Option(help="Of a study, this phase only.")] = None,
+    format_: Format = "text",
     results: Results = RESULTS,
 ) -> None:
     """Which factors explain a rate or a time, and how much of it? (Analysis of variance.)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
-from storewise.cli.console import RESULTS, Results, print_json, results_of, say
+from storewise.cli.console import RESULTS, Format, Results, print_json, results_of, say
 from storewise.errors import ResultError
 
 
@@ -22,7 +22,6 @@ def compare(
     by: Annotated[
         str | None,
         typer.Option(
-            "--by",
             metavar="FACTOR=OLD:NEW",
             help="Compare two levels of a factor of one study, which were in the same rounds.",
         ),
@@ -30,24 +29,22 @@ def compare(
     interleave: Annotated[
         Path | None,
         typer.Option(
-            "--interleave",
             metavar="FILE",
             help="With --by: write the study that measures both levels in the same rounds.",
         ),
     ] = None,
     unchanged: Annotated[
         list[str] | None,
-        typer.Option("--unchanged", help="Engines that are the same in both studies: controls."),
+        typer.Option(help="Engines that are the same in both studies: controls."),
     ] = None,
     measure: Annotated[
         list[str] | None,
-        typer.Option("--measure", help="Only these, such as operations_per_s or p99."),
+        typer.Option(help="Only these, such as operations_per_s or p99."),
     ] = None,
-    phase: Annotated[list[str] | None, typer.Option("--phase", help="Only these phases.")] = None,
+    phase: Annotated[list[str] | None, typer.Option(help="Only these phases.")] = None,
     fail_if_slower: Annotated[
         str | None,
         typer.Option(
-            "--fail-if-slower",
             metavar="10%",
             help="Exit with status 1 where a rate of new is shown to be lower, or a time longer, "
             "by more than this.",
@@ -60,9 +57,7 @@ def compare(
             help="With --fail-if-slower: exit with 1 also where it cannot be told.",
         ),
     ] = False,
-    format_: Annotated[
-        Literal["text", "json"], typer.Option("--format", help="Of the output.")
-    ] = "text",
+    format_: Format = "text",
     results: Results = RESULTS,
 ) -> None:
     """Set new against old: two levels of a factor of one study, or two studies.

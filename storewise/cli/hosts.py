@@ -15,7 +15,7 @@ def doctor(
     ] = None,
     study: Annotated[
         str | None,
-        typer.Option("--study", help="Instead: the engines of this study, with its settings."),
+        typer.Option(help="Instead: the engines of this study, with its settings."),
     ] = None,
     json_: JsonLines = False,
 ) -> None:

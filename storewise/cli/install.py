@@ -24,9 +24,7 @@ def install(
     ] = False,
     prefix: Annotated[
         Path | None,
-        typer.Option(
-            "--prefix", metavar="DIR", help="Install below DIR, not below ~/.local/share/storewise."
-        ),
+        typer.Option(metavar="DIR", help="Install below DIR, not below ~/.local/share/storewise."),
     ] = None,
     force: Force = False,
 ) -> None:

@@ -20,15 +20,11 @@ MAX_NUMBER = 65_535
 
 
 def measures(
-    rows: Annotated[int, typer.Option("--rows", min=1, max=MAX_ROWS, help="Readings to write.")],
+    rows: Annotated[int, typer.Option(min=1, max=MAX_ROWS, help="Readings to write.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The file; - is standard output.")],
-    seed: Annotated[
-        int, typer.Option("--seed", min=0, help="Of the readings (a study's `data_seed`).")
-    ] = 1,
-    machines: Annotated[int, typer.Option("--machines", min=1, max=MAX_NUMBER)] = 16,
-    sensors: Annotated[
-        int, typer.Option("--sensors", min=1, max=MAX_NUMBER, help="Of each machine.")
-    ] = 4,
+    seed: Annotated[int, typer.Option(min=0, help="Of the readings (a study's `data_seed`).")] = 1,
+    machines: Annotated[int, typer.Option(min=1, max=MAX_NUMBER)] = 16,
+    sensors: Annotated[int, typer.Option(min=1, max=MAX_NUMBER, help="Of each machine.")] = 4,
 ) -> None:
     """Write the readings that workload **measures** stores as CSV: m, s, bt, et (µs), mv.
 

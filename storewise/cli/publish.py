@@ -30,11 +30,11 @@ def publish(
         typer.Argument(metavar="s3://BUCKET/PREFIX", help="Where to; default: the study says."),
     ] = None,
     name: Annotated[
-        str | None, typer.Option("--name", help="Your own, at the end of the folder's name.")
+        str | None, typer.Option(help="Your own, at the end of the folder's name.")
     ] = None,
     tag: Annotated[
         list[str] | None,
-        typer.Option("--tag", metavar="KEY=VALUE", help="On every object, beside the study's."),
+        typer.Option(metavar="KEY=VALUE", help="On every object, beside the study's."),
     ] = None,
     scale: Scale = None,
     dry_run: DryRun = False,

@@ -9,7 +9,7 @@ from typing import Annotated
 import orjson
 import typer
 
-from storewise.cli.console import RESULTS, Files, Jobs, killed, outputs_of, say
+from storewise.cli.console import RESULTS, Files, Force, Jobs, Quarantine, killed, outputs_of, say
 from storewise.cli.progress import shown
 from storewise.errors import QUARANTINE_HINT, StorewiseError
 from storewise.processes import in_processes, processors
@@ -52,13 +52,10 @@ def manifest(
         "manifest.parquet"
     ),
     jobs: Jobs = 0,
-    quarantine: Annotated[
-        bool,
-        typer.Option("--quarantine", help="Leave out files that are not complete, and name them."),
-    ] = False,
+    quarantine: Quarantine = False,
     study: Annotated[
         str | None,
-        typer.Option("--study", help="Instead: make this study's list of inputs again."),
+        typer.Option(help="Instead: make this study's list of inputs again."),
     ] = None,
 ) -> None:
     """List SSEARCH outputs with their digests and counts, as a table: one row for each file.
@@ -108,14 +105,8 @@ def init(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Study file to write.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
-    quarantine: Annotated[
-        bool,
-        typer.Option(
-            "--quarantine",
-            help="The study leaves out outputs that are not complete, and its report names them.",
-        ),
-    ] = False,
+    force: Force = False,
+    quarantine: Quarantine = False,
 ) -> None:
     """Write a study for your own SSEARCH outputs: which store should hold them?
 
@@ -172,16 +163,13 @@ def init(
         say(f"a sample of {SAMPLE_FILES} files for a first look: take out `sample` for all of them")
     asked = questions_of(genes=found.genes, scores=found.scores)
     if left := [question for question in QUESTIONS if question not in asked]:
-        lacking = [
-            *(["no gene"] if not found.genes else []),
-            *(["no e-value"] if not found.scores else []),
-        ]
-        say(f"not asked, because most hits have {' and '.join(lacking)}: {', '.join(left)}")
+        fields = {"no gene": found.genes, "no e-value": found.scores}
+        lacking = " and ".join(field for field, there in fields.items() if not there)
+        say(f"not asked, because most hits have {lacking}: {', '.join(left)}")
     say(f"stores that run here: {', '.join(engines)}")
     write_study(
         directory,
         path,
-        force=True,
         engines=engines,
         genes=found.genes,
         scores=found.scores,
@@ -190,9 +178,8 @@ def init(
     )
     plan = load_study(str(path))
     trials = plan.trials()
-    expected = estimated(
-        plan, trials, {}, RESULTS / plan.name, here=True, try_out=not is_remote(directory)
-    )
+    try_out = not is_remote(directory)
+    expected = estimated(plan, trials, {}, RESULTS / plan.name, here=True, try_out=try_out)
     say(
         f"wrote {path}: {len(trials)} trials, which take about {time_text(expected.seconds)} on "
         "this machine"

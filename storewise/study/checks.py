@@ -29,6 +29,8 @@ from storewise.yamlfile import Place, YamlFile, nearest, shown, suggestion
 
 #: Rounds of which two stores can be told apart at all.
 MIN_REPEATS = 3
+#: Parameters of a phase that disturb servers.
+FAULTS = frozenset({"slow", "crash", "restart"})
 #: Trials of a study, counted before `exclude`.
 MAX_TRIALS = 20_000
 
@@ -69,7 +71,7 @@ def check_study(study: Study, text: YamlFile, *, many: bool = False) -> None:
     for trial in trials:
         _check_trial(trial, engines[trial.engine], text)
     _check_phases(study, engines, text)
-    _check_faults(study, text)
+    _check_faults(study, trials, text)
 
 
 def too_few_repeats(study: Study) -> str | None:
@@ -85,10 +87,7 @@ def too_few_repeats(study: Study) -> str | None:
 
 def check_name(text: YamlFile, place: Place, noun: str, name: str, known: Sequence[str]) -> None:
     if name not in known:
-        text.fail(
-            place,
-            f"no {noun} is called {shown(name)}{suggestion(name, known)}",
-        )
+        text.fail(place, f"no {noun} is called {shown(name)}{suggestion(name, known)}")
 
 
 def _check_size(study: Study, text: YamlFile, *, many: bool) -> None:
@@ -189,8 +188,8 @@ def _check_trial(trial: Trial, store: Engine, text: YamlFile) -> None:
     if trial.index_time != "none" and not store.flags.secondary_indexes:
         text.fail(
             ("factors", "index"),
-            f"engine {trial.engine} has no secondary indexes; leave the engine out, or add "
-            f"`exclude: [{{engine: {trial.engine}, index: {trial.index_time}}}]`",
+            f"engine {trial.engine} has no secondary indexes; "
+            + _leave_out(engine=trial.engine, index=trial.index_time),
         )
     try:
         store.Settings.model_validate(trial.settings)
@@ -213,11 +212,8 @@ def _check_trial(trial: Trial, store: Engine, text: YamlFile) -> None:
         store.roles(trial.topology, trial.settings)
     except EngineError as error:
         shape = {k: v for k, v in trial.factors.items() if SERVER_FACTORS.get(k, [v]) != [v]}
-        rule = ", ".join(f"{k}: {v}" for k, v in {"engine": trial.engine, **shape}.items())
-        text.fail(
-            ("factors", next(iter(shape), "nodes")),
-            f"{error}; leave the engine out, or add `exclude: [{{{rule}}}]`",
-        )
+        remedy = _leave_out(engine=trial.engine, **shape)
+        text.fail(("factors", next(iter(shape), "nodes")), f"{error}; {remedy}")
 
 
 def _check_phases(study: Study, engines: Mapping[str, Engine], text: YamlFile) -> None:
@@ -251,9 +247,8 @@ def _check_phases(study: Study, engines: Mapping[str, Engine], text: YamlFile) -
                     if not getattr(engines[name].flags, flag):
                         text.fail(
                             place,
-                            f"engine {name} cannot do this: it has no {flag.replace('_', ' ')};"
-                            " leave the engine or the phase out, or add "
-                            f"`exclude: [{{engine: {name}, phase: {phase.name}}}]`",
+                            f"engine {name} cannot do this: it has no {flag.replace('_', ' ')}; "
+                            + _leave_out(engine=name, phase=phase.name),
                         )
 
 
@@ -287,57 +282,50 @@ def _variants(study: Study, i: int, spec: PhaseSpec, text: YamlFile) -> Iterator
                 text.fail(("factors", factor) if of_factor else (*place, *inside), message)
 
 
-def _check_faults(study: Study, text: YamlFile) -> None:
+def _check_faults(study: Study, trials: Sequence[Trial], text: YamlFile) -> None:
     """Refuse faults of nodes that a trial does not have, and a crash while loading."""
-    if not _has_faults(study):
+    names = [phase.name for phase in study.phases]
+    for trial in trials:
+        for phase in trial.phases:
+            place = ("phases", names.index(phase.name), phase.name)
+            for step in phase.step_overrides():
+                if FAULTS & (phase.params.keys() | step.keys()):
+                    _check_step_faults(trial, {**phase.params, **step}, place, text)
+
+
+def _check_step_faults(
+    trial: Trial, values: Mapping[str, Any], place: tuple[str, int, str], text: YamlFile
+) -> None:
+    slow, crash = values.get("slow"), values.get("crash")
+    store = engine(trial.engine)
+    nodes = {"nodes": trial.factors["nodes"]} if "nodes" in trial.factors else {}
+    remedy = _leave_out(engine=trial.engine, **nodes, phase=place[-1])
+    if values.get("restart") and store.flags.external:
+        text.fail(
+            place,
+            f"Storewise does not start the database of {trial.engine} and cannot restart it; "
+            f"{remedy}",
+        )
+    if crash and place[1] == 0:
+        text.fail(
+            (*place, "crash"),
+            "a loading phase has no `crash`: what a load could not store would be missing in all "
+            "that follows; crash a phase that writes after it",
+        )
+    if trial.engine == CEILING:
         return
-    for trial in study.trials():
-        known = tuple(spec.name for spec in node_jobs(trial))
-        roles = engine(trial.engine).data_roles
-        for i, phase in enumerate(study.phases):
-            place = ("phases", i, phase.name)
-            for values in _steps(trial, phase.name):
-                slow, crash = values.get("slow"), values.get("crash")
-                if values.get("restart") and engine(trial.engine).flags.external:
-                    text.fail(
-                        place,
-                        f"Storewise does not start the database of {trial.engine} and cannot "
-                        f"restart it; {_remedy(trial, phase.name)}",
-                    )
-                if crash and i == 0:
-                    text.fail(
-                        (*place, "crash"),
-                        "a loading phase has no `crash`: what a load could not store would be "
-                        "missing in all that follows; crash a phase that writes after it",
-                    )
-                if trial.engine == CEILING:
-                    continue
-                try:
-                    if slow:
-                        Slow.model_validate(slow).chosen(known, roles)
-                    if crash:
-                        Crash.model_validate(crash).drawn(known, roles, trial.seed, 0)
-                except ValueError as error:
-                    text.fail(place, f"{error}; {_remedy(trial, phase.name)}")
+    known = tuple(spec.name for spec in node_jobs(trial))
+    try:
+        if slow:
+            Slow.model_validate(slow).chosen(known, store.data_roles)
+        if crash:
+            Crash.model_validate(crash).drawn(known, store.data_roles, trial.seed, 0)
+    except ValueError as error:
+        text.fail(place, f"trial {trial.id}: {error}; {remedy}")
 
 
-def _steps(trial: Trial, name: str) -> list[dict[str, Any]]:
-    """The parameters of each step of a phase; none where the trial leaves the phase out."""
-    phases = [phase for phase in trial.phases if phase.name == name]
-    return [{**phase.params, **step} for phase in phases for step in phase.step_overrides()]
-
-
-def _has_faults(study: Study) -> bool:
-    names = {"slow", "crash", "restart"}
-    of_phases = {key for phase in study.phases for key in phase.params}
-    of_steps = {key for phase in study.phases for step in phase.steps for key in step}
-    of_factors = {key.rpartition(".")[2] for key in study.factors}
-    return bool(names & (of_phases | of_steps | of_factors))
-
-
-def _remedy(trial: Trial, phase: str) -> str:
-    nodes = f", nodes: {trial.factors['nodes']}" if "nodes" in trial.factors else ""
-    return (
-        f"trial {trial.id} ({trial.engine}{nodes}) cannot do it: leave it out, for example by "
-        f"`exclude: [{{engine: {trial.engine}{nodes}, phase: {phase}}}]`"
-    )
+def _leave_out(**rule: Any) -> str:
+    """What to do about trials with these levels that an engine is not able to do."""
+    levels = ", ".join(f"{key}: {level}" for key, level in rule.items())
+    out = "the engine or the phase" if "phase" in rule else "the engine"
+    return f"leave {out} out, or add `exclude: [{{{levels}}}]`"

@@ -85,6 +85,10 @@ class Series(Section):
     ratios: bool = True
     """False for a curve through the values of another series, whose ratios are there already."""
 
+    def numbers(self) -> list[str]:
+        """The columns that hold numbers: that of the values, and that of `x`."""
+        return [self.value] if self.x is None else [self.value, self.x.column]
+
 
 class NotCompared(Section):
     """Rows that are only listed, and why."""
@@ -145,9 +149,7 @@ def cells(reference: Reference) -> list[Cell]:
         Cell(line, series, row)
         for line, row in enumerate(reference.rows, start=2)
         for series in reference.series
-        if matches(row, series.where)
-        and row[series.value] != ""
-        and (series.x is None or row[series.x.column] != "")
+        if matches(row, series.where) and all(row[column] for column in series.numbers())
     ]
 
 
@@ -179,14 +181,18 @@ def find_reference(name: str, root: Path = Path(), beside: Path | None = None) -
 
 def reference_texts(paths: Iterable[Path]) -> dict[str, dict[str, str]]:
     """The texts of references by name, as they are kept with results: {name: {yaml:, csv:}}."""
-    return {
-        path.stem: {"yaml": _text(path), "csv": _text(path.with_suffix(".csv"))} for path in paths
-    }
+    return {path.stem: _texts(path) for path in paths}
+
+
+def _texts(path: Path) -> dict[str, str]:
+    files = {"yaml": path, "csv": path.with_suffix(".csv")}
+    return {key: read_text(file, "reference") for key, file in files.items()}
 
 
 def load_reference(path: Path) -> Reference:
     """Read and check one reference; raises ConfigError with the file and what is wrong."""
-    return parse_reference(path.stem, _text(path), _text(path.with_suffix(".csv")), str(path))
+    texts = _texts(path)
+    return parse_reference(path.stem, texts["yaml"], texts["csv"], str(path))
 
 
 def parse_reference(name: str, text: str, table: str, where: str = "") -> Reference:
@@ -214,8 +220,7 @@ def _check(reference: Reference, file: YamlFile) -> None:
     heading = set(reference.rows[0])
     used = {reference.system, *reference.columns}
     for series in reference.series:
-        used |= {series.value, *series.where, *series.same}
-        used |= {series.x.column} if series.x else set()
+        used |= {*series.numbers(), *series.where, *series.same}
     for left_out in reference.not_compared:
         used |= set(left_out.where)
     if missing := sorted(used - heading):
@@ -235,8 +240,7 @@ def _check(reference: Reference, file: YamlFile) -> None:
             file.fail(("systems", published), "each entry needs `engine`")
     placed = cells(reference)
     for cell in placed:
-        x = cell.series.x
-        for column in (cell.series.value, *([x.column] if x else [])):
+        for column in cell.series.numbers():
             try:
                 float(cell.row[column])
             except ValueError:
@@ -246,7 +250,3 @@ def _check(reference: Reference, file: YamlFile) -> None:
     for line, row in enumerate(reference.rows, start=2):
         if line not in lines and reason(reference, row) is None:
             file.fail((), f"line {line} of its CSV file is in no series and not in `not_compared`")
-
-
-def _text(path: Path) -> str:
-    return read_text(path, "reference")

@@ -49,24 +49,21 @@ def first_stores() -> list[str]:
 
 def write_study(
     directory: Path | str,
-    output: Path | None,
+    path: Path,
     *,
-    force: bool = False,
     engines: Sequence[str],
     genes: bool = True,
     scores: bool = True,
     sample: bool = False,
     quarantine: bool = False,
-) -> Path:
+) -> None:
     """Write a study for `directory`, which may be a prefix on S3 (``s3://...``, a str).
 
     `genes`: the hits name genes; `scores`: they have e-values. Questions that need a missing field
     are left out. `sample`: use only SAMPLE_FILES of the files. `quarantine`: leave out incomplete
-    outputs instead of failing. Returns the study's path. Raises ConfigError, InputError or
-    ObjectError, each with advice.
+    outputs instead of failing. A file that is there is replaced (`path_of` and `check_outputs`
+    refuse before).
     """
-    path = path_of(directory, output, force=force)
-    check_outputs(directory)
     place = str(directory) if is_remote(directory) else str(Path(directory).resolve())
     indexes = _indexes_of(genes=genes, scores=scores)
     questions = questions_of(genes=genes, scores=scores)
@@ -89,7 +86,6 @@ def write_study(
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
     load_study(path)
-    return path
 
 
 def questions_of(*, genes: bool, scores: bool) -> list[str]:
