@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -32,6 +32,7 @@ from storewise.engines.contract.server import Credentials, ServerEngine
 from storewise.engines.registry import engine as engine_named
 from storewise.errors import EngineError
 from storewise.study.trial import Trial
+from storewise.waiting import wait_for
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -45,6 +46,8 @@ ADDRESSES = "addresses"
 ANSWERING = "answering"
 ENDPOINTS = "endpoints"
 GONE = "gone"
+#: Between two looks for records of other nodes, s.
+RECORD_POLL = 0.2
 
 
 def server_engine(trial: Trial) -> ServerEngine:
@@ -158,6 +161,28 @@ def endpoints_of(live: Path, kind: str) -> dict[str, Endpoint]:
 
 def gone_nodes(live: Path) -> dict[str, GoneNode]:
     return records(live, GONE, GoneNode)
+
+
+def await_records(
+    names: Sequence[str],
+    known: Callable[[], Mapping[str, T]],
+    check: Callable[[], None],
+    log: logging.Logger,
+    *,
+    sleep: Callable[[float], None] | None = None,
+) -> dict[str, T]:
+    """The records of all `names`, as soon as all are `known`; `check` ends the wait by raising."""
+    found: Mapping[str, T] = {}
+
+    def all_known() -> bool:
+        nonlocal found
+        found = known() if names else {}
+        return found.keys() >= {*names}
+
+    if not all_known():
+        log.info("waiting for %s", ", ".join(name for name in names if name not in found))
+        wait_for(all_known, check=check, poll=RECORD_POLL, sleep=sleep)
+    return {name: found[name] for name in names}
 
 
 def write_cluster(path: Path, formed: FormedCluster) -> None:

@@ -16,6 +16,7 @@ from storewise.session.coordination.cluster import (
     CREDENTIALS,
     FormedCluster,
     ReadyNode,
+    await_records,
     client_cluster,
     ready_nodes,
     server_engine,
@@ -25,9 +26,6 @@ from storewise.session.coordination.trial_job import TrialJob
 from storewise.session.jobs.sidecar import start_beside
 from storewise.session.server.address import is_loopback
 from storewise.study.trial import Trial, node_jobs, node_specs
-from storewise.waiting import wait_for
-
-LOOK_EVERY = 0.2
 
 
 def run_form(
@@ -50,16 +48,7 @@ def run_form(
 
     def await_nodes(names: list[str]) -> dict[str, ReadyNode]:
         """The nodes' records, as soon as all of them are ready and can be reached from here."""
-        ready: dict[str, ReadyNode] = {}
-
-        def all_ready() -> bool:
-            ready.update(ready_nodes(live))
-            return ready.keys() >= {*names}
-
-        if not all_ready():
-            job.log.info("waiting for %s", ", ".join(n for n in names if n not in ready))
-            wait_for(all_ready, check=job.check, poll=LOOK_EVERY, sleep=sleep)
-        nodes = {name: ready[name] for name in names}
+        nodes = await_records(names, lambda: ready_nodes(live), job.check, job.log, sleep=sleep)
         _check_reachable(nodes)
         return nodes
 

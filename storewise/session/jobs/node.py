@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,10 +13,10 @@ from pathlib import Path
 from storewise.atomic import listed
 from storewise.engines.contract.engine import Endpoint
 from storewise.engines.contract.server import Installation, NodeSpec, ServerEngine
-from storewise.errors import ConfigError, EngineError, StorewiseError, translate_errors
+from storewise.errors import ConfigError, EngineError, StorewiseError
 from storewise.metrics.canary import run_canary
 from storewise.metrics.census import Census
-from storewise.metrics.host import file_system, host_name, is_network, tree_bytes
+from storewise.metrics.host import host_name, tree_bytes
 from storewise.metrics.sampler import Sampler, Watched, elect
 from storewise.metrics.schema import Sample
 from storewise.processes import undisturbed
@@ -34,6 +33,7 @@ from storewise.session.coordination.cluster import (
     GoneNode,
     ReadyNode,
     StartedNode,
+    await_records,
     clock_offset,
     endpoints_of,
     gone_nodes,
@@ -42,13 +42,13 @@ from storewise.session.coordination.cluster import (
     server_engine,
     started_nodes,
 )
-from storewise.session.coordination.liveness import Session, members, remove_tree
-from storewise.session.coordination.private import make_owned
+from storewise.session.coordination.liveness import members, remove_tree
 from storewise.session.coordination.progress import JobProgress, ProgressFile
 from storewise.session.coordination.trial_job import TrialJob
 from storewise.session.coordination.trial_part import write_trial_part
 from storewise.session.faults.executor import FaultExecutor
 from storewise.session.faults.orders import ORDERS
+from storewise.session.jobs.node_directory import directory_of, make_directory
 from storewise.session.jobs.sidecar import node_of
 from storewise.session.server.address import address_of, is_loopback
 from storewise.session.server.server import Server, start_server
@@ -152,14 +152,15 @@ class _Node:
         address = address_of(job.interface, self.spec.index if self.engine.own_loopback else 0)
         self.warnings += _port_warnings(self.engine, self.spec, self.trial, address)
         installation = self.engine.find(self.trial.settings)
-        directory = _directory_of(job, self.live, self.frame.session)
+        kept = job.kept if self.trial.keep_data else None
+        directory = directory_of(job.node, job.scratch, kept, live, self.frame.session)
         started = StartedNode(job.node, host_name(), str(directory), self.trial.keep_data)
         publish(live, NODES, job.node, started)
         self.log.info("%s, directory %s", installation.version, directory)
         peers = self._endpoints(
             self.spec.after, lambda: {name: n.endpoint for name, n in ready_nodes(live).items()}
         )
-        self.warnings += _make_directory(directory, job.node, self.frame.session.run)
+        self.warnings += make_directory(directory, job.node, self.frame.session.run)
         try:
             if elect(live, "node-canary"):
                 self.samples += run_canary(directory, phase=PHASE)
@@ -202,17 +203,7 @@ class _Node:
     ) -> tuple[Endpoint, ...]:
         """The endpoints of all nodes of some roles, as soon as all are known."""
         wanted = [s.name for role in roles for s in self.specs if s.role == role]
-        endpoints: Mapping[str, Endpoint] = {}
-
-        def all_known() -> bool:
-            nonlocal endpoints
-            endpoints = known() if wanted else {}
-            return endpoints.keys() >= {*wanted}
-
-        if not all_known():
-            self.log.info("waiting for %s", ", ".join(n for n in wanted if n not in endpoints))
-            wait_for(all_known, check=self.check, poll=LOOK_EVERY)
-        return tuple(endpoints[name] for name in wanted)
+        return tuple(await_records(wanted, known, self.check, self.log).values())
 
     def _join(self, server: Server) -> None:
         publish(self.live, ANSWERING, self.job.node, server.endpoint)
@@ -433,39 +424,3 @@ def _port_warnings(engine: ServerEngine, spec: NodeSpec, trial: Trial, address: 
             "and loopback"
         )
     return [f"{engine.title} listened on {address} with ports that nothing guards ({names})"]
-
-
-def _directory_of(job: NodeJob, live: Path, session: Session) -> Path:
-    """Where a node keeps its data; ConfigError for a scratch that names no place."""
-    scratch = os.path.expanduser(os.path.expandvars(job.scratch).strip())  # noqa: PTH111
-    if "$" in scratch:
-        raise ConfigError(
-            f"scratch: {job.scratch!r} names a variable that host {host_name()} does not have; "
-            "mend it in the profile"
-        )
-    if scratch and not Path(scratch).is_absolute():
-        raise ConfigError(
-            f"scratch: {job.scratch!r} is no absolute path on host {host_name()}; mend it in the "
-            "profile (in set-resources texts stand in two pairs of quotes)"
-        )
-    if scratch:
-        session_name = re.sub(r"[^A-Za-z0-9.-]", "-", f"{session.run}-{session.trial}")
-        return Path(scratch) / f"storewise-{session_name}-{job.node}"
-    if job.trial.keep_data:
-        return job.kept.absolute()
-    return (live / NODES / job.node).absolute()
-
-
-def _make_directory(directory: Path, node: str, run: str) -> list[str]:
-    """Make a node's data directory, marked as made by `run`; returns a warning if it is on a
-    network file system. EngineError if it cannot be made."""
-    place = f"{node}: cannot make {directory} on host {host_name()}"
-    with translate_errors(place, EngineError, "see `scratch` in the profile"):
-        make_owned(directory, run)
-    fstype = file_system(directory)
-    if is_network(fstype):
-        return [
-            f"the data of {node} lies on a network file system ({fstype}); name node-local "
-            "`scratch` in the profile"
-        ]
-    return []
