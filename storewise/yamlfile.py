@@ -120,10 +120,8 @@ def parse_yaml(content: str, path: Path, what: str) -> YamlFile:
         _check_shape(content, path)
         root = yaml.compose(content, Loader=_LOADER)
     except yaml.MarkedYAMLError as error:
-        message, mark = (
-            f"not valid YAML: {shortened(str(error.problem), _MESSAGE)}",
-            error.problem_mark,
-        )
+        message = f"not valid YAML: {shortened(str(error.problem), _MESSAGE)}"
+        mark = error.problem_mark
         if mark is None:
             raise ConfigError(f"{path}: {message}") from error
         if str(error.problem).startswith("found character that cannot"):
@@ -134,12 +132,9 @@ def parse_yaml(content: str, path: Path, what: str) -> YamlFile:
         help_ = "; `storewise init` writes one to start with" if what == "study" else ""
         raise ConfigError(f"{path}: the {what} is empty{help_}")
     if not isinstance(root, yaml.MappingNode):
-        raise ConfigError(
-            f"{path}, line {root.start_mark.line + 1}: a {what} is a mapping of keys to values"
-        )
-    lines: dict[Place, tuple[Path, int]] = {}
-    data = _build(root, (), path, lines, yaml.SafeLoader(""))
-    return YamlFile(path, data, lines, what)
+        _refuse(path, root, f"a {what} is a mapping of keys to values")
+    builder = _Builder(path)
+    return YamlFile(path, builder.value(root, ()), builder.lines, what)
 
 
 def read_text(path: Path, what: str, most: int = MOST_BYTES) -> str:
@@ -206,48 +201,54 @@ def _check_shape(content: str, path: Path) -> None:
             )
 
 
-def _build(
-    node: yaml.Node,
-    place: Place,
-    path: Path,
-    lines: dict[Place, tuple[Path, int]],
-    loader: yaml.SafeLoader,
-) -> Any:
-    lines.setdefault(place, (path, node.start_mark.line + 1))
-    if isinstance(node, yaml.MappingNode):
+def _refuse(path: Path, node: yaml.Node, message: str) -> NoReturn:
+    raise ConfigError(f"{path}, line {node.start_mark.line + 1}: {message}")
+
+
+class _Builder:
+    """Makes Python's values of YAML's nodes; `lines` has the place of each."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._loader = yaml.SafeLoader("")
+        self.lines: dict[Place, tuple[Path, int]] = {}
+
+    def value(self, node: yaml.Node, place: Place) -> Any:
+        """The value of a node at a place; ConfigError for one that cannot be."""
+        self._note(place, node)
+        if isinstance(node, yaml.MappingNode):
+            return self._mapping(node, place)
+        if isinstance(node, yaml.SequenceNode):
+            items = []
+            for i, item in enumerate(node.value):
+                value = self.value(item, (*place, i))
+                if value is None or isinstance(value, str):  # `engines: [a, b]` is asked by name
+                    self._note((*place, "null" if value is None else value), item)
+                items.append(value)
+            return items
+        try:
+            return _plain(cast(yaml.ScalarNode, node), self._loader)
+        except ValueError as error:
+            _refuse(self._path, node, f"{place_text(place)}: {shown(node.value)}: {error}")
+
+    def _mapping(self, node: yaml.MappingNode, place: Place) -> dict[str, Any]:
         result: dict[str, Any] = {}
-        for key_node, value_node in node.value:
-            line = key_node.start_mark.line + 1
-            if not isinstance(key_node, yaml.ScalarNode):
-                raise ConfigError(f"{path}, line {line}: a key is text, no list and no mapping")
+        for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                _refuse(self._path, key, "a key is text, no list and no mapping")
             # As it is written: `on`, `1` and `null` (the engine) are names.
-            name = key_node.value or "null"
+            name = key.value or "null"
             here = (*place, name)
             if name in result:
-                first = lines[here][1]
-                raise ConfigError(
-                    f"{path}, line {line}: {place_text(here)}: given twice, first in line {first}"
-                )
-            lines[here] = (path, line)
-            result[name] = _build(value_node, here, path, lines, loader)
+                first = self.lines[here][1]
+                message = f"{place_text(here)}: given twice, first in line {first}"
+                _refuse(self._path, key, message)
+            self._note(here, key)
+            result[name] = self.value(value, here)
         return result
-    if isinstance(node, yaml.SequenceNode):
-        items = []
-        for i, item in enumerate(node.value):
-            value = _build(item, (*place, i), path, lines, loader)
-            if value is None or isinstance(value, str):  # `engines: [a, b]` is asked for by name
-                lines.setdefault(
-                    (*place, "null" if value is None else value), (path, item.start_mark.line + 1)
-                )
-            items.append(value)
-        return items
-    try:
-        return _plain(cast(yaml.ScalarNode, node), loader)
-    except ValueError as error:
-        raise ConfigError(
-            f"{path}, line {node.start_mark.line + 1}: {place_text(place)}: "
-            f"{shown(node.value)}: {error}"
-        ) from error
+
+    def _note(self, place: Place, node: yaml.Node) -> None:
+        self.lines.setdefault(place, (self._path, node.start_mark.line + 1))
 
 
 def _plain(node: yaml.ScalarNode, loader: yaml.SafeLoader) -> Any:
