@@ -65,7 +65,7 @@ def add_detail(reason: str, detail: str) -> str:
     return f"{reason} {detail}" if reason.endswith("?") else f"{reason.removesuffix('.')}; {detail}"
 
 
-def log_tail(log: str) -> str:
+def last_lines(log: str) -> str:
     """The last 30 lines of a log file; empty where there is none."""
     if not log or not Path(log).is_file():
         return ""

@@ -23,7 +23,7 @@ from storewise.session.coordination.failure import (
     Failure,
     add_detail,
     failures,
-    log_tail,
+    last_lines,
     record_failure,
     replace_failures,
 )
@@ -199,7 +199,7 @@ class Run:
         if not first.failure or mark.exists():
             return None
         mark.touch()
-        tail = log_tail(first.log or log)
+        tail = last_lines(first.log or log)
         reason = add_detail(first.reason, scheduler) if scheduler else first.reason
         failure = Failure(trial, reason, tail, self.id, self.system.time(), first.until)
         record_failure(self.results, failure)

@@ -70,8 +70,7 @@ def measuring_run(results: Path, run: str | None = None, *, system: System = SYS
     """A sentence about a run other than `run` that measures this study now; None if there is none.
 
     Two runs would remove each other's trials. A run is recognised by its lease, between two passes
-    by its process. Call `remove_dead_runs` first: the
-    lease of a killed run counts here.
+    by its process. Call `remove_dead_runs` first: the lease of a killed run counts here.
     """
     record = read_record(results)
     for path in lease_files(results):
