@@ -56,7 +56,7 @@ def form_of(output: Path) -> str:
     """The form that a file's name asks for; standard output (``-``) has TSV."""
     form = "tsv" if str(output) == STDIN else output.suffix.removeprefix(".").lower()
     if form not in FORMS:
-        names = ", ".join(f"hits.{one}" for one in FORMS)
+        names = ", ".join(f"hits.{suffix}" for suffix in FORMS)
         raise StorewiseError(f"{output}: the table of hits is a file such as {names}")
     return form
 
@@ -92,20 +92,20 @@ def _word(value: Any) -> str:
 def _table_columns(batch: DocumentBatch) -> dict[str, Sequence[Any]]:
     """The table's columns (`COLUMNS`), one row for each alignment of a batch."""
     rna, gs, align = batch.rna, batch.gs, batch.align
-    identical, gaps, openings = _count_columns([one["s"] for one in rna], [one["s"] for one in gs])
-    length = [len(one["s"]) for one in rna]
+    identical, gaps, openings = _count_columns([row["s"] for row in rna], [row["s"] for row in gs])
+    length = [len(row["s"]) for row in rna]
     # A query that is itself translated has the strand; else it is the subject's, as BLAST has it.
     turned = translated_side(batch.program) != "query"
-    query = [(one["b"], one["e"]) for one in rna]
-    subject = [(one["b"], one["e"]) for one in gs]
+    query = [(row["b"], row["e"]) for row in rna]
+    subject = [(row["b"], row["e"]) for row in gs]
     for i, (start, stop) in enumerate(query):
         if turned and start > stop:
             query[i], subject[i] = (stop, start), subject[i][::-1]
     minus = [a > b or c > d for (a, b), (c, d) in zip(query, subject, strict=True)]
     return {
         # A query without an id gets BLAST's name for it: its number in the file.
-        "qseqid": [one["q"] or f"Query_{split_id(one['ti'])[2] + 1}" for one in align],
-        "sseqid": [one["seqid"] or "unnamed" for one in gs],
+        "qseqid": [row["q"] or f"Query_{split_id(row['ti'])[2] + 1}" for row in align],
+        "sseqid": [row["seqid"] or "unnamed" for row in gs],
         "pident": [round(100 * i / n, 3) for i, n in zip(identical, length, strict=True)],
         "length": length,
         "mismatch": [n - i - g for n, i, g in zip(length, identical, gaps, strict=True)],
@@ -114,13 +114,13 @@ def _table_columns(batch: DocumentBatch) -> dict[str, Sequence[Any]]:
         "qend": [stop for _, stop in query],
         "sstart": [start for start, _ in subject],
         "send": [stop for _, stop in subject],
-        "evalue": [one["e"] for one in align],
-        "bitscore": [one["b"] for one in align],
-        "sstrand": ["minus" if one else "plus" for one in minus],
-        "score": [one["s_w"] if one["p"] is None else one["p"] for one in align],
+        "evalue": [row["e"] for row in align],
+        "bitscore": [row["b"] for row in align],
+        "sstrand": ["minus" if is_minus else "plus" for is_minus in minus],
+        "score": [row["s_w"] if row["p"] is None else row["p"] for row in align],
         "gaps": gaps,
-        "gene": [one["gene"] for one in align],
-        "chromosome": [one["chr"] for one in align],
+        "gene": [row["gene"] for row in align],
+        "chromosome": [row["chr"] for row in align],
     }
 
 
@@ -135,8 +135,8 @@ def _count_columns(
     sizes = np.fromiter(map(len, queries), np.int64, len(queries))
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
     rows = [
-        np.frombuffer("".join(one).upper().replace("U", "T").encode(), np.uint8)
-        for one in (queries, subjects)
+        np.frombuffer("".join(sequences).upper().replace("U", "T").encode(), np.uint8)
+        for sequences in (queries, subjects)
     ]
     gap = [np.isin(row, _GAPS) for row in rows]
     either = gap[0] | gap[1]

@@ -216,7 +216,7 @@ def _write_quarantine(bad: Sequence[BadInput], path: Path) -> None:
     text = io.StringIO()
     writer = csv.writer(text, dialect="excel-tab", lineterminator="\n")
     writer.writerow(QUARANTINE_COLUMNS)
-    writer.writerows([one.path, one.line, one.offset, one.reason] for one in bad)
+    writer.writerows([file.path, file.line, file.offset, file.reason] for file in bad)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_aside(path, text.getvalue())

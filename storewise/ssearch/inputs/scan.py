@@ -114,8 +114,10 @@ def scan_files(
     done_files = done_bytes = 0
     bad: list[BadRow] = []
     # Several chunks a process, so that none waits long for the last one.
-    most = min(MAX_CHUNK_FILES, -(-len(files) // (4 * max(processes, 1))))
-    for good, failed in in_processes(_scan_chunk, _chunks(files, most), processes, killed=_killed):
+    max_files = min(MAX_CHUNK_FILES, -(-len(files) // (4 * max(processes, 1))))
+    for good, failed in in_processes(
+        _scan_chunk, _chunks(files, max_files), processes, killed=_killed
+    ):
         add(good)
         bad += failed
         done_files += len(good) + len(failed)
@@ -132,14 +134,14 @@ def _killed(files: list[Listed]) -> StorewiseError:
     )
 
 
-def _chunks(files: Sequence[Listed], most: int) -> Iterator[list[Listed]]:
-    """`files` in lists of at most `most`, which end with the file that reaches the bytes."""
+def _chunks(files: Sequence[Listed], max_files: int) -> Iterator[list[Listed]]:
+    """`files` in lists of at most `max_files`, which end with the file that reaches the bytes."""
     chunk: list[Listed] = []
     size = 0
     for file in files:
         chunk.append(file)
         size += file.bytes
-        if len(chunk) >= most or size >= MAX_CHUNK_BYTES:
+        if len(chunk) >= max_files or size >= MAX_CHUNK_BYTES:
             yield chunk
             chunk, size = [], 0
     if chunk:

@@ -77,8 +77,8 @@ def _read(path: str, found: Survey, over: Callable[[], bool]) -> bool:
     try:
         for batch in reader:
             hits = hits or bool(batch.align)
-            genes = genes or any(one["gene"] is not None for one in batch.align)
-            scores = scores or any(one["e"] is not None for one in batch.align)
+            genes = genes or any(hit["gene"] is not None for hit in batch.align)
+            scores = scores or any(hit["e"] is not None for hit in batch.align)
             if over():
                 return False
     except InputError as error:

@@ -34,14 +34,14 @@ class FastReader:
         self._next_rest = 1
         self._window = _FULL_WINDOW
         #: More bytes than an alignment is likely to have.
-        self._most = _SMALL_WINDOW
+        self._likely_size = _SMALL_WINDOW
 
     def learn(self, layout: Layout, size: int) -> None:
         """Told of each alignment (of `size` bytes) that the reference reader had to read."""
         keys = [*(key for key, _ in layout.keys), *layout.query, *layout.library]
         if len(keys) + layout.codes > _MAX_KEYS or max(map(len, keys), default=0) > _MAX_KEY_BYTES:
             return
-        self._most = max(self._most, 2 * size)
+        self._likely_size = max(self._likely_size, 2 * size)
         if layout != self.layout:
             self.layout = layout
             self._window = _FULL_WINDOW
@@ -66,7 +66,7 @@ class FastReader:
                     lines.jump(stop, passed)
                     return last
                 # What there is of an alignment may be its beginning only.
-                if len(lines.buffer) - lines.position > self._most or not lines.fill():
+                if len(lines.buffer) - lines.position > self._likely_size or not lines.fill():
                     break
         if self._rest:
             self._rest -= 1

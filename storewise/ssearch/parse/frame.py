@@ -31,12 +31,14 @@ M10_OUTPUT = "the output of -m 10 (repeat the search with -m 10)"
 
 
 class Misplaced(Exception):
-    """Raised for a mark that may not come here: what is wrong, and what was expected instead."""
+    """Raised for a mark that may not come here: what is wrong, what was expected instead, and
+    what was found where that is not the line itself."""
 
-    def __init__(self, reason: str, expected: str) -> None:
+    def __init__(self, reason: str, expected: str, found: str | None = None) -> None:
         super().__init__(reason)
         self.reason = reason
         self.expected = expected
+        self.found = found
 
 
 class Place(Enum):
@@ -155,8 +157,8 @@ class Frame:
         self._query = _Query()
         self._number += 1
         self.queries += 1
-        known = self._residues is not None and line.length is not None
-        self._residues = (self._residues or 0) + (line.length or 0) if known else None
+        if self._residues is not None:
+            self._residues = None if line.length is None else self._residues + line.length
         self.place = Place.QUERY
 
     def library(self, sequences: int) -> None:
@@ -233,12 +235,8 @@ class Frame:
         if queries == 1 and residues == self._residues:
             self._miscounted += self._number
             return
-        raise Misplaced("queries are missing", f"{queries} queries before this line, as it says")
-
-    @property
-    def number(self) -> int:
-        """Queries of the search that is open, or was last."""
-        return self._number
+        expected = f"{queries} queries before this line, as it says"
+        raise Misplaced("queries are missing", expected, str(self._number))
 
     def _finish(self) -> None:
         query = self._query

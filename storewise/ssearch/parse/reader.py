@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, get_args
 
 import numpy as np
@@ -32,16 +31,6 @@ _PREAMBLE_LINES = 40
 #: Lines of a query's preamble that its `>>>` block repeats, where there is one.
 _SHOWN_PARAMETERS = ((b"Algorithm: ", "mp_Algorithm"), (b"Parameters: ", "mp_Parameters"))
 _NOT_SSEARCH = "this is not an output of ssearch36, fasta36, tfastx36, lalign36 or a sibling"
-
-
-@contextmanager
-def _as_input_error(lines: Lines, found: str | None = None) -> Iterator[None]:
-    """Turn `Misplaced` into an InputError at the current line."""
-    try:
-        yield
-    except Misplaced as wrong:
-        found = shown(lines.line) if found is None else found
-        raise lines.error(wrong.reason, expected=wrong.expected, found=found) from None
 
 
 class DocumentReader:
@@ -119,17 +108,25 @@ class DocumentReader:
         with open_input(self._source) as stream:
             try:
                 lines = Lines(stream, self._name, self._chunk)
-                while True:
-                    before = self._current_program
-                    if not self._begin_search(lines):
-                        break
-                    if self._current_program != before:
-                        yield from self._rest(lines, before)
-                    yield from self._search(lines)
-                    self._closing(lines)
+                yield from self._searches(lines)
             except InputError as error:
                 raise damage(stream, error) from error
             yield from self._rest(lines, self._current_program)
+
+    def _searches(self, lines: Lines) -> Iterator[tuple[int, str]]:
+        """Reads all searches; a misplaced mark is always the current line."""
+        try:
+            while True:
+                before = self._current_program
+                if not self._begin_search(lines):
+                    return
+                if self._current_program != before:
+                    yield from self._rest(lines, before)
+                yield from self._search(lines)
+                self._closing(lines)
+        except Misplaced as wrong:
+            found = wrong.found or shown(lines.line)
+            raise lines.error(wrong.reason, expected=wrong.expected, found=found) from None
 
     def _batch(self, lines: Lines, program: str) -> Iterator[tuple[int, str]]:
         """Yields what has been read since the last batch as a batch, then makes room."""
@@ -197,8 +194,7 @@ class DocumentReader:
         )
 
     def _version(self, lines: Lines, program: str, version: re.Match[bytes]) -> None:
-        with _as_input_error(lines):
-            self._frame.begin(program, text(version[1]))
+        self._frame.begin(program, text(version[1]))
         self._current_program = program
         self._preamble["pg_ver"] = text(version[1] + version[3]).strip()
         if self.program is None:
@@ -217,32 +213,28 @@ class DocumentReader:
                 lines.terminated = True  # a whole end mark; only its newline is missing
             assert line is not None
             if line in (grammar.END_OF_QUERY, grammar.END_OF_SEARCH):
-                with _as_input_error(lines):
-                    ended = frame.ends(line)
+                ended = frame.ends(line)
                 self._finish(query)
                 query = None
                 lines.next()
                 if ended:
                     return
             elif line.startswith(b">>>"):
-                with _as_input_error(lines):
-                    frame.header()
+                frame.header()
                 assert query is not None
                 self._header(lines, query)
                 yield from self._alignments(lines, query)
             elif b">>>" in line and (query_line := grammar.query_line(line)):
-                with _as_input_error(lines):
-                    frame.query(query_line)
+                frame.query(query_line)
                 self._finish(query)
                 query = self._query(query_line.name)
                 lines.next()
             elif frame.accepts_unnumbered_query and (
-                one := grammar.UNNUMBERED_QUERY.fullmatch(line)
+                unnumbered := grammar.UNNUMBERED_QUERY.fullmatch(line)
             ):
-                with _as_input_error(lines):
-                    frame.query(grammar.QueryLine(1, one[1], int(one[2])))
+                frame.query(grammar.QueryLine(1, unnumbered[1], int(unnumbered[2])))
                 following = lines.next() or b""
-                query = self._query(following[2:] if following.startswith(b" >") else one[1])
+                query = self._query(following[2:] if following.startswith(b" >") else unnumbered[1])
             elif line:
                 self._frame_text(lines, line, query)
             else:
@@ -252,8 +244,7 @@ class DocumentReader:
         """A line that is none of the marks."""
         frame = self._frame
         # The histogram's last row starts with `>120`.
-        with _as_input_error(lines):
-            frame.other_line()
+        frame.other_line()
         if line.startswith((b">>", grammar.NEXT_ALIGNMENT, b"; ")):
             raise lines.unexpected(
                 "'>>>ID, N nt vs LIBRARY library' first"
@@ -270,8 +261,7 @@ class DocumentReader:
                 self._library = text(library)  # up to version 34 it comes first
             lines.next()
             if program and lines.line and grammar.VERSION_LINE.fullmatch(lines.line):
-                with _as_input_error(lines):
-                    frame.begin(text(program[1]), "36")
+                frame.begin(text(program[1]), "36")
             return
         if line.startswith(b"< ") and (
             bars := grammar.HISTOGRAM.match(lines.buffer, lines.position)
@@ -279,8 +269,7 @@ class DocumentReader:
             lines.jump(bars.end())
             return
         if b" residues in " in line and (residues := grammar.RESIDUES.search(line)):
-            with _as_input_error(lines):
-                frame.library(int(residues[1]))
+            frame.library(int(residues[1]))
         if line.startswith(grammar.BEST_SCORES):
             self._table(lines)
             return
@@ -313,8 +302,7 @@ class DocumentReader:
         """Reads the lines after the end mark, up to the next search or the end of the file."""
         while (line := lines.line) is not None:
             if match := grammar.QUERY_COUNT_LINE.match(line):
-                with _as_input_error(lines, found=str(self._frame.number)):
-                    self._frame.closing(int(match[1]), int(match[2]))
+                self._frame.closing(int(match[1]), int(match[2]))
             elif line.startswith(grammar.LAST_LINE):
                 lines.next()
                 return

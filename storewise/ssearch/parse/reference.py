@@ -196,10 +196,10 @@ class _Pair:
         translated = self._translated()
         shifted = 0 if translated is None else _shifts(translated)
         residues = sum(
-            len(one.displayed) - one.displayed.count(b"-") - shifted
-            if one is translated
-            else _span(one)
-            for one in pair
+            len(sequence.displayed) - sequence.displayed.count(b"-") - shifted
+            if sequence is translated
+            else _span(sequence)
+            for sequence in pair
         )
         faults: list[InputError] = []
         for count in (overlap, residues - overlap):
@@ -247,9 +247,9 @@ class _Pair:
         fewer on the left, they pad it with gaps. Further leading gaps belong to the alignment.
         """
         pair = (self.query, self.library)
-        if all(len(one.displayed) == columns for one in pair):
+        if all(len(sequence.displayed) == columns for sequence in pair):
             return self.query.displayed, self.library.displayed
-        first = max(abs(one.start - one.values["al_display_start"]) for one in pair)
+        first = max(abs(row.start - row.values["al_display_start"]) for row in pair)
         cut = slice(first, first + columns)
         return self.query.displayed[cut], self.library.displayed[cut]
 

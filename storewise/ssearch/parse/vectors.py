@@ -117,7 +117,8 @@ def _keys(layout: Layout) -> _Keys:
 class _Lines:
     """The lines of a window: where each starts and ends (at its newline).
 
-    A window ends behind the next line that starts with `>>>`. `starts` has one more: where the last
+    A window ends behind the next line that starts with `>>>`; its lines, before the first empty
+    one (`cut`: whether there is one). `starts` has one more: where the last
     line ends.
     """
 
@@ -128,6 +129,10 @@ class _Lines:
         self.bytes: Bytes = self._padded[:size]
         self.starts = np.zeros(len(self.ends) + 1, np.int64)
         np.add(self.ends, 1, out=self.starts[1:])
+        empty = np.flatnonzero(self.starts[:-1] == self.ends)
+        self.cut = len(empty) > 0
+        if self.cut:
+            self.ends, self.starts = self.ends[: empty[0]], self.starts[: empty[0] + 1]
         self.first = self.bytes.take(self.starts[:-1])
 
     def words(self, places: Integers, count: int) -> npt.NDArray[np.uint64]:
@@ -164,16 +169,11 @@ class _Lines:
         widths = ends - begins
         return text.slice(0, int(widths.sum())).to_pybytes(), widths - (behind - first)
 
-    def cut(self, count: int) -> None:
-        """Keeps the first `count` lines."""
-        self.ends, self.starts = self.ends[:count], self.starts[: count + 1]
-        self.first = self.first[:count]
-
 
 class _Window:
     """The alignments of a window that have the layout: the first `count`, fewer with each check."""
 
-    def __init__(self, lines: _Lines, layout: Layout, *, last: bool, most: int) -> None:
+    def __init__(self, lines: _Lines, layout: Layout, *, last: bool, room: int) -> None:
         self._lines = lines
         self._layout = layout
         self._keys = _keys(layout)
@@ -199,8 +199,8 @@ class _Window:
             & (self.consensus > self.residues)
             & (self.codes >= self.consensus + layout.consensus)
         )
-        if self.count > most:
-            self.keep(np.arange(self.count) < most)
+        if self.count > room:
+            self.keep(np.arange(self.count) < room)
             self.failed = False
 
     def keep(self, right: Flags) -> None:
@@ -451,12 +451,9 @@ def take(
     met an alignment that failed a check; `hit` is that which a leading `>--` continues.
     """
     lines = _Lines(buffer, start, end)
-    empty = np.flatnonzero(lines.starts[:-1] == lines.ends)
-    if len(empty):
-        lines.cut(int(empty[0]))
     if not len(lines.ends):
         return start, hit, False
-    window = _Window(lines, layout, last=len(empty) > 0, most=columns.room)
+    window = _Window(lines, layout, last=lines.cut, room=columns.room)
     if window.count:
         try:
             hit = window.read(buffer, start, columns, hit)
