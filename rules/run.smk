@@ -43,20 +43,21 @@ class Events(logging.Handler):
         self.jobs, self.started = jobs, False
 
     def emit(self, record):
+        if workflow.dryrun:
+            return
         event = getattr(record, "event", None)
         if event == LogEvent.WORKFLOW_STARTED:
             self.started = True
         # Before it makes its plan, and only where that is carried out.
-        elif self.started and workflow.executor_plugin and not workflow.dryrun:
+        elif self.started and workflow.executor_plugin:
             self.started = False
             if workflow.is_main_process:
                 before_plan()
-        if not workflow.dryrun:
-            try:
-                self.handle_event(event, record)
-            except OSError:
-                # A full disk, say. Snakemake would wait for ever for a job of this thread.
-                self.handleError(record)
+        try:
+            self.handle_event(event, record)
+        except OSError:
+            # A full disk, say. Snakemake would wait for ever for a job of this thread.
+            self.handleError(record)
 
     def handle_event(self, event, record):
         jobs = self.jobs

@@ -32,7 +32,7 @@ PACKAGES = (
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What is known of one engine or tool on this host."""
+    """Whether an engine or tool runs on this host."""
 
     name: str
     kind: str
@@ -45,12 +45,12 @@ class Finding:
     place: str = ""
     """The directory of the servers' programs or jars; empty where there are none."""
     note: str = ""
-    """What to know of it before a study; mostly empty."""
+    """Advice for studies with it, such as on slow disks; may be empty."""
 
 
 def examine_engines(settings: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
     """The engines named by the keys, each with its settings."""
-    return [_engine(name, chosen) for name, chosen in settings.items()]
+    return [_examine_engine(name, chosen) for name, chosen in settings.items()]
 
 
 def missing_engines(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
@@ -66,14 +66,14 @@ def examine(names: Iterable[str] = ()) -> list[Finding]:
     findings = examine_engines({name: {} for name in wanted or engine_names()})
     if wanted:
         return findings
-    for tools, find, lacking in (
+    for tools, find, missing in (
         (PROGRAMS, shutil.which, "not on PATH"),
         (PACKAGES, _version, "not installed"),
     ):
         for name, purpose, hint in tools:
-            there = find(name)
-            advice = "" if there else f"{lacking}; needed for {purpose}: {hint}"
-            findings.append(Finding(name, "tool", bool(there), there or "", advice))
+            found = find(name)
+            advice = "" if found else f"{missing}; needed for {purpose}: {hint}"
+            findings.append(Finding(name, "tool", bool(found), found or "", advice))
     return [*findings, _core()]
 
 
@@ -93,7 +93,7 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _engine(name: str, settings: Mapping[str, Any]) -> Finding:
+def _examine_engine(name: str, settings: Mapping[str, Any]) -> Finding:
     note = ""
     try:
         store = engine(name)
@@ -114,7 +114,7 @@ def _engine(name: str, settings: Mapping[str, Any]) -> Finding:
 
 
 def host_line() -> str:
-    """This host in a line."""
+    """Name, system, Python and user of this host, in a line."""
     user = "root" if os.geteuid() == 0 else f"uid {os.geteuid()}"
     return (
         f"{platform.node()}, {platform.system()} {platform.release()}, "

@@ -13,9 +13,9 @@ from storewise.layout import MANIFEST
 from storewise.study.study import Study
 from storewise.workloads.registry import workload
 
-#: Of any run, B: results, logs, the report, and the test of the host before each phase: it writes
-#: as fast as it can for a twentieth of a second.
-LEAST = 256 << 20
+#: Bytes that any run needs: results, logs, report, and the test of the disk before each phase,
+#: which writes at full speed for 0.05 s.
+MIN_FREE = 256 << 20
 
 
 def too_little(study: Study, results: Path) -> str | None:
@@ -26,8 +26,8 @@ def too_little(study: Study, results: Path) -> str | None:
     """
     place = next(path for path in (results, *results.absolute().parents) if path.exists())
     if not os.access(place, os.W_OK):
-        return None  # that is said when something is written
-    free, needed = shutil.disk_usage(place).free, LEAST + _of_stores(study, results)
+        return None  # writing will fail with an error of its own
+    free, needed = shutil.disk_usage(place).free, MIN_FREE + _store_bytes(study, results)
     if free >= needed:
         return None
     return (
@@ -36,8 +36,8 @@ def too_little(study: Study, results: Path) -> str | None:
     )
 
 
-def _of_stores(study: Study, results: Path) -> int:
-    """Bytes of one trial's store, 0 where that is not known."""
+def _store_bytes(study: Study, results: Path) -> int:
+    """Estimated bytes of one trial's store; 0 where they are not known."""
     stores = [name for name in study.engines if name not in (BASELINE, CEILING) and embedded(name)]
     if not stores or not workload(study.workload).reads_inputs:
         return 0

@@ -1,4 +1,4 @@
-"""What a new run does first: remove what killed runs left, and give way to one that lives."""
+"""Before a run: remove what killed runs left, and refuse a second run of the same study."""
 
 from __future__ import annotations
 

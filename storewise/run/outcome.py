@@ -1,4 +1,4 @@
-"""What a run ends with: the answer, where the page and the log are, and what to do next."""
+"""The last lines of a run: the answer, the paths of page and log, and the next command."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from storewise.study.study import Study
 
 #: The directory of the inputs that come with Storewise.
 _SAMPLE = LIBRARY / "resources"
-#: Lines of an answer.
-_LINES = 2
+_MAX_ANSWER_LINES = 2
 
 
 def outcome(study: Study, name: str, results: Path, *, logged: bool, failed: bool) -> list[str]:
-    """The last lines of a run, none where it has made no report.
+    """The last lines of a run; none where there is no report.
 
-    `name` is the study as the user has called it; `logged` where the log of this run is kept,
-    `failed` where it left trials out.
+    `name` is the study as the user has given it, `logged` whether this run has a log file, and
+    `failed` whether trials were given up.
     """
     report, verdict = results / REPORT, results / ANALYSIS / VERDICT
     if not report.is_file() or not verdict.is_file():
@@ -33,10 +32,14 @@ def outcome(study: Study, name: str, results: Path, *, logged: bool, failed: boo
 
 
 def answer(verdict: dict[str, object]) -> list[str]:
-    """The verdict in a line or two."""
+    """The verdict in at most two lines."""
     known = verdict.get("answer")
     lines = known.get("lines") if isinstance(known, dict) else None
-    return [str(line) for line in lines][:_LINES] if lines else [str(verdict.get("finding", ""))]
+    return (
+        [str(line) for line in lines][:_MAX_ANSWER_LINES]
+        if lines
+        else [str(verdict.get("finding", ""))]
+    )
 
 
 def _next(study: Study, name: str, *, failed: bool) -> str:
@@ -59,7 +62,7 @@ def published_at(results: Path) -> str | None:
 
 
 def last_attempt(results: Path) -> int | None:
-    """When the workflow last began to publish, in ns as the file system has it; None for never."""
+    """When the workflow last began to publish, ns since 1970 by the file system; None for never."""
     try:
         return (results / PUBLISH_LOG).stat().st_mtime_ns
     except FileNotFoundError:

@@ -1,14 +1,13 @@
-"""A few seconds of a study on this machine, so that an estimate rests on it and not on defaults.
+"""Measure this machine for a few seconds, so that an estimate need not use default rates.
 
-A part of the study's own inputs goes through the code that its trials run: a load of one worker,
-then reads by id.
+One worker loads some of the study's inputs and reads documents by id, with the code of trials.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -26,23 +25,23 @@ from storewise.study.study import Study
 from storewise.study.trial import Phase, Trial
 from storewise.workloads.registry import workload
 
-#: Bytes of input files, as they lie on disk, of which a load takes about five seconds.
-_BYTES = 8_000_000
-#: No single file is larger than this.
-_MOST_BYTES = 64_000_000
+#: Size of the input files that are loaded: about five seconds of loading.
+_LOAD_BYTES = 8_000_000
+#: Larger input files are not loaded.
+_MAX_FILE_BYTES = 64_000_000
 _READ_SECONDS = 3.0
-#: A load that takes longer is given up.
-_SECONDS = 30.0
+#: A phase that takes longer is aborted.
+_MAX_PHASE_SECONDS = 30.0
 
 
 def probe(study: Study) -> Probe | None:
-    """What this machine does in about ten seconds; None where the study's inputs do not allow it
-    (they are searched first, are on S3, or one file alone is too large)."""
-    files = _part(study)
+    """Rates of this machine, measured in about ten seconds; None where the study's inputs do not
+    allow it (they are made by searches, are on S3, or the smallest file is too large)."""
+    files = _smallest_inputs(study)
     if not files or not workload(study.workload).reads_inputs:
         return None
-    # Where all engines of a study have servers: the first one that has none.
-    store = next(name for name in (*study.engines, *ENGINES) if _stores_here(name))
+    # The study's first embedded store, else the first one of all engines.
+    store = next(name for name in (*study.engines, *ENGINES) if _is_embedded_store(name))
     phases = [
         Phase(name="write", params={}),
         Phase(name="read", params={"seconds": _READ_SECONDS}),
@@ -69,7 +68,7 @@ def _measured(trial: Trial, files: list[str], directory: Path) -> dict[str, floa
     build_manifest(files, manifest, on_bad_input="quarantine")
     write_shards(manifest, 1, shards)
     live.mkdir()
-    elect(live, "canary")  # nobody looks at it
+    elect(live, "canary")  # the probe needs no test of the host
     rates = {}
     for phase, metric, rate in (
         ("write", "documents", "documents_per_s"),
@@ -91,12 +90,12 @@ def _measured(trial: Trial, files: list[str], directory: Path) -> dict[str, floa
             written=() if loads else (written,),
             files=written if loads else None,
         )
-        run_worker(job, _limit(_SECONDS), logging.getLogger("storewise.probe"))
+        run_worker(job, _time_limit(_MAX_PHASE_SECONDS), logging.getLogger("storewise.probe"))
         rates[rate] = _rate(result, metric)
     return {name: value for name, value in rates.items() if value > 0}
 
 
-def _limit(seconds: float) -> Callable[[], None]:
+def _time_limit(seconds: float) -> Callable[[], None]:
     until = time.monotonic() + seconds
 
     def check() -> None:
@@ -106,33 +105,30 @@ def _limit(seconds: float) -> Callable[[], None]:
     return check
 
 
-def _stores_here(name: str) -> bool:
+def _is_embedded_store(name: str) -> bool:
     flags = engine(name).flags
     return flags.embedded and flags.stores and not flags.rereads
 
 
-def _part(study: Study) -> list[str]:
-    """The smallest input files, up to `_BYTES`."""
+def _smallest_inputs(study: Study) -> list[str]:
+    """The smallest input files, up to `_LOAD_BYTES`; none where they cannot be listed."""
     try:
         sizes = sorted(
             (Path(path).stat().st_size, path) for path in list_inputs(study.inputs.paths)
         )
     except (StorewiseError, OSError):
         return []
-    return list(_up_to(sizes))
-
-
-def _up_to(sizes: Iterable[tuple[int, str]]) -> Iterable[str]:
-    total = 0
+    chosen, total = [], 0
     for size, path in sizes:
-        if size > _MOST_BYTES or total >= _BYTES:
-            return
+        if size > _MAX_FILE_BYTES or total >= _LOAD_BYTES:
+            break
         total += size
-        yield path
+        chosen.append(path)
+    return chosen
 
 
 def _rate(result: Path, metric: str) -> float:
-    """Of the one step in a result part, per second."""
+    """The sum of a metric in a result part of one step, per second."""
     table, _ = read_part(result)
     rows = [row for row in table.to_pylist() if row["second"] is None]
     done = sum(row["value"] for row in rows if row["metric"] == metric and row["operation"])

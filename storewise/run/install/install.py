@@ -1,4 +1,4 @@
-"""Fetching a store and laying it out: whole, or not at all."""
+"""Install a store: fetch, verify and unpack it, or change nothing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from storewise.errors import StorewiseError
 from storewise.run.install.clients import Tick, check_clients, fetch, jar_name
 from storewise.run.install.recipes import Artefact, Recipe
 
-#: In the directory of a store that was installed: what it is, and of what it was made.
+#: The file in the directory of an installed store that says what it was made of (`Record`).
 RECORD = "installed.json"
 _CHECK_SECONDS = 60
 
@@ -41,12 +41,12 @@ class Record:
 
 
 def record_of(recipe: Recipe) -> Record:
-    """What a directory is when the recipe was followed."""
+    """The record of a store that was installed by this recipe."""
     return Record(recipe.store, recipe.title, recipe.version, recipe.licence, recipe.artefacts)
 
 
 def installed(place: Path) -> Record | None:
-    """What `storewise install` put into a directory, None where it did not."""
+    """The record in a directory; None where `storewise install` did not make it."""
     try:
         return read_as(Record, place / RECORD)
     except (OSError, ValueError):
@@ -79,7 +79,7 @@ def check_host(recipe: Recipe) -> None:
 
 
 def state_of(recipe: Recipe, prefix: Path) -> str:
-    """What is in a store's directory, in words; empty where there is none."""
+    """A sentence on what is in a store's directory; empty where there is none."""
     place = prefix / recipe.store
     there = installed(place)
     if there == record_of(recipe):
@@ -92,26 +92,25 @@ def state_of(recipe: Recipe, prefix: Path) -> str:
 def install(recipe: Recipe, prefix: Path, *, force: bool, tick: Tick) -> bool:
     """Install a store into its directory below `prefix`; False where it is there already.
 
-    It is fetched, verified, laid out and tried beside its place, and gets its name at the end. What
-    has the name and is something else is replaced with `force` only. StorewiseError says why
-    nothing was changed.
+    It is made and checked in a directory beside its place, which is renamed at the end. Another
+    content of the place is replaced with `force` only. StorewiseError says why nothing was changed.
     """
     place = prefix / recipe.store
     state = state_of(recipe, prefix)
     if state and not force:
         if installed(place) == record_of(recipe):
-            _try(recipe, place, "; --force installs it again")
+            _check_version(recipe, place, "; --force installs it again")
             return False
         raise StorewiseError(f"{recipe.store}: {state}; --force replaces it")
     check_host(recipe)
     try:
         prefix.mkdir(parents=True, exist_ok=True)
         _check_space(recipe, prefix)
-        with _beside(place) as work:
+        with _work_directory(place) as work:
             fetched, made = work / "fetched", work / "made"
             fetched.mkdir()
             made.mkdir()
-            _make(recipe, fetched, made, tick)
+            _build(recipe, fetched, made, tick)
             if os.path.lexists(place):
                 place.rename(work / "old")
             made.rename(place)
@@ -124,7 +123,7 @@ def install(recipe: Recipe, prefix: Path, *, force: bool, tick: Tick) -> bool:
     return True
 
 
-def _make(recipe: Recipe, fetched: Path, made: Path, tick: Tick) -> None:
+def _build(recipe: Recipe, fetched: Path, made: Path, tick: Tick) -> None:
     try:
         fetch(recipe.artefacts, fetched, tick)
     except StorewiseError as error:
@@ -142,7 +141,7 @@ def _make(recipe: Recipe, fetched: Path, made: Path, tick: Tick) -> None:
     for name, target in recipe.links.items():
         (made / name).symlink_to(target)
     tick("trying it")
-    _try(recipe, made)
+    _check_version(recipe, made)
     (made / RECORD).write_bytes(orjson.dumps(asdict(record_of(recipe)), option=orjson.OPT_INDENT_2))
 
 
@@ -156,8 +155,8 @@ def _check_space(recipe: Recipe, prefix: Path) -> None:
 
 
 @contextmanager
-def _beside(place: Path) -> Iterator[Path]:
-    """A directory beside `place` that goes at the end; those that killed processes left go, too."""
+def _work_directory(place: Path) -> Iterator[Path]:
+    """A temporary directory beside `place`; those that killed processes left are removed, too."""
     host = socket.gethostname()
     for left in place.parent.glob(f".{place.name}.{host}.*.part"):
         owner = left.name.split(".")[-2]
@@ -202,8 +201,8 @@ def _unpack(recipe: Recipe, archive: Path, made: Path) -> None:
             file.chmod(0o755 if program else 0o644)
 
 
-def _try(recipe: Recipe, place: Path, more: str = "") -> None:
-    """Let a store's server say its version; StorewiseError where it does not run here."""
+def _check_version(recipe: Recipe, place: Path, more: str = "") -> None:
+    """Run a store's program for its version; StorewiseError where it does not run on this host."""
     if not recipe.check:
         return
     command = [str(place / recipe.check[0]), *recipe.check[1:]]
@@ -211,10 +210,10 @@ def _try(recipe: Recipe, place: Path, more: str = "") -> None:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=_CHECK_SECONDS, check=False
         )
-        words = (done.stderr or done.stdout).strip()
+        output = (done.stderr or done.stdout).strip()
         if done.returncode == 0 and recipe.version in done.stdout:
             return
-        why = f"ended with status {done.returncode}: {words or 'nothing'}"
+        why = f"ended with status {done.returncode}: {output or 'nothing'}"
     except (OSError, subprocess.TimeoutExpired) as error:
         why = str(error)
     raise StorewiseError(

@@ -17,7 +17,7 @@ from storewise.engines.registry import ENGINES
 from storewise.errors import EngineError
 from storewise.run import doctor
 from storewise.run.doctor import Finding, examine, examine_engines, host_line, missing_engines
-from storewise.run.free_space import LEAST, too_little
+from storewise.run.free_space import MIN_FREE, too_little
 from storewise.ssearch.inputs.manifest import build_manifest
 from storewise.study.load import load_study
 
@@ -129,14 +129,14 @@ def test_a_run_needs_room_for_its_largest_store(engines, more, stores, tmp_path,
     inputs = f"inputs: {{paths: {SMALL[0]}}}\n"
     Path("s.yaml").write_text(f"{inputs}engines: {engines}\n{more}phases: [write]\n")
     study, results = load_study("s.yaml"), Path("results/s")
-    free = [LEAST]
+    free = [MIN_FREE]
     usage = mock.Mock(side_effect=lambda place: Usage(0, 0, free[0]))
     monkeypatch.setattr(shutil, "disk_usage", usage)
     assert too_little(study, results) is None, "nothing is known of the inputs yet"
     usage.assert_called_with(tmp_path)
     (results / "inputs").mkdir(parents=True)
     build_manifest([str(SMALL[0])], results / "inputs" / "manifest.parquet")
-    free[0] = LEAST + int(SMALL[0].stat().st_size * stores)
+    free[0] = MIN_FREE + int(SMALL[0].stat().st_size * stores)
     assert too_little(study, results) is None
     usage.assert_called_with(results)
     free[0] -= 1
@@ -146,7 +146,7 @@ def test_a_run_needs_room_for_its_largest_store(engines, more, stores, tmp_path,
     monkeypatch.setattr(os, "access", lambda place, mode: mode != os.W_OK)
     assert too_little(study, results) is None, "that is said when something is written"
     monkeypatch.undo()
-    monkeypatch.setattr(shutil, "disk_usage", lambda place: Usage(0, 0, LEAST))
+    monkeypatch.setattr(shutil, "disk_usage", lambda place: Usage(0, 0, MIN_FREE))
     (tmp_path / "y.yaml").write_text("workload: ycsb\nengines: [sqlite]\nphases: [load]\n")
     ycsb = load_study(tmp_path / "y.yaml")
     assert too_little(ycsb, tmp_path / "y") is None, "a workload without inputs has no known size"

@@ -80,7 +80,7 @@ def test_where_nothing_can_be_tried_out(worker, monkeypatch):
     worker.error = None
     now = iter([100.0, 130.0, 130.1])
     monkeypatch.setattr(module.time, "monotonic", lambda: next(now))
-    limit = module._limit(30.0)
+    limit = module._time_limit(30.0)
     limit()
     with pytest.raises(Aborted, match="the probe took too long"):
         limit()
