@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-#: They are imported when somebody asks, so that one topic can be used without the others.
+#: Imported on first use, so that one topic does not load the others.
 _PUBLIC = {
     "analyse": "storewise.analysis.pipeline.output",
     "build_tables": "storewise.analysis.pipeline.build",

@@ -1,1 +1,1 @@
-"""Words, frames, warnings: what every part of the analysis uses."""
+"""Helpers for text, data frames and warnings, shared by the whole analysis."""

@@ -1,4 +1,4 @@
-"""What the analysis must know of engines: what they are called, and what kind of store they are."""
+"""Titles and properties of engines, as far as the analysis needs them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from storewise.study.factors import OF_SERVERS
 
 @cache
 def _engine(name: str) -> Engine | None:
-    """None for an engine whose driver is not installed where the results are analysed."""
+    """The engine; None if its driver is not installed on the analysing host."""
     try:
         return load(name)
     except EngineError:
@@ -46,22 +46,22 @@ def set_server_titles(versions: Iterable[tuple[str, str]]) -> None:
 
 
 def title(name: str) -> str:
-    """The name to show for an engine: that of its server (`set_server_titles`), if known."""
+    """The name to show for an engine: its server's name (`set_server_titles`), if known."""
     engine = _engine(name)
     return _server_titles.get(name) or (engine.title if engine is not None else name)
 
 
 def _flag(flag: str, name: str, *, unknown: bool = False) -> bool:
-    """A flag of an engine; `unknown` where its driver is not installed."""
+    """A flag of an engine; `unknown` if its driver is not installed."""
     engine = _engine(name)
     return unknown if engine is None else bool(getattr(engine.flags, flag))
 
 
 #: Whether the store lives in the client's process.
 embedded = partial(_flag, "embedded")
-#: Whether the store is a database that was there already, on hosts that nobody told.
+#: Whether the store is an existing database, whose hosts are unknown.
 external = partial(_flag, "external")
-#: Whether the size that a store tells has every replica in it.
+#: Whether the size that a store reports includes all replicas.
 counts_copies = partial(_flag, "size_has_copies", unknown=True)
 
 
@@ -77,7 +77,7 @@ def replica_factor(row: Mapping[str, Any]) -> int:
 
 
 def consistency(name: str, level: str) -> str:
-    """What a consistency level means for this engine, empty where it is not known."""
+    """The meaning of a consistency level for this engine; empty if unknown."""
     engine = _engine(name)
     if engine is None:
         return ""
@@ -98,8 +98,8 @@ def own_factor(factor: str) -> bool:
 
 
 def varying_factors(table: pd.DataFrame, factors: Iterable[str]) -> list[str]:
-    """Factors of which one engine has several levels in this table, so that a row needs them to
-    be told from the others; settings of single engines are left out."""
+    """The factors that have several levels within one engine, and so belong in a row's label;
+    settings of single engines are left out."""
     if table.empty:
         return []
     by_engine = table.groupby("engine", observed=True)
@@ -111,8 +111,8 @@ def varying_factors(table: pd.DataFrame, factors: Iterable[str]) -> list[str]:
 
 
 def client_side(factors: Iterable[str]) -> list[str]:
-    """Factors that a trial without any store has too: those at whose equal levels an engine is
-    held against the client's own ceiling."""
+    """Factors that a trial without a store has, too: an engine is compared with the client's
+    ceiling (the null engine) at equal levels of these."""
     return [
         f for f in factors if f not in ("engine", "consistency", *OF_SERVERS) and not own_factor(f)
     ]

@@ -1,7 +1,6 @@
 """Rows of a table for plain Python, and groups that keep missing levels.
 
-The stubs of pandas give every cell a union of all scalar types, which says nothing of our typed
-columns; here it becomes Any once.
+The pandas stubs type every cell as a union of all scalars; here it becomes Any once.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ def _plain(column: pd.Series) -> list[Any]:
 def grouped(
     table: pd.DataFrame, keys: Sequence[str]
 ) -> Iterable[tuple[tuple[Any, ...], pd.DataFrame]]:
-    """Groups in the order of their keys, those with missing keys included, as None."""
+    """Groups in the order of their keys; missing keys are None."""
     if table.empty:
         return []
     groups = table.groupby(list(keys), observed=True, dropna=False, sort=True)
@@ -52,22 +51,22 @@ def grouped(
 
 
 def key_of(row: Mapping[str, Any], names: Iterable[str]) -> tuple[Any, ...]:
-    """The cells of a row as a key of a dict, None for those that are missing or not there."""
+    """The cells of a row as a dict key; None for a missing cell or column."""
     return tuple(_level(row.get(name)) for name in names)
 
 
 def _level(value: Any) -> Any:
-    # One nan does not equal another: they would be no keys of a dict.
+    # nan does not equal nan and cannot be looked up in a dict.
     return None if missing(value) else value
 
 
 def missing(value: Any) -> bool:
-    """Whether a cell is empty, such as that of a factor that the row's trial does not have."""
+    """Whether a cell is empty, for example because the trial does not have that factor."""
     return value is None or bool(pd.isna(value))
 
 
 def json_value(value: Any) -> Any:
-    """A value as JSON has it: None for what is missing or no finite number, tuples as lists."""
+    """A value as JSON: None if missing or not a finite number, tuples as lists."""
     if isinstance(value, Mapping):
         return {name: json_value(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
@@ -76,7 +75,7 @@ def json_value(value: Any) -> Any:
 
 
 def joined(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Tables with equal columns as one, categories of several kept as such."""
+    """Concatenate tables with equal columns; categorical columns stay categorical."""
     filled = [table for table in tables if len(table)]
     if len(filled) < 2:
         return filled[0].reset_index(drop=True) if filled else tables[0]

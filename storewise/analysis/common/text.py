@@ -10,7 +10,7 @@ from storewise.analysis.common.frames import missing
 
 
 def number(value: float) -> str:
-    """Three significant digits, thousands separated, never in scientific form where it is long."""
+    """Three significant digits with thousands separators, without an exponent."""
     if not math.isfinite(value):
         return "unknown"
     if value == 0:
@@ -21,7 +21,7 @@ def number(value: float) -> str:
 
 
 def count(value: float) -> str:
-    """How many there are: ``3``, ``1,042``, ``1.1 million``; three digits where a mean is none."""
+    """A count: ``3``, ``1,042``, ``1.1 million``; three digits for a mean that is not whole."""
     if not math.isfinite(value):
         return "unknown"
     if value >= 999_950:
@@ -39,7 +39,7 @@ def all_of(words: Sequence[str], link: str = "and") -> str:
 
 
 def rows_as_text(labels: Iterable[int]) -> str:
-    """Places of rows with runs joined: ``3-5,9``."""
+    """Row numbers as ranges: ``3-5,9``."""
     runs: list[list[int]] = []
     for label in sorted(labels):
         if runs and label == runs[-1][1] + 1:
@@ -50,7 +50,7 @@ def rows_as_text(labels: Iterable[int]) -> str:
 
 
 def some_of(words: Sequence[str], most: int, link: str = ", ") -> str:
-    """The first words, and how many more there are: ``a, b and 3 more``."""
+    """The first `most` words and the number of the rest: ``a, b and 3 more``."""
     more = f" and {len(words) - most} more" if len(words) > most else ""
     return link.join(words[:most]) + more
 
@@ -65,14 +65,14 @@ def binary(size: float) -> str:
 
 
 def seconds(value: float) -> str:
-    """A time with a unit that suits it."""
+    """A time in s, ms, us or ns."""
     for unit, factor in (("s", 1.0), ("ms", 1e3), ("µs", 1e6), ("ns", 1e9)):
         if value * factor >= 1 or unit == "ns":
             return f"{number(value * factor)} {unit}"
     raise AssertionError("the loop ends at ns")
 
 
-#: What one and several of a numeric factor are called.
+#: Singular and plural of each numeric factor.
 _COUNTED = {
     "workers": ("worker", "workers"),
     "processes": ("process", "processes"),
@@ -86,14 +86,14 @@ _COUNTED = {
 
 
 def level(value: Any) -> str:
-    """A factor's level; whole numbers without a fraction, whatever type they have here."""
+    """A factor's level as text; whole floats without a fraction."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return f"{int(value)}" if float(value).is_integer() else f"{value:g}"
     return str(value)
 
 
 def setting(row: Mapping[str, Any], names: Sequence[str]) -> str:
-    """The levels of some factors in a few words; those that the row does not have are left out."""
+    """The levels of some factors in words; factors that the row does not have are left out."""
     return ", ".join(_one(name, row[name]) for name in names if not missing(row[name]))
 
 

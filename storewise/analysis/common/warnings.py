@@ -1,4 +1,4 @@
-"""What a reader should know before trusting a figure, and what to do about it."""
+"""Warnings about a study's results, with their remedies."""
 
 from __future__ import annotations
 
@@ -22,34 +22,34 @@ class StudyWarning:
     remedy: str
 
 
-#: Cases that happen by chance now and then, also on a quiet machine, are an alarm from so many on,
-#: and where they are so large a share: `benchmarks/alarms.py`.
-FEWEST, LEAST_SHARE = 3, 0.1
+#: Some cases happen by chance on a quiet machine, too. They are an alarm if there are at least
+#: MIN_CASES and they are at least this share of all (measured by `benchmarks/alarms.py`).
+MIN_CASES, MIN_SHARE = 3, 0.1
 
 
 def often(cases: int, of: int) -> bool:
-    """Whether so many cases are an alarm; all that there are always are."""
-    return cases > 0 and cases >= min(of, max(FEWEST, LEAST_SHARE * of))
+    """Whether `cases` of `of` are an alarm (MIN_CASES, MIN_SHARE); all of them always are."""
+    return cases > 0 and cases >= min(of, max(MIN_CASES, MIN_SHARE * of))
 
 
 COLUMNS = ["code", "trial", "message", "remedy"]
 
 
 def warning_table(warnings: Iterable[StudyWarning]) -> pd.DataFrame:
-    """The warnings, each once, sorted by code and trial."""
+    """The distinct warnings, sorted by code and trial."""
     return pd.DataFrame(map(astuple, sorted(set(warnings))), columns=COLUMNS)
 
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """One thing to do: in words, with the command or key that does it."""
+    """What to do about warnings of some codes: `do` in words, `how` as a command or study key."""
 
     do: str
     how: str
     codes: tuple[str, ...]
 
 
-#: The last one is for every code that no other names.
+#: The last remedy is for every code that no other remedy lists.
 REMEDIES = (
     Remedy(
         "Find out why a store did not hold what was written to it",
@@ -82,7 +82,7 @@ REMEDIES = (
         ("quarantined", "equal_files", "input_warning", "no_manifest"),
     ),
     Remedy(
-        "Load more of the full corpus before you trust what is said of it",
+        "Load more of the full corpus before you trust its extrapolated figures",
         "`volume`, or more inputs",
         ("extrapolated",),
     ),
@@ -99,7 +99,7 @@ class Group:
 
     @property
     def count(self) -> str:
-        """How many there are, in words."""
+        """The number of warnings, in words."""
         n = len(self.warnings)
         return f"{n} warning{'s' if n != 1 else ''}"
 

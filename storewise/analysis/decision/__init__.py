@@ -1,4 +1,4 @@
-"""The decision: which store, how sure. `decide` is the rule, `compare` tells old from new.
+"""The decision: which store, how sure. `decide` is the rule; `compare` compares old and new.
 
 The rule, point by point, and where it is:
 
@@ -11,8 +11,8 @@ The rule, point by point, and where it is:
    without those that are 1.2 times behind and beyond Tukey's value (`decide.judge`).
 5. Sure: the chance that no other is over 1.2 times as good as a named one (`decide.judge`), at most
    what short phases, other work and single runs allow (`decide._caps`).
-6. One deployment for all criteria, at the largest common volume; who lacks a criterion is set aside
-   (`standing.gather`, `standing.stand`).
+6. One deployment for all criteria, at the largest common volume; a store that lacks a criterion is
+   set aside (`standing.gather`, `standing.stand`).
 7. Counts have no error (`standing.logarithms`); crash losses are a condition (`decide._losses`).
 """
 

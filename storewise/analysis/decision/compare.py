@@ -1,12 +1,12 @@
 """Whether a setting became better or worse from an old measurement to a new one.
 
-Two days differ for reasons that nobody measured. So there are three grounds, the best first:
+Two days differ for unmeasured reasons. So an answer rests on one of three, the best first:
 
 * Old and new were measured in the same rounds of one study: their differences give the error.
-* Settings that are known to be unchanged (controls) were measured on both days: how far their
-  ratios scatter is the error. It includes how each setting differs from day to day, which no
-  number of rounds on one day would show.
-* Neither: the ratio is told, not whether it differs.
+* Settings that are known to be unchanged (controls) were measured on both days: the scatter of
+  their ratios is the error. It includes the variation of a setting from day to day, which more
+  rounds on one day cannot show.
+* Neither: only the ratio is reported, without a test.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from storewise.analysis.decision.model import ALPHA, ROUNDING, WORTH, Floats, fi
 from storewise.analysis.stats.intervals import holm_adjusted
 
 SIDES = ("old", "new")
-#: Fewest unchanged settings whose scatter is an error.
-FEWEST_CONTROLS = 3
-#: What an answer rests on.
+#: Fewest unchanged settings from which an error is estimated.
+MIN_CONTROLS = 3
+#: Values of the column `basis`.
 COUNTED, SAME_ROUNDS, CONTROLS, DAYS = "counted", "same rounds", "controls", "different days"
 
 
@@ -34,9 +34,9 @@ def compare(
     """New over old, for each setting and criterion that both have.
 
     `measures` has a row per trial and criterion: side ("old", "new"), criterion, round, value, the
-    factors of a setting in all other columns, and, of different days, control: whether the setting
-    is known to be unchanged. Values without a logarithm are left out. Criteria that are `counted`
-    (files, bytes) have no error: a ratio of WORTH decides.
+    factors of a setting in all other columns, and, for different days, control (whether the setting
+    is known to be unchanged). Values without a logarithm are left out. Criteria in `counted`
+    (files, bytes) have no error: they differ if the ratio reaches WORTH.
 
     Returns, by criterion and setting: ratio, low, high (95 % interval of this ratio alone), error
     and freedom (standard error of the ratio's logarithm and its degrees of freedom), p (Student's
@@ -65,7 +65,7 @@ def compare(
             basis, answer = COUNTED, _exact(old, new)
         elif same_rounds:
             basis, answer = SAME_ROUNDS, _paired(new - old)
-        elif control.sum() >= FEWEST_CONTROLS:
+        elif control.sum() >= MIN_CONTROLS:
             basis, answer = CONTROLS, _beside_controls(old, new, control)
         else:
             basis, answer = DAYS, _exact(old, new)
@@ -77,13 +77,13 @@ def compare(
 
 
 def _exact(old: Floats, new: Floats) -> dict[str, Floats]:
-    """Ratios alone."""
+    """Ratios without an error."""
     return _columns(_means(new) - _means(old))
 
 
 def _paired(differences: Floats) -> dict[str, Floats]:
-    """Of differences (settings x rounds): their variance is pooled over the settings, or a
-    setting's own where that is larger, as it is of stores."""
+    """Tests of differences (settings x rounds). Their variance is pooled over the settings, or
+    the setting's own if that is larger, as for stores."""
     known = ~np.isnan(differences).all(axis=1)
     gap, error, freedom = (np.full(len(differences), np.nan) for _ in range(3))
     if known.any():
@@ -93,10 +93,10 @@ def _paired(differences: Floats) -> dict[str, Floats]:
 
 
 def _beside_controls(old: Floats, new: Floats, control: npt.NDArray[np.bool_]) -> dict[str, Floats]:
-    """Changes beyond the mean change of the controls, which is what the day did.
+    """Changes beyond the mean change of the controls, which is the effect of the day.
 
     The variance is that of a new observation beside n controls, s² (1 + 1 / n), with n - 1 degrees
-    of freedom; where the rounds of a setting scatter by more than s, theirs stands for the 1.
+    of freedom; if the rounds of a setting scatter by more than s, their variance replaces the 1.
     """
     change = _means(new) - _means(old)
     days = fit(np.vstack([old, new]), rounds=False).mean_error.reshape(2, -1)
@@ -107,7 +107,7 @@ def _beside_controls(old: Floats, new: Floats, control: npt.NDArray[np.bool_]) -
 
 
 def _means(logs: Floats) -> Floats:
-    """The mean of each row over the rounds that it has; at least one."""
+    """The mean of each row over its rounds (at least one)."""
     means: Floats = np.nansum(logs, axis=1) / (~np.isnan(logs)).sum(axis=1)
     return means
 
@@ -115,7 +115,7 @@ def _means(logs: Floats) -> Floats:
 def _columns(
     gap: Floats, error: Floats | float = np.nan, freedom: Floats | float = np.nan
 ) -> dict[str, Floats]:
-    """A ratio with its interval and p, of logarithms."""
+    """Ratios with intervals and p, from gaps of logarithms."""
     degrees = np.where(np.asarray(freedom) > 0, freedom, np.nan)
     half = np.array([student(float(f), 1) for f in np.broadcast_to(degrees, gap.shape)]) * error
     p = 2 * stats.t.sf(np.abs(gap) / error, degrees)
@@ -125,7 +125,7 @@ def _columns(
 
 
 def _told(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with `p_adjusted` and what can be told."""
+    """The table with `p_adjusted` and `told`."""
     counted = table["basis"] == COUNTED
     far = np.abs(np.log(table["ratio"])) >= np.log(WORTH) - ROUNDING
     table = table.assign(p_adjusted=holm_adjusted(table["p"].to_numpy()))

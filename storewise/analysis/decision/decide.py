@@ -2,13 +2,13 @@
 
 A store's score in a round is the weighted sum of the logarithms of its figures, greater is better:
 the weighted product of multiple-criteria decisions (Triantaphyllou, *Multi-criteria Decision Making
-Methods*, 2000, section 2.2.2). So figures of one trial may err together, counts have no error, and
-units are nothing. `standing` says with what a store is judged, `model` how far scores are off.
+Methods*, 2000, section 2.2.2). So errors of one trial's figures may be correlated, counts have no
+error, and units do not matter. `standing` picks each store's deployment, `model` gives the errors.
 
 "Take X" where X is shown to be better than every other store, each by a test of its own, and at
 least 1.2 times as good. Else "A or B", without the stores that are at least 1.2 times behind and
-shown to be worse by a test of all gaps together. How sure: whichever of the named one takes, how
-likely it is that no other store is more than 1.2 times as good.
+shown to be worse by a simultaneous test of all gaps. How sure: for every named store, how likely it
+is that no other store is more than 1.2 times as good.
 """
 
 from __future__ import annotations
@@ -26,57 +26,56 @@ from storewise.analysis.common.engines import BASELINE, CEILING
 from storewise.analysis.decision.model import ROUNDING, WORTH, Fit, Floats, fit, student, tukey
 from storewise.analysis.decision.standing import Criterion, Field, gather
 
-#: Least chance that no other store is more than WORTH times as good as the one that is taken.
+#: Level -> least chance that no other store is more than WORTH times as good as the named one.
 SURE = {"good": 0.95, "fair": 0.80, "low": 0.0}
 
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """What scores do not show."""
+    """Facts about the measurement that scores do not show."""
 
     other_work: bool = False
-    """Whether anything else was at work on the hosts."""
+    """Whether other work ran on the hosts."""
     crashes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Store -> crashes that lost acknowledged documents, and all its crashes."""
     failed: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Store -> trials that failed by its own fault, and all its trials."""
     no_stores: Sequence[str] = (BASELINE, CEILING)
-    """What is measured beside the stores: no part of the error, and never recommended."""
+    """Engines that are no stores: left out of the error and never recommended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The answer. Frames are by store, from the best score down; empty where none is judged."""
+    """The answer. Frames are indexed by store, best score first; empty if no store is judged."""
 
     sentence: str
     sure: str
     """good, fair or low."""
     why: Sequence[str]
-    """Why it is not surer, in few words."""
+    """Why `sure` is not higher, in short phrases."""
     reasons: Sequence[str]
-    """What else is to be said, in sentences."""
+    """Further remarks, as sentences."""
     aside: Mapping[str, str]
     """Store -> why it is not judged."""
     chance: float = np.nan
-    """Whichever named store is taken, at least so likely is no other over 1.2 times as good."""
+    """For every named store: the least chance that no other is over 1.2 times as good."""
     table: pd.DataFrame = field(default_factory=pd.DataFrame)
     """score (ratio to the best), low, high (95 % interval of that ratio; nan for the best, and
     where only counts are judged), chance (that no other store is more than 1.2 times as good),
     named, n (rounds), deployment."""
     clients: pd.DataFrame = field(default_factory=pd.DataFrame)
-    """By criterion: the number of clients that the store stands with."""
+    """By criterion: the number of clients at which the store is judged."""
     rounds: pd.DataFrame = field(default_factory=pd.DataFrame)
     """(store, round) x criterion: natural logarithms, greater is better. Their sums with weights
     that sum to 1 are the scores."""
 
     @property
     def named(self) -> list[str]:
-        """The stores that are best, or not told apart from it."""
+        """The best store and those not significantly worse."""
         return [] if self.table.empty else list(map(str, self.table.index[self.table["named"]]))
 
     def deployed(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """The rows (store, deployment) without other deployments of the stores than those that they
-        are judged with."""
+        """The rows (with store and deployment) of the deployments with which stores are judged."""
         if self.table.empty:
             return rows
         own = rows["store"].map(self.table["deployment"].to_dict()).fillna(rows["deployment"])
@@ -86,33 +85,34 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What `judge` says of k stores, in their order."""
+    """The result of `judge` for k stores, in their order."""
 
     fit: Fit
     best: int
     named: npt.NDArray[np.bool_]
     chance: Floats
-    """(k,): at least so likely is no other store more than WORTH times as good; nan: not known."""
+    """(k,): least chance that no other store is more than WORTH times as good; nan: unknown."""
     sure: str
     t: Floats
-    """(k,): the standard errors that the best store's gap must exceed to be better than each; nan
-    where nothing was repeated."""
+    """(k,): critical value: the best store is better than a store if its gap exceeds so many
+    standard errors; nan without repeats."""
 
 
 def judge(
     scores: Floats, k: int | None = None, tries: Sequence[int] = (), *, counts: bool = False
 ) -> Judgement:
-    """The rule, of scores (settings x rounds, natural logarithms, nan where there is none).
+    """Apply the rule to scores (settings x rounds, natural logarithms, nan if missing).
 
-    The first `k` rows are the stores, `tries` the settings that each could choose from (1). Of
-    `counts` alone there is no error. Without repeats nothing is told apart.
+    The first `k` rows are the stores; `tries` is the number of settings from which each was chosen
+    (default 1). `counts`: the scores are of counts only and have no error. Without repeats no
+    store is better than another.
     """
     found = fit(scores, k)
     k = len(found.mean)
     if counts:
         found = Fit(found.mean, found.gap, 0 * found.gap, 0 * found.mean, np.full(k, np.inf))
     choices = np.array(tries or [1] * k)
-    best = int(found.mean.round(9).argmax())  # of equal ones the first
+    best = int(found.mean.round(9).argmax())  # the first of equal stores
     freedom = np.minimum(found.freedom[:, None], found.freedom)
     t = q = np.full(k, np.nan)
     if k > 1 and found.freedom.min() > 0:
@@ -124,7 +124,7 @@ def judge(
     if named.sum() > 1:
         named = ~(behind & (found.gap[best] > q * found.error[best]))
     distance = (np.log(WORTH) + ROUNDING + found.gap) / np.maximum(found.error, ROUNDING)
-    # The best of many settings looks better than it is: each is a chance to be wrong.
+    # The best of many settings looks better than it is (multiple comparisons).
     doubt = choices[:, None] * stdtr(np.where(freedom > 0, freedom, np.nan), -distance)
     doubt[np.diag_indices(k)] = 0.0
     chance = 1 - doubt.max(axis=1).clip(max=1) if k > 1 else np.array([np.nan])
@@ -142,7 +142,7 @@ def decide(
 
     `measures` has a row per trial and criterion: store, deployment and clients (in words), volume
     (a share of all data; nan: all), criterion, round, value (in any unit, the same for all stores;
-    nan: not measured). The order of rows is nothing.
+    nan: not measured). The order of rows does not matter.
     """
     conditions = conditions or Conditions()
     of_stores = measures[~measures["store"].isin(list(conditions.no_stores))]
@@ -206,7 +206,7 @@ def decide(
 def _caps(
     field: Field, criteria: Mapping[str, Criterion], conditions: Conditions, *, counts: bool
 ) -> dict[str, str]:
-    """What scores do not show -> the surest that it lets a decision be."""
+    """Condition that scores do not show -> the highest level of `sure` that it allows."""
     rounds = [(~np.isnan(one.parts[0])).sum() for one in field.stores.values()]
     caps = {}
     if not counts and rounds and max(rounds) == 1:
@@ -219,7 +219,7 @@ def _caps(
 
 
 def _losses(crashes: Mapping[str, tuple[int, int]]) -> str:
-    """How many crashes lost documents, in words; of two stores with p of their difference."""
+    """How many crashes lost documents, in words; for two stores with p of the difference."""
     known = [(store, k, n) for store, (k, n) in sorted(crashes.items()) if n > 0]
     words = ", ".join(f"{store} in {k} of {n}" for store, k, n in known)
     if len(known) == 2:

@@ -21,22 +21,22 @@ from scipy import stats
 
 Floats = npt.NDArray[np.float64]
 
-#: A store is better than another where it is at least so many times as good.
+#: A store is better than another if it is at least so many times as good.
 WORTH = 1.2
-#: Chance of a false answer: of Student's t either way, and of Tukey's range one half of it.
+#: Chance of a false answer: for Student's t two-sided; Tukey's range uses half of it.
 ALPHA = 0.05
 #: Fewest degrees of freedom that an effect of rounds must leave.
-FEWEST_DF = 4
-#: One of k stores spreads more than the others where p of the F test is below UNEQUAL / k². The
-#: square, because each store that is held to spread more makes all others harder to tell from it.
+MIN_DF = 4
+#: One of k stores has a larger variance than the rest if p of the F test is below UNEQUAL / k².
+#: The square, because a store with a larger variance makes all comparisons with it harder.
 UNEQUAL = 0.5
-#: Standard errors are no smaller: what differs by less is equal but for rounding.
+#: Least standard error: smaller differences are rounding.
 ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """Estimates of k stores, on logarithms; nan for errors where nothing was repeated."""
+    """Estimates for k stores, on natural logarithms; errors are nan without repeats."""
 
     mean: Floats  # (k,)
     gap: Floats  # (k, k): how much the row is better than the column
@@ -48,9 +48,9 @@ class Fit:
 def fit(scores: Floats, k: int | None = None, *, rounds: bool = True) -> Fit:
     """Fit scores (settings x rounds, nan where there is none; each row has at least one).
 
-    The first `k` rows are the stores; the rest only tells of the error. The effect of rounds is
-    left out, and so part of the error, without `rounds`, where it would leave fewer than FEWEST_DF
-    degrees of freedom, and where rounds have no setting in common.
+    The first `k` rows are the stores; the rest only adds to the estimate of the error. There is no
+    round effect (it stays in the error) if `rounds` is false, if it would leave fewer than MIN_DF
+    degrees of freedom, or if rounds have no setting in common.
 
     A gap is a weighted sum of scores. Its variance is the sum of squared weights times variances.
     """
@@ -90,7 +90,7 @@ def _design(known: bytes, shape: tuple[int, int], rounds: bool) -> tuple[Floats,
     effects = (at[:, None] == np.arange(1, n_rounds)) - 1 / n_rounds
     whole = np.hstack([design, effects])
     connected = np.linalg.matrix_rank(whole) == whole.shape[1]
-    if rounds and connected and len(row) - whole.shape[1] >= FEWEST_DF:
+    if rounds and connected and len(row) - whole.shape[1] >= MIN_DF:
         design = whole
     weights = np.linalg.pinv(design)
     own_df = np.bincount(row, 1 - (design * weights.T).sum(axis=1)).astype(float).round(6)
@@ -104,28 +104,28 @@ def _f(alpha: float, df: float, others: float) -> float:
 
 @lru_cache(maxsize=4096)
 def student(freedom: float, tries: int) -> float:
-    """The standard errors that a gap exceeds by chance in ALPHA of all cases, either way; of the
-    best of several settings (`tries`) by Bonferroni's method."""
+    """Critical value of Student's t, two-sided at ALPHA, in standard errors; Bonferroni-adjusted
+    for the best of `tries` settings."""
     return float(stats.t.isf(ALPHA / 2 / tries, freedom))
 
 
 @lru_cache(maxsize=4096)
 def tukey(freedom: float, tries: int, stores: int) -> float:
-    """Those that any gap between two of the stores exceeds in ALPHA / 2 of all cases: Tukey's
-    studentized range, which is of single means and so is divided by the root of 2."""
+    """Critical value of Tukey's studentized range at ALPHA / 2, in standard errors of a difference
+    (hence divided by the root of 2)."""
     return float(stats.studentized_range.isf(ALPHA / 2 / tries, stores, freedom) / np.sqrt(2))
 
 
 def balanced(k: int, n: int, tries: list[int]) -> dict[str, Any]:
-    """What `fit` and the rule need of distributions for k stores with n whole rounds each.
+    """Critical values for k stores with n complete rounds each, for scripts without SciPy.
 
-    ``freedom``: of the pooled variance (0: nothing is told apart); ``rounds``: whether rounds have
+    ``freedom``: of the pooled variance (0: no test is possible); ``rounds``: whether rounds have
     an effect of their own; ``limit``: how many times the others' variance a store's own must be to
     count as larger; ``t`` and ``tukey``: critical values, pairs for each of `tries` (those with the
     pooled degrees of freedom, and with a store's own).
     """
     whole = (k - 1) * (n - 1)
-    rounds = whole >= FEWEST_DF
+    rounds = whole >= MIN_DF
     freedom = whole if rounds else k * (n - 1)
     if k < 2 or freedom < 1:
         return {"freedom": 0, "rounds": False, "limit": 0.0, "t": [], "tukey": []}

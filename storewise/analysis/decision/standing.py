@@ -1,8 +1,8 @@
-"""With what each store stands: one deployment, at the largest volume that all stores have.
+"""The deployment with which each store is judged, at the largest volume that all stores have.
 
 A deployment is all that a user sets up once (nodes, replicas, consistency, index, ...). Only the
-number of clients may differ from criterion to criterion. So the figures of a store can be had
-together, and all are of equal data.
+number of clients may differ from criterion to criterion. So a user can get all figures of a store
+with one setup, and all stores hold equal data.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from storewise.analysis.decision.model import Floats
 
 @dataclass(frozen=True, slots=True)
 class Criterion:
-    """What stores are judged by. `weight` is its share in the score, once divided by the sum."""
+    """A criterion. `weight` divided by the sum of all weights is its share in the score."""
 
     weight: float = 1.0
     more: bool = True  # is better
     least: float = 0.0  # smaller values count as this; in the unit of the values
     counted: bool = False  # files, bytes: without error, so that the mean is taken as it is
     short: bool = False  # measured in a phase of less than 5 s
-    title: str = ""  # what sentences call it, else its name
+    title: str = ""  # in sentences; default: its name
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Standing:
     deployment: str
     clients: Mapping[str, str]  # by criterion: the number at which it does best
     parts: Floats  # (criteria x rounds): logarithms, greater is better; nan where a round lacks any
-    others: Floats  # (settings x rounds): scores of the settings that it does not stand with
+    others: Floats  # (settings x rounds): scores of the settings that were not chosen
     tries: int  # settings (deployments x numbers of clients) that it could choose from
     several: bool  # deployments
 
@@ -55,11 +55,11 @@ class Field:
 def gather(
     measures: pd.DataFrame, criteria: Mapping[str, Criterion], failed: Mapping[str, str]
 ) -> Field:
-    """The field of measures of stores, without those that `failed` (store -> how).
+    """The stores to judge, without those that `failed` (store -> how).
 
-    A criterion counts that at least two stores have; a store that lacks one is set aside. If fewer
-    than two were left, all are judged by the criteria that all have. Of a store with a single round
-    nobody knows how far it is off: it is set aside where others have more.
+    A criterion counts if at least two stores have it; a store that lacks one is set aside. If fewer
+    than two stores were left, all are judged by the criteria that all have. A store with a single
+    round has no error: it is set aside if others have more.
     """
     used = {name: one for name, one in criteria.items() if one.weight > 0}
     titles = {name: one.title or name for name, one in used.items()}
@@ -95,8 +95,8 @@ def gather(
 
 
 def at_common_volume(measures: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    """The measures at the largest volume that all stores have, else at the largest of those that
-    most have; and that volume where there are several. A store without a volume has all data."""
+    """The measures at the largest volume that all (else: most) stores have, and that volume in
+    words if there are several. A store without a volume has all data."""
     if "volume" not in measures or measures.empty:
         return measures, ""
     volume = measures["volume"].astype(float).fillna(1.0)
@@ -108,8 +108,8 @@ def at_common_volume(measures: pd.DataFrame) -> tuple[pd.DataFrame, str]:
 def logarithms(measures: pd.DataFrame, criteria: Mapping[str, Criterion]) -> pd.DataFrame:
     """Rows (store, deployment, clients, criterion) x rounds: logarithms, greater is better.
 
-    Left out is a row with a value of 0, which has no ratio to anything, or an infinite one. A count
-    is its mean in all rounds.
+    A row with a value of 0 or infinity has no ratio and is left out. A count is its mean in all
+    rounds.
     """
     known = [criteria[name] for name in measures["criterion"]]
     values = measures["value"].astype(float).clip(lower=np.array([one.least for one in known]))
@@ -125,9 +125,9 @@ def logarithms(measures: pd.DataFrame, criteria: Mapping[str, Criterion]) -> pd.
 
 
 def stand(rows: pd.DataFrame, weights: Mapping[str, float]) -> Standing | None:
-    """A store's best deployment that has all criteria; None without one.
+    """A store's best deployment that has all criteria; None if there is none.
 
-    One of a single round, which may be the best by luck, is taken only where there is no other.
+    A deployment with a single round, which may be best by luck, is only the last resort.
     """
     logs = {place[1:]: log for place, log in zip(rows.index, rows.to_numpy(), strict=True)}
     settings = sorted({place[:2] for place in logs})

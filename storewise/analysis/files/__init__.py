@@ -1,1 +1,1 @@
-"""What lies in a directory of results, read as it is."""
+"""Readers of the files in a directory of results."""

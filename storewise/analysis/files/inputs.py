@@ -1,4 +1,4 @@
-"""What a study read and what it left out: manifest, quarantine, failed trials."""
+"""Inputs, quarantined files and failed trials of a study."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from storewise.analysis.common.warnings import StudyWarning
 from storewise.documents import KINDS, Kind
 from storewise.workloads.registry import WORKLOADS, workload
 
-#: Equal files that a warning names.
+#: Most equal files that a warning names.
 _NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
 class InputTotals:
-    """Sums over the manifest; `documents` is None where a file's counts are not known.
+    """Sums over the manifest; `documents` is None if a file's counts are unknown.
 
-    `bytes` is the size of the files as they lie on disk, `kinds` the documents of each kind;
-    `listed` are the files of which these are a sample, 0 where they are all.
+    `bytes` is the size of the files on disk, `kinds` the documents by kind; `listed` is the number
+    of files from which these are a sample, 0 if there is no sampling.
     """
 
     files: int
@@ -58,17 +58,17 @@ class FailedTrial:
     log_tail: str
     attempts: int
     host_fault: bool = False
-    """Whether its store is not to blame: the next run repeats it."""
+    """Whether its host failed, not its store: the next run repeats the trial."""
 
 
 def has_inputs(study: Mapping[str, Any]) -> bool:
-    """Whether a stored study's workload reads inputs; one of a later version may do so."""
+    """Whether a stored study's workload reads inputs; an unknown workload may do so."""
     name = study.get("workload", "alignments")
     return name not in WORKLOADS or workload(name).reads_inputs
 
 
 def read_manifest(path: Path) -> tuple[InputTotals | None, list[StudyWarning]]:
-    """Totals of a manifest, with a warning where files are equal; None where it is unreadable."""
+    """Totals of a manifest, with a warning about equal files; None if it is unreadable."""
     try:
         table = pq.read_table(path)
         # Equal files are stored once.
@@ -83,7 +83,7 @@ def read_manifest(path: Path) -> tuple[InputTotals | None, list[StudyWarning]]:
         size = pc.sum(table["bytes"], skip_nulls=False).as_py() or 0
         return InputTotals(table.num_rows, size, _sum(table, "documents"), kinds), warnings
     except (OSError, KeyError, pa.ArrowException) as error:
-        remedy = "sizes are not set against the inputs; run `storewise manifest` and the analysis"
+        remedy = "sizes are not compared with the inputs; run `storewise manifest` and the analysis"
         return None, [StudyWarning("no_manifest", "", f"{path}: {error}", remedy)]
 
 
@@ -92,13 +92,13 @@ def _equal_files(table: pa.Table) -> list[StudyWarning]:
         return []
     files = table.select(["path", "duplicate_of"]).to_pylist()
     names = some_of([f"{file['path']} = {file['duplicate_of']}" for file in files], _NAMED)
-    text = f"input files that are equal to others and were used once: {names}"
-    remedy = "remove the copies, or search again what was meant to differ"
+    text = f"identical input files, of which each was used once: {names}"
+    remedy = "remove the copies, or repeat the searches that should differ"
     return [StudyWarning("equal_files", "", text, remedy)]
 
 
 def _input_warnings(table: pa.Table) -> list[StudyWarning]:
-    """What the manifest says of files that are complete all the same; of each kind the first."""
+    """The manifest's warnings about complete files; the first of each kind."""
     paths: dict[str, list[str]] = {}
     for file in table.select(["path", "warning"]).to_pylist():
         paths.setdefault(file["warning"], []).append(file["path"])

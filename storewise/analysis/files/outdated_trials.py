@@ -1,4 +1,4 @@
-"""Stored trials set against what the study asks for now."""
+"""Stored trials compared with the trials that the study has now."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from storewise.analysis.common.text import some_of
 from storewise.analysis.common.warnings import StudyWarning
 from storewise.study.study import Study
 
-#: Plain data of each trial, by its id.
+#: Trial id -> the trial as plain data.
 Trials = Mapping[str, Mapping[str, Any]]
 
 
 def expected_trials(study: Mapping[str, Any]) -> Trials | None:
     """The trials of a stored study (``study.json``) as plain data by id.
 
-    None where the study cannot be read as one, such as that of another version of Storewise.
+    None if the study cannot be read, for example because another version of Storewise wrote it.
     """
     known = {key: value for key, value in study.items() if key in Study.model_fields}
     try:
@@ -30,7 +30,7 @@ def expected_trials(study: Mapping[str, Any]) -> Trials | None:
 
 
 def read_left_out(path: Path) -> dict[str, str]:
-    """Engines that the study left out because the host did not have them, with the reason."""
+    """Engine -> why the study left it out (not installed on the host)."""
     try:
         return {str(k): str(v) for k, v in json.loads(path.read_bytes()).items()}
     except (OSError, ValueError, AttributeError, RecursionError):
@@ -43,11 +43,11 @@ def trials_of(engines: Collection[str], expected: Trials) -> set[str]:
 
 
 def no_study(problem: str) -> StudyWarning:
-    """The study's own file cannot be used."""
+    """The warning that the study's own file is unusable."""
     return StudyWarning(
         "no_study",
         "",
-        f"{problem}; trials cannot be compared with what the study asks for",
+        f"{problem}; trials cannot be checked against the study",
         "run `snakemake report` with the study's file, which writes it again",
     )
 
@@ -55,7 +55,7 @@ def no_study(problem: str) -> StudyWarning:
 def left_out_warnings(
     engines: Mapping[str, str], expected: Trials, stored: Collection[str]
 ) -> list[StudyWarning]:
-    """One for each engine of which trials were left out."""
+    """A warning for each engine whose trials were left out."""
     return [
         StudyWarning(
             "engine_left_out",
@@ -71,7 +71,7 @@ def left_out_warnings(
 def stale_warnings(
     expected: Trials, stored: Trials, failed: Collection[str]
 ) -> Iterator[StudyWarning]:
-    """Trials that the study no longer has, that have no results yet, or that ran otherwise.
+    """Warnings about trials that left the study, have no results, or ran with another config.
 
     `stored` maps each trial with results to the conditions of one of its parts.
     """

@@ -1,7 +1,7 @@
-"""The files of a study's trials: which there are, which are missing, what they say of themselves.
+"""The result files of a study's trials, their conditions, and warnings about missing files.
 
-A trial's directory has one part per phase and worker, one for the verification, and where its
-store was a server one per node of its session and one of the session itself.
+A trial's directory has one part per phase and worker and one for the verification; with a server
+also one per node of its session and one for the session itself.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LOG = re.compile(r"(?P<phase>[a-z][a-z0-9_]*)\.(?P<worker>\d+)\.hlog")
 _NO_PARTS = ("written",)
 #: Bytes that a log counts for: reading its sums takes as long as this much of parts.
 _LOG_BYTES = 4_000
-#: How the warning of a session begins whose nodes share a host.
+#: Start of the warning of a session whose nodes share a host.
 _SHARED = "nodes share a host"
 VERIFY = "verify"
 #: Phase of what nodes measure: a session spans all phases of its trial.
@@ -35,10 +35,10 @@ SESSION = "session"
 # A named tuple, as HdrLog: processes that read hand back a hundred thousand of them, and to pickle
 # a dataclass takes five times as long.
 class Part(NamedTuple):
-    """One result file; `worker` is None for all but those of workers, `node` for all but those of
-    nodes (a session's own part has neither).
+    """One result file. Only parts of workers have `worker`, only those of nodes have `node`; the
+    session's own part has neither.
 
-    Parts of one trial share what their conditions have in common: these are not to be changed.
+    Parts of one trial share equal values of `conditions`: do not modify them.
     """
 
     directory: Path
@@ -71,10 +71,10 @@ class HdrLog(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TrialFiles:
-    """The result files of one trial: nothing of them has been read.
+    """The result files of one trial, listed but not read.
 
-    `parts` has phase, worker and node of each by its name, in the order of the names; `size` is
-    about that of what is to be read, in bytes of parts.
+    `parts` maps file name to phase, worker and node, sorted by name; `size` is about the number of
+    bytes to read, in bytes of parts.
     """
 
     directory: Path
@@ -88,7 +88,7 @@ class TrialFiles:
 
 
 def trial_files(directory: Path) -> TrialFiles:
-    """What lies in a trial's directory."""
+    """The result files in a trial's directory."""
     with os.scandir(directory) as listing:
         entries = {entry.name: entry for entry in listing}
     logs = [
@@ -105,7 +105,7 @@ def trial_files(directory: Path) -> TrialFiles:
 
 
 def _place_of(name: str) -> tuple[str, int | None, str | None] | None:
-    """Phase, worker and node of a part by its file's name; None for what is no part."""
+    """Phase, worker and node of a part by its file name; None if the file is no part."""
     if name in (f"{VERIFY}.parquet", f"{SESSION}.parquet"):
         return name.removesuffix(".parquet"), None, None
     if node := _NODE.fullmatch(name):
@@ -128,7 +128,7 @@ def processes_of(part: Part) -> int:
 
 
 def steps_of(parts: Iterable[Part]) -> dict[tuple[str, str], list[Mapping[str, Any]]]:
-    """The parameters of the steps of each trial and phase, as its first worker keeps them."""
+    """(trial, phase) -> the parameters of its steps, from its first worker's part."""
     steps: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for part in parts:
         stored = part.conditions.get("steps")
@@ -138,7 +138,7 @@ def steps_of(parts: Iterable[Part]) -> dict[tuple[str, str], list[Mapping[str, A
 
 
 def missing_parts(parts: Sequence[Part], logs: Sequence[HdrLog]) -> Iterator[StudyWarning]:
-    """Phases of which a worker's file is missing; their sums would be too low."""
+    """Warnings about phases that lack a worker's file, so that their sums would be too low."""
     again = "run the study again: it measures what is missing"
     logged = {(log.trial, log.phase, log.worker) for log in logs}
     for part in parts:
@@ -153,12 +153,12 @@ def missing_parts(parts: Sequence[Part], logs: Sequence[HdrLog]) -> Iterator[Stu
 
 
 def whole_phases(parts: Sequence[Part]) -> set[tuple[str, str]]:
-    """(trial, phase) of which every worker's part is there."""
+    """The (trial, phase) pairs that have every worker's part."""
     return {phase for phase, missing in _missing_workers(parts).items() if not missing}
 
 
 def _missing_workers(parts: Sequence[Part]) -> dict[tuple[str, str], list[int]]:
-    """The workers of each trial and phase whose parts are not there."""
+    """(trial, phase) -> the workers whose parts are missing."""
     present: dict[tuple[str, str], set[int]] = {}
     workers: dict[tuple[str, str], int] = {}
     for part in parts:
@@ -170,10 +170,10 @@ def _missing_workers(parts: Sequence[Part]) -> dict[tuple[str, str], list[int]]:
 
 
 def mixed(parts: Sequence[Part]) -> Iterator[StudyWarning]:
-    """Conditions that should be the same in all trials and are not.
+    """Warnings about conditions that should be equal in all trials and differ.
 
-    Hosts of nodes are compared among themselves: a cluster may well have others for its stores
-    than for its clients, and a study with the factor `node_class` others for each of its levels.
+    Hosts are compared per role and `node_class`: stores, clients and node classes may well have
+    different hosts.
     """
     versions: dict[str, set[str]] = {}
     systems: dict[str, set[str]] = {}
@@ -198,7 +198,7 @@ def mixed(parts: Sequence[Part]) -> Iterator[StudyWarning]:
 
 
 def part_versions(part: Part) -> list[tuple[str, str]]:
-    """(what, version) of a part; a server is called after its engine, whichever node it was."""
+    """(component, version) pairs of a part; a server is named after its engine, not its node."""
     server = f"server of {title(str(part.factors.get('engine', '')))}"
     return [
         (server if str(name).partition(".")[0] == "server" else str(name), str(version))
@@ -207,7 +207,7 @@ def part_versions(part: Part) -> list[tuple[str, str]]:
 
 
 def host_of(conditions: Mapping[str, Any]) -> tuple[str, str]:
-    """(host name, what matters of it for speed) as the conditions of a part tell them."""
+    """(host name, its hardware in words) from the conditions of a part."""
     host = conditions.get("host")
     if not isinstance(host, Mapping):
         return str(host or "unknown"), "unknown"
@@ -220,14 +220,14 @@ def host_of(conditions: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def instance_of(conditions: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The EC2 instance that a part's host was (``metrics.instance.Instance``); empty elsewhere."""
+    """The EC2 instance of a part's host (``metrics.ec2_instance``); empty on other hosts."""
     host = conditions.get("host")
     instance = host.get("instance") if isinstance(host, Mapping) else None
     return instance if isinstance(instance, Mapping) else {}
 
 
 def refused_by_workers(parts: Sequence[Part]) -> list[Quarantined]:
-    """Input files that passed the manifest and that a write worker found to be bad."""
+    """Input files that a write worker found to be bad after the manifest had accepted them."""
     files = {
         Quarantined(
             str(file.get("path", "unknown")),
@@ -242,7 +242,7 @@ def refused_by_workers(parts: Sequence[Part]) -> list[Quarantined]:
 
 
 def job_warnings(parts: Sequence[Part]) -> Iterator[StudyWarning]:
-    """Warnings that jobs left in their conditions; those that differ in numbers only are one."""
+    """Warnings that jobs left in their conditions; texts that differ only in numbers are merged."""
     alike: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for part in parts:
         for warning in part.conditions.get("warnings") or ():
@@ -250,8 +250,8 @@ def job_warnings(parts: Sequence[Part]) -> Iterator[StudyWarning]:
             alike.setdefault((code, re.sub(r"\d+", "#", warning)), []).append((warning, part.trial))
     of_session = {kind for code, kind in alike if code == "session"}
     for (code, kind), found in alike.items():
-        # What forming found is in the parts of the workers and of the session. Nodes that share a
-        # host are no alarm: the hosts of servers are shown.
+        # Warnings of the bootstrap are in the parts of the workers and of the session. Nodes that
+        # share a host need no warning: the hosts of servers are shown.
         if kind.startswith(_SHARED) or (code == "worker" and kind in of_session):
             continue
         message, trial = min(found)

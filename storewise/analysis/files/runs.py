@@ -27,7 +27,7 @@ class FailedAttempt:
 
 
 def read_attempts(directory: Path, measured: Collection[str]) -> list[FailedAttempt]:
-    """Failed attempts at the trials that were `measured`."""
+    """The failed attempts of the trials in `measured`."""
     return sorted(
         attempt
         for path in (directory / FAILURES).glob("*.jsonl")
@@ -37,7 +37,7 @@ def read_attempts(directory: Path, measured: Collection[str]) -> list[FailedAtte
 
 
 def _attempts(path: Path) -> Iterator[FailedAttempt]:
-    """The attempts of one file; a line that was cut (full disk, crashed host) is passed over."""
+    """The attempts of one file; truncated lines (full disk, crashed host) are skipped."""
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

@@ -1,7 +1,7 @@
 """The samples of some trials as one table.
 
-A study of 500 trials with 100 workers has 100,000 small files, of which the time goes to opening,
-not to rows: so a trial's parts lie in a pack too. What is in no pack is read file by file.
+A study of 500 trials with 100 workers has 100,000 small files, and opening them takes longer than
+reading their rows. So a trial's parts are also in a pack; what is in no pack is read file by file.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from storewise.errors import ResultError
 from storewise.metrics.pack import Pack, read_pack
 from storewise.metrics.schema import CORE, read_part
 
-#: Columns of the schema but for `unit`, which the metric tells.
+#: Columns of the schema except `unit`, which follows from the metric.
 COLUMNS = [name for name in CORE.names if name != "unit"]
 _SCHEMA = pa.schema([CORE.field(name) for name in COLUMNS])
 
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """Parts of trials and all their rows: `rows` has CORE's columns but for `unit`. `totals` are
-    the sums of logs that are known already, by trial and phase, as payloads by tag."""
+    """Parts of trials and all their rows: `rows` has CORE's columns except `unit`. `totals` maps
+    (trial, phase) to the stored sums of its logs, as payloads by tag."""
 
     parts: Sequence[Part]
     rows: pa.Table
@@ -35,7 +35,7 @@ class Samples:
 
 
 def read_samples(trials: Sequence[TrialFiles]) -> Samples:
-    """Read the parts of some trials; what cannot be read is left out, with a warning."""
+    """Read the parts of some trials; unreadable parts are left out, with a warning."""
     parts: list[Part] = []
     tables = [_SCHEMA.empty_table()]
     totals: dict[tuple[str, str], Mapping[str, str]] = {}
@@ -76,14 +76,14 @@ def _read(trial: TrialFiles, name: str) -> tuple[pa.Table, dict[str, Any]]:
     path = trial.directory / name
     rows, conditions = read_part(path)
     if rows.num_rows and rows["trial"].unique().to_pylist() != [trial.trial]:
-        raise ResultError(f"{path}: its rows are of another trial than its directory")
+        raise ResultError(f"{path}: its rows belong to another trial than its directory")
     return rows, conditions
 
 
 def _shared(conditions: Mapping[str, Any], known: dict[tuple[str, str], Any]) -> dict[str, Any]:
-    """The conditions with each value that another part has too as that very object.
+    """The conditions with equal values of several parts as one shared object.
 
-    Parts of a trial differ in little; kept apart their conditions would take ten times the memory.
+    Parts of a trial differ in little: copies would take ten times the memory.
     """
     return {
         key: known.setdefault((key, repr(value)), value)

@@ -1,1 +1,1 @@
-"""What the figures mean: models, limits, costs."""
+"""Interpretation of the figures: models, bottlenecks, costs."""

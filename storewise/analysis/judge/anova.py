@@ -44,24 +44,24 @@ from storewise.yamlfile import nearest
 
 #: Percentiles of the service time.
 TIMES = ("p50", "p99")
-#: Factors up to which all interactions are asked for, beyond it pairs only.
-FULL = 3
+#: Up to so many factors the model has all interactions, beyond it only pairs.
+MAX_FULL_FACTORS = 3
 _KEYS = ["phase", "step", "measure"]
 _OF = (*_KEYS, "engines")
 COLUMNS = (*_OF, *TERM_COLUMNS, "log", "n", "left_out", "normality_p", "equal_variance_p")
 PAIRS = (*_OF, *PAIR_COLUMNS, "log")
 
 
-#: What of a study is analysed in its judged tables: all rates and times over all factors that vary.
+#: The analysis of the stored tables: all rates and times over all factors that vary.
 ALL_FIGURES = Specification("", (), log=None)
 
 
 def responses(tables: Tables) -> pd.DataFrame:
-    """What can be explained, an observation per trial: trial, phase, step, measure, value, rate.
+    """The possible responses, an observation per trial: trial, phase, step, measure, value, rate.
 
     Measures are those of `throughput` and `storage`, and OPERATION_service_time_PERCENTILE of
-    `latency` in s. Steps of searches are left out, for they differ between repeats; so are the
-    rates (`rate`) of steps that had a target, which the study has set.
+    `latency` in s. Steps of searches are left out because they differ between repeats, and so are
+    rates (`rate`) of steps with a target rate, because the study has set them.
     """
     rows = tables.measures.astype({"operation": str, "measure": str})
     rows = rows[~rows["phase"].isin(tables.searched)]
@@ -81,10 +81,10 @@ def study_analyses(
     by: Sequence[str] = (),
     phase: str | None = None,
 ) -> Analyses:
-    """The analyses of variance of a study; AnalysisError for names that it does not have.
+    """The analyses of variance of a study; AnalysisError for unknown names.
 
-    Without a response of `spec` they are of all rates and times, without factors over all that
-    vary. A table for each level of `by`, and of one `phase` if it is given.
+    If `spec` has no response, all rates and times are analysed; if it has no factors, all that
+    vary are used. There is a table for each level of `by`, and only for `phase` if it is given.
     """
     factors = list(tables.results.factors)
     tukeys = [spec.tukey] if spec.tukey else []
@@ -99,9 +99,9 @@ def study_analyses(
         raise AnalysisError(f"factor {name!r} is in --factors and in --by")
     for name in spec.numeric:
         if name not in (spec.factors or factors):
-            raise AnalysisError(f"--numeric: {name!r} is none of the factors")
+            raise AnalysisError(f"--numeric: {name!r} is not one of the factors")
         if not pd.api.types.is_numeric_dtype(tables.trials[name]):
-            raise AnalysisError(f"--numeric: the levels of {name!r} are no numbers")
+            raise AnalysisError(f"--numeric: the levels of {name!r} are not numbers")
     rows = _selected_rows(tables, spec.response, phase)
     if rows.empty or "engine" not in tables.trials:
         return Analyses(())
@@ -151,7 +151,7 @@ def _selected_rows(tables: Tables, response: str, phase: str | None) -> pd.DataF
 def _comparable(
     rows: pd.DataFrame, factors: Sequence[str], by: Sequence[str]
 ) -> Iterator[tuple[dict[str, object], pd.DataFrame]]:
-    """Rows whose engines have the same factors, and the same levels of `by`."""
+    """Groups of rows whose engines have the same factors and the same levels of `by`."""
     has = rows[list(factors)].notna()
     for _, part in rows.groupby([has[name] for name in factors], sort=False):
         engines: dict[str, object] = {
@@ -180,12 +180,12 @@ def _analysed(
         factors=tuple(chosen),
         numeric=tuple(f for f in asked.numeric if f in chosen),
         log=asked.log if asked.log is not None else bool((rows["value"] > 0).all()),
-        order=asked.order or (None if len(chosen) <= FULL else 2),
+        order=asked.order or (None if len(chosen) <= MAX_FULL_FACTORS else 2),
         tukey=asked.tukey if asked.tukey in chosen else None,
     )
     group = one_group(rows.rename(columns={"value": spec.response}), by, spec)
     others = ", ".join(f for f in varying if f not in chosen)
-    note = f"{others} vary, too, and what they explain is in the residual" if others else ""
+    note = f"{others} vary, too; their effects are in the residual" if others else ""
     return replace(group, note=note)
 
 
@@ -212,7 +212,7 @@ def _stacked(frames: Sequence[pd.DataFrame], columns: Sequence[str]) -> pd.DataF
 
 
 def _pairs(groups: Sequence[Group]) -> pd.DataFrame:
-    """Table `pairs` of a study: PAIRS, each pair of engines in each rate."""
+    """Table `pairs` of a study (PAIRS): each pair of engines for each rate."""
     chosen = [
         replace(
             group,

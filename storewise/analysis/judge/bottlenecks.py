@@ -1,10 +1,10 @@
-"""What limited each step of each trial: client, processors, memory, disk, network, or none of them.
+"""The bottleneck of each step of each trial: client, CPU, memory, disk, network, or none of them.
 
-Every resource of every host is looked at for its utilization and, where that can be seen, its
-saturation (the USE method: Gregg, "Thinking Methodically about Performance", CACM 56(2), 2013;
-*Systems Performance*, 2nd edition, 2020, section 2.5.9). What is over its limit is named with the
-figures that say so. Where nothing is, operations waited for what no host shows: locks, syncs, round
-trips, or too few clients to keep the store busy.
+Every resource of every host is checked for utilization and, if measured, saturation (the USE
+method: Gregg, "Thinking Methodically about Performance", CACM 56(2), 2013; *Systems Performance*,
+2nd edition, 2020, section 2.5.9). Each resource over its limit is named with its figures. If none
+is, operations waited for something that hosts do not report: locks, syncs, round trips, or too few
+clients to keep the store busy.
 """
 
 from __future__ import annotations
@@ -26,28 +26,29 @@ from storewise.analysis.judge.client_bound import bound_warnings, client_bound
 from storewise.analysis.measure.reduction import STEP
 from storewise.analysis.model.tables import Judged, Tables
 
-#: Share of all processors' time over a whole step from which on they were the limit: a mean of 90 %
-#: leaves no second idle for long.
+#: Utilization of all processors over a step from which on they were the limit: with a mean of 90 %
+#: no second is idle for long.
 CPU_BUSY = 0.9
-#: Shares of its processors, of a server that has so many: above the second they are no limit to it.
+#: A server is limited by its own processors if it used such a share of them. More than the upper
+#: bound shows that the processors it was given were not enforced.
 OWN_CPU = (0.9, 1.1)
-#: Share of time with work from which on a disk was the limit by itself.
+#: Share of busy time from which on a disk was the limit by itself.
 DISK_BUSY = 0.9
-#: From here on requests queue: with one server and even services (M/D/1) they take
-#: 1 + u / (2 - 2u) times as long at utilization u, 1.75 times at 60 %. With processors that wait
-#: for disks as much as DISK_WAIT says that is a limit too.
+#: Utilization from which on requests queue: with deterministic service times (M/D/1) they take
+#: 1 + u / (2 - 2u) times as long at utilization u, 1.75 times at 60 %. Together with an iowait of
+#: at least DISK_WAIT this is a limit, too.
 DISK_QUEUES = 0.6
 DISK_WAIT = 0.2
-#: Share of memory in use, page cache not counted.
+#: Share of memory in use, without the page cache.
 MEMORY_FULL = 0.95
-#: Bytes per second to and from swap that are more than leftovers: any lasting paging is saturation.
+#: Bytes per second to and from swap from which on memory is saturated.
 SWAPPING = 2.0**20
-#: Share of the links' speed in one direction; the rest is headers and what a second's mean hides.
+#: Share of the links' speed in one direction; the rest is headers and variation within a second.
 LINK_BUSY = 0.8
-#: Servers that evidence names.
-NAMED = 3
-#: Part of the processors' busy time that a trial's own processes must have had, lest other work
-#: be the limit.
+#: Most servers that evidence names.
+MAX_NAMED = 3
+#: Least share of a host's CPU time that the trial's own processes used; below it, other work was
+#: the limit.
 OWN_SHARE = 0.5
 
 #: Of `host`, from which it is read.
@@ -56,9 +57,9 @@ _METRICS = (
     *("swap_in", "swap_out", "network_received", "network_sent"),
     *("client_cpu", "store_cpu", "router_cpu"),
 )
-#: What follows from these for a host, as fields of `HostUse`.
+#: Fields of `HostUse` that are computed from these metrics.
 _USES = ("cpu", "iowait", "steal", "disk", "memory", "swap", "network", "traffic")
-#: Share of a target rate from which on it was reached.
+#: Share of a target rate from which on it counts as reached.
 REACHED = 0.98
 
 CLIENT = "client"
@@ -71,8 +72,8 @@ DISK = "disk"
 NETWORK = "network"
 NONE = "none seen: waiting"
 UNKNOWN = "unknown"
-#: Which cause comes first where there are several: a client-bound trial tells nothing of its store,
-#: and paging looks like a busy disk.
+#: Priority of causes: a client-bound trial says nothing about its store, and paging looks like a
+#: busy disk.
 ORDER = (CLIENT, SET_RATE, MEMORY, FOREIGN_CPU, SHARED_CPU, CPU, DISK, NETWORK)
 
 COLUMNS = (*STEP, "limited_by", "also", "evidence", "host")
@@ -82,9 +83,9 @@ Key = tuple[str, str, int]
 
 @dataclass(frozen=True, slots=True)
 class HostUse:
-    """What one host was busy with in one step. Shares are of 1 and nan where unknown.
+    """Load of one host in one step. Shares are from 0 to 1, nan if unknown.
 
-    `own_cpu` is the most of all processors' time that the trial's own processes can have had,
+    `own_cpu` is the largest share of CPU time that the trial's own processes can have used,
     `servers` maps each server on it to (cores used, processors it was given), `clients` says
     whether clients ran here; `swap` and `traffic` are in B/s.
     """
@@ -110,12 +111,12 @@ class HostUse:
     @property
     def who(self) -> str:
         """What ran on the host: the names of its servers, or how many if there are many."""
-        many = [f"{len(self.servers)} servers"] if len(self.servers) > NAMED else []
+        many = [f"{len(self.servers)} servers"] if len(self.servers) > MAX_NAMED else []
         return all_of([*(many or sorted(self.servers)), *(["clients"] if self.clients else [])])
 
 
 class Cause(NamedTuple):
-    """One limit that was reached, with the figures, on which host; `share` sorts equal kinds."""
+    """One limit reached on `host`; `evidence` has the figures, `share` sorts equal kinds."""
 
     kind: str
     evidence: str
@@ -141,7 +142,7 @@ def causes(use: HostUse) -> list[Cause]:
             text += f", {_percent(use.steal)} stolen by other virtual machines"
         reached.append(Cause(kind, text, use.host, use.cpu))
     elif not use.shared:
-        # Several on a host are not always held to what they were given.
+        # Servers that share a host are not always limited to the processors they were given.
         for name, (cores, processors) in sorted(use.servers.items()):
             if OWN_CPU[0] * processors <= cores <= OWN_CPU[1] * processors:
                 text = f"{name} used {cores:.2f} cores and was given {processors:g}"
@@ -174,7 +175,7 @@ def limits(tables: Tables) -> Judged:
     steps = tables.throughput
     rated = steps[(steps["measure"] == "operations_per_s") & steps["rate"].notna()]
     for row in rows_of(rated[rated["value"] >= REACHED * rated["rate"]]):
-        text = f"{row.value:,.0f} of {row.rate:,.0f} operations/s that were asked for"
+        text = f"{row.value:,.0f} of the target rate of {row.rate:,.0f} operations/s"
         found.setdefault((row.trial, row.phase, row.step), []).append(Cause(SET_RATE, text))
     uses = host_uses(tables)
     rows = []
@@ -192,14 +193,14 @@ def limits(tables: Tables) -> Judged:
 def _row(
     causes: Sequence[Cause], uses: Sequence[HostUse], seconds: float
 ) -> tuple[str, str, str, str]:
-    """What a step was limited by, what else was over its limit, the figures, and the host."""
+    """`limited_by`, `also`, `evidence` and `host` of a step (COLUMNS)."""
     ranked = sorted(causes, key=lambda c: (ORDER.index(c.kind), -np.nan_to_num(c.share)))
     kinds = list(dict.fromkeys(cause.kind for cause in ranked)) or [UNKNOWN]
     evidence = "; ".join(dict.fromkeys(cause.evidence for cause in ranked))
     host = ranked[0].host if ranked else ""
     seen = [use for use in uses if not math.isnan(use.cpu)]
     if seen and not host:
-        # The nearest to any of its limits.
+        # The host that is nearest to one of its limits.
         near = max(seen, key=lambda use: max(_known(use.cpu, use.disk, use.memory, use.network)))
         host = near.host
         if not ranked:
@@ -209,13 +210,13 @@ def _row(
             kinds, evidence = [NONE], f"the busiest host ({near.who or host}): {words}"
     evidence = evidence or "no figures of any host"
     if seconds < 1:
-        # A second's sample is all there is, and the last one may have been left out.
+        # Hosts are sampled each second, and the last sample may be missing.
         evidence += f"; the step took {seconds:.2g} s only"
     return kinds[0], ", ".join(kinds[1:]), evidence, host
 
 
 def busy_hosts(table: pd.DataFrame) -> list[StudyWarning]:
-    """One warning where other work on the hosts limited a good part of all steps."""
+    """A warning if other work on the hosts limited many steps (`often`)."""
     rows = table[(table["limited_by"] == FOREIGN_CPU) | table["also"].str.contains(FOREIGN_CPU)]
     if not often(len(rows), len(table)):
         return []
@@ -225,14 +226,14 @@ def busy_hosts(table: pd.DataFrame) -> list[StudyWarning]:
             "busy_host",
             "",
             f"{len(rows)} of {len(table)} steps ran on hosts ({all_of(hosts)}) whose processors "
-            "were busy mostly with other work than the trial's",
+            "were mostly busy with work of other processes",
             "keep other work off the hosts (`exclusive` allocation of nodes) and measure again",
         )
     ]
 
 
 def _host_facts(parts: Sequence[Part]) -> pd.DataFrame:
-    """What each host has, as the jobs on it recorded, by its name; nan where it is not known."""
+    """The hardware of each host by its name, as its jobs recorded it; nan if unknown."""
     hosts = [part.conditions.get("host") for part in parts]
     named = {str(h["name"]): h for h in hosts if isinstance(h, Mapping) and h.get("name")}
     columns = ["cpus", "memory_bytes", "link_mbit"]
@@ -241,7 +242,7 @@ def _host_facts(parts: Sequence[Part]) -> pd.DataFrame:
 
 
 def host_uses(tables: Tables) -> dict[Key, list[HostUse]]:
-    """What every host of a trial was busy with, by trial, phase and step."""
+    """The load of every host of a trial, by trial, phase and step."""
     trials = {row["trial"]: row for row in records(tables.trials)}
     load = tables.host[tables.host["phase"] != SESSION]
     of_node = load["node"] != ""
@@ -294,7 +295,7 @@ def _means(load: pd.DataFrame, facts: pd.DataFrame) -> pd.DataFrame:
 
 
 def _client_cores(mean: Mapping[str, float], trial: Mapping[str, Any], hosts: int) -> float:
-    """The cores that clients and routers used on a host, at most; `hosts` have clients."""
+    """Upper bound of the cores that clients and routers used on a host, of `hosts` with clients."""
     counts = [trial.get(name) for name in ("workers", "processes")]
     workers, processes = (1 if missing(n) else int(n or 1) for n in counts)
     cores = mean["client_cpu"] * math.ceil(workers / max(1, hosts)) * processes
@@ -305,5 +306,5 @@ def _client_cores(mean: Mapping[str, float], trial: Mapping[str, Any], hosts: in
 
 
 def _known(*values: float) -> list[float]:
-    # Asked a hundred thousand times of large studies: NumPy takes ten times as long for two values.
+    # Called 100,000 times in large studies: NumPy takes ten times as long for two values.
     return [value for value in values if not math.isnan(value)]

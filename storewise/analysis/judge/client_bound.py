@@ -1,4 +1,4 @@
-"""Whether the client was the limit: then a figure says more about it than about the store.
+"""Steps limited by the client: their figures say more about the client than about the store.
 
 A step is *client-bound* when a client process of a store outside it used at least 0.9 of a core,
 the rate reached at least 0.8 of the null engine's at the same topology (the client's own ceiling),
@@ -20,8 +20,8 @@ from storewise.analysis.model.tables import Tables
 BUSY_CLIENT = 0.9
 NEAR_CEILING = 0.8
 OWN_WORK = 0.1
-#: Share of a store's steps from which on that is an alarm; fewer may be chance.
-MOSTLY = 0.75
+#: Share of client-bound steps of a store from which on there is a warning; fewer may be chance.
+WARNING_SHARE = 0.75
 
 
 def client_bound(tables: Tables) -> pd.DataFrame:
@@ -34,12 +34,12 @@ def client_bound(tables: Tables) -> pd.DataFrame:
     busy = tables.host.merge(trials, on="trial")
     busy = busy[(busy["metric"] == "client_cpu") & (busy["mean"] >= BUSY_CLIENT)]
     busy = busy[(busy["engine"] != CEILING) & ~busy["engine"].map(embedded).astype(bool)]
-    # The files store nothing either, when a study loads.
+    # Engine `files` does not store anything in a load either.
     rates = tables.throughput.merge(trials, on="trial")
     rates = rates[rates["rate"].isna() & ~rates["engine"].isin([CEILING, BASELINE])]
     own = rates[(rates["measure"] == "client_share") & (rates["value"] >= OWN_WORK)]
     near = _near_ceiling(rates[rates["measure"] == "operations_per_s"], tables)
-    nobody = f"of the rate of no store at all ({title(CEILING)})"
+    nobody = f"of the client's ceiling ({title(CEILING)})"
     found = [
         busy.assign(reason=[f"a client process used {x:.2f} of a core" for x in busy["mean"]]),
         near.assign(
@@ -62,7 +62,7 @@ def _near_ceiling(rates: pd.DataFrame, tables: Tables) -> pd.DataFrame:
 
 
 def bound_warnings(bound: pd.DataFrame, tables: Tables) -> list[StudyWarning]:
-    """One warning for the phases of which the client limited most of a store's steps."""
+    """One warning for all phases in which the client limited most of a store's steps."""
     if bound.empty:
         return []
     steps = tables.throughput.merge(tables.trials[["trial", "engine"]], on="trial")
@@ -72,15 +72,15 @@ def bound_warnings(bound: pd.DataFrame, tables: Tables) -> list[StudyWarning]:
         return every.groupby(["engine", "phase"]).size()
 
     share = (count(bound) / count(steps)).dropna()
-    names = [f"{title(engine)} ({phase})" for engine, phase in share.index[share >= MOSTLY]]
+    names = [f"{title(engine)} ({phase})" for engine, phase in share.index[share >= WARNING_SHARE]]
     if not names:
         return []
     return [
         StudyWarning(
             "client_bound",
             "",
-            f"the client was the limit of most steps of {all_of(names)}, the first time because "
+            f"the client limited most steps of {all_of(names)}; first case: "
             f"{bound['reason'].iloc[0]}",
-            "the stores may do more than their figures say: use more processes or workers",
+            "the stores may be faster than their figures: use more processes or workers",
         )
     ]

@@ -1,10 +1,9 @@
-"""Which rates a phase is judged by, and which of its steps tell how stores compare.
+"""The rates that a phase is judged by, and the steps at which stores can be compared.
 
 A load is judged by its documents, any other phase by its operations. An open loop's throughput is
-the rate that it was set to, so such steps rank no store; the answers of searches do, whose steps
-differ between repeats. Steps that differ in their work (another distribution, another number of
-operations, a slowed node) are compared with their like only; how many clients reach the most is a
-store's own affair.
+its target rate, so such steps rank no store; the result of a search does, but its steps differ
+between repeats. Steps are compared only if they do the same work (distribution, number of
+operations, slowed nodes); the number of clients may differ: each store has its own best one.
 """
 
 from __future__ import annotations
@@ -26,18 +25,18 @@ from storewise.analysis.model.tables import Tables
 LOAD_RATES = ("documents_per_s", "insert_documents_per_s")
 LOAD_RATE = LOAD_RATES[0]
 OTHER_RATE = "operations_per_s"
-#: Column with what is particular about a row's step, in words.
+#: Column that describes how a row's step differs from others, in words.
 WITH = "with"
 
 
 def loads(table: pd.DataFrame) -> set[str]:
-    """The phases that load, by the measures that only these have."""
+    """The phases that load, recognized by measures that only loads have."""
     rows = table["measure"].isin([LOAD_RATES[1], "parse_share"])
     return set(map(str, table.loc[rows, "phase"]))
 
 
 def set_rates(tables: Tables) -> set[tuple[str, int]]:
-    """(phase, step) whose rate the study, or a search of it, has set."""
+    """The (phase, step) pairs with a target rate, set by the study or by a search."""
     steps = tables.steps
     rated = steps[steps["rate"].notna() | steps["phase"].isin(tables.searched)]
     return {(str(p), int(s)) for p, s in zip(rated["phase"], rated["step"], strict=True)}
@@ -46,7 +45,7 @@ def set_rates(tables: Tables) -> set[tuple[str, int]]:
 def at_steps(
     rows: pd.DataFrame, steps: Collection[Any], keys: Sequence[str] = ("phase", "step")
 ) -> NDArray[np.bool_]:
-    """Of each row whether it is of one of these steps, which are named by `keys`."""
+    """A mask of the rows of these steps, which are identified by the columns `keys`."""
     places = rows[list(keys)].itertuples(index=False, name=None)
     return np.array([place in steps for place in places], dtype=bool)
 
@@ -54,21 +53,21 @@ def at_steps(
 def of_rates(
     rows: pd.DataFrame, loading: Collection[str], load_rates: Sequence[str] = LOAD_RATES
 ) -> pd.Series:
-    """Of each row whether its measure is a rate that its phase is judged by."""
+    """A mask of the rows whose measure is a rate that their phase is judged by."""
     load = rows["phase"].isin(loading)
     return (load & rows["measure"].isin(load_rates)) | (~load & (rows["measure"] == OTHER_RATE))
 
 
 def headline_rates(tables: Tables, table: pd.DataFrame) -> pd.DataFrame:
-    """The rows of a table with the one rate of each phase, without steps whose rate was set."""
+    """The rows with each phase's main rate, without steps that had a target rate."""
     rates = table[of_rates(table, loads(tables.throughput), [LOAD_RATE])]
     return rates[~at_steps(rates, set_rates(tables))]
 
 
 def closed_steps(rows: pd.DataFrame) -> pd.DataFrame:
-    """Of rows of one phase (a summary's) those of closed loops that had the same work.
+    """The rows of one phase (of a summary) from closed loops with the same work.
 
-    That is what the fastest store was fastest at. Column WITH has what tells the steps apart.
+    The work is that of the fastest store's step. Column WITH describes what distinguishes it.
     """
     kept = rows[rows["rate"].isna()]
     if kept.empty:
@@ -107,8 +106,8 @@ def sentences(tables: Tables) -> Iterator[str]:
     paced = open_phases(tables.steps) - tables.searched
     if quiet := [f"phase {phase}" for phase in sorted(paced)]:
         yield (
-            f"Of {all_of(quiet)} nothing is said here: the rates were set by the study; how long "
-            "operations took at each is in the table and figures of steps."
+            f"{all_of(quiet)}: not ranked, because the study set the rates; the table and figures "
+            "of steps show the latency at each rate."
         )
     found = tables.measures[tables.measures["measure"] == HIGHEST]
     for phase in sorted(tables.searched):
@@ -119,6 +118,6 @@ def sentences(tables: Tables) -> Iterator[str]:
             if engine != CEILING and not has.all():
                 yield (
                     f"Phase {phase}: searches in {(~has).sum()} of {len(has)} trials of "
-                    f"{title(str(engine))} found no rate that met their limit; what is said of its "
-                    "highest rate is without them."
+                    f"{title(str(engine))} found no rate that met their limit; its highest rate is "
+                    "a mean without them."
                 )

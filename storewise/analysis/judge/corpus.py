@@ -1,9 +1,9 @@
 """How many documents the full corpus has, estimated from what a study loaded.
 
-The corpus is what the study names (key `corpus`), in bytes of text and in files, or all that its
-inputs were a sample of; else the inputs are all there is, and nothing is extrapolated. Its
-documents follow from its text, for that is what a document is a share of; files differ in size more
-than documents do.
+The corpus is given by the study (key `corpus`, in bytes of text and in files) or is the list of
+files that the inputs were sampled from; otherwise the inputs are the corpus, and nothing is
+extrapolated. The number of documents is estimated from bytes of text, because files differ in size
+more than documents do.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from storewise.analysis.model.tables import Tables
 from storewise.study.prices import Corpus
 
 VOLUME = "volume"
-#: The corpus as a multiple of what was loaded beyond which a figure is called extrapolated. A
-#: judgement: over two powers of ten indexes get a level more and caches no longer hold them.
-FAR = 100.0
+#: Ratio of the corpus to the loaded documents above which there is a warning. A judgement: over two
+#: powers of ten indexes get a level more and no longer fit into caches.
+MAX_EXTRAPOLATION = 100.0
 
 
 @dataclass(frozen=True, slots=True)
 class FullSize:
-    """Numbers of documents: of the corpus, and the largest that one trial loaded."""
+    """Number of documents of the corpus, and the largest number that one trial loaded."""
 
     documents: float
     loaded: float
 
 
 def corpus_of(study: Mapping[str, Any]) -> Corpus | None:
-    """The corpus that a stored study names; None where it names none, or none that is valid."""
+    """The corpus of a stored study (key `corpus`); None if it has none or an invalid one."""
     try:
         return Corpus.model_validate(study.get("corpus"))
     except ValidationError:
@@ -44,7 +44,7 @@ def corpus_of(study: Mapping[str, Any]) -> Corpus | None:
 
 
 def files_of_corpus(tables: Tables) -> int | None:
-    """The input files of the full corpus; None where they are those that were loaded."""
+    """The number of files of the full corpus; None if all of them were loaded."""
     if not has_inputs(tables.results.study):
         return None
     corpus, inputs = corpus_of(tables.results.study), tables.results.inputs
@@ -56,8 +56,8 @@ def files_of_corpus(tables: Tables) -> int | None:
 def full_size(measures: pd.DataFrame, results: Results) -> FullSize | None:
     """The corpus in documents; None if all of it was loaded, or the study loaded no texts.
 
-    `measures` are those of whole steps. Without the size of any store's text the corpus's files
-    have as many documents as those of the inputs.
+    `measures` are those of whole steps. If no trial has the size of its text, the corpus is taken
+    to have as many documents per file as the inputs.
     """
     loaded = measures.loc[measures["measure"] == "documents", "value"].max()
     if not has_inputs(results.study) or not loaded > 0:
@@ -82,14 +82,14 @@ def text_per_document(measures: pd.DataFrame) -> float:
 
 
 def corpus_warnings(full: FullSize) -> Iterator[StudyWarning]:
-    """That the corpus is far beyond what was loaded."""
-    if full.documents > FAR * full.loaded:
+    """A warning if the corpus is more than MAX_EXTRAPOLATION times what was loaded."""
+    if full.documents > MAX_EXTRAPOLATION * full.loaded:
         yield StudyWarning(
             "extrapolated",
             "",
             f"the full corpus has about {full.documents:.3g} documents, "
             f"{full.documents / full.loaded:.2g} times the {full.loaded:,.0f} that were loaded at "
-            "most: what is said of its size, cost and time is extrapolated",
-            "measure larger volumes (factor `volume`, or more inputs), which shows whether rates "
-            "and bytes per document stay what they are",
+            "most: its size, cost and time are extrapolated",
+            "measure larger volumes (factor `volume`, or more inputs) to see whether rates and "
+            "bytes per document stay the same",
         )

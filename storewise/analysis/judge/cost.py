@@ -1,12 +1,12 @@
-"""What it costs to load, to read and to keep: rows of trials as in `measures`.
+"""Costs of loading, reading and storage: rows of trials as in `measures`.
 
 A host is paid for as long as a phase lasts, whatever it does. So hours per million operations are
 hosts / rate; a cost per million is Jim Gray's price over performance (the "$/tps" of Anon et al.,
-Datamation 31(7), 1985) per operation. The full corpus takes what its documents take at the rate and
-the size per document that the trial had: all that is said of it is extrapolated.
+Datamation 31(7), 1985) per operation. Figures of the full corpus are extrapolated with the trial's
+rate and size per document.
 
-Rates that the study or a search of it has set say nothing of a store's cost, and of a database
-that was there already nobody knows the hosts: both are left out.
+Steps with a target rate are left out, because that rate is not the store's; so are existing
+databases (engine ``sql``), because their hosts are unknown.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from storewise.study.prices import Prices
 
 MILLION = 1e6
 HOUR = 3600.0
-#: Bytes of what `gb_month` is the price of.
+#: Bytes of a GB, the unit of the price `gb_month`.
 GB = 1e9
 MONTHS = 12
 
@@ -48,9 +48,9 @@ MONTHS = 12
 def costs(measures: pd.DataFrame, results: Results) -> tuple[pd.DataFrame, list[StudyWarning]]:
     """Rows of `measures` about costs, and warnings about them.
 
-    HOSTS that a phase used, HOURS and MONEY per million of documents loaded or of operations;
-    CORPUS_HOURS to load the full corpus, CORPUS_BYTES of all its replicas, CORPUS_MONEY a year for
-    these. Money where there are prices.
+    HOSTS of a phase; HOURS and MONEY per million documents loaded or operations; CORPUS_HOURS to
+    load the full corpus; CORPUS_BYTES of all its replicas, and CORPUS_MONEY for their storage per
+    year. There is money only if the study has prices.
     """
     whole = measures[(measures["operation"] == ALL) & (measures["value"] > 0)]
     trials = results.trials
@@ -101,11 +101,10 @@ def hosts_paid(
 ) -> tuple[Sequence[str], Sequence[str]]:
     """The hosts of servers and of clients to be paid for a trial, each as often as it is paid.
 
-    `servers` has the host of each server, `clients` those of the workers, of which there are
-    `workers`. Where all of them ran on a single host (a test on one machine) each is paid as if it
-    had its own, for that is what is deployed. Else hosts are paid, not jobs: those that had
-    several once, those of servers and clients both as servers'. `one_job` says that all workers
-    were one job (`embedded: one_host`) and need one host wherever they run.
+    `servers` has the host of each server, `clients` the hosts of the `workers` workers. If all ran
+    on a single host (a test on one machine), each job is paid as if it had its own host, as it
+    would be deployed. Otherwise each host is paid once, as a server if it ran one. `one_job`: all
+    workers were one job (`embedded: one_host`) and need one host wherever they run.
     """
     nodes, others = list(dict.fromkeys(servers)), sorted(set(clients))
     if one_job:
@@ -117,12 +116,12 @@ def hosts_paid(
 
 
 def paid_hosts(phases: pd.DataFrame, results: Results, prices: Prices | None) -> pd.DataFrame:
-    """The hosts of each trial's phases: trial, phase, hosts (how many there were), paid (for how
-    many is paid: `hosts_paid`), price_hour (of all these; 0 without prices)."""
+    """Columns trial, phase, hosts (how many were used), paid (how many are paid: `hosts_paid`) and
+    price_hour (of all paid hosts; 0 without prices)."""
     kinds = _instances(results)
     servers: dict[str, list[str]] = {}
     for row in rows_of(results.measured.nodes):
-        # A server whose part is missing ran somewhere; alone on its host is all that can be said.
+        # A server without a part counts as one host of its own.
         host = f"({row.node})" if missing(row.host) else str(row.host)
         servers.setdefault(str(row.trial), []).append(host)
     load = results.measured.host
@@ -162,22 +161,21 @@ def _instances(results: Results) -> dict[tuple[str, str], tuple[str, Literal["on
 
 
 def _prices(results: Results) -> tuple[Prices | None, list[StudyWarning]]:
-    """The prices that say something of these hosts: the study's own, or those of the instances
-    that were used."""
+    """The prices that apply to these hosts: the study's own, or those of the used instances."""
     stored = results.study.get("prices")
     if not stored:
         return None, []
-    remedy = "mend `prices` in the study or in config/prices.yaml and run `snakemake report` with "
+    remedy = "fix `prices` in the study or in config/prices.yaml and run `snakemake report` with "
     remedy += "the study's file; nothing is measured again"
     try:
         prices = Prices.model_validate(stored)
     except ValidationError as error:
         first = error.errors()[0]
         problem = f"prices.{'.'.join(map(str, first['loc']))} of the results: {first['msg']}"
-        text = f"{problem}; costs are told in hours of hosts only"
+        text = f"{problem}; costs are in host hours only"
         return None, [StudyWarning("no_prices", "", text, remedy)]
     kinds = set(_instances(results).values())
     lacking = sorted({kind for kind, price in kinds if not prices.knows(kind, price)})
-    text = f"no prices of {all_of(lacking)}: they cost `node_hour` or `client_hour`"
+    text = f"no prices for {all_of(lacking)}: `node_hour` or `client_hour` is used"
     warnings = [StudyWarning("no_prices", "", text, remedy)] if lacking else []
     return (prices, warnings) if prices.by_study or kinds else (None, [])

@@ -1,4 +1,4 @@
-"""The Universal Scalability Law of a study: one fit per curve that its rates make.
+"""The Universal Scalability Law fitted to each curve of a study's rates.
 
 A curve is a rate over the levels of one resource (RESOURCES, or the clients of a phase's steps),
 per engine and with all other factors fixed. Curves of fewer levels than the law needs have a row
@@ -24,9 +24,9 @@ from storewise.analysis.model.columns import ALL, OTHER
 from storewise.analysis.model.tables import Judged, Tables
 from storewise.analysis.stats.usl import FITTED, fit, not_fitted
 
-#: Factors that are counts of what works at once.
+#: Factors that count parallel units.
 RESOURCES = ("nodes", "workers", "processes", "threads", "node_threads")
-#: Of steps: client threads of all workers together.
+#: Level of steps: client threads of all workers.
 CLIENTS = "clients"
 COLUMNS = (
     *("phase", "step", "measure", "unit", "factor", "levels", "lowest", "highest"),
@@ -38,8 +38,8 @@ COLUMNS = (
 def usl(tables: Tables) -> Judged:
     """Table `usl`: factors (that of the curve empty), then COLUMNS.
 
-    `reason` says why there is no fit (`stats.usl.fit`). Engine `null` has curves, too: those of the
-    clients alone.
+    `reason` says why there is no fit (`stats.usl.fit`). Engine `null` has curves, too: the
+    scalability of the clients.
     """
     factors = list(tables.results.factors)
     rows = [*_of_factors(tables, factors), *_of_clients(tables, factors)]
@@ -63,7 +63,7 @@ def _of_clients(tables: Tables, factors: list[str]) -> Iterable[dict[str, Any]]:
     rates = rates[~at_steps(rates, set_rates(tables))]
     keys = [*factors, "phase", "planned", OTHER, "measure", "unit"]
     for levels, group in grouped(rates, keys):
-        # Several steps with the same clients differ in nothing that is known: the first counts.
+        # Of several steps with equal clients the first counts.
         group = group.drop_duplicates(CLIENTS)
         if len(group) > 1:
             named = dict(zip(keys, levels, strict=True))

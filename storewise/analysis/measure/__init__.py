@@ -1,1 +1,1 @@
-"""The figures of a study: rates, times, sizes, loads."""
+"""The figures of a study: rates, latencies, sizes, load of hosts."""

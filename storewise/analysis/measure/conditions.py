@@ -15,8 +15,7 @@ from storewise.analysis.model.tables import Tables
 
 
 def conditions(tables: Tables) -> dict[str, list[str]]:
-    """Terms and their values; where trials differ, all values that there were. What is not known is
-    left out."""
+    """Condition -> its distinct values over all trials; unknown ones are left out."""
     study = tables.results.study
     measured = [p for p in tables.results.parts if p.worker is not None or p.node is not None]
 
@@ -76,7 +75,7 @@ def _settings(study: Mapping[str, Any]) -> list[str]:
 
 
 def _consistency(trials: pd.DataFrame) -> list[str]:
-    """What each level promises that was measured."""
+    """The guarantees of each consistency level that was measured."""
     if "consistency" not in trials:
         return []
     pairs = sorted(set(zip(trials["engine"], trials["consistency"], strict=True)))
@@ -88,7 +87,7 @@ def _versions(parts: Sequence[Part]) -> list[str]:
     by_name: dict[str, set[str]] = {}
     for part in parts:
         for name, version in part_versions(part):
-            # A server's version names its product already.
+            # A server's version includes its product's name.
             known = "server" if name.startswith("server of") else name
             by_name.setdefault(known, set()).add(version)
     return [f"{name} {', '.join(sorted(versions))}" for name, versions in sorted(by_name.items())]
@@ -99,4 +98,4 @@ def _inputs(tables: Tables) -> list[str]:
     if total is None:
         return []
     documents = f", {total.documents:,} documents" if total.documents is not None else ""
-    return [f"{total.files:,} files, {binary(total.bytes)} as they lie on disk{documents}"]
+    return [f"{total.files:,} files, {binary(total.bytes)} on disk{documents}"]

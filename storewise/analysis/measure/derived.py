@@ -1,5 +1,5 @@
-"""Figures of trials that follow from other figures: speed-up, what a search found, when loading
-pays. Rows as in `measures`, so that they have means over repeats as all others.
+"""Derived figures of trials: efficiency, the highest rate of a search, when loading pays.
+The rows are as in `measures`, so that means over repeats are computed as for all figures.
 
 *Efficiency* at level n of a resource is the rate there over that of the same round at the lowest
 level m, over n / m (Jain, *The Art of Computer Systems Performance Analysis*, 1991).
@@ -40,11 +40,10 @@ from storewise.analysis.model.columns import (
 )
 from storewise.analysis.model.results import Results
 
-#: Numbers that are no resource: nobody expects four times the data to be loaded at four times the
-#: rate.
+#: Numeric factors that are no resource: more of them is not expected to raise the rate.
 NO_RESOURCES = frozenset({"volume", "replicas"})
 
-#: What a load has, and how long it took, and the start of servers.
+#: Measures for the time of a load, including the start of servers.
 _LOAD = ("documents", "duration", SETUP)
 
 
@@ -61,7 +60,7 @@ def numeric_factors(table: pd.DataFrame, factors: Sequence[str]) -> list[str]:
 
 
 def efficiencies(measures: pd.DataFrame, results: Results) -> pd.DataFrame:
-    """Of the rate of each phase, for each numeric factor and its levels but the lowest."""
+    """The efficiency of each phase's rate at each level but the lowest of each numeric factor."""
     factors = list(results.factors)
     rates = measures[(measures["operation"] == ALL) & measures["rate"].isna()]
     loading = set(rates.loc[rates["measure"].isin(LOAD_MEASURES), "phase"])
@@ -87,8 +86,8 @@ def efficiencies(measures: pd.DataFrame, results: Results) -> pd.DataFrame:
 
 
 def highest_rates(measures: pd.DataFrame, results: Results) -> pd.DataFrame:
-    """The rates that searches found, with their limit in OTHER; trials without an answer have
-    none."""
+    """The highest rates that searches found, with their limit in OTHER; a trial whose search found
+    none has no row."""
     rows = [
         {
             "trial": part.trial,
@@ -108,8 +107,8 @@ def highest_rates(measures: pd.DataFrame, results: Results) -> pd.DataFrame:
 
 
 def pays(measures: pd.DataFrame, results: Results) -> pd.DataFrame:
-    """From how many questions on loading pays (inf: never). Empty if the study lacks the engine
-    ``files``."""
+    """The number of questions from which on loading pays (inf: never). Empty if the study lacks
+    the engine ``files``."""
     if BASELINE not in set(results.trials.get("engine", ())):
         return measures.iloc[:0]
     factors = list(results.factors)

@@ -1,4 +1,4 @@
-"""What clients, servers and their hosts were busy with, and how fast the hosts were before."""
+"""Load of clients, servers and their hosts, and how fast the hosts were before the trial."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from storewise.analysis.files.parts import SESSION
 from storewise.analysis.measure.reduction import STEP, Reduction
 from storewise.metrics.schema import METRICS
 
-#: How many times slower or faster than its median a canary is that tells of another machine. By
-#: chance a disk's may spread by a quarter.
-UNSTEADY = 2.0
+#: Ratio of a canary to its median, up or down, from which on the host was not equally fast. By
+#: chance a disk's canary may vary by a quarter.
+MAX_CANARY_RATIO = 2.0
 
 _UNITS = {**METRICS, **dict.fromkeys(("client_cpu", "store_cpu", "router_cpu"), "cores")}
 COLUMNS = [*STEP, "host", "node", "metric", "mean", "max", "unit"]
@@ -22,9 +22,9 @@ def host_load(samples: Reduction) -> pd.DataFrame:
 
     Host figures are weighted with the length of their samples. ``client_cpu`` is in cores and of
     the busiest process, ``store_cpu`` (of embedded stores) and ``router_cpu`` in cores and of all
-    workers, memory of processes is summed. `node` is empty but for what servers used themselves.
-    ``canary_*`` are what the trial's first job on a host found, of servers in phase "session":
-    their directories may lie on other disks than those of clients.
+    workers, memory of processes is summed. `node` is set only for figures of a server's processes.
+    ``canary_*`` were measured by the trial's first job on a host; those of servers are in phase
+    "session", because servers may use other disks than clients.
     """
     canary = "trial, phase, step, host, '' AS node, metric, value AS mean, value AS max"
     table = samples.table(
@@ -36,27 +36,27 @@ def host_load(samples: Reduction) -> pd.DataFrame:
 
 
 def cpu(samples: Reduction) -> pd.DataFrame:
-    """What each host did each second: trial, phase, step, host, second; user, system, iowait, steal
-    and disk_busy in %, disk and network in B/s (empty where not measured)."""
+    """The load of each host in each second: trial, phase, step, host, second; user, system, iowait,
+    steal and disk_busy in %, disk and network in B/s (empty if not measured)."""
     return samples.table("FROM cpu ORDER BY trial, phase, step, host, second")
 
 
 def canary_warnings(table: pd.DataFrame) -> list[StudyWarning]:
-    """One warning where the machine was often much faster or slower than usual."""
+    """One warning if a canary was often far from its median (MAX_CANARY_RATIO)."""
     canary = table[table["metric"].str.startswith("canary_")]
     texts = []
     for (metric, nodes), group in canary.groupby(["metric", canary["phase"] == SESSION]):
         ratios = group["mean"] / group["mean"].median()
-        off = int(((ratios < 1 / UNSTEADY) | (ratios > UNSTEADY)).sum())
+        off = int(((ratios < 1 / MAX_CANARY_RATIO) | (ratios > MAX_CANARY_RATIO)).sum())
         if often(off, len(group)):
             slow, fast = group["mean"].min(), group["mean"].max()
             who = "nodes" if nodes else "clients"
             texts.append(
                 f"{metric} of hosts with {who} from {slow:,.3g} to {fast:,.3g} "
                 f"{group['unit'].iloc[0]}, {off} of {len(group)} times off its median by a factor "
-                f"of {UNSTEADY:g}"
+                f"of {MAX_CANARY_RATIO:g}"
             )
     if not texts:
         return []
-    text = f"the machine was not equally fast before all trials: {'; '.join(texts)}"
-    return [StudyWarning("unsteady_host", "", text, "keep other work off it, and measure again")]
+    text = f"hosts were not equally fast before all trials: {'; '.join(texts)}"
+    return [StudyWarning("unsteady_host", "", text, "keep other work off them and measure again")]

@@ -21,11 +21,11 @@ def histograms(
     logs: Sequence[HdrLog],
     totals: Mapping[tuple[str, str], Mapping[str, str]] | None = None,
 ) -> tuple[dict[Key, SparseHistogram], list[StudyWarning]]:
-    """Merged histograms of each operation, and the same for each node that is known by name.
+    """Merged histograms of each operation, and of each operation and named node.
 
-    `totals` are the sums of the logs of a trial and phase where they are known: payloads by tag. A
-    log that cannot be read leaves its whole phase out, with a warning; so does one that is missing
-    (`parts.missing_parts` warns).
+    `totals` maps (trial, phase) to the stored sums of its logs (payloads by tag). A phase with an
+    unreadable log is left out, with a warning; so is one with a missing log (`parts.missing_parts`
+    warns).
     """
     whole = whole_phases(parts)
     workers = Counter((part.trial, part.phase) for part in parts)
@@ -55,14 +55,14 @@ def histograms(
 
 
 def counted_tag(text: str) -> bool:
-    """Whether a tag is of operations that count; raises ValueError for a foreign one."""
+    """Whether a tag is of operations that count; raises ValueError for an unknown tag."""
     tag = Tag.parse(text)
     return not (tag.failed or tag.warmup)
 
 
 def figures(histogram: SparseHistogram, wanted: Mapping[str, float | None]) -> dict[str, float]:
-    """Percentiles of a histogram, and its mean where None is wanted, in s by name; none of an empty
-    one."""
+    """Name -> percentile in s (the mean if the wanted percentile is None); empty for an empty
+    histogram."""
     if not histogram.get_total_count():
         return {}
     values = percentiles(histogram, [p for p in wanted.values() if p is not None])

@@ -1,11 +1,11 @@
-"""Everything that trials measured, as one long table: `COLUMNS`.
+"""All figures of trials as one long table: `COLUMNS`.
 
 A row is one figure of one trial, phase, step and operation ("all" of a step as a whole). Counts of
 operations behind a figure are in `count`. Times are read from histograms that were added over
 workers, processes and threads, for percentiles cannot be averaged (Tene's HdrHistogram); warm-up
-and failed operations are not in them. *Service time* runs from the start of an operation,
-*response time* from its intended start, so that only the latter tells what a client at a fixed rate
-waits. A percentile is told from ten operations above it on: p99 from 1,000.
+and failed operations are left out. *Service time* runs from the start of an operation, *response
+time* from its intended start, so that only response time shows how long a client at a fixed rate
+waits. A percentile is given only if ten operations lie above it: p99 from 1,000 operations.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from storewise.analysis.model.results import Key
 from storewise.metrics.hdr import SparseHistogram, percentiles
 
 COLUMNS = ["trial", *KEY, "value", "unit", "count"]
-#: Percentiles of times; a maximum and a median are told of any number of operations.
+#: Percentiles of times; maximum and median are given for any number of operations.
 PERCENTILES = {"p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0, "p99.9": 99.9, "p99.99": 99.99}
-#: Operations that must lie above a percentile for it to be told.
+#: Least number of operations above a percentile for it to be given.
 _ABOVE = 10
 
 
-#: What changes a store is no question.
+#: Operations that change a store and so are no question.
 _CHANGES = ("add", "insert", "update", "delete", "finish")
 
 
@@ -45,7 +45,7 @@ def measures(
     """The figures of some trials: COLUMNS.
 
     `throughput`, `storage` and `sessions` are the tables of these names, `histograms` those of
-    `latency.histograms`, `clients` those that wait for their answers at once (1 if missing).
+    `latency.histograms`, `clients` the number of concurrent clients of a step (default 1).
     """
     each = samples.table("FROM step_measures WHERE operation <> 'all' OR measure = 'served'")
     means = samples.table("SELECT *, 'mean_service_time' AS measure FROM mean_times")
@@ -65,7 +65,7 @@ def measures(
         ],
     )
     table = table.reindex(columns=COLUMNS)
-    # A rate is of as many operations as have a time.
+    # The count of a rate is the number of timed operations.
     ended = table[(table["operation"] == ALL) & (table["measure"] == "service_p50")]
     counts = ended.set_index(STEP)["count"]
     rated = (table["operation"] == ALL) & table["measure"].isin(
@@ -78,8 +78,8 @@ def measures(
 
 
 def question_times(samples: Reduction, clients: Mapping[StepKey, int]) -> pd.DataFrame:
-    """Time of a question in s, in phases after the load: the mean service time of what ended after
-    the warm-up, over the `clients` that asked at once."""
+    """Time of a question in s, in phases after the load: the mean service time after the warm-up
+    divided by the number of concurrent `clients`."""
     table = samples.table(
         "SELECT trial, phase, step, operation, seconds AS value FROM mean_times_after_warmup "
         "WHERE seconds > 0 AND phase NOT IN (SELECT phase FROM loads)"
@@ -91,7 +91,7 @@ def question_times(samples: Reduction, clients: Mapping[StepKey, int]) -> pd.Dat
 
 
 def _times(histograms: Mapping[Key, SparseHistogram]) -> Iterator[tuple[object, ...]]:
-    """Rows of COLUMNS in s, of each operation and of all together."""
+    """Rows of COLUMNS in s, for each operation and for all operations."""
     whole: dict[tuple[str, str, int, str], list[SparseHistogram]] = {}
     for (trial, phase, step, operation, owner, time), one in histograms.items():
         if not owner:
@@ -110,7 +110,7 @@ def _rows(
     count = one.get_total_count()
     if not count:
         return
-    # What rounding leaves of 1 - 0.999 must not refuse exactly ten.
+    # The rounding error of 1 - 0.999 must not reject exactly ten.
     told = {
         name: percentile
         for name, percentile in PERCENTILES.items()
@@ -123,6 +123,6 @@ def _rows(
 
 
 def with_steps(table: pd.DataFrame, parameters: pd.DataFrame) -> pd.DataFrame:
-    """Rows of trials with what their steps were: `steps.PARAMETERS` and OTHER, missing where a
-    phase has one step only."""
+    """Rows of trials with the columns `steps.PARAMETERS` and OTHER of their steps; missing if a
+    phase has a single step."""
     return table.merge(parameters, on=STEP, how="left")

@@ -1,8 +1,8 @@
-"""Nodes that differ: what clients saw of each owner of documents, and what its host did meanwhile.
+"""Figures per server node: clients' operations by the node that owns the document, and host load.
 
-Operations and times come from the clients' Hdr logs, whose intervals carry the owner; the nodes'
-own figures from their samplers, given to the same steps by Unix time (`node_load.node_samples`), so
-that both are about the same time. A step in which nodes were slowed, or one was killed, says so.
+Operations and latencies come from the clients' Hdr logs, whose intervals name the owner. The load
+comes from the nodes' samplers, assigned to the same steps by Unix time. Steps with slowed or killed
+nodes are marked.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from storewise.metrics.hdr import SparseHistogram, bucket_indexes
 from storewise.metrics.outages import common, longest
 from storewise.workloads.faults import OWN_FIELDS, Slow
 
-#: Share of operations beyond this, ms, where a phase names no `limit_ms`.
+#: Default of `limit_ms`, the service time above which operations are counted as `over_limit`.
 LIMIT_MS = 5.0
 #: Percentiles of a time, and its mean.
 TIMES: Mapping[str, float | None] = {"mean": None, "p50": 50.0, "p95": 95.0, "p99": 99.0}
-#: Of a node's own processes and of its host: means over the step.
+#: Metrics of a node's own processes and of its host: means over the step.
 LOAD = (
     *("store_cpu", "cpu_user", "cpu_system", "cpu_iowait", "disk_read", "disk_write"),
     *("disk_busy", "network_received", "network_sent", "loopback"),
@@ -40,8 +40,8 @@ COLUMNS += ["limit_ms", "over_limit", *LOAD]
 
 
 def step_conditions(parts: Iterable[Part], samples: Reduction) -> pd.DataFrame:
-    """What was done to nodes in each step: trial, phase, step, slow (in words, empty for none),
-    slowed_nodes (their number), names (with commas), crash (whether one was killed), limit_ms."""
+    """The faults of each step: trial, phase, step, slow (in words, empty if none), slowed_nodes
+    (their number), names (comma-separated), crash (whether a node was killed), limit_ms."""
     slowed = samples.table(
         "SELECT DISTINCT trial, phase, step, node FROM every_sample "
         "WHERE metric = 'slow_time' AND node IS NOT NULL"
@@ -59,7 +59,7 @@ def step_conditions(parts: Iterable[Part], samples: Reduction) -> pd.DataFrame:
 
 
 def _words(slow: Mapping[str, Any]) -> str:
-    """Of a stored step, which has the defaults of other ways of slowing too."""
+    """How nodes were slowed, in words; a stored step has the defaults of unused ways, too."""
     known = {"how", *(name for name, how in OWN_FIELDS.items() if how == slow.get("how"))}
     try:
         return Slow.model_validate({k: v for k, v in slow.items() if k in known}).words()
@@ -103,7 +103,7 @@ def per_node(
             histogram = histograms.get((*step, row["operation"], node, time), SparseHistogram())
             row |= {f"{time}_{name}": value for name, value in figures(histogram, TIMES).items()}
             if time == "service" and histogram.get_total_count():
-                # To the histogram's three digits.
+                # As exact as the histogram: three digits.
                 bucket = bucket_indexes(np.array([int(limit * 1e6)], dtype=np.int64))[0]
                 row["over_limit"] = histogram.above(int(bucket)) / histogram.get_total_count()
         for metric in LOAD:
@@ -114,12 +114,12 @@ def per_node(
 
 
 def slowed_rates(measures: pd.DataFrame, results: Results) -> pd.DataFrame:
-    """Rows of `measures` of phases in which nodes were slowed: each rate over that of the first
-    step without any, of the same trial (SLOWED; that step's own is 1). OTHER says how many were,
-    and how: ``1 slowed: cpu``."""
+    """Rows of `measures` for phases with slowed nodes: each rate divided by the rate of the trial's
+    first step without slowed nodes (SLOWED; 1 for that step). OTHER has their number and how they
+    were slowed: ``1 slowed: cpu``."""
     conditions = results.measured.conditions
     rates = measures[(measures["measure"] == "operations_per_s") & (measures["operation"] == ALL)]
-    # A rate that the study has set says nothing of what is left.
+    # A target rate does not show what the slowed store could do.
     rates = rates[rates["rate"].isna()]
     rates = rates.merge(conditions[~conditions["crash"].astype(bool)], on=STEP)
     free = rates[rates["slowed_nodes"] == 0].drop_duplicates(["trial", "phase"])
@@ -146,9 +146,9 @@ def crashes(parts: Iterable[Part], samples: Reduction, checked: pd.DataFrame) ->
 
     `after` is when it was killed, in s from the step's start; `recovery_time` from then to its
     first answer; `unavailable_time` is the longest time without a success of any operation by any
-    client, `unavailable_time_node` of operations on the killed node's documents (missing where
-    owners are not known). It is taken to 5 ms, common to all workers by their clocks. `errors` are
-    failed operations of the step, `lost_documents` those of the whole trial's verification.
+    client, `unavailable_time_node` the same for the killed node's documents (missing if owners are
+    unknown), both with a resolution of 5 ms, in the workers' synchronized clocks. `errors` counts
+    the step's failed operations, `lost_documents` comes from the trial's verification.
     """
     crashes: dict[StepKey, list[tuple[Part, dict[str, Any]]]] = {}
     for part in parts:
@@ -168,7 +168,7 @@ def crashes(parts: Iterable[Part], samples: Reduction, checked: pd.DataFrame) ->
         f"sum(value) FILTER (metric = 'errors') AS failed {whole} GROUP BY ALL"
     ).set_index(STEP)
     recovered, failed = (of_steps[name].dropna().to_dict() for name in ("recovered", "failed"))
-    # What was not taken of one kind is not known of all.
+    # If one kind of document was not verified, the sum is unknown.
     lost = checked.groupby("trial")["lost"].agg(lambda lost: lost.sum(skipna=False)).to_dict()
     rows = []
     for step, of_workers in sorted(crashes.items()):
@@ -197,7 +197,7 @@ def crashes(parts: Iterable[Part], samples: Reduction, checked: pd.DataFrame) ->
 def _common(
     outages: Sequence[Mapping[str, Any]], shifts: Sequence[float], owner: str
 ) -> list[tuple[float, float]]:
-    """Outages that all workers saw, each shifted to the first one's start."""
+    """The intervals in which all workers had an outage, on the first worker's time axis."""
     return common(
         [
             [(a + shift, b + shift) for a, b in one[owner]]

@@ -1,8 +1,8 @@
-"""What a study measured, one value for each trial, phase, step and measure, with all levels.
+"""All measured values of a study, one per trial, phase, step and measure, with all levels.
 
 Levels are the trial's factors, the parameters of the phase with what the step changed, and
-`clients`, the client threads in all. So a curve can run over anything that varied, whether it was
-a factor (several trials) or a step (one trial).
+`clients`, the total number of client threads. So a curve can have any varied level as its x axis,
+whether it is a factor (several trials) or a step (one trial).
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _OF_CLIENTS = ("workers", "processes", "threads")
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One value of one step of one trial, in our units (s, 1/s); the engine is one of the levels.
+    """One value of one step of one trial, in s or 1/s; the engine is one of the levels.
 
-    The operation is ALL of figures of all operations together.
+    `operation` is ALL for figures over all operations.
     """
 
     phase: str
@@ -40,7 +40,7 @@ class Point:
 
 
 def points(results: Results, measures: pd.DataFrame) -> list[Point]:
-    """All points of a study: of its rates, and the mean service time in s of each operation."""
+    """All points of a study: its rates, and the mean service time in s of each operation."""
     names = list(results.factors)
     factors = {row["trial"]: row for row in records(results.trials[["trial", *names]])}
     steps = steps_of(results.parts)
@@ -68,7 +68,7 @@ def levels_of(factors: Mapping[str, Any], step: Mapping[str, Any]) -> dict[str, 
 
 
 def _plain(value: Any) -> Any:
-    """A list of one as that one; conditions, such as a slowed node, in words."""
+    """A list with one item as that item; conditions, such as a slowed node, in words."""
     if isinstance(value, list) and len(value) == 1:
         return value[0]
     if isinstance(value, Mapping):
@@ -78,7 +78,7 @@ def _plain(value: Any) -> Any:
 
 
 def within(levels: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether levels are as wanted: one value, one of a list, or {from:, to:} (both included)."""
+    """Whether levels match `wanted`: a value, one of a list, or {from:, to:} (both included)."""
     return all(name in levels and _as(levels[name], want) for name, want in wanted.items())
 
 
@@ -95,7 +95,7 @@ def _as(level: Any, wanted: Any) -> bool:
 
 
 def geometric(values: Iterable[float]) -> float:
-    """Geometric mean of positive values, as the tables over repeats have it; else the plain one."""
+    """Geometric mean of positive values, as in the tables over repeats; else arithmetic mean."""
     numbers = list(values)
     if all(v > 0 for v in numbers):
         return math.exp(math.fsum(map(math.log, numbers)) / len(numbers))

@@ -1,7 +1,7 @@
-"""How stores answered questions: the store or the client, by which call and query plan. Clients
-note it.
+"""How stores answered queries: by the store or the client, with which call and query plan.
 
-Of workload `measures` (``mv > ?``) there is one note per client, step, query and selectivity.
+Clients record it; workload `measures` (``mv > ?``) has one record per client, step, query and
+selectivity.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from storewise.analysis.common.frames import grouped, records
 from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.model.results import Results
 
-#: Of one query (at one selectivity), in one step of one trial.
+#: Key of one query at one selectivity in one step of one trial.
 KEYS = ("trial", "phase", "step", "query", "selectivity_pct")
 _NUMBERS = ("threshold", "rows", "matched", "found", "executions", "seconds")
 COLUMNS = [*KEYS, *_NUMBERS, "answered_by", "verb", "uses_index", "plan"]
 
 
 def plans(results: Results) -> pd.DataFrame:
-    """One row per trial, step, query and selectivity (missing for questions without one).
+    """One row per trial, step, query and selectivity (missing for queries without one).
 
-    Columns: KEYS; ``threshold`` (mv above which readings are looked for), ``rows`` (readings that
-    are stored), ``matched`` (how many of them are above, by the generator; missing where that is
-    only known of a sample), ``found`` (by the store), ``executions``, ``seconds`` (mean over
-    executions of all clients), ``answered_by`` (store or client), ``verb``, ``uses_index`` (True or
-    False by the plan, missing where it does not tell) and ``plan``, in the store's words.
+    Columns: KEYS; ``threshold`` (the query selects readings with a larger mv), ``rows`` (stored
+    readings), ``matched`` (those above the threshold, by the generator; missing if only a sample is
+    known), ``found`` (by the store), ``executions``, ``seconds`` (mean over executions of all
+    clients), ``answered_by`` (store or client), ``verb``, ``uses_index`` (by the plan; missing if
+    the plan does not show it) and ``plan``, as the store printed it.
     """
     gathered: dict[tuple[Any, ...], dict[str, Any]] = {}
     times: dict[tuple[Any, ...], list[float]] = {}
@@ -53,8 +53,8 @@ def plans(results: Results) -> pd.DataFrame:
 
 
 def plan_warnings(planned: pd.DataFrame, results: Results) -> Iterator[StudyWarning]:
-    """Stores that found other numbers than there are."""
-    # Not every part tells of the engine: that of the verification does not.
+    """Warnings about stores that found another number of readings than exist."""
+    # The part of the verification has no engine.
     keeps_none = {p.trial for p in results.parts if not _stores(p.conditions)}
     for (trial,), group in grouped(planned, ["trial"]):
         both = group.dropna(subset=["found", "matched"])
@@ -66,7 +66,7 @@ def plan_warnings(planned: pd.DataFrame, results: Results) -> Iterator[StudyWarn
                 str(trial),
                 f"{row['query']} at {row['selectivity_pct']:g} % found {row['found']:.0f} "
                 f"readings, there are {row['matched']:.0f} (in {len(wrong)} cases)",
-                "see the trial's verification: what is lost cannot be found",
+                "see the trial's verification: it lists lost readings",
             )
 
 

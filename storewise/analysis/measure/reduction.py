@@ -1,7 +1,7 @@
 """The samples of some trials in DuckDB, and the tables that SQL makes of them.
 
-The statements are in the folder ``sql`` beside this module, a file for each question. A table that
-others are made of is made at once, all others when they are asked for.
+The statements are in the folder ``sql``. Tables that several others read are materialized, the
+rest are views.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pandas as pd
 import pyarrow as pa
 
 STEP = ["trial", "phase", "step"]
-#: In the order in which they build on each other.
+#: In the order of their dependencies.
 _FILES = ("counts", "rates", "hosts", "nodes", "stores")
 #: Figures of a host that its sampler takes each second.
 HOST_METRICS = (
@@ -33,9 +33,9 @@ INODE_METRICS = (
 class Reduction:
     """Tables of the samples of some trials.
 
-    `samples` has the columns of the result schema. `whole` are the phases (trial, phase) of which
-    every worker's part is there: only these give rates, times and loads. `clients` are the threads
-    of a process and the processes of a worker, by trial and phase; 1 each where nothing is said.
+    `samples` has the columns of the result schema. `whole` are the complete phases (trial, phase),
+    with every worker's part: only these give rates, times and loads (default: all). `clients` maps
+    (trial, phase) to threads per process and processes per worker (default 1 each).
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Reduction:
         self._connection.execute("CREATE TEMP TABLE every_sample AS FROM stored")
         give("host_metrics", pa.table({"metric": HOST_METRICS}))
         give("inode_metrics", pa.table({"metric": INODE_METRICS}))
-        # Few studies have phases that are not whole, and each look at them costs time.
+        # Few studies have incomplete phases, and the join costs time.
         every = self.table("SELECT DISTINCT trial, phase FROM every_sample")
         known = set(every.itertuples(index=False, name=None))
         lacking = known - set(whole) if whole is not None else set()
@@ -70,8 +70,7 @@ class Reduction:
 
 
 def _frame(samples: pa.Table) -> pd.DataFrame:
-    """The samples with texts as categories, in the order of the texts: SQL groups and joins by them
-    as by numbers, in half the time."""
+    """The samples with texts as ordered categories: grouping and joining takes half the time."""
     frame: pd.DataFrame = samples.unify_dictionaries().to_pandas(
         types_mapper={pa.int32(): pd.Int32Dtype()}.get
     )

@@ -1,9 +1,8 @@
-"""Published figures beside measured ones: shapes and ratios, never absolute values.
+"""Published figures compared with measured ones: shapes and ratios, never absolute values.
 
-The hardware, versions and clients of a published study are others. What can be compared without
-them:
+Hardware, versions and clients of a published study differ from ours. Still comparable are:
 
-- *shape*: how a value changes over the levels of one thing. Both curves are divided by their own
+- *shape*: how a value changes over the levels of one variable. Both curves are divided by their own
   value at the lowest level that both have (else at their own lowest), and each gets the slope of
   its least-squares line in logarithms of both axes: 1 is proportional, 0 is flat.
 - *ratio*: one system's value over another's at the same level, and of the best values of both.
@@ -32,30 +31,30 @@ AGREEMENT += ["published", "measured", "agree"]
 #: The two kinds of rows of AGREEMENT.
 SLOPE, RATIO = "slope", "ratio"
 
-#: A slope of less than this, up or down, counts as flat; a ratio within 10 % of 1 as equal.
+#: An absolute slope below FLAT counts as flat; a ratio within 10 % of 1 as equal.
 FLAT = 0.1
 EQUAL = 1.1
-#: Levels that are another form of each other: who runs over one does not hold the others fixed.
+#: Levels that all change the number of clients: a curve over one of them does not fix the others.
 _CLIENT_LEVELS = ("workers", "processes", "threads")
-#: Levels that say when a step ends or how it is set up, not what is measured.
+#: Levels that set the end or setup of a step and do not distinguish curves.
 _NO_SETTING = {"warmup", "seconds", "restart"}
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """One system's values of one series; `x` is 0 throughout where it runs over nothing."""
+    """One system's values of one series, by x; a series without an x axis has one value at 0."""
 
     reference: str
     series: Series
     system: str
-    """As published; of a measured curve the one that it stands beside."""
+    """The system as published; for a measured curve the system it is compared with."""
     same: tuple[tuple[str, str], ...]
-    """Levels that a published curve fixes, with their values."""
+    """The fixed levels of a published curve, with their values."""
     values: Mapping[float, float]
     engine: str = ""
     """The engine of a measured curve; empty for a published one."""
     setting: str = ""
-    """What else our study varied."""
+    """The levels of further factors of our study, in words."""
 
     def best(self) -> float:
         """The level of the best value."""
@@ -64,7 +63,7 @@ class Curve:
 
 
 def published(reference: Reference) -> list[Curve]:
-    """The curves of a reference, in our units; equal levels are averaged geometrically."""
+    """The curves of a reference, in s and 1/s; geometric means at equal levels."""
     curves: dict[tuple[Any, ...], dict[float, list[float]]] = {}
     for cell in cells(reference):
         series, row = cell.series, cell.row
@@ -86,10 +85,10 @@ def published(reference: Reference) -> list[Curve]:
 
 
 def measured(reference: Reference, curve: Curve, points: Sequence[Point]) -> list[Curve]:
-    """Our curves that stand beside a published one: one for each engine and setting.
+    """Our curves to compare with a published one: one for each engine and setting.
 
-    A curve over something that the study did not vary does not exist. Each level has the best value
-    of those that the series is tried `over`, averaged over their repeats first.
+    There is none if the study did not vary the x axis. Each level has the best value over the
+    levels of the series' key `over`, after averaging over repeats.
     """
     series = curve.series
     best = max if series.better == "more" else min
@@ -104,7 +103,7 @@ def measured(reference: Reference, curve: Curve, points: Sequence[Point]) -> lis
             and p.phase in series.phases
             and within(p.levels, series.phases[p.phase])
             and within(p.levels, wanted)
-            # A flag is no number, though Python has it as one.
+            # bool is an int in Python, but a flag is no number.
             and (series.x is None or type(p.levels.get(series.x.level)) in (int, float))
         ]
         names = _settings(alike, series, wanted)
@@ -124,7 +123,7 @@ def measured(reference: Reference, curve: Curve, points: Sequence[Point]) -> lis
 
 
 def _settings(points: Sequence[Point], series: Series, wanted: Mapping[str, Any]) -> list[str]:
-    """Levels that vary among these points and are held fixed neither by the series nor here."""
+    """Levels that vary among these points and are not fixed by the series or by `wanted`."""
     free = {"engine", CLIENTS, *_NO_SETTING, *series.over}
     free |= {name for levels in series.phases.values() for name in levels}
     free |= {k for k, v in wanted.items() if not isinstance(v, list | Mapping)}
@@ -133,18 +132,18 @@ def _settings(points: Sequence[Point], series: Series, wanted: Mapping[str, Any]
     if CLIENTS in series.over or (series.x is not None and series.x.level == CLIENTS):
         free |= set(_CLIENT_LEVELS)
     names = dict.fromkeys(name for p in points for name in p.levels if name not in free)
-    # That a point does not have a level is a level too: of steps, only some slow a node down.
+    # A missing level counts as a level: for example, only some steps slow a node down.
     return [n for n in names if len({str(p.levels.get(n)) for p in points}) > 1]
 
 
 def base_of(curve: Curve, others: Iterable[Curve]) -> float:
-    """The level at which a curve counts as 1: the lowest that all have, else its own lowest."""
+    """The level at which a curve is set to 1: the lowest that all have, else its own lowest."""
     common = set(curve.values).intersection(*(other.values for other in others))
     return min(common or curve.values)
 
 
 def slope(values: Mapping[float, float]) -> float:
-    """Slope of the least-squares line through the logarithms; nan where there is none."""
+    """Slope of the least-squares line through the logarithms; nan if there is none."""
     pairs = [(math.log(x), math.log(y)) for x, y in values.items() if x > 0 and y > 0]
     if len(pairs) < 2:
         return math.nan
@@ -153,7 +152,7 @@ def slope(values: Mapping[float, float]) -> float:
 
 
 def trend(slope: float) -> str:
-    """A slope in a word; empty where there is none."""
+    """``rises``, ``falls`` or ``stays``; empty for nan."""
     if math.isnan(slope):
         return ""
     return "flat" if abs(slope) < FLAT else "rises" if slope > 0 else "falls"
@@ -167,8 +166,8 @@ def side(ratio: float) -> int:
 def compare(
     references: Sequence[Reference], points: Sequence[Point]
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """What references and measured points have in common: the tables `reference_curves` (CURVES)
-    and `reference_agreement` (AGREEMENT)."""
+    """Compare references with measured points: the tables `reference_curves` (CURVES) and
+    `reference_agreement` (AGREEMENT)."""
     curves: list[dict[str, Any]] = []
     agreement: list[dict[str, Any]] = []
     for reference in references:
@@ -193,7 +192,7 @@ def _fixed(curve: Curve) -> str:
 
 
 def _row(theirs: Curve, ours: Curve) -> dict[str, Any]:
-    """What rows of both tables begin with."""
+    """The first columns of both tables."""
     series = theirs.series
     return {
         "reference": theirs.reference,
@@ -249,7 +248,7 @@ def _ratios(
     pairs = [pair for pair in pairs if pair[0].series.ratios]
     for (i, (one, ours)), (j, (two, others)) in itertools.permutations(enumerate(pairs), 2):
         ids = [one.series.id, two.series.id]
-        # Of two systems the one that was published first is over the other.
+        # The system that the reference lists first is the numerator.
         same_series = i < j and ids[0] == ids[1] and one.system != two.system
         paired = one.system == two.system and ids in reference.pairs
         if one.same == two.same and (same_series or paired):
@@ -260,7 +259,7 @@ def _ratios(
 
 def _ratio_rows(over: tuple[Curve, Curve], under: tuple[Curve, Curve]) -> Iterator[dict[str, Any]]:
     """The ratios of two systems, each (published, measured), at every level that all four curves
-    have, and of their bests."""
+    have, and the ratio of their best values."""
     curves = (*over, *under)
     series = over[0].series
     common = set.intersection(*(set(curve.values) for curve in curves))
@@ -292,7 +291,7 @@ def _name(theirs: Curve, ours: Curve) -> str:
 
 
 def finding(agreement: pd.DataFrame) -> list[str]:
-    """What agrees, a sentence for each reference; empty where nothing could be compared."""
+    """The agreement, one sentence per reference; empty if nothing could be compared."""
     words = {
         SLOPE: "curves rise, fall or stay as published",
         RATIO: "ratios are on the published side of 1",

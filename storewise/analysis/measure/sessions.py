@@ -1,7 +1,7 @@
-"""Sessions: the servers that trials had, where they ran, what guarded them, what they took.
+"""Sessions: the servers of trials, their hosts, ports, access control, times and sizes.
 
-A session is the life of one trial's servers. Each of them leaves a part of its own, its closing
-another; ``docs/results.md`` has their metrics.
+A session is the lifetime of one trial's servers. Each server writes a part, and so does the end of
+the session; ``docs/results.md`` lists their metrics.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from storewise.analysis.measure.reduction import INODE_METRICS, Reduction
 from storewise.analysis.model.columns import SETUP
 from storewise.layout import SESSION_PART
 
-#: Times of each node, in s, what its data directory had in the end, in bytes, and files after the
-#: load with the metadata operations until then.
+#: Per node: times and clock offset in s, final size of its data directory in bytes.
 _NODE_METRICS = ["queue_time", "ready_time", "stop_time", "clock_offset", "node_bytes"]
 _NODE_METRICS += INODE_METRICS
 _SESSION_METRICS = ["form_time", "formed_time", "close_time"]
@@ -28,7 +27,7 @@ NODE_COLUMNS += ["version", "threads", "memory_mb", *_NODE_METRICS, "kept"]
 
 
 def nodes(parts: Sequence[Part], samples: Reduction) -> pd.DataFrame:
-    """One row per trial and node. Times in s, sizes in B; what no part tells is missing."""
+    """One row per trial and node. Times in s, sizes in B; missing if not recorded."""
     rows = [_facts(part) for part in parts if part.node is not None]
     facts = pd.DataFrame(rows, columns=[n for n in NODE_COLUMNS if n not in _NODE_METRICS])
     figures = _figures(samples, ["trial", "node"], _NODE_METRICS)
@@ -37,7 +36,7 @@ def nodes(parts: Sequence[Part], samples: Reduction) -> pd.DataFrame:
 
 
 def _figures(samples: Reduction, keys: list[str], metrics: list[str]) -> pd.DataFrame:
-    """What sessions tell of themselves: `keys`, and a column for each metric."""
+    """The metrics of sessions: `keys`, and a column for each metric."""
     rows = samples.table("FROM every_sample WHERE phase = 'session' AND second IS NULL")
     rows = rows[rows["metric"].isin(metrics)]
     wide = rows.pivot_table("value", keys, "metric", aggfunc="last").reindex(columns=metrics)
@@ -45,7 +44,7 @@ def _figures(samples: Reduction, keys: list[str], metrics: list[str]) -> pd.Data
 
 
 def _facts(part: Part) -> dict[str, Any]:
-    """What a node's part tells of it beside figures."""
+    """The unmeasured columns of a node: role, host, address, ports and access control."""
     told = part.conditions
     host = told.get("host")
     ports, open_ports = told.get("ports") or {}, told.get("open_ports")
@@ -58,8 +57,8 @@ def _facts(part: Part) -> dict[str, Any]:
         "host": host.get("name") if isinstance(host, Mapping) else host,
         # Further ports and what guards each: ``gossip (none), http (password)``.
         "ports": ", ".join(guards) or None,
-        # What nobody guards and what who reaches it could do; empty where all is guarded, None
-        # where a result of an earlier version does not say.
+        # Ports without access control and what a stranger could do there; empty if there are none,
+        # None for results of an earlier version that did not record it.
         "open_ports": "; ".join(f"{name}: {what}" for name, what in open_ports.items())
         if isinstance(open_ports, Mapping)
         else None,
@@ -69,24 +68,24 @@ def _facts(part: Part) -> dict[str, Any]:
 
 
 def sessions(table: pd.DataFrame, samples: Reduction) -> pd.DataFrame:
-    """One row per trial with servers: its times in s, and what lay on its nodes in the end.
+    """One row per trial with servers: its times in s, and the final sizes of its nodes.
 
-    `table` is `nodes`. Queue and ready times are those of the node that was last; SETUP leaves the
-    queue out, and is missing where that is nothing. Sizes and files are sums over the data
-    directories of all servers, missing where one of these does not tell its own.
+    `table` is `nodes`. Queue and ready times are those of the last node; SETUP excludes the queue
+    and is missing if 0. Sizes and files are sums over the data directories of all servers, missing
+    if one of them is unknown.
     """
     of_trial = table.groupby("trial")
     told = of_trial[_SUMS].count().eq(of_trial.size(), axis=0)
     sums = of_trial[_SUMS].sum().where(told)
     times = of_trial[["queue_time", "ready_time"]].max().join(sums).reset_index()
     times = times.merge(_figures(samples, ["trial"], _SESSION_METRICS), on="trial", how="left")
-    # Results without queue times are of jobs that did not wait in a queue.
+    # Jobs without a queue time did not wait in a queue.
     ready = times["formed_time"].astype(float) - times["queue_time"].astype(float).fillna(0)
     return times.assign(**{SETUP: ready.where(ready > 0)})
 
 
 def session_warnings(parts: Sequence[Part]) -> Iterator[StudyWarning]:
-    """Parts of servers that are missing."""
+    """Warnings about missing parts of servers and sessions."""
     stored: dict[str, set[str | None]] = {}
     expected: dict[str, set[str]] = {}
     for part in parts:
@@ -100,5 +99,5 @@ def session_warnings(parts: Sequence[Part]) -> Iterator[StudyWarning]:
             text += "of its host is left out"
             yield StudyWarning("missing_node", trial, text, remedy)
         if None not in found:
-            text = f"no result of its session ({SESSION_PART}); the times of forming and closing "
-            yield StudyWarning("missing_node", trial, f"{text}are left out", remedy)
+            text = f"no result of its session ({SESSION_PART}); the times of bootstrap and "
+            yield StudyWarning("missing_node", trial, f"{text}shutdown are left out", remedy)

@@ -1,6 +1,7 @@
-"""Steps of a phase: with how many clients, at which rate, in how many operations.
+"""Steps of a phase: number of clients, target rate, number of operations.
 
-A step is known by its parameters, not by its number: those of a search differ between repeats.
+A step is identified by its parameters, not by its number, which differs between repeats of a
+search.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ def step_parameters(parts: Iterable[Part]) -> pd.DataFrame:
     return table.astype(dict.fromkeys(PARAMETERS, float))
 
 
-#: What has a column of its own.
+#: Parameters with a column of their own, which OTHER leaves out.
 _IN_COLUMNS = ("clients", "threads", "rate", "operations", "search")
 
 
 def _others(steps: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Of each step of a phase, in words, what tells it from the others beside PARAMETERS."""
+    """OTHER of each step of a phase: the parameters that vary, except PARAMETERS, in words."""
     names = [name for name in steps[0] if name not in _IN_COLUMNS]
     names = [n for n in names if any(step.get(n) != steps[0].get(n) for step in steps)]
     return [", ".join(_words(name, step.get(name)) for name in names) for step in steps]

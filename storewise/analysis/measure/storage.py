@@ -1,15 +1,15 @@
-"""What a store takes on disk: bytes in all, per document, and against the size of the inputs.
+"""Disk usage of a store: bytes in total, per document, and relative to the inputs.
 
-The size is that at the end of the load, after the engine's final flush: of embedded stores the
-bytes of their files, summed over the stores of all workers; of servers what the server itself
-counts as its documents and indexes, or as its database. ``node_bytes`` is what the data directories
-of all servers of a trial held when these ended: logs, system tables and preallocated files too.
-Stores are judged by the first; ``holds_from`` is the number of documents from which on the rest is
-under a tenth of the directories, if it grows no further.
+The size is measured at the end of the load, after the engine's final flush. For embedded stores it
+is the bytes of their files, summed over all workers; for servers the size that the server reports
+for its documents and indexes, or for its database. ``node_bytes`` is the final size of the data
+directories of all servers, including logs, system tables and preallocated files. Stores are judged
+by the former; ``holds_from`` is the number of documents from which on the overhead is less than a
+tenth of the directories, if it stays constant.
 
-``inodes`` are the files and directories at the end of the load, of all workers or servers of a
-trial together: what a quota counts. ``metadata_operations`` are how often at least files were
-created, renamed or removed and directories made until then.
+``inodes`` counts files and directories at the end of the load, over all workers or servers of a
+trial, as a quota does. ``metadata_operations`` is a lower bound of the files created, renamed and
+removed and the directories made until then.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from storewise.analysis.measure.reduction import STEP, Reduction
 from storewise.analysis.model.columns import SIZES
 
 COLUMNS = [*STEP, "measure", "value", "unit"]
-#: From `holds_from` documents on, at most this share of the directories is not data.
+#: From `holds_from` documents on, at most this share of the directories is overhead.
 _OVERHEAD_SHARE = 0.1
-#: Metric of files after the load -> the measure of all workers' or servers'.
+#: Metric of files after the load -> its measure, summed over workers or servers.
 _INODES = {"store_files": "files", "store_inodes": "inodes"}
 _OPERATIONS = ("files_created", "files_renamed", "files_removed", "directories_made")
 
@@ -33,10 +33,9 @@ _OPERATIONS = ("files_created", "files_renamed", "files_removed", "directories_m
 def storage(
     samples: Reduction, inputs: InputTotals | None, partial: Collection[str] = ()
 ) -> pd.DataFrame:
-    """One row per trial and measure, for trials that loaded something and told its size.
+    """One row per trial and measure, for trials that loaded something and recorded its size.
 
-    `partial` are trials that loaded a share of the inputs: the size of that share is in the list of
-    the trial's shards only.
+    `partial` are trials that loaded a share of the inputs, whose size `inputs` does not have.
     """
     loads = samples.table("FROM loaded ORDER BY trial, phase, step")
     size = loads["store_bytes"].astype(float)
@@ -77,7 +76,7 @@ def node_storage(
 
 
 def _long(table: pd.DataFrame) -> pd.DataFrame:
-    """The measures of a table with STEP and what files there were: COLUMNS."""
+    """A wide table (STEP and measures) as rows with COLUMNS."""
     made = table[list(_OPERATIONS)].sum(axis=1, skipna=False)
     table = table.rename(columns=_INODES).assign(metadata_operations=made)
     measures = [name for name in SIZES if name in table]

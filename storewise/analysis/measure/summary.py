@@ -1,14 +1,14 @@
-"""Means over the repeats of equal settings: one long table.
+"""Means over repeats, one row per setting and measure.
 
 Figures are positive and their errors multiply, so the mean is the geometric one (Fleming & Wallace,
 "How not to lie with statistics", *CACM* 29(3), 1986) and `error` is the standard error of its
-logarithm. The variance is pooled over the settings of the stores that have a figure, for a few
-repeats say little of one setting's own; a setting's own variance counts where it is larger, with
-its own degrees of freedom where an F test says that it is. Engines that store nothing are pooled
-apart. The 95 % interval is Student's.
+logarithm. The variance is pooled over the settings of all stores, because a few repeats estimate a
+single setting's variance badly; a setting's own variance is used if it is larger, with its own
+degrees of freedom if an F test confirms that. Engines that store nothing are pooled separately.
+The 95 % interval is Student's.
 
-A mean of values that are not all positive is the plain one, without an interval; so is that of
-counts, which have no chance in them, and of a single repeat, which says nothing of other runs.
+Values that are not all positive have an arithmetic mean without an interval; so have counts, which
+are not random, and single repeats.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def summarise(table: pd.DataFrame, results: Results, keys: Sequence[str] = KEYS)
     """One row per factors' levels and `keys`: then unit, MEAN and, where `table` has it, `count`
     (the sum).
 
-    `table` has the trial, `keys`, value and unit. Settings spread alike that have the same phase,
-    step, operation and measure.
+    `table` has the trial, `keys`, value and unit. Variances are pooled over settings with the same
+    phase, step, operation and measure.
     """
     factors = list(results.factors)
     groups = [*factors, *keys]
@@ -54,7 +54,7 @@ def summarise(table: pd.DataFrame, results: Results, keys: Sequence[str] = KEYS)
     positive = np.bincount(number, ~(values > 0)) == 0
     timed = positive & ~first["measure"].isin(COUNTED).to_numpy()
     rows = timed[number]
-    with np.errstate(invalid="ignore"):  # of what never comes
+    with np.errstate(invalid="ignore"):  # of empty groups
         distance = (logs[rows] - mean_log[number[rows]]) ** 2
     squares = np.bincount(number[rows], distance, minlength=len(n))
     engine = first["engine"].astype(str) if "engine" in first else pd.Series("", first.index)
@@ -83,7 +83,7 @@ def _numbered(table: pd.DataFrame, keys: Sequence[str]) -> Integers:
 def _errors(
     n: Floats, squares: Floats, like: Integers, timed: NDArray[np.bool_]
 ) -> tuple[Floats, Floats]:
-    """Standard errors of the means and their degrees of freedom; nan where nothing was repeated."""
+    """Standard errors of the means and their degrees of freedom; nan without repeats."""
     own_df = np.where(timed, n - 1, 0)
     df, total = np.bincount(like, own_df)[like], np.bincount(like, squares)[like]
     settings = np.bincount(like, own_df > 0)[like]
@@ -91,7 +91,7 @@ def _errors(
         own, pooled = squares / own_df, total / df
         others = (total - squares) / (df - own_df)
         p = fdtrc(own_df, df - own_df, own / others)
-        # Neither where nothing was repeated nor where nothing else was.
+        # nan if no setting was repeated, or no other one.
         larger = p < UNEQUAL / settings**2
         error = np.sqrt(np.fmax(pooled, own) / n)
     known = own_df > 0
@@ -99,7 +99,7 @@ def _errors(
 
 
 def few_repeats(results: Results) -> Iterator[StudyWarning]:
-    """A warning where a setting has too few repeats to be told from another."""
+    """A warning if a setting has too few repeats for a decision."""
     if results.trials.empty:
         return
     low = int(results.trials.groupby(list(results.factors), dropna=False).size().min())
@@ -107,6 +107,6 @@ def few_repeats(results: Results) -> Iterator[StudyWarning]:
         yield StudyWarning(
             "few_repeats",
             "",
-            f"some settings have {low} of the {MIN_REPEATS} rounds that stores can be judged by",
+            f"some settings have {low} of the {MIN_REPEATS} rounds that a decision needs",
             f"set `repeats: {MIN_REPEATS}` or more",
         )

@@ -1,7 +1,7 @@
 """Operations and documents per second, per trial and over repeats.
 
-Definitions (the usual ones of closed-loop load generators, such as YCSB, Cooper et al., SoCC 2010,
-section 4, with start and end cut off):
+Definitions (as in closed-loop load generators such as YCSB, Cooper et al., SoCC 2010, section 4,
+but without start and end):
 
 - A phase's *wall time* is that of its slowest worker; all start together at a barrier.
 - A phase that loads does a fixed amount of work, so its rate is all its documents over the wall
@@ -12,7 +12,7 @@ section 4, with start and end cut off):
   in that part; else by the whole time after warm-up (the warning ``short_phase`` names phases under
   5 s), or by the whole phase if no operation ended after warm-up.
 
-Counts of workers, processes and threads are summed; seconds in which nothing finished count as 0.
+Counts of workers, processes and threads are summed; seconds without a finished operation are 0.
 ``sql/counts.sql`` and ``sql/rates.sql`` make the figures.
 """
 
@@ -25,18 +25,18 @@ from storewise.analysis.common.warnings import StudyWarning
 from storewise.analysis.measure.reduction import STEP, Reduction
 from storewise.analysis.model.columns import RATES
 
-#: A phase that is at least so long (s) has a steady part.
+#: Least length, in s, of a phase with a steady part.
 MIN_STEADY_SECONDS = 5.0
-#: Values of STEP.
+#: Trial, phase, step.
 StepKey = tuple[str, str, int]
 #: The operation that ends a load.
 FINISH = "finish"
 
 
 def series(samples: Reduction) -> pd.DataFrame:
-    """What happened in each second of each step, workers summed.
+    """Operations in each second of each step, summed over workers.
 
-    Columns: trial, phase, step, second, length (s of it that lie within the step), operations,
+    Columns: trial, phase, step, second, length (s within the step), operations,
     documents, errors (counts), operations_per_s, documents_per_s, warmup, steady.
     """
     return samples.table("FROM series ORDER BY trial, phase, step, second")
@@ -52,7 +52,7 @@ def throughput(samples: Reduction) -> pd.DataFrame:
 
 
 def short_phases(table: pd.DataFrame) -> list[StudyWarning]:
-    """One warning for all phases that mostly took too short for a steady part."""
+    """One warning for all phases with a median below MIN_STEADY_SECONDS."""
     of_phases = table[table["measure"] == "duration"].groupby("phase", observed=True)["value"]
     short = [
         f"{name} ({t:.2g} s)" for name, t in of_phases.median().items() if t < MIN_STEADY_SECONDS
@@ -75,7 +75,7 @@ def errors(table: pd.DataFrame) -> list[StudyWarning]:
             "operation_errors",
             group["trial"].iloc[0] if group["trial"].nunique() == 1 else "",
             f"phase {phase}: {group['value'].sum():.0f} operations failed, in "
-            f"{group['trial'].nunique()} trials; rates and latencies are of those that succeeded",
+            f"{group['trial'].nunique()} trials; rates and latencies are of successful operations",
             "see the trials' logs for the first errors",
         )
         for phase, group in rows.groupby("phase")

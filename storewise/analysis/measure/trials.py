@@ -1,8 +1,8 @@
-"""What trials measured, reduced from their samples: nothing here is per worker and second.
+"""The figures of trials, reduced from their samples.
 
-The samples of a large study do not fit into memory, and need not: each figure is made of the
-samples of one trial. So trials are taken some at a time (`measure`), in whatever processes, and
-their figures put together (`together`); how many at a time makes no difference to any of them.
+The samples of a large study do not fit into memory. Each figure needs the samples of one trial
+only, so trials are reduced in batches (`measure`), in any process, and the figures concatenated
+(`concatenate`); the size of a batch does not change any figure.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def measure(
 ) -> Measured:
     """The figures of some trials from all their parts, logs and samples.
 
-    `inputs` are those of the study. `rows` has the columns of the result schema. Reads the logs but
-    for those of which `totals` has the sums, by trial and phase (payloads by tag).
+    `inputs` are those of the study. `rows` has the columns of the result schema. A log is read only
+    if `totals` lacks its sums: (trial, phase) -> payloads by tag.
     """
     clients = {(p.trial, p.phase): (threads_of(p), processes_of(p)) for p in parts}
     samples = Reduction(rows, whole_phases(parts), clients)
@@ -89,20 +89,20 @@ def measure(
     )
 
 
-def together(lots: Sequence[Measured]) -> Measured:
-    """The figures of several lots of trials, at least one, in their order."""
+def concatenate(batches: Sequence[Measured]) -> Measured:
+    """The figures of one or more batches of trials, in their order."""
     values: dict[str, Any] = {}
-    for name in (one.name for one in fields(Measured)):
-        each = [getattr(one, name) for one in lots]
-        if isinstance(each[0], pd.DataFrame):
-            values[name] = joined(each)
+    for name in (field.name for field in fields(Measured)):
+        parts = [getattr(batch, name) for batch in batches]
+        if isinstance(parts[0], pd.DataFrame):
+            values[name] = joined(parts)
         else:
-            values[name] = [item for one in each for item in one]
+            values[name] = [item for part in parts for item in part]
     return Measured(**values)
 
 
 def _clients_at_once(parts: Sequence[Part]) -> dict[StepKey, int]:
-    """Clients by trial, phase and step, of closed loops; an open loop does not share its time."""
+    """Concurrent clients of closed loops by trial, phase and step; open loops are left out."""
     return {
         (trial, phase, number): int(step["clients"])
         for (trial, phase), steps in steps_of(parts).items()
@@ -112,7 +112,7 @@ def _clients_at_once(parts: Sequence[Part]) -> dict[StepKey, int]:
 
 
 def _trials(samples: Reduction) -> pd.DataFrame:
-    """One row per trial with anything but what its nodes measured, and where that was."""
+    """One row per trial that has more than parts of nodes: repeat, phases and hosts."""
     return samples.table(
         "SELECT trial, min(repeat) AS repeat, "
         "string_agg(DISTINCT phase, ', ' ORDER BY phase) AS phases, "
@@ -122,7 +122,7 @@ def _trials(samples: Reduction) -> pd.DataFrame:
 
 
 def _by_trial(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Tables as one, each trial's rows together, lest their order tell which were read together."""
+    """Tables as one, sorted by trial, so that the row order does not depend on batches."""
     if not any(map(len, tables[1:])):
         return tables[0]
     return joined(tables).sort_values("trial", kind="stable", ignore_index=True)

@@ -1,4 +1,4 @@
-"""What the verification found: documents expected, counted, read back, lost and wrong."""
+"""Results of the verification: documents expected, counted, read back, lost and wrong."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ _COUNTS = ["expected", "counted", "checked", "lost", "wrong"]
 
 
 def verification(samples: Reduction) -> pd.DataFrame:
-    """One row per trial and kind; a number that was not taken is nan."""
+    """One row per trial and kind; a number that was not measured is nan."""
     return samples.table("FROM verification ORDER BY trial, kind")
 
 
 def wrong_trials(table: pd.DataFrame) -> set[str]:
-    """Trials whose store did not hold what was written to it."""
+    """Trials with lost or wrong documents."""
     bad = (table["lost"].fillna(0) > 0) | (table["wrong"].fillna(0) > 0)
     surplus = table["counted"].fillna(table["expected"]) > table["expected"]
     return set(table.loc[bad | surplus, "trial"])
 
 
 def verification_warnings(table: pd.DataFrame) -> list[StudyWarning]:
-    """One warning per trial whose store did not hold what was written to it."""
+    """One warning per trial with lost or wrong documents."""
     sums = table.groupby("trial")[_COUNTS].sum().astype(int)
     return [
         StudyWarning(

@@ -1,1 +1,1 @@
-"""The plain values that the analysis hands on."""
+"""The data model of the analysis: results, tables and column names."""

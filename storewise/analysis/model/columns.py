@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-#: What tells figures of a trial apart.
+#: Columns that identify a figure within a trial.
 KEY = ("phase", "step", "operation", "measure")
-#: Operation of rows that are about all operations together.
+#: Operation of rows over all operations.
 ALL = "all"
-#: Of a step: client threads in all, target rate (operations/s), operations.
+#: Parameters of a step: client threads in all, target rate (operations/s), operations.
 PARAMETERS = ("clients", "rate", "planned")
-#: What else the steps of a phase differ in, in words; empty where there is nothing. Missing, as
-#: PARAMETERS are, of phases of a single step without a target rate.
+#: Column with the further parameters that vary between the steps of a phase, in words. Missing,
+#: like PARAMETERS, for phases with a single step without a target rate.
 OTHER = "other"
-#: What tells the rows of the summary apart, beside the factors.
+#: Columns that identify a row of the summary, with the factors.
 KEYS = (*KEY, *PARAMETERS, OTHER)
 #: A mean over repeats, its 95 % interval, the standard error of its logarithm with its degrees of
 #: freedom.
@@ -30,7 +30,7 @@ RATES = {
     "insert_documents_per_s": "documents/s",
     "client_share": "1",
 }
-#: What a load leaves on disk.
+#: Measures of a load's size on disk.
 SIZES = {
     "store_bytes": "B",
     "bytes_per_document": "B/document",
@@ -43,22 +43,22 @@ SIZES = {
     "inodes": "1",
     "metadata_operations": "1",
 }
-#: Hosts that a phase used; what a million documents or operations cost, in hours of hosts and in
-#: money; hours to load the full corpus, what it takes on disk, and money a year for that.
+#: Hosts of a phase; cost of a million documents or operations in host hours and in money; hours to
+#: load the full corpus, its size on disk, and the price of that per year.
 HOSTS, HOURS, MONEY = "hosts", "host_hours_per_million", "money_per_million"
 CORPUS_HOURS, CORPUS_BYTES, CORPUS_MONEY = "corpus_hours", "corpus_bytes", "corpus_money_per_year"
 COSTS = (HOURS, MONEY, CORPUS_HOURS, CORPUS_BYTES, CORPUS_MONEY)
-#: Measures without chance: repeats of one setting differ in what they did, or not at all.
+#: Measures without random error: counts.
 COUNTED = frozenset({"errors", "documents", *SIZES, HOSTS, CORPUS_BYTES, CORPUS_MONEY})
-#: The rate of a trial over that of the same round at the lowest level of a factor, over the ratio
-#: of the levels; OTHER says which: ``nodes 4 against 1``.
+#: Speed-up against the same round at the lowest level of a factor, divided by the ratio of the
+#: levels; OTHER names them: ``nodes 4 against 1``.
 EFFICIENCY = "efficiency"
-#: The rate with slowed nodes over that without; OTHER says how many, and how.
+#: The rate with slowed nodes over the rate without; OTHER has their number and the kind of fault.
 SLOWED = "slowed_rate"
-#: What a search found; OTHER is its limit.
+#: The result of a search for the highest rate; OTHER is its limit.
 HIGHEST = "highest_rate"
-#: Of a question, over the clients that ask at once; and from how many questions on a load pays
-#: against reading the files again (inf: never).
+#: Time of a question divided by the number of concurrent clients; number of questions from which on
+#: a load pays compared with reading the files again (inf: never).
 QUESTION_TIME, PAYS_FROM = "question_time", "pays_from"
-#: From the start of the last server's job to a formed cluster with its tables.
+#: Time from the start of the last server's job to a ready cluster with its tables.
 SETUP = "setup_time"

@@ -1,4 +1,4 @@
-"""All results of a study as the analysis has them."""
+"""All results of a study in memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Key = tuple[str, str, int, str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class OfTrials:
-    """Tables of trials that are handed out as they were measured."""
+    """Tables of trials that are published without further processing."""
 
     series: pd.DataFrame
     host: pd.DataFrame
@@ -34,10 +34,10 @@ class OfTrials:
 
 @dataclass(frozen=True, slots=True)
 class Measured(OfTrials):
-    """Figures of trials; the tables are described where they are made.
+    """Figures of trials; the functions that make the tables describe their columns.
 
-    `trials` has trial, repeat, phases, host; `measures` are without the parameters of steps;
-    `parameters` and `conditions` are those of steps.
+    `trials` has trial, repeat, phases, host; `measures` has no parameters of steps, which are in
+    `parameters` and `conditions`.
     """
 
     trials: pd.DataFrame
@@ -69,7 +69,7 @@ class Results:
     quarantined: Sequence[Quarantined]
     warnings: Sequence[StudyWarning]
     lacking: int = 0
-    """How many trials of the study have no results."""
+    """The number of trials of the study without results."""
     references: Sequence[Reference] = ()
     attempts: Sequence[FailedAttempt] = ()
-    """Those that failed of trials that were measured in the end."""
+    """Failed attempts of trials that were measured later."""

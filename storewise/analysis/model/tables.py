@@ -26,26 +26,26 @@ from storewise.analysis.model.results import OfTrials, Results
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What a judge hands back: a table and what is doubtful about it."""
+    """The result of a judge: a table and warnings about it."""
 
     table: pd.DataFrame
     warnings: Sequence[StudyWarning] = ()
     beside: Mapping[str, pd.DataFrame] = field(default_factory=dict)
-    """Further tables that the same work gives, by name."""
+    """Further tables of the same computation, by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tables(OfTrials):
-    """What the analysis hands out; ``docs/analysis.md`` lists the columns of each table.
+    """All tables of the analysis; ``docs/analysis.md`` lists their columns.
 
-    Tables per trial name the trial only; `trials` has its factors. Those over repeats have a
+    Tables per trial have the trial's id; its factors are in `trials`. Tables over repeats have a
     column per factor.
     """
 
     results: Results
     trials: pd.DataFrame
     measures: pd.DataFrame
-    """All figures of trials (`measure.measures`), with what their steps were."""
+    """All figures of trials (`measure.measures`), with the parameters of their steps."""
     summary: pd.DataFrame
     """The same over repeats (`measure.summary`)."""
     reference_curves: pd.DataFrame
@@ -53,43 +53,43 @@ class Tables(OfTrials):
     plans: pd.DataFrame
     warnings: Sequence[StudyWarning]
     judged: Mapping[str, pd.DataFrame] = field(default_factory=dict)
-    """Tables that are made of the others (``storewise.analysis.pipeline.build``), by name."""
+    """Tables derived from the others (``storewise.analysis.pipeline.build``), by name."""
 
     @property
     def rates(self) -> pd.DataFrame:
-        """Of the summary: rates, errors and times of whole steps."""
+        """The rows of `summary` with rates, errors and times of whole steps."""
         return _whole(self.summary, RATES)
 
     @property
     def throughput(self) -> pd.DataFrame:
-        """Of the measures: rates, errors and times of whole steps."""
+        """The rows of `measures` with rates, errors and times of whole steps."""
         return _whole(self.measures, RATES)
 
     @property
     def storage(self) -> pd.DataFrame:
-        """Of the measures: sizes."""
+        """The rows of `measures` with sizes."""
         return _whole(self.measures, SIZES)
 
     @property
     def storage_summary(self) -> pd.DataFrame:
-        """Of the summary: sizes."""
+        """The rows of `summary` with sizes."""
         return _whole(self.summary, SIZES)
 
     @property
     def steps(self) -> pd.DataFrame:
-        """Of the summary: phases of several steps, or with a target rate."""
+        """The rows of `summary` for phases with several steps or a target rate."""
         derived = (EFFICIENCY, HIGHEST, QUESTION_TIME, PAYS_FROM, SLOWED, HOSTS, *COSTS)
         kept = self.summary[OTHER].notna() & ~self.summary["measure"].isin(derived)
         return self.summary[kept]
 
     @property
     def latency(self) -> pd.DataFrame:
-        """Of the measures: times of each operation, as columns `time` and `percentile`."""
+        """The times in `measures` by operation, with columns `time` and `percentile`."""
         return _times(self.measures)
 
     @property
     def latency_summary(self) -> pd.DataFrame:
-        """Of the summary: times of each operation, as columns `time` and `percentile`."""
+        """The times in `summary` by operation, with columns `time` and `percentile`."""
         times = _times(self.summary)
         return times.assign(value=times["mean"])
 
@@ -101,7 +101,7 @@ class Tables(OfTrials):
     def phases_of(self, table: pd.DataFrame) -> list[str]:
         """The phases in a table in the order in which they ran."""
         study = [p.get("name") for p in self.results.study.get("phases", []) if isinstance(p, dict)]
-        # Without the study: what loads comes first, for there is nothing to read before it.
+        # Without the study: loads come first, because reads need them.
         loads = set(
             self.throughput.loc[self.throughput["measure"] == "insert_documents_per_s", "phase"]
         )
@@ -111,14 +111,14 @@ class Tables(OfTrials):
         )
 
     def frames(self) -> dict[str, pd.DataFrame]:
-        """The tables by name, the warnings as one too."""
+        """All tables by name, including the warnings."""
         named = {one.name: getattr(self, one.name) for one in fields(self)}
         measured = {name: one for name, one in named.items() if isinstance(one, pd.DataFrame)}
         return {**measured, **self.judged, "warnings": warning_table(self.warnings)}
 
 
 def _whole(table: pd.DataFrame, measures: Collection[str]) -> pd.DataFrame:
-    """The rows of some measures of all operations together."""
+    """The rows of some measures over all operations."""
     return table[(table["operation"] == ALL) & table["measure"].isin(measures)]
 
 

@@ -1,8 +1,8 @@
-"""All tables of a study: those of what was measured, then those that judges make of them.
+"""All tables of a study: first the measured ones, then those that judges derive from them.
 
-A judge answers one question and has a module of its own. It takes the tables and gives one more (or
-some that one work makes), with warnings where its reader should doubt it. Judges read tables, never
-samples or files, so that each can be used on stored CSV files too.
+A judge answers one question and has its own module. It takes the tables and returns one or more
+further tables with warnings. Judges read tables, never samples or files, so each also works on
+stored CSV files.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def build_tables(results: Results) -> Tables:
 
 
 def judge(tables: Tables) -> Tables:
-    """The tables with all judged ones and their warnings."""
+    """The tables with all derived ones and their warnings."""
     for name, make in JUDGES.items():
         judged = make(tables)
         tables = replace(
@@ -54,7 +54,7 @@ def judge(tables: Tables) -> Tables:
 
 
 def measured_tables(results: Results) -> Tables:
-    """The tables without those that are made of them."""
+    """The tables without derived ones."""
     measured = results.measured
     measures = with_steps(measured.measures, measured.parameters)
     ways = (derived.efficiencies, derived.highest_rates, derived.pays, owners.slowed_rates)

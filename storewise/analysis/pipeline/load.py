@@ -1,9 +1,8 @@
-"""A study's stored results, reduced to figures, with all that is doubtful about them as warnings.
+"""Read a study's stored results and reduce them to figures, with warnings.
 
-Nothing else in this package but what is called here reads files. Results stay usable whatever
-became of the study: trials may be missing, failed, or measured with an older config; each such case
-is a warning, never silence. The layout of a study's directory is in ``results/README.md``,
-the parts' schema in ``docs/results.md``.
+All reading of files in this package starts here. Results are usable even if the study changed:
+trials may be missing, failed, or measured with an older config; each case is a warning. The layout
+of a study's directory is in ``results/README.md``, the parts' schema in ``docs/results.md``.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from storewise.analysis.files.parts import (
 from storewise.analysis.files.runs import read_attempts
 from storewise.analysis.files.samples import read_samples
 from storewise.analysis.measure.sessions import session_warnings
-from storewise.analysis.measure.trials import measure, together
+from storewise.analysis.measure.trials import concatenate, measure
 from storewise.analysis.model.results import Results as Results
 from storewise.analysis.pipeline.parallel import Progress, Read, read_trials
 from storewise.errors import ConfigError, ResultError
@@ -63,7 +62,7 @@ T = TypeVar("T")
 
 @contextmanager
 def _paused_collector() -> Iterator[None]:
-    """Without looking for cycles among a million new objects, again and again."""
+    """Pause the cyclic garbage collector, which would scan a million new objects repeatedly."""
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -77,10 +76,10 @@ def _paused_collector() -> Iterator[None]:
 def load_results(
     directory: Path, *, processes: int | None = None, progress: Progress | None = None
 ) -> Results:
-    """Read a study's directory; raises ResultError where it holds nothing to analyse.
+    """Read a study's directory; raises ResultError if it holds nothing to analyse.
 
-    At most `processes` read at once (`parallel.read_trials`); `progress` is called with the number
-    of trials read, and of all.
+    At most `processes` processes read at once (`parallel.read_trials`); `progress` is called with
+    the number of trials read and of all trials.
     """
     if not directory.is_dir():
         raise ResultError(
@@ -118,7 +117,7 @@ def load_results(
             "run the study first (`storewise run STUDY`)"
         )
     warnings += [warning for one in read for warning in one.warnings]
-    measured = together([one.measured for one in read])
+    measured = concatenate([batch.measured for batch in read])
     trials, factors = _trial_table(measured.trials, {part.trial: part.factors for part in parts})
     quarantined = collect(read_quarantine(directory / QUARANTINE)) + refused_by_workers(parts)
     warnings += [*missing_parts(parts, logs), *mixed(parts), *session_warnings(parts)]
@@ -169,12 +168,12 @@ def _read_study(path: Path) -> tuple[dict[str, Any], list[StudyWarning]]:
     return {}, [no_study(f"{path}: {problem}")]
 
 
-#: What a damaged file may lead to besides.
+#: Further exceptions that a damaged file may cause.
 _NO_REFERENCE = (AttributeError, RecursionError, ConfigError)
 
 
 def _read_references(path: Path) -> tuple[list[Reference], list[StudyWarning]]:
-    """The published studies that were kept with the results, up to one that cannot be read."""
+    """The published studies stored with the results, up to the first unreadable one."""
     references = []
     try:
         for name, texts in json.loads(path.read_text(encoding="utf-8")).items():
@@ -203,7 +202,7 @@ def _trial_table(
     columns = {}
     for name in names:
         levels = [factors[trial].get(name) for trial in trials["trial"]]
-        # Text in place of what pandas cannot group by.
+        # Values that pandas cannot group by become text.
         levels = [json.dumps(one) if isinstance(one, list | dict) else one for one in levels]
         column = f"{FACTOR_PREFIX}{name}" if name in CORE.names else name
         columns[column] = pd.Series(levels, dtype=object).infer_objects()

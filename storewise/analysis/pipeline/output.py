@@ -1,4 +1,4 @@
-"""Tables, summary and verdict as files."""
+"""Write tables and verdict to files."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def analyse(study_dir: Path, outdir: Path) -> None:
     """Write all tables of a study as CSV, and the verdict as JSON, into `outdir`.
 
     Files: one ``<table>.csv`` per table of `Tables` and ``verdict.json``; a table without rows is
-    written with its heading. Raises ResultError where there is nothing to analyse or `outdir`
-    cannot be written.
+    written with its heading. Raises ResultError if there is nothing to analyse or `outdir` is not
+    writable.
     """
     write_study(load_results(study_dir), outdir)
 
@@ -50,16 +50,16 @@ def write_tables(tables: Tables, outdir: Path) -> Verdict:
         write_aside(outdir / VERDICT, json.dumps(verdict_data(decision), indent=1) + "\n")
     except OSError as error:
         raise ResultError(
-            f"{outdir}: cannot be written: {error.strerror or error}; check its rights and the "
+            f"{outdir}: cannot be written: {error.strerror or error}; check permissions and "
             "free space"
         ) from error
     return decision
 
 
 def write_csv(table: pd.DataFrame, path: Path) -> None:
-    """Write a CSV, whole or not at all.
+    """Write a CSV file atomically.
 
-    The engine called ``null`` stays the text "null": read with ``keep_default_na=False`` or name
+    The engine ``null`` is the text "null": read with ``keep_default_na=False`` or
     ``na_values=[""]``. DuckDB writes long tables several times as fast as pandas.
     """
     cells = table.copy(deep=False)
@@ -76,7 +76,7 @@ def write_csv(table: pd.DataFrame, path: Path) -> None:
 
 
 def _cells(name: str, dtype: Any) -> str:
-    """SQL of a column's cells as text; truth values as Python has them."""
+    """The SQL expression of a column's cells as text; booleans as Python writes them."""
     column = '"' + name.replace('"', '""') + '"'
     if is_float_dtype(dtype):
         text = f"CASE WHEN isnan({column}) THEN NULL ELSE format('{{:.9g}}', {column}) END"

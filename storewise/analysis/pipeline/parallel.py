@@ -1,6 +1,6 @@
-"""Trials read and reduced, in several processes where there is much to read.
+"""Read and reduce trials, in several processes if there is much to read.
 
-Each process takes some trials at a time and hands back their figures, which are small.
+Each process takes a batch of trials and returns their figures, which are small.
 """
 
 from __future__ import annotations
@@ -25,14 +25,13 @@ from storewise.processes import in_processes, processors
 
 #: Bytes of parts that a process reads at once: three million samples, about 700 MB in memory. With
 #: half of that an analysis takes a tenth longer.
-LOT = 64_000_000
-#: Bytes of parts from which on it pays to start a child, which takes two seconds.
-WORTH = 16_000_000
-#: Processes at most, unless the caller says how many.
-MOST = 4
-#: Parameters of the C library's mallopt(3): what one lot has freed is used again for the next. By
-#: default each large array is given back, and its pages are asked for anew: a sixth of a child's
-#: time.
+BATCH_BYTES = 64_000_000
+#: Bytes of parts from which on it pays to start a child process, which takes two seconds.
+MIN_PARALLEL_BYTES = 16_000_000
+#: Default of the maximum number of processes.
+MAX_PROCESSES = 4
+#: Parameters of the C library's mallopt(3): memory that one batch frees is reused for the next. By
+#: default large arrays are returned to the kernel, and new pages take a sixth of a child's time.
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
 
 #: Called with the number of trials that have been read, and of all.
@@ -41,7 +40,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Some trials as read: parts and logs of those that have figures, and the figures."""
+    """A batch of trials: figures, and parts and logs of the trials that have figures."""
 
     parts: Sequence[Part]
     logs: Sequence[HdrLog]
@@ -56,25 +55,26 @@ def read_trials(
     processes: int | None = None,
     progress: Progress | None = None,
 ) -> list[Read]:
-    """Read trials, at most about LOT bytes at a time, in the order in which they are given.
+    """Read trials in batches of at most about BATCH_BYTES, in the given order.
 
-    At most `processes` read at once (by default as many as there are processors, but MOST, for each
-    takes memory), and only one where there is little to read. Raises ResultError where a child
-    process is ended from outside.
+    At most `processes` processes read at once (default: the number of processors, at most
+    MAX_PROCESSES, because each takes memory), and only one if there is little to read. Raises
+    ResultError if a child process is killed.
     """
     total = sum(trial.size for trial in trials)
-    processes = processes or min(MOST, processors())
-    if total <= WORTH or len(trials) < 2:
+    processes = processes or min(MAX_PROCESSES, processors())
+    if total <= MIN_PARALLEL_BYTES or len(trials) < 2:
         processes = 1
-    # Several lots for each process, lest one has the last of them alone.
-    lots = list(_lots(trials, min(LOT, total // (4 * processes)) if processes > 1 else LOT))
-    processes = min(processes, len(lots))
+    # Several batches for each process, so that all end at about the same time.
+    size = min(BATCH_BYTES, total // (4 * processes)) if processes > 1 else BATCH_BYTES
+    batches = list(_batches(trials, size))
+    processes = min(processes, len(batches))
     read: list[Read] = []
     done = 0
-    works = in_processes(partial(_read, inputs), lots, processes, killed=_killed, begin=_begin)
-    for lot_read, one in zip(works, lots, strict=True):
-        read.append(lot_read)
-        done += len(one)
+    works = in_processes(partial(_read, inputs), batches, processes, killed=_killed, begin=_begin)
+    for result, batch in zip(works, batches, strict=True):
+        read.append(result)
+        done += len(batch)
         if progress is not None:
             progress(done, len(trials))
     return read
@@ -84,13 +84,13 @@ def _killed(trials: Sequence[TrialFiles]) -> ResultError:
     which = " to ".join(dict.fromkeys((trials[0].trial, trials[-1].trial)))
     return ResultError(
         f"a process that read results was killed, trials {which} are not read; nothing was "
-        "written. Where it was the kernel for want of memory (see `dmesg`), give the analysis more "
-        "of it and try again"
+        "written. If it was the kernel for lack of memory (see `dmesg`), give the analysis more "
+        "memory and try again"
     )
 
 
 def _begin() -> None:
-    # Looking for cycles among a million objects takes longer than they are worth.
+    # The garbage collector would scan a million objects without freeing much.
     gc.disable()
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
@@ -99,25 +99,25 @@ def _begin() -> None:
         mallopt(_M_TOP_PAD, 1 << 26)
 
 
-def _lots(trials: Sequence[TrialFiles], limit: int) -> Iterator[list[TrialFiles]]:
-    """Trials in their order in lots of at most about `limit` bytes."""
-    lot: list[TrialFiles] = []
+def _batches(trials: Sequence[TrialFiles], limit: int) -> Iterator[list[TrialFiles]]:
+    """Split trials, in their order, into batches of at most about `limit` bytes."""
+    batch: list[TrialFiles] = []
     size = 0
     for one in trials:
-        if lot and size + one.size > limit:
-            yield lot
-            lot, size = [], 0
-        lot.append(one)
+        if batch and size + one.size > limit:
+            yield batch
+            batch, size = [], 0
+        batch.append(one)
         size += one.size
-    if lot:
-        yield lot
+    if batch:
+        yield batch
 
 
 def _read(inputs: InputTotals | None, trials: Sequence[TrialFiles]) -> Read:
     if not gc.isenabled():
         gc.collect()
     samples = read_samples(trials)
-    # Nodes without clients have nothing to tell; such a trial counts as not yet measured.
+    # A trial with parts of nodes only counts as not yet measured.
     known = {part.trial for part in samples.parts if part.phase != SESSION}
     parts = [part for part in samples.parts if part.trial in known]
     logs = [log for one in trials for log in one.logs]

@@ -1,4 +1,4 @@
-"""A study read in lots, in several processes and from packs: the same tables, in little memory."""
+"""A study read in batches, in several processes and from packs: equal tables, little memory."""
 
 import shutil
 import subprocess
@@ -43,7 +43,7 @@ load_results(Path(sys.argv[1]))  # imports, and memory that the libraries keep
 used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 room = used + int(sys.argv[3])
 resource.setrlimit(resource.RLIMIT_AS, (room, room))
-readers.LOT = int(sys.argv[4])
+readers.BATCH_BYTES = int(sys.argv[4])
 load_results(Path(sys.argv[2]))
 """
 
@@ -91,7 +91,7 @@ def test_lots_processes_and_packs_make_no_difference(study, tmp_path, monkeypatc
     together = frames(study)
     assert {"unreadable_part", "missing_worker"} <= set(together["warnings"]["code"])
     assert len(together["per_node"]) > 2
-    monkeypatch.setattr(readers, "LOT", 1)
+    monkeypatch.setattr(readers, "BATCH_BYTES", 1)
     equal(frames(study), together)
     monkeypatch.setattr(readers, "WORTH", 0)
     equal(frames(study, processes=2), together)

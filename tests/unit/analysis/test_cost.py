@@ -173,4 +173,4 @@ def test_a_host_that_was_an_instance_costs_what_its_type_costs(made):
         assert not warnings
     money, (text,) = cost("m7i.large", "on-demand")
     assert money == pytest.approx(measured)
-    assert text == "no prices of m7i.large: they cost `node_hour` or `client_hour`"
+    assert text == "no prices for m7i.large: `node_hour` or `client_hour` is used"

@@ -148,8 +148,8 @@ def test_a_client_is_the_limit_near_the_highest_of_its_own_ceilings():
     bound = client_bound(tables)
     assert dict(zip(bound["trial"], bound["reason"], strict=True)) == {
         "busy": "a client process used 0.90 of a core",
-        "server": "it reached 85% of the rate of no store at all (no store)",
-        "near": "it reached 80% of the rate of no store at all (no store)",
+        "server": "it reached 85% of the client's ceiling (no store)",
+        "near": "it reached 80% of the client's ceiling (no store)",
         "wider": "20% of the time was the client's own work",
     }
 
