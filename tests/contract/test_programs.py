@@ -36,7 +36,7 @@ OTHERS = r"versions 2\.5 and 2\.6 are taken.*storewise"
 REFUSED = [
     ("valkey", {}, {}, r"no valkey-server or redis-server.*install valkey"),
     ("valkey", {"redis-server": "Redis server v=6.2.7 sha=0"}, {}, r"6\.2\.7; 7 or newer"),
-    ("valkey", {"redis-server": "something else"}, {}, "says no version"),
+    ("valkey", {"redis-server": "something else"}, {}, "prints no version"),
     ("mongodb", {}, {}, r"no mongod.*STOREWISE_MONGODB_BIN"),
     ("mariadb", {}, {}, r"no mariadbd or mysqld.*STOREWISE_MARIADB_BIN"),
     ("mariadb", MARIADB, {}, "no mariadb-install-db or mysql_install_db"),

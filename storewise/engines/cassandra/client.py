@@ -1,4 +1,4 @@
-"""What one process does with Cassandra, through the driver."""
+"""The client of Cassandra, through the DataStax driver."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ class CassandraClient(ProcessClient[ProcessState[Statements], Statements]):
         return True
 
     def find(self, query: Find) -> list[Document]:
-        """By an index where the column has one that can, else each node looks at all; without
+        """By an index if the column has a suitable one, else each node filters all rows; without
         conditions every document."""
         statements = self._table(query.kind)
         if query.order_by is not None:
@@ -210,7 +210,7 @@ class CassandraClient(ProcessClient[ProcessState[Statements], Statements]):
         return list(map(statements.decode, self._rows(cql, values)))
 
     def count(self, query: Count) -> int:
-        """By a look at all rows, at the session's level: no node knows the number."""
+        """Count by reading all rows at the session's level: no node stores the number."""
         if query.where:
             raise self._cannot("count of conditions")
         statements = self._table(query.kind)
@@ -235,10 +235,9 @@ class CassandraClient(ProcessClient[ProcessState[Statements], Statements]):
         return None
 
     def disk_bytes(self) -> int:
-        """Of the tables on the disks of all nodes, replicas and indexes counted, after a flush of
-        what is in memory. The nodes report whole MiB of each table, rounded up; commit logs are not
-        in it."""
-        # Without JMX the way to have memory written to disk is to say that it may not be old.
+        """Bytes of the tables on all nodes, with replicas and indexes, after a flush of memtables.
+        The nodes report each table in whole MiB, rounded up; commit logs are not included."""
+        # Without JMX, only a short memtable_flush_period_in_ms flushes memtables.
         self._flush_each(_FLUSH_PERIOD_MS)
         last: list[Any] = []
 
@@ -294,12 +293,12 @@ class CassandraClient(ProcessClient[ProcessState[Statements], Statements]):
         return self._try(verb, execute_all)
 
     def _rows_of_nodes(self, cql: str) -> list[tuple[Any, ...]]:
-        """The rows of a virtual table, which each node has of its own."""
+        """The rows of a virtual table from all nodes; each node has its own."""
         hosts, execute = self._session.cluster.metadata.all_hosts(), self._session.execute
         return self._try("query", lambda: [row for h in hosts for row in execute(cql, host=h)])
 
     def _query(self, verb: str, cql: str | SimpleStatement, values: Any = None) -> list[Row]:
-        """The rows of a statement that is asked once."""
+        """The rows of a statement that is not prepared."""
         return self._try(verb, lambda: list(self._session.execute(cql, values)))
 
     def _try(self, verb: str, action: Callable[[], _Result]) -> _Result:

@@ -40,7 +40,7 @@ _UNDECIDED = "Unable to perform authentication"
 
 
 class CassandraSettings(JavaSettings, ConfigSettings):
-    """What a study may say of Cassandra."""
+    """Settings of Cassandra."""
 
     spec = ServerSpec.read(__package__)
     concurrency: int = Setting(

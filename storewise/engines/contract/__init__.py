@@ -1,1 +1,1 @@
-"""What every engine promises: the store, its clients, its servers."""
+"""The engine contract: engines, clients, servers, queries."""

@@ -1,4 +1,4 @@
-"""The engine contract: what a store must be able to say and do.
+"""The engine contract: the interface of stores and their clients.
 
 An *engine* is a stateless description of a store (how to start its nodes, how to connect); a
 *client* is one process's open connection to it. One engine is one module; `registry` maps names
@@ -29,7 +29,7 @@ Mode = Literal["write", "read"]
 
 @dataclass(frozen=True, slots=True)
 class Flags:
-    """What an engine can do. A study that asks for more is refused when it is read."""
+    """Features of an engine. A study that needs others is refused when it is read."""
 
     embedded: bool
     """Lives in the client's process: no nodes, its files are an output of the write worker."""
@@ -54,9 +54,9 @@ class Flags:
     explains: bool = False
     """The store tells whether a query takes an index: `explain`."""
     external: bool = False
-    """A database that is there already: neither embedded nor made of nodes of a session."""
+    """An existing database: neither embedded nor started by Storewise."""
     size_has_copies: bool = True
-    """`disk_bytes` counts every replica of a document, not one of each."""
+    """`disk_bytes` includes all replicas, not one copy of each document."""
 
     rereads: bool = False
     """Keeps nothing and answers from the input files (`Cluster.sources`): the baseline without a
@@ -76,7 +76,7 @@ class EngineSettings(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """What a client creates before the load."""
+    """The tables and indexes that a client creates before the load."""
 
     kinds: tuple[Kind, ...] = KINDS
     indexes: tuple[tuple[Kind, str], ...] = ()
@@ -95,15 +95,15 @@ class Endpoint:
     address: str
     port: int
     ports: Mapping[str, int] = field(default_factory=dict, hash=False)
-    """Its further ports by name (gossip, HTTP), for engines whose servers have several."""
+    """Further ports by name (gossip, HTTP), for servers with several ports."""
 
     @property
     def name(self) -> str:
-        """Of its node: ``data0``."""
+        """The name of its node: ``data0``."""
         return f"{self.role}{self.index}"
 
     def __str__(self) -> str:
-        """As messages name it: ``data0 (10.0.0.1:9042)``."""
+        """The form in messages: ``data0 (10.0.0.1:9042)``."""
         return f"{self.name} ({self.address}:{self.port})"
 
 
@@ -128,7 +128,7 @@ def _hashed_store(stores: int, document_id: bytes) -> int:
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """An input file as an engine sees it that answers from the files themselves."""
+    """An input file, for engines that answer from the files themselves."""
 
     path: str
     size: int
@@ -136,14 +136,14 @@ class SourceFile:
     digest: bytes
     """All 16 bytes; ids begin with the first 7."""
     documents: tuple[int, ...]
-    """How many of each kind, by `Kind.number`, count as stored: the first ones of the file."""
+    """Number of stored documents by `Kind.number`; these are the first ones of the file."""
     store: int
     """Index into the stores of the trial."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """All that a client needs in order to connect.
+    """Everything that a client needs to connect.
 
     A writing client of an embedded engine sees exactly one entry in `stores`, its own new and
     empty directory; a reading client sees the stores of all writers and `placement` tells which
@@ -161,7 +161,7 @@ class Cluster:
     credentials: Path | None = None
     placement: Placement | None = None
     kinds: tuple[Kind, ...] = KINDS
-    """What the workload stores: a client that finds tables knows by these what they are."""
+    """The kinds of documents that the workload stores."""
     sources: tuple[SourceFile, ...] = ()
     """For engines with `flags.rereads`: of a reading client all stored input files, of a writing
     one those of its store, stored or still to come."""
@@ -268,13 +268,14 @@ class Client(ABC):
             after = documents[-1]["_id"]
 
     def find(self, query: Find) -> list[Document]:
-        """The documents that fulfil conditions. `flags.finds`: the store finds them;
-        `flags.ranges`: it does so by one condition. Else they are looked for in all documents."""
+        """The documents that fulfil conditions. With `flags.finds` the store evaluates all
+        conditions, with `flags.ranges` one; otherwise the client reads and filters all documents.
+        """
         return query.answer(self.every(query.kind))
 
     def count(self, query: Count) -> int:
-        """How many documents fulfil conditions (`flags.finds`); of all documents of a kind where
-        `flags.count` is not "none"."""
+        """The number of documents that fulfil conditions (`flags.finds`); without conditions the
+        number of all documents of a kind, if `flags.count` is not "none"."""
         return query.answer(self.every(query.kind))
 
     def top(self, query: Top) -> list[tuple[Any, int]]:
@@ -315,7 +316,8 @@ class Engine(ABC):
     title: ClassVar[str]
     """The name people know, for figures and tables."""
     titles: ClassVar[tuple[str, ...]] = ()
-    """What its server may be (MariaDB or MySQL), as versions begin; else it is `title`."""
+    """Products that its server may be (MariaDB, MySQL), as its version begins; default: `title`.
+    """
     flags: ClassVar[Flags]
     data_roles: ClassVar[tuple[str, ...]] = ("data",)
     """Roles of servers that hold the documents; the first of them that a cluster has."""
@@ -326,19 +328,19 @@ class Engine(ABC):
     consistencies: ClassVar[Mapping[str, str]]
     """Consistency levels and what each means here; the first is the default."""
     slow_levels: ClassVar[Mapping[str, float]] = {}
-    """Levels at which the store waits for its disk with each single document, and how many
-    documents a second that is on a slow disk: said before a study runs."""
+    """Levels at which the store waits for its disk after each document -> documents per second on
+    a slow disk, for the warning before a run."""
     lossy_levels: ClassVar[frozenset[str]] = frozenset({"relaxed"})
-    """Those of the levels at which a lost document is a measurement, not a failed trial."""
+    """The levels at which a lost document is a measurement, not a failed trial."""
     consistency_aliases: ClassVar[Mapping[str, str]] = {"strong": "durable", "weak": "relaxed"}
-    """The levels that two words stand for which all engines share (`docs/consistency.md`)."""
+    """Aliases that all engines share -> the level of this engine (`docs/consistency.md`)."""
     Settings: ClassVar[type[EngineSettings]] = EngineSettings
     packages: ClassVar[tuple[str, ...]] = ("storewise",)
     """Python packages of the client library, and of the engine where it is embedded."""
 
     def versions(self, settings: Mapping[str, Any] | None = None) -> dict[str, str]:
-        """Versions of `packages`, or of what clients with these settings of a study use instead
-        (the version of a server is its installation's)."""
+        """Versions of `packages`, or of the packages that clients with these settings use. The
+        server's version comes from its `Installation`."""
         return {name: version(name) for name in self.packages}
 
     def settings_of(self, settings: Mapping[str, Any]) -> Any:
@@ -352,12 +354,12 @@ class Engine(ABC):
             raise EngineError(f"settings of {self.name}: {wrong} (known: {known})") from error
 
     def level_of(self, cluster: Cluster) -> str:
-        """The consistency level of a cluster, the engine's first where it names none."""
+        """The consistency level of a cluster; default: the engine's first level."""
         return cluster.consistency or next(iter(self.consistencies))
 
     def stores_of(self, cluster: Cluster, mode: Mode) -> tuple[Path, ...]:
-        """The store directories of a cluster; a writer's one is made. EngineError where one cannot
-        be, or is not there."""
+        """The store directories of a cluster; a writer's directory is created. EngineError if that
+        fails, or if a directory is missing."""
         try:
             if mode == "write":
                 cluster.stores[0].mkdir(parents=True, exist_ok=True)
@@ -368,24 +370,24 @@ class Engine(ABC):
         return cluster.stores
 
     def check_schema(self, settings: Mapping[str, Any], schema: Schema) -> None:  # noqa: B027
-        """EngineError for settings that do not fit what the trial stores."""
+        """Raise EngineError for settings that do not fit the trial's schema."""
 
     def remove(self, cluster: Cluster) -> None:  # noqa: B027
-        """Remove what the stores of an embedded engine have elsewhere than in their directories,
-        which go with the trial."""
+        """Remove data of an embedded engine outside its store directories, which are removed with
+        the trial."""
 
     def title_of(self, version: str) -> str:
         """The store's name for users (MariaDB or MySQL), by the version its server reports."""
         return next((name for name in self.titles if version.startswith(name)), self.title)
 
     def level(self, word: str) -> str:
-        """The consistency level that a study's word means: a level, or `strong` or `weak`."""
+        """The consistency level for a study's value: a level, or the alias `strong` or `weak`."""
         return self.consistency_aliases.get(word, word)
 
     def directories(self, settings: Mapping[str, Any], own: Path) -> tuple[Path, ...] | None:
-        """Where the files are that a quota counts: `own`, which Storewise gives a loading worker or
-        a node, unless the settings name another place. None where they cannot be counted: in S3, in
-        HDFS, or where several nodes share a place."""
+        """The directories whose files a quota counts: `own` (of the loading worker or node), unless
+        the settings name another place. None if they cannot be counted: in S3, in HDFS, or if
+        several nodes share a directory."""
         return (own,)
 
     @abstractmethod
@@ -399,12 +401,12 @@ class ExternalEngine(Engine):
 
     @abstractmethod
     def of_trial(self, settings: Mapping[str, Any], name: str) -> dict[str, Any]:
-        """The settings of a trial's clients, which put its tables under a name of their own."""
+        """The settings of a trial's clients, with a table prefix that is unique to the trial."""
 
     @abstractmethod
     def drop(self, cluster: Cluster) -> None:
-        """Remove all that the trial has made; EngineError where that cannot be done."""
+        """Drop all tables of the trial; EngineError if that fails."""
 
     @abstractmethod
     def server(self, cluster: Cluster) -> dict[str, str]:
-        """What answers there and its version, for a result's conditions; no secrets."""
+        """The server's product and version, for the conditions of results; no secrets."""

@@ -1,8 +1,7 @@
-"""What a client can be asked, as values, and what the answers are.
+"""Queries as values, and how the client computes their answers.
 
-A store answers a query in its own language. Where it cannot, the documents are read and the
-query's `answer` makes of them what the store would have said; `merged` makes one answer of those
-of several stores.
+A store answers a query in its own language. If it cannot, the client reads the documents and
+computes the same result with the query's `answer`; `merged` combines the answers of several stores.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class Where:
 
 
 def _matching(documents: Iterable[Document], where: tuple[Where, ...]) -> Iterator[Document]:
-    """Those of the documents that fulfil all conditions."""
+    """The documents that fulfil all conditions."""
     tests = [(one.field, _COMPARE[one.op], one.value) for one in where]
     for document in documents:
         for name, test, bound in tests:
@@ -65,7 +64,7 @@ class Scan:
 
     @property
     def where(self) -> tuple[Where, ...]:
-        """The condition on the ids; none where the scan begins with the first one."""
+        """The condition on the ids; empty if the scan begins with the first one."""
         if self.after is not None:
             return (Where("_id", ">", self.after),)
         return (Where("_id", ">=", self.start),) if self.start else ()
@@ -164,4 +163,4 @@ class Plan:
     text: str
     """The plan in the store's own words."""
     uses_index: bool | None
-    """Whether it takes a secondary index; None where the store does not tell."""
+    """Whether it uses a secondary index; None if the store does not report it."""

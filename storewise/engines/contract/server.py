@@ -1,6 +1,6 @@
-"""The contract of engines whose stores are servers: nodes, how one starts, how they become one.
+"""The contract of engines whose stores are servers: nodes, launch, readiness, bootstrap.
 
-The engine says what to start and how to ask it; `storewise.session` starts, watches and ends it.
+The engine defines commands and checks; `storewise.session` starts, watches and stops servers.
 `launch` is pure: it returns files and command lines and touches nothing.
 """
 
@@ -21,7 +21,7 @@ from pydantic import Field
 from storewise.engines.contract.engine import Cluster, Endpoint, Engine, EngineSettings
 from storewise.errors import EngineError
 
-#: Of environment modules. A path would run the module file that lies there, an option do more.
+#: Names of environment modules. A path or an option could run any module file.
 _MODULE_NAME = r"^[A-Za-z0-9_+][\w.+@-]*(/[A-Za-z0-9_+][\w.+@-]*)*$"
 
 
@@ -69,8 +69,8 @@ class NodeSpec:
     after: tuple[str, ...] = ()
     """Roles whose servers must answer before this node can be launched (its peers)."""
     meets: tuple[str, ...] = ()
-    """Roles, its own perhaps, whose addresses and ports must be known before this node can be
-    launched, though their servers may not answer yet: nodes that start together."""
+    """Roles (possibly its own) whose addresses and ports must be known before this node can be
+    launched; their servers need not answer yet. For nodes that start at the same time."""
     ports: tuple[str, ...] = ()
     """Names of the further ports that its server listens on (gossip, JMX, HTTP)."""
     outlives: tuple[str, ...] = ()
@@ -103,7 +103,7 @@ class Credentials:
 
     @classmethod
     def of(cls, cluster: Cluster) -> Credentials:
-        """Those that a client needs."""
+        """The credentials of a cluster's clients; EngineError if it has none."""
         if cluster.credentials is None:
             raise EngineError(f"{cluster.engine}: the cluster names no file with credentials")
         return cls.read(cluster.credentials)
@@ -121,14 +121,14 @@ class Installation:
     programs: Mapping[str, Path]
     """Paths by the names that the engine uses for them."""
     version: str
-    """Of the server, as it says it itself: ``MariaDB 10.11.6``."""
+    """The version that the server prints: ``MariaDB 10.11.6``."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables that the programs need (from an environment module)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """All that `launch` may know of the node to be started."""
+    """The input of `launch`: the node to be started."""
 
     spec: NodeSpec
     topology: Topology
@@ -139,7 +139,7 @@ class Node:
     directory: Path
     """The node's own empty directory, 0700, on node-local scratch or the session's file system."""
     address: str
-    """Where to listen, and what other hosts connect to. Never more than this address."""
+    """The only address on which the server listens, and to which other hosts connect."""
     port: int
     installation: Installation
     credentials: Credentials
@@ -185,7 +185,7 @@ Run = Callable[[Sequence[str], float], str]
 
 @dataclass(frozen=True, slots=True)
 class ClusterContext:
-    """What `ServerEngine.join` and `bootstrap` may use of the cluster."""
+    """The cluster, as `ServerEngine.join` and `bootstrap` see it."""
 
     topology: Topology
     settings: Mapping[str, Any]
@@ -208,7 +208,7 @@ class ServerEngine(Engine):
     own_loopback: ClassVar[bool] = False
     """On loopback node k listens on 127.0.0.(k + 1), for servers that tell nodes by address."""
     guard: ClassVar[str] = "nothing"
-    """What guards the client port of a node, in a few words for the report ("password")."""
+    """Access control of a node's client port, in a few words for the report ("password")."""
 
     @abstractmethod
     def roles(self, topology: Topology, settings: Mapping[str, Any]) -> tuple[NodeSpec, ...]:
@@ -235,15 +235,15 @@ class ServerEngine(Engine):
         request. EngineError if waiting will not help (the password is refused)."""
 
     def join(self, node: Node, context: ClusterContext, run: Run) -> None:
-        """What can be done only on the node's own host once its server answers, such as joining
-        the others; runs in the job of every node, at the same time."""
+        """Steps that must run on the node's own host once its server answers, such as joining the
+        cluster; run in the jobs of all nodes at the same time."""
 
     def wait_recovered(self, node: Node, raise_if_aborted: Callable[[], None]) -> None:
         """Wait until a node that was started again on its data serves as before; its server
         answers already. The recovery time ends here. Its peers may answer or not."""
 
     def bootstrap(self, context: ClusterContext) -> None:
-        """Make one cluster of the nodes: replica sets, users, shards, placement of data.
+        """Form the cluster: replica sets, users, shards, placement of data.
 
         A client's `create` makes tables and collections later. The default only waits until this
         host can reach every node; EngineError if one is not ready within `ready_seconds`.
@@ -261,10 +261,10 @@ class ServerEngine(Engine):
                         )
 
     def peer_guards(self, endpoint: Endpoint) -> Mapping[str, str]:
-        """What guards each of a node's further ports; by name."""
+        """Port name -> its access control, for a node's further ports."""
         return dict.fromkeys(endpoint.ports, self.guard)
 
     def open_ports(self, spec: NodeSpec, topology: Topology) -> Mapping[str, str]:
-        """Ports of a node that ask nobody who they are, by name, and what whoever reaches them
-        could do ("read and write"). Off loopback a study must allow them."""
+        """Ports of a node without authentication -> what a stranger can do there ("read and
+        write"). A study must allow them, except on loopback."""
         return {} if self.flags.authentication else {"client port": "read and write"}

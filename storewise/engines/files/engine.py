@@ -1,12 +1,10 @@
-"""No database: every read reads the SSEARCH outputs again, in parallel.
+"""No database: every read parses the SSEARCH outputs again, in parallel.
 
-This is what a user has today, and the baseline against which a store must pay. Nothing is stored:
-the list of the files that the load went through (`Cluster.sources`) is the whole store, and an
-insert only notes that the documents of a file count as stored from now on.
-
-A question is one pass over the files that can hold its answer, by the parser that also loads the
-other stores; conditions are applied in the processes that parse. Nothing is kept between two
-questions but what the operating system caches.
+This is the baseline that stores are compared with. Nothing is stored: the list of loaded files
+(`Cluster.sources`) is the whole store, and an insert only marks documents of a file as stored.
+A query is one pass over the files that can contain its answer, with the parser that also loads the
+stores; conditions are applied in the parsing processes. Between queries, only the operating system
+caches.
 """
 
 from __future__ import annotations
@@ -121,7 +119,7 @@ class FilesClient(ProcessClient[ProcessState[Table], Table]):
         self._study_fields = schema.study_fields
 
     def insert(self, kind: Kind, documents: Sequence[Any]) -> None:
-        """Nothing is stored: what the files hold counts as stored up to these documents."""
+        """Store nothing; mark the files' documents up to these as stored."""
         self._writing("insert")
         last: dict[bytes, int] = {}
         for document_id in ids_of(documents):
@@ -178,7 +176,7 @@ class FilesClient(ProcessClient[ProcessState[Table], Table]):
         return dict(sum(map(Counter, self._all(query)), Counter[int]()))
 
     def disk_bytes(self) -> int:
-        """Of the input files, as they lie on disk."""
+        """Size of the input files on disk."""
         return sum(source.size for source in self._sources.values() if any(source.documents))
 
     def close(self) -> None:

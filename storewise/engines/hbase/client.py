@@ -1,4 +1,4 @@
-"""What one process does with an HBase cluster."""
+"""The client of HBase."""
 
 from __future__ import annotations
 
@@ -43,19 +43,18 @@ _GATEWAY_SECONDS = 8.0
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Shared(ProcessState[RowFormat]):
-    """What the clients of one process have in common."""
+    """The shared state of a process."""
 
     durability: str
-    """Of each put: https://hbase.apache.org/book.html#wal.durability"""
+    """Durability of each put: https://hbase.apache.org/book.html#wal.durability"""
     seconds: float
-    """For so long the gateways try a request."""
+    """How long the gateways try a request."""
     regions_per_server: int
     gateways: tuple[Endpoint, ...]
     servers: tuple[Endpoint, ...]
-    """Those that hold documents."""
+    """The servers that hold documents."""
     regions: dict[Kind, tuple[float, list[bytes], list[str | None]]] = field(default_factory=dict)
-    """Until when they are taken for true (`time.monotonic`); the first keys of the regions, in
-    order; the names of their region servers' nodes."""
+    """Cached regions: expiry (`time.monotonic`), first keys in order, names of their nodes."""
     numbers: Iterator[int] = field(default_factory=lambda: count(os.getpid()))
 
     def connection(self, seconds: float | None = None) -> Connection:
@@ -92,7 +91,7 @@ class HbaseClient(ThreadClient[Shared, RowFormat]):
     # The schema.
 
     def _schemas(self) -> dict[bytes, str]:
-        """The schema that is noted at each table of ours."""
+        """The schema note of each table of Storewise."""
         tables = self._call("getTableDescriptorsByNamespace", NAMESPACE)
         notes = {t.tableName.qualifier: (t.attributes or {}).get(_SCHEMA) for t in tables}
         return {name: note.decode() for name, note in notes.items() if note is not None}
@@ -202,7 +201,7 @@ class HbaseClient(ThreadClient[Shared, RowFormat]):
             start = results[-1].row + b"\0"
 
     def owner(self, kind: Kind, document_id: bytes) -> str | None:
-        """The region server of the id's region, as it was at most 10 s ago: each operation asks."""
+        """The region server of the id's region, cached for 10 s."""
         until, starts, owners = self._shared.regions.get(kind, (0.0, [], []))
         if time.monotonic() > until:
             until, starts, owners = self._shared.regions[kind] = self._regions(kind)

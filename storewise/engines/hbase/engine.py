@@ -42,7 +42,7 @@ _NO_ROOT = (
 
 
 class HbaseSettings(ConfigSettings, JavaSettings):
-    """What a study may say of HBase."""
+    """Settings of HBase."""
 
     spec = ServerSpec.read(__package__)
     distributed: bool = Setting(

@@ -1,4 +1,4 @@
-"""What one process does with a MongoDB cluster, through PyMongo."""
+"""The client of MongoDB, through PyMongo."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ _NOT_YET = frozenset({2002, 2003, 2006, 2013, 1040, 1053})
 
 
 class MysqlSettings(ConfigSettings):
-    """What a study may say of MariaDB and MySQL."""
+    """Settings of MariaDB and MySQL."""
 
     spec = ServerSpec.read(__package__)
     driver: Driver | None = Setting(

@@ -33,7 +33,7 @@ BUFFERED_DOCUMENTS = 65_536
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Shared(SqlState):
-    """What the clients of a process have in common; `stores` are partitions."""
+    """The shared state of a process; `stores` are partitions."""
 
     places: Sequence[Store]
     settings: ParquetSettings
@@ -42,10 +42,9 @@ class Shared(SqlState):
     next_part: int = 1
     buffers: dict[Kind, list[Any]] = field(default_factory=dict)
     version: int = 0
-    """Grows with every change of files; clients look at it before they read."""
+    """Incremented with every change of files; clients check it before they read."""
     datasets: dict[tuple[str, ...], Any] = field(default_factory=dict)
-    """Arrow's views of files, which keep what was read of the files' ends: the name of a table and
-    the paths of its files."""
+    """(table name, file paths) -> Arrow data set, which caches the files' footers."""
 
 
 class ParquetClient(DuckReads[Shared]):
@@ -97,7 +96,7 @@ class ParquetClient(DuckReads[Shared]):
         return source
 
     def _from_partition(self, table: Table, partition: Partition) -> str:
-        """What a partition has of a table, each id once."""
+        """The FROM item of a table in one partition, with each id once."""
         store, number = partition
         paths = store.paths(table.kind, None if number is None else (number,))
         parts = store.parts(table.kind)
@@ -149,7 +148,7 @@ class ParquetClient(DuckReads[Shared]):
         return datasets[key]
 
     def _parts(self, table: Table, query: Query) -> Sequence[Part]:
-        """All files as one source; partitions that no condition can mean are left out."""
+        """All files as one source, without partitions that no condition can match."""
         stores = self._shared.places
         if self._shared.mode == "write" or not all(store.finished for store in stores):
             return super()._parts(table, query)
@@ -171,7 +170,7 @@ class ParquetClient(DuckReads[Shared]):
         return super().get(kind, document_id)
 
     def _look(self) -> None:
-        """Take in what has been written since the last look."""
+        """Refresh the view of the files if another thread has changed them."""
         shared = self._shared
         if self._seen == shared.version and not shared.buffers:
             return
@@ -245,7 +244,7 @@ class ParquetClient(DuckReads[Shared]):
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
-        """Whatever goes wrong with the files within is an EngineError."""
+        """Translate errors of the files to EngineError."""
         try:
             yield
         except EngineError:

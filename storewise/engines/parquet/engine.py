@@ -1,7 +1,7 @@
-"""A data set of Parquet files as a store: the "no database" choice.
+"""A data set of Parquet files as a store, without a database.
 
-What `storewise convert` writes (docs/dataset.md) is what this engine reads, and what it has loaded
-is such a data set. DuckDB answers the questions; it, or Arrow, reads the files.
+The engine reads and writes the data sets of `storewise convert` (docs/dataset.md). DuckDB answers
+queries; DuckDB or Arrow reads the files.
 
 Format: https://parquet.apache.org/docs/file-format/; reading:
 https://duckdb.org/docs/stable/data/parquet/overview,
@@ -60,14 +60,14 @@ class ParquetEngine(Engine):
             )
 
     def directories(self, settings: Mapping[str, Any], own: Path) -> tuple[Path, ...] | None:
-        # Elsewhere are the stores of other writers and trials as well.
+        # Another place also holds the stores of other writers and trials.
         return None if self.settings_of(settings).place else (own,)
 
     def connect(self, cluster: Cluster, mode: Mode) -> Client:
         settings: ParquetSettings = self.settings_of(cluster.settings)
         level = self.level_of(cluster)
         directories = self.stores_of(cluster, mode)
-        # Imported here: who looks at the settings of a study need not wait for Arrow.
+        # Imported here: reading a study's settings should not import Arrow.
         from storewise.dataset.segments import partition_of_name
         from storewise.engines.parquet.client import ParquetClient, Shared
         from storewise.engines.parquet.partitions import Partition, PartitionRouter, ranges_of

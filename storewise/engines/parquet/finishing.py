@@ -43,11 +43,11 @@ def finish(
     *,
     study_fields: bool,
 ) -> None:
-    """Take the parts of all tables into the data set, which is made where there is none.
+    """Move the parts of all tables into the data set, which is created if missing.
 
-    `source` gives what a table holds, each id once; the connection has one thread and the function
-    `partition_of_name`. Raises StorewiseError, duckdb.Error, pyarrow.ArrowException and OSError;
-    the parts are there then as before.
+    `source` returns the FROM item of a table with each id once; the connection must have one thread
+    and the function `partition_of_name`. Raises StorewiseError, duckdb.Error,
+    pyarrow.ArrowException and OSError; the parts are then unchanged.
     """
     todo = [kind for kind in tables if store.parts(kind)]
     if not todo:

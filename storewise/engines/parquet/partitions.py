@@ -13,7 +13,7 @@ from storewise.engines.support.stores import Router
 
 
 class Partition(NamedTuple):
-    """What a read by id asks: a range of the ids of a store, or all of it (`number` is None)."""
+    """A unit of reads by id: a range of a store's ids, or the whole store (`number` is None)."""
 
     store: Store
     number: int | None = None

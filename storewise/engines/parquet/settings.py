@@ -1,4 +1,4 @@
-"""Settings of the engine: how its data set is partitioned, where it is, and who reads it."""
+"""Settings of the engine: partitioning, location and reader of its data set."""
 
 from __future__ import annotations
 

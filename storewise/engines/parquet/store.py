@@ -39,9 +39,9 @@ PLACE = "place.json"
 
 
 def place_of(directory: Path, place: str) -> str:
-    """Where below a setting's `place` the data set of a store directory is.
+    """The location of a store directory's data set below the setting `place`.
 
-    The name is the same for each run of a trial, so that the next one finds what a killed one left.
+    The name is the same for each run of a trial, so that a run finds leftovers of a killed one.
     """
     path = directory.absolute()
     digest = hashlib.blake2b(str(path).encode(), digest_size=6).hexdigest()
@@ -50,7 +50,7 @@ def place_of(directory: Path, place: str) -> str:
 
 
 class Store:
-    """What a store directory stands for. Its data set may be elsewhere (`PLACE`)."""
+    """A store directory, whose data set may be elsewhere (`PLACE`)."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -83,7 +83,7 @@ class Store:
         return isinstance(self.storage, Bucket)
 
     def make_place(self, place: str | None) -> None:
-        """Put the data set of a new store below `place`; what a killed run left there goes."""
+        """Place the data set of a new store below `place`; what a killed run left is removed."""
         if place is None or (self.directory / PLACE).exists():
             return
         where = place_of(self.directory, place)
@@ -108,7 +108,7 @@ class Store:
         self.storage.remove()
 
     def look(self) -> None:
-        """See what is there."""
+        """Read the current state of the data set."""
         self.state = load_state(self.storage)
         there = self.state.commits or self.storage.read_bytes(DESCRIPTION) is not None
         self.settings = load_settings(self.storage) if there else None
@@ -117,7 +117,7 @@ class Store:
         self._files = self.state.files()
 
     def repair(self) -> None:
-        """End what a killed process has begun, and see what is there; a store has one writer."""
+        """Complete or undo the commit of a killed process, then `look`; a store has one writer."""
         with locked(self.storage, "", alone=True) as own:
             recover(self.storage, Folders(own), "")
             clear(self.storage, own, "")

@@ -26,7 +26,7 @@ _REFUSED = ("authentication failed", "no pg_hba.conf entry", "does not exist", "
 
 
 class PostgresSettings(ConfigSettings):
-    """What a study may say of PostgreSQL."""
+    """Settings of PostgreSQL."""
 
     spec = ServerSpec.read(__package__)
     bulk: Literal["copy", "insert"] = Setting(

@@ -1,4 +1,4 @@
-"""What one process does with a Riak cluster.
+"""The client of Riak.
 
 A kind is a bucket of the default type, an id a key (its bytes), a document a JSON object. Requests
 name no r, w or dw: those of the buckets count, which `riak.conf` has from the consistency level.
@@ -33,7 +33,7 @@ _JSON = b"application/json"
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Shared(ProcessState[Table]):
-    """What the clients of one process have in common."""
+    """The shared state of a process."""
 
     endpoints: tuple[Endpoint, ...]
     owners: dict[int, str] = field(default_factory=dict)

@@ -1,1 +1,1 @@
-"""What stores with SQL share."""
+"""Base classes of SQL stores."""

@@ -1,4 +1,4 @@
-"""Reading through DuckDB: what the DuckDB store and the Parquet files have in common.
+"""Reads through DuckDB, shared by the DuckDB and Parquet engines.
 
 API: https://duckdb.org/docs/stable/clients/python/overview; settings:
 https://duckdb.org/docs/stable/configuration/overview.

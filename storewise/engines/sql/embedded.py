@@ -22,23 +22,23 @@ from storewise.metrics.host import tree_bytes
 
 
 class EmbeddedSql(SqlReads[State]):
-    """Tables in files: a writer makes those of its one store, a reader finds those of all."""
+    """Tables in files: a writer creates those of its store, a reader opens those of all stores."""
 
     file_name: ClassVar[str] = ""
-    """Of a store's one file in its directory."""
+    """Name of a store's file in its directory."""
     types: ClassVar[Mapping[FieldType, str]]
     """SQL types of columns."""
 
     @abstractmethod
     def _columns(self, store: int, kind: Kind) -> list[str]:
-        """The columns of a kind's table in one store; none where it has no such table."""
+        """The columns of a kind's table in one store; empty if it has no such table."""
 
     def _file(self, store: int) -> Path:
         path: Path = self._stores[store] / self.file_name
         return path
 
     def _attach(self, store: int) -> None:
-        """Begin to read a store; EngineError where there is none."""
+        """Open a store for reading; EngineError if it does not exist."""
         if not self._file(store).is_file():
             raise EngineError(
                 f"{self.engine_name}: {self._file(store)} does not exist: nothing was loaded there"

@@ -1,9 +1,9 @@
-"""The verbs of SQL stores, over one store or several.
+"""The operations of SQL stores, over one store or several.
 
-SQLite, DuckDB and the SQL servers answer the same SQL; what differs is how a statement reaches a
-store. A client gives `_rows` and `_change` (run a statement against one store) and `_source` (what
-stands behind FROM), and inherits the verbs. Where a store's SQL is another, it overrides `_among`,
-`_first_rows` or `_floor`.
+SQLite, DuckDB and the SQL servers understand the same SQL and differ in how a statement reaches a
+store. A client implements `_rows` and `_change` (run a statement in one store) and `_source` (the
+FROM item) and inherits the operations. For another SQL dialect it overrides `_among`, `_first_rows`
+or `_floor`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from storewise.engines.support.stores import Router
 from storewise.engines.support.table import Row, Table, quoted
 from storewise.errors import EngineError
 
-#: What a store with SQL in the client's process can do.
+#: Flags of an embedded SQL store.
 FLAGS = Flags(
     embedded=True,
     secondary_indexes=True,
@@ -50,7 +50,7 @@ class SqlState(ProcessState[Table]):
     """What the clients of one process have in common."""
 
     stores: tuple[Any, ...]
-    """Directories or servers; their texts stand in messages."""
+    """Directories or servers; messages name them by `str`."""
     router: Router
 
     @classmethod
@@ -73,13 +73,13 @@ class _Point(NamedTuple):
 
 
 class SqlReads(ThreadClient[State, Table]):
-    """The verbs by SQL, and how the store would answer them.
+    """Queries by SQL, and their plans.
 
-    `_requests` makes the statements of a query, so that `explain` shows the plan of just those.
+    `_requests` makes the statements of a query, also for `explain`.
     """
 
     mark: ClassVar[str] = "?"
-    """What stands for a parameter in a statement."""
+    """Placeholder of a parameter in a statement."""
     explain_statement: str = "EXPLAIN"
 
     def __init__(self, shared: State) -> None:
@@ -93,10 +93,10 @@ class SqlReads(ThreadClient[State, Table]):
 
     @abstractmethod
     def _rows(self, store: int, sql: str, values: Sequence[Any] = ()) -> Sequence[Row]:
-        """All rows that a statement gives; EngineError for a failure of the store."""
+        """All rows of a statement; EngineError if the store fails."""
 
     def _fail(self, store: int, error: Exception) -> NoReturn:
-        """Raise an error of a store as EngineError."""
+        """Translate an error of a store to EngineError and raise it."""
         where = f"{self.engine_name}: {self._stores[store]}"
         raise EngineError(f"{where}: {self._error_message(error)}") from error
 
@@ -105,8 +105,7 @@ class SqlReads(ThreadClient[State, Table]):
         """The FROM item of a table in one store."""
 
     def _parts(self, table: Table, query: Query) -> Sequence[Part]:
-        """The groups of stores whose statements answer a query; what no row can have that fulfils
-        its conditions may be left out."""
+        """The groups of stores to query; those without matching rows may be left out."""
         return [(store, self._source(table, store)) for store in range(len(self._stores))]
 
     def _gather(self, requests: Sequence[Request]) -> list[Sequence[Row]]:
@@ -175,7 +174,7 @@ class SqlReads(ThreadClient[State, Table]):
         return [documents.get(document_id) for document_id in document_ids]
 
     def _among(self, table: Table, ids: Sequence[bytes]) -> Iterator[tuple[str, Sequence[Any]]]:
-        """Conditions and parameters that together are true for these ids."""
+        """Conditions with parameters; each id fulfils one of them, and no other row does."""
         size = IN_LIST // len(table.key)
         for start in range(0, len(ids), size):
             keys = [table.key_values(document_id) for document_id in ids[start : start + size]]
@@ -212,14 +211,14 @@ class SqlReads(ThreadClient[State, Table]):
         return "\n".join(str(row[-1]) for row in rows)
 
     def _uses_index(self, plan: str, query: Find | Count) -> bool:
-        """Whether a plan takes a secondary index; here one that names it."""
+        """Whether a plan uses a secondary index: by default, whether it names the index."""
         fields = [condition.field for condition in query.where]
         if isinstance(query, Find) and query.order_by is not None:
             fields.append(query.order_by)
         return any(f"{query.kind.table}_{field}" in plan for field in fields)
 
     def _documents(self, query: Scan | Find) -> list[Iterator[Document]]:
-        """The documents of each store that the query's statements give."""
+        """The results of the query's statements as documents, one iterator per store."""
         requests = self._requests(query)
         decode = self._point(query.kind).decode
         return [map(decode, rows) for rows in self._gather(requests)]
@@ -247,7 +246,7 @@ class SqlReads(ThreadClient[State, Table]):
                 name = quoted(table.column(query.field).name)
                 select, clauses = f"{name}, count(*) AS n", [f"{name} IS NOT NULL"]
                 rest = f" GROUP BY {name}"
-                # A store alone knows which values are frequent; of several each must tell all.
+                # A single store can limit the result; several must return all counts.
                 if len(parts) == 1:
                     rest += self._first_rows(query.limit, f" ORDER BY n DESC, {name}")
             case Histogram():
@@ -263,7 +262,7 @@ class SqlReads(ThreadClient[State, Table]):
         return [(s, f"SELECT {select} FROM {source}{which}{rest}", values) for s, source in parts]
 
     def _first_rows(self, limit: int, order: str) -> str:
-        """What follows a statement of which only the first rows in an order (or any) are wanted."""
+        """The end of a statement that returns only the first rows in an order (or any rows)."""
         return f"{order} LIMIT {limit}"
 
     def _floor(self, quotient: str) -> str:

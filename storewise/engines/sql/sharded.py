@@ -38,26 +38,26 @@ from storewise.engines.support.table import (
 )
 from storewise.errors import EngineError
 
-#: Times that a transaction is tried that the server undoes for the sake of another one.
+#: Most attempts for a transaction that the server rolls back because of another one.
 _TRIES = 20
 _Result = TypeVar("_Result")
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Shared(SqlState):
-    """What the clients of one process have in common; `stores` are the servers."""
+    """The shared state of a process; `stores` are the servers."""
 
     settings: Any
     credentials: Any
-    """Of the session (`Credentials`)."""
+    """The session's `Credentials`."""
     consistency: str
 
 
 class ShardedClient(SqlReads[Shared]):
-    """One thread's connections to the servers; one that is lost is opened again when it is needed.
+    """One thread's connections to the servers; a lost connection is reopened when needed.
 
-    A subclass gives the driver's part: the class variables and the abstract methods. What they
-    raise of `failures` becomes an EngineError.
+    A subclass implements the driver's part: class variables and abstract methods. Exceptions in
+    `failures` become EngineErrors.
     """
 
     mark = "%s"
@@ -89,7 +89,7 @@ class ShardedClient(SqlReads[Shared]):
 
     @abstractmethod
     def _undone(self, error: Exception) -> bool:
-        """Whether the server has rolled a transaction back for the sake of another one."""
+        """Whether the server has rolled back a transaction because of another one."""
 
     @abstractmethod
     def _load(self, cursor: Any, table: Table, documents: Any) -> None:
@@ -189,11 +189,10 @@ class ShardedClient(SqlReads[Shared]):
         self._on(list(groups), load)
 
     def _grouped(self, table: Table, documents: Any) -> dict[int, Any]:
-        """What each server gets that gets anything: rows, or a record batch."""
+        """Server -> its rows or record batch; servers without rows are left out."""
         is_columns = self.loads_batches and is_batch(documents)
         if not is_columns:
-            # In the order of ids two clients that write the same rows cannot each hold what the
-            # other one waits for.
+            # Sorted by id, so that two clients that write the same rows do not deadlock.
             documents = sorted(rows_of(table, documents), key=table.key_of_row())
         if len(self._stores) == 1 or not len(documents):
             return {0: documents} if len(documents) else {}
@@ -239,7 +238,7 @@ class ShardedClient(SqlReads[Shared]):
     # Connections and threads.
 
     def _run(self, store: int, sql: str, values: Sequence[Any] = ()) -> Any:
-        """Execute a statement, again where it was undone for the sake of another transaction;
+        """Execute a statement, retried if it was rolled back because of another transaction;
         returns the cursor."""
         cursor = self._cursors.get(store) or self._cursor(store)
         try:
@@ -256,8 +255,7 @@ class ShardedClient(SqlReads[Shared]):
     def _again(self, transaction: Callable[[], _Result]) -> _Result:
         """Run a transaction; run it again after a deadlock or a serialization failure.
 
-        Between tries it waits at random and ever longer (to 0.2 s), or those that met would meet
-        again."""
+        It waits between attempts, with random exponential backoff up to 0.2 s."""
         for tried in range(_TRIES - 1):
             try:
                 return transaction()
@@ -311,7 +309,7 @@ class ShardedClient(SqlReads[Shared]):
 
     def _fail(self, store: int, error: Exception) -> NoReturn:
         if store in self._cursors and self._lost(self._cursors[store], error):
-            # The next question opens a new one: the server may have come back.
+            # The next request opens a new connection: the server may be up again.
             self._close_cursor(store)
         super()._fail(store, error)
 

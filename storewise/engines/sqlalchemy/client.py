@@ -78,13 +78,13 @@ _NOTE_COLUMNS = (Field("id", "int", ""), Field("content", "str", ""))
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Shared(sharded.Shared):
-    """What the clients of one process have in common."""
+    """The shared state of a process."""
 
     engine: sa.Engine
     scrub: Callable[[str], str]
-    """Takes secrets out of a text."""
+    """Removes secrets from a text."""
     prefix: str
-    """Of the names of tables and indexes."""
+    """Prefix of the names of tables and indexes."""
     single: sa.Engine
     """For single statements: `engine`, or at level `durable` one that the driver commits each of
     them on."""
@@ -250,7 +250,7 @@ class SqlClient(ShardedClient):
 
 
 def _table_of(name: str, columns: Iterable[Field], key: Sequence[str]) -> sa.Table:
-    """SQLAlchemy's own description of a table."""
+    """The `sqlalchemy.Table` for these columns and primary key."""
     return sa.Table(
         sa.quoted_name(name, True),
         sa.MetaData(),

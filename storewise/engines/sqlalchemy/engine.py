@@ -186,7 +186,7 @@ def _url(settings: SqlSettings) -> tuple[URL, Callable[[str], str]]:
         except (OSError, UnicodeError) as error:
             raise EngineError(
                 f"sql: url_file {settings.url_file} cannot be read: "
-                f"{getattr(error, 'strerror', None) or 'it is no text'}"
+                f"{getattr(error, 'strerror', None) or 'it is not text'}"
             ) from None
     text = text or ""
     url = _parsed(text)

@@ -45,7 +45,7 @@ class SqliteSettings(EngineSettings):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Shared(SqlState):
-    """What the clients of one process have in common."""
+    """The shared state of a process."""
 
     # SQLite lets one connection write at a time and makes the others poll; the lock of these
     # clients hands over without sleeping.

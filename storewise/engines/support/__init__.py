@@ -1,1 +1,1 @@
-"""What engines share beside SQL: tables, conditions, keys, merging, installations."""
+"""Helpers shared by engines: tables, keys, clients, installations, server specifications."""

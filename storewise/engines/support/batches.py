@@ -1,7 +1,6 @@
-"""Documents as a store is given them: dicts, or a record batch of Arrow.
+"""Batches of documents to insert: dicts, or an Arrow record batch.
 
-pyarrow is imported only where batches come: workers are started hundreds of times, and one whose
-documents are dicts must not pay for it.
+pyarrow is imported only if needed: hundreds of workers start, and dicts do not need it.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from storewise.errors import EngineError
 
 
 def prepare(kinds: Iterable[Kind]) -> None:
-    """Import pyarrow where a workload may bring record batches (it stores `kinds`), so that the
-    first one does not wait for it."""
+    """Import pyarrow before the first insert if a workload with these `kinds` may use record
+    batches."""
     if any(make_table(kind, study_fields=False).takes_columns for kind in kinds):
         import_module("pyarrow")
 
@@ -30,8 +29,7 @@ def is_batch(documents: object) -> bool:
 
 
 def taken(table: Table, documents: Sequence[Any]) -> Any:
-    """What an engine goes on with of the documents that it is given: a record batch that has the
-    table's columns, or dicts.
+    """The documents, either dicts or a record batch that is checked to have the table's columns.
 
     EngineError for a batch with other columns; dicts are checked by `Table.rows`.
     """

@@ -1,4 +1,4 @@
-"""Clients of one process, with what all of them know of the store."""
+"""Base classes of clients, with the state that all clients of a process share."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Form = TypeVar("Form")
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class ProcessState(Generic[Form]):
-    """What the clients of one process have in common."""
+    """The shared state of all clients of one process."""
 
     mode: Mode
     kinds: tuple[Kind, ...]
     """What the workload stores (`Cluster.kinds`)."""
     tables: dict[Kind, Form] = field(default_factory=dict)
-    """How the store keeps each kind, as far as it is known."""
+    """The table (or its equivalent) of each kind, as far as known."""
     schema: Schema | None = None
     lock: Any = field(default_factory=threading.RLock)
     clients: list[Any] = field(default_factory=list)
@@ -36,7 +36,7 @@ State = TypeVar("State", bound=ProcessState[Any])
 
 
 class ProcessClient(Client, Generic[State, Form]):
-    """A client of a process; what it knows of the store is known to all of them."""
+    """A client that shares its state with all clients of the process."""
 
     engine_name: ClassVar[str]
     failures: tuple[type[Exception], ...] = ()
@@ -49,12 +49,12 @@ class ProcessClient(Client, Generic[State, Form]):
     # Errors.
 
     def _error_message(self, error: Exception) -> str:
-        """What went wrong, on one line."""
+        """The error's message on one line."""
         return " ".join(str(error).split()) or type(error).__name__
 
     @contextmanager
     def _errors(self, what: str) -> Iterator[None]:
-        """The driver's errors as EngineError, which says what was done."""
+        """Translate the driver's errors to EngineError; `what` names the operation."""
         try:
             yield
         except self.failures as error:
@@ -64,11 +64,11 @@ class ProcessClient(Client, Generic[State, Form]):
     # The schema. `create` leaves a note of it in the store, for clients that connect later.
 
     def _read_note(self) -> str | None:
-        """The note that is in the store; None before `create`."""
+        """The schema note in the store; None before `create`."""
         return None
 
     def _new_note(self, schema: Schema) -> str:
-        """The note of a schema; EngineError if the store has that of another one."""
+        """The note for a schema; EngineError if the store has the note of another schema."""
         note, there = describe(schema), self._read_note()
         if there is not None and there != note:
             raise EngineError(
@@ -88,7 +88,7 @@ class ProcessClient(Client, Generic[State, Form]):
             self._shared.schema, self._shared.tables = schema, tables
 
     def _learn(self) -> None:
-        """Take the tables that another client has created."""
+        """Read the schema note and use the tables that another client has created."""
         if (note := self._read_note()) is not None:
             self._use_schema(described(note, self._shared.kinds))
 

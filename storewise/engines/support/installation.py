@@ -23,8 +23,7 @@ _SECONDS = 60
 def output_of(
     title: str, command: Sequence[str], environment: Mapping[str, str] | None = None
 ) -> str:
-    """What a program prints, on stderr where it says nothing on stdout; EngineError where it does
-    not run or fails."""
+    """The output of a program (stdout, else stderr); EngineError if it cannot run or fails."""
     words = f"{title}: {shlex.join(command)}"
     try:
         done = subprocess.run(
@@ -46,7 +45,7 @@ def output_of(
 
 
 def environment_of(settings: Mapping[str, Any]) -> dict[str, str]:
-    """What the environment module of a study's settings sets."""
+    """The variables that the environment module in a study's settings sets."""
     return dict(_module_environment(settings["module"])) if settings.get("module") else {}
 
 
@@ -61,7 +60,7 @@ def place_of(text: str) -> Path:
 
 
 def usual_places(patterns: Sequence[str]) -> list[Path]:
-    """The places of globs, of each the last in order of names first."""
+    """The paths that match the globs; each glob's matches in descending order."""
     known = (sorted(glob(str(Path(p).expanduser())), reverse=True) for p in patterns)  # noqa: PTH207
     return [Path(place) for places in known for place in places]
 

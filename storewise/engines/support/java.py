@@ -1,4 +1,4 @@
-"""What engines in Java have in common: the Java to run them with, their jars, their memory."""
+"""Support for servers in Java: finding a Java, JVM options, heap size."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from storewise.errors import EngineError
 
 #: Where packages put Javas.
 _USUAL_JAVA = ("/usr/lib/jvm/*/bin/java", "/opt/java/*/bin/java", "/opt/jdk*/bin/java")
-#: A heap below this serves no store, MiB.
+#: Smallest usable heap, MiB.
 _LEAST_HEAP_MB = 128
 
 
@@ -66,9 +66,9 @@ def find_java(
 ) -> tuple[Path, int]:
     """A Java of one of the `accepted` major versions, and its version.
 
-    Where ``settings["java"]`` names one, only that; else the first that fits of JAVA_HOME (after
-    loading ``settings["module"]``), the PATH and the places where packages put them. Raises
-    EngineError with each Java found and its version.
+    If ``settings["java"]`` is set, only that one is tried; else JAVA_HOME (after loading
+    ``settings["module"]``), the PATH and the usual directories, in this order. Raises EngineError
+    with each Java found and its version.
     """
     environment = {**os.environ, **environment_of(settings)}
     if named := settings.get("java"):
@@ -103,5 +103,5 @@ def _java_version(program: Path) -> int:
     text = output_of("Java", (str(program), "-XX:-UsePerfData", "-version"))
     match = re.search(r'version "(?:1\.)?(\d+)', text)
     if match is None:
-        raise EngineError(f"{program} says no version: {text!r}")
+        raise EngineError(f"{program} prints no version: {text!r}")
     return int(match[1])

@@ -17,8 +17,8 @@ from storewise.errors import EngineError
 
 
 def to_json(table: Table, documents: Sequence[Document]) -> dict[bytes, bytes]:
-    """The texts by id, of equal ids that of the last document; EngineError as in `Table.check`,
-    and for values that JSON cannot hold."""
+    """Id -> JSON text; the last document wins for equal ids. EngineError as in `Table.check`, and
+    for values that JSON cannot hold."""
     table.check(documents)
     return {document["_id"]: _text(table, document) for document in documents}
 
@@ -29,7 +29,7 @@ def _text(table: Table, document: Document) -> bytes:
         text = orjson.dumps(rest, default=bytes.hex)
     except TypeError as error:
         raise EngineError(f"{table.name}: a value cannot be written as JSON: {error}") from error
-    # What is not finite becomes null there.
+    # JSON encodes numbers that are not finite as null.
     if b"null" in text:
         for name, value in rest.items():
             if isinstance(value, float) and not isfinite(value):
@@ -38,7 +38,7 @@ def _text(table: Table, document: Document) -> bytes:
 
 
 def from_json(table: Table, document_id: bytes, text: bytes) -> Document:
-    """The document of an id."""
+    """Decode the document of an id."""
     document: Document = orjson.loads(text)
     for column in table.fields[1:]:
         if column.type == "id" and (value := document[column.name]) is not None:

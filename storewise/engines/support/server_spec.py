@@ -1,10 +1,10 @@
 """Servers described by files: ``server.yaml`` and templates in a store's folder.
 
-``server.yaml`` says which programs a server needs and where they are looked for, how each role is
-started and stopped, what each consistency level means, and what guards its ports. ``NAME.j2`` is
-the server's file ``NAME`` as an operator knows it (Jinja2). The template's variables are `node`,
-`settings`, `level` (the options of the consistency level) and `product` (``MariaDB``). What these
-files cannot express is a method of the engine.
+``server.yaml`` defines a server's programs and where to search for them, how each role is started
+and stopped, the meaning of each consistency level, and the access control of its ports.
+``NAME.j2`` is the Jinja2 template of the server's file ``NAME``, with the variables `node`,
+`settings`, `level` (the options of the consistency level) and `product` (``MariaDB``). Everything
+else is a method of the engine.
 """
 
 from __future__ import annotations
@@ -55,19 +55,19 @@ class _Part(BaseModel):
 
 
 class VersionSpec(_Part):
-    """How a server tells its version, and which versions are taken."""
+    """How to read a server's version, and which versions are supported."""
 
     command: tuple[str, ...]
     """A program, as `ServerSpec.programs` calls it, and its arguments."""
     pattern: str
-    """Regular expression for the first line that it prints, with the group ``number``, and
-    ``product`` where there are several; where it finds no product, it is the last of `oldest`."""
+    """Regular expression for its first line, with the group ``number``, and ``product`` if there
+    are several; the default product is the last of `oldest`."""
     oldest: Mapping[str, str]
-    """Product (MariaDB, MySQL) -> its oldest version that is taken."""
+    """Product (MariaDB, MySQL) -> its oldest supported version."""
 
 
 class JarSpec(_Part):
-    """How the version of a server in Java is found, and which versions are taken."""
+    """How to read the version of a server in Java, and which versions are supported."""
 
     pattern: str
     """Regular expression for the name of a jar, whose first group is the version."""
@@ -94,7 +94,7 @@ class PortSpec(_Part):
     """A further port of a server, beside the one for clients."""
 
     guard: str
-    """What guards it, as `ServerEngine.guard`."""
+    """Its access control, as in `ServerEngine.guard`."""
     strangers_can: str = ""
     """What anyone who reaches this port can do, if it needs no password."""
     clusters_only: bool = False
@@ -133,7 +133,7 @@ class ServerSpec(_Part):
     programs: Mapping[str, tuple[str, ...]]
     """Program -> its names, of which the first one that is found is taken."""
     optional_programs: tuple[str, ...] = ()
-    """Those of `programs` that not every cluster needs."""
+    """Programs that not every cluster needs."""
     programs_of_product: Mapping[str, Mapping[str, tuple[str, ...]]] = {}
     """Product -> programs that only this one needs, as `programs`."""
     version: VersionSpec | None = None
@@ -147,8 +147,8 @@ class ServerSpec(_Part):
     consistency: Mapping[str, LevelSpec]
     consistency_aliases: Mapping[str, str]
     forbidden: tuple[str, ...] = ()
-    """Beginnings of the server's options that a study's `config` may not have: they would open a
-    port, let others in, or load code."""
+    """Prefixes of server options that a study's `config` must not contain: they would open a port,
+    weaken access control, or load code."""
     option_prefixes: tuple[str, ...] = ()
     """Prefixes that do not change which option is meant (``loose-``)."""
     takes_short_options: bool = False
@@ -215,7 +215,7 @@ class ServerSpec(_Part):
         text = output_of(self.title, (str(programs[program]), *arguments), environment)
         match = re.search(version.pattern, text)
         if match is None:
-            raise EngineError(f"{programs[program]} says no version: {text!r}")
+            raise EngineError(f"{programs[program]} prints no version: {text!r}")
         product = match.groupdict().get("product") or list(version.oldest)[-1]
         number, oldest = match["number"], version.oldest[product]
         if _numbers(number) < _numbers(oldest):
@@ -282,12 +282,12 @@ class ServerSpec(_Part):
         )
 
     def check_config(self, config: Mapping[str, Any]) -> None:
-        """ValueError for options that a study may not set, and for what is no option."""
+        """Raise ValueError for options that a study may not set, and for malformed ones."""
         own, forbidden = self._own_options(), [self._plain(name) for name in self.forbidden]
         for name, value in config.items():
             plain = self._plain(name)
             if not _OPTION.fullmatch(name) or not str(value).isprintable():
-                raise ValueError(f"{name!r} is no option of {self.title} in one line")
+                raise ValueError(f"{name!r} is not an option of {self.title} on one line")
             if plain in own:
                 raise ValueError(f"{name} is set by Storewise itself")
             short = self.takes_short_options
@@ -295,7 +295,7 @@ class ServerSpec(_Part):
                 raise ValueError(f"{name} opens the server or loads code: not in `config`")
 
     def _own_options(self) -> frozenset[str]:
-        """The options that come after the study's in the server's files, where the last counts."""
+        """Options that Storewise sets after the study's in the server's files; the last wins."""
         own = {name for level in self.consistency.values() for name in level.server}
         for role in self.roles.values():
             for name in role.files:
@@ -335,7 +335,7 @@ class SpecEngine(ServerEngine):
 
     def __init_subclass__(cls) -> None:
         if (spec := getattr(cls.Settings, "spec", None)) is None:
-            return  # what several engines have in common
+            return  # an abstract base class
         cls.spec, cls.title, cls.guard = spec, spec.title, spec.guard
         cls.titles = tuple(spec.version.oldest) if spec.version else ()
         cls.consistencies = {name: level.meaning for name, level in spec.consistency.items()}
@@ -343,7 +343,7 @@ class SpecEngine(ServerEngine):
         cls.consistency_aliases = spec.consistency_aliases
 
     def roles(self, topology: Topology, settings: Mapping[str, Any]) -> tuple[NodeSpec, ...]:
-        """Data nodes, all alike; for other shapes override it."""
+        """Data nodes, all of the same role; override it for other topologies."""
         self.settings_of(settings)
         self.check_topology(topology, topology.nodes)
         return self.data_nodes(topology)

@@ -25,10 +25,10 @@ def wait_until(
     poll: float = 0.2,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Look every `poll` s until `pending_reason` gives None; else it tells what is still to come.
+    """Poll every `poll` s until `pending_reason` returns None; it returns what is still missing.
 
-    `raise_if_aborted` is called before each look. EngineError with the complaint and the last
-    reason after so many seconds.
+    `raise_if_aborted` is called before each poll. EngineError with the complaint and the last
+    reason after `seconds`.
     """
     end = time.monotonic() + seconds
     while True:

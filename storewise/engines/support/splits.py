@@ -1,4 +1,4 @@
-"""Where the ids of a kind are cut, so that a load finds its shards or regions spread already."""
+"""Split points of a kind's ids, to create shards or regions evenly before the load."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from storewise.documents import ID_BYTES, Kind
 
 #: YCSB's keys are ``user`` and a decimal number that is uniform below this one.
 _HASHES = 1 << 63
-#: Numbers at equal distances that stand for all.
+#: Number of evenly spaced sample keys.
 _SAMPLED = 1 << 14
 
 

@@ -1,4 +1,4 @@
-"""Which of several stores holds an id."""
+"""Routing of ids to stores."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from storewise.engines.contract.engine import Placement
 
 
 class Router:
-    """Which of several stores to ask for an id."""
+    """Finds the stores to ask for an id."""
 
     def __init__(self, stores: int, placement: Placement | None) -> None:
         self._all = tuple(range(stores))
         self._placement = placement if stores > 1 else None
 
     def stores_of(self, document_id: bytes) -> Sequence[int]:
-        """The stores to ask: one where the placement tells, else all in turn, none for an id
-        that the placement does not know."""
+        """The stores to ask: one if there is a placement (none for an unknown id), else all."""
         if self._placement is None:
             return self._all
         try:

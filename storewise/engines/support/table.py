@@ -65,19 +65,19 @@ def quoted(name: str) -> str:
 
 
 class CompositeKey:
-    """The numbers that the ids of a kind pack (`Kind.key`), faster than `Kind.pack` does it."""
+    """Packs and unpacks the numbers of composite ids (`Kind.key`), faster than `Kind.pack`."""
 
     def __init__(self, kind: Kind) -> None:
         self._kind = kind
         self.names = tuple(name for name, _ in kind.key)
         packer = struct.Struct(">" + "".join(_CODES[width] for _, width in kind.key))
         self.pack: Callable[..., bytes] = packer.pack
-        """The id of the numbers, each an argument."""
+        """The id of these numbers; called with each as an argument."""
         self._unpack, self._size = packer.unpack, packer.size
         self._no_row = (-1,) * len(self.names)
 
     def values(self, document_id: bytes) -> tuple[int, ...]:
-        """The numbers of an id; of one that no document can have, numbers that no row has (-1)."""
+        """The numbers of an id; -1, which no row has, for an impossible id."""
         if len(document_id) != self._size:
             return self._no_row
         numbers = self._unpack(document_id)
@@ -95,7 +95,7 @@ class CompositeKey:
         for name, number in zip(names[-2::-1], numbers[-2::-1], strict=True):
             clause = f"({name} {operator[0]} {mark} OR ({name} = {mark} AND {clause}))"
             values = [number, number, *values]
-        # What holds for every row in question, for planners that look no deeper.
+        # A redundant condition on the first column, for planners that use nothing else.
         return f"({names[0]} {operator[0]}= {mark} AND {clause})", [numbers[0], *values]
 
     def check(self, document: Document) -> None:
@@ -124,7 +124,7 @@ class Table:
     composite: CompositeKey | None = dataclass_field(default=None, compare=False, kw_only=True)
     by_name: Mapping[str, Field] = dataclass_field(init=False, compare=False, repr=False)
     fields: tuple[Field, ...] = dataclass_field(init=False, compare=False, repr=False)
-    """Those that every document has."""
+    """The columns that every document has."""
 
     def __post_init__(self) -> None:
         by_name = {column.name: column for column in self.columns}
@@ -201,7 +201,7 @@ class Table:
         return lambda row: pack(*key(row))
 
     def column(self, name: str) -> Field:
-        """The column called `name`; EngineError with the known ones where there is none."""
+        """The column `name`; EngineError with the existing columns if there is none."""
         column = self.by_name.get(name)
         if column is not None and name != PARAMS_COLUMN:
             return column
@@ -216,9 +216,9 @@ class Table:
         return list(map(itemgetter(*self.names), documents))
 
     def check(self, documents: Sequence[Document]) -> None:
-        """Raise EngineError for documents with other fields than the table's, which would
-        otherwise be lost without a word; for values that a column cannot hold, which some stores
-        would keep and others silently convert; and for ids that are not those of their numbers."""
+        """Raise EngineError for fields that the table does not have, which would be lost silently;
+        for values that a column cannot hold, which some stores would convert silently; and for
+        composite ids that differ from their fields."""
         for field in self.fields:
             name, can_hold, is_id = field.name, CAN_HOLD[field.type], field.name == "_id"
             try:
